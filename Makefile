@@ -1,0 +1,64 @@
+# What a person can do here. `make` alone lists it; every check that CI runs is a target.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+
+PROTOS := $(shell find proto -name '*.proto')
+
+.DEFAULT_GOAL := help
+
+help: ## list what can be done here
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/ready ## make the virtual environment and the code from proto/
+
+up: setup ## run a whole cluster here and start the example gangs (ARGS="--once --output json")
+	@$(BIN)/muster up $(ARGS)
+
+test: setup ## all tests (ARGS="-k name" to choose)
+	@$(BIN)/pytest $(ARGS)
+
+lint: setup ## ruff, mypy --strict, buf lint, breaking changes of the protos
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy libs services tests tools
+	@$(BIN)/buf lint
+	@tools/proto-breaking $(BIN)/buf
+
+format: setup ## let ruff put the code in form
+	@$(BIN)/ruff check --fix -q . || true
+	@$(BIN)/ruff format -q .
+
+gen: $(VENV)/installed ## write the Python code of proto/ into gen/
+	@rm -rf gen && mkdir -p gen
+	@$(BIN)/python -m grpc_tools.protoc -I proto --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy \
+	  --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc \
+	  --python_out=gen --grpc_python_out=gen --mypy_out=quiet:gen --mypy_grpc_out=quiet:gen $(PROTOS)
+
+bench: setup ## throughput and latency as JSON (ARGS="--kubeconfig FILE" for a real API server)
+	@$(BIN)/python -m bench $(ARGS)
+
+lock: setup ## resolve the dependencies anew into requirements.lock
+	@$(BIN)/uv pip compile -q pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+	  --custom-compile-command "make lock" -o requirements.lock
+
+clean: ## remove what the targets above made
+	@rm -rf $(VENV) gen .mypy_cache .ruff_cache .pytest_cache
+
+$(VENV)/installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Muster needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Say which: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+	  { echo "$(PYTHON) cannot make virtual environments: apt-get install python3-venv"; exit 1; }
+	@echo "setting up $(VENV) (once, about a minute)" >&2
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --disable-pip-version-check -q --require-hashes -r requirements.lock
+	@mkdir -p gen && $(BIN)/pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/ready: $(VENV)/installed $(PROTOS)
+	@$(MAKE) --no-print-directory gen
+	@touch $@
+
+.PHONY: help setup up test lint format gen bench lock clean

@@ -1,0 +1,159 @@
+"""Room on nodes as arrays: what they offer, and what seated pods use, by pod uid so that nothing counts twice."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.gangs.facts import NodeFacts, PodClass
+
+Int64 = NDArray[np.int64]
+
+
+class Capacity:
+    """Allocatable and used amounts of every node.
+
+    `allocatable` and `used` are int64[nodes, resources]; `vectors` is int64[classes, resources]. Rows of nodes that are gone
+    are reused. Pods may be seated on nodes that are not known yet; such nodes offer nothing until they come.
+    """
+
+    def __init__(self) -> None:
+        self.resources: dict[str, int] = {}
+        self.rows: dict[str, int] = {}
+        self.names: list[str] = []
+        self.allocatable: Int64 = np.zeros((0, 0), np.int64)
+        self.used: Int64 = np.zeros((0, 0), np.int64)
+        self.classes: dict[str, int] = {}
+        self.vectors: Int64 = np.zeros((0, 0), np.int64)
+        self._seats: dict[str, tuple[int, int]] = {}  # pod uid -> (class index, node row)
+        self._known: set[str] = set()
+        self._free_rows: list[int] = []
+
+    # -- nodes and classes
+
+    def put_node(self, node: NodeFacts) -> int:
+        """Add or change a node; returns its row."""
+        row = self._row(node.name)
+        self._known.add(node.name)
+        columns = [self._column(name) for name, _ in node.allocatable]
+        self.allocatable[row] = 0
+        self.allocatable[row, columns] = [amount for _, amount in node.allocatable]
+        return row
+
+    def drop_node(self, name: str) -> None:
+        """Forget a node. Pods still seated there keep their room until they are freed."""
+        if name in self._known:
+            self._known.discard(name)
+            self.allocatable[self.rows[name]] = 0
+            self._recycle(name)
+
+    def put_class(self, pod_class: PodClass) -> int:
+        """Add a class; returns its index. Classes never change: their id is a hash of their content."""
+        index = self.classes.get(pod_class.id)
+        if index is None:
+            index = self.classes[pod_class.id] = len(self.classes)
+            columns = [self._column(name) for name, _ in pod_class.requests]
+            if index >= len(self.vectors):
+                self.vectors = _grown(self.vectors, rows=max(16, 2 * index))
+            self.vectors[index, columns] = [amount for _, amount in pod_class.requests]
+        return index
+
+    def __contains__(self, node: str) -> bool:
+        return node in self._known
+
+    # -- seats
+
+    def seat(self, pods: Iterable[tuple[str, str, str]]) -> None:
+        """Take room for pods, given as (uid, class id, node). One that is seated already moves.
+
+        Raises KeyError for a class that was never put.
+        """
+        rows, indexes = [], []
+        for uid, class_id, node in pods:
+            at = (self.classes[class_id], self._row(node))
+            before = self._seats.get(uid)
+            if before == at:
+                continue
+            if before is not None:
+                self.free([uid])
+                at = (at[0], self._row(node))
+            self._seats[uid] = at
+            indexes.append(at[0])
+            rows.append(at[1])
+        if len(rows) == 1:
+            self.used[rows[0]] += self.vectors[indexes[0]]
+        elif rows:
+            np.add.at(self.used, rows, self.vectors[indexes])
+
+    def free(self, uids: Iterable[str]) -> list[str]:
+        """Give back the room of pods; unknown ones are passed over. Returns the nodes that gained room."""
+        rows, indexes = [], []
+        for uid in uids:
+            at = self._seats.pop(uid, None)
+            if at is not None:
+                indexes.append(at[0])
+                rows.append(at[1])
+        if not rows:
+            return []
+        np.subtract.at(self.used, rows, self.vectors[indexes])
+        gained = [self.names[row] for row in dict.fromkeys(rows)]
+        for name in gained:
+            self._recycle(name)
+        return gained
+
+    def seated_on(self, uid: str) -> str | None:
+        """Node that holds the pod's room."""
+        at = self._seats.get(uid)
+        return None if at is None else self.names[at[1]]
+
+    @property
+    def seats(self) -> int:
+        """Number of pods seated."""
+        return len(self._seats)
+
+    def room(self, node: str) -> Int64:
+        """What is free on a node, int64[resources]; negative where it is oversubscribed."""
+        row = self.rows[node]
+        free: Int64 = self.allocatable[row] - self.used[row]
+        return free
+
+    # -- growth
+
+    def _row(self, name: str) -> int:
+        row = self.rows.get(name)
+        if row is None:
+            if self._free_rows:
+                row = self._free_rows.pop()
+                self.names[row] = name
+            else:
+                row = len(self.names)
+                self.names.append(name)
+                if row >= len(self.used):
+                    self.allocatable = _grown(self.allocatable, rows=max(16, 2 * row))
+                    self.used = _grown(self.used, rows=max(16, 2 * row))
+            self.rows[name] = row
+        return row
+
+    def _recycle(self, name: str) -> None:
+        row = self.rows[name]
+        if name not in self._known and not self.used[row].any():
+            del self.rows[name]
+            self.names[row] = ""
+            self._free_rows.append(row)
+
+    def _column(self, resource: str) -> int:
+        column = self.resources.get(resource)
+        if column is None:
+            column = self.resources[resource] = len(self.resources)
+            if column >= self.used.shape[1]:
+                columns = max(8, 2 * column)
+                self.allocatable = _grown(self.allocatable, columns=columns)
+                self.used = _grown(self.used, columns=columns)
+                self.vectors = _grown(self.vectors, columns=columns)
+        return column
+
+
+def _grown(array: Int64, rows: int = 0, columns: int = 0) -> Int64:
+    grown = np.zeros((max(rows, array.shape[0]), max(columns, array.shape[1])), np.int64)
+    grown[: array.shape[0], : array.shape[1]] = array
+    return grown

@@ -1,0 +1,214 @@
+"""What is known of the cluster, as values: the same facts that muster.clusterstate.v1 carries between services."""
+
+from enum import IntEnum
+from typing import Final
+
+from msgspec import Struct
+
+PODS: Final = "pods"
+"""The resource that every pod asks one of."""
+
+Amounts = tuple[tuple[str, int], ...]
+"""Amounts by resource name, sorted by name. cpu in millicores, memory and storage in bytes, others in units."""
+
+
+class TaintEffect(IntEnum):
+    """Taint effects; values as in the proto."""
+
+    NONE = 0
+    NO_SCHEDULE = 1
+    PREFER_NO_SCHEDULE = 2
+    NO_EXECUTE = 3
+
+
+class NodeOperator(IntEnum):
+    """Operators of node requirements; values as in the proto."""
+
+    IN = 1
+    NOT_IN = 2
+    EXISTS = 3
+    DOES_NOT_EXIST = 4
+    GT = 5
+    LT = 6
+
+
+class TolerationOperator(IntEnum):
+    """Operators of tolerations; values as in the proto."""
+
+    EQUAL = 1
+    EXISTS = 2
+
+
+class PodPhase(IntEnum):
+    """status.phase; values as in the proto."""
+
+    UNSPECIFIED = 0
+    PENDING = 1
+    RUNNING = 2
+    SUCCEEDED = 3
+    FAILED = 4
+
+    @property
+    def ended(self) -> bool:
+        """The pod holds no room any more."""
+        return self >= PodPhase.SUCCEEDED
+
+
+class GangMode(IntEnum):
+    """How a gang starts; values as in the proto."""
+
+    STRICT = 1
+    NON_STRICT = 2
+
+
+class Severity(IntEnum):
+    """How bad a problem of a declaration is; values as in the proto."""
+
+    BLOCKING = 1
+    WARNING = 2
+
+
+class NodeRequirement(Struct, frozen=True):
+    """Compares one label or field of a node."""
+
+    key: str
+    operator: NodeOperator
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Struct, frozen=True):
+    """Matches a node if all requirements do; without any it matches no node."""
+
+    labels: tuple[NodeRequirement, ...] = ()
+    fields: tuple[NodeRequirement, ...] = ()
+
+
+class PreferredNodeTerm(Struct, frozen=True):
+    """A wish for a node, weight 1 to 100."""
+
+    weight: int
+    term: NodeSelectorTerm
+
+
+class Toleration(Struct, frozen=True):
+    """A toleration; effect NONE covers all effects, an empty key with EXISTS every taint."""
+
+    key: str = ""
+    operator: TolerationOperator = TolerationOperator.EQUAL
+    value: str = ""
+    effect: TaintEffect = TaintEffect.NONE
+
+
+class Taint(Struct, frozen=True):
+    """A taint of a node."""
+
+    key: str
+    value: str
+    effect: TaintEffect
+
+
+class PodClass(Struct, frozen=True):
+    """Everything about a pod that matters to placement. `id` is a hash of the rest."""
+
+    id: str
+    requests: Amounts = ((PODS, 1),)
+    node_selector: tuple[tuple[str, str], ...] = ()
+    required_node_affinity: tuple[NodeSelectorTerm, ...] | None = None
+    preferred_node_affinity: tuple[PreferredNodeTerm, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class NodeFacts(Struct, frozen=True):
+    """A node."""
+
+    name: str
+    uid: str = ""
+    revision: int = 0
+    allocatable: Amounts = ()
+    labels: dict[str, str] = {}  # noqa: RUF012 (msgspec copies empty defaults)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = True
+
+
+class PodFacts(Struct, frozen=True):
+    """A pod on a node, or one that has a scheduler name of ours."""
+
+    uid: str
+    namespace: str
+    name: str
+    class_id: str
+    revision: int = 0
+    node: str = ""
+    phase: PodPhase = PodPhase.PENDING
+    priority: int = 0
+    created_seconds: int = 0
+    ours: bool = True
+    gang: str = ""
+    deleting: bool = False
+    gated: bool = False
+    problem: str = ""
+
+    @property
+    def seated(self) -> bool:
+        """The pod holds room on a node."""
+        return bool(self.node) and not self.phase.ended
+
+
+class ObjectReference(Struct, frozen=True):
+    """Names a Kubernetes object."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+
+class Problem(Struct, frozen=True):
+    """Something wrong with a declaration, in words for the user; values are quoted."""
+
+    severity: Severity
+    message: str
+
+
+class GangFacts(Struct, frozen=True):
+    """What users declared of pods that belong together, in one form whatever the dialect."""
+
+    id: str
+    dialect: str
+    namespace: str
+    name: str
+    incarnation: str = ""
+    minimum: int = 0
+    total: int = 0
+    mode: GangMode = GangMode.STRICT
+    group: tuple[str, ...] = ()
+    waiting_time_seconds: float = 0.0
+    priority: int | None = None
+    created_seconds: int = 0
+    definition: ObjectReference | None = None
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def blocked(self) -> bool:
+        """The declaration must be mended before the gang can be tried."""
+        return any(problem.severity is Severity.BLOCKING for problem in self.problems)
+
+
+class Batch(Struct, frozen=True):
+    """Changes that belong together; of every object only the newest state.
+
+    `changed`: highest resourceVersion per kind among these changes, what others may be asked to have reached.
+    `through`: everything up to here is included.
+    """
+
+    pod_classes: tuple[PodClass, ...] = ()
+    nodes: tuple[NodeFacts, ...] = ()
+    removed_nodes: tuple[str, ...] = ()
+    pods: tuple[PodFacts, ...] = ()
+    removed_pods: tuple[str, ...] = ()
+    gangs: tuple[GangFacts, ...] = ()
+    removed_gangs: tuple[str, ...] = ()
+    changed: dict[str, int] = {}  # noqa: RUF012
+    through: dict[str, int] = {}  # noqa: RUF012
