@@ -1,0 +1,121 @@
+"""One process that is started, watched and ended from here, with its output in a log file."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_TETHER = Path(__file__).with_name("tether.py")
+_TAIL_BYTES = 16_384
+
+
+class ChildDied(RuntimeError):
+    """A process ended though nobody asked it to; carries the end of its log."""
+
+    def __init__(self, name: str, returncode: int, log: Path, tail: Sequence[str]) -> None:
+        self.name, self.returncode, self.log, self.tail = name, returncode, log, tuple(tail)
+        lines = "".join(f"\n    {line}" for line in tail)
+        super().__init__(f"{name} {how_it_ended(returncode)}; the end of {log}:{lines or ' (empty)'}")
+
+
+def how_it_ended(returncode: int) -> str:
+    """In words: "exited with status 3", "was killed by SIGKILL"."""
+    if returncode >= 0:
+        return f"exited with status {returncode}"
+    try:
+        return f"was killed by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"was killed by signal {-returncode}"
+
+
+class Child:
+    """A process of its own session, so that Ctrl-C in the terminal reaches only us. It dies if we die."""
+
+    def __init__(
+        self, name: str, argv: Sequence[str], log: Path, *, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.name, self.argv, self.log = name, list(argv), log
+        self.environment = dict(environment or {})
+        self.wanted = False
+        """Somebody started it and nobody has stopped it since."""
+        self.starts = 0
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running or last process; 0 before the first start."""
+        return self._process.pid if self._process else 0
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def returncode(self) -> int | None:
+        """How the last process ended; None while it runs or before the first start."""
+        return self._process.returncode if self._process else None
+
+    async def start(self) -> None:
+        """Start it; its output is added to the log file."""
+        assert not self.running, f"{self.name} runs already"
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.wanted = True
+        self.starts += 1
+        with self.log.open("ab") as output:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", str(_TETHER), str(os.getpid())),
+                *self.argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                env={**os.environ, **self.environment},
+            )
+
+    async def wait(self) -> int:
+        """Wait until the process ends, whoever ended it; returns its return code."""
+        assert self._process is not None, f"{self.name} was never started"
+        return await self._process.wait()
+
+    async def stop(self, grace_seconds: float = 10.0) -> None:
+        """SIGTERM, and SIGKILL if that does not help in time."""
+        self.wanted = False
+        if not self.running:
+            return
+        self.send(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(self.wait(), grace_seconds)
+        except TimeoutError:
+            await self.kill()
+
+    async def kill(self) -> None:
+        """SIGKILL, to it and whatever it started."""
+        self.wanted = False
+        if self.running:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self.send(signal.SIGKILL)
+            await self.wait()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal; nothing happens if it has ended."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+    def died(self) -> ChildDied:
+        """What to raise when it ended unasked."""
+        returncode = self.returncode
+        return ChildDied(self.name, -1 if returncode is None else returncode, self.log, self.tail())
+
+    def tail(self, lines: int = 12) -> list[str]:
+        """The last lines of its log."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+                return log.read().decode(errors="replace").splitlines()[-lines:]
+        except FileNotFoundError:
+            return []

@@ -1,0 +1,140 @@
+"""A whole Muster on this machine: etcd, API server, kubelets and the four services, each its own process.
+
+`muster up`, the end-to-end tests and the bench start it. With a kubeconfig it uses that API server instead of the embedded
+one; then it creates no nodes unless simulated kubelets are asked for.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from muster.localcluster.child import Child
+from muster.localcluster.endpoints import Endpoints, forget_endpoints
+from muster.localcluster.ports import free_port
+from muster.localcluster.probes import Probe, etcd_answers, grpc_serving, http_ready, wait_until_ready
+
+ETCD, API_SERVER, KUBELETS = "etcd", "api-server", "kubelets"
+SERVICES = ("cluster-state", "placement", "binding", "coordinator")
+"""In the order in which they start; they stop in the reverse one."""
+
+_GRACE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class StackOptions:
+    """What to start, and where it keeps its files."""
+
+    directory: Path
+    nodes: int = 20
+    racks: int = 4
+    cpu: str = "8"
+    memory: str = "32Gi"
+    pods_per_node: int = 110
+    gpus_per_node: int = 0
+    kubeconfig: Path | None = None
+    """API server to use; None: the embedded one."""
+    kubelets: bool = True
+    """Simulated kubelets create nodes and run what is bound to them."""
+    otlp_endpoint: str = ""
+    """Where spans go, as a URL; empty: nowhere."""
+    log_level: str = "info"
+    service_environment: Mapping[str, str] = field(default_factory=dict)
+    """Further environment of the four services, e.g. shorter timeouts for tests."""
+    kubelet_arguments: tuple[str, ...] = ()
+
+
+class Stack:
+    """The processes by name, with what it takes to start, watch, break and end them."""
+
+    def __init__(self, options: StackOptions) -> None:
+        self.options = options
+        self.directory = options.directory.absolute()
+        self.children: dict[str, Child] = {}
+        self.addresses = {name: f"127.0.0.1:{free_port()}" for name in SERVICES}
+        self.etcd_address = f"127.0.0.1:{free_port()}"
+        self.kubeconfig = (options.kubeconfig or self.directory / "kubeconfig").absolute()
+        self._probes: dict[str, Probe] = {}
+        self._plan()
+
+    # -- all of them
+
+    async def start(self, names: Iterable[str] | None = None, *, timeout_seconds: float = 60) -> None:
+        """Start processes (all that are not running, if none are named) and wait until they serve.
+
+        Raises ChildDied if one ends meanwhile, TimeoutError if one is not ready in time.
+        """
+        wanted = [name for name in (names or self.children) if not self.children[name].running]
+        base = [name for name in wanted if name in (ETCD, API_SERVER)]
+        async with asyncio.timeout(timeout_seconds):
+            await self._start_and_wait(base)
+            await self._start_and_wait([name for name in wanted if name not in base])
+
+    async def stop(self) -> None:
+        """End all of them, services first, each with time to drain. What is slow is killed."""
+        for group in (SERVICES[::-1], (KUBELETS, API_SERVER, ETCD)):
+            children = [self.children[name] for name in group if name in self.children]
+            for child in children:  # one after the other, so that nobody logs that its server is gone
+                await child.stop(_GRACE_SECONDS)
+        forget_endpoints(self.directory)
+
+    async def _start_and_wait(self, names: list[str]) -> None:
+        await asyncio.gather(*(self.children[name].start() for name in names))
+        await self.ready(names)
+
+    async def ready(self, names: Iterable[str] | None = None) -> None:
+        """Wait until processes (all, if none are named) serve; set your own deadline around it. Raises ChildDied."""
+        async with asyncio.TaskGroup() as group:
+            for name in names or self.children:
+                group.create_task(wait_until_ready(self.children[name], self._probes[name]))
+
+    async def serving(self, name: str) -> bool:
+        """The process runs and answers now."""
+        return self.children[name].running and await self._probes[name]()
+
+    # -- one of them
+
+    async def kill(self, name: str) -> None:
+        """kill -9."""
+        await self.children[name].kill()
+
+    async def stop_one(self, name: str) -> None:
+        """SIGTERM and wait."""
+        await self.children[name].stop(_GRACE_SECONDS)
+
+    async def restart(self, name: str, *, timeout_seconds: float = 60) -> None:
+        """Start it anew, ending it first if it runs; same address, same files; waits until it serves."""
+        await self.stop_one(name)
+        await self.start([name], timeout_seconds=timeout_seconds)
+
+    def endpoints(self, traces: Path | None = None) -> Endpoints:
+        """What other commands need to know."""
+        return Endpoints(
+            pid=os.getpid(),
+            kubeconfig=str(self.kubeconfig),
+            etcd=self.etcd_address,
+            cluster_state=self.addresses["cluster-state"],
+            placement=self.addresses["placement"],
+            binding=self.addresses["binding"],
+            coordinator=self.addresses["coordinator"],
+            traces=str(traces or ""),
+        )
+
+    # -- what is run, and how one sees that it serves
+
+    def _plan(self) -> None:
+        self._plan_etcd()
+        if self.options.kubeconfig is None:
+            self._plan_api_server()
+        if self.options.kubelets:
+            self._plan_kubelets()
+        for name in SERVICES:
+            self._plan_service(name)
+
+    def _add(self, name: str, argv: list[str], probe: Probe, environment: Mapping[str, str] | None = None) -> None:
+        log = self.directory / "logs" / f"{name}.log"
+        self.children[name] = Child(name, argv, log, environment=environment)
+        self._probes[name] = probe

@@ -1,0 +1,103 @@
+"""OTLP over gRPC, the receiving end: takes what the services export and puts it into a trace file."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1 import trace_pb2
+
+from muster.localcluster.traces.file import LIMIT_BYTES, TraceWriter
+from muster.localcluster.traces.span import Span, SpanEvent
+
+_MESSAGE_BYTES = 64 * 2**20
+
+
+class TraceReceiver:
+    """Listens on a loopback port and keeps spans in a bounded file."""
+
+    def __init__(self, path: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
+        self.path = path
+        self._writer = TraceWriter(path, limit_bytes=limit_bytes)
+        self._server: grpc.aio.Server | None = None
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        """For OTEL_EXPORTER_OTLP_ENDPOINT."""
+        return f"http://127.0.0.1:{self._port}"
+
+    async def start(self, port: int = 0) -> int:
+        """Listen; returns the port."""
+        self._server = grpc.aio.server(options=[("grpc.max_receive_message_length", _MESSAGE_BYTES)])
+        trace_service_pb2_grpc.add_TraceServiceServicer_to_server(_Servicer(self._writer), self._server)
+        self._port = self._server.add_insecure_port(f"127.0.0.1:{port}")
+        await self._server.start()
+        return self._port
+
+    async def stop(self) -> None:
+        """Take what is under way, then close the file."""
+        if self._server is not None:
+            await self._server.stop(grace=1)
+        self._writer.close()
+
+
+class _Servicer(trace_service_pb2_grpc.TraceServiceServicer):
+    def __init__(self, writer: TraceWriter) -> None:
+        self._writer = writer
+
+    async def Export(  # noqa: N802 (gRPC's name)
+        self, request: trace_service_pb2.ExportTraceServiceRequest, context: Any
+    ) -> trace_service_pb2.ExportTraceServiceResponse:
+        self._writer.add(spans_in(request.resource_spans))
+        return trace_service_pb2.ExportTraceServiceResponse()
+
+
+def spans_in(resources: Iterable[trace_pb2.ResourceSpans]) -> Iterator[Span]:
+    """Spans of an export request in our form."""
+    for resource in resources:
+        described = _attributes(resource.resource.attributes)
+        service = str(described.get("service.name", "unknown"))
+        instance = str(described.get("service.instance.id", ""))
+        for scope in resource.scope_spans:
+            for span in scope.spans:
+                yield _span(span, service, instance)
+
+
+def _span(span: trace_pb2.Span, service: str, instance: str) -> Span:
+    return Span(
+        trace_id=span.trace_id.hex(),
+        span_id=span.span_id.hex(),
+        parent_id=span.parent_span_id.hex(),
+        name=span.name,
+        service=service,
+        instance=instance,
+        start_ns=span.start_time_unix_nano,
+        end_ns=span.end_time_unix_nano,
+        error=span.status.code == trace_pb2.Status.STATUS_CODE_ERROR,
+        message=span.status.message,
+        attributes=_attributes(span.attributes),
+        events=tuple(
+            SpanEvent(event.name, event.time_unix_nano, _attributes(event.attributes)) for event in span.events
+        ),
+        links=tuple(link.trace_id.hex() for link in span.links),
+    )
+
+
+def _attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:
+    return {pair.key: _value(pair.value) for pair in pairs}
+
+
+def _value(value: AnyValue) -> Any:
+    kind = value.WhichOneof("value")
+    if kind is None:
+        return None
+    if kind == "array_value":
+        return [_value(item) for item in value.array_value.values]
+    if kind == "kvlist_value":
+        return _attributes(value.kvlist_value.values)
+    if kind == "bytes_value":
+        return value.bytes_value.hex()
+    return getattr(value, kind)
