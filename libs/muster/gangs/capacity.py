@@ -111,6 +111,10 @@ class Capacity:
         """Number of pods seated."""
         return len(self._seats)
 
+    def seated_uids(self) -> Iterable[str]:
+        """Uids of all pods seated."""
+        return self._seats.keys()
+
     def room(self, node: str) -> Int64:
         """What is free on a node, int64[resources]; negative where it is oversubscribed."""
         row = self.rows[node]

@@ -1,0 +1,84 @@
+"""Checks placement's answers: nothing is believed that the ledger and the gangs' own members do not bear out."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from muster.coordinator.core.events import GroupToSolve, Run, Seat
+from muster.coordinator.core.ledger import Ledger
+from muster.coordinator.core.model import Gang, Group
+from muster.gangs.facts import PodFacts
+
+
+def refused_or_seated(ledger: Ledger, group: Group, asked: GroupToSolve, runs: Sequence[Run]) -> str | list[Gang]:
+    """Give seats to the members and reserve them, or say why the answer cannot be used and change nothing.
+
+    Members that went away since the question leave their seats empty; the minimum must be reached without them.
+    """
+    gangs = {gang.id: gang for gang in group.gangs}
+    wanted = _wanted_by_role(asked)
+    problem = _malformed(gangs, wanted, runs)
+    if problem is not None:
+        return problem
+    seats = _seats(gangs, wanted, runs)
+    for gang in group.gangs:
+        if gang.waiting and len(seats[gang.id]) < gang.minimum:
+            return f"it seats {len(seats[gang.id])} of gang {gang.label}, which needs {gang.minimum}"
+    demand = Counter((seat.node, seat.class_id) for taken in seats.values() for seat in taken)
+    problem = ledger.refusal(demand)
+    if problem is not None:
+        return problem
+    for gang_id, taken in seats.items():
+        ledger.reserve(taken)
+        for seat in taken:
+            gangs[gang_id].take_seat(seat)
+    return [gang for gang in group.gangs if seats[gang.id]]
+
+
+def _wanted_by_role(asked: GroupToSolve) -> dict[tuple[str, int], tuple[str, int]]:
+    return {
+        (gang.id, index): (role.class_id, role.wanted) for gang in asked.gangs for index, role in enumerate(gang.roles)
+    }
+
+
+def _malformed(
+    gangs: dict[str, Gang], wanted: dict[tuple[str, int], tuple[str, int]], runs: Sequence[Run]
+) -> str | None:
+    placed: Counter[tuple[str, int]] = Counter()
+    for run in runs:
+        key = (run.gang, run.role)
+        if key not in wanted:
+            return f'it seats role {run.role} of gang "{run.gang[:64]}", for which it was not asked'
+        if run.count < 1:
+            return f'it seats {run.count} pods on node "{run.node[:64]}"'
+        placed[key] += run.count
+    for (gang_id, role), count in placed.items():
+        if gang_id in gangs and count > wanted[gang_id, role][1]:
+            return f"it seats {count} pods of gang {gangs[gang_id].label}, {wanted[gang_id, role][1]} were asked"
+    return None
+
+
+def _seats(
+    gangs: dict[str, Gang], wanted: dict[tuple[str, int], tuple[str, int]], runs: Sequence[Run]
+) -> dict[str, list[Seat]]:
+    """Which pod goes where: members of a role by name, runs in the order of the answer."""
+    members: dict[str, dict[str, list[PodFacts]]] = {}
+    seats: dict[str, list[Seat]] = {gang_id: [] for gang_id in gangs}
+    for run in runs:
+        if run.gang not in gangs:
+            continue
+        if run.gang not in members:
+            members[run.gang] = _members_by_class(gangs[run.gang])
+        class_id = wanted[run.gang, run.role][0]
+        pods = members[run.gang].get(class_id, [])
+        for _ in range(min(run.count, len(pods))):
+            pod = pods.pop()
+            seats[run.gang].append(Seat(pod.uid, pod.namespace, pod.name, class_id, run.node))
+    return seats
+
+
+def _members_by_class(gang: Gang) -> dict[str, list[PodFacts]]:
+    """Waiting members by class, the first by name at the end of each list."""
+    members: defaultdict[str, list[PodFacts]] = defaultdict(list)
+    for pod in sorted(gang.waiting.values(), key=lambda pod: (len(pod.name), pod.name), reverse=True):
+        members[pod.class_id].append(pod)
+    return members

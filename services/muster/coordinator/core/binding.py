@@ -1,0 +1,133 @@
+"""Seats on their way to bound pods: sent, acknowledged, sent again, or lost and to be placed again (I4, I6)."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from muster.coordinator.core.events import (
+    Bind,
+    BindCallFailed,
+    BindOutcome,
+    BindResult,
+    BindResults,
+    Effect,
+    EventType,
+    KubeEvent,
+    Report,
+    Seat,
+)
+from muster.coordinator.core.knowledge import Knowledge
+from muster.coordinator.core.model import Gang, HeldSeat, SeatState, pod_reference
+
+MOST_FAILURES = 3
+"""After so many failed binds a pod is placed again elsewhere."""
+RETRY_FIRST_SECONDS = 0.5
+CALL_RETRY_SECONDS = 0.5
+"""When binding itself cannot be reached; nothing speaks against the node then."""
+
+
+class Binds:
+    """What becomes of permitted seats."""
+
+    def __init__(self) -> None:
+        self._retries: dict[str, tuple[Gang, HeldSeat]] = {}
+
+    @staticmethod
+    def unbindable(knowledge: Knowledge, gang: Gang) -> bool:
+        """A seat that is not sent yet is on a node that is gone, or that somebody else filled."""
+        nodes = {held.seat.node for held in gang.seats.values() if held.state is SeatState.DECIDED}
+        return any(knowledge.ledger.overcommitted(node) for node in nodes)
+
+    def permitted(self, knowledge: Knowledge, gang: Gang) -> list[Effect]:
+        """The permit is durable: seats go out."""
+        return self._send_or_lose(
+            knowledge, gang, [held.seat for held in gang.seats.values() if held.state is SeatState.DECIDED]
+        )
+
+    def _send_or_lose(self, knowledge: Knowledge, gang: Gang, seats: Sequence[Seat]) -> list[Effect]:
+        """Seats on nodes that are gone, or that somebody else filled, are placed again; the others go out."""
+        full = {node for node in {seat.node for seat in seats} if knowledge.ledger.overcommitted(node)}
+        for seat in seats:
+            if seat.node in full:
+                gang.lose_seat(seat.uid)
+                knowledge.release(gang, [seat.uid])
+                knowledge.touch(gang, edited=True)
+        return self.send(gang, [seat for seat in seats if seat.node not in full])
+
+    def send(self, gang: Gang, seats: Sequence[Seat]) -> list[Effect]:
+        """Hand seats to binding."""
+        if not seats:
+            return []
+        for seat in seats:
+            gang.seats[seat.uid].state = SeatState.SENT
+        return [Bind(gang.id, tuple(seats))]
+
+    def results(self, knowledge: Knowledge, event: BindResults, now: float) -> list[Effect]:
+        """Binding reports."""
+        effects: list[Effect] = []
+        for result in event.results:
+            gang = knowledge.gang_of.get(result.uid)
+            held = gang.seats.get(result.uid) if gang is not None else None
+            if gang is None or held is None:
+                continue
+            knowledge.touch(gang)
+            note = self._result(knowledge, gang, held, result, now)
+            if note:
+                pod = gang.pods.get(result.uid)
+                if pod is not None:
+                    event_ = KubeEvent(pod_reference(pod), EventType.WARNING, "FailedBinding", note)
+                    effects.append(Report(gang.id, events=(event_,)))
+        return effects
+
+    def _result(self, knowledge: Knowledge, gang: Gang, held: HeldSeat, result: BindResult, now: float) -> str:
+        """What one result means; returns what the user should be told."""
+        match result.outcome:
+            case BindOutcome.BOUND:
+                held.state = SeatState.ACKED
+            case BindOutcome.CONFLICT:
+                planned = held.seat.node
+                held.seat = replace(held.seat, node=result.node)
+                held.state = SeatState.ACKED
+                knowledge.ledger.reserve([held.seat])
+                knowledge.helped = True
+                return f"was bound to {result.node} by somebody else; {planned} was planned"
+            case BindOutcome.GONE:
+                knowledge.forget_pod(result.uid)
+            case BindOutcome.FAILED:
+                held.failures += 1
+                if held.failures < MOST_FAILURES:
+                    self._retry(gang, held, now + RETRY_FIRST_SECONDS * 2 ** (held.failures - 1))
+                    return f"could not be bound to {held.seat.node} and is tried again: {result.message}"
+                node = held.seat.node
+                gang.lose_seat(result.uid)
+                knowledge.release(gang, [result.uid])
+                knowledge.touch(gang, edited=True)
+                return f"could not be bound to {node} {held.failures} times and is placed again: {result.message}"
+        return ""
+
+    def call_failed(self, knowledge: Knowledge, event: BindCallFailed, now: float) -> None:
+        """Binding could not be reached: the same seats go out again, it is safe to repeat."""
+        for uid in event.uids:
+            gang = knowledge.gang_of.get(uid)
+            held = gang.seats.get(uid) if gang is not None else None
+            if gang is not None and held is not None and held.state is SeatState.SENT:
+                self._retry(gang, held, now + CALL_RETRY_SECONDS)
+
+    def _retry(self, gang: Gang, held: HeldSeat, at: float) -> None:
+        held.state = SeatState.RETRY
+        held.retry_at = at
+        self._retries[held.seat.uid] = (gang, held)
+
+    def next_time(self) -> float | None:
+        """When a seat is to be sent again."""
+        return min((held.retry_at for _, held in self._retries.values()), default=None)
+
+    def due(self, knowledge: Knowledge, now: float) -> list[Effect]:
+        """Seats to be sent again now; those that were given up meanwhile are passed over."""
+        ready = {uid: entry for uid, entry in self._retries.items() if entry[1].retry_at <= now}
+        by_gang: dict[Gang, list[Seat]] = {}
+        for uid, (gang, held) in ready.items():
+            del self._retries[uid]
+            if gang.seats.get(uid) is held and held.state is SeatState.RETRY:
+                by_gang.setdefault(gang, []).append(held.seat)
+        return [effect for gang, seats in by_gang.items() for effect in self._send_or_lose(knowledge, gang, seats)]

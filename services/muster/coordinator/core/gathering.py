@@ -1,0 +1,71 @@
+"""May a gang group be tried? If not, the reason in the user's terms."""
+
+from collections.abc import Mapping, Sequence
+
+from muster.coordinator.core.model import Gang
+from muster.gangs.facts import Severity
+
+
+def why_not_yet(gangs: Sequence[Gang], known: Mapping[str, Gang]) -> str | None:
+    """What `gangs`, tried together, still lack; None when they may be tried. `known` are all gangs by id."""
+    for gang in gangs:
+        reason = _lacks(gang, known)
+        if reason is not None:
+            return reason if len(gangs) == 1 else f"gang {gang.label}: {reason}"
+    return None
+
+
+def groups_agree(gang: Gang, known: Mapping[str, Gang]) -> bool:
+    """All gangs that it declares as its group exist and declare the same."""
+    facts = gang.facts
+    return facts is not None and all(
+        (partner := known.get(id_)) is not None and partner.facts is not None and partner.facts.group == facts.group
+        for id_ in facts.group
+    )
+
+
+def _lacks(gang: Gang, known: Mapping[str, Gang]) -> str | None:
+    if gang.permitted:
+        return None
+    facts = gang.facts
+    if facts is None:
+        return "its definition has not been seen yet"
+    for problem in facts.problems:
+        if problem.severity is Severity.BLOCKING:
+            return problem.message
+    for id_ in facts.group:
+        partner = known.get(id_)
+        if partner is not gang and (reason := _partner_lacks(gang, id_, partner)) is not None:
+            return reason
+    if gang.members < facts.minimum:
+        return _too_few(gang, facts.minimum)
+    return None
+
+
+def _partner_lacks(gang: Gang, id_: str, partner: Gang | None) -> str | None:
+    label = id_.split("/", 1)[1]
+    if partner is None or partner.facts is None:
+        return f"gang {label} of its group does not exist"
+    for problem in partner.facts.problems:
+        if problem.severity is Severity.BLOCKING:
+            return f"gang {label} of its group: {problem.message}"
+    assert gang.facts is not None
+    if partner.facts.group != gang.facts.group:
+        wanted = ", ".join(f'"{name.split("/", 1)[1]}"' for name in gang.facts.group)
+        return f"gang {label} of its group does not declare the same group; it must declare [{wanted}]"
+    return None
+
+
+def _too_few(gang: Gang, minimum: int) -> str:
+    reason = f"{gang.members} of {minimum} members"
+    missing = [
+        (sum(1 for pod in gang.pods.values() if pod.gated and not pod.deleting), "gated"),
+        (sum(1 for pod in gang.pods.values() if pod.deleting), "being deleted"),
+        (sum(1 for pod in gang.pods.values() if pod.phase.ended), "ended"),
+    ]
+    details = ", ".join(f"{count} {state}" for count, state in missing if count)
+    invalid = min((pod for pod in gang.pods.values() if pod.problem), key=lambda pod: pod.name, default=None)
+    if invalid is not None:
+        details = f"{details}, " if details else ""
+        details += f"pod {invalid.name}: {invalid.problem}"
+    return f"{reason} ({details})" if details else reason

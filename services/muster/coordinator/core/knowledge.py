@@ -1,0 +1,224 @@
+"""What the coordinator knows: gangs, their pods and groups, and the ledger, kept true by cluster-state's batches."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from muster.coordinator.core.gathering import groups_agree
+from muster.coordinator.core.ledger import Ledger
+from muster.coordinator.core.model import Gang, Group, plain_facts
+from muster.gangs.facts import Batch, GangFacts, PodFacts
+
+
+class Knowledge:
+    """Gangs by id, groups by id, and what was touched since the last look.
+
+    `touched` maps gangs to whether they were edited in a way that could let them start. `gone` are gangs that ended, in order.
+    `disbanded` are groups that no gang is in any more. `helped` says that room or nodes came.
+    """
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.gangs: dict[str, Gang] = {}
+        self.groups: dict[str, Group] = {}
+        self.gang_of: dict[str, Gang] = {}
+        self.revision: dict[str, int] = {}
+        self.touched: dict[Gang, bool] = {}
+        self.gone: list[Gang] = []
+        self.disbanded: list[Group] = []
+        self.helped = False
+        self._partners: defaultdict[str, set[str]] = defaultdict(set)  # gang id -> gangs that declare it in their group
+
+    def touch(self, gang: Gang, *, edited: bool = False) -> None:
+        """It is to be looked at."""
+        self.touched[gang] = edited or self.touched.get(gang, False)
+
+    # -- batches
+
+    def replace(self, batch: Batch) -> None:
+        """A snapshot: what is not in it is gone."""
+        pods = {pod.uid for pod in batch.pods}
+        nodes = {node.name for node in batch.nodes}
+        gangs = {gang.id for gang in batch.gangs}
+        seen = set(self.ledger.capacity.seated_uids()) - set(self.ledger.reserved)
+        gone = Batch(
+            removed_nodes=tuple(name for name in self.ledger.nodes if name not in nodes),
+            removed_pods=tuple(uid for uid in dict.fromkeys([*seen, *self.gang_of]) if uid not in pods),
+            removed_gangs=tuple(id_ for id_, gang in self.gangs.items() if not gang.plain and id_ not in gangs),
+        )
+        self.apply(gone)
+        self.apply(batch)
+
+    def apply(self, batch: Batch) -> None:
+        """Take in a batch, whole. Gangs come after what happened to known pods and before new pods, so that it shows
+        whether a gang that was declared anew has a pod left of the old one.
+        """
+        for pod_class in batch.pod_classes:
+            self.ledger.put_class(pod_class)
+        for node in batch.nodes:
+            self.helped |= self.ledger.put_node(node)
+        for name in batch.removed_nodes:
+            self.ledger.drop_node(name)
+        for uid in batch.removed_pods:
+            self._drop_pod(uid)
+        self.helped |= self.ledger.forget(batch.removed_pods)
+        self.helped |= self.ledger.observe(batch.pods)
+        for pod in batch.pods:
+            if pod.uid in self.gang_of:
+                self._put_pod(pod)
+        for facts in batch.gangs:
+            self._put_gang(facts)
+        for pod in batch.pods:
+            if pod.ours and pod.uid not in self.gang_of:
+                self._put_pod(pod)
+        for id_ in batch.removed_gangs:
+            if (gang := self.gangs.get(id_)) is not None:
+                self.drop_gang(gang)
+        for kind, revision in batch.changed.items():
+            self.revision[kind] = max(revision, self.revision.get(kind, 0))
+
+    # -- pods
+
+    def _put_pod(self, pod: PodFacts) -> None:
+        gang_id = pod.gang or plain_facts(pod).id
+        gang = self.gang_of.get(pod.uid)
+        if gang is not None and gang.id != gang_id:
+            self._drop_pod(pod.uid)
+            gang = None
+        if gang is None:
+            gang = self._gang_for(pod, gang_id)
+        before = gang.pods.get(pod.uid)
+        waited = pod.uid in gang.waiting
+        self.release(gang, [seat.uid] if (seat := gang.put_pod(pod)) is not None and not pod.seated else [])
+        edited = before is None or (pod.uid in gang.waiting and not waited) or before.priority != pod.priority
+        self.touch(gang, edited=edited)
+
+    def _gang_for(self, pod: PodFacts, gang_id: str) -> Gang:
+        gang = self.gangs.get(gang_id)
+        if gang is not None and gang.plain and pod.uid not in gang.pods:
+            self.drop_gang(gang)  # a plain pod came anew under the same name
+            gang = None
+        if gang is None:
+            gang = self._new_gang(gang_id)
+            if not pod.gang:
+                gang.facts = plain_facts(pod)
+        self.gang_of[pod.uid] = gang
+        return gang
+
+    def _drop_pod(self, uid: str) -> None:
+        gang = self.gang_of.pop(uid, None)
+        if gang is None:
+            return
+        seat = gang.drop_pod(uid)
+        self.release(gang, [seat.uid] if seat is not None else [])
+        self.touch(gang)
+        if not gang.pods and gang.facts is not None and gang.plain:
+            self.drop_gang(gang)
+
+    def release(self, gang: Gang, uids: Iterable[str]) -> None:
+        """Reservations of a gang's pods end without a bound pod (I5)."""
+        uids = list(uids)
+        if uids:
+            self.helped |= self.ledger.release(uids)
+            self.touch(gang)
+
+    def forget_pod(self, uid: str) -> None:
+        """The API server says that the pod is gone; cluster-state will say so too."""
+        self._drop_pod(uid)
+        self.helped |= self.ledger.forget([uid])
+
+    # -- gangs
+
+    def _put_gang(self, facts: GangFacts) -> None:
+        gang = self.gangs.get(facts.id)
+        if gang is not None and gang.facts is not None and self._reborn(gang, facts):
+            pods = list(gang.pods.values())
+            self.drop_gang(gang)
+            gang = self._new_gang(facts.id)
+            for pod in pods:  # what is left of the old one is on its way out, but holds its name
+                self.gang_of[pod.uid] = gang
+                gang.put_pod(pod)
+        if gang is None:
+            gang = self._new_gang(facts.id)
+        before = gang.facts
+        gang.facts = facts
+        if before is None or before.group != facts.group:
+            for id_ in before.group if before is not None else ():
+                self._partners[id_].discard(facts.id)
+            for id_ in facts.group:
+                self._partners[id_].add(facts.id)
+        self.touch(gang, edited=True)
+        self.touch_partners(facts.id)
+
+    @staticmethod
+    def _reborn(gang: Gang, facts: GangFacts) -> bool:
+        """It was deleted and declared anew: nothing of the old one counts. It is the same as long as one pod of it lives."""
+        return gang.facts is not None and gang.facts.incarnation != facts.incarnation and gang.members == 0
+
+    def drop_gang(self, gang: Gang) -> None:
+        """The gang is gone, with all it holds."""
+        self.release(gang, list(gang.seats))
+        for uid in gang.pods:
+            if self.gang_of.get(uid) is gang:
+                del self.gang_of[uid]
+        if self.gangs.get(gang.id) is gang:
+            del self.gangs[gang.id]
+        self._leave_group(gang)
+        for id_ in gang.facts.group if gang.facts is not None else ():
+            self._partners[id_].discard(gang.id)
+        self.touched.pop(gang, None)
+        self.gone.append(gang)
+        self.touch_partners(gang.id)
+
+    def touch_partners(self, gang_id: str) -> None:
+        """Those that declare it in their group are to be looked at."""
+        for id_ in self._partners.get(gang_id, ()):
+            if (partner := self.gangs.get(id_)) is not None:
+                self.touch(partner, edited=True)
+
+    # -- groups
+
+    def regroup(self, gang: Gang) -> None:
+        """Put the gang into the group that it belongs to now, unless something is under way for the one it leaves or the
+        one it joins: then it is out of place, and cannot be tried, until that is done.
+        """
+        wanted = self._group_id(gang)
+        if gang.group.id == wanted or gang.group.busy:
+            return
+        group = self.groups.get(wanted)
+        if group is not None and group.busy:
+            return
+        self._leave_group(gang)
+        group = self.groups.setdefault(wanted, Group(wanted))
+        group.gangs.append(gang)
+        gang.group = group
+        for member in group.gangs:
+            self.touch(member, edited=True)
+
+    def in_place(self, group: Group) -> bool:
+        """All its gangs still belong together, and none is missing."""
+        return all(self._group_id(gang) == group.id for gang in group.gangs)
+
+    def _group_id(self, gang: Gang) -> str:
+        facts = gang.facts
+        if gang.permitted or facts is None or len(facts.group) < 2 or not groups_agree(gang, self.gangs):
+            return gang.id
+        return f"group/{facts.group[0]}"
+
+    def _new_gang(self, gang_id: str) -> Gang:
+        group = Group(gang_id)
+        gang = Gang(gang_id, group)
+        group.gangs.append(gang)
+        self.groups[gang_id] = group
+        self.gangs[gang_id] = gang
+        return gang
+
+    def _leave_group(self, gang: Gang) -> None:
+        group = gang.group
+        group.gangs.remove(gang)
+        if not group.gangs:
+            self.disbanded.append(group)
+            if self.groups.get(group.id) is group:
+                del self.groups[group.id]
+        else:
+            for other in group.gangs:
+                self.touch(other, edited=True)

@@ -1,0 +1,136 @@
+"""The one truth about what is free: node capacity minus bound pods minus reservations. Every answer is checked here (I3)."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from muster.gangs.match import why_not
+
+from muster.coordinator.core.events import Reservation, Seat
+from muster.gangs.capacity import Capacity
+from muster.gangs.facts import NodeFacts, PodClass, PodFacts
+
+
+class Ledger:
+    """Nodes, classes, seated pods and reservations."""
+
+    def __init__(self) -> None:
+        self.capacity = Capacity()
+        self.nodes: dict[str, NodeFacts] = {}
+        self.classes: dict[str, PodClass] = {}
+        self.reserved: dict[str, Seat] = {}
+        self._unfit: dict[str, dict[str, str | None]] = {}  # node -> class id -> why it cannot take the class
+
+    # -- what is seen
+
+    def put_node(self, node: NodeFacts) -> bool:
+        """Take in a node's newest state. True: it may take pods now that it could not take before."""
+        before = self.nodes.get(node.name)
+        self.nodes[node.name] = node
+        self._unfit.pop(node.name, None)
+        self.capacity.put_node(node)
+        return before is None or _more_welcoming(before, node)
+
+    def drop_node(self, name: str) -> None:
+        """Forget a node."""
+        self.nodes.pop(name, None)
+        self._unfit.pop(name, None)
+        self.capacity.drop_node(name)
+
+    def put_class(self, pod_class: PodClass) -> None:
+        """Take in a class."""
+        self.classes[pod_class.id] = pod_class
+        self.capacity.put_class(pod_class)
+
+    def observe(self, pods: Sequence[PodFacts]) -> bool:
+        """Take in pods' newest states: seen is seen, whatever was reserved. True: room came free."""
+        seated = [(pod.uid, pod.class_id, pod.node) for pod in pods if pod.seated]
+        for uid, _, _ in seated:
+            self.reserved.pop(uid, None)
+        self.capacity.seat(seated)
+        return self._free(pod.uid for pod in pods if not pod.seated and pod.uid not in self.reserved)
+
+    def forget(self, uids: Iterable[str]) -> bool:
+        """Pods are gone. True: room came free."""
+        uids = list(uids)
+        for uid in uids:
+            self.reserved.pop(uid, None)
+        return self._free(uids)
+
+    # -- reservations
+
+    def reserve(self, seats: Sequence[Seat]) -> None:
+        """Claim room for pods that are decided but not seen bound."""
+        self.reserved.update((seat.uid, seat) for seat in seats)
+        self.capacity.seat((seat.uid, seat.class_id, seat.node) for seat in seats)
+
+    def release(self, uids: Iterable[str]) -> bool:
+        """Give claims back. True: room came free. Pods that are seen on a node keep their room."""
+        return self._free([uid for uid in uids if self.reserved.pop(uid, None) is not None])
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """All claims, by node and class."""
+        grouped: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for seat in self.reserved.values():
+            grouped[seat.node, seat.class_id].append(seat.uid)
+        return tuple(Reservation(node, class_id, tuple(uids)) for (node, class_id), uids in grouped.items())
+
+    # -- checks
+
+    def refusal(self, wanted: Mapping[tuple[str, str], int]) -> str | None:
+        """Why this many pods by (node, class) may not be reserved; None: they may.
+
+        Checks that nodes exist and take the class, and that the sum fits in what is free.
+        """
+        for node, class_id in wanted:
+            if node not in self.nodes:
+                return f"node {node} does not exist"
+            if class_id not in self.classes:
+                return f"pod class {class_id} is not known"
+            if (reason := self._why_unfit(node, class_id)) is not None:
+                return f"node {node}: {reason}"
+        return self._overfull(wanted)
+
+    def overcommitted(self, node: str) -> bool:
+        """The node is gone, or more is seated and reserved there than it offers."""
+        if node not in self.nodes:
+            return True
+        row = self.capacity.rows[node]
+        allocatable, used = self.capacity.allocatable[row], self.capacity.used[row]
+        return bool(np.any((used > allocatable) & (used > 0)))
+
+    def _overfull(self, wanted: Mapping[tuple[str, str], int]) -> str | None:
+        capacity = self.capacity
+        rows, where = np.unique([capacity.rows[node] for node, _ in wanted], return_inverse=True)
+        classes = [capacity.classes[class_id] for _, class_id in wanted]
+        asked = np.zeros((len(rows), capacity.vectors.shape[1]), np.int64)
+        np.add.at(asked, where, capacity.vectors[classes] * np.fromiter(wanted.values(), np.int64)[:, None])
+        free = capacity.allocatable[rows] - capacity.used[rows]
+        over = (asked > free) & (asked > 0)
+        if not over.any():
+            return None
+        row, column = np.argwhere(over)[0]
+        resource = next(name for name, index in capacity.resources.items() if index == column)
+        return (
+            f"node {capacity.names[rows[row]]} has {max(0, free[row, column])} {resource} free, "
+            f"{asked[row, column]} would be used"
+        )
+
+    def _why_unfit(self, node: str, class_id: str) -> str | None:
+        known = self._unfit.setdefault(node, {})
+        if class_id not in known:
+            known[class_id] = why_not(self.classes[class_id], self.nodes[node])
+        return known[class_id]
+
+    def _free(self, uids: Iterable[str]) -> bool:
+        return bool(self.capacity.free(uids))
+
+
+def _more_welcoming(before: NodeFacts, after: NodeFacts) -> bool:
+    """The node changed in a way that could let in a pod that it kept out."""
+    if before.labels != after.labels or before.taints != after.taints:
+        return True
+    if (before.unschedulable and not after.unschedulable) or (after.ready and not before.ready):
+        return True
+    had = dict(before.allocatable)
+    return any(amount > had.get(name, 0) for name, amount in after.allocatable)

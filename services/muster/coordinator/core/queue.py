@@ -1,0 +1,130 @@
+"""The order in which gang groups may choose: active ones by key, unschedulable ones parked until something helps."""
+
+import heapq
+from collections.abc import Iterator
+
+from muster.coordinator.core.model import Group, QueueKey
+
+RETRY_SHARE = 0.2
+"""At most this share of time goes into trying parked groups again, however often something changes."""
+BACKOFF_FIRST_SECONDS = 0.1
+BACKOFF_MOST_SECONDS = 10.0
+
+
+class Queue:
+    """Groups that want seats.
+
+    active: to be tried now. backoff: to be tried at a time. unschedulable: to be tried when something helps; then all of them
+    at once, so that the queue order decides and not who was tried last.
+    """
+
+    def __init__(self) -> None:
+        self._active: list[tuple[QueueKey, str]] = []
+        self._active_keys: dict[str, QueueKey] = {}
+        self._backoff: list[tuple[float, str]] = []
+        self._backoff_until: dict[str, float] = {}
+        self._unschedulable: dict[str, Group] = {}
+        self._groups: dict[str, Group] = {}
+        self._help_came = False
+        self._next_retry = 0.0
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __contains__(self, group: Group) -> bool:
+        return self._groups.get(group.id) is group
+
+    # -- in and out
+
+    def activate(self, group: Group) -> None:
+        """Try it at the next opportunity, in its turn."""
+        key = group.key
+        self._forget_place(group.id)
+        self._groups[group.id] = group
+        self._active_keys[group.id] = key
+        heapq.heappush(self._active, (key, group.id))
+
+    def back_off(self, group: Group, now: float) -> None:
+        """Try it again after a while that doubles with every refusal in a row."""
+        self._forget_place(group.id)
+        self._groups[group.id] = group
+        seconds = min(BACKOFF_MOST_SECONDS, BACKOFF_FIRST_SECONDS * 2 ** min(group.refusals, 16))
+        self._backoff_until[group.id] = now + seconds
+        heapq.heappush(self._backoff, (now + seconds, group.id))
+
+    def park(self, group: Group) -> None:
+        """It cannot be placed now: try it when something helps."""
+        self._forget_place(group.id)
+        self._groups[group.id] = group
+        self._unschedulable[group.id] = group
+
+    def remove(self, group: Group) -> None:
+        """It wants nothing any more."""
+        self._forget_place(group.id)
+        self._groups.pop(group.id, None)
+
+    def _forget_place(self, group_id: str) -> None:
+        self._active_keys.pop(group_id, None)
+        self._backoff_until.pop(group_id, None)
+        self._unschedulable.pop(group_id, None)
+
+    # -- what helps
+
+    def help_came(self) -> None:
+        """Something happened that could let a parked group start: room, a node, a changed node."""
+        self._help_came = bool(self._unschedulable)
+
+    def retried(self, began: float, ended: float) -> None:
+        """A solve took this long: the next round over parked groups waits in proportion."""
+        self._next_retry = ended + (ended - began) * (1 / RETRY_SHARE - 1)
+
+    def parked(self, group: Group) -> bool:
+        """It waits for something to change."""
+        return group.id in self._unschedulable
+
+    # -- taking
+
+    def take(self, now: float, most_groups: int, most_pods: int) -> list[Group]:
+        """The head of the queue: what is taken leaves the queue."""
+        self._wake(now)
+        taken: list[Group] = []
+        pods = 0
+        while self._active and len(taken) < most_groups:
+            key, group_id = self._active[0]
+            if self._active_keys.get(group_id) != key:
+                heapq.heappop(self._active)
+                continue
+            group = self._groups[group_id]
+            size = sum(len(gang.waiting) for gang in group.gangs)
+            if taken and pods + size > most_pods:
+                break
+            heapq.heappop(self._active)
+            self.remove(group)
+            taken.append(group)
+            pods += size
+        return taken
+
+    def next_time(self) -> float | None:
+        """When `take` will have something that it has not now; None: only an event can bring it."""
+        times = []
+        while self._backoff and self._backoff_until.get(self._backoff[0][1]) != self._backoff[0][0]:
+            heapq.heappop(self._backoff)
+        if self._backoff:
+            times.append(self._backoff[0][0])
+        if self._help_came and self._unschedulable:
+            times.append(self._next_retry)
+        return min(times, default=None)
+
+    def ordered(self) -> Iterator[Group]:
+        """All groups in queue order, whichever way they wait."""
+        return iter(sorted(self._groups.values(), key=lambda group: (group.key, group.id)))
+
+    def _wake(self, now: float) -> None:
+        while self._backoff and self._backoff[0][0] <= now:
+            until, group_id = heapq.heappop(self._backoff)
+            if self._backoff_until.get(group_id) == until:
+                self.activate(self._groups[group_id])
+        if self._help_came and now >= self._next_retry:
+            self._help_came = False
+            for group in list(self._unschedulable.values()):
+                self.activate(group)

@@ -1,0 +1,66 @@
+"""The beginning of a term: records and the first snapshot become gangs that go on where they were (I5, I6)."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from muster.coordinator.core.events import Record, RecordState, Seat
+from muster.coordinator.core.knowledge import Knowledge
+from muster.coordinator.core.model import Gang, SeatState
+
+
+def recover(knowledge: Knowledge, records: Sequence[Record]) -> tuple[str, ...]:
+    """Bring records and snapshot together; returns the gangs whose records are void.
+
+    Permits are taken up in the order in which they were given. A gang without a record of which a pod is bound counts as
+    satisfied.
+    """
+    void = []
+    for record in sorted(records, key=lambda record: (record.permitted_unix_millis, record.gang)):
+        gang = knowledge.gangs.get(record.gang)
+        if gang is None or not _same(gang, record):
+            void.append(record.gang)
+        else:
+            _resume(knowledge, gang, record)
+    for gang in knowledge.gangs.values():
+        if gang.record is None and gang.bound:
+            gang.permitted = gang.started = True
+        if gang.permitted:
+            knowledge.regroup(gang)
+            knowledge.touch(gang, edited=True)
+    return tuple(void)
+
+
+def _same(gang: Gang, record: Record) -> bool:
+    """The record is of this incarnation, or one of its pods still is a member."""
+    facts = gang.facts
+    if facts is not None and facts.incarnation == record.incarnation:
+        return True
+    return any(seat.uid in gang.waiting or seat.uid in gang.bound for seat in record.seats)
+
+
+def _resume(knowledge: Knowledge, gang: Gang, record: Record) -> None:
+    gang.permitted = True
+    gang.record = record
+    gang.cycle.number = record.schedule_cycle
+    gang.started = record.state is RecordState.SATISFIED
+    seats = [seat for seat in record.seats if seat.uid in gang.waiting]
+    if not seats:
+        return
+    if knowledge.ledger.refusal(_demand(seats)) is None:
+        _reserve(knowledge, gang, seats)
+        return
+    for seat in seats:
+        if knowledge.ledger.refusal(_demand([seat])) is None:
+            _reserve(knowledge, gang, [seat])
+        else:
+            gang.lost.add(seat.uid)
+
+
+def _reserve(knowledge: Knowledge, gang: Gang, seats: Sequence[Seat]) -> None:
+    knowledge.ledger.reserve(seats)
+    for seat in seats:
+        gang.take_seat(seat, SeatState.SENT)
+
+
+def _demand(seats: Sequence[Seat]) -> Counter[tuple[str, str]]:
+    return Counter((seat.node, seat.class_id) for seat in seats)
