@@ -13,8 +13,8 @@ Int64 = NDArray[np.int64]
 class Capacity:
     """Allocatable and used amounts of every node.
 
-    `allocatable` and `used` are int64[nodes, resources]; `vectors` is int64[classes, resources]. Rows of nodes that are gone
-    are reused. Pods may be seated on nodes that are not known yet; such nodes offer nothing until they come.
+    `allocatable` and `used` are int64[nodes, resources]; `vectors` is int64[classes, resources]. Rows of nodes that
+    are gone are reused. Pods may be seated on nodes that are not known yet; such nodes offer nothing until they come.
     """
 
     def __init__(self) -> None:

@@ -12,8 +12,8 @@ from muster.gangs.facts import Batch, GangFacts, PodFacts
 class Knowledge:
     """Gangs by id, groups by id, and what was touched since the last look.
 
-    `touched` maps gangs to whether they were edited in a way that could let them start. `gone` are gangs that ended, in order.
-    `disbanded` are groups that no gang is in any more. `helped` says that room or nodes came.
+    `touched` maps gangs to whether they were edited in a way that could let them start. `gone` are gangs that ended,
+    in order. `disbanded` are groups that no gang is in any more. `helped` says that room or nodes came.
     """
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class Knowledge:
 
     @staticmethod
     def _reborn(gang: Gang, facts: GangFacts) -> bool:
-        """It was deleted and declared anew: nothing of the old one counts. It is the same as long as one pod of it lives."""
+        """It was deleted and declared anew: nothing of the old one counts. As long as one pod of it lives it is the same."""
         return gang.facts is not None and gang.facts.incarnation != facts.incarnation and gang.members == 0
 
     def drop_gang(self, gang: Gang) -> None:
@@ -178,8 +178,8 @@ class Knowledge:
     # -- groups
 
     def regroup(self, gang: Gang) -> None:
-        """Put the gang into the group that it belongs to now, unless something is under way for the one it leaves or the
-        one it joins: then it is out of place, and cannot be tried, until that is done.
+        """Put the gang into the group that it belongs to now, unless something is under way for the one it leaves or
+        the one it joins: then it is out of place, and cannot be tried, until that is done.
         """
         wanted = self._group_id(gang)
         if gang.group.id == wanted or gang.group.busy:

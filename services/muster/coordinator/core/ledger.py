@@ -1,4 +1,4 @@
-"""The one truth about what is free: node capacity minus bound pods minus reservations. Every answer is checked here (I3)."""
+"""The one truth about what is free: capacity minus bound pods minus reservations. Every answer is checked here (I3)."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

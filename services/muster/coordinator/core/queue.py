@@ -14,8 +14,8 @@ BACKOFF_MOST_SECONDS = 10.0
 class Queue:
     """Groups that want seats.
 
-    active: to be tried now. backoff: to be tried at a time. unschedulable: to be tried when something helps; then all of them
-    at once, so that the queue order decides and not who was tried last.
+    active: to be tried now. backoff: to be tried at a time. unschedulable: to be tried when something helps; then all
+    of them at once, so that the queue order decides and not who was tried last.
     """
 
     def __init__(self) -> None:

@@ -11,8 +11,8 @@ from muster.coordinator.core.model import Gang, SeatState
 def recover(knowledge: Knowledge, records: Sequence[Record]) -> tuple[str, ...]:
     """Bring records and snapshot together; returns the gangs whose records are void.
 
-    Permits are taken up in the order in which they were given. A gang without a record of which a pod is bound counts as
-    satisfied.
+    Permits are taken up in the order in which they were given. A gang without a record of which a pod is bound counts
+    as satisfied.
     """
     void = []
     for record in sorted(records, key=lambda record: (record.permitted_unix_millis, record.gang)):

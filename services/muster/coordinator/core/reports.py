@@ -10,7 +10,7 @@ from muster.gangs.facts import ObjectReference, PodFacts
 SETTLE_SECONDS = 0.5
 """A reason must stand this long: gangs that start at once are not bothered with conditions."""
 PODS_PER_SECOND = 200
-"""A waiting gang's conditions are rewritten at most at this rate, so that a reason which counts members costs little."""
+"""A waiting gang's conditions are rewritten at most at this rate: a reason that counts members changes with each."""
 PODS_WITH_EVENTS = 64
 """In larger gangs only the first so many pods (by name) get events; all get the condition."""
 
