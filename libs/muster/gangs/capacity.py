@@ -1,6 +1,7 @@
 """Room on nodes as arrays: what they offer, and what seated pods use, by pod uid so that nothing counts twice."""
 
 from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +9,10 @@ from numpy.typing import NDArray
 from muster.gangs.facts import NodeFacts, PodClass
 
 Int64 = NDArray[np.int64]
+
+LARGEST_AMOUNT: Final = 2**53
+"""More than this of a resource is counted as this on nodes, and as more than any node has in requests; so the sums
+over a node's pods stay far from the end of int64 whatever users write."""
 
 
 class Capacity:
@@ -23,6 +28,8 @@ class Capacity:
         self.names: list[str] = []
         self.allocatable: Int64 = np.zeros((0, 0), np.int64)
         self.used: Int64 = np.zeros((0, 0), np.int64)
+        self.version = 0
+        self.touched: Int64 = np.zeros(0, np.int64)
         self.classes: dict[str, int] = {}
         self.vectors: Int64 = np.zeros((0, 0), np.int64)
         self._seats: dict[str, tuple[int, int]] = {}  # pod uid -> (class index, node row)
@@ -37,7 +44,8 @@ class Capacity:
         self._known.add(node.name)
         columns = [self._column(name) for name, _ in node.allocatable]
         self.allocatable[row] = 0
-        self.allocatable[row, columns] = [amount for _, amount in node.allocatable]
+        self.allocatable[row, columns] = [min(amount, LARGEST_AMOUNT) for _, amount in node.allocatable]
+        self._touch(row)
         return row
 
     def drop_node(self, name: str) -> None:
@@ -45,6 +53,7 @@ class Capacity:
         if name in self._known:
             self._known.discard(name)
             self.allocatable[self.rows[name]] = 0
+            self._touch(self.rows[name])
             self._recycle(name)
 
     def put_class(self, pod_class: PodClass) -> int:
@@ -55,7 +64,7 @@ class Capacity:
             columns = [self._column(name) for name, _ in pod_class.requests]
             if index >= len(self.vectors):
                 self.vectors = _grown(self.vectors, rows=max(16, 2 * index))
-            self.vectors[index, columns] = [amount for _, amount in pod_class.requests]
+            self.vectors[index, columns] = [min(amount, LARGEST_AMOUNT + 1) for _, amount in pod_class.requests]
         return index
 
     def __contains__(self, node: str) -> bool:
@@ -66,40 +75,30 @@ class Capacity:
     def seat(self, pods: Iterable[tuple[str, str, str]]) -> None:
         """Take room for pods, given as (uid, class id, node). One that is seated already moves.
 
-        Raises KeyError for a class that was never put.
+        Raises KeyError for a class that was never put; the pods before it are seated.
         """
-        rows, indexes = [], []
-        for uid, class_id, node in pods:
-            at = (self.classes[class_id], self._row(node))
-            before = self._seats.get(uid)
-            if before == at:
-                continue
-            if before is not None:
-                self.free([uid])
-                at = (at[0], self._row(node))
-            self._seats[uid] = at
-            indexes.append(at[0])
-            rows.append(at[1])
-        if len(rows) == 1:
-            self.used[rows[0]] += self.vectors[indexes[0]]
-        elif rows:
-            np.add.at(self.used, rows, self.vectors[indexes])
+        taken: list[tuple[int, int]] = []
+        left: list[tuple[int, int]] = []
+        try:
+            for uid, class_id, node in pods:
+                at = (self.classes[class_id], self._row(node))
+                before = self._seats.get(uid)
+                if before != at:
+                    self._seats[uid] = at
+                    taken.append(at)
+                    if before is not None:
+                        left.append(before)
+        finally:
+            self._use(taken, 1)
+            if left:
+                self._use(left, -1)
+                self._recycle_all(left)
 
     def free(self, uids: Iterable[str]) -> list[str]:
         """Give back the room of pods; unknown ones are passed over. Returns the nodes that gained room."""
-        rows, indexes = [], []
-        for uid in uids:
-            at = self._seats.pop(uid, None)
-            if at is not None:
-                indexes.append(at[0])
-                rows.append(at[1])
-        if not rows:
-            return []
-        np.subtract.at(self.used, rows, self.vectors[indexes])
-        gained = [self.names[row] for row in dict.fromkeys(rows)]
-        for name in gained:
-            self._recycle(name)
-        return gained
+        left = [at for uid in uids if (at := self._seats.pop(uid, None)) is not None]
+        self._use(left, -1)
+        return self._recycle_all(left)
 
     def seated_on(self, uid: str) -> str | None:
         """Node that holds the pod's room."""
@@ -123,6 +122,26 @@ class Capacity:
 
     # -- growth
 
+    def _use(self, seats: list[tuple[int, int]], sign: int) -> None:
+        if len(seats) == 1:
+            index, row = seats[0]
+            self.used[row] += sign * self.vectors[index]
+            self._touch(row)
+        elif seats:
+            indexes, rows = np.array(seats).T
+            np.add.at(self.used, rows, sign * self.vectors[indexes])
+            self._touch(rows)
+
+    def _touch(self, rows: int | Int64) -> None:
+        self.version += 1
+        self.touched[rows] = self.version
+
+    def _recycle_all(self, seats: list[tuple[int, int]]) -> list[str]:
+        names = [self.names[row] for row in dict.fromkeys(row for _, row in seats)]
+        for name in names:
+            self._recycle(name)
+        return names
+
     def _row(self, name: str) -> int:
         row = self.rows.get(name)
         if row is None:
@@ -135,6 +154,9 @@ class Capacity:
                 if row >= len(self.used):
                     self.allocatable = _grown(self.allocatable, rows=max(16, 2 * row))
                     self.used = _grown(self.used, rows=max(16, 2 * row))
+                    self.touched = np.concatenate(
+                        (self.touched, np.zeros(len(self.used) - len(self.touched), np.int64))
+                    )
             self.rows[name] = row
         return row
 

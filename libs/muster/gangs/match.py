@@ -1,0 +1,154 @@
+"""Whether a node may take a pod, irrespective of room: Kubernetes' rules for cordons, taints and affinity, and its words.
+
+`why_not` judges one pair of class and node. Placement judges all nodes at once from the same rules, so each rule is a
+function of its own here.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from muster.gangs.facts import (
+    NodeFacts,
+    NodeOperator,
+    NodeRequirement,
+    NodeSelectorTerm,
+    PodClass,
+    Taint,
+    TaintEffect,
+    Toleration,
+    TolerationOperator,
+)
+
+UNSCHEDULABLE: Final = "node(s) were unschedulable"
+NOT_READY: Final = "node(s) were not ready"
+AFFINITY: Final = "node(s) didn't match Pod's node affinity/selector"
+
+_CORDON: Final = Taint("node.kubernetes.io/unschedulable", "", TaintEffect.NO_SCHEDULE)
+_NAME_FIELD: Final = "metadata.name"
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
+_INT64: Final = range(-(2**63), 2**63)
+_LONGEST_VALUE: Final = 63
+
+
+def why_not(pod_class: PodClass, node: NodeFacts) -> str | None:
+    """The first reason why pods of the class cannot go to the node, in the order kube-scheduler's filters run.
+
+    None: they can, if there is room. Not ready comes where the taint node.kubernetes.io/not-ready would be found; a
+    node that is not ready is unusable even for pods that tolerate that taint.
+    """
+    return why_not_status(pod_class.tolerations, node.unschedulable, node.taints, node.ready) or (
+        None if affinity_matches(pod_class, node) else AFFINITY
+    )
+
+
+def why_not_status(
+    tolerations: tuple[Toleration, ...], unschedulable: bool, taints: tuple[Taint, ...], ready: bool
+) -> str | None:
+    """The part of `why_not` that does not look at labels or the name of the node."""
+    if unschedulable and not tolerated(_CORDON, tolerations):
+        return UNSCHEDULABLE
+    taint = untolerated_taint(tolerations, taints)
+    if taint is not None:
+        return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+    return None if ready else NOT_READY
+
+
+def untolerated_taint(tolerations: tuple[Toleration, ...], taints: Iterable[Taint]) -> Taint | None:
+    """The first taint that keeps pods with these tolerations off."""
+    for taint in taints:
+        if taint.effect in (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE) and not tolerated(taint, tolerations):
+            return taint
+    return None
+
+
+def disliked_taints(tolerations: tuple[Toleration, ...], taints: Iterable[Taint]) -> int:
+    """Number of PreferNoSchedule taints that pods with these tolerations should rather avoid."""
+    return sum(taint.effect is TaintEffect.PREFER_NO_SCHEDULE and not tolerated(taint, tolerations) for taint in taints)
+
+
+def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
+    """One of the tolerations covers the taint."""
+    return any(
+        (not toleration.effect or toleration.effect == taint.effect)
+        and (not toleration.key or toleration.key == taint.key)
+        and (toleration.operator is TolerationOperator.EXISTS or toleration.value == taint.value)
+        for toleration in tolerations
+    )
+
+
+def affinity_matches(pod_class: PodClass, node: NodeFacts) -> bool:
+    """The node selector and required node affinity admit the node."""
+    labels = node.labels
+    if any(labels.get(key) != value for key, value in pod_class.node_selector):
+        return False
+    terms = pod_class.required_node_affinity
+    return terms is None or any(term_matches(term, node) for term in terms)
+
+
+def preference(pod_class: PodClass, node: NodeFacts) -> int:
+    """Sum of the weights of the preferred terms that match the node."""
+    return sum(wish.weight for wish in pod_class.preferred_node_affinity if term_matches(wish.term, node))
+
+
+def term_matches(term: NodeSelectorTerm, node: NodeFacts) -> bool:
+    """All requirements of the term hold for the node; a term that is empty or malformed matches no node."""
+    return (
+        term_valid(term)
+        and all(requirement_holds(each, node.labels.get(each.key)) for each in term.labels)
+        and all(field_holds(each, node.name) for each in term.fields)
+    )
+
+
+def term_valid(term: NodeSelectorTerm) -> bool:
+    """The term is one that kube-scheduler can read; it lets one that it cannot read match nothing."""
+    if not term.labels and not term.fields:
+        return False
+    return all(_label_requirement_valid(each) for each in term.labels) and all(
+        each.operator in (NodeOperator.IN, NodeOperator.NOT_IN) and len(each.values) == 1 for each in term.fields
+    )
+
+
+def requirement_holds(requirement: NodeRequirement, value: str | None) -> bool:
+    """A valid requirement on a label holds, given the label's value; None: the node has no such label."""
+    match requirement.operator:
+        case NodeOperator.IN:
+            return value is not None and value in requirement.values
+        case NodeOperator.NOT_IN:
+            return value is None or value not in requirement.values
+        case NodeOperator.EXISTS:
+            return value is not None
+        case NodeOperator.DOES_NOT_EXIST:
+            return value is None
+    number = None if value is None else _int64(value)
+    bound = _int64(requirement.values[0])
+    if number is None or bound is None:
+        return False
+    return number > bound if requirement.operator is NodeOperator.GT else number < bound
+
+
+def field_holds(requirement: NodeRequirement, node_name: str) -> bool:
+    """A valid requirement on a field holds; metadata.name is the only field there is, others are empty."""
+    value = node_name if requirement.key == _NAME_FIELD else ""
+    return (value == requirement.values[0]) is (requirement.operator is NodeOperator.IN)
+
+
+def _label_requirement_valid(requirement: NodeRequirement) -> bool:
+    values = requirement.values
+    match requirement.operator:
+        case NodeOperator.IN | NodeOperator.NOT_IN:
+            count_right = bool(values)
+        case NodeOperator.EXISTS | NodeOperator.DOES_NOT_EXIST:
+            count_right = not values
+        case _:
+            count_right = len(values) == 1 and _int64(values[0]) is not None
+    return count_right and all(_LABEL_VALUE.fullmatch(value) for value in values)
+
+
+def _int64(text: str) -> int | None:
+    """What Go's ParseInt(text, 10, 64) makes of the text; None where it fails."""
+    if not _INTEGER.fullmatch(text):
+        return None
+    number = int(text) if len(text) <= _LONGEST_VALUE else _INT64.stop
+    return number if number in _INT64 else None
