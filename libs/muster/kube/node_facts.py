@@ -1,0 +1,75 @@
+"""Nodes off the wire become facts: what they offer, and what keeps pods away."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from muster.gangs.facts import Amounts, NodeFacts, Taint, TaintEffect
+from muster.kube.objects import Condition, Node, TaintSpec
+from muster.kube.quantity import BadQuantity, quoted, to_amount
+from muster.kube.requests import quantity_text
+from muster.kube.selection import EFFECTS
+
+_amounts: Final = msgspec.json.Decoder(dict[str, Raw] | None)
+
+
+def node_facts(node: Node) -> NodeFacts:
+    """What Muster knows of a node.
+
+    What cannot be read offers nothing: a resource with a bad quantity is missing, a node without a readable Ready
+    condition is not ready; node_problems says why. Raises BadResourceVersion.
+    """
+    metadata = node.metadata
+    return NodeFacts(
+        name=metadata.name,
+        uid=metadata.uid,
+        revision=metadata.revision,
+        allocatable=_offer(bytes(node.status.allocatable))[0],
+        labels=metadata.labels or {},
+        taints=tuple(_taints(node.spec.taints or ())),
+        unschedulable=bool(node.spec.unschedulable),
+        ready=_is_ready(node.status.conditions or ()),
+    )
+
+
+def node_problems(node: Node) -> tuple[str, ...]:
+    """What of the node could not be read, in words."""
+    unreadable = (node.problem,) if node.problem else ()
+    return unreadable + _offer(bytes(node.status.allocatable))[1]
+
+
+@lru_cache(maxsize=4096)
+def _offer(allocatable: bytes) -> tuple[Amounts, tuple[str, ...]]:
+    """Amounts of status.allocatable rounded down, without zeros, and what is wrong with them."""
+    if not allocatable:
+        return (), ()
+    try:
+        given = _amounts.decode(allocatable) or {}
+    except msgspec.DecodeError as error:
+        shown = quoted(allocatable[:256].decode(errors="replace"))
+        return (), (f"status.allocatable is {shown}: {error}",)
+    amounts: dict[str, int] = {}
+    problems: list[str] = []
+    for name, raw in given.items():
+        try:
+            amount = to_amount(name, quantity_text(raw), round_up=False)
+        except BadQuantity as error:
+            problems.append(f"status.allocatable of {quoted(name)}: {error}")
+            continue
+        if amount > 0:
+            amounts[name] = amount
+    return tuple(sorted(amounts.items())), tuple(problems)
+
+
+def _taints(given: Iterable[TaintSpec]) -> Iterable[Taint]:
+    for each in given:
+        # An effect of a later Kubernetes keeps pods away rather than letting them in unseen.
+        effect = EFFECTS.get(each.effect, TaintEffect.NO_SCHEDULE)
+        yield Taint(each.key, each.value or "", effect)
+
+
+def _is_ready(conditions: Iterable[Condition]) -> bool:
+    return any(each.type == "Ready" and each.status == "True" for each in conditions)

@@ -1,0 +1,271 @@
+"""Kubernetes objects as they come off the wire: only the fields that matter, decoded as little as possible.
+
+Parts that decide a pod's class stay raw JSON: most pods come from few templates, so what follows from the bytes is
+computed once per template (see pod_facts). A pod or node whose fields have wrong types is still decoded: its readable
+fields are kept, and `problem` of the result says what is wrong with the others.
+"""
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from muster.kube.quantity import quoted
+
+NOTHING: Final = Raw(b"")
+"""A raw field that the object does not have."""
+
+
+class BadObject(ValueError):
+    """Bytes that are not a Kubernetes object at all."""
+
+
+class BadResourceVersion(ValueError):
+    """A resourceVersion that is not a decimal integer; revisions could not be compared."""
+
+
+class ObjectMeta(Struct, rename="camel", frozen=True, gc=False):
+    """metadata."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+    @property
+    def revision(self) -> int:
+        """The resourceVersion as an integer. Raises BadResourceVersion."""
+        version = self.resource_version
+        if version.isdecimal() and version.isascii():
+            return int(version)
+        raise BadResourceVersion(
+            f"{self.namespace}/{self.name} has resourceVersion {quoted(version)}, which is not a decimal integer: "
+            "this API server's revisions cannot be compared"
+        )
+
+
+class Container(Struct, rename="camel", frozen=True, gc=False):
+    """A container or init container of a pod's spec."""
+
+    name: str = ""
+    resources: Raw = NOTHING
+    restart_policy: str | None = None
+
+
+class SchedulingGate(Struct, rename="camel", frozen=True, gc=False):
+    """A gate that keeps a pod from being scheduled."""
+
+    name: str = ""
+
+
+class PodSpec(Struct, rename="camel", frozen=True, gc=False):
+    """spec of a pod."""
+
+    node_name: str | None = None
+    scheduler_name: str | None = None
+    priority: int | None = None
+    priority_class_name: str | None = None
+    scheduling_gates: list[SchedulingGate] | None = None
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    overhead: Raw = NOTHING
+    resources: Raw = NOTHING
+    node_selector: Raw = NOTHING
+    affinity: Raw = NOTHING
+    tolerations: Raw = NOTHING
+
+
+class ContainerStatus(Struct, rename="camel", frozen=True, gc=False):
+    """What the kubelet allocated to a container and what the container runs with."""
+
+    name: str = ""
+    allocated_resources: Raw = NOTHING
+    resources: Raw = NOTHING
+
+
+class PodStatus(Struct, rename="camel", frozen=True, gc=False):
+    """status of a pod."""
+
+    phase: str | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    allocated_resources: Raw = NOTHING
+    resources: Raw = NOTHING
+    conditions: Raw = NOTHING
+
+
+class Pod(Struct, rename="camel", frozen=True, gc=False):
+    """A pod."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: PodSpec = field(default_factory=PodSpec)
+    status: PodStatus = field(default_factory=PodStatus)
+
+    @property
+    def problem(self) -> str:
+        """What could not be read; empty if all could."""
+        return ""
+
+
+class MalformedPod(Pod, rename="camel", frozen=True, gc=False):
+    """A pod with fields of wrong types; those are left at their defaults."""
+
+    unreadable: str = ""
+
+    @property
+    def problem(self) -> str:
+        return self.unreadable
+
+
+class TaintSpec(Struct, rename="camel", frozen=True, gc=False):
+    """A taint as the API has it."""
+
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+
+
+class NodeSpec(Struct, rename="camel", frozen=True, gc=False):
+    """spec of a node."""
+
+    unschedulable: bool | None = None
+    taints: list[TaintSpec] | None = None
+
+
+class Condition(Struct, rename="camel", frozen=True, gc=False):
+    """A condition of a pod or node."""
+
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+
+
+class NodeStatus(Struct, rename="camel", frozen=True, gc=False):
+    """status of a node."""
+
+    allocatable: Raw = NOTHING
+    conditions: list[Condition] | None = None
+
+
+class Node(Struct, rename="camel", frozen=True, gc=False):
+    """A node."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: NodeSpec = field(default_factory=NodeSpec)
+    status: NodeStatus = field(default_factory=NodeStatus)
+
+    @property
+    def problem(self) -> str:
+        """What could not be read; empty if all could."""
+        return ""
+
+
+class MalformedNode(Node, rename="camel", frozen=True, gc=False):
+    """A node with fields of wrong types; those are left at their defaults."""
+
+    unreadable: str = ""
+
+    @property
+    def problem(self) -> str:
+        return self.unreadable
+
+
+class PodGroup(Struct, rename="camel", frozen=True, gc=False):
+    """An object of any kind that defines a gang; its spec is the dialect's to read."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: Raw = NOTHING
+
+
+class PriorityClass(Struct, rename="camel", frozen=True, gc=False):
+    """A priority class."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    value: int = 0
+    global_default: bool | None = None
+
+
+Encoded = bytes | bytearray | memoryview | Raw
+
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
+
+_pod: Final = msgspec.json.Decoder(Pod)
+_node: Final = msgspec.json.Decoder(Node)
+_pod_group: Final = msgspec.json.Decoder(PodGroup)
+_priority_class: Final = msgspec.json.Decoder(PriorityClass)
+
+
+def decode_pod(data: Encoded) -> Pod:
+    """Read a pod; a MalformedPod if fields have wrong types. Raises BadObject if it is no JSON object."""
+    try:
+        return _pod.decode(data)
+    except _UNREADABLE:
+        known, problem = _salvage(Pod, data)
+        return MalformedPod(**known, unreadable=problem)
+
+
+def decode_node(data: Encoded) -> Node:
+    """Read a node; a MalformedNode if fields have wrong types. Raises BadObject if it is no JSON object."""
+    try:
+        return _node.decode(data)
+    except _UNREADABLE:
+        known, problem = _salvage(Node, data)
+        return MalformedNode(**known, unreadable=problem)
+
+
+def decode_pod_group(data: Encoded) -> PodGroup:
+    """Read a gang's definition; fields with wrong types keep their defaults. Raises BadObject."""
+    try:
+        return _pod_group.decode(data)
+    except _UNREADABLE:
+        return PodGroup(**_salvage(PodGroup, data)[0])
+
+
+def decode_priority_class(data: Encoded) -> PriorityClass:
+    """Read a priority class; fields with wrong types keep their defaults. Raises BadObject."""
+    try:
+        return _priority_class.decode(data)
+    except _UNREADABLE:
+        return PriorityClass(**_salvage(PriorityClass, data)[0])
+
+
+def _beginning(data: Encoded) -> str:
+    return quoted(bytes(data)[:256].decode(errors="replace"))
+
+
+def _salvage(kind: type[Struct], data: Encoded) -> tuple[dict[str, Any], str]:
+    """The readable fields of an object, and what is wrong with the others."""
+    try:
+        content = msgspec.json.decode(data)
+    except _UNREADABLE as error:
+        raise BadObject(f"not JSON ({error}): {_beginning(data)}") from error
+    if not isinstance(content, dict):
+        raise BadObject(f"not a Kubernetes object: {_beginning(data)}")
+    problems: list[str] = []
+    known = _readable(kind, content, "", problems)
+    return known, "; ".join(problems)
+
+
+def _readable(kind: type[Struct], content: dict[str, Any], path: str, problems: list[str]) -> dict[str, Any]:
+    known: dict[str, Any] = {}
+    for spec in msgspec.structs.fields(kind):
+        if spec.encode_name not in content:
+            continue
+        value, where = content[spec.encode_name], f"{path}{spec.encode_name}"
+        if spec.type is Raw:
+            known[spec.name] = Raw(msgspec.json.encode(value))
+        elif isinstance(value, dict) and isinstance(spec.type, type) and issubclass(spec.type, Struct):
+            known[spec.name] = spec.type(**_readable(spec.type, value, where + ".", problems))
+        else:
+            try:
+                known[spec.name] = msgspec.json.decode(msgspec.json.encode(value), type=spec.type)
+            except msgspec.ValidationError as error:
+                shown = quoted(msgspec.json.encode(value).decode())
+                problems.append(f"{where} is {shown}: {error}")
+    return known

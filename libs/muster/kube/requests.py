@@ -1,0 +1,207 @@
+"""What a pod asks of a node, as Kubernetes computes it from containers, overhead, pod level and resizes.
+
+Amounts are summed as exact quantities in billionths and rounded up once, at the end.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from muster.gangs.facts import PODS, Amounts
+from muster.kube.quantity import BadQuantity, amount_of, parse_quantity, quoted
+
+Nanos = dict[str, int]
+"""Quantities in billionths by resource name."""
+
+
+class ContainerNeeds(Struct, frozen=True):
+    """Raw JSON of what decides a container's share of the requests; empty where there is none."""
+
+    name: str
+    resources: bytes = b""
+    allocated: bytes = b""
+    actual: bytes = b""
+    restarts: bool = False
+    """An init container that keeps running beside the containers (a sidecar)."""
+
+
+class PodNeeds(Struct, frozen=True):
+    """Raw JSON of what decides a pod's requests; empty where there is none."""
+
+    containers: tuple[ContainerNeeds, ...] = ()
+    init_containers: tuple[ContainerNeeds, ...] = ()
+    overhead: bytes = b""
+    resources: bytes = b""
+    allocated: bytes = b""
+    actual: bytes = b""
+    conditions: bytes = b""
+
+
+class _Resources(Struct, frozen=True):
+    requests: dict[str, Raw] | None = None
+
+
+class _Condition(Struct, frozen=True):
+    type: str = ""
+    reason: str | None = None
+
+
+_resources: Final = msgspec.json.Decoder(_Resources)
+_amounts: Final = msgspec.json.Decoder(dict[str, Raw] | None)
+_conditions: Final = msgspec.json.Decoder(list[_Condition] | None)
+
+
+def effective_requests(needs: PodNeeds, problems: list[str]) -> Amounts:
+    """What a node must have free for the pod, "pods: 1" included, without zeros, sorted by name.
+
+    What cannot be read counts as nothing and is told in `problems`.
+    """
+    total = _Requests(needs, problems).of_pod()
+    amounts = {name: amount_of(name, nanos, round_up=True) for name, nanos in total.items() if nanos > 0}
+    amounts[PODS] = 1
+    return tuple(sorted(amounts.items()))
+
+
+class _Requests:
+    """One computation: a pod's needs and where to tell what cannot be read."""
+
+    def __init__(self, needs: PodNeeds, problems: list[str]) -> None:
+        self._needs = needs
+        self._problems = problems
+        self._infeasible = _resize_is_infeasible(needs.conditions)
+
+    def of_pod(self) -> Nanos:
+        # A resize that the kubelet has not carried out counts with the larger of before and after; one that can never
+        # be carried out does not count.
+        specified, allocated, actual = (self._summed(of) for of in (self._specified, self._allocated, self._actual))
+        total = _largest([allocated, actual] if self._infeasible else [specified, allocated, actual])
+        overhead = self._amounts(self._needs.overhead, "overhead")
+        total.update(self._pod_level(overhead))
+        return _sum([total, overhead])
+
+    def _summed(self, of: Callable[[ContainerNeeds, str], Nanos]) -> Nanos:
+        running = _sum(of(each, f"containers {quoted(each.name)}") for each in self._needs.containers)
+        sidecars: Nanos = {}
+        starting: Nanos = {}
+        for each in self._needs.init_containers:
+            own = of(each, f"initContainers {quoted(each.name)}")
+            at_its_start = _sum([sidecars, own])
+            if each.restarts:
+                sidecars = at_its_start
+            starting = _largest([starting, at_its_start])
+        return _largest([_sum([running, sidecars]), starting])
+
+    def _specified(self, container: ContainerNeeds, where: str) -> Nanos:
+        return self._requests(container.resources, f"{where} resources.requests") or {}
+
+    def _allocated(self, container: ContainerNeeds, where: str) -> Nanos:
+        if _present(container.allocated):
+            return self._amounts(container.allocated, f"{where} status.allocatedResources")
+        return {} if self._infeasible else self._specified(container, where)
+
+    def _actual(self, container: ContainerNeeds, where: str) -> Nanos:
+        actual = self._requests(container.actual, f"{where} status.resources.requests")
+        return self._allocated(container, where) if actual is None else actual
+
+    def _pod_level(self, overhead: Nanos) -> Nanos:
+        """Requests of the pod as a whole, which replace those of its containers where set."""
+        specified = self._requests(self._needs.resources, "resources.requests")
+        if not specified:
+            return {}
+        allocated = self._amounts(self._needs.allocated, "status.allocatedResources")
+        actual = self._requests(self._needs.actual, "status.resources.requests") or {}
+        in_status = [_difference(each, overhead) for each in (allocated, actual)]
+        seen = any(in_status)
+        total = _largest(in_status if self._infeasible and seen else [specified, *in_status])
+        return {name: nanos for name, nanos in total.items() if _supported_at_pod_level(name)}
+
+    def _requests(self, raw: bytes, where: str) -> Nanos | None:
+        if not _present(raw):
+            return None
+        try:
+            requests = _resources.decode(raw).requests
+        except msgspec.DecodeError:
+            self._tell(f"{where} cannot be read: {_shown(raw)}")
+            return None
+        return None if requests is None else self._parsed(requests, where)
+
+    def _amounts(self, raw: bytes, where: str) -> Nanos:
+        if not _present(raw):
+            return {}
+        try:
+            amounts = _amounts.decode(raw)
+        except msgspec.DecodeError:
+            self._tell(f"{where} cannot be read: {_shown(raw)}")
+            return {}
+        return self._parsed(amounts or {}, where)
+
+    def _parsed(self, amounts: dict[str, Raw], where: str) -> Nanos:
+        parsed: Nanos = {}
+        for name, raw in amounts.items():
+            text = quantity_text(raw)
+            try:
+                nanos = parse_quantity(text)
+            except BadQuantity as error:
+                self._tell(f"{where} of {quoted(name)}: {error}")
+                continue
+            if nanos < 0:
+                self._tell(f"{where} of {quoted(name)}: {quoted(text)} is less than zero")
+            else:
+                parsed[name] = nanos
+        return parsed
+
+    def _tell(self, problem: str) -> None:
+        if problem not in self._problems:
+            self._problems.append(problem)
+
+
+def quantity_text(raw: Raw) -> str:
+    """The text of a quantity: of a JSON string, or of a number as it is written."""
+    text = bytes(raw).decode(errors="replace")
+    if text.startswith('"'):
+        return str(msgspec.json.decode(raw))
+    return text
+
+
+def _present(raw: bytes) -> bool:
+    return raw not in (b"", b"null")
+
+
+def _shown(raw: bytes) -> str:
+    return quoted(raw[:256].decode(errors="replace"))
+
+
+def _supported_at_pod_level(name: str) -> bool:
+    return name in ("cpu", "memory") or name.startswith("hugepages-")
+
+
+def _resize_is_infeasible(conditions: bytes) -> bool:
+    if b'"PodResizePending"' not in conditions:
+        return False
+    try:
+        known = _conditions.decode(conditions) or []
+    except msgspec.DecodeError:
+        return False
+    return next((each.reason == "Infeasible" for each in known if each.type == "PodResizePending"), False)
+
+
+def _sum(parts: Iterable[Nanos]) -> Nanos:
+    total: Nanos = {}
+    for part in parts:
+        for name, nanos in part.items():
+            total[name] = total.get(name, 0) + nanos
+    return total
+
+
+def _largest(parts: Iterable[Nanos]) -> Nanos:
+    total: Nanos = {}
+    for part in parts:
+        for name, nanos in part.items():
+            total[name] = max(total.get(name, nanos), nanos)
+    return total
+
+
+def _difference(amounts: Nanos, less: Nanos) -> Nanos:
+    return {name: nanos - less.get(name, 0) for name, nanos in amounts.items()}

@@ -1,0 +1,25 @@
+"""Kubernetes timestamps (RFC 3339) as seconds since 1970 UTC."""
+
+from datetime import datetime
+from functools import lru_cache
+
+from muster.kube.quantity import quoted
+
+
+class BadTimestamp(ValueError):
+    """A text that is not an RFC 3339 time with a zone."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{quoted(text)} is not a time such as 2026-01-31T12:00:00Z")
+
+
+@lru_cache(maxsize=4096)
+def parse_timestamp(text: str) -> int:
+    """Whole seconds since 1970 UTC, rounded down. Raises BadTimestamp."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadTimestamp(text) from None
+    if moment.tzinfo is None:
+        raise BadTimestamp(text)
+    return int(moment.timestamp() // 1)
