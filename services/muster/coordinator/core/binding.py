@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from muster.coordinator.core.events import (
     Bind,
     BindCallFailed,
@@ -83,12 +81,10 @@ class Binds:
         """What one result means; returns what the user should be told."""
         match result.outcome:
             case BindOutcome.BOUND:
-                held.state = SeatState.ACKED
+                gang.acknowledge(result.uid, held.seat.node)
             case BindOutcome.CONFLICT:
                 planned = held.seat.node
-                held.seat = replace(held.seat, node=result.node)
-                held.state = SeatState.ACKED
-                knowledge.ledger.reserve([held.seat])
+                knowledge.ledger.reserve([gang.acknowledge(result.uid, result.node)])
                 knowledge.helped = True
                 return f"was bound to {result.node} by somebody else; {planned} was planned"
             case BindOutcome.GONE:

@@ -58,6 +58,8 @@ def _partner_lacks(gang: Gang, id_: str, partner: Gang | None) -> str | None:
 
 def _too_few(gang: Gang, minimum: int) -> str:
     reason = f"{gang.members} of {minimum} members"
+    if len(gang.pods) == gang.members:
+        return reason
     missing = [
         (sum(1 for pod in gang.pods.values() if pod.gated and not pod.deleting), "gated"),
         (sum(1 for pod in gang.pods.values() if pod.deleting), "being deleted"),

@@ -151,12 +151,12 @@ class Knowledge:
 
     @staticmethod
     def _reborn(gang: Gang, facts: GangFacts) -> bool:
-        """It was deleted and declared anew: nothing of the old one counts. As long as one pod of it lives it is the same."""
+        """It was deleted and declared anew: nothing of the old one counts. While one pod of it lives it is the same."""
         return gang.facts is not None and gang.facts.incarnation != facts.incarnation and gang.members == 0
 
     def drop_gang(self, gang: Gang) -> None:
         """The gang is gone, with all it holds."""
-        self.release(gang, list(gang.seats))
+        self.release(gang, [*gang.seats, *gang.acked])
         for uid in gang.pods:
             if self.gang_of.get(uid) is gang:
                 del self.gang_of[uid]

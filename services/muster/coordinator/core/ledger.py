@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from muster.gangs.match import why_not
 
 from muster.coordinator.core.events import Reservation, Seat
 from muster.gangs.capacity import Capacity
 from muster.gangs.facts import NodeFacts, PodClass, PodFacts
+from muster.gangs.match import why_not
 
 
 class Ledger:

@@ -255,7 +255,7 @@ class Machine:
             self.queue.activate(group)
 
     def _look(self, gang: Gang) -> None:
-        finished = gang.permitted and not gang.lost and not gang.outstanding
+        finished = gang.permitted and not gang.lost and not gang.seats
         if finished and (gang.record is None or gang.record.state is not RecordState.SATISFIED):
             self._finish(gang)
         phase = gang.phase
@@ -283,7 +283,7 @@ class Machine:
         gang.start_seconds = self._now.monotonic_seconds - gang.first_seen
         regarding = gang.reference
         if regarding is not None:
-            note = f"{len(gang.bound) + len(gang.seats)} of {len(gang.pods)} pods bound in {gang.start_seconds:.3f} s"
+            note = f"{len(gang.bound) + len(gang.acked)} of {len(gang.pods)} pods bound in {gang.start_seconds:.3f} s"
             event = KubeEvent(regarding, EventType.NORMAL, "Scheduled", note)
             self._effects.append(Report(gang.id, events=(event,)))
 

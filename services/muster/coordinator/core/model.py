@@ -4,6 +4,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from msgspec.structs import replace
+
 from muster.coordinator.core.cycle import ScheduleCycle
 from muster.coordinator.core.events import Explanation, Phase, Record, Seat
 from muster.gangs.facts import GangFacts, ObjectReference, PodFacts
@@ -23,8 +25,6 @@ class SeatState(Enum):
     """Handed to binding."""
     RETRY = auto()
     """Binding failed; it is sent again when the time comes."""
-    ACKED = auto()
-    """Binding says it is bound; cluster-state has not shown it yet."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,7 +39,9 @@ class HeldSeat:
 
 @dataclass(slots=True, eq=False)
 class Gang:
-    """One gang. `waiting` are members that want a seat, `seats` those that have one, `bound` those on a node."""
+    """One gang. Every member is in exactly one of: `waiting` (wants a seat), `seats` (has one that is not known to be
+    bound), `acked` (binding says it is bound, cluster-state has not shown it yet), `bound` (seen on a node).
+    """
 
     id: str
     group: "Group"
@@ -47,6 +49,7 @@ class Gang:
     pods: dict[str, PodFacts] = field(default_factory=dict)
     waiting: dict[str, PodFacts] = field(default_factory=dict)
     seats: dict[str, HeldSeat] = field(default_factory=dict)
+    acked: dict[str, Seat] = field(default_factory=dict)
     bound: set[str] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
     """Permitted pods that lost their seat and wait for another: what keeps the gang Repairing (I6)."""
@@ -72,13 +75,13 @@ class Gang:
         if pod.node or not _eligible(pod):
             self.waiting.pop(pod.uid, None)
             self.lost.discard(pod.uid)
-            held = self.seats.pop(pod.uid, None)
+            seat = self._leave_seat(pod.uid)
             if pod.seated and not pod.deleting:
                 self.bound.add(pod.uid)
             else:
                 self.bound.discard(pod.uid)
-            return held.seat if held is not None else None
-        if pod.uid not in self.seats:
+            return seat
+        if pod.uid not in self.seats and pod.uid not in self.acked:
             self.waiting[pod.uid] = pod
         return None
 
@@ -89,14 +92,25 @@ class Gang:
         self.waiting.pop(uid, None)
         self.bound.discard(uid)
         self.lost.discard(uid)
-        held = self.seats.pop(uid, None)
-        return held.seat if held is not None else None
+        return self._leave_seat(uid)
 
     def take_seat(self, seat: Seat, state: SeatState = SeatState.DECIDED) -> None:
         """A waiting member gets a seat."""
         del self.waiting[seat.uid]
         self.lost.discard(seat.uid)
         self.seats[seat.uid] = HeldSeat(seat, state)
+
+    def acknowledge(self, uid: str, node: str) -> Seat:
+        """Binding says that the pod is bound, to this node."""
+        seat = self.seats.pop(uid).seat
+        if seat.node != node:
+            seat = replace(seat, node=node)
+        self.acked[uid] = seat
+        return seat
+
+    def _leave_seat(self, uid: str) -> Seat | None:
+        held = self.seats.pop(uid, None)
+        return held.seat if held is not None else self.acked.pop(uid, None)
 
     def lose_seat(self, uid: str) -> Seat:
         """A member that still wants to run loses its seat and is to be placed again."""
@@ -115,7 +129,7 @@ class Gang:
     @property
     def members(self) -> int:
         """Pods that exist and may run: not ended, not being deleted, not gated, nothing wrong with them."""
-        return len(self.waiting) + len(self.seats) + len(self.bound)
+        return len(self.waiting) + len(self.seats) + len(self.acked) + len(self.bound)
 
     @property
     def minimum(self) -> int:
@@ -134,7 +148,7 @@ class Gang:
     @property
     def outstanding(self) -> list[Seat]:
         """Seats not known to be bound."""
-        return [held.seat for held in self.seats.values() if held.state is not SeatState.ACKED]
+        return [held.seat for held in self.seats.values()]
 
     @property
     def label(self) -> str:
@@ -157,9 +171,7 @@ class Gang:
         if self.permitted:
             if self.lost:
                 return Phase.REPAIRING
-            if any(held.state is not SeatState.ACKED for held in self.seats.values()) or not self.started:
-                return Phase.BINDING
-            return Phase.SATISFIED
+            return Phase.BINDING if self.seats or not self.started else Phase.SATISFIED
         return self.group.phase
 
 

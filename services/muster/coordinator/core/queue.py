@@ -7,6 +7,8 @@ from muster.coordinator.core.model import Group, QueueKey
 
 RETRY_SHARE = 0.2
 """At most this share of time goes into trying parked groups again, however often something changes."""
+RETRY_WAIT_MOST_SECONDS = 1.0
+"""But it never waits longer than this: a solve that was slow once must not keep others from starting."""
 BACKOFF_FIRST_SECONDS = 0.1
 BACKOFF_MOST_SECONDS = 10.0
 
@@ -76,7 +78,7 @@ class Queue:
 
     def retried(self, began: float, ended: float) -> None:
         """A solve took this long: the next round over parked groups waits in proportion."""
-        self._next_retry = ended + (ended - began) * (1 / RETRY_SHARE - 1)
+        self._next_retry = ended + min(RETRY_WAIT_MOST_SECONDS, (ended - began) * (1 / RETRY_SHARE - 1))
 
     def parked(self, group: Group) -> bool:
         """It waits for something to change."""

@@ -92,8 +92,8 @@ class Reports:
     @staticmethod
     def _warn(gang: Gang, told: _Told) -> Report | None:
         new = [note for note in warnings(gang) if note not in told.warnings]
-        regarding = gang.reference
-        if not new or regarding is None:
+        regarding = gang.reference if new else None
+        if regarding is None:
             return None
         told.warnings.update(new)
         return Report(

@@ -1,0 +1,452 @@
+"""Stories about the coordinator's core: a cluster, a solver, etcd and a binder, in memory and under the test's control.
+
+    story = Story(nodes={"n": 4})
+    story.add(gang("a").minimum(5).of(5))
+    story.run()
+    assert story.bound("a") == 0
+
+Every effect waits in `story.under_way` until it is done: by `run()` in order, or one by one in any order by `do()`. The
+invariants of the design are checked at every bind and whenever all is quiet.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from msgspec.structs import replace as changed
+
+from muster.coordinator.core.events import (
+    Bind,
+    BindCallFailed,
+    BindOutcome,
+    BindResult,
+    BindResults,
+    Changes,
+    Effect,
+    Event,
+    Explanation,
+    Now,
+    Persist,
+    Persisted,
+    Phase,
+    PhaseChanged,
+    Record,
+    Recovered,
+    Report,
+    Run,
+    Seat,
+    Snapshot,
+    Solve,
+    Solved,
+    SolveOutcome,
+    SolveResult,
+    Tick,
+)
+from muster.coordinator.core.machine import Machine
+from muster.coordinator.core.model import Gang
+from muster.gangs.facts import Batch, GangFacts, NodeFacts, PodClass, PodFacts, PodPhase, Problem, Severity
+
+Under = TypeVar("Under", Solve, Persist, Bind)
+
+
+def pod_class(cpu: int = 1) -> PodClass:
+    """A class that asks whole cpus."""
+    return PodClass(id=f"cpu{cpu}", requests=(("cpu", cpu * 1000), ("pods", 1)))
+
+
+def node(name: str, cpu: int, **facts: object) -> NodeFacts:
+    """A node of so many cpus."""
+    return NodeFacts(name, uid=name, allocatable=(("cpu", cpu * 1000), ("pods", 110)), **facts)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class GangBuilder:
+    """A gang with its pods: gang("a").minimum(5).of(8, cpu=2)."""
+
+    name: str
+    namespace: str = "default"
+    facts: GangFacts | None = None
+    sizes: tuple[tuple[int, int], ...] = ()
+    age: int = 0
+    priority_: int = 0
+    incarnation: str = "1"
+    declared: int | None = None
+    group_: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    def minimum(self, count: int) -> "GangBuilder":
+        return replace(self, declared=count)
+
+    def of(self, count: int, cpu: int = 1) -> "GangBuilder":
+        return replace(self, sizes=(*self.sizes, (count, cpu)))
+
+    def priority(self, value: int) -> "GangBuilder":
+        return replace(self, priority_=value)
+
+    def created(self, seconds: int) -> "GangBuilder":
+        return replace(self, age=seconds)
+
+    def anew(self, incarnation: str) -> "GangBuilder":
+        return replace(self, incarnation=incarnation)
+
+    def with_group(self, *names: str) -> "GangBuilder":
+        return replace(self, group_=tuple(sorted(f"test/{name}" for name in names)))
+
+    def broken(self, message: str) -> "GangBuilder":
+        return replace(self, problems=(Problem(Severity.BLOCKING, message),))
+
+    @property
+    def id(self) -> str:
+        return f"test/{self.namespace}/{self.name}"
+
+    def gang_facts(self) -> GangFacts:
+        minimum = self.declared if self.declared is not None else sum(count for count, _ in self.sizes)
+        return GangFacts(
+            id=self.id,
+            dialect="test",
+            namespace=self.namespace,
+            name=self.name,
+            incarnation=self.incarnation,
+            minimum=0 if self.problems else minimum,
+            total=max(minimum, sum(count for count, _ in self.sizes)),
+            group=self.group_,
+            created_seconds=self.age,
+            problems=self.problems,
+        )
+
+    def pods(self) -> list[PodFacts]:
+        made: list[PodFacts] = []
+        for count, cpu in self.sizes:
+            for _ in range(count):
+                name = f"{self.name}-{len(made)}"
+                made.append(
+                    PodFacts(
+                        uid=f"{self.namespace}/{name}@{self.incarnation}",
+                        namespace=self.namespace,
+                        name=name,
+                        class_id=pod_class(cpu).id,
+                        created_seconds=self.age,
+                        priority=self.priority_,
+                        gang=self.id,
+                    )
+                )
+        return made
+
+
+def gang(name: str, namespace: str = "default") -> GangBuilder:
+    """Begin a gang."""
+    return GangBuilder(name, namespace)
+
+
+def plain_pod(name: str, cpu: int = 1, priority: int = 0, age: int = 0, uid: str = "") -> PodFacts:
+    """A pod without marks."""
+    return PodFacts(
+        uid=uid or f"default/{name}",
+        namespace="default",
+        name=name,
+        class_id=pod_class(cpu).id,
+        priority=priority,
+        created_seconds=age,
+    )
+
+
+@dataclass
+class Cluster:
+    """What the API server holds."""
+
+    nodes: dict[str, NodeFacts] = field(default_factory=dict)
+    pods: dict[str, PodFacts] = field(default_factory=dict)
+    gangs: dict[str, GangFacts] = field(default_factory=dict)
+    classes: dict[str, PodClass] = field(default_factory=lambda: {c.id: c for c in map(pod_class, range(17))})
+
+    used: Counter[str] = field(default_factory=Counter)
+    """Millicores of bound pods by node."""
+
+    def put_pod(self, pod: PodFacts) -> None:
+        self.drop_pod(pod.uid)
+        self.pods[pod.uid] = pod
+        if pod.seated:
+            self.used[pod.node] += self.cpu(pod)
+
+    def drop_pod(self, uid: str) -> None:
+        pod = self.pods.pop(uid, None)
+        if pod is not None and pod.seated:
+            self.used[pod.node] -= self.cpu(pod)
+
+    def free(self) -> dict[str, int]:
+        """Free millicores by node, as bound pods leave it."""
+        return {name: dict(facts.allocatable)["cpu"] - self.used[name] for name, facts in self.nodes.items()}
+
+    def cpu(self, pod: PodFacts) -> int:
+        return dict(self.classes[pod.class_id].requests)["cpu"]
+
+    def whole(self) -> Batch:
+        return Batch(
+            pod_classes=tuple(self.classes.values()),
+            nodes=tuple(self.nodes.values()),
+            pods=tuple(self.pods.values()),
+            gangs=tuple(self.gangs.values()),
+        )
+
+
+class Story:
+    """One cluster, and a coordinator that may crash and start anew."""
+
+    def __init__(self, nodes: dict[str, int] | None = None, *, start: bool = True) -> None:
+        self.cluster = Cluster({name: node(name, cpu) for name, cpu in (nodes or {}).items()})
+        self.etcd: dict[str, Record] = {}
+        self.permitted_ever: set[str] = set()
+        self.now = 1000.0
+        self.machine: Machine | None = None
+        self.under_way: list[Effect] = []
+        self.reports: list[Report] = []
+        self.phases: defaultdict[str, list[Phase | None]] = defaultdict(list)
+        self.solves: list[Solve] = []
+        self.bind_failures: Counter[str] = Counter()
+        self.solver: Callable[[Solve], tuple[SolveResult, ...]] = self.first_fit
+        if start:
+            self.start()
+
+    # -- the coordinator
+
+    def start(self) -> None:
+        """A coordinator becomes leader."""
+        self.machine = Machine()
+        self.under_way = []
+        self.tell(Recovered(tuple(self.etcd.values())), Snapshot(self.cluster.whole()))
+
+    def crash(self) -> None:
+        """It is gone, with all that was under way; what binding was sent may or may not have happened."""
+        self.machine = None
+        self.under_way = []
+
+    def tell(self, *events: Event) -> None:
+        """Let it know."""
+        if self.machine is None:
+            return
+        effects = self.machine.step(events, Now(self.now, 1_700_000_000 + self.now))
+        for effect in effects:
+            if isinstance(effect, PhaseChanged):
+                self.phases[effect.gang].append(effect.after)
+            elif isinstance(effect, Report):
+                self.reports.append(effect)
+            elif isinstance(effect, Solve | Persist | Bind):
+                if isinstance(effect, Solve):
+                    self.solves.append(effect)
+                self.under_way.append(effect)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, waking the coordinator when it asks for it."""
+        self.run_effects()
+        end = self.now + seconds
+        while self.machine is not None and (wake := self.machine.next_wake()) is not None and wake <= end:
+            self.now = max(self.now, wake)
+            self.tell(Tick())
+            self.run_effects()
+        self.now = end
+        self.tell(Tick())
+        self.run_effects()
+
+    def run(self) -> None:
+        """Do all there is to do, at once."""
+        self.run_effects()
+        self.check_quiet()
+
+    def run_effects(self, most: int = 100_000) -> None:
+        while self.under_way:
+            self.do(0)
+            most -= 1
+            assert most > 0, "the coordinator spins"
+
+    def do(self, index: int) -> None:
+        """Do one of the things under way."""
+        effect = self.under_way.pop(index)
+        match effect:
+            case Solve():
+                self.tell(Solved(effect.solve_id, self.solver(effect)))
+            case Persist():
+                self.persist(effect)
+                self.tell(Persisted(effect.persist_id))
+            case Bind():
+                self.tell(BindResults(tuple(self.bind(seat) for seat in effect.seats)))
+
+    def persist(self, effect: Persist) -> None:
+        for record in effect.puts:
+            self.etcd[record.gang] = record
+            self.permitted_ever.add(f"{record.gang}@{record.incarnation}")
+        for key in effect.deletes:
+            self.etcd.pop(key, None)
+
+    def bind(self, seat: Seat) -> BindResult:
+        """The API server's part, with all invariants watched."""
+        pod = self.cluster.pods.get(seat.uid)
+        if pod is None or pod.deleting:
+            return BindResult(seat.uid, BindOutcome.GONE)
+        if pod.node:
+            outcome = BindOutcome.BOUND if pod.node == seat.node else BindOutcome.CONFLICT
+            return BindResult(seat.uid, outcome, pod.node)
+        if self.bind_failures[seat.uid] > 0:
+            self.bind_failures[seat.uid] -= 1
+            return BindResult(seat.uid, BindOutcome.FAILED, message="500: try again")
+        self.check_bind(pod, seat)
+        self.change(pods=[changed(pod, node=seat.node, phase=PodPhase.RUNNING)])
+        return BindResult(seat.uid, BindOutcome.BOUND, seat.node)
+
+    def break_bind_call(self, index: int) -> None:
+        """Binding dies before it does anything."""
+        effect = self.under_way.pop(index)
+        assert isinstance(effect, Bind)
+        self.tell(BindCallFailed(tuple(seat.uid for seat in effect.seats), "connection refused"))
+
+    # -- a solver that packs nodes in the order of their names
+
+    def first_fit(self, solve: Solve) -> tuple[SolveResult, ...]:
+        free = self.cluster.free()
+        for reservation in solve.reservations:
+            for uid in reservation.pod_uids:
+                pod = self.cluster.pods.get(uid)
+                if reservation.node in free and not (pod is not None and pod.node):
+                    free[reservation.node] -= dict(self.cluster.classes[reservation.class_id].requests)["cpu"]
+        for name, facts in self.cluster.nodes.items():
+            if facts.unschedulable or not facts.ready:
+                free[name] = 0
+        results = []
+        for group in solve.groups:
+            trial, short = dict(free), ""
+            runs: list[Run] = []
+            for asked in group.gangs:
+                placed = 0
+                roles = sorted(
+                    enumerate(asked.roles),
+                    key=lambda item: -dict(self.cluster.classes[item[1].class_id].requests)["cpu"],
+                )
+                for index, role in roles:
+                    cpu = dict(self.cluster.classes[role.class_id].requests)["cpu"]
+                    for name in sorted(trial, key=lambda name: (trial[name], name)):
+                        count = (
+                            min(
+                                trial[name] // cpu,
+                                role.wanted - sum(r.count for r in runs if r.gang == asked.id and r.role == index),
+                            )
+                            if cpu
+                            else 0
+                        )
+                        if count > 0:
+                            trial[name] -= count * cpu
+                            runs.append(Run(asked.id, index, name, count))
+                            placed += count
+                if placed < asked.minimum:
+                    short = f"{placed} of {asked.minimum} members fit"
+            if short:
+                results.append(SolveResult(group.id, SolveOutcome.INFEASIBLE, explanation=Explanation(summary=short)))
+            else:
+                free = trial
+                results.append(SolveResult(group.id, SolveOutcome.PLACED, tuple(runs)))
+        return tuple(results)
+
+    # -- what users and others do
+
+    def change(
+        self,
+        *,
+        nodes: list[NodeFacts] | None = None,
+        pods: list[PodFacts] | None = None,
+        gangs: list[GangFacts] | None = None,
+        remove_nodes: list[str] | None = None,
+        remove_pods: list[str] | None = None,
+        remove_gangs: list[str] | None = None,
+    ) -> None:
+        """Change the cluster and let the coordinator see it."""
+        self.cluster.nodes.update((facts.name, facts) for facts in nodes or [])
+        for pod in pods or []:
+            self.cluster.put_pod(pod)
+        self.cluster.gangs.update((facts.id, facts) for facts in gangs or [])
+        for name in remove_nodes or []:
+            self.cluster.nodes.pop(name, None)
+        for uid in remove_pods or []:
+            self.cluster.drop_pod(uid)
+        for gang_id in remove_gangs or []:
+            self.cluster.gangs.pop(gang_id, None)
+        batch = Batch(
+            nodes=tuple(nodes or ()),
+            pods=tuple(pods or ()),
+            gangs=tuple(gangs or ()),
+            removed_nodes=tuple(remove_nodes or ()),
+            removed_pods=tuple(remove_pods or ()),
+            removed_gangs=tuple(remove_gangs or ()),
+        )
+        self.tell(Changes(batch))
+
+    def add(self, *builders: GangBuilder) -> None:
+        for builder in builders:
+            self.change(gangs=[builder.gang_facts()], pods=builder.pods())
+
+    def delete(self, builder: GangBuilder) -> None:
+        self.change(remove_pods=[pod.uid for pod in builder.pods()], remove_gangs=[builder.id])
+
+    def add_pods(self, *pods: PodFacts) -> None:
+        self.change(pods=list(pods))
+
+    def bind_elsewhere(self, uid: str, node_name: str) -> None:
+        """Another scheduler binds a pod."""
+        self.change(pods=[changed(self.cluster.pods[uid], node=node_name, phase=PodPhase.RUNNING)])
+
+    # -- what is to be seen
+
+    def bound(self, name: str, namespace: str = "default") -> int:
+        """How many pods of the gang are bound."""
+        return sum(1 for pod in self._pods_of(name, namespace) if pod.seated)
+
+    @property
+    def leader(self) -> Machine:
+        assert self.machine is not None
+        return self.machine
+
+    def only(self, kind: type[Under]) -> Under:
+        """The one effect that is under way, of this kind."""
+        (effect,) = self.under_way
+        assert isinstance(effect, kind)
+        return effect
+
+    def gang(self, name: str, namespace: str = "default") -> Gang:
+        return self.leader.knowledge.gangs[f"test/{namespace}/{name}"]
+
+    def notes(self) -> list[str]:
+        """All that users were told, in events and conditions."""
+        return [event.note for report in self.reports for event in report.events] + [
+            condition.message for report in self.reports for condition in report.conditions
+        ]
+
+    def _pods_of(self, name: str, namespace: str) -> list[PodFacts]:
+        return [pod for pod in self.cluster.pods.values() if pod.gang == f"test/{namespace}/{name}"]
+
+    # -- invariants
+
+    def check_bind(self, pod: PodFacts, seat: Seat) -> None:
+        """I1 to I4 at the moment of a bind."""
+        key = pod.gang or f"plain/{pod.namespace}/{pod.name}"
+        record = self.etcd.get(key)
+        assert record is not None, f"I2: {key} binds without a durable permit"
+        assert any(held.uid == seat.uid for held in record.seats), f"I4: {seat.uid} binds but is not in its record"
+        partners = record.group or (key,)
+        for partner in partners:
+            assert partner in self.etcd or partner not in self.cluster.gangs, (
+                f"I1: {key} binds, {partner} has no permit"
+            )
+        if seat.node in self.cluster.nodes:
+            free = dict(self.cluster.nodes[seat.node].allocatable)["cpu"] - self.cluster.used[seat.node]
+            assert free >= self.cluster.cpu(pod), f"I3: {seat.node} is oversubscribed"
+
+    def check_quiet(self) -> None:
+        """Nothing is under way: no reservation without cause, no gang half started without a word."""
+        if self.machine is None or self.under_way:
+            return
+        knowledge = self.machine.knowledge
+        wanted = {uid for found in knowledge.gangs.values() for uid in (*found.seats, *found.acked)}
+        assert set(knowledge.ledger.reserved) == wanted, "I5: reservations and seats differ"
+        for found in knowledge.gangs.values():
+            facts = found.facts
+            if facts is None or not found.permitted or found.started:
+                continue
+            assert found.seats or found.lost, f"I6: {found.id} rests half started"

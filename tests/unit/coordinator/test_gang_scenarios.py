@@ -1,0 +1,459 @@
+"""Gang scenarios, as the core plays them."""
+
+from itertools import permutations
+
+import pytest
+from msgspec.structs import replace
+
+from builders.story import Story, gang, node, plain_pod
+from muster.coordinator.core.events import Bind, Persist, Phase, Run, Solve, Solved, SolveOutcome, SolveResult
+from muster.gangs.facts import PodPhase
+
+
+def test_g01_too_large_a_gang_leaves_the_room_to_others() -> None:
+    story = Story({"n4": 4})
+    story.add(gang("a").minimum(5).of(5))
+    story.run()
+    assert story.bound("a") == 0
+    story.add_pods(plain_pod("p"))
+    story.run()
+    assert story.cluster.pods["default/p"].node == "n4"
+    story.pass_time(1)
+    assert any("4 of 5 members fit" in note for note in story.notes())
+
+
+def test_g02_a_node_comes() -> None:
+    story = Story({"n4": 4})
+    story.add(gang("a").minimum(5).of(5))
+    story.run()
+    story.change(nodes=[node("n1", 1)])
+    story.run()
+    assert story.bound("a") == 5
+    assert len(story.solves) == 2
+
+
+def test_g03_waits_for_its_third_member() -> None:
+    story = Story({"n4": 4})
+    three = gang("a").minimum(3).of(3)
+    story.change(gangs=[three.gang_facts()], pods=three.pods()[:2])
+    story.run()
+    story.pass_time(1)
+    assert story.bound("a") == 0
+    assert any("2 of 3 members" in note for note in story.notes())
+    story.change(pods=three.pods()[2:])
+    story.run()
+    assert story.bound("a") == 3
+
+
+def test_g04_all_of_a_gang_with_spare_members() -> None:
+    story = Story({"n4": 4})
+    story.add(gang("a").minimum(3).of(4))
+    story.run()
+    assert story.bound("a") == 4
+
+
+def test_g05_the_spare_member_waits_alone() -> None:
+    story = Story({"n3": 3})
+    story.add(gang("a").minimum(3).of(4))
+    story.run()
+    assert story.bound("a") == 3
+    assert story.gang("a").phase is Phase.SATISFIED
+    story.pass_time(1)
+    assert any("1 more of its pods cannot start" in note for note in story.notes())
+    story.change(nodes=[node("n1", 1)])
+    story.run()
+    assert story.bound("a") == 4
+
+
+def test_g06_the_second_gang_follows_the_first() -> None:
+    story = Story({"n10": 10})
+    a, b = gang("a").of(6).created(1), gang("b").of(6).created(2)
+    story.add(a, b)
+    story.run()
+    assert (story.bound("a"), story.bound("b")) == (6, 0)
+    story.delete(a)
+    story.pass_time(1)
+    assert story.bound("b") == 6
+
+
+def test_g07_priority_goes_before_age() -> None:
+    story = Story({"n10": 10}, start=False)
+    story.add(gang("a").of(6).created(1), gang("b").of(6).created(2).priority(10))
+    story.start()
+    story.run()
+    assert (story.bound("a"), story.bound("b")) == (0, 6)
+
+
+def test_g12_a_group_starts_when_all_its_gangs_are_complete() -> None:
+    story = Story({"n10": 10})
+    a = gang("A", "a").of(3).with_group("a/A", "b/B")
+    b = gang("B", "b").minimum(3).of(3).with_group("a/A", "b/B")
+    story.add(a)
+    story.change(gangs=[b.gang_facts()], pods=b.pods()[:2])
+    story.run()
+    assert (story.bound("A", "a"), story.bound("B", "b")) == (0, 0)
+    story.change(pods=b.pods()[2:])
+    story.run()
+    assert (story.bound("A", "a"), story.bound("B", "b")) == (3, 3)
+    assert len(story.solves) == 1, "the group is one solve"
+
+
+def test_g13_a_partner_that_declares_nothing_goes_alone() -> None:
+    story = Story({"n10": 10})
+    story.add(gang("A", "a").of(3).with_group("a/A", "b/B"), gang("B", "b").of(3))
+    story.run()
+    story.pass_time(1)
+    assert (story.bound("A", "a"), story.bound("B", "b")) == (0, 3)
+    assert any(
+        'b/B of its group does not declare the same group; it must declare ["a/A", "b/B"]' in note
+        for note in story.notes()
+    )
+
+
+def test_g14_a_group_that_does_not_fit_holds_nothing() -> None:
+    story = Story({"n5": 5})
+    story.add(
+        gang("a").of(3).with_group("default/a", "default/b"), gang("b").of(3).with_group("default/a", "default/b")
+    )
+    story.run()
+    assert story.bound("a") + story.bound("b") == 0
+
+
+def test_g15_a_malformed_partner_is_named() -> None:
+    story = Story({"n9": 9})
+    names = ("default/a", "default/b", "default/c")
+    story.add(
+        gang("a").of(2).with_group(*names),
+        gang("b").of(2).with_group(*names).broken('min-available "five" is not a number'),
+        gang("c").of(2).with_group(*names),
+    )
+    story.run()
+    story.pass_time(1)
+    assert sum(story.bound(name) for name in "abc") == 0
+    assert any('default/b of its group: min-available "five"' in note for note in story.notes())
+
+
+def test_g16_a_member_that_comes_anew_goes_alone() -> None:
+    story = Story({"n4": 4})
+    a = gang("a").of(4)
+    story.add(a)
+    story.run()
+    pod = a.pods()[0]
+    story.change(remove_pods=[pod.uid])
+    story.run()
+    story.change(pods=[replace(pod, uid="new")])
+    story.run()
+    assert story.cluster.pods["new"].node == "n4"
+
+
+def test_g19_a_gang_with_bound_pods_and_no_record_counts_as_satisfied() -> None:
+    story = Story({"n5": 5}, start=False)
+    a = gang("a").of(5)
+    pods = [replace(pod, node="n5", phase=PodPhase.RUNNING) if i < 3 else pod for i, pod in enumerate(a.pods())]
+    story.change(gangs=[a.gang_facts()], pods=pods)
+    story.start()
+    story.run()
+    assert story.bound("a") == 5
+
+
+@pytest.mark.parametrize("binds", [0, 3, 8])
+def test_g20_g21_a_crash_after_the_permit(binds: int) -> None:
+    """I6: whatever was bound when the coordinator died, the rest follows on the decided nodes."""
+    story = Story({"n1": 4, "n2": 4})
+    story.add(gang("a").of(8))
+    story.do(0)  # solve
+    story.do(0)  # persist
+    bind = story.only(Bind)
+    decided = {seat.uid: seat.node for seat in bind.seats}
+    story.crash()
+    for seat in bind.seats[:binds]:
+        story.bind(seat)
+    story.start()
+    story.run()
+    assert {uid: story.cluster.pods[uid].node for uid in decided} == decided
+    assert story.gang("a").phase is Phase.SATISFIED
+    assert not story.etcd[story.gang("a").id].seats
+
+
+def test_g21_seats_that_others_took_are_placed_again() -> None:
+    story = Story({"n1": 4, "n2": 4})
+    story.add(gang("a").of(8))
+    story.do(0)
+    story.do(0)
+    bind = story.only(Bind)
+    story.crash()
+    for seat in bind.seats[:4]:
+        story.bind(seat)
+    other = bind.seats[-1].node
+    intruders = [replace(plain_pod(f"x{i}"), node=other, ours=False, phase=PodPhase.RUNNING) for i in range(2)]
+    story.change(nodes=[node("n3", 2)], pods=intruders)
+    story.start()
+    story.run()
+    assert story.bound("a") == 8
+    assert Phase.REPAIRING in story.phases["test/default/a"]
+
+
+def test_g23_g24_pods_and_definition_in_any_order() -> None:
+    story = Story({"n5": 5})
+    pods_first, definition_first = gang("a").of(2), gang("b").of(3)
+    story.change(pods=pods_first.pods())
+    story.change(gangs=[definition_first.gang_facts()])
+    story.run()
+    assert story.bound("a") + story.bound("b") == 0
+    story.change(gangs=[pods_first.gang_facts()])
+    for pod in definition_first.pods():
+        story.change(pods=[pod])
+    story.run()
+    assert (story.bound("a"), story.bound("b")) == (2, 3)
+
+
+def test_g26_a_malformed_gang_waits_until_mended() -> None:
+    story = Story({"n5": 5})
+    story.add(gang("a").of(5).broken('min-available "five" is not a number'))
+    story.run()
+    story.pass_time(1)
+    assert story.bound("a") == 0
+    assert any('"five"' in note for note in story.notes())
+    story.change(gangs=[gang("a").of(5).gang_facts()])
+    story.run()
+    assert story.bound("a") == 5
+
+
+def test_g30_cycles_count_tries_of_all_members() -> None:
+    story = Story({"n3": 3})
+    story.add(gang("a").of(4))
+    assert story.gang("a").cycle.number == 1
+    story.run()
+    assert (story.bound("a"), story.gang("a").cycle.number, story.gang("a").cycle.valid) == (0, 2, True)
+
+
+def test_g30_a_cycle_stays_invalid_while_members_are_missing() -> None:
+    story = Story({"n3": 3})
+    a = gang("a").minimum(4).of(5)
+    story.change(gangs=[a.gang_facts()], pods=a.pods()[:4])
+    story.run()
+    assert (story.gang("a").cycle.number, story.gang("a").cycle.valid) == (1, False)
+    story.change(nodes=[node("n1", 1)])
+    story.run()
+    assert story.bound("a") == 4
+
+
+def test_g31_a_lower_minimum_starts_the_gang() -> None:
+    story = Story({"n5": 5})
+    a = gang("a").of(3)
+    story.change(gangs=[a.minimum(5).gang_facts()], pods=a.pods())
+    story.run()
+    assert story.bound("a") == 0
+    story.change(gangs=[a.minimum(3).gang_facts()])
+    story.run()
+    assert story.bound("a") == 3
+
+
+def test_g32_a_higher_minimum_while_solving_is_respected() -> None:
+    story = Story({"n5": 5})
+    a = gang("a").of(3)
+    story.add(a)
+    assert isinstance(story.under_way[0], Solve)
+    story.change(gangs=[a.minimum(5).gang_facts()])
+    story.run()
+    assert story.bound("a") == 0
+    assert story.gang("a").phase is Phase.GATHERING
+
+
+def test_g35_nothing_of_a_former_gang_of_that_name_counts() -> None:
+    story = Story({"n3": 3})
+    old = gang("a").of(3)
+    story.add(old)
+    story.run()
+    assert story.bound("a") == 3
+    story.delete(old)
+    assert not [key for key in story.etcd if key == old.id] or story.under_way
+    new = gang("a").of(4).anew("2")
+    story.add(new)
+    story.run()
+    assert story.bound("a") == 0, "the new gang needs four"
+    assert story.gang("a").phase is Phase.QUEUED
+
+
+def test_g35_declared_anew_while_the_old_pods_terminate() -> None:
+    story = Story({"n3": 3, "m3": 3})
+    old = gang("a").of(3)
+    story.add(old)
+    story.run()
+    story.change(pods=[replace(story.cluster.pods[pod.uid], deleting=True) for pod in old.pods()])
+    new = gang("a").of(4).anew("2")
+    story.change(gangs=[new.gang_facts()], pods=new.pods())
+    story.run()
+    assert sum(1 for pod in new.pods() if story.cluster.pods[pod.uid].node) == 0
+    story.change(remove_pods=[pod.uid for pod in old.pods()])
+    story.pass_time(1)
+    assert story.bound("a") == 4
+
+
+def test_g36_a_node_cordoned_after_the_solve_is_not_used() -> None:
+    story = Story({"n3": 3})
+    story.add(gang("a").of(3))
+    solve = story.under_way.pop(0)
+    assert isinstance(solve, Solve)
+    answer = story.first_fit(solve)
+    story.change(nodes=[node("n3", 3, unschedulable=True), node("n4", 3)])
+    story.tell(Solved(solve.solve_id, answer))
+    assert story.bound("a") == 0
+    story.pass_time(1)
+    assert {pod.node for pod in story.cluster.pods.values()} == {"n4"}
+
+
+def test_a_node_that_vanishes_while_the_permit_is_written_revokes_it() -> None:
+    """I1: nothing is bound yet, so the gang is placed whole again."""
+    story = Story({"n3": 3})
+    story.add(gang("a").of(3))
+    story.do(0)
+    story.change(remove_nodes=["n3"])
+    story.run()
+    story.pass_time(1)
+    assert story.bound("a") == 0
+    assert story.gang("a").phase is Phase.QUEUED
+    assert story.etcd == {}
+    story.change(nodes=[node("n4", 3)])
+    story.run()
+    assert story.bound("a") == 3
+
+
+def test_g37_a_bind_that_fails_is_tried_again_and_then_placed_elsewhere() -> None:
+    story = Story({"n1": 2, "n2": 2})
+    a = gang("a").of(2)
+    story.add(a)
+    story.bind_failures[a.pods()[0].uid] = 3
+    story.run()
+    assert story.bound("a") == 1
+    story.pass_time(10)
+    assert story.bound("a") == 2
+    assert story.gang("a").phase is Phase.SATISFIED
+    assert any("is placed again" in note for note in story.notes())
+
+
+def test_g38_a_pod_bound_by_somebody_else_is_accepted() -> None:
+    story = Story({"n1": 2, "n2": 2})
+    a = gang("a").of(2)
+    story.add(a)
+    story.do(0)
+    story.do(0)
+    bind = story.only(Bind)
+    other = "n2" if bind.seats[0].node == "n1" else "n1"
+    story.cluster.put_pod(replace(story.cluster.pods[bind.seats[0].uid], node=other, phase=PodPhase.RUNNING))
+    story.run()
+    assert story.gang("a").phase is Phase.SATISFIED
+    assert any(f"was bound to {other} by somebody else" in note for note in story.notes())
+    story.change(pods=[story.cluster.pods[bind.seats[0].uid]])
+    assert not story.leader.knowledge.ledger.reserved
+
+
+def test_g39_a_stranger_on_a_reserved_seat_moves_the_reservation() -> None:
+    story = Story({"n1": 2, "n2": 2})
+    story.add(gang("a").of(2))
+    story.do(0)
+    persist = story.only(Persist)
+    taken = persist.puts[0].seats[0].node
+    story.change(pods=[replace(plain_pod("x"), node=taken, ours=False, phase=PodPhase.RUNNING)])
+    story.run()
+    story.pass_time(1)
+    assert story.bound("a") == 2
+    assert min(story.cluster.free().values()) >= 0
+
+
+@pytest.mark.parametrize("order", list(permutations(range(2))))
+def test_g40_two_sizes_fit_in_every_order_of_creation(order: tuple[int, ...]) -> None:
+    story = Story({"n8": 8, "n4": 4})
+    a = gang("a").of(1, cpu=7).of(1, cpu=3)
+    story.change(gangs=[a.gang_facts()])
+    for index in order:
+        story.change(pods=[a.pods()[index]])
+    story.run()
+    assert story.bound("a") == 2
+
+
+def test_g41_the_first_that_fit_start_and_the_others_follow_in_order() -> None:
+    story = Story({f"n{i:02}": 8 for i in range(40)}, start=False)
+    gangs = [gang(f"g{i:03}").of(8) for i in range(100)]
+    story.add(*gangs)
+    story.start()
+    story.run()
+    assert [story.bound(g.name) for g in gangs] == [8] * 40 + [0] * 60
+    for index in range(10):
+        story.delete(gangs[index])
+        story.pass_time(1)
+        assert story.bound(gangs[40 + index].name) == 8
+    assert sum(story.bound(g.name) for g in gangs) == 8 * 40
+
+
+def test_g42_a_gang_of_5000_is_one_record_and_one_permit() -> None:
+    story = Story({f"n{i:03}": 100 for i in range(50)})
+    story.add(gang("a").of(5000))
+    story.do(0)
+    persist = story.only(Persist)
+    assert [len(record.seats) for record in persist.puts] == [5000]
+    story.run()
+    assert story.bound("a") == 5000
+
+
+def test_g48_gated_pods_are_not_present() -> None:
+    story = Story({"n3": 3})
+    a = gang("a").of(3)
+    gated = replace(a.pods()[0], gated=True)
+    story.change(gangs=[a.gang_facts()], pods=[gated, *a.pods()[1:]])
+    story.run()
+    story.pass_time(1)
+    assert story.bound("a") == 0
+    assert any("2 of 3 members (1 gated)" in note for note in story.notes())
+    story.change(pods=[replace(gated, gated=False)])
+    story.run()
+    assert story.bound("a") == 3
+
+
+def test_g49_ended_members_hold_no_room_and_do_not_count() -> None:
+    story = Story({"n3": 3})
+    a = gang("a").of(3)
+    story.add(a)
+    story.run()
+    story.change(pods=[replace(story.cluster.pods[pod.uid], phase=PodPhase.SUCCEEDED) for pod in a.pods()])
+    story.add(gang("b").of(3))
+    story.run()
+    assert story.bound("b") == 3
+    assert story.gang("a").members == 0
+
+
+def test_g50_what_cannot_fit_costs_nothing_while_nothing_happens() -> None:
+    story = Story({"n1": 1})
+    for index in range(200):
+        story.add(gang(f"g{index}").of(2))
+    story.run()
+    story.pass_time(20)
+    solved = len(story.solves)
+    story.pass_time(3600)
+    assert len(story.solves) == solved
+
+
+@pytest.mark.parametrize(
+    ("runs", "why"),
+    [
+        ([Run("test/default/a", 0, "nowhere", 2)], "node nowhere does not exist"),
+        ([Run("test/default/a", 0, "n1", 3)], "it seats 3 pods"),
+        ([Run("test/default/a", 0, "n1", 1)], "which needs 2"),
+        ([Run("test/default/a", 7, "n1", 2)], "it seats role 7"),
+        ([Run("test/default/x", 0, "n1", 2)], 'of gang "test/default/x"'),
+        ([Run("test/default/a", 0, "n0", 2)], "node n0 has 1000 cpu free"),
+        ([], "which needs 2"),
+    ],
+)
+def test_i3_an_answer_that_lies_is_refused(runs: list[Run], why: str) -> None:
+    story = Story({"n1": 4, "n0": 1})
+    story.add(gang("a").of(2))
+    story.solver = lambda solve: tuple(SolveResult(g.id, SolveOutcome.PLACED, tuple(runs)) for g in solve.groups)
+    story.run()
+    story.pass_time(0.6)
+    assert story.bound("a") == 0
+    assert any(why in note for note in story.notes()), story.notes()
+    assert not story.leader.knowledge.ledger.reserved
+    story.solver = story.first_fit
+    story.pass_time(30)
+    assert story.bound("a") == 2
