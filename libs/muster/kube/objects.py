@@ -24,6 +24,13 @@ class BadResourceVersion(ValueError):
     """A resourceVersion that is not a decimal integer; revisions could not be compared."""
 
 
+class OwnerReference(Struct, rename="camel", frozen=True, gc=False):
+    """An object that owns this one."""
+
+    uid: str = ""
+    controller: bool | None = None
+
+
 class ObjectMeta(Struct, rename="camel", frozen=True, gc=False):
     """metadata."""
 
@@ -35,6 +42,12 @@ class ObjectMeta(Struct, rename="camel", frozen=True, gc=False):
     deletion_timestamp: str | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+
+    @property
+    def controller(self) -> str:
+        """Uid of the object that made this one and makes it anew when it is gone; empty: none."""
+        return next((owner.uid for owner in self.owner_references or () if owner.controller), "")
 
     @property
     def revision(self) -> int:
