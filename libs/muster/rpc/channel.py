@@ -1,0 +1,99 @@
+"""The one way to call a service: bounded reconnects, dead peers noticed, deadlines demanded, traces carried on."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+from grpc import aio
+
+from muster.config.settings import PLAIN_TEXT, TlsSettings
+from muster.rpc.credentials import channel_credentials
+from muster.rpc.errors import MissingDeadline
+from muster.rpc.methods import is_subscription
+from muster.telemetry.tracing import current_traceparent
+
+MESSAGE_BYTES: Final = 64 * 1024 * 1024
+"""Longest message: a batch of 100,000 pods stays below."""
+PING_SECONDS: Final = 10
+"""How often a peer with open calls is pinged when nothing else is heard of it."""
+
+_SILENCE_SECONDS = 5  # a ping or sent data that is not answered for so long ends the connection
+_CONNECT_SECONDS = 5
+_FIRST_RECONNECT_SECONDS = 0.1
+_LONGEST_RECONNECT_SECONDS = 1
+
+_OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("grpc.max_send_message_length", MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", PING_SECONDS * 1000),
+    ("grpc.keepalive_timeout_ms", _SILENCE_SECONDS * 1000),
+    ("grpc.initial_reconnect_backoff_ms", int(_FIRST_RECONNECT_SECONDS * 1000)),
+    ("grpc.max_reconnect_backoff_ms", _LONGEST_RECONNECT_SECONDS * 1000),
+    ("grpc.min_reconnect_backoff_ms", _CONNECT_SECONDS * 1000),  # gRPC's name for the time a connection may take
+    ("grpc.dns_min_time_between_resolutions_ms", 1000),
+)
+
+_ALL_REPLICAS = msgspec.json.encode(
+    {"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"serviceName": ""}}
+).decode()
+
+
+def open_channel(address: str, tls: TlsSettings = PLAIN_TEXT) -> aio.Channel:
+    """A channel to "HOST:PORT", or to all replicas behind "dns:///NAME:PORT" in turn, leaving out those not ready.
+
+    Connecting happens with the first call. Every call must carry a deadline; streams named Watch need none. Raises
+    BadCertificates.
+    """
+    options = list(_OPTIONS)
+    if address.startswith("dns:"):
+        options.append(("grpc.service_config", _ALL_REPLICAS))
+    interceptors: list[aio.ClientInterceptor] = [_UnaryCalls(), _StreamedAnswers(), _StreamedRequests(), _BothStreams()]
+    credentials = channel_credentials(tls)
+    if credentials is None:
+        return aio.insecure_channel(address, options, interceptors=interceptors)
+    return aio.secure_channel(address, credentials, options, interceptors=interceptors)
+
+
+def _checked(details: aio.ClientCallDetails) -> aio.ClientCallDetails:
+    """The same call, with the trace that it belongs to. Raises MissingDeadline."""
+    method = details.method.decode() if isinstance(details.method, bytes) else details.method
+    if details.timeout is None and not is_subscription(method):
+        raise MissingDeadline(method)
+    metadata = details.metadata
+    traceparent = current_traceparent()
+    if not traceparent or (metadata is not None and any(key == "traceparent" for key, _ in metadata)):
+        return details
+    with_trace = aio.Metadata(*(metadata or ()))
+    with_trace.add("traceparent", traceparent)
+    return aio.ClientCallDetails(
+        details.method, details.timeout, with_trace, details.credentials, details.wait_for_ready
+    )
+
+
+_Continue = Callable[[aio.ClientCallDetails, Any], Awaitable[Any]]
+
+
+class _UnaryCalls(aio.UnaryUnaryClientInterceptor):
+    async def intercept_unary_unary(self, continuation: _Continue, details: aio.ClientCallDetails, request: Any) -> Any:
+        return await continuation(_checked(details), request)
+
+
+class _StreamedAnswers(aio.UnaryStreamClientInterceptor):
+    async def intercept_unary_stream(
+        self, continuation: _Continue, details: aio.ClientCallDetails, request: Any
+    ) -> Any:
+        return await continuation(_checked(details), request)
+
+
+class _StreamedRequests(aio.StreamUnaryClientInterceptor):
+    async def intercept_stream_unary(
+        self, continuation: _Continue, details: aio.ClientCallDetails, requests: Any
+    ) -> Any:
+        return await continuation(_checked(details), requests)
+
+
+class _BothStreams(aio.StreamStreamClientInterceptor):
+    async def intercept_stream_stream(
+        self, continuation: _Continue, details: aio.ClientCallDetails, requests: Any
+    ) -> Any:
+        return await continuation(_checked(details), requests)

@@ -1,0 +1,34 @@
+"""What goes wrong in calls, and the one place that turns errors into statuses."""
+
+import grpc
+
+
+class RpcError(Exception):
+    """Raised in a servicer method, it becomes the status of the call."""
+
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class MissingDeadline(RuntimeError):
+    """A call was made without `timeout=`; only subscriptions (methods named Watch) may run for ever."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(f"{method} was called without a deadline; pass timeout=SECONDS")
+        self.method = method
+
+
+def status_of(error: Exception) -> tuple[grpc.StatusCode, str]:
+    """Code and message that the caller is given for an error."""
+    if isinstance(error, RpcError):
+        return error.code, error.message
+    if isinstance(error, TimeoutError):
+        return grpc.StatusCode.DEADLINE_EXCEEDED, str(error) or "it took longer than the call may"
+    return grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}"
+
+
+def describe(error: grpc.aio.AioRpcError) -> str:
+    """One line for logs: "UNAVAILABLE: failed to connect ..."."""
+    return f"{error.code().name}: {error.details()}"

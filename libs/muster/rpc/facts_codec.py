@@ -1,0 +1,335 @@
+"""Facts as messages and back: the only place that knows both forms.
+
+Pods are most of what is carried, so theirs is written for speed: about 1 us each way. What a message leaves open is
+read as its contract says; an enum value of a newer sender is read as the contract says for "unspecified".
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Final
+
+from muster.clusterstate.v1 import clusterstate_pb2 as pb
+from muster.gangs.facts import (
+    Amounts,
+    Batch,
+    GangFacts,
+    GangMode,
+    NodeFacts,
+    NodeOperator,
+    NodeRequirement,
+    NodeSelectorTerm,
+    ObjectReference,
+    PodClass,
+    PodFacts,
+    PodPhase,
+    PreferredNodeTerm,
+    Problem,
+    Severity,
+    Taint,
+    TaintEffect,
+    Toleration,
+    TolerationOperator,
+)
+
+_MODES: Final = {mode.value: mode for mode in GangMode}
+_OPERATORS: Final = {operator.value: operator for operator in NodeOperator}
+_PHASES: Final = {phase.value: phase for phase in PodPhase}
+_SEVERITIES: Final = {severity.value: severity for severity in Severity}
+_EFFECTS: Final = {effect.value: effect for effect in TaintEffect}
+_TOLERATIONS: Final = {operator.value: operator for operator in TolerationOperator}
+
+_INT32_MAX: Final = 2**31 - 1
+_intern = sys.intern  # names that many pods share are kept once and compare by identity
+
+
+# -- batches and revisions
+
+
+def encode_batch(batch: Batch) -> pb.Batch:
+    """A batch as a message."""
+    message = pb.Batch(
+        pod_classes=map(encode_pod_class, batch.pod_classes),
+        nodes=map(encode_node, batch.nodes),
+        removed_nodes=batch.removed_nodes,
+        removed_pods=batch.removed_pods,
+        gangs=map(encode_gang, batch.gangs),
+        removed_gangs=batch.removed_gangs,
+    )
+    add = message.pods.add
+    for pod in batch.pods:
+        _fill_pod(add(), pod)
+    if batch.changed:
+        message.changed.kinds.update(batch.changed)
+    if batch.through:
+        message.through.kinds.update(batch.through)
+    return message
+
+
+def decode_batch(message: pb.Batch) -> Batch:
+    """The batch that a message carries."""
+    return Batch(
+        tuple(map(decode_pod_class, message.pod_classes)),
+        tuple(map(decode_node, message.nodes)),
+        tuple(message.removed_nodes),
+        tuple(map(decode_pod, message.pods)),
+        tuple(message.removed_pods),
+        tuple(map(decode_gang, message.gangs)),
+        tuple(message.removed_gangs),
+        decode_revision(message.changed),
+        decode_revision(message.through),
+    )
+
+
+def encode_revision(kinds: Mapping[str, int]) -> pb.Revision:
+    """Highest resourceVersion per kind as a message."""
+    return pb.Revision(kinds=kinds)
+
+
+def decode_revision(message: pb.Revision) -> dict[str, int]:
+    """Highest resourceVersion per kind."""
+    return dict(message.kinds)
+
+
+# -- pods
+
+
+def encode_pod(pod: PodFacts) -> pb.Pod:
+    """A pod as a message."""
+    message = pb.Pod()
+    _fill_pod(message, pod)
+    return message
+
+
+def _fill_pod(message: pb.Pod, pod: PodFacts) -> None:
+    """Fields that are mostly at their default are only touched when they are not."""
+    message.uid = pod.uid
+    message.namespace = pod.namespace
+    message.name = pod.name
+    message.class_id = pod.class_id
+    message.revision = pod.revision
+    phase: Any = pod.phase
+    message.phase = phase
+    if pod.node:
+        message.node = pod.node
+    if pod.priority:
+        message.priority = pod.priority
+    if pod.created_seconds:
+        message.created_seconds = pod.created_seconds
+    if pod.ours:
+        message.ours = True
+    if pod.gang:
+        message.gang = pod.gang
+    if pod.deleting:
+        message.deleting = True
+    if pod.gated:
+        message.gated = True
+    if pod.problem:
+        message.problem = pod.problem
+
+
+def decode_pod(message: pb.Pod) -> PodFacts:
+    """The pod that a message carries."""
+    return PodFacts(
+        message.uid,
+        _intern(message.namespace),
+        message.name,
+        _intern(message.class_id),
+        message.revision,
+        _intern(message.node),
+        _PHASES.get(message.phase, PodPhase.UNSPECIFIED),
+        message.priority,
+        message.created_seconds,
+        message.ours,
+        _intern(message.gang),
+        message.deleting,
+        message.gated,
+        message.problem,
+    )
+
+
+def encode_pod_class(pod_class: PodClass) -> pb.PodClass:
+    """A pod class as a message."""
+    message = pb.PodClass(
+        id=pod_class.id,
+        requests=_encode_amounts(pod_class.requests),
+        node_selector=dict(pod_class.node_selector),
+        preferred_node_affinity=[
+            pb.PreferredNodeTerm(weight=wish.weight, term=_encode_term(wish.term))
+            for wish in pod_class.preferred_node_affinity
+        ],
+        tolerations=[
+            pb.Toleration(key=t.key, operator=_number(t.operator), value=t.value, effect=_number(t.effect))
+            for t in pod_class.tolerations
+        ],
+    )
+    if pod_class.required_node_affinity is not None:
+        message.required_node_affinity.SetInParent()
+        message.required_node_affinity.terms.extend(map(_encode_term, pod_class.required_node_affinity))
+    return message
+
+
+def decode_pod_class(message: pb.PodClass) -> PodClass:
+    """The pod class that a message carries; its selector sorted by key."""
+    required = None
+    if message.HasField("required_node_affinity"):
+        required = tuple(map(_decode_term, message.required_node_affinity.terms))
+    return PodClass(
+        _intern(message.id),
+        _decode_amounts(message.requests),
+        tuple(sorted(message.node_selector.items())),
+        required,
+        tuple(PreferredNodeTerm(wish.weight, _decode_term(wish.term)) for wish in message.preferred_node_affinity),
+        tuple(
+            Toleration(
+                t.key,
+                _TOLERATIONS.get(t.operator, TolerationOperator.EQUAL),
+                t.value,
+                _EFFECTS.get(t.effect, TaintEffect.NONE),
+            )
+            for t in message.tolerations
+        ),
+    )
+
+
+def _encode_term(term: NodeSelectorTerm) -> pb.NodeSelectorTerm:
+    return pb.NodeSelectorTerm(
+        labels=map(_encode_requirement, term.labels), fields=map(_encode_requirement, term.fields)
+    )
+
+
+def _decode_term(message: pb.NodeSelectorTerm) -> NodeSelectorTerm:
+    return NodeSelectorTerm(
+        tuple(map(_decode_requirement, message.labels)), tuple(map(_decode_requirement, message.fields))
+    )
+
+
+def _encode_requirement(requirement: NodeRequirement) -> pb.NodeRequirement:
+    return pb.NodeRequirement(key=requirement.key, operator=_number(requirement.operator), values=requirement.values)
+
+
+def _decode_requirement(message: pb.NodeRequirement) -> NodeRequirement:
+    operator = _OPERATORS.get(message.operator)
+    if operator is None:  # not understood, so no node may pass: no label has a value out of none
+        return NodeRequirement(message.key, NodeOperator.IN, ())
+    return NodeRequirement(message.key, operator, tuple(message.values))
+
+
+# -- nodes
+
+
+def encode_node(node: NodeFacts) -> pb.Node:
+    """A node as a message."""
+    return pb.Node(
+        name=node.name,
+        uid=node.uid,
+        revision=node.revision,
+        allocatable=_encode_amounts(node.allocatable),
+        labels=node.labels,
+        taints=[pb.Taint(key=t.key, value=t.value, effect=_number(t.effect)) for t in node.taints],
+        unschedulable=node.unschedulable,
+        ready=node.ready,
+    )
+
+
+def decode_node(message: pb.Node) -> NodeFacts:
+    """The node that a message carries."""
+    return NodeFacts(
+        _intern(message.name),
+        message.uid,
+        message.revision,
+        _decode_amounts(message.allocatable),
+        dict(message.labels),
+        tuple(Taint(t.key, t.value, _EFFECTS.get(t.effect, TaintEffect.NONE)) for t in message.taints),
+        message.unschedulable,
+        message.ready,
+    )
+
+
+# -- gangs
+
+
+def encode_gang(gang: GangFacts) -> pb.Gang:
+    """A gang as a message. Users may declare any number, so counts and priorities are cut to what it can hold."""
+    return pb.Gang(
+        id=gang.id,
+        dialect=gang.dialect,
+        namespace=gang.namespace,
+        name=gang.name,
+        incarnation=gang.incarnation,
+        minimum=_int32(gang.minimum),
+        total=_int32(gang.total),
+        mode=_number(gang.mode),
+        group=gang.group,
+        waiting_time_seconds=gang.waiting_time_seconds,
+        priority=None if gang.priority is None else _int32(gang.priority),
+        created_seconds=gang.created_seconds,
+        definition=None if gang.definition is None else encode_reference(gang.definition),
+        problems=map(encode_problem, gang.problems),
+    )
+
+
+def decode_gang(message: pb.Gang) -> GangFacts:
+    """The gang that a message carries."""
+    return GangFacts(
+        _intern(message.id),
+        _intern(message.dialect),
+        _intern(message.namespace),
+        message.name,
+        message.incarnation,
+        message.minimum,
+        message.total,
+        _MODES.get(message.mode, GangMode.STRICT),
+        tuple(map(_intern, message.group)),
+        message.waiting_time_seconds,
+        message.priority if message.HasField("priority") else None,
+        message.created_seconds,
+        decode_reference(message.definition) if message.HasField("definition") else None,
+        tuple(map(decode_problem, message.problems)),
+    )
+
+
+def encode_reference(reference: ObjectReference) -> pb.ObjectReference:
+    """The name of an object as a message."""
+    return pb.ObjectReference(
+        api_version=reference.api_version,
+        kind=reference.kind,
+        namespace=reference.namespace,
+        name=reference.name,
+        uid=reference.uid,
+    )
+
+
+def decode_reference(message: pb.ObjectReference) -> ObjectReference:
+    """The name of an object."""
+    return ObjectReference(message.api_version, message.kind, message.namespace, message.name, message.uid)
+
+
+def encode_problem(problem: Problem) -> pb.Problem:
+    """A problem as a message."""
+    return pb.Problem(severity=_number(problem.severity), message=problem.message)
+
+
+def decode_problem(message: pb.Problem) -> Problem:
+    """A problem; one of unknown severity blocks."""
+    return Problem(_SEVERITIES.get(message.severity, Severity.BLOCKING), message.message)
+
+
+# -- parts
+
+
+def _encode_amounts(amounts: Amounts) -> list[pb.ResourceAmount]:
+    return [pb.ResourceAmount(name=name, amount=amount) for name, amount in amounts]
+
+
+def _decode_amounts(messages: Sequence[pb.ResourceAmount]) -> Amounts:
+    return tuple((_intern(message.name), message.amount) for message in messages)
+
+
+def _number(value: IntEnum) -> Any:
+    """Enums have the numbers of the contract, which its types do not know."""
+    return value
+
+
+def _int32(number: int) -> int:
+    return max(-_INT32_MAX - 1, min(number, _INT32_MAX))

@@ -1,0 +1,146 @@
+"""What every call goes through on the server: a span in the caller's trace, errors into statuses, one log line.
+
+Subscriptions (methods named Watch) get no span, because it would end with the process; they are ended when the server
+stops.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+import structlog
+from grpc import aio
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+
+from muster.rpc.errors import status_of
+from muster.rpc.methods import is_plumbing, is_subscription
+from muster.telemetry import tracing
+
+if TYPE_CHECKING:
+    _Method = grpc.RpcMethodHandler[Any, Any]  # not a generic class when running
+
+_log = structlog.get_logger()
+
+_OUR_FAULT: Final = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DATA_LOSS})
+
+_Behavior = Callable[[Any, Any], Any]
+
+
+class ServerInterceptor(aio.ServerInterceptor):
+    """Wraps the methods of all services."""
+
+    def __init__(self) -> None:
+        self._subscriptions: set[asyncio.Task[Any]] = set()
+        self._stopping = False
+
+    def end_subscriptions(self) -> None:
+        """End streams that would never end by themselves, and refuse new ones; their callers get UNAVAILABLE."""
+        self._stopping = True
+        for task in self._subscriptions:
+            task.cancel()
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable["_Method | None"]],
+        details: grpc.HandlerCallDetails,
+    ) -> "_Method | None":
+        found: Any = await continuation(details)
+        if found is None:  # gRPC answers UNIMPLEMENTED
+            return None
+        method = details.method
+        behavior = found.unary_unary or found.unary_stream or found.stream_unary or found.stream_stream
+        if is_subscription(method):
+            wrapped = self._subscription(method, behavior)
+        elif is_plumbing(method):
+            return found  # type: ignore[no-any-return]
+        else:
+            wrapped = _call(method, behavior, dict(details.invocation_metadata))
+        return _like(found, wrapped)
+
+    def _subscription(self, method: str, behavior: _Behavior) -> _Behavior:
+        async def stream(request: Any, context: aio.ServicerContext[Any, Any]) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._subscriptions.add(task)
+            try:
+                if self._stopping:
+                    raise asyncio.CancelledError
+                await _answer(behavior, request, context)
+            except asyncio.CancelledError:
+                if not self._stopping:
+                    raise  # the caller left
+                task.uncancel()
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "this server is stopping")
+            except aio.AbortError:
+                raise
+            except Exception as error:
+                await _refuse(method, error, context)
+            finally:
+                self._subscriptions.discard(task)
+
+        return stream
+
+
+def _call(method: str, behavior: _Behavior, metadata: dict[str, Any]) -> _Behavior:
+    async def call(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
+        with _span(method, metadata) as span:
+            try:
+                return await _answer(behavior, request, context)
+            except aio.AbortError:
+                raise
+            except Exception as error:
+                if span is not None:
+                    code, message = status_of(error)
+                    span.set_attribute("rpc.grpc.status_code", code.value[0])
+                    span.set_status(Status(StatusCode.ERROR, message))
+                await _refuse(method, error, context)
+
+    return call
+
+
+async def _answer(behavior: _Behavior, request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
+    """What the servicer returns; what it yields is written to the stream."""
+    answer = behavior(request, context)
+    if isinstance(answer, AsyncIterator):
+        async for message in answer:
+            await context.write(message)
+        return None
+    return await answer
+
+
+async def _refuse(method: str, error: Exception, context: aio.ServicerContext[Any, Any]) -> None:
+    code, message = status_of(error)
+    if code in _OUR_FAULT:
+        _log.error("call failed", method=method, code=code.name, error=message, exc_info=error)
+    else:
+        _log.info("call refused", method=method, code=code.name, error=message)
+    await context.abort(code, message)
+
+
+def _span(method: str, metadata: dict[str, Any]) -> AbstractContextManager[Span | None]:
+    if not tracing.enabled():
+        return nullcontext()
+    service, _, name = method.removeprefix("/").rpartition("/")
+    traceparent = metadata.get("traceparent", "")
+    return tracing.tracer().start_as_current_span(
+        f"{service}/{name}",
+        context=tracing.below(traceparent if isinstance(traceparent, str) else ""),
+        kind=SpanKind.SERVER,
+        attributes={"rpc.system": "grpc", "rpc.service": service, "rpc.method": name},
+        record_exception=False,
+        set_status_on_exception=False,
+    )
+
+
+def _like(found: Any, behavior: _Behavior) -> "_Method":
+    """The same kind of method with the same messages, but this behavior."""
+    make: Any = {
+        (False, False): grpc.unary_unary_rpc_method_handler,
+        (False, True): grpc.unary_stream_rpc_method_handler,
+        (True, False): grpc.stream_unary_rpc_method_handler,
+        (True, True): grpc.stream_stream_rpc_method_handler,
+    }[(found.request_streaming, found.response_streaming)]
+    handler: _Method = make(behavior, found.request_deserializer, found.response_serializer)
+    return handler

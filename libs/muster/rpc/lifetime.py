@@ -1,0 +1,47 @@
+"""How a process lives: on uvloop, until it is asked to stop."""
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import uvloop
+
+_T = TypeVar("_T")
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class _Stop:
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.waiting = 0
+
+
+_stops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Stop] = WeakKeyDictionary()
+
+
+async def until_stopped() -> None:
+    """Return when SIGTERM or SIGINT comes. Any number of tasks may wait; once asked to stop, none waits any more.
+
+    Only for loops of the main thread, the one that Python gives signals to.
+    """
+    loop = asyncio.get_running_loop()
+    stop = _stops.setdefault(loop, _Stop())
+    if stop.waiting == 0:
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, stop.asked.set)
+    stop.waiting += 1
+    try:
+        await stop.asked.wait()
+    finally:
+        stop.waiting -= 1
+        # Once asked, further signals stay harmless: draining has its own time limits.
+        if stop.waiting == 0 and not stop.asked.is_set():
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+
+
+def run_async(main: Coroutine[Any, Any, _T]) -> _T:
+    """asyncio.run on uvloop."""
+    return uvloop.run(main)

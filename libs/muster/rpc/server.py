@@ -1,0 +1,90 @@
+"""The one way to serve: health and reflection on every server, mutual TLS, and a stop that drains first."""
+
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from grpc import aio
+from grpc_health.v1 import health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from muster.config.settings import TlsSettings
+from muster.rpc import health
+from muster.rpc.channel import MESSAGE_BYTES, PING_SECONDS
+from muster.rpc.credentials import server_credentials
+from muster.rpc.interception import ServerInterceptor
+
+_log = structlog.get_logger()
+
+_CONNECTION_SECONDS = (
+    300  # then clients connect anew and so find replicas that were added; running calls are not cut off
+)
+
+_OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("grpc.max_send_message_length", MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", PING_SECONDS * 1000 // 2),
+    ("grpc.keepalive_time_ms", 2 * PING_SECONDS * 1000),
+    ("grpc.keepalive_timeout_ms", PING_SECONDS * 1000),
+    ("grpc.max_connection_age_ms", _CONNECTION_SECONDS * 1000),
+    ("grpc.so_reuseport", 0),  # two processes on one port would each get a part of the calls
+)
+
+
+class CannotListen(RuntimeError):
+    """The address is taken, or not one of this machine."""
+
+
+class RpcServer:
+    """Serves added services. Not ready until `set_ready(True)`."""
+
+    def __init__(self, listen: str, tls: TlsSettings, service_name: str) -> None:
+        """`listen` is "HOST:PORT", port 0 for any free one; `service_name` is for logs."""
+        self._listen, self._tls, self._name = listen, tls, service_name
+        self._interceptor = ServerInterceptor()
+        self._server = aio.server(interceptors=[self._interceptor], options=_OPTIONS)
+        self._health = health.Health()
+        self._full_names = [health.FULL_NAME, reflection.SERVICE_NAME]
+        self._stopped = False
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+
+    def add(self, register: Callable[[Any, aio.Server], None], servicer: Any, full_name: str) -> None:
+        """Add a service before the start: `add_<Service>Servicer_to_server`, the servicer, the name with package."""
+        register(servicer, self._server)
+        self._full_names.append(full_name)
+        self._health.add(full_name)
+
+    @property
+    def ready(self) -> bool:
+        """What health says."""
+        return self._health.ready
+
+    def set_ready(self, ready: bool) -> None:
+        """Let health say SERVING or NOT_SERVING, for the server and all its services."""
+        if ready != self._health.ready and not self._stopped:
+            _log.info("ready" if ready else "not ready", server=self._name)
+            self._health.set_ready(ready)
+
+    async def start(self) -> int:
+        """Listen. Returns the port. Raises CannotListen and BadCertificates."""
+        reflection.enable_server_reflection(self._full_names, self._server)
+        credentials = server_credentials(self._tls)
+        try:
+            if credentials is None:
+                port = self._server.add_insecure_port(self._listen)
+            else:
+                port = self._server.add_secure_port(self._listen, credentials)
+        except RuntimeError as error:
+            raise CannotListen(f"cannot listen on {self._listen!r}: {error}") from error
+        await self._server.start()
+        _log.info("serving", server=self._name, listen=self._listen, port=port, tls=credentials is not None)
+        return port
+
+    async def stop(self, grace_seconds: float = 5) -> None:
+        """Say NOT_SERVING, end subscriptions, let running calls finish for up to `grace_seconds`, then stop."""
+        self.set_ready(False)
+        self._stopped = True
+        self._interceptor.end_subscriptions()
+        await self._server.stop(grace_seconds)
+        _log.info("stopped", server=self._name)

@@ -1,0 +1,98 @@
+"""A subscription to cluster-state that outlives connections: an outage is told once, then a new snapshot follows."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import structlog
+from grpc import aio
+from msgspec import Struct
+
+from muster.clusterstate.v1 import clusterstate_pb2 as pb
+from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
+from muster.gangs.facts import Batch
+from muster.rpc.backoff import Backoff
+from muster.rpc.errors import describe
+from muster.rpc.facts_codec import decode_batch, decode_revision
+
+_log = structlog.get_logger()
+
+
+class SnapshotBegun(Struct, frozen=True):
+    """Forget what you hold, once the snapshot is complete; `reason` says why there is a new one."""
+
+    reason: str
+
+
+class Changes(Struct, frozen=True):
+    """Part of the snapshot that has begun, or a delta after it."""
+
+    batch: Batch
+
+
+class SnapshotComplete(Struct, frozen=True):
+    """All changes since SnapshotBegun are the whole state, up to these resourceVersions by kind."""
+
+    through: dict[str, int]
+
+
+class Disconnected(Struct, frozen=True):
+    """Nothing is heard of cluster-state; what you hold grows old. Told once per outage."""
+
+    reason: str
+
+
+Step = SnapshotBegun | Changes | SnapshotComplete | Disconnected
+
+
+async def subscribe(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Step, None]:
+    """Steps for ever. `subscriber` names who asks, in the logs of cluster-state.
+
+    Close it (`contextlib.aclosing`) to end the subscription at once.
+    """
+    backoff = Backoff()
+    told = False
+    while True:
+        reason = "cluster-state ended the stream"
+        try:
+            async with aclosing(_one_stream(channel, subscriber)) as steps:
+                async for step in steps:
+                    told = False
+                    yield step
+                    if isinstance(step, SnapshotComplete):
+                        backoff.reset()
+        except aio.AioRpcError as error:
+            reason = describe(error)
+        except OutOfOrder as error:
+            reason = str(error)
+        if not told:
+            _log.warning("cluster-state is lost", reason=reason, subscriber=subscriber)
+            told = True
+            yield Disconnected(reason)
+        await backoff.pause()
+
+
+class OutOfOrder(RuntimeError):
+    """The stream did not start with a snapshot, or ended one that it never began."""
+
+
+async def _one_stream(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Step, None]:
+    stub = pb_grpc.ClusterStateServiceStub(channel)
+    begun = synced = False
+    call = stub.Watch(pb.WatchRequest(subscriber=subscriber))
+    try:
+        async for message in call:
+            kind = message.WhichOneof("step")
+            if kind == "snapshot_begin":
+                begun, synced = True, False
+                yield SnapshotBegun(message.snapshot_begin.reason)
+            elif kind == "batch":
+                if not begun:
+                    raise OutOfOrder("cluster-state sent changes before a snapshot")
+                yield Changes(decode_batch(message.batch))
+            elif kind == "synced":
+                if not begun or synced:
+                    raise OutOfOrder("cluster-state ended a snapshot that it never began")
+                synced = True
+                yield SnapshotComplete(decode_revision(message.synced.through))
+    finally:
+        call.cancel()

@@ -1,0 +1,72 @@
+"""Logs: one structured line per event on stderr, with the trace they belong to."""
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any, Literal
+
+import msgspec
+import structlog
+from opentelemetry import trace
+from structlog.typing import Processor
+
+_OTHERS_LEVEL = logging.WARNING  # libraries are heard when something is wrong
+
+
+def configure_logs(service: str, level: str = "info", format: Literal["json", "console"] = "json") -> None:  # noqa: A002
+    """Send the logs of this process, and those of libraries, to stderr. `level`: debug, info, warning or error.
+
+    May be called again; the last call counts, also for loggers that exist already.
+    """
+    number = getattr(logging, level.upper())
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _Service(service),
+        _add_trace,
+    ]
+    render = _json_renderers() if format == "json" else _console_renderers()
+    structlog.configure(
+        processors=[*shared, *render],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    others = logging.StreamHandler(sys.stderr)
+    others.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
+            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+        )
+    )
+    logging.basicConfig(handlers=[others], level=max(number, _OTHERS_LEVEL), force=True)
+
+
+class _Service:
+    def __init__(self, service: str) -> None:
+        self._service = service
+
+    def __call__(self, _logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        event.setdefault("service", self._service)
+        return event
+
+
+def _add_trace(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    context = trace.get_current_span().get_span_context()
+    if context.is_valid:
+        event.setdefault("trace_id", trace.format_trace_id(context.trace_id))
+        event.setdefault("span_id", trace.format_span_id(context.span_id))
+    return event
+
+
+def _json_renderers() -> list[Processor]:
+    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_to_json)]
+
+
+def _console_renderers() -> list[Processor]:
+    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+
+
+def _to_json(event: Any, **_options: Any) -> str:
+    return msgspec.json.encode(event, enc_hook=repr).decode()

@@ -1,0 +1,173 @@
+"""Traces: OpenTelemetry spans, sent by OTLP when OTEL_EXPORTER_OTLP_ENDPOINT says where to, otherwise costing nothing.
+
+Between processes and in etcd a span is named by its W3C traceparent, a string; "" stands for none. A span may be given
+its name before it is recorded (`new_traceparent`), so that children, also those of a later process, can hang below one
+whose end is not known yet. All times are nanoseconds since 1970 UTC.
+"""
+
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags, Tracer
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
+Attribute = str | bool | int | float
+
+_SCOPE: Final = "muster"
+_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_EXPORT_SECONDS: Final = 2.0  # one try to send; spans are not worth a slow shutdown
+_TRACEPARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_NO_CONTEXT: Final = Context()
+
+
+class _GivenIds:
+    """Makes ids, or hands out those that the running thread was given for its next span."""
+
+    def __init__(self) -> None:
+        self.given = threading.local()
+
+    def generate_trace_id(self) -> int:
+        given: SpanContext | None = getattr(self.given, "next", None)
+        return given.trace_id if given else int.from_bytes(os.urandom(16)) or 1
+
+    def generate_span_id(self) -> int:
+        given: SpanContext | None = getattr(self.given, "next", None)
+        return given.span_id if given else int.from_bytes(os.urandom(8)) or 1
+
+    def is_trace_id_random(self) -> bool:
+        return True
+
+
+class _Tracing:
+    """What is on, if anything is."""
+
+    provider: "TracerProvider | None" = None
+    tracer: Tracer = trace.NoOpTracer()
+    ids: _GivenIds = _GivenIds()
+
+
+def configure_tracing(service: str, instance: str) -> Callable[[], None]:
+    """Turn tracing on if the environment names an OTLP endpoint. Returns what flushes and turns it off.
+
+    `service` is e.g. "coordinator", `instance` tells replicas apart. Call the result at the end of the process.
+    """
+    if not any(os.environ.get(name) for name in _ENDPOINTS):
+        return lambda: None
+    # Imported here because it takes a quarter of a second that a process without tracing need not spend.
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider(
+        resource=Resource.create({"service.name": f"muster-{service}", "service.instance.id": instance}),
+        id_generator=_Tracing.ids,  # type: ignore[arg-type]  # has all of IdGenerator's methods; its class is slow to import
+        shutdown_on_exit=False,
+    )
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(timeout=_EXPORT_SECONDS)))
+    _Tracing.provider, _Tracing.tracer = provider, provider.get_tracer(_SCOPE)
+
+    def shutdown() -> None:
+        if _Tracing.provider is provider:
+            _Tracing.provider, _Tracing.tracer = None, trace.NoOpTracer()
+        provider.shutdown()
+
+    return shutdown
+
+
+def enabled() -> bool:
+    """Spans go somewhere."""
+    return _Tracing.provider is not None
+
+
+def tracer() -> Tracer:
+    """What makes spans of the running code: `start_as_current_span(...)`. Ask for it at each use."""
+    return _Tracing.tracer
+
+
+# -- names of spans
+
+
+def to_traceparent(context: SpanContext) -> str:
+    """Name of a span; "" if it is not a valid one."""
+    if not context.is_valid:
+        return ""
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags & 0xFF:02x}"
+
+
+def from_traceparent(traceparent: str) -> SpanContext | None:
+    """The span of that name, as one of another process; None if the text names none."""
+    match = _TRACEPARENT.fullmatch(traceparent)
+    if match is None or match[1] == "ff" or (match[1] == "00" and match[5]):
+        return None
+    context = SpanContext(
+        int(match[2], 16), int(match[3], 16), is_remote=True, trace_flags=TraceFlags(int(match[4], 16))
+    )
+    return context if context.is_valid else None
+
+
+def below(traceparent: str) -> Context:
+    """Context for `start_as_current_span(context=...)`: a child of that span, or a root if it names none."""
+    parent = from_traceparent(traceparent)
+    return _NO_CONTEXT if parent is None else trace.set_span_in_context(NonRecordingSpan(parent), _NO_CONTEXT)
+
+
+def current_traceparent() -> str:
+    """Name of the span that the running code is in; "" outside of any."""
+    return to_traceparent(trace.get_current_span().get_span_context())
+
+
+def new_traceparent(parent: str = "") -> str:
+    """A name for a span to be recorded later, below `parent` or as the root of a new trace; "" while tracing is off."""
+    if _Tracing.provider is None:
+        return ""
+    above = from_traceparent(parent)
+    if above is not None:
+        flags = above.trace_flags
+    else:
+        above = SpanContext(_Tracing.ids.generate_trace_id(), 1, is_remote=False)
+        decision = _Tracing.provider.sampler.should_sample(None, above.trace_id, "").decision
+        sampled = decision is decision.RECORD_AND_SAMPLE
+        flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
+    return to_traceparent(SpanContext(above.trace_id, _Tracing.ids.generate_span_id(), False, flags))
+
+
+# -- spans whose times are known
+
+
+def record_span(
+    name: str,
+    start_unix_nanos: int,
+    end_unix_nanos: int,
+    *,
+    parent: str = "",
+    traceparent: str = "",
+    attributes: Mapping[str, Attribute] | None = None,
+    kind: SpanKind = SpanKind.INTERNAL,
+    error: str = "",
+) -> str:
+    """Record a span that has ended. Returns its name; "" while tracing is off.
+
+    `parent` names the span above it; `traceparent` is its own name if it was given one; `error` says why it failed.
+    """
+    if _Tracing.provider is None:
+        return ""
+    own = from_traceparent(traceparent)
+    _Tracing.ids.given.next = own
+    try:
+        span = _Tracing.tracer.start_span(
+            name, below(parent), kind, attributes, start_time=start_unix_nanos, record_exception=False
+        )
+    finally:
+        _Tracing.ids.given.next = None
+    if error:
+        span.set_status(Status(StatusCode.ERROR, error))
+    span.end(end_unix_nanos)
+    return traceparent if own else to_traceparent(span.get_span_context())
