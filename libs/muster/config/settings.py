@@ -47,7 +47,7 @@ Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split), Field(min_
 class TlsSettings(BaseModel):
     """Mutual TLS, when all three files (PEM) are given; plain text when none is."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     certificate_file: Path | None = None
     """Certificate of this process, with its chain."""
@@ -79,7 +79,7 @@ PLAIN_TEXT: Final = TlsSettings()
 class KubeSettings(BaseModel):
     """Which API server, and as whom."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     kubeconfig: Path | None = None
     """None: $KUBECONFIG or the default file, else the service account of the pod that this runs in."""
@@ -94,7 +94,7 @@ class ServiceSettings(BaseSettings):
     `port_*` or `service_*`, and variables that name no setting must be passed over.
     """
 
-    model_config = SettingsConfigDict(env_nested_delimiter="__", frozen=True)
+    model_config = SettingsConfigDict(env_nested_delimiter="__", frozen=True, use_attribute_docstrings=True)
 
     listen: Address
     """Where it serves, e.g. "0.0.0.0:7001"."""

@@ -1,7 +1,7 @@
 """Puts YAML manifests into an API server, in an order that works: CRDs, namespaces, priority classes, then the rest."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from muster.kube.session import ApiStatusError, KubeSession, Response
 _CALL_SECONDS = 30.0
 _SERVED_SECONDS = 30.0  # a CRD is served within a second; more means that the API server refused it
 _PAUSE_SECONDS = 0.05
-_CONNECTIONS = 32
+_AT_ONCE = 32
 _FIRST = {"CustomResourceDefinition": 0, "Namespace": 1, "PriorityClass": 2}
 _REST = 3
 _OUR_NAME = "muster-cli"
@@ -105,22 +105,15 @@ def _flattened(document: Any, file: Path) -> Iterator[Manifest]:
         yield Manifest(document, file)
 
 
-async def apply_manifests(session: KubeSession, manifests: Iterable[Manifest]) -> AsyncIterator[Manifest]:
-    """Create objects, yielding each when the API server has it; those that exist get the manifest merged in.
-
-    Raises ManifestRefused.
-    """
-    ordered = sorted(manifests, key=lambda manifest: _FIRST.get(manifest.kind, _REST))
+async def apply_manifests(session: KubeSession, manifests: Iterable[Manifest]) -> None:
+    """Create objects; those that exist get the manifest merged in. Raises ManifestRefused."""
     resources = _Resources(session)
-    for rank in range(_REST + 1):
-        batch = [manifest for manifest in ordered if _FIRST.get(manifest.kind, _REST) == rank]
-        for start in range(0, len(batch), _CONNECTIONS):
-            chunk = batch[start : start + _CONNECTIONS]
-            async with asyncio.TaskGroup() as group:
-                for manifest in chunk:
-                    group.create_task(_put(session, resources, manifest))
-            for manifest in chunk:
-                yield manifest
+    by_rank: dict[int, list[Manifest]] = {}
+    for manifest in manifests:
+        by_rank.setdefault(_FIRST.get(manifest.kind, _REST), []).append(manifest)
+    for _, batch in sorted(by_rank.items()):
+        for start in range(0, len(batch), _AT_ONCE):
+            await asyncio.gather(*(_put(session, resources, manifest) for manifest in batch[start : start + _AT_ONCE]))
 
 
 async def _put(session: KubeSession, resources: "_Resources", manifest: Manifest) -> None:
@@ -158,7 +151,7 @@ class _Resources:
                 said = await self._discover(manifest.api_version)
                 if key in self._known:
                     break
-                if asyncio.get_running_loop().time() > deadline:
+                if "/" not in manifest.api_version or asyncio.get_running_loop().time() > deadline:
                     raise ManifestRefused(f"the API server does not serve {manifest}: {said}")
                 await asyncio.sleep(_PAUSE_SECONDS)
             plural, namespaced = self._known[key]

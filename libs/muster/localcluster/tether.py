@@ -1,8 +1,9 @@
 """Starts a program that cannot outlive the one that asked for it: `python tether.py PARENT_PID PROGRAM [ARGUMENT...]`.
 
-Linux signals a process when its parent is gone if the process asked for it (prctl PR_SET_PDEATHSIG, kept by execve). Asking
-happens here, in the child, between fork and exec, so that the parent need not run Python code in a forked copy of itself.
-Elsewhere the program is started without it. Run with `python -I -S`: it imports next to nothing and takes about 15 ms.
+Linux signals a process when its parent is gone if the process asked for it (prctl PR_SET_PDEATHSIG, kept by execve).
+Asking happens here, in the child, between fork and exec, so that the parent need not run Python code in a forked copy
+of itself. Elsewhere the program is started without it. Run with `python -I -S`: it imports next to nothing and takes
+about 15 ms.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The trace file: spans are added at the end, the oldest half goes when it is full, reading needs no index.
 
-Two files share the room: the current one and, beside it with `.1` at the end, the one before. Traces are found by searching the
-mapped files for their id from the end backwards, which takes milliseconds for 64 MB.
+Two files share the room: the current one and, beside it with `.1` at the end, the one before. Traces are found by
+searching the mapped files for their id from the end backwards, which takes milliseconds for 64 MB.
 """
 
 import mmap

@@ -10,7 +10,7 @@ class SpanEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
     name: str
     at_ns: int
-    attributes: dict[str, Any] = {}  # noqa: RUF012
+    attributes: dict[str, Any] = {}
 
 
 class Span(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -27,7 +27,7 @@ class Span(msgspec.Struct, frozen=True, omit_defaults=True):
     error: bool = False
     message: str = ""
     """Description of the status."""
-    attributes: dict[str, Any] = {}  # noqa: RUF012
+    attributes: dict[str, Any] = {}
     events: tuple[SpanEvent, ...] = ()
     links: tuple[str, ...] = ()
     """Trace ids that it is linked to."""

@@ -1,0 +1,5 @@
+"""`python -m muster.cli` is `muster`."""
+
+from muster.cli.main import run
+
+run()

@@ -1,0 +1,117 @@
+"""`muster gangs`: all gangs in a table, once or as they change."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterable
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from muster.cli.coordinator import CALL_SECONDS, ask, connected
+from muster.cli.wording import duration, gang_as_json, phase_markup, phase_word, pods_words
+from muster.coordinator.v1.coordinator_pb2 import Gang, ListRequest, Phase, WatchRequest, WatchResponse
+
+
+def list_gangs(address: str, namespace: str, *, as_json: bool) -> None:
+    """Print all gangs once. Raises CliError."""
+    answer = ask(address, lambda stub: stub.List(ListRequest(namespace=namespace), timeout=CALL_SECONDS))
+    if as_json:
+        typer.echo(json.dumps({"gangs": [gang_as_json(gang) for gang in answer.gangs]}, indent=2))
+    elif not answer.gangs:
+        where = f" in namespace {namespace}" if namespace else ""
+        Console(stderr=True).print(f"no gangs{where}")
+    else:
+        Console(soft_wrap=not sys.stdout.isatty()).print(gangs_table(list(answer.gangs)))
+
+
+def watch_gangs(address: str, namespace: str, *, as_json: bool) -> None:
+    """Show gangs as they change, until Ctrl-C. Without a terminal: one line per change. Raises CliError."""
+    asyncio.run(_watch(address, namespace, as_json=as_json))
+
+
+async def _watch(address: str, namespace: str, *, as_json: bool) -> None:
+    gangs: dict[str, Gang] = {}
+    live = Live(gangs_table([]), console=Console(), auto_refresh=False) if _live(as_json) else None
+    async with connected(address) as stub:
+        try:
+            if live:
+                live.start()
+            async for step in stub.Watch(WatchRequest(namespace=namespace)):
+                apply_step(gangs, step)
+                if live:
+                    live.update(gangs_table(in_order(gangs.values())), refresh=True)
+                else:
+                    _print_step(step, as_json=as_json)
+        finally:
+            if live:
+                live.stop()
+
+
+def _live(as_json: bool) -> bool:
+    return not as_json and sys.stdout.isatty()
+
+
+def _print_step(step: WatchResponse, *, as_json: bool) -> None:
+    for gang in step.gangs:
+        line = json.dumps(gang_as_json(gang)) if as_json else gang_line(gang)
+        typer.echo(line)
+    for removed in step.removed:
+        typer.echo(json.dumps({"id": removed, "removed": True}) if as_json else f"{removed} is gone")
+
+
+def apply_step(gangs: dict[str, Gang], step: WatchResponse) -> None:
+    """Bring a picture of all gangs up to date with one step of Watch."""
+    for gang in step.gangs:
+        gangs[gang.id] = gang
+    for removed in step.removed:
+        gangs.pop(removed, None)
+
+
+def in_order(gangs: Iterable[Gang]) -> list[Gang]:
+    """Those that wait first, in the queue's order; then those that started."""
+    return sorted(
+        gangs,
+        key=lambda gang: (
+            gang.phase == Phase.PHASE_SATISFIED,
+            -gang.priority,
+            gang.created_seconds,
+            gang.namespace,
+            gang.name,
+        ),
+    )
+
+
+def gang_line(gang: Gang) -> str:
+    """One gang as a plain line."""
+    because = f": {gang.reason}" if gang.reason else ""
+    return f"{gang.id} {phase_word(gang.phase)}, {pods_words(gang.bound, gang.members)} bound{because}"
+
+
+def gangs_table(gangs: list[Gang], *, brief: bool = False) -> Table:
+    """Columns as kubectl users know them; the reason takes what room is left, in the brief form one line of it."""
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
+    table.add_column("NAMESPACE", no_wrap=True)
+    table.add_column("NAME", no_wrap=True)
+    table.add_column("DIALECT", style="dim", no_wrap=True)
+    table.add_column("PHASE", no_wrap=True)
+    table.add_column("BOUND", justify="right", no_wrap=True)
+    table.add_column("MIN", justify="right", no_wrap=True)
+    table.add_column("START", justify="right", no_wrap=True)
+    table.add_column("REASON", overflow="ellipsis" if brief else "fold", no_wrap=brief)
+    for gang in gangs:
+        start = duration(gang.start_seconds) if gang.HasField("start_seconds") else "-"
+        table.add_row(
+            escape(gang.namespace),
+            escape(gang.name),
+            escape(gang.dialect),
+            phase_markup(gang.phase),
+            pods_words(gang.bound, gang.members),
+            str(gang.minimum or "-"),
+            start,
+            escape(gang.reason),
+        )
+    return table

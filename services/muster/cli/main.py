@@ -1,0 +1,192 @@
+"""The `muster` command: what it can do, by name. A command's code is imported when it runs: starting is fast."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from muster.cli.errors import CliError
+from muster.cli.service_commands import ServiceGroup
+
+app = typer.Typer(
+    name="muster",
+    help="A Kubernetes scheduler for gangs: pods that are worth something only when they start together.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(
+    typer.Typer(
+        name="run",
+        cls=ServiceGroup,
+        help="Run one service until SIGTERM: against the cluster of the kubeconfig, or the one it runs in.",
+        no_args_is_help=True,
+    )
+)
+
+
+class Output(StrEnum):
+    """How answers are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class ExplainOutput(StrEnum):
+    """How an explanation is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+Coordinator = Annotated[
+    str,
+    typer.Option(
+        "--coordinator",
+        metavar="HOST:PORT",
+        envvar="MUSTER_COORDINATOR",
+        help="Coordinator to ask; by default that of the local cluster in the state directory.",
+        show_default=False,
+    ),
+]
+StateDirectory = Annotated[
+    Path | None,
+    typer.Option(
+        "--state-dir",
+        envvar="MUSTER_STATE_DIR",
+        help="Where `muster up` keeps its files; by default .muster here or in a directory above.",
+        show_default=False,
+    ),
+]
+
+
+@app.command()
+def up(
+    *,
+    nodes: Annotated[int, typer.Option(min=1, max=5000, help="Simulated nodes.")] = 20,
+    racks: Annotated[int, typer.Option(min=1, help="Racks that the nodes stand in.")] = 4,
+    cpu: Annotated[str, typer.Option(help="Allocatable cpu of each node.")] = "8",
+    memory: Annotated[str, typer.Option(help="Allocatable memory of each node.")] = "32Gi",
+    examples: Annotated[
+        Path | None,
+        typer.Option(help="Manifests to apply, a file or a directory; by default deploy/examples.", show_default=False),
+    ] = None,
+    no_examples: Annotated[bool, typer.Option("--no-examples", help="Apply nothing.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="End when all gangs are as they should be; exit 1 if one is not.")
+    ] = False,
+    output: Annotated[Output, typer.Option(help="With --once: how the outcome is printed.")] = Output.TABLE,
+    timeout: Annotated[float, typer.Option(min=1, help="With --once: seconds that the gangs have.")] = 120,
+    state_dir: Annotated[
+        Path, typer.Option("--state-dir", envvar="MUSTER_STATE_DIR", help="Logs, traces, kubeconfig, etcd's files.")
+    ] = Path(".muster"),
+) -> None:
+    """Run a whole cluster on this machine, with gangs that start, until Ctrl-C."""
+    from muster.cli.up import UpOptions, up
+
+    up(
+        UpOptions(
+            nodes=nodes,
+            racks=racks,
+            cpu=cpu,
+            memory=memory,
+            examples=None if no_examples else examples or deployed("examples"),
+            crds=deployed("crds"),
+            once=once,
+            as_json=output is Output.JSON,
+            timeout_seconds=timeout,
+            state_directory=state_dir,
+        )
+    )
+
+
+@app.command()
+def gangs(
+    *,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Only this namespace.", show_default=False)] = "",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, showing changes.")] = False,
+    output: Annotated[Output, typer.Option("--output", "-o", help="How to print.")] = Output.TABLE,
+    coordinator: Coordinator = "",
+    state_dir: StateDirectory = None,
+) -> None:
+    """List gangs: where each stands and why it waits."""
+    from muster.cli.coordinator import find_coordinator
+    from muster.cli.gangs import list_gangs, watch_gangs
+
+    show = watch_gangs if watch else list_gangs
+    show(find_coordinator(coordinator, state_dir), namespace, as_json=output is Output.JSON)
+
+
+@app.command()
+def explain(
+    gang: Annotated[str, typer.Argument(metavar="GANG", help="Name, namespace/name, or dialect/namespace/name.")],
+    *,
+    output: Annotated[ExplainOutput, typer.Option("--output", "-o", help="How to print.")] = ExplainOutput.TEXT,
+    coordinator: Coordinator = "",
+    state_dir: StateDirectory = None,
+) -> None:
+    """Tell all about one gang: state, what it misses, who is ahead, what would let it start."""
+    from muster.cli.coordinator import find_coordinator
+    from muster.cli.explain import explain
+
+    explain(find_coordinator(coordinator, state_dir), gang, as_json=output is ExplainOutput.JSON)
+
+
+@app.command()
+def trace(
+    gang: Annotated[
+        str, typer.Argument(metavar="GANG", help="Name, namespace/name, dialect/namespace/name, or a trace id.")
+    ],
+    *,
+    output: Annotated[ExplainOutput, typer.Option("--output", "-o", help="How to print.")] = ExplainOutput.TEXT,
+    everything: Annotated[bool, typer.Option("--all", help="Every span, also of many alike.")] = False,
+    file: Annotated[
+        Path | None, typer.Option(help="Trace file to read instead of that of the local cluster.", show_default=False)
+    ] = None,
+    coordinator: Coordinator = "",
+    state_dir: StateDirectory = None,
+) -> None:
+    """Show a gang's trace as a tree: what was done for it, where, and how long it took."""
+    from muster.cli.coordinator import find_coordinator_if_any, find_trace_file
+    from muster.cli.trace import trace
+
+    trace(
+        find_trace_file(file, state_dir),
+        find_coordinator_if_any(coordinator, state_dir),
+        gang,
+        as_json=output is ExplainOutput.JSON,
+        everything=everything,
+    )
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version
+
+    typer.echo(version("muster"))
+
+
+def deployed(name: str) -> Path:
+    """deploy/<name> here, or that of the checkout that this code runs from."""
+    for above in (Path.cwd(), *Path(__file__).resolve().parents):
+        if (found := above / "deploy" / name).is_dir():
+            return found
+    raise CliError(f"there is no deploy/{name} here", hint="run this in a checkout of Muster", usage=True)
+
+
+def run() -> None:
+    """Entry point: errors of our own become one line on stderr and an exit code."""
+    try:
+        app()
+    except CliError as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # `muster gangs | head`
+        sys.stderr.close()
+        sys.exit(141)

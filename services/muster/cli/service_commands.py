@@ -1,0 +1,192 @@
+"""`muster run SERVICE`: one flag per setting, made from the service's Settings so that there is one source of truth."""
+
+import importlib
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from muster.cli.errors import CliError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
+
+    from muster.config.settings import ServiceSettings
+
+SERVICES: Mapping[str, tuple[str, str]] = {
+    "cluster-state": ("clusterstate", "Read the Kubernetes API and stream the state of the cluster."),
+    "placement": ("placement", "Decide where gangs go."),
+    "binding": ("binding", "Write binds, conditions and events to the Kubernetes API."),
+    "coordinator": ("coordinator", "Decide when gangs start, durably."),
+}
+"""Name on the command line to package and purpose."""
+
+_PLAIN_SECTION = "kube"  # its settings are --kubeconfig and --context, as everywhere
+
+
+class ServiceGroup(TyperGroup):
+    """Knows the services by name; imports the settings of one when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(SERVICES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in SERVICES:
+            return None
+        package, purpose = SERVICES[cmd_name]
+        settings = importlib.import_module(f"muster.{package}.settings").Settings
+        app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
+        app.command(name=cmd_name, help=purpose)(_command(cmd_name, package, settings))
+        return typer.main.get_command(app)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One leaf of a Settings model and how it is given."""
+
+    path: tuple[str, ...]
+    field: "FieldInfo"
+    environment: str
+
+    @property
+    def identifier(self) -> str:
+        return "__".join(self.path)
+
+    @property
+    def flag(self) -> str:
+        path = self.path[1:] if self.path[0] == _PLAIN_SECTION else self.path
+        return "--" + "-".join(path).replace("_", "-")
+
+    @property
+    def kinds(self) -> tuple[Any, ...]:
+        """The annotation's alternatives without None."""
+        annotation = self.field.annotation
+        if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+            return tuple(kind for kind in typing.get_args(annotation) if kind is not types.NoneType)
+        return (annotation,)
+
+    @property
+    def many(self) -> bool:
+        return any(typing.get_origin(kind) in (tuple, list, set, frozenset) for kind in self.kinds)
+
+    @property
+    def default(self) -> str:
+        """In words; empty when there is nothing to show."""
+        if self.field.is_required():
+            return "required"
+        value = self.field.get_default(call_default_factory=True, validated_data={})
+        if value is None or value == "":
+            return ""
+        if isinstance(value, (tuple, list)):
+            return ",".join(map(str, value))
+        return str(value)
+
+
+def settings_of(model: "type[ServiceSettings]") -> list[Setting]:
+    """The leaves of a Settings model, nested ones by their path."""
+    config = model.model_config
+    prefix = config.get("env_prefix") or ""
+    return list(_leaves(model, (), prefix, config.get("env_nested_delimiter") or "__"))
+
+
+def _leaves(model: "type[BaseModel]", path: tuple[str, ...], prefix: str, delimiter: str) -> Iterator[Setting]:
+    from pydantic import BaseModel
+
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if inspect.isclass(inner) and issubclass(inner, BaseModel):
+            yield from _leaves(inner, (*path, name), prefix, delimiter)
+        else:
+            yield Setting((*path, name), field, (prefix + delimiter.join((*path, name))).upper())
+
+
+def _command(service: str, package: str, model: "type[ServiceSettings]") -> Callable[..., None]:
+    settings = settings_of(model)
+
+    def command(**given: Any) -> None:
+        values: dict[str, Any] = {}
+        for setting in settings:
+            if (value := given[setting.identifier]) not in (None, [], ()):
+                inner = values
+                for name in setting.path[:-1]:
+                    inner = inner.setdefault(name, {})
+                inner[setting.path[-1]] = _listed(value) if setting.many else value
+        _run(service, package, _loaded(model, values, settings))
+
+    parameters = [_parameter(setting) for setting in settings]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def _parameter(setting: Setting) -> inspect.Parameter:
+    kind: Any = str
+    names = [setting.flag]
+    if setting.kinds == (bool,):
+        kind, names = bool, [f"{setting.flag}/--no-{setting.flag[2:]}"]
+    elif setting.many:
+        kind = list[str]
+    default = f"Default: {setting.default}. " if setting.default else ""
+    text = f"{setting.field.description or ''} {default}[{setting.environment}]".strip()
+    option = typer.Option(*names, help=text, show_default=False, metavar=None if kind is bool else _metavar(setting))
+    return inspect.Parameter(
+        setting.identifier, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+    )
+
+
+def _metavar(setting: Setting) -> str:
+    choices = [
+        str(choice)
+        for kind in setting.kinds
+        if typing.get_origin(kind) is typing.Literal
+        for choice in typing.get_args(kind)
+    ]
+    if choices:
+        return "|".join(choices)
+    name = setting.path[-1]
+    if name.endswith("_file") or name == "kubeconfig":
+        return "FILE"
+    if name.endswith("seconds"):
+        return "SECONDS"
+    return "TEXT" if setting.kinds != (int,) else "NUMBER"
+
+
+def _listed(values: list[str]) -> list[str]:
+    """Flags of many values may be repeated, or have commas."""
+    return [part.strip() for value in values for part in value.split(",") if part.strip()]
+
+
+def _loaded(model: "type[ServiceSettings]", flags: Mapping[str, Any], settings: list[Setting]) -> "ServiceSettings":
+    from muster.config.settings import BadSettings, load
+
+    try:
+        return load(model, flags)
+    except BadSettings as error:
+        lines = [_with_flag(line, settings) for line in str(error).splitlines()]
+        raise CliError("settings that do not make sense:\n  " + "\n  ".join(lines), usage=True) from error
+
+
+def _with_flag(line: str, settings: list[Setting]) -> str:
+    """Name the flag beside the variable that a complaint begins with."""
+    variable, colon, rest = line.partition(":")
+    flags = {setting.environment: setting.flag for setting in settings}
+    return f"{flags[variable]} or {variable}{colon}{rest}" if variable in flags else line
+
+
+def _run(service: str, package: str, settings: Any) -> None:
+    from muster.rpc.lifetime import run_async
+    from muster.telemetry.logs import configure_logs
+    from muster.telemetry.tracing import configure_tracing
+
+    configure_logs(service, settings.log_level, settings.log_format)
+    shutdown = configure_tracing(service, settings.instance)
+    try:
+        run_async(importlib.import_module(f"muster.{package}.service").run(settings))
+    finally:
+        shutdown()

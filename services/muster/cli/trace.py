@@ -1,0 +1,121 @@
+"""`muster trace GANG`: the spans of a gang's trace as a tree beside a time line."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from muster.cli.coordinator import connected, explain_gang, unknown_gang
+from muster.cli.errors import CliError
+from muster.cli.trace_tree import Row, rows_of
+from muster.cli.wording import duration
+from muster.localcluster.traces.file import newest_trace_with, spans_of_trace, values_of
+from muster.localcluster.traces.span import Span
+
+GANG_ATTRIBUTE = "gang"
+_BAR_CELLS = 32
+_TRACE_ID = re.compile(r"[0-9a-f]{32}")
+_SERVICE_COLOURS = {
+    "coordinator": "cyan",
+    "placement": "magenta",
+    "binding": "green",
+    "cluster-state": "yellow",
+}
+
+
+def trace(file: Path, coordinator: str | None, name: str, *, as_json: bool, everything: bool) -> None:
+    """Print a gang's trace. Raises CliError."""
+    trace_id = name if _TRACE_ID.fullmatch(name) else _trace_id(file, coordinator, name)
+    spans = spans_of_trace(file, trace_id)
+    if not spans:
+        raise CliError(
+            f"{file} has no spans of trace {trace_id}",
+            hint="spans arrive some seconds after they end, and the oldest go when the file is full",
+        )
+    if as_json:
+        typer.echo(json.dumps({"trace_id": trace_id, "spans": [msgspec.to_builtins(span) for span in spans]}, indent=2))
+        return
+    console = Console(highlight=False)
+    for part in rendered(trace_id, spans, everything=everything):
+        console.print(part, soft_wrap=not console.is_terminal)
+
+
+def _trace_id(file: Path, coordinator: str | None, name: str) -> str:
+    """From the coordinator if it knows the gang, else the newest in the file that names it."""
+    unknown: CliError | None = None
+    if coordinator is not None:
+        try:
+            if found := asyncio.run(_ask(coordinator, name)):
+                return found
+        except CliError as error:
+            if error.exit_code == 2:  # the name fits several gangs
+                raise
+            unknown = error
+    gangs = values_of(file, GANG_ATTRIBUTE)
+    for gang in gangs:
+        if (gang == name or gang.endswith("/" + name)) and (found := newest_trace_with(file, GANG_ATTRIBUTE, gang)):
+            return found
+    raise unknown or unknown_gang(name, gangs)
+
+
+async def _ask(address: str, name: str) -> str:
+    async with connected(address) as stub:
+        return (await explain_gang(stub, address, name)).gang.trace_id
+
+
+def rendered(trace_id: str, spans: list[Span], *, everything: bool) -> Iterator[Table | str]:
+    """What is printed: a heading, the tree, and what it means when spans are missing."""
+    begin, end = min(span.start_ns for span in spans), max(span.end_ns for span in spans)
+    gang = next((str(span.attributes[GANG_ATTRIBUTE]) for span in spans if GANG_ATTRIBUTE in span.attributes), "")
+    yield (
+        f"[bold]{escape(gang) or 'trace'}[/]  {duration((end - begin) / 1e9)}, {len(spans)} spans, "
+        f"{len({span.service for span in spans})} services  [dim]{trace_id}[/]"
+    )
+    table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
+    table.add_column("SPAN", overflow="fold")
+    table.add_column("SERVICE", no_wrap=True)
+    table.add_column("FROM", justify="right", no_wrap=True)
+    table.add_column("TOOK", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True, width=_BAR_CELLS)
+    for row in rows_of(spans, everything=everything):
+        table.add_row(*_cells(row, begin, end))
+    yield table
+    if any(row.orphan for row in rows_of(spans, everything=True)):
+        yield "[dim]~ its parent span has not ended, or was not kept[/]"
+
+
+def _cells(row: Row, begin: int, end: int) -> tuple[Text | str, ...]:
+    label = Text(row.guide, style="dim")
+    if row.orphan:
+        label.append("~ ", style="dim")
+    label.append(row.label, style="red" if row.error else "dim" if row.minor else "")
+    if row.detail:
+        label.append(f"  {row.detail}", style="red" if row.error else "dim")
+    colour = "red" if row.error else _SERVICE_COLOURS.get(row.service, "blue")
+    if row.end_ns is None:
+        return label, "", f"+{duration((row.start_ns - begin) / 1e9)}", "", ""
+    return (
+        label,
+        Text(row.service, style=colour),
+        f"+{duration((row.start_ns - begin) / 1e9)}",
+        duration(row.took_seconds),
+        Text(_bar(row.start_ns - begin, row.end_ns - begin, end - begin), style=colour),
+    )
+
+
+def _bar(start: int, stop: int, whole: int) -> str:
+    """Where the span lies in the trace, to an eighth of a cell at its end; never nothing."""
+    if whole <= 0:
+        return "▏"
+    first = min(_BAR_CELLS - 1, start * _BAR_CELLS // whole)
+    eighths = max(1, round((stop * _BAR_CELLS / whole - first) * 8))
+    full, rest = divmod(min(eighths, (_BAR_CELLS - first) * 8), 8)
+    return " " * first + "█" * full + ("▏▎▍▌▋▊▉"[rest - 1] if rest else "")

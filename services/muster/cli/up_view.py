@@ -1,0 +1,177 @@
+"""What `muster up` shows: a live screen in a terminal, plain lines elsewhere, and the outcome of `--once`."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, TextIO
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from muster.cli.gangs import gang_line, gangs_table, in_order
+from muster.cli.picture import Picture
+from muster.cli.settling import Outcome
+from muster.cli.wording import pods_words
+from muster.coordinator.v1.coordinator_pb2 import Gang, Phase
+from muster.localcluster.stack import Stack
+
+_FRAME_SECONDS = 0.1
+_OTHER_LINES = 14  # heading, processes, hints, table head, count: what the gangs leave no room for
+_FEWEST_ROWS = 4
+
+
+def heading(stack: Stack) -> str:
+    """One line: what runs here."""
+    options = stack.options
+    return (
+        f"[bold]muster[/]  {options.nodes} nodes in {options.racks} racks, "
+        f"{escape(options.cpu)} cpu and {escape(options.memory)} each"
+    )
+
+
+def hints(stack: Stack) -> list[tuple[str, str]]:
+    """What one can do from another terminal."""
+    return [
+        (f"export KUBECONFIG={_short(stack.kubeconfig)}", ""),
+        ("kubectl get nodes,pods", "plain kubectl: apply, describe, delete, get -w"),
+        ("muster explain NAME", "why a gang waits, what would let it start"),
+        ("muster trace NAME", "where the time went"),
+    ]
+
+
+class View(Protocol):
+    """Shows a picture for as long as it runs."""
+
+    async def show(self) -> None: ...
+
+
+class LiveView:
+    """A screen that is redrawn when something changed, at most ten times a second."""
+
+    def __init__(self, stack: Stack, picture: Picture) -> None:
+        self._stack, self._picture = stack, picture
+        self._console = Console()
+
+    async def show(self) -> None:
+        """Until cancelled; what was shown last stays in the terminal."""
+        version = -1
+        live = Live(console=self._console, auto_refresh=False, get_renderable=self._screen, vertical_overflow="crop")
+        with live:
+            while True:
+                version = await self._picture.newer_than(version)
+                live.refresh()
+                await asyncio.sleep(_FRAME_SECONDS)
+
+    def _screen(self) -> RenderableType:
+        top = Text.from_markup(heading(self._stack))
+        parts: list[RenderableType] = [top, _processes(self._stack, self._picture), ""]
+        if self._picture.ready:
+            parts += [_hints_table(self._stack), ""]
+        parts.append(self._gangs())
+        if self._picture.notices:
+            parts += ["", *(Text(notice, style="yellow", overflow="ellipsis") for notice in self._picture.notices)]
+        return Group(*parts)
+
+    def _gangs(self) -> RenderableType:
+        gangs = in_order(self._picture.gangs.values())
+        if not gangs:
+            return Text("no gangs yet: kubectl apply some" if self._picture.ready else "starting", style="dim")
+        room = self._console.height - _OTHER_LINES - len(self._picture.notices)
+        shown = gangs[: max(_FEWEST_ROWS, room)]
+        counted = Text(_counted(gangs), style="dim")
+        if len(shown) < len(gangs):
+            counted.append(f"; {len(gangs) - len(shown)} not shown, see `muster gangs`")
+        return Group(gangs_table(shown, brief=True), "", counted)
+
+
+class PlainView:
+    """A line per change, for files and pipes."""
+
+    def __init__(self, stack: Stack, picture: Picture, *, stream: TextIO) -> None:
+        self._stack, self._picture, self._stream = stack, picture, stream
+
+    async def show(self) -> None:
+        """Until cancelled."""
+        said: dict[str, str] = {}
+        told = 0
+        version = -1
+        while True:
+            version = await self._picture.newer_than(version)
+            if self._picture.ready and not told:
+                told = 1
+                self._say(Text.from_markup(heading(self._stack)).plain)
+                for command, purpose in hints(self._stack):
+                    self._say(f"  {command:40}{purpose}".rstrip())
+            for gang in list(self._picture.gangs.values()):
+                line = gang_line(gang)
+                if said.get(gang.id) != line:
+                    said[gang.id] = line
+                    self._say(line)
+            while self._picture.notices:
+                self._say(self._picture.notices.popleft())
+
+    def _say(self, line: str) -> None:
+        typer.echo(line, file=self._stream)
+
+
+def _processes(stack: Stack, picture: Picture) -> Text:
+    text = Text()
+    for name, child in stack.children.items():
+        up = child.running and picture.serving.get(name, False)
+        text.append("● ", style="green" if up else "yellow" if child.running else "red")
+        text.append(name, style="" if up else "bold")
+        if child.starts > 1:
+            text.append(f" (restarted {child.starts - 1}x)", style="dim")
+        text.append("   ")
+    return text
+
+
+def _hints_table(stack: Stack) -> Table:
+    table = Table.grid(padding=(0, 3, 0, 0))
+    for command, purpose in hints(stack):
+        table.add_row(Text("  " + command, style="bold"), Text(purpose, style="dim"))
+    return table
+
+
+def _counted(gangs: Sequence[Gang]) -> str:
+    started = sum(gang.phase == Phase.PHASE_SATISFIED for gang in gangs)
+    bound, pods = sum(gang.bound for gang in gangs), sum(gang.members for gang in gangs)
+    return f"{started} of {len(gangs)} gangs started, {pods_words(bound, pods)} pods bound"
+
+
+def print_outcome(outcome: Outcome, *, as_json: bool) -> None:
+    """The result of `--once`, to stdout."""
+    if as_json:
+        typer.echo(json.dumps(outcome.as_json(), indent=2))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("", "NAMESPACE", "NAME", "BOUND", "PHASE", "EXPECTED", "SECONDS", "REASON"):
+        table.add_column(column, justify="right" if column in ("BOUND", "SECONDS") else "left")
+    for gang in outcome.gangs:
+        table.add_row(
+            "[green]✓[/]" if gang.as_expected else "[red]✗[/]",
+            escape(gang.namespace),
+            escape(gang.name),
+            pods_words(gang.bound, gang.pods),
+            gang.phase,
+            gang.expected,
+            "-" if gang.seconds is None else f"{gang.seconds:.3f}",
+            escape(gang.reason),
+        )
+    console = Console()
+    console.print(table, soft_wrap=not console.is_terminal)
+    wrong = sum(not gang.as_expected for gang in outcome.gangs)
+    console.print(f"{len(outcome.gangs)} gangs in {outcome.seconds:.1f} s, {wrong or 'none'} not as expected")
+
+
+def _short(path: Path) -> str:
+    """Relative to the working directory when that is shorter to type."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

@@ -1,0 +1,68 @@
+"""Gangs and durations in words, colours and JSON: the same on every screen."""
+
+from typing import Any
+
+from muster.coordinator.v1.coordinator_pb2 import Gang, Phase
+
+_COLOURS = {
+    Phase.PHASE_GATHERING: "yellow",
+    Phase.PHASE_QUEUED: "yellow",
+    Phase.PHASE_SOLVING: "cyan",
+    Phase.PHASE_WAITING: "yellow",
+    Phase.PHASE_PERMITTED: "cyan",
+    Phase.PHASE_BINDING: "cyan",
+    Phase.PHASE_SATISFIED: "green",
+    Phase.PHASE_REPAIRING: "magenta",
+    Phase.PHASE_TIMED_OUT: "red",
+}
+
+
+def phase_word(phase: int) -> str:
+    """In words: "queued", "timed-out", ..."""
+    return Phase.Name(phase).removeprefix("PHASE_").lower().replace("_", "-")
+
+
+def phase_markup(phase: int) -> str:
+    """The word in its colour."""
+    return f"[{_COLOURS.get(phase, 'white')}]{phase_word(phase)}[/]"
+
+
+def duration(seconds: float) -> str:
+    """Three digits that matter: "412 us", "3.21 ms", "1.52 s", "4 min 05 s"."""
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.0f} us"
+    if seconds < 1:
+        milliseconds = seconds * 1e3
+        return f"{milliseconds:.2f} ms" if milliseconds < 10 else f"{milliseconds:.1f} ms"
+    if seconds < 60:
+        return f"{seconds:.2f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min"
+
+
+def pods_words(bound: int, members: int) -> str:
+    """How many are bound of how many: "3/8"."""
+    return f"{bound}/{members}"
+
+
+def gang_as_json(gang: Gang) -> dict[str, Any]:
+    """For --output json: what the coordinator says, with phases as words and absent figures as null."""
+    return {
+        "id": gang.id,
+        "dialect": gang.dialect,
+        "namespace": gang.namespace,
+        "name": gang.name,
+        "phase": phase_word(gang.phase),
+        "minimum": gang.minimum,
+        "members": gang.members,
+        "bound": gang.bound,
+        "reason": gang.reason,
+        "priority": gang.priority,
+        "created_seconds": gang.created_seconds,
+        "start_seconds": round(gang.start_seconds, 6) if gang.HasField("start_seconds") else None,
+        "schedule_cycle": gang.schedule_cycle,
+        "trace_id": gang.trace_id or None,
+    }
