@@ -204,6 +204,11 @@ class Story:
         self.phases: defaultdict[str, list[Phase | None]] = defaultdict(list)
         self.solves: list[Solve] = []
         self.bind_failures: Counter[str] = Counter()
+        self.lagging = False
+        """What the cluster tells waits in `stream` until `deliver()`."""
+        self.stream: list[Event] = []
+        self.shared_nodes: set[str] = set()
+        """Nodes on which somebody else puts pods too: there I3 is not ours alone to keep."""
         self.solver: Callable[[Solve], tuple[SolveResult, ...]] = self.first_fit
         if start:
             self.start()
@@ -214,12 +219,19 @@ class Story:
         """A coordinator becomes leader."""
         self.machine = Machine()
         self.under_way = []
+        self.stream = []
         self.tell(Recovered(tuple(self.etcd.values())), Snapshot(self.cluster.whole()))
 
     def crash(self) -> None:
         """It is gone, with all that was under way; what binding was sent may or may not have happened."""
         self.machine = None
         self.under_way = []
+
+    def deliver(self, most: int = 1_000_000) -> None:
+        """Let it see what waits in the stream."""
+        due, self.stream = self.stream[:most], self.stream[most:]
+        for event in due:
+            self.tell(event)
 
     def tell(self, *events: Event) -> None:
         """Let it know."""
@@ -235,6 +247,11 @@ class Story:
                 if isinstance(effect, Solve):
                     self.solves.append(effect)
                 self.under_way.append(effect)
+
+    def wake(self) -> None:
+        """If it asked to be woken by now, wake it."""
+        if self.machine is not None and (wake := self.machine.next_wake()) is not None and wake <= self.now:
+            self.tell(Tick())
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass, waking the coordinator when it asks for it."""
@@ -376,7 +393,10 @@ class Story:
             removed_pods=tuple(remove_pods or ()),
             removed_gangs=tuple(remove_gangs or ()),
         )
-        self.tell(Changes(batch))
+        if self.lagging:
+            self.stream.append(Changes(batch))
+        else:
+            self.tell(Changes(batch))
 
     def add(self, *builders: GangBuilder) -> None:
         for builder in builders:
@@ -384,6 +404,11 @@ class Story:
 
     def delete(self, builder: GangBuilder) -> None:
         self.change(remove_pods=[pod.uid for pod in builder.pods()], remove_gangs=[builder.id])
+
+    def intrude(self, pod: PodFacts, node_name: str) -> None:
+        """Another scheduler puts a pod of its own on a node."""
+        self.shared_nodes.add(node_name)
+        self.change(pods=[changed(pod, node=node_name, ours=False, phase=PodPhase.RUNNING)])
 
     def add_pods(self, *pods: PodFacts) -> None:
         self.change(pods=list(pods))
@@ -434,7 +459,7 @@ class Story:
             assert partner in self.etcd or partner not in self.cluster.gangs, (
                 f"I1: {key} binds, {partner} has no permit"
             )
-        if seat.node in self.cluster.nodes:
+        if seat.node in self.cluster.nodes and seat.node not in self.shared_nodes:
             free = dict(self.cluster.nodes[seat.node].allocatable)["cpu"] - self.cluster.used[seat.node]
             assert free >= self.cluster.cpu(pod), f"I3: {seat.node} is oversubscribed"
 

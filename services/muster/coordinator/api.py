@@ -1,0 +1,184 @@
+"""The coordinator's gRPC service: what people and tools are told about gangs. Only the leader answers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+
+from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
+from muster.coordinator.core import explain
+from muster.coordinator.core.events import Explanation
+from muster.coordinator.core.model import Gang
+from muster.coordinator.core.reasons import reason
+from muster.coordinator.term import Term
+from muster.coordinator.v1 import coordinator_pb2 as pb
+from muster.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
+from muster.placement.v1 import placement_pb2 as placement_pb
+from muster.rpc.errors import RpcError
+
+FULL_NAME = "muster.coordinator.v1.CoordinatorService"
+MERGE_SECONDS = 0.05
+"""Changes of a gang within this time are sent as one."""
+GANGS_PER_MESSAGE = 1000
+
+
+class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
+    """Answers from the machine of the term under way; it runs in the same loop, so every answer is of one moment."""
+
+    def __init__(self) -> None:
+        self._term: Term | None = None
+        self._leader: Callable[[], Awaitable[str | None]] | None = None
+        self._watchers: set[_Watcher] = set()
+
+    def lead(self, term: Term) -> None:
+        """A term begins."""
+        self._term = term
+        term.changed = self._changed
+
+    def standby(self, leader: Callable[[], Awaitable[str | None]]) -> None:
+        """No term is under way; `leader` finds out who leads."""
+        self._term, self._leader = None, leader
+        for watcher in self._watchers:
+            watcher.wake()
+
+    async def List(self, request: pb.ListRequest, context: Any) -> pb.ListResponse:  # noqa: N802
+        term = await self._leading()
+        gangs = explain.in_order(term.machine)
+        return pb.ListResponse(gangs=[_gang(term, gang) for gang in gangs if _in_namespace(gang, request.namespace)])
+
+    async def Explain(self, request: pb.ExplainRequest, context: Any) -> pb.ExplainResponse:  # noqa: N802
+        term = await self._leading()
+        if not request.gang:
+            raise RpcError(grpc.StatusCode.INVALID_ARGUMENT, "say which gang: its id, namespace/name, or name")
+        try:
+            gang = explain.find(term.machine.knowledge.gangs, request.gang)
+        except explain.UnknownGang as error:
+            raise RpcError(grpc.StatusCode.NOT_FOUND, str(error)) from error
+        except explain.AmbiguousGang as error:
+            raise RpcError(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from error
+        return _explanation_of(term, gang)
+
+    async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchResponse]:  # noqa: N802
+        term = await self._leading()
+        watcher = _Watcher()
+        self._watchers.add(watcher)
+        try:
+            gangs = [gang for gang in explain.in_order(term.machine) if _in_namespace(gang, request.namespace)]
+            sent = {gang.id for gang in gangs}
+            for start in range(0, len(gangs), GANGS_PER_MESSAGE):
+                yield pb.WatchResponse(gangs=[_gang(term, gang) for gang in gangs[start : start + GANGS_PER_MESSAGE]])
+            yield pb.WatchResponse(synced=True)
+            while True:
+                changed = await watcher.changes()
+                if self._term is not term:
+                    raise RpcError(grpc.StatusCode.UNAVAILABLE, "this replica does not lead any more")
+                known = term.machine.knowledge.gangs
+                there = [known[id_] for id_ in changed if id_ in known and _in_namespace(known[id_], request.namespace)]
+                removed = [id_ for id_ in changed if id_ not in known and id_ in sent]
+                sent.update(gang.id for gang in there)
+                sent.difference_update(removed)
+                if there or removed:
+                    yield pb.WatchResponse(gangs=[_gang(term, gang) for gang in there], removed=removed)
+        finally:
+            self._watchers.discard(watcher)
+
+    def _changed(self, gang: str) -> None:
+        for watcher in self._watchers:
+            watcher.add(gang)
+
+    async def _leading(self) -> Term:
+        if self._term is not None:
+            return self._term
+        leader = await self._leader() if self._leader is not None else None
+        who = f"{leader} leads" if leader else "nobody leads now"
+        raise RpcError(grpc.StatusCode.UNAVAILABLE, f"this replica does not lead; {who}")
+
+
+class _Watcher:
+    """Ids of gangs that changed since they were last asked for."""
+
+    def __init__(self) -> None:
+        self._changed: dict[str, None] = {}
+        self._something = asyncio.Event()
+
+    def add(self, gang: str) -> None:
+        self._changed[gang] = None
+        self._something.set()
+
+    def wake(self) -> None:
+        self._something.set()
+
+    async def changes(self) -> list[str]:
+        await self._something.wait()
+        await asyncio.sleep(MERGE_SECONDS)
+        changed, self._changed = list(self._changed), {}
+        self._something.clear()
+        return changed
+
+
+def _in_namespace(gang: Gang, namespace: str) -> bool:
+    return not namespace or (gang.facts is not None and gang.facts.namespace == namespace)
+
+
+def _gang(term: Term, gang: Gang) -> pb.Gang:
+    facts = gang.facts
+    dialect, namespace, name = gang.id.split("/", 2)
+    return pb.Gang(
+        id=gang.id,
+        dialect=dialect,
+        namespace=namespace,
+        name=name,
+        phase=pb.Phase.ValueType(gang.phase),
+        minimum=facts.minimum if facts is not None else 0,
+        members=gang.members,
+        bound=len(gang.bound) + len(gang.acked),
+        reason=reason(gang),
+        trace_id=term.traces.trace_id(gang.id),
+        priority=gang.priority,
+        created_seconds=facts.created_seconds if facts is not None else 0,
+        start_seconds=gang.start_seconds,
+        schedule_cycle=gang.cycle.number,
+    )
+
+
+def _explanation_of(term: Term, gang: Gang) -> pb.ExplainResponse:
+    facts = gang.facts
+    turn, ahead = explain.ahead_of(term.machine, gang)
+    response = pb.ExplainResponse(
+        gang=_gang(term, gang),
+        group=facts.group if facts is not None else (),
+        queue_position=turn,
+        ahead=ahead,
+        attempts=gang.group.attempts,
+        schedule_cycle_valid=gang.cycle.valid,
+        problems=[
+            state_pb.Problem(severity=state_pb.Problem.Severity.ValueType(problem.severity), message=problem.message)
+            for problem in (facts.problems if facts is not None else ())
+        ],
+        would_help=explain.would_help(gang),
+        members=[
+            pb.Member(
+                pod=f"{pod.namespace}/{pod.name}",
+                node=pod.node,
+                reserved_node=explain.reserved_node(gang, pod),
+                state=explain.pod_state(gang, pod),
+            )
+            for pod in sorted(gang.pods.values(), key=lambda pod: (len(pod.name), pod.name))
+        ],
+    )
+    if gang.group.explanation is not None:
+        response.explanation.CopyFrom(_placement_explanation(gang.group.explanation))
+    return response
+
+
+def _placement_explanation(explanation: Explanation) -> placement_pb.Explanation:
+    return placement_pb.Explanation(
+        summary=explanation.summary,
+        gang=explanation.gang,
+        class_id=explanation.class_id,
+        fit=explanation.fit,
+        needed=explanation.needed,
+        nodes_lost=[placement_pb.NodesLost(reason=lost, nodes=nodes) for lost, nodes in explanation.nodes_lost],
+        short_by=[state_pb.ResourceAmount(name=name, amount=amount) for name, amount in explanation.short_by],
+    )

@@ -1,0 +1,152 @@
+"""Asks binding: Bind effects become calls whose results are events; reports are gathered and written behind them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import structlog
+from grpc import aio
+
+from muster.binding.v1 import binding_pb2 as pb
+from muster.binding.v1 import binding_pb2_grpc as pb_grpc
+from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
+from muster.coordinator.core.events import (
+    Bind,
+    BindCallFailed,
+    BindOutcome,
+    BindResult,
+    BindResults,
+    KubeEvent,
+    PodCondition,
+    Report,
+)
+from muster.rpc.backoff import Backoff
+from muster.rpc.errors import describe
+
+TRACE_ANNOTATION = "muster.dev/trace-id"
+"""On every pod that Muster bound, so that one gets from a pod to its gang's trace."""
+MOST_WRITES_PER_CALL = 500
+MOST_EVENTS_WAITING = 10_000
+WRITE_TIMEOUT_SECONDS = 60.0
+
+_log = structlog.get_logger()
+
+
+class Binder:
+    """A client of binding, in the name of one leader."""
+
+    def __init__(self, channel: aio.Channel, leader_epoch: int, timeout_seconds: float) -> None:
+        self._stub = pb_grpc.BindingServiceStub(channel)
+        self._epoch = leader_epoch
+        self._timeout_seconds = timeout_seconds
+        self._conditions: dict[str, PodCondition] = {}
+        self._events: list[KubeEvent] = []
+        self._something = asyncio.Event()
+
+    async def bind(self, effect: Bind, trace_id: str) -> AsyncIterator[BindResults | BindCallFailed]:
+        """Results as they come; every pod ends in exactly one of them."""
+        annotations = {TRACE_ANNOTATION: trace_id} if trace_id else {}
+        request = pb.BindRequest(
+            leader_epoch=self._epoch,
+            group=effect.gang,
+            pods=[
+                pb.PodBinding(
+                    uid=seat.uid, namespace=seat.namespace, name=seat.name, node=seat.node, annotations=annotations
+                )
+                for seat in effect.seats
+            ],
+        )
+        left = {seat.uid for seat in effect.seats}
+        reason = "binding ended the call without a result"
+        try:
+            async for response in self._stub.Bind(request, timeout=self._timeout_seconds):
+                results = [_result(result) for result in response.results if result.uid in left]
+                left.difference_update(result.uid for result in results)
+                yield BindResults(tuple(results))
+        except aio.AioRpcError as error:
+            reason = describe(error)
+        if left:
+            _log.warning("bind call broke off", gang=effect.gang, pods=len(left), reason=reason)
+            yield BindCallFailed(tuple(left), reason)
+
+    # -- reports
+
+    def tell(self, report: Report, trace_id: str) -> None:
+        """To be written; of a pod's condition only the newest."""
+        self._conditions.update((condition.uid, condition) for condition in report.conditions)
+        self._events.extend(_traced(event, trace_id) for event in report.events)
+        if len(self._events) > MOST_EVENTS_WAITING:
+            dropped = len(self._events) - MOST_EVENTS_WAITING
+            del self._events[:dropped]
+            _log.warning("events dropped: binding does not keep up", dropped=dropped)
+        self._something.set()
+
+    async def write_reports(self) -> None:
+        """Write what is told, for ever; while binding cannot be reached the newest state of it is kept."""
+        backoff = Backoff()
+        while True:
+            await self._something.wait()
+            conditions = [self._conditions.pop(uid) for uid in list(self._conditions)[:MOST_WRITES_PER_CALL]]
+            events, self._events = self._events[:MOST_WRITES_PER_CALL], self._events[MOST_WRITES_PER_CALL:]
+            if not self._conditions and not self._events:
+                self._something.clear()
+            if await self._write(conditions, events):
+                backoff.reset()
+                continue
+            for condition in conditions:
+                self._conditions.setdefault(condition.uid, condition)
+            self._events[:0] = events
+            self._something.set()
+            await backoff.pause()
+
+    async def _write(self, conditions: Sequence[PodCondition], events: Sequence[KubeEvent]) -> bool:
+        request = pb.WriteRequest(
+            leader_epoch=self._epoch,
+            conditions=[
+                pb.PodCondition(
+                    uid=condition.uid,
+                    namespace=condition.namespace,
+                    name=condition.name,
+                    type="PodScheduled",
+                    status="False",
+                    reason="Unschedulable",
+                    message=condition.message,
+                )
+                for condition in conditions
+            ],
+            events=[_event(event) for event in events],
+        )
+        try:
+            response = await self._stub.Write(request, timeout=WRITE_TIMEOUT_SECONDS)
+        except aio.AioRpcError as error:
+            _log.warning("reports could not be written", reason=describe(error))
+            return False
+        for failure in response.failures:
+            _log.warning("report given up", failure=failure)
+        return True
+
+
+def _traced(event: KubeEvent, trace_id: str) -> KubeEvent:
+    if not trace_id:
+        return event
+    return KubeEvent(event.regarding, event.type, event.reason, f"{event.note} (trace {trace_id})")
+
+
+def _event(event: KubeEvent) -> pb.Event:
+    about = event.regarding
+    return pb.Event(
+        regarding=state_pb.ObjectReference(
+            api_version=about.api_version, kind=about.kind, namespace=about.namespace, name=about.name, uid=about.uid
+        ),
+        type=event.type.value,
+        reason=event.reason,
+        action="Binding" if event.reason == "FailedBinding" else "Scheduling",
+        note=event.note,
+    )
+
+
+def _result(result: pb.BindResult) -> BindResult:
+    try:
+        outcome = BindOutcome(result.outcome)
+    except ValueError:
+        outcome = BindOutcome.FAILED
+    return BindResult(result.uid, outcome, result.node, result.message)

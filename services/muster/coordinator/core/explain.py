@@ -1,0 +1,118 @@
+"""Answers about gangs: where one stands, who is ahead of it, and what would let it start."""
+
+from collections.abc import Mapping, Sequence
+
+from muster.coordinator.core.events import Phase
+from muster.coordinator.core.machine import Machine
+from muster.coordinator.core.model import Gang, Group, QueueKey
+from muster.gangs.facts import PodFacts, Severity
+
+MOST_AHEAD = 10
+_RUNNING = (Phase.SATISFIED,)
+
+
+class UnknownGang(LookupError):
+    """No gang has this name; `close` are names that look like it."""
+
+    def __init__(self, name: str, close: Sequence[str]) -> None:
+        hint = f"; did you mean {', '.join(close)}?" if close else ""
+        super().__init__(f'there is no gang "{name[:253]}"{hint}')
+
+
+class AmbiguousGang(LookupError):
+    """Several gangs have this name."""
+
+    def __init__(self, name: str, ids: Sequence[str]) -> None:
+        super().__init__(f'"{name[:253]}" may be any of {", ".join(ids[:10])}; say which by its id')
+
+
+def find(gangs: Mapping[str, Gang], name: str) -> Gang:
+    """A gang by id, "namespace/name", or name. Raises UnknownGang and AmbiguousGang."""
+    if name in gangs:
+        return gangs[name]
+    parts = name.split("/")
+    found = [gang for gang in gangs.values() if gang.id.split("/", 1)[-1] == name or gang.id.rsplit("/", 1)[-1] == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise AmbiguousGang(name, sorted(gang.id for gang in found))
+    stem = parts[-1][:4]
+    raise UnknownGang(name, sorted(id_ for id_ in gangs if stem and stem in id_)[:5])
+
+
+def in_order(machine: Machine) -> list[Gang]:
+    """All gangs: those that wait in queue order, then those that run."""
+    keys: dict[Group, QueueKey] = {}
+
+    def place(gang: Gang) -> tuple[bool, QueueKey, str]:
+        key = keys.get(gang.group)
+        if key is None:
+            key = keys[gang.group] = gang.group.key
+        return (gang.phase in _RUNNING, key, gang.id)
+
+    return sorted(machine.knowledge.gangs.values(), key=place)
+
+
+def ahead_of(machine: Machine, gang: Gang) -> tuple[int, list[str]]:
+    """Its turn in the queue from 1 (0: not queued), and the ids of those ahead, the nearest first."""
+    groups = list(machine.queue.ordered())
+    if gang.group not in groups:
+        return 0, []
+    turn = groups.index(gang.group)
+    nearest = [member.id for group in reversed(groups[:turn]) for member in group.gangs]
+    return turn + 1, nearest[:MOST_AHEAD]
+
+
+def pod_state(gang: Gang, pod: PodFacts) -> str:
+    """A member's state in a word."""
+    if pod.phase.ended:
+        return "ended"
+    if pod.deleting:
+        return "deleting"
+    if pod.node:
+        return "bound"
+    if pod.problem:
+        return "invalid"
+    if pod.gated:
+        return "gated"
+    return "reserved" if pod.uid in gang.seats or pod.uid in gang.acked else "pending"
+
+
+def reserved_node(gang: Gang, pod: PodFacts) -> str:
+    """Node that a member has a claim on; "" if none."""
+    if (held := gang.seats.get(pod.uid)) is not None:
+        return held.seat.node
+    return seat.node if (seat := gang.acked.get(pod.uid)) is not None else ""
+
+
+def would_help(gang: Gang) -> list[str]:
+    """What would let it start, in words; empty when nothing is in its way."""
+    facts, group = gang.facts, gang.group
+    if facts is None or (gang.permitted and not gang.waiting):
+        return []
+    helps = [
+        f"mend its declaration: {problem.message}"
+        for problem in facts.problems
+        if problem.severity is Severity.BLOCKING
+    ]
+    if not gang.permitted and not facts.blocked and gang.members < facts.minimum:
+        helps.append(f"{facts.minimum - gang.members} more pods, or a minimum of at most {gang.members}")
+    if group.gathering is not None and not helps:
+        helps.append(f"what its group lacks: {group.gathering}")
+    explanation = group.explanation
+    if group.gathering is None and explanation is not None:
+        helps += [
+            f"{_amount(name, amount)} more {name} on nodes that it may use" for name, amount in explanation.short_by
+        ]
+        helps += [f"{count} nodes are lost to: {reason}" for reason, count in explanation.nodes_lost]
+    if group.trouble:
+        helps.append(f"it is tried again soon; the last try failed: {group.trouble}")
+    return helps
+
+
+def _amount(resource: str, amount: int) -> str:
+    if resource == "cpu":
+        return f"{amount / 1000:g}"
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        return f"{-(-amount // 2**20)} MiB of"
+    return str(amount)

@@ -1,0 +1,121 @@
+"""Records between the core and etcd: their protobuf form, and the one writer that keeps them in order."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+import structlog
+
+from muster.coordinator.core.events import Persist, Persisted, Record, RecordState, Seat
+from muster.coordinator.v1 import record_pb2 as pb
+from muster.etcd.election import Fence
+from muster.etcd.store import Store
+
+MOST_WRITES = 100
+"""Keys per transaction; etcd's default limit is 128 operations."""
+
+_log = structlog.get_logger()
+
+
+class BadRecord(ValueError):
+    """A record in etcd cannot be read."""
+
+
+def encode(record: Record, traceparent: str, leader_epoch: int) -> bytes:
+    """The record as it is kept."""
+    seats: defaultdict[tuple[str, str], list[pb.SeatedPod]] = defaultdict(list)
+    for seat in record.seats:
+        seats[seat.node, seat.class_id].append(pb.SeatedPod(uid=seat.uid, namespace=seat.namespace, name=seat.name))
+    return pb.GangRecord(
+        id=record.gang,
+        incarnation=record.incarnation,
+        state=pb.GangRecord.State.ValueType(record.state),
+        seats=[pb.Seat(node=node, class_id=class_id, pods=pods) for (node, class_id), pods in seats.items()],
+        schedule_cycle=record.schedule_cycle,
+        group=record.group,
+        traceparent=traceparent,
+        permitted_unix_millis=record.permitted_unix_millis,
+        leader_epoch=leader_epoch,
+    ).SerializeToString()
+
+
+def decode(key: str, value: bytes) -> tuple[Record, str]:
+    """The record and its traceparent. Raises BadRecord that names the key."""
+    try:
+        message = pb.GangRecord.FromString(value)
+        state = RecordState(message.state)
+    except ValueError as error:  # DecodeError is one
+        raise BadRecord(f"record {key!r} in etcd cannot be read ({error}); look at it, then delete it") from error
+    seats = tuple(
+        Seat(pod.uid, pod.namespace, pod.name, seat.class_id, seat.node) for seat in message.seats for pod in seat.pods
+    )
+    record = Record(
+        gang=message.id,
+        incarnation=message.incarnation,
+        state=state,
+        seats=seats,
+        schedule_cycle=max(1, message.schedule_cycle),
+        group=tuple(message.group),
+        permitted_unix_millis=message.permitted_unix_millis,
+    )
+    return record, message.traceparent
+
+
+async def load(store: Store, prefix: str) -> list[tuple[Record, str]]:
+    """All records with their traceparents. One that cannot be read is left where it is, and said."""
+    records = []
+    for key, value in await store.get_prefix(f"{prefix}/gangs/"):
+        try:
+            records.append(decode(key, value))
+        except BadRecord as error:
+            _log.error("bad record", key=key, error=str(error))
+    return records
+
+
+class RecordWriter:
+    """Writes Persist effects in their order, many in one transaction when they pile up, each effect whole."""
+
+    def __init__(self, store: Store, prefix: str, fence: Fence, traceparent_of: Callable[[str], str]) -> None:
+        self._store, self._prefix, self._fence, self._traceparent_of = store, prefix, fence, traceparent_of
+        self._queue: asyncio.Queue[Persist] = asyncio.Queue()
+
+    def put(self, effect: Persist) -> None:
+        """To be written."""
+        self._queue.put_nowait(effect)
+
+    async def run(self, written: Callable[[Sequence[Persisted]], None]) -> None:
+        """Write until it fails. Raises Fenced and EtcdUnavailable: the term is over then."""
+        waiting: Persist | None = None
+        while True:
+            effects = [waiting or await self._queue.get()]
+            waiting = None
+            size = len(effects[0].puts) + len(effects[0].deletes)
+            while not self._queue.empty():
+                effect = self._queue.get_nowait()
+                size += len(effect.puts) + len(effect.deletes)
+                if size > MOST_WRITES:
+                    waiting = effect
+                    break
+                effects.append(effect)
+            await self._commit(effects)
+            written([Persisted(effect.persist_id) for effect in effects])
+
+    async def _commit(self, effects: Sequence[Persist]) -> None:
+        last: dict[str, Record | None] = {}  # a transaction may name a key once: the last write counts
+        for effect in effects:
+            last.update((record.gang, record) for record in effect.puts)
+            last.update(dict.fromkeys(effect.deletes))
+        epoch = self._fence.create_revision
+        puts = {
+            self._key(gang): encode(record, self._traceparent_of(gang), epoch)
+            for gang, record in last.items()
+            if record is not None
+        }
+        deletes = [self._key(gang) for gang, record in last.items() if record is None]
+        began = monotonic()
+        await self._store.commit(self._fence, puts, deletes)
+        _log.debug("written", puts=len(puts), deletes=len(deletes), seconds=round(monotonic() - began, 4))
+
+    def _key(self, gang: str) -> str:
+        return f"{self._prefix}/gangs/{gang}"

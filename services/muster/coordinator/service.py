@@ -1,0 +1,76 @@
+"""The coordinator's process: stand for election, lead a term, and again; tell who asks about gangs meanwhile."""
+
+import asyncio
+
+import structlog
+
+from muster.coordinator.api import FULL_NAME, CoordinatorServicer
+from muster.coordinator.settings import Settings
+from muster.coordinator.term import Channels, Term
+from muster.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
+from muster.etcd.election import Election
+from muster.etcd.store import Store
+from muster.rpc.channel import open_channel
+from muster.rpc.lifetime import until_stopped
+from muster.rpc.server import RpcServer
+
+HEALTH_SECONDS = 1.0
+"""How often etcd is asked whether it is there."""
+
+_log = structlog.get_logger()
+
+
+async def run(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT; then resign, so that a standby takes over at once."""
+    server = RpcServer(settings.listen, settings.tls, "coordinator")
+    servicer = CoordinatorServicer()
+    server.add(pb_grpc.add_CoordinatorServiceServicer_to_server, servicer, FULL_NAME)
+    await server.start()
+    store = Store(settings.etcd)
+    channels = Channels(
+        open_channel(settings.cluster_state, settings.tls),
+        open_channel(settings.placement, settings.tls),
+        open_channel(settings.binding, settings.tls),
+    )
+    work = [
+        asyncio.create_task(_stand_and_lead(settings, channels, store, servicer)),
+        asyncio.create_task(_watch_etcd(store, server)),
+    ]
+    stop = asyncio.create_task(until_stopped())
+    try:
+        done, _ = await asyncio.wait([stop, *work], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        server.set_ready(False)
+        for task in (stop, *work):
+            task.cancel()
+        await asyncio.gather(stop, *work, return_exceptions=True)
+        await server.stop()
+        for channel in (channels.cluster_state, channels.placement, channels.binding):
+            await channel.close()
+        await store.close()
+
+
+async def _stand_and_lead(settings: Settings, channels: Channels, store: Store, servicer: CoordinatorServicer) -> None:
+    election = Election(
+        store, key=f"{settings.etcd_prefix}/leader", identity=settings.instance, ttl_seconds=settings.lease_seconds
+    )
+    servicer.standby(election.leader)
+    while True:
+        leadership = await election.campaign()
+        term = Term(settings, channels, store, leadership)
+        servicer.lead(term)
+        try:
+            reason = await term.run()
+            _log.warning("term ended", reason=reason)
+        finally:
+            servicer.standby(election.leader)
+            await leadership.resign()
+
+
+async def _watch_etcd(store: Store, server: RpcServer) -> None:
+    """Ready means: it leads, or could. Without etcd nothing can be permitted."""
+    while True:
+        server.set_ready(await store.healthy())
+        await asyncio.sleep(HEALTH_SECONDS)

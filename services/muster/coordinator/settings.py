@@ -1,0 +1,30 @@
+"""What the coordinator is told at its start."""
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from muster.config.settings import COORDINATOR_PORT, Address, ServiceSettings
+
+
+class Settings(ServiceSettings):
+    """Settings of the coordinator, from MUSTER_COORDINATOR_* and flags."""
+
+    model_config = SettingsConfigDict(env_prefix="MUSTER_COORDINATOR_", env_nested_delimiter="__", frozen=True)
+
+    listen: Address = f"0.0.0.0:{COORDINATOR_PORT}"
+    cluster_state: str = "127.0.0.1:7001"
+    """Address of cluster-state: HOST:PORT, or dns:///NAME:PORT for all replicas behind a name."""
+    placement: str = "127.0.0.1:7003"
+    """Address of placement, as cluster_state."""
+    binding: str = "127.0.0.1:7004"
+    """Address of binding, as cluster_state."""
+    etcd: str = "127.0.0.1:2379"
+    """etcd's client endpoints: HOST:PORT[,HOST:PORT...]."""
+    etcd_prefix: str = Field(default="/muster/v1", pattern=r"^/.*[^/]$")
+    """Below which keys are kept; another one per coordinator where several share an etcd."""
+    lease_seconds: int = Field(default=3, ge=2, le=60)
+    """A leader that is not heard of for so long is replaced."""
+    solve_timeout_seconds: float = Field(default=10.0, gt=0)
+    """How long placement may take for one batch."""
+    bind_timeout_seconds: float = Field(default=60.0, gt=0)
+    """How long binding may take for the pods of one gang; what has no result by then is sent again."""

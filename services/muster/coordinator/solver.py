@@ -1,0 +1,80 @@
+"""Asks placement: Solve effects become calls, answers become events."""
+
+from grpc import aio
+
+from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
+from muster.coordinator.core.events import (
+    Explanation,
+    Run,
+    Solve,
+    Solved,
+    SolveFailed,
+    SolveOutcome,
+    SolveResult,
+)
+from muster.placement.v1 import placement_pb2 as pb
+from muster.placement.v1 import placement_pb2_grpc as pb_grpc
+from muster.rpc.errors import describe
+
+
+class Solver:
+    """A client of placement."""
+
+    def __init__(self, channel: aio.Channel, timeout_seconds: float) -> None:
+        self._stub = pb_grpc.PlacementServiceStub(channel)
+        self._timeout_seconds = timeout_seconds
+
+    async def solve(self, effect: Solve) -> Solved | SolveFailed:
+        """Always answers: what goes wrong is an answer too."""
+        try:
+            response = await self._stub.Solve(_request(effect), timeout=self._timeout_seconds)
+            return Solved(effect.solve_id, tuple(_result(result) for result in response.results))
+        except aio.AioRpcError as error:
+            return SolveFailed(effect.solve_id, describe(error))
+        except ValueError as error:
+            return SolveFailed(effect.solve_id, f"its answer cannot be read: {error}")
+
+
+def _request(effect: Solve) -> pb.SolveRequest:
+    return pb.SolveRequest(
+        min_revision=state_pb.Revision(kinds=effect.min_revision),
+        reservations=[
+            pb.Reservation(node=held.node, class_id=held.class_id, pod_uids=held.pod_uids)
+            for held in effect.reservations
+        ],
+        groups=[
+            pb.GangGroup(
+                id=group.id,
+                gangs=[
+                    pb.Gang(
+                        id=gang.id,
+                        minimum=gang.minimum,
+                        roles=[pb.Role(class_id=role.class_id, wanted=role.wanted) for role in gang.roles],
+                    )
+                    for gang in group.gangs
+                ],
+            )
+            for group in effect.groups
+        ],
+    )
+
+
+def _result(result: pb.GroupResult) -> SolveResult:
+    return SolveResult(
+        result.id,
+        SolveOutcome(result.outcome),
+        tuple(Run(run.gang, run.role, run.node, run.count) for run in result.runs),
+        _explanation(result.explanation) if result.HasField("explanation") else None,
+    )
+
+
+def _explanation(explanation: pb.Explanation) -> Explanation:
+    return Explanation(
+        summary=explanation.summary[:1024],
+        gang=explanation.gang,
+        class_id=explanation.class_id,
+        fit=explanation.fit,
+        needed=explanation.needed,
+        nodes_lost=tuple((lost.reason, lost.nodes) for lost in explanation.nodes_lost),
+        short_by=tuple((amount.name, amount.amount) for amount in explanation.short_by),
+    )

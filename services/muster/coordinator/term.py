@@ -1,0 +1,247 @@
+"""One term of leadership: the core between the services. It ends when leadership does; the next one starts anew."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from time import monotonic, time
+from typing import Any, assert_never
+
+import structlog
+from grpc import aio
+from opentelemetry import context
+
+from muster.coordinator import records
+from muster.coordinator.binder import Binder
+from muster.coordinator.core import events as core
+from muster.coordinator.core.machine import Machine
+from muster.coordinator.settings import Settings
+from muster.coordinator.solver import Solver
+from muster.coordinator.traces import GangTraces
+from muster.etcd.election import Leadership
+from muster.etcd.store import EtcdUnavailable, Fenced, Store
+from muster.gangs.facts import Batch
+from muster.rpc import subscription
+from muster.telemetry import tracing
+
+DRAIN_SECONDS = 5.0
+"""Binds that were sent are permitted: they may end after the term does."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Connections to the other services; they outlive terms."""
+
+    cluster_state: aio.Channel
+    placement: aio.Channel
+    binding: aio.Channel
+
+
+class Term:
+    """The machine and what it needs around it."""
+
+    def __init__(self, settings: Settings, channels: Channels, store: Store, leadership: Leadership) -> None:
+        self.machine = Machine()
+        self.traces = GangTraces()
+        self.changed: Callable[[str], None] = lambda _gang: None
+        """Called with the id of every gang that changed."""
+        self._settings, self._store, self._leadership = settings, store, leadership
+        self._channels = channels
+        fence = leadership.fence
+        self._solver = Solver(channels.placement, settings.solve_timeout_seconds)
+        self._binder = Binder(channels.binding, fence.create_revision, settings.bind_timeout_seconds)
+        self._writer = records.RecordWriter(store, settings.etcd_prefix, fence, lambda gang: self.traces.root_of(gang))
+        self._inbox: deque[core.Event] = deque()
+        self._arrived = asyncio.Event()
+        self._calls: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> str:
+        """Lead until leadership is lost. Returns why it ended."""
+        try:
+            loaded = await records.load(self._store, self._settings.etcd_prefix)
+        except EtcdUnavailable as error:
+            return str(error)
+        self.traces = GangTraces(
+            (record.gang, traceparent, record.permitted_unix_millis) for record, traceparent in loaded
+        )
+        self._tell(core.Recovered(tuple(record for record, _ in loaded)))
+        _log.info("leading", epoch=self._leadership.fence.create_revision, records=len(loaded))
+        tasks = [
+            asyncio.create_task(work, name=name)
+            for name, work in (
+                ("leadership", self._leadership_lost()),
+                ("cluster", self._follow_cluster()),
+                ("records", self._write_records()),
+                ("reports", self._binder.write_reports()),
+                ("machine", self._drive()),
+            )
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return _why_ended(done)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._drain()
+
+    # -- the loop
+
+    async def _drive(self) -> None:
+        """Give the machine what arrived, and do what it wants."""
+        while True:
+            wake = self.machine.next_wake()
+            try:
+                async with asyncio.timeout_at(_loop_time(wake)):
+                    await self._arrived.wait()
+            except TimeoutError:
+                self._inbox.append(core.Tick())
+            self._arrived.clear()
+            arrived = list(self._inbox)
+            self._inbox.clear()
+            for effect in self.machine.step(arrived, core.Now(monotonic(), time())):
+                self._do(effect)
+
+    def _tell(self, *arrived: core.Event) -> None:
+        self._inbox.extend(arrived)
+        self._arrived.set()
+
+    def _do(self, effect: core.Effect) -> None:
+        match effect:
+            case core.Solve():
+                self._start(self._solve(effect))
+            case core.Persist():
+                self._writer.put(effect)
+            case core.Bind():
+                self._start(self._bind(effect))
+            case core.Report():
+                self._report(effect)
+            case core.PhaseChanged():
+                self._phase_changed(effect)
+            case core.GangChanged(gang):
+                self.changed(gang)
+            case _:
+                assert_never(effect)
+
+    # -- effects
+
+    async def _solve(self, effect: core.Solve) -> None:
+        token = context.attach(tracing.below(self._trace_of_solve(effect)))
+        try:
+            answer = await self._solver.solve(effect)
+        finally:
+            context.detach(token)
+        if isinstance(answer, core.SolveFailed):
+            _log.warning("solve failed", groups=len(effect.groups), reason=answer.message)
+        self._tell(answer)
+
+    def _trace_of_solve(self, effect: core.Solve) -> str:
+        """A batch is one call: it is seen in the trace of the first gang, and the others say which that is."""
+        gangs = [gang.id for group in effect.groups for gang in group.gangs]
+        return self.traces.phase_of(gangs[0]) if gangs else ""
+
+    async def _bind(self, effect: core.Bind) -> None:
+        token = context.attach(tracing.below(self.traces.phase_of(effect.gang)))
+        try:
+            async for event in self._binder.bind(effect, self.traces.trace_id(effect.gang)):
+                self._tell(event)
+        finally:
+            context.detach(token)
+
+    async def _write_records(self) -> None:
+        await self._writer.run(lambda written: self._tell(*written))
+
+    def _report(self, effect: core.Report) -> None:
+        self._binder.tell(effect, self.traces.trace_id(effect.gang))
+        for event in effect.events:
+            _log.info(
+                "told",
+                gang=effect.gang,
+                regarding=f"{event.regarding.kind} {event.regarding.namespace}/{event.regarding.name}",
+                reason=event.reason,
+                note=event.note[:256],
+            )
+
+    def _phase_changed(self, change: core.PhaseChanged) -> None:
+        gang = self.machine.knowledge.gangs.get(change.gang)
+        self.traces.follow(change, gang)
+        _log.info(
+            "gang phase",
+            gang=change.gang,
+            before=change.before.name if change.before else None,
+            after=change.after.name if change.after else None,
+            cycle=gang.cycle.number if gang is not None else None,
+            trace_id=self.traces.trace_id(change.gang) or None,
+        )
+
+    # -- events
+
+    async def _follow_cluster(self) -> None:
+        snapshot: list[Batch] | None = None
+        async with aclosing(subscription.subscribe(self._channels.cluster_state, self._settings.instance)) as steps:
+            async for step in steps:
+                match step:
+                    case subscription.SnapshotBegun():
+                        snapshot = []
+                    case subscription.Changes(batch):
+                        if snapshot is None:
+                            self._tell(core.Changes(batch))
+                        else:
+                            snapshot.append(batch)
+                    case subscription.SnapshotComplete():
+                        self._tell(core.Snapshot(_joined(snapshot or ())))
+                        snapshot = None
+                    case subscription.Disconnected(reason):
+                        snapshot = None
+                        self._tell(core.ViewLost(reason))
+
+    async def _leadership_lost(self) -> None:
+        await self._leadership.lost.wait()
+
+    # -- calls under way
+
+    def _start(self, call: Any) -> None:
+        task = asyncio.create_task(call)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+
+    async def _drain(self) -> None:
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=DRAIN_SECONDS)
+        for task in list(self._calls):
+            task.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+
+
+def _why_ended(done: set[asyncio.Task[None]]) -> str:
+    for task in done:
+        error = task.exception()
+        if isinstance(error, Fenced | EtcdUnavailable):
+            return str(error)
+        if error is not None:
+            raise error
+    return "leadership was lost"
+
+
+def _loop_time(monotonic_seconds: float | None) -> float | None:
+    """The loop's clock for a time of the monotonic clock."""
+    if monotonic_seconds is None:
+        return None
+    return asyncio.get_running_loop().time() + (monotonic_seconds - monotonic())
+
+
+def _joined(batches: Sequence[Batch]) -> Batch:
+    changed: dict[str, int] = {}
+    for batch in batches:
+        for kind, revision in batch.changed.items():
+            changed[kind] = max(revision, changed.get(kind, 0))
+    return Batch(
+        pod_classes=tuple(item for batch in batches for item in batch.pod_classes),
+        nodes=tuple(item for batch in batches for item in batch.nodes),
+        pods=tuple(item for batch in batches for item in batch.pods),
+        gangs=tuple(item for batch in batches for item in batch.gangs),
+        changed=changed,
+    )

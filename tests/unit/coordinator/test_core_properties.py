@@ -1,0 +1,209 @@
+"""The invariants hold whatever happens in whatever order: users, nodes, late news, failures and crashes."""
+
+from dataclasses import dataclass
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from builders.story import GangBuilder, Story, gang, node, plain_pod
+from muster.coordinator.core.events import Bind, BindResults, Persist, Solve, SolveFailed
+from muster.coordinator.core.reasons import reason
+from muster.coordinator.core.solving import to_solve
+from muster.gangs.facts import PodFacts, PodPhase
+
+SLOTS = 4
+"""Gangs by number: a and b on their own, c and d one gang group."""
+
+
+@dataclass(frozen=True)
+class Act:
+    """Something that happens; `which` and `how` choose among what there is."""
+
+    what: str
+    which: int
+    how: int
+
+
+ACTS = st.builds(
+    Act,
+    st.sampled_from(
+        [
+            *["create", "members", "effect", "effect", "effect", "effect", "deliver", "deliver"],
+            *["delete gang", "delete pod", "end pod", "minimum", "node", "lose node", "cordon", "intrude"],
+            *["break bind", "fail solve", "some binds", "repeat results", "crash", "time", "plain"],
+        ]
+    ),
+    st.integers(0, 1000),
+    st.integers(0, 1000),
+)
+
+
+class Play:
+    """Acts on a story."""
+
+    def __init__(self) -> None:
+        self.story = Story({"n0": 4, "n1": 3})
+        self.story.lagging = True
+        self.gangs: dict[int, GangBuilder] = {}
+        self.count = 0
+
+    def act(self, act: Act) -> None:
+        getattr(self, "do_" + act.what.replace(" ", "_"))(act.which, act.how)
+
+    # -- users
+
+    def do_create(self, which: int, how: int) -> None:
+        slot = which % SLOTS
+        if slot in self.gangs:
+            return
+        self.count += 1
+        size = 1 + how % 4
+        built = gang("abcd"[slot]).of(size, cpu=1 + how % 2).priority(how % 3).anew(str(self.count))
+        built = built.minimum(max(1, size - how % 2))
+        if slot >= 2:
+            built = built.with_group("default/c", "default/d")
+        self.gangs[slot] = built
+        self.story.change(gangs=[built.gang_facts()], pods=built.pods()[: how % (size + 1)])
+
+    def do_members(self, which: int, how: int) -> None:
+        if built := self.gangs.get(which % SLOTS):
+            missing = [pod for pod in built.pods() if pod.uid not in self.story.cluster.pods]
+            self.story.change(pods=missing[: 1 + how % 4])
+
+    def do_minimum(self, which: int, how: int) -> None:
+        if built := self.gangs.get(which % SLOTS):
+            self.gangs[which % SLOTS] = built.minimum(1 + how % 5)
+            self.story.change(gangs=[self.gangs[which % SLOTS].gang_facts()])
+
+    def do_delete_gang(self, which: int, how: int) -> None:
+        if built := self.gangs.pop(which % SLOTS, None):
+            self.story.delete(built)
+
+    def do_plain(self, which: int, how: int) -> None:
+        self.count += 1
+        self.story.add_pods(plain_pod(f"p{which % 3}", cpu=1 + how % 2, uid=f"p{self.count}"))
+
+    def do_delete_pod(self, which: int, how: int) -> None:
+        if pod := self._pod(which):
+            self.story.change(remove_pods=[pod.uid])
+
+    def do_end_pod(self, which: int, how: int) -> None:
+        if (pod := self._pod(which)) and pod.node:
+            self.story.change(pods=[replace(pod, phase=PodPhase.SUCCEEDED)])
+
+    # -- the cluster
+
+    def do_node(self, which: int, how: int) -> None:
+        self.story.change(nodes=[node(f"n{which % 4}", 1 + how % 8)]) if f"n{which % 4}" not in self._nodes() else None
+
+    def do_lose_node(self, which: int, how: int) -> None:
+        if self._nodes():
+            self.story.change(remove_nodes=[self._nodes()[which % len(self._nodes())]])
+
+    def do_cordon(self, which: int, how: int) -> None:
+        if self._nodes():
+            facts = self.story.cluster.nodes[self._nodes()[which % len(self._nodes())]]
+            self.story.change(nodes=[replace(facts, unschedulable=not facts.unschedulable)])
+
+    def do_intrude(self, which: int, how: int) -> None:
+        free = {name: room for name, room in self.story.cluster.free().items() if room >= 1000}
+        if free:
+            self.count += 1
+            self.story.intrude(plain_pod(f"x{self.count}"), sorted(free)[which % len(free)])
+
+    # -- services
+
+    def do_effect(self, which: int, how: int) -> None:
+        """One of the things under way is done; writes to etcd stay in order."""
+        choices = self._choices()
+        if choices:
+            self.story.do(choices[which % len(choices)])
+
+    def do_deliver(self, which: int, how: int) -> None:
+        self.story.deliver(1 + how % 3)
+
+    def do_break_bind(self, which: int, how: int) -> None:
+        binds = [i for i, effect in enumerate(self.story.under_way) if isinstance(effect, Bind)]
+        if binds:
+            self.story.break_bind_call(binds[which % len(binds)])
+
+    def do_some_binds(self, which: int, how: int) -> None:
+        """Some pods are bound, but nobody hears of it; the effect stays and is done again later."""
+        binds = [effect for effect in self.story.under_way if isinstance(effect, Bind)]
+        if binds:
+            bind = binds[which % len(binds)]
+            for seat in bind.seats[: how % (len(bind.seats) + 1)]:
+                self.story.bind(seat)
+
+    def do_repeat_results(self, which: int, how: int) -> None:
+        """Results come twice."""
+        binds = [effect for effect in self.story.under_way if isinstance(effect, Bind)]
+        if binds:
+            results = tuple(self.story.bind(seat) for seat in binds[which % len(binds)].seats)
+            self.story.tell(BindResults(results))
+            self.story.tell(BindResults(results))
+
+    def do_fail_solve(self, which: int, how: int) -> None:
+        solves = [effect for effect in self.story.under_way if isinstance(effect, Solve)]
+        if solves:
+            self.story.under_way.remove(solves[0])
+            self.story.tell(SolveFailed(solves[0].solve_id, "placement is away"))
+
+    def do_crash(self, which: int, how: int) -> None:
+        self.story.crash()
+        self.story.start()
+
+    def do_time(self, which: int, how: int) -> None:
+        self.story.now += how / 100
+        self.story.wake()
+
+    # -- the end: all is heard, all is done
+
+    def finish(self) -> None:
+        story = self.story
+        story.lagging = False
+        story.deliver()
+        for _ in range(30):
+            story.pass_time(15)
+            story.deliver()
+        story.check_quiet()
+        assert not story.under_way
+
+    def _choices(self) -> list[int]:
+        under_way = self.story.under_way
+        first_write = next((i for i, effect in enumerate(under_way) if isinstance(effect, Persist)), None)
+        return [i for i, effect in enumerate(under_way) if not isinstance(effect, Persist) or i == first_write]
+
+    def _nodes(self) -> list[str]:
+        return sorted(self.story.cluster.nodes)
+
+    def _pod(self, which: int) -> PodFacts | None:
+        pods = sorted(self.story.cluster.pods)
+        return self.story.cluster.pods[pods[which % len(pods)]] if pods else None
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(ACTS, max_size=60))
+def test_i1_to_i7_in_any_order_of_events(acts: list[Act]) -> None:
+    play = Play()
+    for act in acts:
+        play.act(act)
+    play.finish()
+    nothing_waits_that_fits(play.story)
+    every_waiting_gang_has_a_reason(play.story)
+
+
+def nothing_waits_that_fits(story: Story) -> None:
+    """I7: with all quiet, no gang that may be tried fits in what is free."""
+    for waiting in story.leader.queue.ordered():
+        solve = Solve(0, {}, (), (to_solve(waiting),))
+        (answer,) = story.first_fit(solve)
+        assert not answer.runs, f"{waiting.id} fits and is not placed"
+
+
+def every_waiting_gang_has_a_reason(story: Story) -> None:
+    """I10."""
+    for found in story.leader.knowledge.gangs.values():
+        if found.waiting:
+            assert reason(found), f"{found.id} waits in silence"
