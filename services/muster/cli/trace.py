@@ -20,7 +20,7 @@ from muster.cli.wording import duration
 from muster.localcluster.traces.file import newest_trace_with, spans_of_trace, values_of
 from muster.localcluster.traces.span import Span
 
-GANG_ATTRIBUTE = "gang"
+GANG_ATTRIBUTE = "muster.gang"
 _BAR_CELLS = 32
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _SERVICE_COLOURS = {

@@ -120,7 +120,7 @@ def _detail(attributes: Mapping[str, Any], *, everything: bool) -> str:
     chosen = [
         f"{key.removeprefix('muster.')}={value}"
         for key, value in attributes.items()
-        if everything or not (key.startswith(_PLUMBING) or key == "gang")
+        if everything or not (key.startswith(_PLUMBING) or key == "muster.gang")
     ]
     text = " ".join(chosen)
     return text if everything or len(text) <= _DETAIL_CHARACTERS else text[: _DETAIL_CHARACTERS - 1] + "…"

@@ -1,0 +1,124 @@
+"""Processes that we start: they end when told, when we end, and say why when they end by themselves."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.localcluster.child import Child
+from muster.localcluster.probes import always, wait_until_ready
+
+SLEEPS = "import time; print('up', flush=True); time.sleep(600)"
+STUBBORN = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+)
+FAILS = "import sys; print('no such thing: quux', file=sys.stderr); sys.exit(3)"
+
+
+def python(name: str, code: str, log: Path) -> Child:
+    return Child(name, [sys.executable, "-c", code], log / f"{name}.log")
+
+
+async def said(child: Child, text: str) -> None:
+    async with asyncio.timeout(20):
+        while text not in "\n".join(child.tail()):  # noqa: ASYNC110 (another process writes it)
+            await asyncio.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return state != "Z"
+
+
+async def gone(pid: int) -> None:
+    async with asyncio.timeout(20):
+        while alive(pid):  # noqa: ASYNC110 (not our child)
+            await asyncio.sleep(0.01)
+
+
+async def test_it_stops_when_told(tmp_path: Path) -> None:
+    child = python("sleeper", SLEEPS, tmp_path)
+    await child.start()
+    await said(child, "up")
+    await child.stop()
+    assert not child.running
+    assert child.returncode == -signal.SIGTERM
+
+
+async def test_one_that_does_not_stop_in_time_is_killed(tmp_path: Path) -> None:
+    child = python("stubborn", STUBBORN, tmp_path)
+    await child.start()
+    await said(child, "up")
+    await child.stop(grace_seconds=0.1)
+    assert child.returncode == -signal.SIGKILL
+
+
+async def test_it_runs_in_a_session_of_its_own_so_that_the_terminal_does_not_reach_it(tmp_path: Path) -> None:
+    child = python("sleeper", SLEEPS, tmp_path)
+    await child.start()
+    assert os.getsid(child.pid) == child.pid
+    await child.kill()
+
+
+async def test_one_that_fails_says_why(tmp_path: Path) -> None:
+    child = python("broken", FAILS, tmp_path)
+    await child.start()
+    await child.wait()
+    text = str(child.died())
+    assert "broken exited with status 3" in text
+    assert "no such thing: quux" in text
+
+
+async def test_waiting_for_one_that_fails_ends_with_its_failure(tmp_path: Path) -> None:
+    child = python("broken", FAILS, tmp_path)
+    await child.start()
+
+    async def never() -> bool:
+        return False
+
+    with pytest.raises(Exception, match="broken exited with status 3"):
+        await wait_until_ready(child, never)
+
+
+async def test_waiting_for_one_that_is_ready_ends(tmp_path: Path) -> None:
+    child = python("sleeper", SLEEPS, tmp_path)
+    await child.start()
+    await wait_until_ready(child, always)
+    await child.kill()
+
+
+async def test_it_can_be_started_again_with_the_same_log(tmp_path: Path) -> None:
+    child = python("sleeper", SLEEPS, tmp_path)
+    for _ in range(2):
+        await child.start()
+        await said(child, "up")
+        await child.kill()
+    assert child.starts == 2
+
+
+async def test_it_does_not_outlive_us_even_when_we_are_killed(tmp_path: Path) -> None:
+    supervisor = (
+        "import asyncio, pathlib, sys\n"
+        "from muster.localcluster.child import Child\n"
+        "async def main():\n"
+        f"    child = Child('c', [sys.executable, '-c', {SLEEPS!r}], pathlib.Path({str(tmp_path)!r}) / 'c.log')\n"
+        "    await child.start()\n"
+        "    while not child.tail(): await asyncio.sleep(0.01)\n"
+        "    print(child.pid, flush=True)\n"
+        "    await child.wait()\n"
+        "asyncio.run(main())\n"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", supervisor, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    pid = int(await process.stdout.readline())
+    assert alive(pid)
+    process.kill()
+    await process.wait()
+    await gone(pid)
