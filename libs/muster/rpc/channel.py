@@ -22,15 +22,19 @@ _CONNECT_SECONDS = 5
 _FIRST_RECONNECT_SECONDS = 0.1
 _LONGEST_RECONNECT_SECONDS = 1
 
-_OPTIONS: tuple[tuple[str, Any], ...] = (
-    ("grpc.max_send_message_length", MESSAGE_BYTES),
-    ("grpc.max_receive_message_length", MESSAGE_BYTES),
+CONNECTION_OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     ("grpc.keepalive_time_ms", PING_SECONDS * 1000),
     ("grpc.keepalive_timeout_ms", _SILENCE_SECONDS * 1000),
     ("grpc.initial_reconnect_backoff_ms", int(_FIRST_RECONNECT_SECONDS * 1000)),
     ("grpc.max_reconnect_backoff_ms", _LONGEST_RECONNECT_SECONDS * 1000),
     ("grpc.min_reconnect_backoff_ms", _CONNECT_SECONDS * 1000),  # gRPC's name for the time a connection may take
     ("grpc.dns_min_time_between_resolutions_ms", 1000),
+)
+"""How connections are kept and made anew."""
+
+_MESSAGE_OPTIONS = (
+    ("grpc.max_send_message_length", MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES),
 )
 
 _ALL_REPLICAS = msgspec.json.encode(
@@ -44,7 +48,7 @@ def open_channel(address: str, tls: TlsSettings = PLAIN_TEXT) -> aio.Channel:
     Connecting happens with the first call. Every call must carry a deadline; streams named Watch need none. Raises
     BadCertificates.
     """
-    options = list(_OPTIONS)
+    options = [*CONNECTION_OPTIONS, *_MESSAGE_OPTIONS]
     if address.startswith("dns:"):
         options.append(("grpc.service_config", _ALL_REPLICAS))
     interceptors: list[aio.ClientInterceptor] = [_UnaryCalls(), _StreamedAnswers(), _StreamedRequests(), _BothStreams()]

