@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from muster.kube.quantity import quoted
+from muster.gangs.quoting import quoted
 
 NOTHING: Final = Raw(b"")
 """A raw field that the object does not have."""

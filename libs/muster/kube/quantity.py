@@ -4,6 +4,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from muster.gangs.quoting import quoted
+
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
 
@@ -17,7 +19,6 @@ _POWER_OF_TEN: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 
 _POWER_OF_TWO: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _BEYOND_INT64: Final = 30  # an integer of more decimal digits, binary suffix or not, is above 2^63
 _MOST_DIGITS: Final = 4000  # of one number; Python refuses to read longer ones at once
-_QUOTED: Final = 64
 
 
 class BadQuantity(ValueError):
@@ -28,11 +29,6 @@ class BadQuantity(ValueError):
         super().__init__(
             f"{quoted(text)} is not a quantity: write a number with an optional suffix, such as 500m, 2, 1.5Gi or 1e3"
         )
-
-
-def quoted(text: str, longest: int = _QUOTED) -> str:
-    """The text in double quotes, cut to `longest` characters with an ellipsis."""
-    return f'"{text}"' if len(text) <= longest else f'"{text[: longest - 1]}…"'
 
 
 @lru_cache(maxsize=16384)

@@ -10,7 +10,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from muster.gangs.facts import PODS, Amounts
-from muster.kube.quantity import BadQuantity, amount_of, parse_quantity, quoted
+from muster.gangs.quoting import quoted
+from muster.kube.quantity import BadQuantity, amount_of, parse_quantity
 
 Nanos = dict[str, int]
 """Quantities in billionths by resource name."""

@@ -15,7 +15,7 @@ from muster.gangs.facts import (
     Toleration,
     TolerationOperator,
 )
-from muster.kube.quantity import quoted
+from muster.gangs.quoting import quoted
 
 EFFECTS: Final = {
     "": TaintEffect.NONE,

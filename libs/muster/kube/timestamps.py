@@ -3,7 +3,7 @@
 from datetime import datetime
 from functools import lru_cache
 
-from muster.kube.quantity import quoted
+from muster.gangs.quoting import quoted
 
 
 class BadTimestamp(ValueError):

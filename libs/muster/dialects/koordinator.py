@@ -1,0 +1,194 @@
+"""Koordinator: annotations on pods, and PodGroup scheduling.sigs.k8s.io/v1alpha1 with the same optional annotations.
+
+A pod is a member by the label pod-group.scheduling.sigs.k8s.io or the annotation .../name; if it has both and they
+differ, the label counts, as in Koordinator.
+
+Every value is looked for on the pods, then in the annotations of the PodGroup, then in its spec. The first found
+counts, with a Warning where another differs. An optional annotation that is empty counts as absent.
+
+A gang is always part of the group that it declares: a list that leaves it out is taken as if it were in it, with a
+Warning. A list of the gang alone or of none means that it stands alone.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from muster.dialects.declared import Reading, Source, blocking, chosen, facts, from_pods, oldest_first, warning
+from muster.dialects.marks import Definition, DefinitionKind, GangMarks, MarkSet, Membership
+from muster.dialects.values import (
+    MOST_GANGS_IN_A_GROUP,
+    BadValue,
+    GangName,
+    count,
+    duration_seconds,
+    gang_group,
+    gang_name,
+    seconds,
+    shown,
+)
+from muster.gangs.facts import GangFacts, GangMode, Problem
+from muster.gangs.quoting import quoted
+
+NAME: Final = "koordinator"
+DEFINITION: Final = DefinitionKind("scheduling.sigs.k8s.io", "v1alpha1", "PodGroup", "podgroups")
+
+POD_GROUP_LABEL: Final = "pod-group.scheduling.sigs.k8s.io"
+_PREFIX: Final = "gang.scheduling.koordinator.sh/"
+GANG_NAME: Final = _PREFIX + "name"
+MIN_AVAILABLE: Final = _PREFIX + "min-available"
+TOTAL_NUMBER: Final = _PREFIX + "total-number"
+MODE: Final = _PREFIX + "mode"
+WAITING_TIME: Final = _PREFIX + "waiting-time"
+GROUPS: Final = _PREFIX + "groups"
+
+LABELS: Final = frozenset({POD_GROUP_LABEL})
+ANNOTATIONS: Final = frozenset({GANG_NAME, MIN_AVAILABLE, TOTAL_NUMBER, MODE, WAITING_TIME, GROUPS})
+
+DEFAULT_WAITING_SECONDS: Final = 600.0
+"""Koordinator's default."""
+
+_MODES: Final = {"Strict": GangMode.STRICT, "NonStrict": GangMode.NON_STRICT}
+
+
+def membership(marks: GangMarks) -> Membership | None:
+    """The gang that a pod's label or annotation names; None if it has neither."""
+    label, annotation = marks.label(POD_GROUP_LABEL), marks.annotation(GANG_NAME)
+    if label is None and annotation is None:
+        return None
+    what, name = (f"label {POD_GROUP_LABEL}", label) if label else (f"annotation {GANG_NAME}", annotation)
+    if name is None:
+        what, name = f"label {POD_GROUP_LABEL}", ""
+    try:
+        return Membership(gang_id=f"{NAME}/{marks.namespace}/{gang_name(name)}")
+    except BadValue as error:
+        return Membership(problem=f"{what} is {error}")
+
+
+def read(namespace: str, name: str, definition: Definition | None, mark_sets: Iterable[MarkSet]) -> GangFacts:
+    """What pods and PodGroup declare of a gang, in one form."""
+    gang = _Declaration(namespace, name, definition, oldest_first(mark_sets))
+    minimum = gang.minimum()
+    total = gang.total(minimum)
+    mode = gang.mode()
+    waiting_seconds = gang.waiting_seconds()
+    group = gang.group()
+    gang.check_names()
+    return replace(
+        facts(NAME, namespace, name, definition, gang.pods),
+        minimum=minimum,
+        total=total,
+        mode=mode,
+        group=group,
+        waiting_time_seconds=waiting_seconds,
+        problems=tuple(gang.problems),
+    )
+
+
+class _Declaration:
+    """All that was declared of one gang, and what is wrong with it so far."""
+
+    def __init__(self, namespace: str, name: str, definition: Definition | None, pods: list[MarkSet]) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.definition = definition
+        self.pods = pods
+        self.problems: list[Problem] = []
+        self._pod_group = f"PodGroup {quoted(f'{namespace}/{name}')}"
+
+    def minimum(self) -> int:
+        sources = self._of_pods(GangMarks.annotation, MIN_AVAILABLE)
+        if self.definition is not None:
+            sources.append(Source(self.definition.spec.get("minMember"), f"spec.minMember of {self._pod_group}"))
+        if not sources:
+            self.problems.append(
+                blocking(
+                    f"{self._pod_group} ({DEFINITION.api_version}) does not exist yet and no pod of the gang has the "
+                    f"annotation {MIN_AVAILABLE}: create the one, or set the other to the number of pods that must "
+                    "start together"
+                )
+            )
+        remedy = "set it to the number of pods that must start together"
+        return chosen(sources, count, 0, self.problems, blocking, remedy)
+
+    def total(self, minimum: int) -> int:
+        total = chosen(
+            self._optional(TOTAL_NUMBER), count, 0, self.problems, warning, "the minimum counts as the total instead"
+        )
+        if 0 < total < minimum:
+            self.problems.append(
+                warning(
+                    f"annotation {TOTAL_NUMBER} is {total}, below the minimum: {minimum}, the minimum, counts instead"
+                )
+            )
+        return max(total, minimum) if minimum else 0
+
+    def mode(self) -> GangMode:
+        return chosen(self._optional(MODE), _mode, GangMode.STRICT, self.problems, warning, "Strict counts instead")
+
+    def waiting_seconds(self) -> float:
+        sources = self._optional(WAITING_TIME)
+        timeout = self.definition.spec.get("scheduleTimeoutSeconds") if self.definition else None
+        if timeout:
+            sources.append(Source(timeout, f"spec.scheduleTimeoutSeconds of {self._pod_group}"))
+        default = DEFAULT_WAITING_SECONDS
+        return chosen(sources, _waiting_seconds, default, self.problems, warning, f"{default:g}s counts instead")
+
+    def group(self) -> tuple[str, ...]:
+        own = (self.namespace, self.name)
+        remedy = 'list every gang of the group as "namespace/name", this one too'
+        none: tuple[GangName, ...] = ()
+        gangs = chosen(self._optional(GROUPS), self._group, none, self.problems, blocking, remedy)
+        if gangs and own not in gangs:
+            self.problems.append(
+                warning(
+                    f"annotation {GROUPS} leaves out {quoted('/'.join(own))}, the gang itself; it is taken as listed"
+                )
+            )
+            gangs = tuple(sorted({*gangs, own}))
+        return () if gangs == (own,) else tuple(sorted(f"{NAME}/{namespace}/{name}" for namespace, name in gangs))
+
+    def check_names(self) -> None:
+        for each in self.pods:
+            label, annotation = each.marks.label(POD_GROUP_LABEL), each.marks.annotation(GANG_NAME)
+            if label and annotation and label != annotation:
+                self.problems.append(
+                    warning(
+                        f"pod {quoted(each.oldest.name)} has annotation {GANG_NAME} {quoted(annotation)}, but label "
+                        f"{POD_GROUP_LABEL} {quoted(label)}: the label counts"
+                    )
+                )
+                return
+
+    def _group(self, text: Any) -> tuple[GangName, ...]:
+        gangs = gang_group(text)
+        if len({*gangs, (self.namespace, self.name)}) > MOST_GANGS_IN_A_GROUP:
+            raise BadValue(f"a list of {len(gangs)} gangs, but a group has at most {MOST_GANGS_IN_A_GROUP}")
+        return gangs
+
+    def _optional(self, annotation: str) -> list[Source]:
+        sources = self._of_pods(_unless_empty, annotation)
+        if self.definition is not None and (value := self.definition.annotations.get(annotation)):
+            sources.append(Source(value, f"annotation {annotation} of {self._pod_group}"))
+        return sources
+
+    def _of_pods(self, read: Reading, annotation: str) -> list[Source]:
+        sources, differences = from_pods(self.pods, read, annotation, f"annotation {annotation}")
+        self.problems += differences
+        return sources
+
+
+def _unless_empty(marks: GangMarks, annotation: str) -> str | None:
+    return marks.annotation(annotation) or None
+
+
+def _mode(text: Any) -> GangMode:
+    mode = _MODES.get(text)
+    if mode is None:
+        raise BadValue(f"{shown(text)}, which is neither Strict nor NonStrict")
+    return mode
+
+
+def _waiting_seconds(value: Any) -> float:
+    return duration_seconds(value) if isinstance(value, str) else seconds(value)

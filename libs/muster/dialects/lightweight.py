@@ -1,0 +1,53 @@
+"""Community lightweight gangs: two labels on every pod, nothing else. Strict, alone, and as many as the minimum."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec.structs import replace
+
+from muster.dialects.declared import blocking, chosen, facts, from_pods, oldest_first
+from muster.dialects.marks import Definition, DefinitionKind, GangMarks, MarkSet, Membership
+from muster.dialects.values import BadValue, count, gang_name
+from muster.gangs.facts import GangFacts, Problem
+
+NAME: Final = "lightweight"
+DEFINITION: Final[DefinitionKind | None] = None
+
+GANG_NAME: Final = "pod-group.scheduling.sigs.k8s.io/name"
+MIN_AVAILABLE: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
+
+LABELS: Final = frozenset({GANG_NAME, MIN_AVAILABLE})
+ANNOTATIONS: Final[frozenset[str]] = frozenset()
+
+WAITING_SECONDS: Final = 600.0
+"""The same engine as Koordinator's, so the same default."""
+
+
+def membership(marks: GangMarks) -> Membership | None:
+    """The gang that a pod's label names; None if it has no such label."""
+    name = marks.label(GANG_NAME)
+    if name is None:
+        return None
+    try:
+        return Membership(gang_id=f"{NAME}/{marks.namespace}/{gang_name(name)}")
+    except BadValue as error:
+        return Membership(problem=f"label {GANG_NAME} is {error}")
+
+
+def read(namespace: str, name: str, definition: Definition | None, mark_sets: Iterable[MarkSet]) -> GangFacts:
+    """What the pods declare of their gang; there is no definition in this dialect."""
+    pods = oldest_first(mark_sets)
+    problems: list[Problem] = []
+    sources, differences = from_pods(pods, GangMarks.label, MIN_AVAILABLE, f"label {MIN_AVAILABLE}")
+    problems += differences
+    remedy = "set it to the number of pods that must start together"
+    if not sources:
+        problems.append(blocking(f"no pod of the gang has the label {MIN_AVAILABLE}: {remedy}"))
+    minimum = chosen(sources, count, 0, problems, blocking, remedy)
+    return replace(
+        facts(NAME, namespace, name, None, pods),
+        minimum=minimum,
+        total=minimum,
+        waiting_time_seconds=WAITING_SECONDS,
+        problems=tuple(problems),
+    )

@@ -1,0 +1,103 @@
+"""What dialects read: the gang marks of pods and the objects that define gangs, and what they say of membership.
+
+A gang of 5,000 pods is not read pod by pod. Its pods carry few different marks, so whoever keeps them groups them:
+
+    marks = registry.gang_marks(pod.namespace, pod.labels, pod.annotations)      # only what dialects know; hashable
+    membership = registry.membership_of(marks)                                   # cached by marks
+    group[marks] -> MarkSet(marks, oldest pod that has them)                     # at most a few per gang
+    facts = registry.read_gang(membership.gang_id, definition, group.values())
+
+A pod that comes or goes changes the facts only if it is the oldest with its marks or the only one. Of pods that
+disagree, the oldest that says anything about a mark decides, so the oldest of each set is all that is needed.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+Pairs = tuple[tuple[str, str], ...]
+"""Keys and values, sorted by key."""
+
+
+class GangMarks(Struct, frozen=True):
+    """The labels and annotations of a pod that any dialect reads, and its namespace. Hashable."""
+
+    namespace: str
+    labels: Pairs = ()
+    annotations: Pairs = ()
+
+    def label(self, key: str) -> str | None:
+        """The label's value."""
+        return next((value for each, value in self.labels if each == key), None)
+
+    def annotation(self, key: str) -> str | None:
+        """The annotation's value."""
+        return next((value for each, value in self.annotations if each == key), None)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys of labels, then of annotations."""
+        return tuple(key for key, _ in self.labels + self.annotations)
+
+    def __bool__(self) -> bool:
+        return bool(self.labels or self.annotations)
+
+
+class PodAge(Struct, frozen=True, order=True):
+    """A pod, ordered by age: creation, then name, so that every replica finds the same one oldest."""
+
+    created_seconds: int
+    name: str
+    uid: str
+
+
+class MarkSet(Struct, frozen=True):
+    """Marks that pods of a gang have, and the oldest of these pods."""
+
+    marks: GangMarks
+    oldest: PodAge
+
+
+class Definition(Struct, frozen=True):
+    """An object that defines a gang."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    created_seconds: int = 0
+    annotations: Mapping[str, str] = {}
+    labels: Mapping[str, str] = {}
+    spec: Mapping[str, Any] = {}
+
+
+class DefinitionKind(Struct, frozen=True):
+    """A kind of object that defines gangs."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+
+    @property
+    def api_version(self) -> str:
+        """Group and version, as in the objects."""
+        return f"{self.group}/{self.version}"
+
+    @property
+    def revision_key(self) -> str:
+        """The kind's name in revisions."""
+        return f"{self.plural}.{self.group}"
+
+
+class Membership(Struct, frozen=True):
+    """Of which gang a pod's marks make it a member, or why they fail to. Exactly one of both is set."""
+
+    gang_id: str = ""
+    problem: str = ""
+
+
+LONGEST_VALUE: Final = 65536
+"""Characters of one mark's value that are kept. The longest that means anything, a list of 100 gangs, is shorter."""

@@ -1,0 +1,130 @@
+"""Values that users write in marks: counts, durations, names of gangs and lists of them."""
+
+import re
+from fractions import Fraction
+from typing import Any, Final
+
+import msgspec
+
+from muster.gangs.quoting import quoted
+
+GangName = tuple[str, str]
+"""Namespace and name."""
+
+LARGEST_COUNT: Final = 2**31 - 1
+MOST_GANGS_IN_A_GROUP: Final = 100
+
+_COUNT: Final = re.compile(r"[+-]?[0-9]{1,4000}", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?", re.ASCII)
+_NAMESPACE: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+
+_AMOUNT: Final = r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)"
+_DURATION: Final = re.compile(rf"([+-]?)((?:{_AMOUNT})+|0)", re.ASCII)
+_DURATION_PART: Final = re.compile(_AMOUNT, re.ASCII)
+_LONGEST_DURATION: Final = 64  # characters; none that anyone means is longer
+_LARGEST_DURATION_SECONDS: Final = (2**63 - 1) // 10**9  # what Go's time.Duration holds: 292 years
+_UNIT_SECONDS: Final = {
+    "ns": Fraction(1, 10**9),
+    "us": Fraction(1, 10**6),
+    "µs": Fraction(1, 10**6),
+    "μs": Fraction(1, 10**6),
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "m": Fraction(60),
+    "h": Fraction(3600),
+}
+
+
+class BadValue(ValueError):
+    """A value that a mark cannot have. The message quotes it and ends with what it must be."""
+
+
+def count(value: object) -> int:
+    """A number of pods, at least 1, from a mark's text or a definition's field. Raises BadValue."""
+    if value is None:
+        raise BadValue("missing")
+    number: int | None = None
+    if isinstance(value, str) and _COUNT.fullmatch(value):
+        number = int(value)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        number = value
+    if number is None:
+        raise BadValue(f"{shown(value)}, which is not a whole number")
+    if number < 1:
+        raise BadValue(f"{shown(value)}, but it must be at least 1")
+    if number > LARGEST_COUNT:
+        raise BadValue(f"{shown(value)}, but it must be at most {LARGEST_COUNT}")
+    return number
+
+
+def duration_seconds(text: str) -> float:
+    """A duration as Go writes it ("90s", "10m", "1h30m", "1.5h"), above zero. Raises BadValue."""
+    duration = _duration(text)
+    if duration is None:
+        raise BadValue(f"{quoted(text)}, which is not a duration such as 90s, 10m or 1h30m")
+    if duration <= 0:
+        raise BadValue(f"{quoted(text)}, but it must be above zero")
+    if duration > _LARGEST_DURATION_SECONDS:
+        raise BadValue(f"{quoted(text)}, but it must be below 292 years")
+    return float(duration)
+
+
+def seconds(value: object) -> float:
+    """A whole number of seconds above zero, from a definition's field. Raises BadValue."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BadValue(f"{shown(value)}, which is not a whole number of seconds")
+    if not 0 < value <= LARGEST_COUNT:
+        raise BadValue(f"{shown(value)}, but it must be 1 to {LARGEST_COUNT} seconds")
+    return float(value)
+
+
+def gang_name(value: str) -> str:
+    """A gang's name: letters, digits, "-", "_" and ".", at most 253. Raises BadValue."""
+    if not value:
+        raise BadValue("empty, but it must name a gang")
+    if not _NAME.fullmatch(value):
+        raise BadValue(
+            f"{quoted(value)}, but a gang's name has at most 253 letters, digits, dashes, underscores and dots, "
+            "and begins and ends with a letter or digit"
+        )
+    return value
+
+
+def gang_group(text: str) -> tuple[GangName, ...]:
+    """A JSON list of "namespace/name" as pairs, sorted, each once. Raises BadValue."""
+    try:
+        entries = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        entries = None
+    if not isinstance(entries, list):
+        raise BadValue(f'{quoted(text)}, which is not a JSON list such as ["namespace/name","namespace/name"]')
+    gangs = {_gang(entry) for entry in entries}
+    if len(gangs) > MOST_GANGS_IN_A_GROUP:
+        raise BadValue(f"a list of {len(gangs)} gangs, but a group has at most {MOST_GANGS_IN_A_GROUP}")
+    return tuple(sorted(gangs))
+
+
+def shown(value: object) -> str:
+    """A value of a mark or of a field, in quotes."""
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return quoted(str(value))  # of any size
+    return quoted(msgspec.json.encode(value).decode())
+
+
+def _gang(entry: Any) -> GangName:
+    if isinstance(entry, str):
+        namespace, slash, name = entry.partition("/")
+        if slash and _NAMESPACE.fullmatch(namespace) and _NAME.fullmatch(name):
+            return namespace, name
+    raise BadValue(f'a list with {shown(entry)} in it, which is not "namespace/name"')
+
+
+def _duration(text: str) -> Fraction | None:
+    match = _DURATION.fullmatch(text) if len(text) <= _LONGEST_DURATION else None
+    if match is None:
+        return None
+    parts = _DURATION_PART.findall(match[2])
+    total = sum((Fraction(number) * _UNIT_SECONDS[unit] for number, unit in parts), Fraction())
+    return -total if match[1] == "-" else total
