@@ -21,6 +21,16 @@ _OPTIONS: Final = (*CONNECTION_OPTIONS, ("grpc.max_receive_message_length", -1))
 # gRPC's words for a request that never left because there is no connection. Should they change, the outcome counts as
 # unknown, which is safe.
 _NEVER_LEFT: Final = "failed to connect to all addresses"
+_REFUSED: Final = frozenset(
+    {
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.NOT_FOUND,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.UNAUTHENTICATED,
+    }
+)
 _TOO_LARGE: Final = ("request is too large", "too many operations in txn request", "message larger than max")
 
 
@@ -61,10 +71,10 @@ class Connection:
             try:
                 return Answer(self._ask(index, request), repeated=not outcome_known)
             except (etcd3.Etcd3Exception, grpc.RpcError) as error:
-                reason = _reason(error)
+                code, reason = _reason(error)
                 if any(words in reason for words in _TOO_LARGE):
                     raise TooLarge(f"etcd refuses the transaction: {reason}") from error
-                outcome_known = outcome_known and _NEVER_LEFT in reason
+                outcome_known = outcome_known and (code in _REFUSED or _NEVER_LEFT in reason)
                 causes.append(f"{':'.join(self.endpoints[index])}: {reason}")
                 self._turn_away(index)
         raise EtcdUnavailable(f"etcd is unavailable ({'; '.join(causes)})", outcome_known=outcome_known)
@@ -137,9 +147,9 @@ def _parse(endpoints: str) -> tuple[tuple[str, str], ...]:
     return tuple(parsed)
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception) -> tuple[grpc.StatusCode, str]:
     """What gRPC said; etcd3 hides it behind errors of its own."""
     cause = error if isinstance(error, grpc.RpcError) else error.__context__
     if isinstance(cause, grpc.Call):
-        return f"{cause.code().name}: {cause.details()}"
-    return str(error) or type(error).__name__
+        return cause.code(), f"{cause.code().name}: {cause.details()}"
+    return grpc.StatusCode.UNKNOWN, str(error) or type(error).__name__

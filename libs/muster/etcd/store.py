@@ -15,6 +15,7 @@ from muster.etcd.etcd3_import import etcdrpc
 
 _T = TypeVar("_T")
 
+_LEASE_THREADS: Final = 2
 _THREADS: Final = 4  # commits are few and batched; more would only wait for each other in etcd's log
 _PAGE_KEYS: Final = 256  # a record of a gang of 1,000 pods has about 100 KB
 
@@ -41,6 +42,7 @@ class Store:
         """`endpoints` is "HOST:PORT[,HOST:PORT...]". Nothing is connected yet. Raises BadEndpoints."""
         self.connection = Connection(endpoints, timeout_seconds, tls, user, password)
         self._threads = ThreadPoolExecutor(_THREADS, "etcd")
+        self._lease_threads = ThreadPoolExecutor(_LEASE_THREADS, "etcd-lease")
 
     async def get_prefix(self, prefix: str) -> list[tuple[str, bytes]]:
         """All keys that begin with `prefix` and their values, by key, as of one moment. Raises EtcdUnavailable."""
@@ -85,13 +87,22 @@ class Store:
             return False
         return True
 
+    async def ask(self, request: Callable[[Any], _T]) -> _T:
+        """Let `request` ask an etcd3 client; for the election, which must not wait behind commits.
+
+        It must be safe to repeat. Raises EtcdUnavailable.
+        """
+        return (await self._run(request, self._lease_threads)).value
+
     async def close(self) -> None:
         """Close the connections; calls that run are waited for."""
-        await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+        for threads in (self._threads, self._lease_threads):
+            await asyncio.get_running_loop().run_in_executor(None, threads.shutdown)
         self.connection.close()
 
-    async def _run(self, request: Callable[[Any], _T]) -> Answer[_T]:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self.connection.call, request)
+    async def _run(self, request: Callable[[Any], _T], threads: ThreadPoolExecutor | None = None) -> Answer[_T]:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(threads or self._threads, self.connection.call, request)
 
 
 def _range(request: Any, client: Any) -> Any:
