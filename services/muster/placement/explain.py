@@ -1,0 +1,158 @@
+"""Why a group has no place: exact counts of what fits, what is short, which nodes are lost to what; and a sentence."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from muster.gangs.capacity import Int64
+from muster.gangs.facts import PODS, Amounts
+from muster.placement.eligibility import ABSENT, USABLE
+from muster.placement.groups import Explanation, Group
+from muster.placement.parts import Attempt, Part, retake
+from muster.placement.room import MOST_FITS, ClassRoom, Room
+
+MOST_REASONS_TOLD: Final = 8
+"""Reasons named in the sentence; taints with a value per node would make it endless. All of them are in the counts."""
+
+_CHECKED_FIRST: Final = (PODS, "cpu", "memory", "ephemeral-storage")
+
+
+class Explainer:
+    """Explains for one solve; groups that ask the same of the same room share the work."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._lost: dict[tuple[str, int], tuple[tuple[str, int], ...]] = {}
+
+    def too_many(self, group: Group, gang_index: int, class_id: str, fit: int) -> Explanation:
+        """For members that are all equal: `fit` is how many of the gang's have room, in the room as it is."""
+        of_class = self._room.of(class_id)
+        needed = group.gangs[gang_index].minimum
+        return self._explanation(group, gang_index, of_class, of_class.fits, fit, needed, needed - fit)
+
+    def stuck(
+        self, group: Group, parts: Sequence[Part], gang_index: int, part_index: int, best: Attempt
+    ) -> Explanation:
+        """For mixed members: what is in the way of a part once the best attempt has been seated."""
+        room = self._room
+        fit, needed = best.of_gang(parts, gang_index), group.gangs[gang_index].minimum
+        mark = room.mark()
+        retake(room, parts, best)
+        try:
+            of_class = room.of(parts[part_index].class_id)
+            missing = min(parts[part_index].wanted - best.placed[part_index], max(1, needed - fit))
+            return self._explanation(group, gang_index, of_class, of_class.fits, fit, needed, missing)
+        finally:
+            room.undo(mark)
+
+    def _explanation(
+        self,
+        group: Group,
+        gang_index: int,
+        of_class: ClassRoom,
+        seated: Int64,
+        fit: int,
+        needed: int,
+        missing: int,
+    ) -> Explanation:
+        left = _left(self._room, of_class, seated)
+        lost = self._nodes_lost(of_class, left)
+        short_by = self._short_by(of_class, left, missing)
+        gang = group.gangs[gang_index]
+        summary = _sentence(fit, needed, len(self._room.nodes), lost, short_by)
+        return Explanation(summary, gang.id, of_class.pod_class.id, fit, needed, lost, short_by)
+
+    def _nodes_lost(self, of_class: ClassRoom, left: Int64) -> tuple[tuple[str, int], ...]:
+        key = (of_class.pod_class.id, self._room.clock)
+        lost = self._lost.get(key)
+        if lost is None:
+            lost = self._lost[key] = _nodes_lost(self._room, of_class, left)
+        return lost
+
+    def _short_by(self, of_class: ClassRoom, left: Int64, missing: int) -> Amounts:
+        """What `missing` more members need at the least beyond what is free, of each resource by itself.
+
+        If each resource by itself would do and only never all on one node, what the node that lacks least lacks.
+        """
+        usable = np.flatnonzero(of_class.eligibility.reason == USABLE)
+        if not len(usable):
+            return ()
+        left = np.maximum(left[:, usable], 0)
+        amounts = of_class.amounts
+        names = {column: name for name, column in self._room.capacity.resources.items()}
+        short = [
+            (names[column], _short_alone(left[index], int(amounts[index]), missing))
+            for index, column in enumerate(of_class.columns.tolist())
+        ]
+        if not any(amount for _, amount in short):
+            lacking = np.maximum(amounts[:, None] - left, 0)
+            closest = int((lacking / amounts[:, None]).sum(axis=0).argmin())
+            short = [(names[c], int(lacking[i, closest])) for i, c in enumerate(of_class.columns.tolist())]
+        return tuple(sorted((name, amount) for name, amount in short if amount))
+
+
+def _left(room: Room, of_class: ClassRoom, seated: Int64) -> Int64:
+    """Free after seating members on top of what is taken, of the class's resources: int64[its resources, rows]."""
+    left: Int64 = room.free[of_class.columns] - of_class.amounts[:, None] * seated
+    return left
+
+
+def _nodes_lost(room: Room, of_class: ClassRoom, left: Int64) -> tuple[tuple[str, int], ...]:
+    reason = of_class.eligibility.reason
+    counts: dict[str, int] = {}
+    for code, nodes in zip(*np.unique(reason, return_counts=True), strict=True):
+        if code not in (ABSENT, USABLE):
+            counts[of_class.eligibility.reasons[code]] = int(nodes)
+    names = {column: name for name, column in room.capacity.resources.items()}
+    asked = [(names[column], index) for index, column in enumerate(of_class.columns.tolist())]
+    undecided = np.flatnonzero(reason == USABLE)
+    for name, index in sorted(asked, key=_check_order):
+        short = left[index, undecided] < of_class.amounts[index]
+        if short.any():
+            counts["Too many pods" if name == PODS else f"Insufficient {name}"] = int(short.sum())
+            undecided = undecided[~short]
+    return tuple(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
+
+
+def _check_order(asked: tuple[str, int]) -> tuple[int, str]:
+    name = asked[0]
+    return (_CHECKED_FIRST.index(name) if name in _CHECKED_FIRST else len(_CHECKED_FIRST), name)
+
+
+def _short_alone(left: Int64, amount: int, missing: int) -> int:
+    """The least that has to be added to some of the nodes so that `missing` members get `amount` each."""
+    fits = int(np.minimum(left // amount, MOST_FITS).sum())
+    if fits >= missing:
+        return 0
+    to_fill = missing - fits
+    remainders = np.sort(left % amount)[::-1][:to_fill]
+    return amount * to_fill - int(remainders.sum())
+
+
+def _sentence(fit: int, needed: int, nodes: int, lost: tuple[tuple[str, int], ...], short_by: Amounts) -> str:
+    told = [f"{count} {reason}" for reason, count in lost[:MOST_REASONS_TOLD]]
+    if len(lost) > MOST_REASONS_TOLD:
+        told.append(f"{sum(count for _, count in lost[MOST_REASONS_TOLD:])} for other reasons")
+    available = f"0/{nodes} nodes are available" + (f": {', '.join(told)}" if told else "")
+    short = " and ".join(in_words(name, amount) for name, amount in short_by)
+    if needed == 1:
+        return available + (f"; short of {short}" if short else "")
+    sentence = f"{fit} of {needed} members fit"
+    if short:
+        sentence += f"; short of {short} for the {'next' if needed - fit == 1 else 'others'}"
+    return f"{sentence}; {available}"
+
+
+def in_words(resource: str, amount: int) -> str:
+    """An amount for people: "1.5 cpu", "512Mi memory", "2 nvidia.com/gpu"."""
+    if resource == "cpu":
+        return f"{amount / 1000:g} cpu"
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        for shift, unit in ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
+            if amount >= 1 << shift:
+                return f"{round(amount / (1 << shift), 2):g}{unit} {resource}"
+        return f"{amount} bytes of {resource}"
+    if resource == PODS:
+        return f"{amount} pod slot{'s' if amount != 1 else ''}"
+    return f"{amount} {resource}"

@@ -1,0 +1,106 @@
+"""Solve requests as values, checked; answers as messages."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from itertools import chain
+
+import grpc
+
+from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
+from muster.placement.groups import Answer, Explanation, Gang, Group, Placed, Role
+from muster.placement.v1 import placement_pb2 as pb
+from muster.rpc.errors import RpcError
+
+_Outcome = pb.GroupResult.Outcome
+
+
+def read_groups(request: pb.SolveRequest) -> list[Group]:
+    """What is to be placed. Raises RpcError INVALID_ARGUMENT."""
+    groups = [
+        Group(
+            group.id,
+            tuple(
+                Gang(gang.id, gang.minimum, tuple(Role(role.class_id, role.wanted) for role in gang.roles))
+                for gang in group.gangs
+            ),
+        )
+        for group in request.groups
+    ]
+    _check_unique("group", [group.id for group in groups])
+    _check_unique("gang", [gang.id for group in groups for gang in group.gangs])
+    for group in groups:
+        if not group.gangs:
+            raise _invalid(f"group {group.id!r} has no gangs; name those that are to be placed together")
+        for gang in group.gangs:
+            _check_gang(gang)
+    _check_unique("reserved pod", list(chain.from_iterable(each.pod_uids for each in request.reservations)))
+    return groups
+
+
+def classes_of(request: pb.SolveRequest, groups: Iterable[Group]) -> set[str]:
+    """Ids of all classes that the request names."""
+    named = {role.class_id for group in groups for gang in group.gangs for role in gang.roles}
+    named.update(reservation.class_id for reservation in request.reservations)
+    return named
+
+
+def check_known(named: Collection[str], known: Collection[str]) -> None:
+    """All classes named must be known. Raises RpcError FAILED_PRECONDITION."""
+    unknown = [class_id for class_id in named if class_id not in known]
+    if unknown:
+        raise RpcError(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            f"pod class {min(unknown)!r} is unknown at this revision; ask for the revision that brought its first pod",
+        )
+
+
+def write_answer(response: pb.SolveResponse, group: Group, answer: Answer) -> None:
+    """Add a result to the response."""
+    result = response.results.add(id=group.id)
+    if isinstance(answer, Placed):
+        result.outcome = _Outcome.OUTCOME_PLACED
+        add = result.runs.add
+        for run in answer.runs:
+            add(gang=run.gang, role=run.role, node=run.node, count=run.count)
+    else:
+        result.outcome = _Outcome.OUTCOME_INFEASIBLE if answer.proved else _Outcome.OUTCOME_NOT_FOUND
+        result.explanation.CopyFrom(_explanation(answer.explanation))
+
+
+def _explanation(explanation: Explanation) -> pb.Explanation:
+    return pb.Explanation(
+        summary=explanation.summary,
+        gang=explanation.gang,
+        class_id=explanation.class_id,
+        fit=explanation.fit,
+        needed=explanation.needed,
+        nodes_lost=[pb.NodesLost(reason=reason, nodes=nodes) for reason, nodes in explanation.nodes_lost],
+        short_by=[state_pb.ResourceAmount(name=name, amount=amount) for name, amount in explanation.short_by],
+    )
+
+
+def _check_gang(gang: Gang) -> None:
+    wanted = sum(role.wanted for role in gang.roles)
+    for index, role in enumerate(gang.roles):
+        if not role.wanted:
+            raise _invalid(f"gang {gang.id!r}: role {index} wants 0 members; leave it out or ask for at least 1")
+    if not wanted:
+        raise _invalid(f"gang {gang.id!r} has no members; give it at least one role")
+    if not 1 <= gang.minimum <= wanted:
+        raise _invalid(
+            f"gang {gang.id!r}: minimum {gang.minimum} is out of range; it wants {wanted} members, "
+            f"so the minimum is from 1 to {wanted}"
+        )
+
+
+def _check_unique(what: str, ids: Iterable[str]) -> None:
+    ids = list(ids)
+    if len(set(ids)) != len(ids):
+        twice = next(name for name, count in Counter(ids).items() if count > 1)
+        raise _invalid(f"{what} {twice!r} is named twice; name each once")
+    if "" in ids:
+        raise _invalid(f"a {what} has an empty id; every one needs an id of its own")
+
+
+def _invalid(message: str) -> RpcError:
+    return RpcError(grpc.StatusCode.INVALID_ARGUMENT, message)

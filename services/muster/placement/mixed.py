@@ -1,0 +1,155 @@
+"""Groups whose members differ: quick tries in several orders first, then proofs by counting, then an exact search."""
+
+from collections.abc import Iterator, Sequence
+from itertools import permutations, product
+from typing import Final
+
+from muster.placement.bounds import impossible
+from muster.placement.explain import Explainer
+from muster.placement.groups import Answer, Explanation, Group, NotPlaced, Placed
+from muster.placement.packing import Choice, fewest_nodes, tightest_first
+from muster.placement.parts import Attempt, Part, minimums_reached, retake, runs_of, take
+from muster.placement.puzzle import cut
+from muster.placement.room import Room
+from muster.placement.search import Budget, OutOfBudget, search
+
+_ALL_ORDERS_UP_TO: Final = 3
+"""Parts up to which every order is tried; beyond, a few that tend to do."""
+
+
+def place_mixed(room: Room, group: Group, parts: Sequence[Part], explainer: Explainer, budget: Budget) -> Answer:
+    """Place all members if that can be, else every gang's minimum and as many more as have room."""
+    return _Mixed(room, group, parts, budget).place(explainer)
+
+
+class _Mixed:
+    def __init__(self, room: Room, group: Group, parts: Sequence[Part], budget: Budget) -> None:
+        self._room = room
+        self._group = group
+        self._parts = parts
+        self._budget = budget
+        self._minimums = [gang.minimum for gang in group.gangs]
+        self._wanted = [sum(part.wanted for part in parts if part.gang == gang) for gang in range(len(group.gangs))]
+        self._hardest_first = _hardest_first(room, parts)
+        self._best = Attempt([0] * len(parts))
+
+    def place(self, explainer: Explainer) -> Answer:
+        if impossible(self._room, self._parts, self._minimums):
+            self._try_orders([part.wanted for part in self._parts])
+            return NotPlaced(True, self._explain(explainer))
+        attempt, proved = self._place(self._wanted, [part.wanted for part in self._parts])
+        if attempt is None and self._minimums != self._wanted:
+            attempt, proved = self._place_minimums()
+        if attempt is None:
+            return NotPlaced(proved, self._explain(explainer))
+        retake(self._room, self._parts, attempt)
+        self._add_extras(attempt)
+        return Placed(runs_of(self._room, self._group, self._parts, attempt))
+
+    def _place(self, required: Sequence[int], targets: Sequence[int]) -> tuple[Attempt | None, bool]:
+        """An attempt (undone) that gives gangs what they require; else None and whether that is proved impossible."""
+        attempt = self._try_orders(targets)
+        if attempt is not None:
+            return attempt, False
+        if impossible(self._room, self._parts, required):
+            return None, True
+        return self._search(required)
+
+    def _place_minimums(self) -> tuple[Attempt | None, bool]:
+        """As `_place` for the minimums: of first roles rather than of later ones where that works."""
+        attempt = self._try_orders(self._first_roles())
+        if attempt is None:
+            attempt = self._up_to_minimums()
+        if attempt is None and minimums_reached(self._group, self._parts, self._best):
+            attempt = self._best
+        return self._search(self._minimums) if attempt is None else (attempt, False)
+
+    def _try_orders(self, targets: Sequence[int]) -> Attempt | None:
+        """The first order in which every part gets what it should; undone."""
+        for order, choice in self._orders():
+            attempt = self._try(order, targets, choice)
+            if all(have >= target for have, target in zip(attempt.placed, targets, strict=True)):
+                return attempt
+        return None
+
+    def _try(self, order: Sequence[int], targets: Sequence[int], choice: Choice) -> Attempt:
+        mark = self._room.mark()
+        attempt = Attempt([0] * len(self._parts))
+        for index in order:
+            if targets[index]:
+                take(self._room, index, self._parts[index], targets[index], choice, attempt)
+        self._room.undo(mark)
+        if self._merit(attempt) > self._merit(self._best):
+            self._best = attempt
+        return attempt
+
+    def _merit(self, attempt: Attempt) -> tuple[bool, int, list[int]]:
+        reached = minimums_reached(self._group, self._parts, attempt)
+        return reached, attempt.total, attempt.placed
+
+    def _orders(self) -> Iterator[tuple[Sequence[int], Choice]]:
+        orders: list[Sequence[int]] = [self._hardest_first, list(range(len(self._parts)))]
+        if len(self._parts) <= _ALL_ORDERS_UP_TO:
+            orders.extend(permutations(range(len(self._parts))))
+        else:
+            tightest = sorted(self._hardest_first, key=lambda index: -self._parts[index].wanted)
+            orders += [tightest, self._hardest_first[::-1]]
+        distinct = dict.fromkeys(map(tuple, orders))
+        yield from product(distinct, (fewest_nodes, tightest_first))
+
+    def _first_roles(self) -> list[int]:
+        """Members of each part that make up the minimums when first roles go first."""
+        left = list(self._minimums)
+        targets = []
+        for part in self._parts:
+            targets.append(min(part.wanted, left[part.gang]))
+            left[part.gang] -= targets[-1]
+        return targets
+
+    def _up_to_minimums(self) -> Attempt | None:
+        """Parts one after another, each as many as fit until its gang has its minimum; undone."""
+        forward = list(range(len(self._parts)))
+        for order in (forward, self._hardest_first[::-1]):
+            mark = self._room.mark()
+            left = list(self._minimums)
+            attempt = Attempt([0] * len(self._parts))
+            for index in order:
+                part = self._parts[index]
+                target = min(part.wanted, left[part.gang])
+                if target:
+                    left[part.gang] -= take(self._room, index, part, target, fewest_nodes, attempt)
+            self._room.undo(mark)
+            if not any(left):
+                return attempt
+        return None
+
+    def _search(self, required: Sequence[int]) -> tuple[Attempt | None, bool]:
+        problem = cut(self._room, self._parts, self._hardest_first, required)
+        if problem is None:
+            return None, False
+        try:
+            answer = search(problem.puzzle, self._budget)
+        except OutOfBudget:
+            return None, False
+        return (None, problem.whole) if answer is None else (problem.attempt(answer, self._parts), False)
+
+    def _add_extras(self, attempt: Attempt) -> None:
+        """Members beyond what was required, where there is still room; first roles first."""
+        for index, part in enumerate(self._parts):
+            missing = part.wanted - attempt.placed[index]
+            if missing:
+                take(self._room, index, part, missing, fewest_nodes, attempt)
+
+    def _explain(self, explainer: Explainer) -> Explanation:
+        """What is in the way of the first gang that lacks members in the best attempt."""
+        parts, best = self._parts, self._best
+        gang = next((g for g, minimum in enumerate(self._minimums) if best.of_gang(parts, g) < minimum), 0)
+        lacking = [i for i, part in enumerate(parts) if part.gang == gang and best.placed[i] < part.wanted]
+        hopeless = [i for i in lacking if int(self._room.of(parts[i].class_id).fits.sum()) < parts[i].wanted]
+        return explainer.stuck(self._group, parts, gang, (hopeless or lacking)[0], best)
+
+
+def _hardest_first(room: Room, parts: Sequence[Part]) -> list[int]:
+    """Parts by how few of their members would fit if they were alone."""
+    seats = [int(room.of(part.class_id).fits.sum()) for part in parts]
+    return sorted(range(len(parts)), key=lambda index: (seats[index], -parts[index].wanted, index))

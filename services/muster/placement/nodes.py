@@ -1,0 +1,185 @@
+"""What nodes are, as arrays by row, so that a pod class is matched against all of them at once."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.gangs.capacity import Int64
+from muster.gangs.facts import PODS, NodeFacts, Taint
+
+Int32 = NDArray[np.int32]
+Bool = NDArray[np.bool_]
+
+MOST_NODES: Final = 2**19
+"""Nodes that a cluster can have here: Kubernetes' own limit is 5,000, the largest known forks run 130,000."""
+
+_ORDINARY: Final = frozenset(("cpu", "memory", "ephemeral-storage", PODS))
+
+
+@dataclass(frozen=True)
+class NodeKind:
+    """What many nodes have in common: everything that matters to a class but labels, name and room."""
+
+    taints: tuple[Taint, ...]
+    unschedulable: bool
+    ready: bool
+    scarce: frozenset[str]
+    """Extended resources that the node offers: pods that need none of them had better go elsewhere."""
+
+
+class LabelColumn:
+    """Values of one label key (or of the name) on all nodes: `codes` is int32[rows], 0 where there is none."""
+
+    def __init__(self) -> None:
+        self.codes: Int32 = np.zeros(0, np.int32)
+        self.values: dict[str, int] = {}
+
+    def put(self, row: int, value: str | None) -> None:
+        self.codes[row] = 0 if value is None else self.values.setdefault(value, len(self.values) + 1)
+
+
+class NodeTable:
+    """Facts of nodes by the row that Capacity gives them.
+
+    `kind` is int32[rows], index into `kinds`, -1 for rows without a node; `changed` is int64[rows], the `version` at
+    which a row changed last. `order` has the rows of all nodes by name and `rank` each row's place in it, so that
+    nothing depends on the order in which nodes came; `order_version` is the version at which that changed last.
+    """
+
+    def __init__(self) -> None:
+        self.facts: list[NodeFacts | None] = []
+        self.kind: Int32 = np.zeros(0, np.int32)
+        self.kinds: list[NodeKind] = []
+        self.version = 0
+        self.order_version = 0
+        self.changed: Int64 = np.zeros(0, np.int64)
+        self._kind_index: dict[NodeKind, int] = {}
+        self._labels: dict[str, LabelColumn] = {}
+        self._names: LabelColumn | None = None
+        self._rows: dict[str, int] = {}
+        self._by_name: tuple[Int64, Int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def rows(self) -> int:
+        """Length of the arrays."""
+        return len(self.facts)
+
+    def put(self, changes: Iterable[tuple[int, NodeFacts]], rows: int) -> None:
+        """Add or change nodes at the rows given; `rows` is how long the arrays have to be."""
+        if rows > self.rows:
+            self._grow(rows)
+        self.version += 1
+        for row, node in changes:
+            before = self.facts[row]
+            self.facts[row] = node
+            self.changed[row] = self.version
+            self.kind[row] = self._kind(node)
+            for key, column in self._labels.items():
+                column.put(row, node.labels.get(key))
+            if before is None:
+                self._rows[node.name] = row
+                self._reorder()
+                if self._names is not None:
+                    self._names.put(row, node.name)
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Forget nodes; unknown ones are passed over."""
+        self.version += 1
+        for name in names:
+            row = self._rows.pop(name, None)
+            if row is not None:
+                self.facts[row] = None
+                self.kind[row] = -1
+                self.changed[row] = self.version
+                self._reorder()
+
+    def labels(self, key: str) -> LabelColumn:
+        """Values of a label; kept from the first time that it is asked for."""
+        column = self._labels.get(key)
+        if column is None:
+            column = self._labels[key] = self._column([node.labels.get(key) if node else None for node in self.facts])
+        return column
+
+    def names(self) -> LabelColumn:
+        """Names of the nodes, as if they were a label."""
+        if self._names is None:
+            self._names = self._column([node.name if node else None for node in self.facts])
+        return self._names
+
+    @property
+    def order(self) -> Int64:
+        """Rows of all nodes by name, int64[nodes]."""
+        return self._ordered()[0]
+
+    @property
+    def rank(self) -> Int64:
+        """Place of each row's node by name, int64[rows]; the last one there can be for rows without a node."""
+        return self._ordered()[1]
+
+    def get(self, name: str) -> NodeFacts | None:
+        row = self._rows.get(name)
+        return None if row is None else self.facts[row]
+
+    def row(self, name: str) -> int | None:
+        return self._rows.get(name)
+
+    def name(self, row: int) -> str:
+        node = self.facts[row]
+        assert node is not None, f"row {row} has no node"
+        return node.name
+
+    def _reorder(self) -> None:
+        self._by_name = None
+        self.order_version = self.version
+
+    def _ordered(self) -> tuple[Int64, Int64]:
+        if self._by_name is None:
+            order = np.array([row for _, row in sorted(self._rows.items())], np.int64)
+            rank = np.full(self.rows, MOST_NODES - 1, np.int64)
+            rank[order] = np.arange(len(order))
+            self._by_name = order, rank
+        return self._by_name
+
+    def _column(self, values: list[str | None]) -> LabelColumn:
+        column = LabelColumn()
+        column.codes = np.zeros(self.rows, np.int32)
+        for row, value in enumerate(values):
+            if value is not None:
+                column.put(row, value)
+        return column
+
+    def _kind(self, node: NodeFacts) -> int:
+        scarce = frozenset(name for name, amount in node.allocatable if amount > 0 and name not in _ORDINARY)
+        kind = NodeKind(node.taints, node.unschedulable, node.ready, scarce)
+        index = self._kind_index.get(kind)
+        if index is None:
+            index = self._kind_index[kind] = len(self.kinds)
+            self.kinds.append(kind)
+        return index
+
+    def _grow(self, rows: int) -> None:
+        more = rows - self.rows
+        self.facts.extend([None] * more)
+        self.kind = np.concatenate((self.kind, np.full(more, -1, np.int32)))
+        self.changed = np.concatenate((self.changed, np.zeros(more, np.int64)))
+        for column in (*self._labels.values(), *([self._names] if self._names else [])):
+            column.codes = np.concatenate((column.codes, np.zeros(more, np.int32)))
+        self._by_name = None
+
+
+def same_for_placement(a: NodeFacts, b: NodeFacts) -> bool:
+    """The two differ in nothing that a solve looks at."""
+    return (
+        a.name == b.name
+        and a.labels == b.labels
+        and a.taints == b.taints
+        and a.unschedulable == b.unschedulable
+        and a.ready == b.ready
+        and a.allocatable == b.allocatable
+    )

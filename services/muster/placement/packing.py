@@ -1,0 +1,78 @@
+"""Which nodes a number of equal pods go to: best fit on counts, so that large nodes stay whole for those who need them.
+
+Both ways use nodes that the class dislikes least first, and settle ties by how much is free in all (less is better: the
+node is closer to full), then by name.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from muster.gangs.capacity import Int64
+from muster.placement.room import FITS_SHIFT, MOST_FITS, ClassRoom, Room
+
+Seats = tuple[Int64, Int64]
+"""Distinct rows and how many pods go to each, both int64[some]."""
+
+Choice = Callable[[Int64, int], tuple[Int64, Int64]]
+"""Chooses among keys of nodes that together have room for the number of pods: chosen keys and counts."""
+
+_FITS_FIELD: Final = MOST_FITS << FITS_SHIFT
+
+
+def fewest_nodes(keys: Int64, wanted: int) -> tuple[Int64, Int64]:
+    """As few nodes as possible: the tightest that holds all, or the roomiest and the tightest that holds the rest."""
+    whole = keys[keys >= wanted << FITS_SHIFT]
+    if len(whole):
+        return whole.min(keepdims=True), np.array([wanted])
+    roomiest_first = keys ^ _FITS_FIELD
+    if len(keys) > 4 * wanted:
+        roomiest_first = np.partition(roomiest_first, wanted)[:wanted]
+    roomiest_first.sort()
+    counts = MOST_FITS - (roomiest_first >> FITS_SHIFT)
+    held = counts.cumsum()
+    full = int(np.searchsorted(held, wanted, side="right"))
+    rest = wanted - (int(held[full - 1]) if full else 0)
+    chosen, counts = roomiest_first[:full] ^ _FITS_FIELD, counts[:full]
+    if not rest:
+        return chosen, counts
+    others = keys[((keys ^ _FITS_FIELD) > roomiest_first[full - 1]) & (keys >= rest << FITS_SHIFT)]
+    return np.append(chosen, others.min()), np.append(counts, rest)
+
+
+def tightest_first(keys: Int64, wanted: int) -> tuple[Int64, Int64]:
+    """Fill the node where fewest fit, then the next: what equal pods that come one by one would choose."""
+    tightest = np.partition(keys, wanted)[:wanted] if len(keys) > 4 * wanted else keys.copy()
+    tightest.sort()
+    counts = tightest >> FITS_SHIFT
+    held = counts.cumsum()
+    last = int(np.searchsorted(held, wanted))
+    counts[last] -= held[last] - wanted
+    return tightest[: last + 1], counts[: last + 1]
+
+
+def choose(room: Room, of_class: ClassRoom, wanted: int, choice: Choice) -> Seats:
+    """Nodes for up to `wanted` pods of the class: fewer if there is not room for all. Nothing is taken yet."""
+    keys = room.keys(of_class)
+    if of_class.eligibility.even:
+        return _among(room, keys, wanted, choice)
+    dislike = of_class.eligibility.dislike[of_class.fits > 0]
+    parts = []
+    for level in np.unique(dislike):
+        rows, counts = _among(room, keys[dislike == level], wanted, choice)
+        parts.append((rows, counts))
+        wanted -= int(counts.sum())
+        if not wanted:
+            break
+    if not parts:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    return np.concatenate([rows for rows, _ in parts]), np.concatenate([counts for _, counts in parts])
+
+
+def _among(room: Room, keys: Int64, wanted: int, choice: Choice) -> Seats:
+    if int((keys >> FITS_SHIFT).sum()) > wanted:
+        keys, counts = choice(keys, wanted)
+    else:
+        counts = keys >> FITS_SHIFT
+    return room.rows_of(keys), counts

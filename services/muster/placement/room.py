@@ -1,0 +1,182 @@
+"""What is free on every node while a batch is solved: taken step by step, given back in reverse, never below zero."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from muster.gangs.capacity import Capacity, Int64
+from muster.gangs.facts import PodClass
+from muster.placement.eligibility import USABLE, Eligibility
+from muster.placement.nodes import NodeTable
+
+# A node's key for one class packs, from the high bits down: how many fit, how much is free in all, place by name.
+# Sorting keys is sorting by tightness with ties by size, then name; the low bits lead back to the node.
+SIZE_BITS: Final = 24
+RANK_BITS: Final = 19
+FITS_SHIFT: Final = SIZE_BITS + RANK_BITS
+MOST_FITS: Final = 2**20 - 1
+RANK_MASK: Final = 2**RANK_BITS - 1
+_PER_RESOURCE_BITS: Final = 20
+_CACHED_CELLS: Final = 20_000_000
+"""Rows times classes that are kept between solves: 20 bytes each."""
+
+
+class NotEnoughRoom(AssertionError):
+    """Bug in the solver: it tried to take more than a node has free (I3)."""
+
+    def __init__(self, node: str, class_id: str) -> None:
+        super().__init__(f"tried to take more of node {node!r} for pods of class {class_id!r} than it has free (I3)")
+
+
+class ClassRoom:
+    """How many pods of one class fit on each node now: `fits` is int64[rows], 0 where the class may not go.
+
+    `vector` is what one pod takes, int64[resources]; `columns` and `amounts` are its resources that are not 0.
+    """
+
+    def __init__(self, pod_class: PodClass, nodes: NodeTable, capacity: Capacity) -> None:
+        self.pod_class = pod_class
+        self.eligibility = Eligibility(pod_class, nodes)
+        self.fits: Int64 = np.zeros(0, np.int64)
+        self.seen = -1
+        self._all = capacity.vectors[capacity.classes[pod_class.id]].copy()
+        self.columns: Int64 = np.flatnonzero(self._all)
+        self.amounts: Int64 = self._all[self.columns]
+
+    def vector(self, resources: int) -> Int64:
+        """What one pod takes, int64[resources]."""
+        if resources > len(self._all):
+            self._all = np.concatenate((self._all, np.zeros(resources - len(self._all), np.int64)))
+        vector: Int64 = self._all[:resources]
+        return vector
+
+
+class Room:
+    """Free amounts of nodes: `free` is int64[resources, rows], negative where a node is oversubscribed.
+
+    It follows `capacity` and `nodes` on `refresh`; in between it belongs to one solve, which takes and gives back what
+    it took by `undo`. `stamp` is int64[rows]: the `clock` at which a row changed last.
+    """
+
+    def __init__(self, capacity: Capacity, nodes: NodeTable, pod_classes: Mapping[str, PodClass]) -> None:
+        self.capacity = capacity
+        self.nodes = nodes
+        self.pod_classes = pod_classes
+        self.free: Int64 = np.zeros((0, 0), np.int64)
+        self.stamp: Int64 = np.zeros(0, np.int64)
+        self.clock = 0
+        self._tie: Int64 = np.zeros(0, np.int64)
+        self._shifts: Int64 = np.zeros((0, 1), np.int64)
+        self._capacity_seen = self._order_seen = self._nodes_seen = -1
+        self._classes: dict[str, ClassRoom] = {}
+        self._taken: list[tuple[ClassRoom, Int64, Int64]] = []
+
+    def refresh(self) -> None:
+        """Take over what changed in capacity and nodes since the last time. Nothing may be taken."""
+        assert not self._taken, "a solve has not given back what it took"
+        capacity, nodes = self.capacity, self.nodes
+        resources, rows = len(capacity.resources), nodes.rows
+        if self.free.shape != (resources, rows):
+            self.free = np.zeros((resources, rows), np.int64)
+            self.stamp = np.zeros(rows, np.int64)
+            self._tie = np.zeros(rows, np.int64)
+            self._capacity_seen = self._order_seen = self._nodes_seen = -1
+        if self._nodes_seen != nodes.version:
+            shifts = self._measure_sizes()
+            if self._order_seen != nodes.order_version or not np.array_equal(shifts, self._shifts):
+                self._capacity_seen = -1
+            self._shifts = shifts
+        if self._capacity_seen != capacity.version:
+            changed = np.flatnonzero(capacity.touched[:rows] > self._capacity_seen)
+            left = capacity.allocatable[changed, :resources] - capacity.used[changed, :resources]
+            self.free[:, changed] = left.T
+            self._touch(changed)
+        self._capacity_seen, self._nodes_seen = capacity.version, nodes.version
+        self._order_seen = nodes.order_version
+
+    def of(self, class_id: str) -> ClassRoom:
+        """Room for one class, up to date. Raises KeyError for an unknown class."""
+        room = self._classes.pop(class_id, None)
+        if room is None:
+            room = ClassRoom(self.pod_classes[class_id], self.nodes, self.capacity)
+            for _ in range(len(self._classes) + 1 - max(16, _CACHED_CELLS // max(1, self.nodes.rows))):
+                del self._classes[next(iter(self._classes))]
+        self._classes[class_id] = room
+        if room.seen != self.clock:
+            self._fit(room)
+        return room
+
+    def keys(self, room: ClassRoom) -> Int64:
+        """Keys of the nodes that have room for the class, int64[some], in the order of rows."""
+        keys: Int64 = (room.fits << FITS_SHIFT) | self._tie
+        return keys[room.fits > 0]
+
+    def rows_of(self, keys: Int64) -> Int64:
+        """Rows that the keys lead back to."""
+        rows: Int64 = self.nodes.order[keys & RANK_MASK]
+        return rows
+
+    def take(self, room: ClassRoom, rows: Int64, counts: Int64) -> None:
+        """Take room for `counts[i]` pods of the class on `rows[i]`; rows are distinct.
+
+        Raises NotEnoughRoom.
+        """
+        self.claim(room, rows, counts)
+        left = self.free[room.columns[:, None], rows]
+        if left.min(initial=0) < 0:
+            raise NotEnoughRoom(self.nodes.name(int(rows[(left < 0).any(axis=0)][0])), room.pod_class.id)
+
+    def claim(self, room: ClassRoom, rows: Int64, counts: Int64) -> None:
+        """As `take`, but whether there is room or not: what is decided already counts, whatever a node has left."""
+        self._taken.append((room, rows, counts))
+        self._add(room, rows, -counts)
+
+    def mark(self) -> int:
+        """A point to go back to with `undo`."""
+        return len(self._taken)
+
+    def undo(self, mark: int) -> None:
+        """Give back everything taken since the mark."""
+        while len(self._taken) > mark:
+            room, rows, counts = self._taken.pop()
+            self._add(room, rows, counts)
+
+    def _add(self, room: ClassRoom, rows: Int64, counts: Int64) -> None:
+        self.free[:, rows] += room.vector(len(self.free))[:, None] * counts
+        self._touch(rows)
+
+    def _touch(self, rows: Int64) -> None:
+        self.clock += 1
+        self.stamp[rows] = self.clock
+        shares: Int64 = np.maximum(self.free[:, rows], 0) >> self._shifts
+        size: Int64 = np.minimum(shares.sum(axis=0), 2**SIZE_BITS - 1)
+        self._tie[rows] = (size << RANK_BITS) | self.nodes.rank[rows]
+
+    def _measure_sizes(self) -> Int64:
+        """How far to shift amounts of each resource so that nodes compare by their share of the largest node.
+
+        int64[resources, 1]; powers of two, so that they stay the same while nodes come and go.
+        """
+        largest = self.capacity.allocatable[: self.nodes.rows, : len(self.free)].max(axis=0, initial=0)
+        bits = np.array([int(amount).bit_length() for amount in largest], np.int64)
+        return np.maximum(bits - _PER_RESOURCE_BITS, 0)[:, None]
+
+    def _fit(self, room: ClassRoom) -> None:
+        judged = room.eligibility.refresh()
+        if judged is None or len(room.fits) != len(self.stamp):
+            fits: Int64 = np.full(len(self.stamp), MOST_FITS)
+            for column, amount in zip(room.columns.tolist(), room.amounts.tolist(), strict=True):
+                np.minimum(fits, self.free[column] // amount, out=fits)
+            np.maximum(fits, 0, out=fits)
+            fits[room.eligibility.reason != USABLE] = 0
+            room.fits = fits
+        else:
+            rows = np.flatnonzero(self.stamp > room.seen)
+            if len(judged):
+                rows = np.union1d(rows, judged)
+            left = self.free[room.columns[:, None], rows] // room.amounts[:, None]
+            fits = np.maximum(left.min(axis=0, initial=MOST_FITS), 0)
+            fits[room.eligibility.reason[rows] != USABLE] = 0
+            room.fits[rows] = fits
+        room.seen = self.clock

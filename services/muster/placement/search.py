@@ -1,0 +1,147 @@
+"""Exact search for a place for few members of unequal classes: finds one, or proves that there is none, in a budget.
+
+Node by node it tries every way to fill a node to which nothing more could be added; no others need be tried, since a
+member may always move to an earlier node that has room for it. What is left to place after a node decides all that
+follows, so that each such state is looked at once.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+Counts = tuple[int, ...]
+"""Members per part."""
+
+
+@dataclass(frozen=True)
+class Bin:
+    """A node: `free` per resource, and how many of each part it may take at most when empty of the others."""
+
+    free: tuple[int, ...]
+    most: Counts
+
+
+@dataclass(frozen=True)
+class Puzzle:
+    """`wanted[p]` members that ask `asks[p]` per resource; gang g may leave out `slack[g]` of its members.
+
+    The hardest parts come first; `gang[p]` is the gang of a part.
+    """
+
+    asks: tuple[tuple[int, ...], ...]
+    wanted: Counts
+    gang: Counts
+    slack: tuple[int, ...]
+    bins: tuple[Bin, ...]
+
+
+class OutOfBudget(Exception):
+    """The search was given up; there may be a place."""
+
+
+class Budget:
+    """Steps that may be spent: steps and not seconds, so that every replica gives the same answer."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def spend(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise OutOfBudget
+
+
+def search(puzzle: Puzzle, budget: Budget) -> list[Counts] | None:
+    """Members of each part for each bin; None: proved that there is no way.
+
+    Raises OutOfBudget.
+    """
+    return _Search(puzzle, budget).run()
+
+
+class _Search:
+    def __init__(self, puzzle: Puzzle, budget: Budget) -> None:
+        self._puzzle = puzzle
+        self._budget = budget
+        self._dead: set[tuple[int, Counts]] = set()
+        self._fillings: dict[tuple[tuple[int, ...], Counts], list[Counts]] = {}
+        bins, parts = puzzle.bins, range(len(puzzle.wanted))
+        self._seats_from = _suffix_sums([each.most for each in bins], len(parts))
+        self._free_from = _suffix_sums([each.free for each in bins], len(puzzle.asks[0]))
+        self._gangs = [[p for p in parts if puzzle.gang[p] == g] for g in range(len(puzzle.slack))]
+        # per resource and gang, parts by how much they ask, most first: what slack leaves out to ask for the least
+        self._greediest = [
+            [sorted(ours, key=lambda p: -puzzle.asks[p][r]) for ours in self._gangs] for r in range(len(puzzle.asks[0]))
+        ]
+
+    def run(self) -> list[Counts] | None:
+        chosen: list[Counts] = []
+        if not self._fill(0, self._puzzle.wanted, chosen):
+            return None
+        none = (0,) * len(self._puzzle.wanted)
+        return chosen + [none] * (len(self._puzzle.bins) - len(chosen))
+
+    def _fill(self, at: int, left: Counts, chosen: list[Counts]) -> bool:
+        slack = self._puzzle.slack
+        if all(sum(left[p] for p in ours) <= slack[g] for g, ours in enumerate(self._gangs)):
+            return True
+        if at == len(self._puzzle.bins) or (at, left) in self._dead:
+            return False
+        self._budget.spend()
+        if not self._hopeless(at, left):
+            here = self._puzzle.bins[at]
+            for counts in self._ways_to_fill(here.free, tuple(map(min, left, here.most))):
+                chosen.append(counts)
+                if self._fill(at + 1, tuple(have - put for have, put in zip(left, counts, strict=True)), chosen):
+                    return True
+                chosen.pop()
+        self._dead.add((at, left))
+        return False
+
+    def _hopeless(self, at: int, left: Counts) -> bool:
+        """The bins from here on have too few seats or too little of a resource."""
+        seats, free, slack = self._seats_from[at], self._free_from[at], self._puzzle.slack
+        for g, ours in enumerate(self._gangs):
+            if sum(max(0, left[p] - seats[p]) for p in ours) > slack[g]:
+                return True
+        for r, by_gang in enumerate(self._greediest):
+            asked = 0
+            for g, ours in enumerate(by_gang):
+                spare = slack[g]
+                for p in ours:
+                    out = min(spare, left[p])
+                    spare -= out
+                    asked += (left[p] - out) * self._puzzle.asks[p][r]
+            if asked > free[r]:
+                return True
+        return False
+
+    def _ways_to_fill(self, free: tuple[int, ...], most: Counts) -> list[Counts]:
+        ways = self._fillings.get((free, most))
+        if ways is None:
+            ways = self._fillings[free, most] = list(self._fill_bin(free, most, 0, ()))
+        return ways
+
+    def _fill_bin(self, free: Sequence[int], most: Counts, part: int, chosen: Counts) -> Iterator[Counts]:
+        self._budget.spend()
+        asks = self._puzzle.asks
+        if part == len(most):
+            if not any(chosen[p] < most[p] and _fits(asks[p], free) for p in range(part)):
+                yield chosen
+            return
+        ask = asks[part]
+        fits = min([most[part], *(have // want for have, want in zip(free, ask, strict=True) if want)])
+        # the last part need not be tried with fewer than fit: something could be added
+        for count in range(fits, -1 if part + 1 < len(most) else fits - 1, -1):
+            after = [have - count * want for have, want in zip(free, ask, strict=True)]
+            yield from self._fill_bin(after, most, part + 1, (*chosen, count))
+
+
+def _fits(ask: Sequence[int], free: Sequence[int]) -> bool:
+    return all(want <= have for want, have in zip(ask, free, strict=True) if want)
+
+
+def _suffix_sums(rows: Sequence[tuple[int, ...]], width: int) -> list[tuple[int, ...]]:
+    sums = [(0,) * width]
+    for row in reversed(rows):
+        sums.append(tuple(a + b for a, b in zip(sums[-1], row, strict=True)))
+    return sums[::-1]

@@ -1,0 +1,143 @@
+"""placement's main path: follow cluster-state, answer Solve from what is known.
+
+Solves run in the event loop, one after another: they are short, and a thread would cost more in handing over than it
+gives back. A long batch pauses between groups so that health checks and other calls are answered meanwhile.
+"""
+
+import asyncio
+import time
+from importlib.metadata import version
+from typing import Any, Final
+
+import grpc
+import structlog
+from grpc import aio
+
+from muster.placement.cluster import Cluster
+from muster.placement.groups import Group
+from muster.placement.messages import check_known, classes_of, read_groups, write_answer
+from muster.placement.mirror import Mirror, NoCluster, RevisionNotReached
+from muster.placement.settings import Settings
+from muster.placement.solve import solve
+from muster.placement.v1 import placement_pb2 as pb
+from muster.placement.v1 import placement_pb2_grpc as pb_grpc
+from muster.rpc.channel import open_channel
+from muster.rpc.errors import RpcError
+from muster.rpc.facts_codec import decode_revision, encode_revision
+from muster.rpc.lifetime import until_stopped
+from muster.rpc.server import RpcServer
+from muster.rpc.subscription import subscribe
+from muster.telemetry.tracing import tracer
+
+FULL_NAME: Final = "muster.placement.v1.PlacementService"
+IMPLEMENTATION: Final = "best-fit"
+
+_PAUSE_AFTER_SECONDS: Final = 0.01
+"""A batch that takes longer lets others run."""
+_SLOW_SECONDS: Final = 0.25
+"""Solves that take longer are told at info."""
+_ANSWER_SECONDS: Final = 0.05
+"""Kept back from the deadline of a call, so that a refusal still arrives; at most a tenth of what is left."""
+_LONGEST_WAIT_SECONDS: Final = 60.0
+"""For callers that set no deadline."""
+
+_log = structlog.get_logger()
+
+
+async def run(settings: Settings) -> None:
+    """Serve until SIGTERM, SIGINT or cancellation. Ready while what is known of the cluster is whole and current."""
+    channel = open_channel(settings.cluster_state, settings.tls)
+    mirror = Mirror()
+    server = RpcServer(settings.listen, settings.tls, "placement")
+    server.add(pb_grpc.add_PlacementServiceServicer_to_server, PlacementServicer(mirror), FULL_NAME)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            await server.start()
+            following = tasks.create_task(
+                mirror.follow(lambda: subscribe(channel, f"placement/{settings.instance}"), server.set_ready)
+            )
+            try:
+                await until_stopped()
+            finally:
+                await server.stop()
+                following.cancel()
+    finally:
+        await channel.close()
+
+
+class PlacementServicer(pb_grpc.PlacementServiceServicer):
+    """PlacementService on a mirror."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+
+    async def Solve(self, request: pb.SolveRequest, context: aio.ServicerContext[Any, Any]) -> pb.SolveResponse:  # noqa: N802
+        groups = read_groups(request)
+        wanted = decode_revision(request.min_revision)
+        named = classes_of(request, groups)
+        while True:
+            with tracer().start_as_current_span("wait for revision"):
+                await self._reached(wanted, context)
+            async with self._mirror.lock:
+                cluster = self._mirror.cluster
+                if cluster is None or not self._mirror.current or not cluster.reached(wanted):
+                    continue  # lost, or replaced, while others solved
+                check_known(named, cluster.pod_classes)
+                started = time.monotonic()
+                try:
+                    response = await _answer(cluster, request, groups, named)
+                finally:
+                    cluster.room.undo(0)
+                _tell(response, time.monotonic() - started, cluster)
+                return response
+
+    async def Describe(  # noqa: N802
+        self, request: pb.DescribeRequest, context: aio.ServicerContext[Any, Any]
+    ) -> pb.DescribeResponse:
+        cluster = self._mirror.cluster
+        response = pb.DescribeResponse(implementation=IMPLEMENTATION, version=version("muster"))
+        if cluster is not None:
+            response.revision.CopyFrom(encode_revision(cluster.revision))
+            response.nodes = len(cluster.nodes)
+            response.pods = cluster.capacity.seats
+        return response
+
+    async def _reached(self, revision: dict[str, int], context: aio.ServicerContext[Any, Any]) -> None:
+        left = context.time_remaining() or _LONGEST_WAIT_SECONDS
+        try:
+            await self._mirror.reached(revision, left - min(_ANSWER_SECONDS, left / 10))
+        except RevisionNotReached as error:
+            raise RpcError(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
+        except NoCluster as error:
+            raise RpcError(grpc.StatusCode.UNAVAILABLE, str(error)) from None
+
+
+async def _answer(cluster: Cluster, request: pb.SolveRequest, groups: list[Group], named: set[str]) -> pb.SolveResponse:
+    room = cluster.room
+    response = pb.SolveResponse(revision=encode_revision(cluster.revision))
+    with tracer().start_as_current_span("masks"):
+        room.refresh()
+        cluster.reserve((each.node, each.class_id, tuple(each.pod_uids)) for each in request.reservations)
+        for class_id in sorted(named):
+            room.of(class_id)
+    with tracer().start_as_current_span("search", attributes={"groups": len(groups)}):
+        paused = time.monotonic()
+        for group, answer in zip(groups, solve(room, groups), strict=True):
+            write_answer(response, group, answer)
+            if time.monotonic() - paused > _PAUSE_AFTER_SECONDS:
+                await asyncio.sleep(0)
+                paused = time.monotonic()
+    return response
+
+
+def _tell(response: pb.SolveResponse, seconds: float, cluster: Cluster) -> None:
+    placed = sum(result.outcome == pb.GroupResult.OUTCOME_PLACED for result in response.results)
+    tell = _log.info if seconds > _SLOW_SECONDS else _log.debug
+    tell(
+        "solved",
+        groups=len(response.results),
+        placed=placed,
+        milliseconds=round(seconds * 1000, 2),
+        nodes=len(cluster.nodes),
+        revision=cluster.revision.get("pods", 0),
+    )

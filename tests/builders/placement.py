@@ -1,0 +1,120 @@
+"""Clusters and gangs for placement tests, in few words: cpu in cores, everything else in units."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from muster.gangs.facts import (
+    Amounts,
+    Batch,
+    NodeFacts,
+    NodeSelectorTerm,
+    PodClass,
+    PodFacts,
+    PreferredNodeTerm,
+    Taint,
+    Toleration,
+)
+from muster.placement.cluster import Cluster
+from muster.placement.groups import Answer, Gang, Group, NotPlaced, Placed, Role
+from muster.placement.solve import solve
+
+GPU = "nvidia.com/gpu"
+
+
+def amounts(cpu: float = 0, memory: int = 0, gpu: int = 0, pods: int = 0) -> Amounts:
+    named = {"cpu": round(cpu * 1000), "memory": memory, GPU: gpu, "pods": pods}
+    return tuple(sorted((name, amount) for name, amount in named.items() if amount))
+
+
+def node(
+    name: str,
+    cpu: float = 8,
+    *,
+    memory: int = 64,
+    gpu: int = 0,
+    pods: int = 110,
+    labels: Mapping[str, str] | None = None,
+    taints: Iterable[Taint] = (),
+    unschedulable: bool = False,
+    ready: bool = True,
+) -> NodeFacts:
+    return NodeFacts(
+        name,
+        allocatable=amounts(cpu, memory, gpu, pods),
+        labels=dict(labels or {}),
+        taints=tuple(taints),
+        unschedulable=unschedulable,
+        ready=ready,
+    )
+
+
+def pod_class(
+    name: str,
+    cpu: float = 1,
+    *,
+    memory: int = 0,
+    gpu: int = 0,
+    selector: Mapping[str, str] | None = None,
+    required: Iterable[NodeSelectorTerm] | None = None,
+    preferred: Iterable[PreferredNodeTerm] = (),
+    tolerations: Iterable[Toleration] = (),
+) -> PodClass:
+    return PodClass(
+        name,
+        amounts(cpu, memory, gpu, pods=1),
+        tuple(sorted((selector or {}).items())),
+        None if required is None else tuple(required),
+        tuple(preferred),
+        tuple(tolerations),
+    )
+
+
+def gang(name: str, *roles: tuple[str, int], minimum: int | None = None) -> Gang:
+    """Roles as (class id, wanted); without a minimum all are needed."""
+    wanted = sum(count for _, count in roles)
+    return Gang(name, wanted if minimum is None else minimum, tuple(Role(*role) for role in roles))
+
+
+def group(*gangs: Gang) -> Group:
+    return Group(gangs[0].id, gangs)
+
+
+def alone(name: str, *roles: tuple[str, int], minimum: int | None = None) -> Group:
+    """A group of one gang."""
+    return group(gang(name, *roles, minimum=minimum))
+
+
+def cluster(
+    nodes: Iterable[NodeFacts], classes: Iterable[PodClass], bound: Sequence[tuple[str, str, str]] = ()
+) -> Cluster:
+    """`bound`: (uid, class id, node) of pods that hold room already."""
+    built = Cluster()
+    pods = tuple(PodFacts(uid, "default", uid, class_id, node=on) for uid, class_id, on in bound)
+    built.apply(Batch(pod_classes=tuple(classes), nodes=tuple(nodes), pods=pods))
+    return built
+
+
+def answers(on: Cluster, *groups: Group) -> list[Answer]:
+    on.room.refresh()
+    try:
+        return list(solve(on.room, groups))
+    finally:
+        on.room.undo(0)
+
+
+def seats(answer: Answer) -> dict[str, int]:
+    """Node to members there, all roles together."""
+    assert isinstance(answer, Placed), answer
+    by_node: dict[str, int] = {}
+    for run in answer.runs:
+        by_node[run.node] = by_node.get(run.node, 0) + run.count
+    return by_node
+
+
+def seats_of(answer: Answer, role: int) -> dict[str, int]:
+    assert isinstance(answer, Placed), answer
+    return {run.node: run.count for run in answer.runs if run.role == role}
+
+
+def refusal(answer: Answer) -> NotPlaced:
+    assert isinstance(answer, NotPlaced), answer
+    return answer
