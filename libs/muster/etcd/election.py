@@ -21,6 +21,8 @@ from muster.etcd.store import Fence, Store
 from muster.etcd.watching import KeyWatch
 from muster.rpc.backoff import Backoff
 
+__all__ = ["Election", "Fence", "Leadership"]
+
 _log = structlog.get_logger()
 
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # goes on while the machine is suspended
@@ -51,6 +53,8 @@ class Leadership:
         self.why_lost = ""
         """Set together with `lost`."""
         self.lease_id = lease_id
+        self.keeper: asyncio.Task[None] | None = None
+        """What keeps the lease alive, and gives it back once leadership is lost."""
         self._safe_until = safe_until
         self._alarm: asyncio.TimerHandle | None = None
         self.extend(safe_until)
@@ -61,6 +65,12 @@ class Leadership:
         if not self.lost.is_set() and _now() >= self._safe_until:
             self.lose("the lease was not renewed in time")
         return not self.lost.is_set()
+
+    async def resign(self) -> None:
+        """Stop leading, and let others take over at once if etcd can be told."""
+        self.lose("resigned")
+        if self.keeper is not None:
+            await asyncio.gather(self.keeper, return_exceptions=True)
 
     def extend(self, safe_until: float) -> None:
         """The lease lives at least until then."""
@@ -89,7 +99,6 @@ class Election:
         """`identity` is what others see as the leader. etcd makes leases of 2 seconds at least by its defaults."""
         self._store, self._key, self._identity, self._ttl_seconds = store, key, identity, ttl_seconds
         self._leadership: Leadership | None = None
-        self._keeper: asyncio.Task[None] | None = None
         self._outage = False
         self._left_lease = 0  # of a leadership that was lost; the key may hang on it
 
@@ -112,7 +121,7 @@ class Election:
             if leadership is not None and leadership.held:
                 _log.info("leading", key=self._key, identity=self._identity, epoch=leadership.fence.create_revision)
                 self._leadership = leadership
-                self._keeper = asyncio.create_task(self._keep(leadership))
+                leadership.keeper = asyncio.create_task(self._keep(leadership))
                 return leadership
 
     async def leader(self) -> str | None:
@@ -121,12 +130,9 @@ class Election:
         return None if seat is None else seat.identity
 
     async def resign(self) -> None:
-        """Stop leading, and let others take over at once if etcd can be told."""
-        leadership, keeper = self._leadership, self._keeper
-        if leadership is None or keeper is None:
-            return
-        leadership.lose("resigned")
-        await asyncio.gather(keeper, return_exceptions=True)
+        """`Leadership.resign` of the last leadership, if there was one."""
+        if self._leadership is not None:
+            await self._leadership.resign()
 
     # -- the seat
 

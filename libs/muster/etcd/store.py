@@ -10,8 +10,10 @@ from msgspec import Struct
 
 from muster.config.settings import PLAIN_TEXT, TlsSettings
 from muster.etcd.connection import Answer, Connection
-from muster.etcd.errors import EtcdUnavailable, Fenced
+from muster.etcd.errors import BadEndpoints, EtcdUnavailable, Fenced, TooLarge
 from muster.etcd.etcd3_import import etcdrpc
+
+__all__ = ["BadEndpoints", "EtcdUnavailable", "Fence", "Fenced", "Store", "TooLarge"]
 
 _T = TypeVar("_T")
 

@@ -16,7 +16,6 @@ import grpc
 from muster.etcd.connection import Connection
 from muster.etcd.etcd3_import import etcd3, etcdrpc
 
-
 _ERROR_PAUSE_SECONDS: Final = 0.2  # so that nobody who watches anew does so without a pause
 
 
