@@ -7,10 +7,10 @@ from time import monotonic
 
 import structlog
 
-from muster.coordinator.core.events import Persist, Persisted, Record, RecordState, Seat
+from muster.coordinator.core.events import NotPersisted, Persist, Persisted, Record, RecordState, Seat
 from muster.coordinator.v1 import record_pb2 as pb
-from muster.etcd.election import Fence
-from muster.etcd.store import Store
+from muster.etcd.errors import TooLarge
+from muster.etcd.store import Fence, Store
 
 MOST_WRITES = 100
 """Keys per transaction; etcd's default limit is 128 operations."""
@@ -84,7 +84,7 @@ class RecordWriter:
         """To be written."""
         self._queue.put_nowait(effect)
 
-    async def run(self, written: Callable[[Sequence[Persisted]], None]) -> None:
+    async def run(self, written: Callable[[Sequence[Persisted | NotPersisted]], None]) -> None:
         """Write until it fails. Raises Fenced and EtcdUnavailable: the term is over then."""
         waiting: Persist | None = None
         while True:
@@ -98,8 +98,19 @@ class RecordWriter:
                     waiting = effect
                     break
                 effects.append(effect)
-            await self._commit(effects)
-            written([Persisted(effect.persist_id) for effect in effects])
+            try:
+                await self._commit(effects)
+                written([Persisted(effect.persist_id) for effect in effects])
+            except TooLarge:
+                for effect in effects:
+                    written([await self._commit_alone(effect)])
+
+    async def _commit_alone(self, effect: Persist) -> Persisted | NotPersisted:
+        try:
+            await self._commit([effect])
+        except TooLarge as error:
+            return NotPersisted(effect.persist_id, f"its permit is too large for etcd: {error}")
+        return Persisted(effect.persist_id)
 
     async def _commit(self, effects: Sequence[Persist]) -> None:
         last: dict[str, Record | None] = {}  # a transaction may name a key once: the last write counts

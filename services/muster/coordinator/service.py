@@ -66,7 +66,7 @@ async def _stand_and_lead(settings: Settings, channels: Channels, store: Store, 
             _log.warning("term ended", reason=reason)
         finally:
             servicer.standby(election.leader)
-            await leadership.resign()
+            await election.resign()
 
 
 async def _watch_etcd(store: Store, server: RpcServer) -> None:

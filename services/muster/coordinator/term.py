@@ -20,7 +20,8 @@ from muster.coordinator.settings import Settings
 from muster.coordinator.solver import Solver
 from muster.coordinator.traces import GangTraces
 from muster.etcd.election import Leadership
-from muster.etcd.store import EtcdUnavailable, Fenced, Store
+from muster.etcd.errors import EtcdUnavailable, Fenced
+from muster.etcd.store import Store
 from muster.gangs.facts import Batch
 from muster.rpc import subscription
 from muster.telemetry import tracing
@@ -81,7 +82,7 @@ class Term:
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            return _why_ended(done)
+            return _why_ended(done) or self._leadership.why_lost
         finally:
             for task in tasks:
                 task.cancel()
@@ -102,6 +103,8 @@ class Term:
             self._arrived.clear()
             arrived = list(self._inbox)
             self._inbox.clear()
+            if not self._leadership.held:
+                return
             for effect in self.machine.step(arrived, core.Now(monotonic(), time())):
                 self._do(effect)
 
@@ -223,7 +226,7 @@ def _why_ended(done: set[asyncio.Task[None]]) -> str:
             return str(error)
         if error is not None:
             raise error
-    return "leadership was lost"
+    return ""
 
 
 def _loop_time(monotonic_seconds: float | None) -> float | None:

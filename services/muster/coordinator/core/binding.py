@@ -31,6 +31,11 @@ class Binds:
         self._retries: dict[str, tuple[Gang, HeldSeat]] = {}
 
     @staticmethod
+    def unsent(gang: Gang) -> list[str]:
+        """Uids of members whose seats were never handed to binding."""
+        return [uid for uid, held in gang.seats.items() if held.state is SeatState.DECIDED]
+
+    @staticmethod
     def unbindable(knowledge: Knowledge, gang: Gang) -> bool:
         """A seat that is not sent yet is on a node that is gone, or that somebody else filled."""
         nodes = {held.seat.node for held in gang.seats.values() if held.state is SeatState.DECIDED}

@@ -179,6 +179,13 @@ class Persisted(Struct, frozen=True):
     persist_id: int
 
 
+class NotPersisted(Struct, frozen=True):
+    """A Persist effect can never be made durable as it is; nothing of it was written."""
+
+    persist_id: int
+    message: str
+
+
 class BindResults(Struct, frozen=True):
     """Binding reports."""
 
@@ -197,7 +204,17 @@ class Tick(Struct, frozen=True):
 
 
 Event = (
-    Recovered | Snapshot | Changes | ViewLost | Solved | SolveFailed | Persisted | BindResults | BindCallFailed | Tick
+    Recovered
+    | Snapshot
+    | Changes
+    | ViewLost
+    | Solved
+    | SolveFailed
+    | Persisted
+    | NotPersisted
+    | BindResults
+    | BindCallFailed
+    | Tick
 )
 
 # ------------------------------------------------------------------------------------------------------------ effects
@@ -213,7 +230,9 @@ class Solve(Struct, frozen=True):
 
 
 class Persist(Struct, frozen=True):
-    """Make durable, all or nothing, in the order of the ids. Answered by Persisted; failure ends the term."""
+    """Make durable, all or nothing, in the order of the ids. Answered by Persisted or NotPersisted; other failures end
+    the term.
+    """
 
     persist_id: int
     puts: tuple[Record, ...] = ()

@@ -157,6 +157,8 @@ class Knowledge:
     def drop_gang(self, gang: Gang) -> None:
         """The gang is gone, with all it holds."""
         self.release(gang, [*gang.seats, *gang.acked])
+        gang.seats.clear()
+        gang.acked.clear()
         for uid in gang.pods:
             if self.gang_of.get(uid) is gang:
                 del self.gang_of[uid]

@@ -14,6 +14,7 @@ from muster.coordinator.core.events import (
     EventType,
     GangChanged,
     KubeEvent,
+    NotPersisted,
     Now,
     Persist,
     Persisted,
@@ -92,6 +93,8 @@ class Machine:
                 self._solved(event)
             case Persisted(persist_id):
                 self._persisted(persist_id)
+            case NotPersisted():
+                self._not_persisted(event)
             case BindResults():
                 self._effects.extend(self.binds.results(self.knowledge, event, self._now.monotonic_seconds))
             case BindCallFailed():
@@ -130,8 +133,11 @@ class Machine:
         for group in attempt.groups:
             group.solving = None
         for group in attempt.groups:
+            result = results.get(group.id)
             if group.gangs:
-                self._answer(group, attempt, results.get(group.id))
+                self._answer(group, attempt, result)
+            if result is not None and result.outcome is SolveOutcome.PLACED and group.persisting is None:
+                self.knowledge.helped = True  # what it did not take is there for those that came after it in the batch
 
     def _answer(self, group: Group, attempt: Attempt, result: SolveResult | None) -> None:
         group.trouble = ""
@@ -139,7 +145,7 @@ class Machine:
             self._refuse(group, "placement gave no answer for this gang")
         elif result.outcome is SolveOutcome.PLACED:
             group.gathering = self._why_not_yet(group)
-            if group.gathering is None:
+            if group.wants_seats:
                 seated = refused_or_seated(self.knowledge.ledger, group, attempt.asked[group.id], result.runs)
                 if isinstance(seated, str):
                     self._refuse(group, f"placement's answer could not be used: {seated}")
@@ -189,7 +195,9 @@ class Machine:
         group, gangs = permit
         group.persisting = None
         if any(self.binds.unbindable(self.knowledge, gang) for gang in gangs if not gang.permitted):
-            self._revoke(group, gangs)
+            # A node was lost or filled while the permit was written. Nothing is bound yet: it can still start whole.
+            self._take_seats_back(group, gangs)
+            self._persist(deletes=tuple(gang.id for gang in gangs))
             return
         for gang in gangs:
             gang.permitted = True
@@ -201,19 +209,26 @@ class Machine:
                 self._effects.extend(self.binds.permitted(self.knowledge, gang))
         self._touch(group)
 
-    def _revoke(self, group: Group, gangs: Sequence[Gang]) -> None:
-        """A node was lost or filled while the permit was written. Nothing is bound yet, so the group can still be
-        placed whole.
-        """
+    def _not_persisted(self, event: NotPersisted) -> None:
+        permit = self.permits.durable(event.persist_id)
+        if permit is None:
+            return
+        group, gangs = permit
+        group.persisting = None
+        self._take_seats_back(group, gangs)
+        group.trouble = event.message
+        self.queue.park(group)
+
+    def _take_seats_back(self, group: Group, gangs: Sequence[Gang]) -> None:
+        """A permit is not to be: members that were decided and not sent want seats again. The group is not queued."""
         for gang in gangs:
-            for uid in list(gang.seats):
+            for uid in self.binds.unsent(gang):
                 gang.lose_seat(uid)
                 self.knowledge.release(gang, [uid])
-            gang.lost.clear()
-            gang.record = None
-        self._persist(deletes=tuple(gang.id for gang in gangs))
-        for gang in group.gangs:
-            self.knowledge.touch(gang, edited=True)
+            if not gang.permitted:
+                gang.lost.clear()
+                gang.record = None
+        self._touch(group)
 
     def _persist(self, puts: tuple[Record, ...] = (), deletes: tuple[str, ...] = ()) -> int:
         persist_id = self.permits.next_id()

@@ -1,0 +1,103 @@
+"""Dependencies point one way: services -> edges -> domain; a service never imports another; the domain has no I/O."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+DOMAIN = {"dialects", "gangs", "topology"}
+EDGES = {"config", "etcd", "kube", "localcluster", "rpc", "telemetry"}
+SERVICES = {"binding", "clusterstate", "coordinator", "lifecycle", "placement"}
+PURE_LIBRARIES = {"msgspec", "numpy"}
+NO_IO = {
+    *(
+        "asyncio",
+        "concurrent",
+        "http",
+        "io",
+        "logging",
+        "multiprocessing",
+        "os",
+        "pathlib",
+        "random",
+        "select",
+        "signal",
+    ),
+    *("socket", "ssl", "subprocess", "tempfile", "threading", "time", "urllib"),
+}
+
+
+def modules(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    for statement in ast.walk(ast.parse(path.read_text())):
+        if isinstance(statement, ast.Import):
+            yield from (alias.name for alias in statement.names)
+        elif isinstance(statement, ast.ImportFrom):
+            assert statement.level == 0, f"{path}: relative import"
+            assert statement.module is not None
+            yield statement.module
+            yield from (f"{statement.module}.{alias.name}" for alias in statement.names)
+
+
+def part(module: str) -> str:
+    """The folder of muster that a module is in; "" for others."""
+    names = module.split(".")
+    return names[1] if names[0] == "muster" and len(names) > 1 else ""
+
+
+def is_contract(module: str) -> bool:
+    """Code written from proto/: muster.<service>.v1..."""
+    return module.split(".")[2:3] == ["v1"]
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+DOMAIN_MODULES = modules(*(f"libs/muster/{folder}" for folder in sorted(DOMAIN)), "services/muster/coordinator/core")
+
+
+@pytest.mark.parametrize("path", DOMAIN_MODULES, ids=name)
+def test_the_domain_knows_no_io(path: Path) -> None:
+    for module in imported(path):
+        top = module.split(".")[0]
+        if top == "muster":
+            allowed = part(module) in DOMAIN or module.startswith("muster.coordinator.core")
+            assert allowed or module == "muster", f"{name(path)} imports {module}"
+        else:
+            pure = top in PURE_LIBRARIES or (top in sys.stdlib_module_names and top not in NO_IO)
+            assert pure, f"{name(path)} imports {module}"
+
+
+@pytest.mark.parametrize("path", modules("libs/muster"), ids=name)
+def test_libraries_import_no_service(path: Path) -> None:
+    for module in imported(path):
+        service = part(module) in SERVICES | {"cli"}
+        assert not service or is_contract(module), f"{name(path)} imports {module}"
+
+
+@pytest.mark.parametrize("path", modules("services/muster"), ids=name)
+def test_services_meet_only_in_their_contracts(path: Path) -> None:
+    own = path.relative_to(ROOT / "services/muster").parts[0]
+    for module in imported(path):
+        if part(module) in SERVICES | {"cli"} - {own} and part(module) != own and not is_contract(module):
+            names = module.split(".")
+            runs_it = own == "cli" and (len(names) == 2 or names[2] in ("settings", "service"))
+            assert runs_it, f"{name(path)} imports {module}"
+
+
+@pytest.mark.parametrize("path", modules("services/muster"), ids=name)
+def test_nothing_in_production_depends_on_the_local_cluster(path: Path) -> None:
+    if path.relative_to(ROOT / "services/muster").parts[0] != "cli":
+        assert not [module for module in imported(path) if part(module) == "localcluster"]
+
+
+def test_everything_is_found() -> None:
+    assert len(DOMAIN_MODULES) > 10
+    assert {path.name for path in (ROOT / "libs/muster").iterdir() if path.is_dir()} - {"__pycache__"} <= DOMAIN | EDGES
