@@ -1,0 +1,160 @@
+"""Gangs as they are now, from what pods and definitions say; recomputed only where something that counts has changed.
+
+A gang is there as long as it has a definition or any pod of ours, also one that ended or is being deleted: a pod that
+the user's controller replaces must find the gang that it belongs to. What it is, its live pods say; if there are none,
+those that ended; if there are none either, those that are being deleted.
+"""
+
+from bisect import bisect_left, insort
+
+from msgspec.structs import replace
+
+from muster.clusterstate.incarnation import Incarnation, Member, Standing
+from muster.dialects import registry
+from muster.dialects.marks import Definition, GangMarks, MarkSet, PodAge
+from muster.gangs.facts import GangFacts
+
+
+class Gangs:
+    """Facts by gang id.
+
+    `revisions` of a settled gang are those of the events since it was settled before, by kind.
+    """
+
+    def __init__(self) -> None:
+        self.facts: dict[str, GangFacts] = {}
+        self._gangs: dict[str, _Gang] = {}
+        self._of_pod: dict[str, str] = {}
+        self._of_definition: dict[str, str] = {}
+        self._unsettled: dict[str, dict[str, int]] = {}
+
+    def put_pod(
+        self, gang_id: str, member: Member, marks: GangMarks, kind: str, revision: int, *, decide: bool
+    ) -> None:
+        """A pod of ours that is a member of a gang came or changed. `decide`: events are in the order of history."""
+        uid = member.age.uid
+        if self._of_pod.get(uid, gang_id) != gang_id:
+            self.drop_pod(uid, kind, revision, decide=decide)
+        self._of_pod[uid] = gang_id
+        gang = self._gang(gang_id)
+        if gang.put(uid, member, marks):
+            self._touch(gang_id, kind, revision)
+            if decide:
+                gang.incarnation.decide()
+
+    def drop_pod(self, uid: str, kind: str, revision: int, *, decide: bool) -> None:
+        """A pod is gone, or is no member of any gang."""
+        gang_id = self._of_pod.pop(uid, None)
+        if gang_id is not None:
+            gang = self._gangs[gang_id]
+            gang.drop(uid)
+            self._touch(gang_id, kind, revision)
+            if decide:
+                gang.incarnation.decide()
+
+    def put_definition(self, gang_id: str, definition: Definition, kind: str, revision: int) -> None:
+        """An object that defines a gang came or changed."""
+        gang = self._gang(gang_id)
+        self._of_definition[definition.uid] = gang_id
+        if gang.definition != definition:
+            gang.definition = definition
+            self._touch(gang_id, kind, revision)
+
+    def drop_definition(self, uid: str, kind: str, revision: int) -> None:
+        """An object that defines a gang is gone; another one may have its name by now."""
+        gang_id = self._of_definition.pop(uid, None)
+        gang = self._gangs.get(gang_id) if gang_id is not None else None
+        if gang_id is not None and gang is not None and gang.definition is not None and gang.definition.uid == uid:
+            gang.definition = None
+            self._touch(gang_id, kind, revision)
+
+    def settle(self) -> tuple[list[GangFacts], list[str], dict[str, int]]:
+        """Facts that changed, ids of gangs that are gone, and the revisions of what made that so."""
+        changed: list[GangFacts] = []
+        gone: list[str] = []
+        revisions: dict[str, int] = {}
+        for gang_id, since in self._unsettled.items():
+            gang = self._gangs[gang_id]
+            before = self.facts.get(gang_id)
+            after = gang.read(gang_id, before)
+            if after == before:
+                continue
+            if after is None:
+                del self.facts[gang_id]
+                gone.append(gang_id)
+            else:
+                self.facts[gang_id] = after
+                changed.append(after)
+            for kind, revision in since.items():
+                revisions[kind] = max(revision, revisions.get(kind, 0))
+        for gang_id in self._unsettled:
+            if not self._gangs[gang_id].exists:
+                del self._gangs[gang_id]
+        self._unsettled.clear()
+        return changed, gone, revisions
+
+    def _gang(self, gang_id: str) -> "_Gang":
+        gang = self._gangs.get(gang_id)
+        if gang is None:
+            gang = self._gangs[gang_id] = _Gang()
+        return gang
+
+    def _touch(self, gang_id: str, kind: str, revision: int) -> None:
+        since = self._unsettled.setdefault(gang_id, {})
+        since[kind] = max(revision, since.get(kind, 0))
+
+
+class _Gang:
+    """Members and definition of one gang."""
+
+    def __init__(self) -> None:
+        self.definition: Definition | None = None
+        self.incarnation = Incarnation()
+        self._marks: dict[str, tuple[GangMarks, Member]] = {}
+        self._ages: dict[Standing, dict[GangMarks, list[PodAge]]] = {standing: {} for standing in Standing}
+        self._read: tuple[list[MarkSet], Definition | None, str] | None = None
+
+    @property
+    def exists(self) -> bool:
+        return self.definition is not None or bool(self._marks)
+
+    def put(self, uid: str, member: Member, marks: GangMarks) -> bool:
+        """False: nothing that counts has changed."""
+        before = self._marks.get(uid)
+        if before == (marks, member):
+            return False
+        if before is not None:
+            self._forget(*before)
+        self._marks[uid] = (marks, member)
+        insort(self._ages[member.standing].setdefault(marks, []), member.age)
+        self.incarnation.put(uid, member)
+        return True
+
+    def drop(self, uid: str) -> None:
+        self._forget(*self._marks.pop(uid))
+        self.incarnation.drop(uid)
+
+    def read(self, gang_id: str, before: GangFacts | None) -> GangFacts | None:
+        """Its facts; None if there is no such gang any more. `before` are those that were read last."""
+        if not self.exists:
+            return None
+        self.incarnation.decide()
+        name = self.definition.uid if self.definition is not None else self.incarnation.name
+        content = (self._mark_sets(), self.definition, name)
+        if before is not None and content == self._read:
+            return before
+        self._read = content
+        return replace(registry.read_gang(gang_id, self.definition, content[0]), incarnation=name)
+
+    def _mark_sets(self) -> list[MarkSet]:
+        for by_marks in self._ages.values():
+            if by_marks:
+                return [MarkSet(marks, ages[0]) for marks, ages in by_marks.items()]
+        return []
+
+    def _forget(self, marks: GangMarks, member: Member) -> None:
+        by_marks = self._ages[member.standing]
+        ages = by_marks[marks]
+        del ages[bisect_left(ages, member.age)]
+        if not ages:
+            del by_marks[marks]

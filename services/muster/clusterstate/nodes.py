@@ -1,0 +1,55 @@
+"""Nodes as they are now, and what came of every change."""
+
+import structlog
+
+from muster.gangs.facts import NodeFacts
+from muster.kube.node_facts import node_facts, node_problems
+from muster.kube.objects import Node
+
+_log = structlog.get_logger(__name__)
+
+
+class Nodes:
+    """Facts by node name. A change of anything else than the facts, as of a heartbeat, is none."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, NodeFacts] = {}
+        self._names: dict[str, str] = {}  # uid -> name
+        self._problems: dict[str, tuple[str, ...]] = {}
+
+    def put(self, node: Node) -> NodeFacts | None:
+        """Its new facts if they differ."""
+        facts = node_facts(node)
+        self._report(facts.name, node_problems(node))
+        before = self.facts.get(facts.name)
+        self.facts[facts.name] = facts
+        self._names[facts.uid] = facts.name
+        if before is not None and _same(before, facts):
+            return None
+        return facts
+
+    def remove(self, uid: str) -> str | None:
+        """The name of the node that is gone; none if another one has that name by now."""
+        name = self._names.pop(uid, None)
+        if name is None or (facts := self.facts.get(name)) is None or facts.uid != uid:
+            return None
+        del self.facts[name]
+        self._problems.pop(name, None)
+        return name
+
+    def _report(self, name: str, problems: tuple[str, ...]) -> None:
+        if problems != self._problems.get(name, ()):
+            self._problems[name] = problems
+            if problems:
+                _log.warning("a node cannot be read in full", node=name, problems=problems)
+
+
+def _same(one: NodeFacts, other: NodeFacts) -> bool:
+    return (
+        one.allocatable == other.allocatable
+        and one.labels == other.labels
+        and one.ready == other.ready
+        and one.unschedulable == other.unschedulable
+        and one.taints == other.taints
+        and one.uid == other.uid
+    )

@@ -1,0 +1,70 @@
+"""Pods as they are now: those that hold room on a node, and all that are ours. Others do not matter to anybody."""
+
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
+from muster.clusterstate.classes import Classes
+from muster.gangs.facts import PodClass, PodFacts
+from muster.kube.objects import Pod, PodSpec
+from muster.kube.pod_facts import DEFAULT_SCHEDULER, Priorities, pod_facts
+
+_ENDED = ("Succeeded", "Failed")
+
+
+class Pods:
+    """Facts by uid, and the classes that they name."""
+
+    def __init__(self, scheduler_names: Collection[str]) -> None:
+        self.facts: dict[str, PodFacts] = {}
+        self.classes = Classes()
+        self._scheduler_names = frozenset(scheduler_names)
+        self._priorities = Priorities()
+        self._unresolved: dict[str, PodSpec] = {}  # pods to which admission gave no priority
+
+    def is_ours(self, pod: Pod) -> bool:
+        """Its scheduler name is one of ours."""
+        return (pod.spec.scheduler_name or DEFAULT_SCHEDULER) in self._scheduler_names
+
+    def matters(self, pod: Pod) -> bool:
+        """It is ours, or holds room on a node."""
+        return self.is_ours(pod) or (bool(pod.spec.node_name) and pod.status.phase not in _ENDED)
+
+    def put(self, pod: Pod, gang: str, problem: str) -> tuple[PodFacts | None, PodClass | None]:
+        """Its facts if more than the revision changed, and its class if subscribers do not know it."""
+        facts, pod_class = pod_facts(pod, self._scheduler_names, self._priorities, gang, problem)
+        before = self.facts.get(facts.uid)
+        self.facts[facts.uid] = facts
+        if pod.spec.priority is None:
+            self._unresolved[facts.uid] = PodSpec(priority_class_name=pod.spec.priority_class_name)
+        elif self._unresolved:
+            self._unresolved.pop(facts.uid, None)
+        if before is not None and replace(before, revision=facts.revision) == facts:
+            return None, None
+        unknown = None
+        if before is None or before.class_id != facts.class_id:
+            unknown = pod_class if self.classes.add(pod_class) else None
+            if before is not None:
+                self.classes.drop(before.class_id)
+        return facts, unknown
+
+    def remove(self, uid: str) -> bool:
+        """It is gone, or does not matter any more. False: it never did."""
+        facts = self.facts.pop(uid, None)
+        if facts is None:
+            return False
+        self.classes.drop(facts.class_id)
+        self._unresolved.pop(uid, None)
+        return True
+
+    def reprioritise(self, priorities: Priorities) -> list[PodFacts]:
+        """Priority classes changed: facts of the pods that get another priority by that."""
+        self._priorities = priorities
+        changed = []
+        for uid, spec in self._unresolved.items():
+            facts = self.facts[uid]
+            priority = priorities.of_pod(spec)
+            if priority != facts.priority:
+                facts = self.facts[uid] = replace(facts, priority=priority)
+                changed.append(facts)
+        return changed

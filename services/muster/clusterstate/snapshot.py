@@ -1,0 +1,42 @@
+"""The whole state at one moment, to be sent piece by piece while the state goes on changing."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
+
+from msgspec import Struct
+
+from muster.gangs.facts import Batch, GangFacts, NodeFacts, PodClass, PodFacts
+
+T = TypeVar("T")
+
+PIECE: Final = 1000
+"""Objects per message: encoding one takes a few milliseconds, during which nothing else happens."""
+
+
+class Snapshot(Struct, frozen=True):
+    """References to facts, which never change themselves. `through`: everything up to here is in it."""
+
+    pod_classes: Sequence[PodClass]
+    nodes: Sequence[NodeFacts]
+    gangs: Sequence[GangFacts]
+    pods: Sequence[PodFacts]
+    through: dict[str, int]
+
+    def pieces(self, size: int = PIECE) -> Iterator[Batch]:
+        """Batches that make up the state: classes before the pods that name them.
+
+        Revisions are left out: they hold only for the whole.
+        """
+        for classes in _cut(self.pod_classes, size):
+            yield Batch(pod_classes=classes)
+        for nodes in _cut(self.nodes, size):
+            yield Batch(nodes=nodes)
+        for gangs in _cut(self.gangs, size):
+            yield Batch(gangs=gangs)
+        for pods in _cut(self.pods, size):
+            yield Batch(pods=pods)
+
+
+def _cut(facts: Sequence[T], size: int) -> Iterator[tuple[T, ...]]:
+    for start in range(0, len(facts), size):
+        yield tuple(facts[start : start + size])

@@ -1,0 +1,222 @@
+"""The cluster's state as facts, kept up change by change: objects in, what subscribers must be told out."""
+
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any, Final
+
+import structlog
+
+from muster.clusterstate.definitions import definition_of
+from muster.clusterstate.gangs import Gangs
+from muster.clusterstate.incarnation import Member, Standing
+from muster.clusterstate.nodes import Nodes
+from muster.clusterstate.pods import Pods
+from muster.clusterstate.snapshot import Snapshot
+from muster.dialects import registry
+from muster.dialects.marks import GangMarks, PodAge
+from muster.gangs.facts import Batch, GangFacts, NodeFacts, PodClass, PodFacts
+from muster.kube.changes import Changes, Removed
+from muster.kube.objects import Node, Pod, PodGroup, PriorityClass
+from muster.kube.pod_facts import Priorities
+from muster.kube.resources import NODES, PODS, PRIORITY_CLASSES, SIGS_POD_GROUPS, X_POD_GROUPS
+
+_log = structlog.get_logger(__name__)
+
+NO_MARKS: Final = GangMarks("")
+
+
+class ClusterState:
+    """Nodes, pods and gangs, and how far they are known.
+
+    A change of an object that changes no fact is told to nobody; it only raises `through`. Until `settle` was called,
+    first lists are taken in and gangs are not read yet.
+    """
+
+    def __init__(self, scheduler_names: Collection[str]) -> None:
+        self.nodes = Nodes()
+        self.pods = Pods(scheduler_names)
+        self.gangs = Gangs()
+        self.through: dict[str, int] = {}
+        self._priority_classes: dict[str, PriorityClass] = {}
+        self._settled = False
+        self._in_order = False
+        self._changed: dict[str, int] = {}
+        self._told = _Told()
+        self._put: dict[str, Callable[[Any], bool]] = {
+            NODES.kind: self._put_node,
+            PODS.kind: self._put_pod,
+            PRIORITY_CLASSES.kind: self._put_priority_class,
+            SIGS_POD_GROUPS.kind: partial(self._put_definition, SIGS_POD_GROUPS.kind),
+            X_POD_GROUPS.kind: partial(self._put_definition, X_POD_GROUPS.kind),
+        }
+        self._drop: dict[str, Callable[[Removed], bool]] = {
+            NODES.kind: self._drop_node,
+            PODS.kind: self._drop_pod,
+            PRIORITY_CLASSES.kind: self._drop_priority_class,
+            SIGS_POD_GROUPS.kind: partial(self._drop_definition, SIGS_POD_GROUPS.kind),
+            X_POD_GROUPS.kind: partial(self._drop_definition, X_POD_GROUPS.kind),
+        }
+
+    def apply(self, changes: Changes[Any]) -> Batch:
+        """Take in changes of one kind; returns what follows from them."""
+        put, drop = self._put[changes.kind], self._drop[changes.kind]
+        self._in_order = changes.through > 0
+        items: list[Any] = changes.items
+        for item in items:
+            try:
+                if type(item) is Removed:
+                    matters, revision = drop(item), item.revision
+                else:
+                    matters, revision = put(item), item.metadata.revision
+            except Exception as error:
+                # One object that nobody thought of must not keep all others from being seen.
+                _log.exception("an object is left out", kind=changes.kind, object=_name(item), error=str(error))
+                continue
+            if matters:
+                self._raise(changes.kind, revision)
+        if changes.through:
+            self.through[changes.kind] = max(changes.through, self.through.get(changes.kind, 0))
+        return self._tell()
+
+    def settle(self) -> None:
+        """All first lists are complete: gangs can be read."""
+        self._settled = True
+        self._tell()
+
+    def snapshot(self) -> Snapshot:
+        """Everything, as it is now."""
+        return Snapshot(
+            self.pods.classes.all(),
+            list(self.nodes.facts.values()),
+            list(self.gangs.facts.values()),
+            list(self.pods.facts.values()),
+            dict(self.through),
+        )
+
+    def sweep(self) -> None:
+        """Forget what nobody has used since the last sweep."""
+        self.pods.classes.sweep()
+
+    def sizes(self) -> dict[str, int]:
+        """How much there is of what."""
+        return {
+            "nodes": len(self.nodes.facts),
+            "pods": len(self.pods.facts),
+            "pod_classes": len(self.pods.classes),
+            "gangs": len(self.gangs.facts),
+        }
+
+    # -- each returns whether subscribers have to be told
+
+    def _put_node(self, node: Node) -> bool:
+        facts = self.nodes.put(node)
+        if facts is not None:
+            self._told.nodes[facts.name] = facts
+        return facts is not None
+
+    def _drop_node(self, gone: Removed) -> bool:
+        name = self.nodes.remove(gone.uid)
+        if name is not None:
+            self._told.nodes[name] = None
+        return name is not None
+
+    def _put_pod(self, pod: Pod) -> bool:
+        metadata = pod.metadata
+        if not self.pods.matters(pod):
+            return self._drop_pod(Removed(metadata.uid, metadata.revision))
+        gang_id = problem = ""
+        marks = NO_MARKS
+        if self.pods.is_ours(pod):
+            marks = registry.gang_marks(metadata.namespace, metadata.labels, metadata.annotations)
+            if (membership := registry.membership_of(marks)) is not None:
+                gang_id, problem = membership.gang_id, membership.problem
+        facts, unknown_class = self.pods.put(pod, gang_id, problem)
+        if unknown_class is not None:
+            self._told.classes.append(unknown_class)
+        if facts is not None:
+            self._told.pods[facts.uid] = facts
+        self._join_gang(pod, gang_id, marks)
+        return facts is not None
+
+    def _join_gang(self, pod: Pod, gang_id: str, marks: GangMarks) -> None:
+        facts = self.pods.facts[pod.metadata.uid]
+        if not gang_id:
+            self.gangs.drop_pod(facts.uid, PODS.kind, facts.revision, decide=self._in_order)
+            return
+        standing = Standing.LEAVING if facts.deleting else Standing.ENDED if facts.phase.ended else Standing.LIVE
+        age = PodAge(facts.created_seconds, facts.name, facts.uid)
+        member = Member(age, standing, pod.metadata.controller)
+        self.gangs.put_pod(gang_id, member, marks, PODS.kind, facts.revision, decide=self._in_order)
+
+    def _drop_pod(self, gone: Removed) -> bool:
+        self.gangs.drop_pod(gone.uid, PODS.kind, gone.revision, decide=self._in_order)
+        if not self.pods.remove(gone.uid):
+            return False
+        self._told.pods[gone.uid] = None
+        return True
+
+    def _put_priority_class(self, priority_class: PriorityClass) -> bool:
+        self._priority_classes[priority_class.metadata.uid] = priority_class
+        return self._reprioritise()
+
+    def _drop_priority_class(self, gone: Removed) -> bool:
+        return self._priority_classes.pop(gone.uid, None) is not None and self._reprioritise()
+
+    def _reprioritise(self) -> bool:
+        changed = self.pods.reprioritise(Priorities.of(self._priority_classes.values()))
+        self._told.pods.update((facts.uid, facts) for facts in changed)
+        return bool(changed)
+
+    def _put_definition(self, kind: str, group: PodGroup) -> bool:
+        """Whether the gang's facts change by it shows when it is read."""
+        definition = definition_of(group)
+        gang_id = registry.defined_gang(definition)
+        if gang_id is not None:
+            self.gangs.put_definition(gang_id, definition, kind, group.metadata.revision)
+        return False
+
+    def _drop_definition(self, kind: str, gone: Removed) -> bool:
+        self.gangs.drop_definition(gone.uid, kind, gone.revision)
+        return False
+
+    # -- what subscribers are told
+
+    def _raise(self, kind: str, revision: int) -> None:
+        self._changed[kind] = max(revision, self._changed.get(kind, 0))
+
+    def _tell(self) -> Batch:
+        told, self._told = self._told, _Told()
+        gangs: list[GangFacts] = []
+        gone: list[str] = []
+        if self._settled:
+            gangs, gone, revisions = self.gangs.settle()
+            for kind, revision in revisions.items():
+                self._raise(kind, revision)
+        # In the midst of a list, nobody can be asked to have reached what is in it: it is no point in history.
+        reached = {kind: revision for kind, revision in self._changed.items() if revision <= self.through.get(kind, 0)}
+        for kind in reached:
+            del self._changed[kind]
+        return Batch(
+            pod_classes=tuple(told.classes),
+            nodes=tuple([facts for facts in told.nodes.values() if facts is not None]),
+            removed_nodes=tuple([name for name, facts in told.nodes.items() if facts is None]),
+            pods=tuple([facts for facts in told.pods.values() if facts is not None]),
+            removed_pods=tuple([uid for uid, facts in told.pods.items() if facts is None]),
+            gangs=tuple(gangs),
+            removed_gangs=tuple(gone),
+            changed={kind: revision for kind, revision in reached.items() if revision},
+            through=dict(self.through),
+        )
+
+
+class _Told:
+    """What subscribers have to be told next: newest facts by uid or name; None: it is gone."""
+
+    def __init__(self) -> None:
+        self.classes: list[PodClass] = []
+        self.nodes: dict[str, NodeFacts | None] = {}
+        self.pods: dict[str, PodFacts | None] = {}
+
+
+def _name(item: Any) -> str:
+    return item.uid if type(item) is Removed else f"{item.metadata.namespace}/{item.metadata.name}"

@@ -1,0 +1,131 @@
+"""A cluster's history as informers tell it: objects with rising revisions, and the changes that they make."""
+
+import itertools
+from typing import Any
+
+import msgspec
+
+from muster.clusterstate.state import ClusterState
+from muster.gangs.facts import Batch
+from muster.kube.changes import Changes, Removed
+from muster.kube.resources import NODES, PODS, PRIORITY_CLASSES, SIGS_POD_GROUPS, X_POD_GROUPS, Resource
+
+Object = dict[str, Any]
+
+SECOND = "2026-01-01T00:00:{:02d}Z"
+
+
+def pod_object(
+    name: str,
+    *,
+    uid: str = "",
+    namespace: str = "ml",
+    node: str = "",
+    phase: str = "Pending",
+    scheduler: str = "muster",
+    cpu: str = "1",
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    deleting: bool = False,
+    owner: str = "",
+    second: int = 0,
+    **spec: Any,
+) -> Object:
+    """A pod as the API has it; `second` is when it was created, `owner` the uid of its controller."""
+    metadata: Object = {
+        "name": name,
+        "namespace": namespace,
+        "uid": uid or f"uid-{name}",
+        "creationTimestamp": SECOND.format(second),
+        "labels": labels or {},
+        "annotations": annotations or {},
+    }
+    if deleting:
+        metadata["deletionTimestamp"] = SECOND.format(second + 1)
+    if owner:
+        metadata["ownerReferences"] = [{"uid": owner, "controller": True, "kind": "Job", "name": "job"}]
+    content = {
+        "schedulerName": scheduler,
+        "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}],
+        **spec,
+    }
+    if node:
+        content["nodeName"] = node
+    return {"metadata": metadata, "spec": content, "status": {"phase": phase}}
+
+
+def node_object(name: str, *, uid: str = "", cpu: str = "8", ready: bool = True, **spec: Any) -> Object:
+    """A node as the API has it."""
+    return {
+        "metadata": {"name": name, "uid": uid or f"uid-{name}", "labels": {"kubernetes.io/hostname": name}},
+        "spec": spec,
+        "status": {
+            "allocatable": {"cpu": cpu, "memory": "32Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+        },
+    }
+
+
+def pod_group_object(
+    name: str, *, minimum: Any = 2, uid: str = "", namespace: str = "ml", group: str = "scheduling.x-k8s.io"
+) -> Object:
+    """A PodGroup as the API has it."""
+    return {
+        "apiVersion": f"{group}/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": namespace, "uid": uid or f"uid-group-{name}"},
+        "spec": {"minMember": minimum},
+    }
+
+
+def priority_class_object(name: str, value: int, *, is_default: bool = False) -> Object:
+    """A PriorityClass as the API has it."""
+    return {"metadata": {"name": name, "uid": f"uid-{name}"}, "value": value, "globalDefault": is_default}
+
+
+class History:
+    """Applies changes to a state, one event after the other, each with the next revision."""
+
+    def __init__(self, *scheduler_names: str, settled: bool = True) -> None:
+        self.state = ClusterState(scheduler_names or ("muster",))
+        self.revision = 0
+        self._count = itertools.count(1)
+        if settled:
+            self.state.settle()
+
+    def put(self, resource: Resource[Any], *objects: Object) -> Batch:
+        """The objects come or change, in one batch."""
+        return self.state.apply(
+            Changes(resource.kind, [self.stamped(resource, each) for each in objects], self.revision)
+        )
+
+    def pods(self, *pods: Object) -> Batch:
+        return self.put(PODS, *pods)
+
+    def nodes(self, *nodes: Object) -> Batch:
+        return self.put(NODES, *nodes)
+
+    def pod_groups(self, *groups: Object) -> Batch:
+        sigs = groups[0]["apiVersion"].startswith("scheduling.sigs")
+        return self.put(SIGS_POD_GROUPS if sigs else X_POD_GROUPS, *groups)
+
+    def priority_classes(self, *classes: Object) -> Batch:
+        return self.put(PRIORITY_CLASSES, *classes)
+
+    def remove(self, resource: Resource[Any], *uids: str) -> Batch:
+        """The objects go, in one batch."""
+        gone: list[Any] = [Removed(uid, self._next()) for uid in uids]
+        return self.state.apply(Changes(resource.kind, gone, self.revision))
+
+    def page(self, resource: Resource[Any], *objects: Object) -> Batch:
+        """Part of a list in progress: how far the kind is known then is not said."""
+        return self.state.apply(Changes(resource.kind, [self.stamped(resource, each) for each in objects]))
+
+    def _next(self) -> int:
+        self.revision = next(self._count)
+        return self.revision
+
+    def stamped(self, resource: Resource[Any], each: Object) -> Any:
+        """The object, decoded, with the next revision."""
+        each["metadata"]["resourceVersion"] = str(self._next())
+        return resource.decode(msgspec.json.encode(each))

@@ -1,0 +1,192 @@
+"""Every subscriber gets everything, in order, from bytes made once; a slow one starts anew and holds up nobody."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+
+from muster.clusterstate.hub import Hub
+from muster.clusterstate.snapshot import Snapshot
+from muster.clusterstate.v1 import clusterstate_pb2 as pb
+from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts
+from muster.rpc.facts_codec import decode_batch
+
+
+class Cluster:
+    """A state of pods alone, and its hub."""
+
+    def __init__(self, backlog_changes: int = 1000) -> None:
+        self.pods: dict[str, PodFacts] = {}
+        self.revision = 0
+        self.hub = Hub(self.snapshot, backlog_changes)
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot([PodClass("c")], [NodeFacts("n")], [], list(self.pods.values()), {"pods": self.revision})
+
+    def put(self, *names: str) -> None:
+        """Pods change, in one batch."""
+        self.revision += 1
+        pods = tuple(PodFacts(name, "ml", name, "c", revision=self.revision) for name in names)
+        self.pods.update((pod.uid, pod) for pod in pods)
+        self.hub.publish(Batch(pods=pods, changed={"pods": self.revision}, through={"pods": self.revision}))
+
+    def bookmark(self) -> None:
+        """Nothing happens, but the revision rises."""
+        self.revision += 1
+        self.hub.publish(Batch(through={"pods": self.revision}))
+
+
+class Subscriber:
+    """Reads steps one by one and keeps what it learns as the contract says."""
+
+    def __init__(self, messages: AsyncGenerator[bytes]) -> None:
+        self._messages = messages
+        self.pods: dict[str, int] = {}
+        self.reasons: list[str] = []
+        self.through: dict[str, int] = {}
+        self.synced = False
+
+    async def step(self) -> pb.WatchResponse:
+        async with asyncio.timeout(10):
+            message = pb.WatchResponse.FromString(await anext(self._messages))
+        match message.WhichOneof("step"):
+            case "snapshot_begin":
+                self.pods, self.synced = {}, False
+                self.reasons.append(message.snapshot_begin.reason)
+            case "batch":
+                batch = decode_batch(message.batch)
+                self.pods.update((pod.name, pod.revision) for pod in batch.pods)
+                if batch.through:
+                    assert self.synced, "revisions hold only for the whole"
+                    self.through = batch.through
+            case "synced":
+                self.synced = True
+                self.through = dict(message.synced.through.kinds)
+        return message
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            await self.step()
+
+
+@asynccontextmanager
+async def subscribed(cluster: Cluster, name: str = "test") -> AsyncIterator[Subscriber]:
+    async with aclosing(cluster.hub.subscribe(name)) as messages:
+        yield Subscriber(messages)
+
+
+async def test_a_snapshot_then_changes() -> None:
+    cluster = Cluster()
+    cluster.put("a")
+    async with subscribed(cluster) as subscriber:
+        await subscriber.until(lambda: subscriber.synced)
+        assert (subscriber.reasons, subscriber.pods, subscriber.through) == (["subscribed"], {"a": 1}, {"pods": 1})
+        cluster.put("b")
+        cluster.put("a")
+        await subscriber.until(lambda: subscriber.through == {"pods": 3})
+        assert subscriber.pods == {"a": 3, "b": 2}
+
+
+async def test_classes_and_nodes_come_before_pods() -> None:
+    cluster = Cluster()
+    cluster.put("a")
+    kinds = []
+    async with subscribed(cluster) as subscriber:
+        while not subscriber.synced:
+            message = await subscriber.step()
+            kinds += [field.name for field, _ in message.batch.ListFields()]
+    assert kinds == ["pod_classes", "nodes", "pods"]
+
+
+async def test_a_snapshot_comes_in_pieces() -> None:
+    cluster = Cluster()
+    cluster.put(*(f"pod-{n}" for n in range(2_500)))
+    sizes = []
+    async with subscribed(cluster) as subscriber:
+        while not subscriber.synced:
+            sizes.append(len((await subscriber.step()).batch.pods))
+    assert [size for size in sizes if size] == [1000, 1000, 500]
+
+
+async def test_what_changes_while_a_snapshot_is_sent_follows_it() -> None:
+    cluster = Cluster()
+    cluster.put(*(f"pod-{n}" for n in range(2_500)))
+    async with subscribed(cluster) as subscriber:
+        await subscriber.until(lambda: "pod-0" in subscriber.pods)
+        cluster.put("pod-2400", "late")
+        await subscriber.until(lambda: subscriber.synced)
+        assert "late" not in subscriber.pods
+        assert (subscriber.pods["pod-2400"], subscriber.through) == (1, {"pods": 1}), "the snapshot is of one moment"
+        await subscriber.until(lambda: subscriber.through == {"pods": 2})
+        assert (subscriber.pods["pod-2400"], subscriber.pods["late"]) == (2, 2)
+
+
+async def test_a_subscriber_that_falls_behind_starts_anew_and_others_do_not_notice() -> None:
+    cluster = Cluster(backlog_changes=10)
+    async with subscribed(cluster) as slow, subscribed(cluster) as quick:
+        await slow.until(lambda: slow.synced)
+        await quick.until(lambda: quick.synced)
+        for _ in range(11):
+            cluster.put("a")
+            await quick.step()
+        assert (quick.pods, quick.reasons) == ({"a": 11}, ["subscribed"])
+        await slow.until(lambda: slow.through == {"pods": 11})
+        assert slow.reasons == ["subscribed", "subscriber fell behind by 11 changes"]
+        assert slow.pods == {"a": 11}
+        cluster.put("b")
+        await slow.until(lambda: "b" in slow.pods)
+
+
+async def test_falling_behind_during_a_snapshot_begins_it_anew() -> None:
+    cluster = Cluster(backlog_changes=10)
+    cluster.put(*(f"pod-{n}" for n in range(2_500)))
+    async with subscribed(cluster) as subscriber:
+        await subscriber.until(lambda: bool(subscriber.pods))
+        for n in range(11):
+            cluster.put(f"late-{n}")
+        await subscriber.until(lambda: subscriber.synced)
+        assert len(subscriber.reasons) == 2
+        assert len(subscriber.pods) == 2_511
+
+
+async def test_a_batch_is_encoded_once_for_all() -> None:
+    cluster = Cluster()
+    async with aclosing(cluster.hub.subscribe("one")) as one, aclosing(cluster.hub.subscribe("two")) as two:
+        for messages in (one, two):
+            while pb.WatchResponse.FromString(await anext(messages)).WhichOneof("step") != "synced":
+                pass
+        cluster.put("a")
+        assert await anext(one) is await anext(two)
+
+
+async def test_news_that_only_the_revision_rose_are_sent_at_once_but_not_all() -> None:
+    cluster = Cluster()
+    async with subscribed(cluster) as subscriber:
+        await subscriber.until(lambda: subscriber.synced)
+        cluster.bookmark()
+        await subscriber.step()
+        assert subscriber.through == {"pods": 1}
+        for _ in range(50):
+            cluster.bookmark()
+        await subscriber.step()
+        assert subscriber.through == {"pods": 51}
+
+
+async def test_a_change_carries_the_revision_that_was_held_back() -> None:
+    cluster = Cluster()
+    async with subscribed(cluster) as subscriber:
+        await subscriber.until(lambda: subscriber.synced)
+        for _ in range(5):
+            cluster.bookmark()
+        cluster.put("a")
+        await subscriber.step()
+        assert (subscriber.through, subscriber.pods) == ({"pods": 1}, {})
+        await subscriber.step()
+        assert (subscriber.through, subscriber.pods) == ({"pods": 6}, {"a": 6})
+
+
+async def test_a_subscriber_that_leaves_is_forgotten() -> None:
+    cluster = Cluster()
+    async with subscribed(cluster) as subscriber:
+        await subscriber.until(lambda: subscriber.synced)
+        assert len(cluster.hub) == 1
+    assert len(cluster.hub) == 0

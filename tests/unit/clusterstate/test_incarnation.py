@@ -1,0 +1,105 @@
+"""A gang that is declared anew is another gang; one whose pods are replaced is the same (G16, G35)."""
+
+import pytest
+
+from muster.clusterstate.incarnation import NO_CONTROLLER, Incarnation, Member, Standing
+from muster.dialects.marks import PodAge
+
+LIVE, ENDED, LEAVING = Standing.LIVE, Standing.ENDED, Standing.LEAVING
+
+
+class Life:
+    """Events of a gang's pods, in order; each gives the incarnation after it."""
+
+    def __init__(self) -> None:
+        self.incarnation = Incarnation()
+
+    def pod(self, uid: str, standing: Standing = LIVE, *, line: str = NO_CONTROLLER, second: int = 0) -> str:
+        self.incarnation.put(uid, Member(PodAge(second, uid, uid), standing, line))
+        self.incarnation.decide()
+        return self.incarnation.name
+
+    def gone(self, uid: str) -> str:
+        self.incarnation.drop(uid)
+        self.incarnation.decide()
+        return self.incarnation.name
+
+
+def test_the_first_pod_names_it_whatever_comes_later_in_the_same_second() -> None:
+    life = Life()
+    assert life.pod("b") == "b"
+    assert life.pod("a") == "b"
+
+
+def test_g16_it_outlives_the_pod_that_named_it() -> None:
+    life = Life()
+    life.pod("a")
+    life.pod("b", second=1)
+    assert life.pod("a", LEAVING) == "a"
+    assert life.gone("a") == "a"
+    assert life.pod("a2", second=9) == "a"
+
+
+def test_g35_new_pods_after_all_old_ones_are_being_deleted_are_another_gang() -> None:
+    life = Life()
+    life.pod("a")
+    life.pod("b")
+    life.pod("a", LEAVING)
+    assert life.pod("b", LEAVING) == "a", "nothing follows it yet"
+    assert life.pod("c", second=5) == "c"
+    life.gone("a")
+    assert life.gone("b") == "c"
+
+
+def test_g35_new_pods_after_all_old_ones_are_gone_are_another_gang() -> None:
+    life = Life()
+    life.pod("a")
+    life.gone("a")
+    assert life.pod("c") == "c"
+
+
+def test_pods_of_a_controller_are_named_by_it_and_made_anew_by_it() -> None:
+    life = Life()
+    assert life.pod("a", line="job-1") == "job-1"
+    life.pod("a", LEAVING, line="job-1")
+    life.gone("a")
+    assert life.pod("a2", line="job-1") == "job-1"
+
+
+def test_g35_a_controller_created_anew_takes_over_when_the_old_ones_pods_are_no_longer_live() -> None:
+    life = Life()
+    life.pod("a", line="job-1")
+    life.pod("b", line="job-1")
+    assert life.pod("c", line="job-2", second=5) == "job-1", "the old pods have not been deleted yet"
+    life.pod("a", LEAVING, line="job-1")
+    assert life.pod("b", LEAVING, line="job-1") == "job-2"
+
+
+def test_a_failed_pod_waits_for_its_replacement() -> None:
+    life = Life()
+    life.pod("a")
+    assert life.pod("a", ENDED) == "a"
+    assert life.pod("b", second=5) == "a"
+
+
+def test_ended_pods_of_an_earlier_job_do_not_keep_its_life() -> None:
+    life = Life()
+    life.pod("a", ENDED, line="job-1")
+    assert life.pod("b", line="job-2", second=5) == "job-2"
+
+
+def test_whoever_comes_later_finds_the_same_when_the_naming_pod_is_still_there() -> None:
+    early, late = Life(), Incarnation()
+    early.pod("a")
+    early.pod("b", second=1)
+    for uid, second in (("b", 1), ("a", 0)):
+        late.put(uid, Member(PodAge(second, uid, uid), LIVE, NO_CONTROLLER))
+    late.decide()
+    assert late.name == early.incarnation.name
+
+
+@pytest.mark.parametrize("line", [NO_CONTROLLER, "job"])
+def test_whoever_comes_when_all_are_being_deleted_lets_the_next_begin(line: str) -> None:
+    life = Life()
+    assert life.pod("a", LEAVING, line=line) == (line or "a")
+    assert life.pod("b", line=line, second=3) == (line or "b")
