@@ -1,21 +1,21 @@
 """A whole Muster on this machine: etcd, API server, kubelets and the four services, each its own process.
 
-`muster up`, the end-to-end tests and the bench start it. With a kubeconfig it uses that API server instead of the embedded
-one; then it creates no nodes unless simulated kubelets are asked for.
+`muster up`, the end-to-end tests and the bench start it. With a kubeconfig it uses that API server instead of the
+embedded one.
 """
 
 import asyncio
-import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from muster.localcluster.child import Child
 from muster.localcluster.endpoints import Endpoints, forget_endpoints
+from muster.localcluster.etcd import EtcdProcess
 from muster.localcluster.ports import free_port
-from muster.localcluster.probes import Probe, etcd_answers, grpc_serving, http_ready, wait_until_ready
+from muster.localcluster.probes import Probe, always, grpc_serving, http_ready, wait_until_ready
 
 ETCD, API_SERVER, KUBELETS = "etcd", "api-server", "kubelets"
 SERVICES = ("cluster-state", "placement", "binding", "coordinator")
@@ -42,6 +42,8 @@ class StackOptions:
     otlp_endpoint: str = ""
     """Where spans go, as a URL; empty: nowhere."""
     log_level: str = "info"
+    durable: bool = True
+    """etcd writes to disk before it answers; only tests do without."""
     service_environment: Mapping[str, str] = field(default_factory=dict)
     """Further environment of the four services, e.g. shorter timeouts for tests."""
     kubelet_arguments: tuple[str, ...] = ()
@@ -98,7 +100,7 @@ class Stack:
     # -- one of them
 
     async def kill(self, name: str) -> None:
-        """kill -9."""
+        """Kill -9."""
         await self.children[name].kill()
 
     async def stop_one(self, name: str) -> None:
@@ -131,10 +133,55 @@ class Stack:
             self._plan_api_server()
         if self.options.kubelets:
             self._plan_kubelets()
-        for name in SERVICES:
-            self._plan_service(name)
+        of_service = {
+            "cluster-state": self._kubeconfig_flags(),
+            "placement": ["--cluster-state", self.addresses["cluster-state"]],
+            "binding": self._kubeconfig_flags(),
+            "coordinator": [
+                *("--cluster-state", self.addresses["cluster-state"]),
+                *("--placement", self.addresses["placement"]),
+                *("--binding", self.addresses["binding"]),
+                *("--etcd", self.etcd_address),
+            ],
+        }
+        for name, flags in of_service.items():
+            self._plan_service(name, flags)
+
+    def _plan_etcd(self) -> None:
+        etcd = EtcdProcess(self.directory / "etcd", address=self.etcd_address, durable=self.options.durable)
+        self._add(ETCD, etcd.argv, etcd.healthy)
+
+    def _plan_api_server(self) -> None:
+        address = f"127.0.0.1:{free_port()}"
+        argv = _module("muster.localcluster.apiserver", "--listen", address, "--kubeconfig-out", str(self.kubeconfig))
+        self._add(API_SERVER, argv, http_ready(address, "/readyz"))
+
+    def _plan_kubelets(self) -> None:
+        options = self.options
+        argv = _module("muster.localcluster.kubelets", "--kubeconfig", str(self.kubeconfig))
+        argv += ["--nodes", str(options.nodes), "--racks", str(options.racks), "--pods", str(options.pods_per_node)]
+        argv += ["--cpu", options.cpu, "--memory", options.memory]
+        if options.gpus_per_node:
+            argv += ["--gpu", str(options.gpus_per_node)]
+        self._add(KUBELETS, [*argv, *options.kubelet_arguments], always)
+
+    def _plan_service(self, name: str, flags: list[str]) -> None:
+        options = self.options
+        address = self.addresses[name]
+        argv = _module("muster.cli", "run", name, "--listen", address, "--log-level", options.log_level, *flags)
+        environment = dict(options.service_environment)
+        if options.otlp_endpoint:
+            environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = options.otlp_endpoint
+        self._add(name, argv, grpc_serving(address), environment)
+
+    def _kubeconfig_flags(self) -> list[str]:
+        return ["--kubeconfig", str(self.kubeconfig)]
 
     def _add(self, name: str, argv: list[str], probe: Probe, environment: Mapping[str, str] | None = None) -> None:
         log = self.directory / "logs" / f"{name}.log"
         self.children[name] = Child(name, argv, log, environment=environment)
         self._probes[name] = probe
+
+
+def _module(name: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", name, *arguments]

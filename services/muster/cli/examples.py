@@ -6,8 +6,7 @@ from enum import StrEnum
 
 from muster.cli.errors import CliError
 from muster.coordinator.v1.coordinator_pb2 import Gang, Phase
-from muster.dialects.marks import PodMarks
-from muster.dialects.registry import membership_of
+from muster.dialects.registry import gang_marks, membership_of
 from muster.localcluster.manifests import Manifest
 
 EXPECT = "muster.dev/expect"
@@ -58,17 +57,9 @@ def examples_in(manifests: Iterable[Manifest]) -> list[Example]:
 
 
 def _gang_of(manifest: Manifest) -> str:
-    marks = PodMarks(
-        namespace=manifest.namespace,
-        name=manifest.name,
-        uid="",
-        created_seconds=0,
-        labels=_texts(manifest.labels),
-        annotations=_texts(manifest.annotations),
-        priority=0,
-    )
-    membership = membership_of(marks)
-    return membership.gang_id if membership else f"plain/{manifest.namespace}/{manifest.name}"
+    membership = membership_of(gang_marks(manifest.namespace, _texts(manifest.labels), _texts(manifest.annotations)))
+    named = membership.gang_id if membership else ""
+    return named or f"plain/{manifest.namespace}/{manifest.name}"
 
 
 def _texts(pairs: Mapping[str, object]) -> dict[str, str]:

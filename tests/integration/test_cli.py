@@ -1,0 +1,281 @@
+"""The command line against a coordinator that says what a test wants: what people read, and exit codes for scripts."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from muster.clusterstate.v1 import clusterstate_pb2 as state
+from muster.coordinator.v1 import coordinator_pb2 as pb
+from muster.coordinator.v1 import coordinator_pb2_grpc
+from muster.localcluster.endpoints import Endpoints
+from muster.localcluster.traces.file import TraceWriter
+from muster.localcluster.traces.span import Span
+from muster.placement.v1 import placement_pb2
+
+RESNET = pb.Gang(
+    id="koordinator/ml/resnet",
+    dialect="koordinator",
+    namespace="ml",
+    name="resnet",
+    phase=pb.PHASE_QUEUED,
+    minimum=8,
+    members=8,
+    reason="6 of 8 members fit; short of 2 cpu for the next",
+    schedule_cycle=3,
+    trace_id="a" * 32,
+)
+BERT = pb.Gang(
+    id="coscheduling/ml/bert",
+    dialect="coscheduling",
+    namespace="ml",
+    name="bert",
+    phase=pb.PHASE_SATISFIED,
+    minimum=4,
+    members=4,
+    bound=4,
+    start_seconds=0.0123,
+    schedule_cycle=1,
+)
+
+
+class Coordinator(coordinator_pb2_grpc.CoordinatorServiceServicer):
+    """Says what it is told to."""
+
+    def __init__(self) -> None:
+        self.gangs = [RESNET, BERT]
+        self.refusal: tuple[grpc.StatusCode, str] | None = None
+        self.explanation = pb.ExplainResponse(gang=RESNET)
+
+    async def List(self, request: pb.ListRequest, context: Any) -> pb.ListResponse:  # noqa: N802
+        await self._refuse(context)
+        return pb.ListResponse(gangs=[g for g in self.gangs if request.namespace in ("", g.namespace)])
+
+    async def Explain(self, request: pb.ExplainRequest, context: Any) -> pb.ExplainResponse:  # noqa: N802
+        await self._refuse(context)
+        if not request.gang.endswith("resnet"):
+            await context.abort(grpc.StatusCode.NOT_FOUND, "no such gang")
+        return self.explanation
+
+    async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchResponse]:  # noqa: N802
+        yield pb.WatchResponse(gangs=self.gangs, synced=True)
+        yield pb.WatchResponse(removed=[RESNET.id])
+
+    async def _refuse(self, context: Any) -> None:
+        if self.refusal:
+            await context.abort(*self.refusal)
+
+
+@dataclass
+class Ran:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+async def coordinator() -> AsyncIterator[tuple[Coordinator, str]]:
+    servicer, server = Coordinator(), grpc.aio.server()
+    coordinator_pb2_grpc.add_CoordinatorServiceServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield servicer, f"127.0.0.1:{port}"
+    await server.stop(None)
+
+
+async def muster(directory: Path, *arguments: str, **environment: str) -> Ran:
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("MUSTER_")}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "muster.cli", *arguments),
+        cwd=directory,
+        env={**clean, "COLUMNS": "200", **environment},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    return Ran(process.returncode or 0, out.decode(), err.decode())
+
+
+async def test_gangs_are_listed_with_why_they_wait(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
+    ran = await muster(tmp_path, "gangs", "--coordinator", coordinator[1])
+    assert ran.code == 0
+    assert "resnet" in ran.out
+    assert "queued" in ran.out
+    assert "short of 2 cpu" in ran.out
+    assert "12.3 ms" in ran.out
+
+
+async def test_gangs_as_json_have_words_for_phases(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
+    ran = await muster(tmp_path, "gangs", "-o", "json", MUSTER_COORDINATOR=coordinator[1])
+    gangs = json.loads(ran.out)["gangs"]
+    assert [(gang["name"], gang["phase"], gang["start_seconds"]) for gang in gangs] == [
+        ("resnet", "queued", None),
+        ("bert", "satisfied", 0.0123),
+    ]
+
+
+async def test_only_one_namespace_can_be_listed(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
+    ran = await muster(tmp_path, "gangs", "-n", "other", "--coordinator", coordinator[1])
+    assert (ran.code, ran.out) == (0, "")
+    assert "no gangs in namespace other" in ran.err
+
+
+async def test_changes_are_told_line_by_line(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
+    ran = await muster(tmp_path, "gangs", "--watch", "--coordinator", coordinator[1])
+    assert ran.out.splitlines() == [
+        "koordinator/ml/resnet queued, 0/8 bound: 6 of 8 members fit; short of 2 cpu for the next",
+        "coscheduling/ml/bert satisfied, 4/4 bound",
+        "koordinator/ml/resnet is gone",
+    ]
+
+
+async def test_an_explanation_says_what_is_short_who_is_ahead_and_what_would_help(
+    tmp_path: Path, coordinator: tuple[Coordinator, str]
+) -> None:
+    coordinator[0].explanation = pb.ExplainResponse(
+        gang=RESNET,
+        group=[RESNET.id, "koordinator/etl/feeder"],
+        queue_position=2,
+        ahead=["koordinator/ml/gpt"],
+        attempts=5,
+        explanation=placement_pb2.Explanation(
+            summary="6 of 8 members fit",
+            fit=6,
+            needed=8,
+            nodes_lost=[placement_pb2.NodesLost(reason="Insufficient cpu", nodes=17)],
+            short_by=[state.ResourceAmount(name="cpu", amount=1500), state.ResourceAmount(name="memory", amount=2**31)],
+        ),
+        problems=[state.Problem(severity=state.Problem.SEVERITY_WARNING, message='mode is "Strct"; Strict is used')],
+        would_help=["1.5 cpu on one more node"],
+        members=[pb.Member(pod=f"ml/resnet-{i}", state="pending") for i in range(12)],
+    )
+    ran = await muster(tmp_path, "explain", "resnet", "--coordinator", coordinator[1])
+    assert ran.code == 0
+    for words in (
+        "ml/resnet is queued",
+        "starts together with koordinator/etl/feeder",
+        "turn 2",
+        "5 tries so far",
+        "6 of 8 members fit at best",
+        "short by 1.5 cpu, 2Gi memory",
+        "17 nodes  Insufficient cpu",
+        'mode is "Strct"',
+        "koordinator/ml/gpt",
+        "1.5 cpu on one more node",
+        "12 pending",
+        "and 2 more",
+    ):
+        assert words in ran.out, words
+
+
+async def test_an_unknown_gang_is_met_with_names_like_it(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
+    ran = await muster(tmp_path, "explain", "resnt", "--coordinator", coordinator[1])
+    assert ran.code == 1
+    assert "no gang is named 'resnt'" in ran.err
+    assert "did you mean koordinator/ml/resnet?" in ran.err
+
+
+async def test_a_replica_that_does_not_lead_says_who_does(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
+    coordinator[0].refusal = (grpc.StatusCode.UNAVAILABLE, "this replica does not lead; muster-1 leads")
+    ran = await muster(tmp_path, "gangs", "--coordinator", coordinator[1])
+    assert ran.code == 1
+    assert "muster-1 leads" in ran.err
+
+
+async def test_nobody_there_is_said_with_what_to_do(tmp_path: Path) -> None:
+    ran = await muster(tmp_path, "gangs", "--coordinator", "127.0.0.1:1")
+    assert ran.code == 1
+    assert "nothing answers at 127.0.0.1:1" in ran.err
+    assert "muster up" in ran.err
+
+
+async def test_no_local_cluster_and_no_address_is_wrong_use(tmp_path: Path) -> None:
+    ran = await muster(tmp_path, "gangs")
+    assert ran.code == 2
+    assert "--coordinator" in ran.err
+
+
+async def test_the_local_cluster_is_found_from_a_directory_below(
+    tmp_path: Path, coordinator: tuple[Coordinator, str]
+) -> None:
+    write_endpoints(tmp_path, coordinator[1])
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    ran = await muster(below, "gangs")
+    assert "resnet" in ran.out
+
+
+async def test_a_trace_is_drawn_as_a_tree(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
+    write_endpoints(tmp_path, coordinator[1])
+    ran = await muster(tmp_path, "trace", "resnet")
+    assert ran.code == 0
+    lines = ran.out.splitlines()
+    assert "koordinator/ml/resnet" in lines[0]
+    assert "25.0 ms" in lines[0]
+    assert "2 services" in lines[0]
+    assert lines[2].startswith("gang")
+    assert lines[3].startswith("└─ Solve")
+    assert "placement" in lines[3]
+    assert "+5.00 ms" in lines[3]
+
+
+async def test_a_gang_that_the_coordinator_forgot_is_found_in_the_trace_file(tmp_path: Path) -> None:
+    write_endpoints(tmp_path, "127.0.0.1:1")
+    ran = await muster(tmp_path, "trace", "ml/resnet", "-o", "json")
+    assert [span["name"] for span in json.loads(ran.out)["spans"]] == ["gang", "Solve"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("run", "coordinator", "--listen", "here"), "--listen or MUSTER_COORDINATOR_LISTEN: an address is HOST:PORT"),
+        (("run", "coordinator", "--lease-seconds", "0"), "--lease-seconds or MUSTER_COORDINATOR_LEASE_SECONDS"),
+        (("run", "nonsense"), "No such command 'nonsense'"),
+        (("up", "--nodes", "0"), "--nodes"),
+        (("up", "--examples", "nowhere.yaml"), "there is no file or directory nowhere.yaml"),
+    ],
+)
+async def test_wrong_use_is_said_and_exits_with_2(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    ran = await muster(tmp_path, *arguments)
+    assert ran.code == 2
+    assert words in ran.err
+
+
+async def test_every_setting_of_a_service_is_a_flag_with_its_variable(tmp_path: Path) -> None:
+    ran = await muster(tmp_path, "run", "coordinator", "--help")
+    assert ran.code == 0
+    for words in ("--lease-seconds", "MUSTER_COORDINATOR_LEASE_SECONDS", "Default: 3.", "--tls-ca-file"):
+        assert words in ran.out
+
+
+async def test_the_version_is_told(tmp_path: Path) -> None:
+    assert (await muster(tmp_path, "version")).out.strip() == "0.1.0"
+
+
+def write_endpoints(directory: Path, coordinator: str) -> None:
+    """A local cluster's state directory with a trace of resnet."""
+    state_directory = directory / ".muster"
+    traces = state_directory / "traces.jsonl"
+    ms = 1_000_000
+    gang = {"muster.gang": RESNET.id}
+    root = Span(RESNET.trace_id, "1", "gang", "coordinator", 0, 25 * ms, attributes=gang)
+    TraceWriter(traces).add([root, Span(RESNET.trace_id, "2", "Solve", "placement", 5 * ms, 9 * ms, parent_id="1")])
+    Endpoints(
+        pid=os.getpid(),
+        kubeconfig="",
+        etcd="",
+        cluster_state="",
+        placement="",
+        binding="",
+        coordinator=coordinator,
+        traces=str(traces),
+    ).write(state_directory)
