@@ -6,9 +6,13 @@ from typing import Any
 import msgspec
 
 from muster.clusterstate.state import ClusterState
+from muster.dialects import coscheduling, koordinator
 from muster.gangs.facts import Batch
 from muster.kube.changes import Changes, Removed
-from muster.kube.resources import NODES, PODS, PRIORITY_CLASSES, SIGS_POD_GROUPS, X_POD_GROUPS, Resource
+from muster.kube.resources import NODES, PODS, PRIORITY_CLASSES, Resource, definitions
+
+SIGS_POD_GROUPS = definitions(koordinator.DEFINITION)
+X_POD_GROUPS = definitions(coscheduling.DEFINITION)
 
 Object = dict[str, Any]
 

@@ -1,10 +1,12 @@
 """Which kinds are watched: where the API serves them and how they are decoded."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 
+from muster.dialects.marks import DefinitionKind
+from muster.dialects.registry import DIALECTS
 from muster.kube.objects import (
     Encoded,
     Node,
@@ -42,18 +44,17 @@ PRIORITY_CLASSES: Final = Resource(
     PriorityClass,
     decode_priority_class,
 )
-SIGS_POD_GROUPS: Final = Resource(
-    "podgroups.scheduling.sigs.k8s.io",
-    "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups",
-    PodGroup,
-    decode_pod_group,
-    optional=True,
-)
-X_POD_GROUPS: Final = Resource(
-    "podgroups.scheduling.x-k8s.io",
-    "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
-    PodGroup,
-    decode_pod_group,
-    optional=True,
-)
-ALL: Final[tuple[Resource[Any], ...]] = (NODES, PRIORITY_CLASSES, SIGS_POD_GROUPS, X_POD_GROUPS, PODS)
+DEFINITIONS: Final[Mapping[str, DefinitionKind]] = {
+    dialect.DEFINITION.revision_key: dialect.DEFINITION for dialect in DIALECTS if dialect.DEFINITION is not None
+}
+"""Kinds of objects that define gangs, by their names in revisions."""
+
+
+def definitions(kind: DefinitionKind) -> Resource[PodGroup]:
+    """The resource of a kind that defines gangs."""
+    path = f"/apis/{kind.api_version}/{kind.plural}"
+    return Resource(kind.revision_key, path, PodGroup, decode_pod_group, optional=True)
+
+
+ALL: Final[tuple[Resource[Any], ...]] = (NODES, PRIORITY_CLASSES, *map(definitions, DEFINITIONS.values()), PODS)
+"""All kinds that there is anything to know of."""

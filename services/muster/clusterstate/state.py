@@ -6,19 +6,19 @@ from typing import Any, Final
 
 import structlog
 
-from muster.clusterstate.definitions import definition_of
 from muster.clusterstate.gangs import Gangs
 from muster.clusterstate.incarnation import Member, Standing
 from muster.clusterstate.nodes import Nodes
 from muster.clusterstate.pods import Pods
 from muster.clusterstate.snapshot import Snapshot
 from muster.dialects import registry
-from muster.dialects.marks import GangMarks, PodAge
+from muster.dialects.marks import DefinitionKind, GangMarks
 from muster.gangs.facts import Batch, GangFacts, NodeFacts, PodClass, PodFacts
 from muster.kube.changes import Changes, Removed
+from muster.kube.gang_marks import definition, gang_marks, pod_age
 from muster.kube.objects import Node, Pod, PodGroup, PriorityClass
 from muster.kube.pod_facts import Priorities
-from muster.kube.resources import NODES, PODS, PRIORITY_CLASSES, SIGS_POD_GROUPS, X_POD_GROUPS
+from muster.kube.resources import DEFINITIONS, NODES, PODS, PRIORITY_CLASSES
 
 _log = structlog.get_logger(__name__)
 
@@ -46,15 +46,13 @@ class ClusterState:
             NODES.kind: self._put_node,
             PODS.kind: self._put_pod,
             PRIORITY_CLASSES.kind: self._put_priority_class,
-            SIGS_POD_GROUPS.kind: partial(self._put_definition, SIGS_POD_GROUPS.kind),
-            X_POD_GROUPS.kind: partial(self._put_definition, X_POD_GROUPS.kind),
+            **{name: partial(self._put_definition, kind) for name, kind in DEFINITIONS.items()},
         }
         self._drop: dict[str, Callable[[Removed], bool]] = {
             NODES.kind: self._drop_node,
             PODS.kind: self._drop_pod,
             PRIORITY_CLASSES.kind: self._drop_priority_class,
-            SIGS_POD_GROUPS.kind: partial(self._drop_definition, SIGS_POD_GROUPS.kind),
-            X_POD_GROUPS.kind: partial(self._drop_definition, X_POD_GROUPS.kind),
+            **{name: partial(self._drop_definition, name) for name in DEFINITIONS},
         }
 
     def apply(self, changes: Changes[Any]) -> Batch:
@@ -127,7 +125,7 @@ class ClusterState:
         gang_id = problem = ""
         marks = NO_MARKS
         if self.pods.is_ours(pod):
-            marks = registry.gang_marks(metadata.namespace, metadata.labels, metadata.annotations)
+            marks = gang_marks(pod)
             if (membership := registry.membership_of(marks)) is not None:
                 gang_id, problem = membership.gang_id, membership.problem
         facts, unknown_class = self.pods.put(pod, gang_id, problem)
@@ -144,8 +142,7 @@ class ClusterState:
             self.gangs.drop_pod(facts.uid, PODS.kind, facts.revision, decide=self._in_order)
             return
         standing = Standing.LEAVING if facts.deleting else Standing.ENDED if facts.phase.ended else Standing.LIVE
-        age = PodAge(facts.created_seconds, facts.name, facts.uid)
-        member = Member(age, standing, pod.metadata.controller)
+        member = Member(pod_age(pod), standing, pod.metadata.controller)
         self.gangs.put_pod(gang_id, member, marks, PODS.kind, facts.revision, decide=self._in_order)
 
     def _drop_pod(self, gone: Removed) -> bool:
@@ -167,12 +164,12 @@ class ClusterState:
         self._told.pods.update((facts.uid, facts) for facts in changed)
         return bool(changed)
 
-    def _put_definition(self, kind: str, group: PodGroup) -> bool:
+    def _put_definition(self, kind: DefinitionKind, group: PodGroup) -> bool:
         """Whether the gang's facts change by it shows when it is read."""
-        definition = definition_of(group)
-        gang_id = registry.defined_gang(definition)
+        defined = definition(group, kind)
+        gang_id = registry.defined_gang(defined)
         if gang_id is not None:
-            self.gangs.put_definition(gang_id, definition, kind, group.metadata.revision)
+            self.gangs.put_definition(gang_id, defined, kind.revision_key, group.metadata.revision)
         return False
 
     def _drop_definition(self, kind: str, gone: Removed) -> bool:

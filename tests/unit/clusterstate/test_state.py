@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from builders.history import History, node_object, pod_group_object, pod_object, priority_class_object
+from builders.history import X_POD_GROUPS, History, node_object, pod_group_object, pod_object, priority_class_object
 from muster.gangs.facts import Batch, GangFacts, PodFacts, PodPhase, Severity
 from muster.kube.changes import Changes
 from muster.kube.objects import ObjectMeta, Pod
-from muster.kube.resources import NODES, PODS, X_POD_GROUPS
+from muster.kube.resources import NODES, PODS
 
 MIN = "gang.scheduling.koordinator.sh/min-available"
 NAME = "gang.scheduling.koordinator.sh/name"
