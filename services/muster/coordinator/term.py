@@ -23,6 +23,7 @@ from muster.etcd.election import Leadership
 from muster.etcd.errors import EtcdUnavailable, Fenced
 from muster.etcd.store import Store
 from muster.gangs.facts import Batch
+from muster.kube import resources
 from muster.rpc import subscription
 from muster.telemetry import tracing
 
@@ -237,14 +238,17 @@ def _loop_time(monotonic_seconds: float | None) -> float | None:
 
 
 def _joined(batches: Sequence[Batch]) -> Batch:
-    changed: dict[str, int] = {}
-    for batch in batches:
-        for kind, revision in batch.changed.items():
-            changed[kind] = max(revision, changed.get(kind, 0))
+    """A snapshot as one batch. What others may be asked to have reached are the newest objects in it."""
+    pods = tuple(pod for batch in batches for pod in batch.pods)
+    nodes = tuple(node for batch in batches for node in batch.nodes)
+    newest = {
+        resources.PODS.kind: max((pod.revision for pod in pods), default=0),
+        resources.NODES.kind: max((node.revision for node in nodes), default=0),
+    }
     return Batch(
-        pod_classes=tuple(item for batch in batches for item in batch.pod_classes),
-        nodes=tuple(item for batch in batches for item in batch.nodes),
-        pods=tuple(item for batch in batches for item in batch.pods),
-        gangs=tuple(item for batch in batches for item in batch.gangs),
-        changed=changed,
+        pod_classes=tuple(pod_class for batch in batches for pod_class in batch.pod_classes),
+        nodes=nodes,
+        pods=pods,
+        gangs=tuple(gang for batch in batches for gang in batch.gangs),
+        changed=newest,
     )
