@@ -8,6 +8,10 @@ from msgspec import Struct
 PODS: Final = "pods"
 """The resource that every pod asks one of."""
 
+POD_REVISIONS: Final = "pods"
+NODE_REVISIONS: Final = "nodes"
+"""Names of these kinds in revisions."""
+
 Amounts = tuple[tuple[str, int], ...]
 """Amounts by resource name, sorted by name. cpu in millicores, memory and storage in bytes, others in units."""
 

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from muster.dialects.marks import DefinitionKind
 from muster.dialects.registry import DIALECTS
+from muster.gangs.facts import NODE_REVISIONS, POD_REVISIONS
 from muster.kube.objects import (
     Encoded,
     Node,
@@ -36,8 +37,8 @@ class Resource(Struct, Generic[T], frozen=True):
     optional: bool = False
 
 
-PODS: Final = Resource("pods", "/api/v1/pods", Pod, decode_pod)
-NODES: Final = Resource("nodes", "/api/v1/nodes", Node, decode_node)
+PODS: Final = Resource(POD_REVISIONS, "/api/v1/pods", Pod, decode_pod)
+NODES: Final = Resource(NODE_REVISIONS, "/api/v1/nodes", Node, decode_node)
 PRIORITY_CLASSES: Final = Resource(
     "priorityclasses.scheduling.k8s.io",
     "/apis/scheduling.k8s.io/v1/priorityclasses",

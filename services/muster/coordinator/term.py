@@ -22,8 +22,7 @@ from muster.coordinator.traces import GangTraces
 from muster.etcd.election import Leadership
 from muster.etcd.errors import EtcdUnavailable, Fenced
 from muster.etcd.store import Store
-from muster.gangs.facts import Batch
-from muster.kube import resources
+from muster.gangs.facts import NODE_REVISIONS, POD_REVISIONS, Batch
 from muster.rpc import subscription
 from muster.telemetry import tracing
 
@@ -242,8 +241,8 @@ def _joined(batches: Sequence[Batch]) -> Batch:
     pods = tuple(pod for batch in batches for pod in batch.pods)
     nodes = tuple(node for batch in batches for node in batch.nodes)
     newest = {
-        resources.PODS.kind: max((pod.revision for pod in pods), default=0),
-        resources.NODES.kind: max((node.revision for node in nodes), default=0),
+        POD_REVISIONS: max((pod.revision for pod in pods), default=0),
+        NODE_REVISIONS: max((node.revision for node in nodes), default=0),
     }
     return Batch(
         pod_classes=tuple(pod_class for batch in batches for pod_class in batch.pod_classes),
