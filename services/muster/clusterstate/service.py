@@ -1,0 +1,83 @@
+"""cluster-state's main path: informers tell what happens, the state turns it into facts, the hub tells subscribers."""
+
+import asyncio
+from typing import Any
+
+import structlog
+
+from muster.clusterstate.hub import Hub
+from muster.clusterstate.settings import Settings
+from muster.clusterstate.state import ClusterState
+from muster.clusterstate.watch import FULL_NAME, WatchServicer, register
+from muster.kube.changes import Changes
+from muster.kube.informer import Informer, Pace
+from muster.kube.resources import ALL
+from muster.kube.session import KubeSession
+from muster.rpc.lifetime import until_stopped
+from muster.rpc.server import RpcServer
+
+_log = structlog.get_logger(__name__)
+
+_SWEEP_SECONDS = 300.0
+"""A pod class that no pod has had for so long is forgotten."""
+
+
+async def run(settings: Settings) -> None:
+    """Serve until SIGTERM, SIGINT or cancellation; then end the subscriptions and return.
+
+    Ready once all kinds have been listed. It stays ready when the API server cannot be reached later: the state is
+    stale then, but whole and consistent, and others go on with it.
+    """
+    session = await KubeSession.connect(settings.kube)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            service = ClusterStateService(session, settings)
+            following = tasks.create_task(service.follow())
+            await service.start()
+            try:
+                await until_stopped()
+            finally:
+                await service.stop()
+                following.cancel()
+    finally:
+        await session.close()
+
+
+class ClusterStateService:
+    """One replica, without the process around it."""
+
+    def __init__(self, session: KubeSession, settings: Settings, pace: Pace = Pace()) -> None:  # noqa: B008 (frozen)
+        self.state = ClusterState(settings.scheduler_names)
+        self.hub = Hub(self.state.snapshot)
+        self._watch = WatchServicer(self.hub)
+        self._server = RpcServer(settings.listen, settings.tls, "cluster-state")
+        self._server.add(register, self._watch, FULL_NAME)
+        self._informers = [Informer(session, resource, self._take_in, pace) for resource in ALL]
+
+    async def start(self) -> int:
+        """Listen; returns the port."""
+        return await self._server.start()
+
+    async def stop(self) -> None:
+        """Drain and stop listening."""
+        await self._server.stop()
+
+    async def follow(self) -> None:
+        """Follow the API server until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self._informers:
+                tasks.create_task(informer.run(), name=f"informer {informer.resource.kind}")
+            for informer in self._informers:
+                await informer.complete.wait()
+            self.state.settle()
+            _log.info("state is whole", **self.state.sizes())
+            self._watch.complete = True
+            self._server.set_ready(True)
+            while True:
+                await asyncio.sleep(_SWEEP_SECONDS)
+                self.state.sweep()
+
+    def _take_in(self, changes: Changes[Any]) -> None:
+        batch = self.state.apply(changes)
+        if self._watch.complete:
+            self.hub.publish(batch)
