@@ -134,7 +134,7 @@ def _sentence(fit: int, needed: int, nodes: int, lost: tuple[tuple[str, int], ..
     told = [f"{count} {reason}" for reason, count in lost[:MOST_REASONS_TOLD]]
     if len(lost) > MOST_REASONS_TOLD:
         told.append(f"{sum(count for _, count in lost[MOST_REASONS_TOLD:])} for other reasons")
-    available = f"0/{nodes} nodes are available" + (f": {', '.join(told)}" if told else "")
+    available = f"0/{nodes} nodes are available: {', '.join(told)}" if nodes else "no nodes available to schedule pods"
     short = " and ".join(in_words(name, amount) for name, amount in short_by)
     if needed == 1:
         return available + (f"; short of {short}" if short else "")

@@ -53,7 +53,7 @@ def tightest_first(keys: Int64, wanted: int) -> tuple[Int64, Int64]:
 
 
 def choose(room: Room, of_class: ClassRoom, wanted: int, choice: Choice) -> Seats:
-    """Nodes for up to `wanted` pods of the class: fewer if there is not room for all. Nothing is taken yet."""
+    """Nodes for up to `wanted` pods of the class, in the order of choice; all there is room for if that is less."""
     keys = room.keys(of_class)
     if of_class.eligibility.even:
         return _among(room, keys, wanted, choice)
@@ -74,5 +74,6 @@ def _among(room: Room, keys: Int64, wanted: int, choice: Choice) -> Seats:
     if int((keys >> FITS_SHIFT).sum()) > wanted:
         keys, counts = choice(keys, wanted)
     else:
+        keys = np.sort(keys)
         counts = keys >> FITS_SHIFT
     return room.rows_of(keys), counts

@@ -1,0 +1,103 @@
+"""Time of the solver alone, as JSON: medians in milliseconds for batches on a cluster under random load.
+
+python tests/bench/solver.py [--nodes 1000] [--rounds 15]
+"""
+
+import argparse
+import gc
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from builders.placement import GPU, alone
+from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass, PodFacts
+from muster.placement.cluster import Cluster
+from muster.placement.groups import Group, Placed
+from muster.placement.solve import solve
+
+GIB = 2**30
+SHAPES = ((1000, 2), (500, 4), (2000, 8), (4000, 16))
+
+
+def loaded_cluster(nodes: int, seed: int = 7) -> Cluster:
+    """Nodes of 64 cpu, 256 GiB, every eighth with 8 GPUs, filled by a random share with pods of four classes."""
+    chance = random.Random(seed)
+    classes = [
+        PodClass(f"class-{i}", (("cpu", cpu), ("memory", gib * GIB), (PODS, 1))) for i, (cpu, gib) in enumerate(SHAPES)
+    ]
+    classes.append(PodClass("gpu", (("cpu", 4000), ("memory", 16 * GIB), (GPU, 1), (PODS, 1))))
+    members, pods = [], []
+    for index in range(nodes):
+        name = f"node-{index:06}"
+        offers = [("cpu", 64_000), ("ephemeral-storage", 500 * GIB), ("memory", 256 * GIB), (PODS, 110)]
+        if index % 8 == 0:
+            offers.append((GPU, 8))
+        members.append(NodeFacts(name, allocatable=tuple(sorted(offers)), labels={"rack": f"rack-{index // 32}"}))
+        for number in range(chance.randrange(14)):
+            uid = f"pod-{index}-{number}"
+            pods.append(PodFacts(uid, "load", uid, f"class-{chance.randrange(4)}", node=name))
+    cluster = Cluster()
+    cluster.apply(Batch(pod_classes=tuple(classes), nodes=tuple(members), pods=tuple(pods)))
+    return cluster
+
+
+def batches(nodes: int) -> Iterator[tuple[str, list[Group]]]:
+    """Name and groups of each batch to be timed."""
+    mixed = (("class-3", 1), ("class-1", 7))
+    yield "one gang of 8", [alone("g", ("class-1", 8))]
+    yield "one gang of 500", [alone("g", ("class-0", 500))]
+    yield "one mixed gang of 8", [alone("g", *mixed)]
+    yield "one gang that does not fit", [alone("g", ("gpu", 8 * nodes))]
+    yield "250 gangs of 8", [alone(f"g{i}", (f"class-{i % 4}", 8)) for i in range(250)]
+    yield "250 mixed gangs of 8", [alone(f"g{i}", *mixed) for i in range(250)]
+    yield "2000 singles of one class", [alone(f"g{i}", ("class-1", 1)) for i in range(2000)]
+    yield "2000 singles of four classes in turn", [alone(f"g{i}", (f"class-{i % 4}", 1)) for i in range(2000)]
+    yield "500 gangs that do not fit", [alone(f"g{i}", ("gpu", 8 * nodes)) for i in range(500)]
+
+
+def run(cluster: Cluster, groups: list[Group]) -> int:
+    """Solve one batch; returns how many groups were placed."""
+    cluster.room.refresh()
+    placed = sum(isinstance(answer, Placed) for answer in solve(cluster.room, groups))
+    cluster.room.undo(0)
+    return placed
+
+
+def median_milliseconds(work: Callable[[], object], rounds: int) -> float:
+    times = []
+    for _ in range(rounds):
+        gc.collect()
+        start = time.perf_counter()
+        work()
+        times.append((time.perf_counter() - start) * 1000)
+    return round(statistics.median(times), 3)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=15)
+    arguments = parser.parse_args()
+    cluster = loaded_cluster(arguments.nodes)
+    figures = []
+    for name, groups in batches(arguments.nodes):
+        placed = run(cluster, groups)
+        figures.append(
+            {
+                "batch": name,
+                "placed": placed,
+                "milliseconds": median_milliseconds(partial(run, cluster, groups), arguments.rounds),
+            }
+        )
+    print(json.dumps({"nodes": arguments.nodes, "pods": cluster.capacity.seats, "solves": figures}, indent=2))
+
+
+if __name__ == "__main__":
+    main()

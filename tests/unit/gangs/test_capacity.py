@@ -1,0 +1,153 @@
+"""Room on nodes, by pod uid so that nothing counts twice."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders.placement import GPU, node, pod_class
+from muster.gangs.capacity import LARGEST_AMOUNT, Capacity
+from muster.gangs.facts import NodeFacts, PodClass
+
+
+def capacity(*names: str) -> Capacity:
+    built = Capacity()
+    for name in names:
+        built.put_node(node(name, 8))
+    for cpu in (1, 2, 3):
+        built.put_class(pod_class(f"x{cpu}", cpu))
+    return built
+
+
+def free_cpu(of: Capacity, name: str) -> int:
+    return int(of.room(name)[of.resources["cpu"]])
+
+
+def test_pods_take_room_and_give_it_back() -> None:
+    room = capacity("a")
+    room.seat([("p", "x2", "a"), ("q", "x3", "a")])
+    assert free_cpu(room, "a") == 3000
+    assert room.free(["p", "unknown"]) == ["a"]
+    assert free_cpu(room, "a") == 5000
+    assert room.free(["p"]) == []
+
+
+def test_a_pod_seated_twice_counts_once_and_one_that_moves_counts_where_it_is() -> None:
+    room = capacity("a", "b")
+    room.seat([("p", "x2", "a")])
+    room.seat([("p", "x2", "a")])
+    assert free_cpu(room, "a") == 6000
+    room.seat([("p", "x3", "b")])
+    assert (free_cpu(room, "a"), free_cpu(room, "b")) == (8000, 5000)
+    assert room.seated_on("p") == "b"
+
+
+def test_pods_on_a_node_that_is_gone_keep_their_room_for_when_it_comes_back() -> None:
+    room = capacity("a")
+    room.seat([("p", "x2", "a")])
+    room.drop_node("a")
+    assert "a" not in room
+    assert free_cpu(room, "a") == -2000
+    room.put_node(node("a", 8))
+    assert free_cpu(room, "a") == 6000
+
+
+def test_pods_may_come_before_their_node() -> None:
+    room = capacity()
+    room.seat([("p", "x2", "late")])
+    room.put_node(node("late", 8))
+    assert free_cpu(room, "late") == 6000
+
+
+def test_one_pod_may_leave_an_unknown_node_while_another_goes_there() -> None:
+    room = capacity("a")
+    room.seat([("p", "x2", "ghost")])
+    room.seat([("q", "x3", "ghost"), ("p", "x2", "a")])
+    room.put_node(node("new", 8))
+    assert free_cpu(room, "new") == 8000
+    assert free_cpu(room, "ghost") == -3000
+
+
+def test_the_row_of_a_node_that_is_gone_is_used_again() -> None:
+    room = capacity("a", "b")
+    row = room.rows["a"]
+    room.drop_node("a")
+    assert room.put_node(node("c", 4)) == row
+    assert free_cpu(room, "c") == 4000
+
+
+def test_an_unknown_class_is_refused_and_what_came_before_it_stands() -> None:
+    room = capacity("a")
+    with pytest.raises(KeyError):
+        room.seat([("p", "x2", "a"), ("q", "never put", "a")])
+    assert free_cpu(room, "a") == 6000
+    assert room.seated_on("q") is None
+
+
+def test_new_resources_come_at_any_time() -> None:
+    room = capacity("a")
+    room.put_class(pod_class("gpu", 1, gpu=2))
+    room.put_node(node("g", 8, gpu=8))
+    room.seat([("p", "gpu", "g")])
+    assert int(room.room("g")[room.resources[GPU]]) == 6
+
+
+def test_absurd_amounts_do_not_wrap_around() -> None:
+    room = capacity()
+    room.put_node(NodeFacts("a", allocatable=(("memory", 2**63 - 1),)))
+    room.put_class(PodClass("huge", (("memory", 2**63 - 1),)))
+    room.seat([(str(i), "huge", "a") for i in range(500)])
+    assert int(room.room("a")[room.resources["memory"]]) < -400 * LARGEST_AMOUNT
+
+
+def test_touched_rows_are_those_that_changed_since_a_version() -> None:
+    room = capacity("a", "b", "c")
+    before = room.version
+    room.seat([("p", "x1", "b"), ("q", "x1", "c")])
+    assert set(np.flatnonzero(room.touched > before)) == {room.rows["b"], room.rows["c"]}
+    before = room.version
+    room.free(["p"])
+    assert set(np.flatnonzero(room.touched > before)) == {room.rows["b"]}
+    before = room.version
+    room.drop_node("c")
+    assert set(np.flatnonzero(room.touched > before)) == {room.rows["c"]}
+
+
+Step = tuple[str, str, str, str]
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["seat", "seat", "free", "put", "drop"]),
+        st.sampled_from("pqrst"),
+        st.sampled_from(["x1", "x2", "x3"]),
+        st.sampled_from("abc"),
+    ),
+    max_size=40,
+)
+
+
+@given(steps)
+def test_i3_used_room_is_the_sum_of_the_pods_seated(history: list[Step]) -> None:
+    room, seats, nodes = capacity(), dict[str, tuple[str, str]](), set[str]()
+    for action, uid, class_id, name in history:
+        if action == "seat":
+            room.seat([(uid, class_id, name)])
+            seats[uid] = class_id, name
+        elif action == "free":
+            room.free([uid])
+            seats.pop(uid, None)
+        elif action == "put":
+            room.put_node(node(name, 8))
+            nodes.add(name)
+        else:
+            room.drop_node(name)
+            nodes.discard(name)
+    for name in "abc":
+        used = sum(int(class_id[1]) * 1000 for class_id, on in seats.values() if on == name)
+        if name in nodes:
+            assert free_cpu(room, name) == 8000 - used
+        elif name in room.rows:
+            assert free_cpu(room, name) == -used
+        else:
+            assert not used
+        assert (name in room) == (name in nodes)
+    assert room.seats == len(seats)

@@ -1,0 +1,111 @@
+"""All nodes judged at once must be judged as each would be alone."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders.placement import GPU, node, pod_class
+from muster.gangs.facts import (
+    NodeFacts,
+    NodeOperator,
+    NodeRequirement,
+    NodeSelectorTerm,
+    PodClass,
+    PreferredNodeTerm,
+    Taint,
+    TaintEffect,
+    Toleration,
+    TolerationOperator,
+)
+from muster.gangs.match import disliked_taints, preference, why_not
+from muster.placement.eligibility import ABSENT, USABLE, Eligibility
+from muster.placement.nodes import NodeTable
+
+KEYS, VALUES, NAMES = ("zone", "disk", "size"), ("", "a", "b", "3", "7"), ("n0", "n1", "n2", "n3", "n4")
+
+taints = st.builds(
+    Taint, st.sampled_from(KEYS), st.sampled_from(VALUES), st.sampled_from([e for e in TaintEffect if e])
+)
+tolerations = st.builds(
+    Toleration,
+    st.sampled_from(("", *KEYS, "node.kubernetes.io/unschedulable")),
+    st.sampled_from(list(TolerationOperator)),
+    st.sampled_from(VALUES),
+    st.sampled_from(list(TaintEffect)),
+)
+label_requirements = st.builds(
+    NodeRequirement,
+    st.sampled_from(KEYS),
+    st.sampled_from(list(NodeOperator)),
+    st.lists(st.sampled_from(VALUES), max_size=2).map(tuple),
+)
+field_requirements = st.builds(
+    NodeRequirement,
+    st.sampled_from(("metadata.name", "metadata.name", "spec.other")),
+    st.sampled_from([NodeOperator.IN, NodeOperator.NOT_IN, NodeOperator.EXISTS]),
+    st.lists(st.sampled_from((*NAMES, "")), min_size=1, max_size=2).map(tuple),
+)
+terms = st.builds(
+    NodeSelectorTerm,
+    st.lists(label_requirements, max_size=2).map(tuple),
+    st.lists(field_requirements, max_size=1).map(tuple),
+)
+classes = st.builds(
+    pod_class,
+    st.just("x"),
+    gpu=st.sampled_from([0, 1]),
+    selector=st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES), max_size=1),
+    required=st.none() | st.lists(terms, max_size=2),
+    preferred=st.lists(st.builds(PreferredNodeTerm, st.integers(1, 100), terms), max_size=2),
+    tolerations=st.lists(tolerations, max_size=2),
+)
+nodes = st.builds(
+    node,
+    st.sampled_from(NAMES),
+    gpu=st.sampled_from([0, 8]),
+    labels=st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES)),
+    taints=st.lists(taints, max_size=2),
+    unschedulable=st.booleans(),
+    ready=st.booleans(),
+)
+changes = st.lists(st.lists(nodes | st.sampled_from(NAMES), max_size=6), min_size=1, max_size=4)
+
+
+@settings(max_examples=300)
+@given(classes, changes)
+def test_masks_agree_with_why_not_after_every_change(asked: PodClass, history: list[list[NodeFacts | str]]) -> None:
+    table, kept, rows = NodeTable(), dict[str, NodeFacts](), dict[str, int]()
+    eligibility = Eligibility(asked, table)
+    for batch in history:
+        for change in batch:
+            if isinstance(change, str):
+                table.drop([change])
+                kept.pop(change, None)
+            else:
+                row = rows.setdefault(change.name, len(rows))
+                table.put([(row, change)], rows=row + 1)
+                kept[change.name] = change
+        eligibility.refresh()
+        for name, row in rows.items():
+            code = eligibility.reason[row]
+            if name not in kept:
+                assert code == ABSENT
+                continue
+            assert (None if code == USABLE else eligibility.reasons[code]) == why_not(asked, kept[name])
+        usable = [name for name in kept if eligibility.reason[rows[name]] == USABLE]
+        by_dislike = sorted(usable, key=lambda name: (int(eligibility.dislike[rows[name]]), name))
+        assert by_dislike == sorted(usable, key=lambda name: (_expected_dislike(asked, kept[name]), name))
+        assert eligibility.even == (len({_expected_dislike(asked, kept[name]) for name in usable}) <= 1)
+
+
+def _expected_dislike(asked: PodClass, of: NodeFacts) -> tuple[int, int, int]:
+    unneeded = dict(of.allocatable).get(GPU, 0) > 0 and not dict(asked.requests).get(GPU)
+    return disliked_taints(asked.tolerations, of.taints), -preference(asked, of), int(unneeded)
+
+
+def test_order_and_rank_are_by_name_whatever_the_rows() -> None:
+    table = NodeTable()
+    table.put([(2, node("b")), (0, node("c")), (5, node("a"))], rows=6)
+    assert table.order.tolist() == [5, 2, 0]
+    assert [int(table.rank[row]) for row in (5, 2, 0)] == [0, 1, 2]
+    table.drop(["b"])
+    assert table.order.tolist() == [5, 0]
