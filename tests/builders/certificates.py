@@ -1,0 +1,38 @@
+"""Certificates for tests, made by openssl."""
+
+import subprocess
+from pathlib import Path
+
+from muster.config.settings import TlsSettings
+
+
+class Authority:
+    """Signs certificates for localhost; all its files are in one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self._key, self.certificate = directory / "ca.key", directory / "ca.crt"
+        _openssl(
+            *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1"),
+            *("-keyout", str(self._key), "-out", str(self.certificate), "-subj", f"/CN=authority {directory.name}"),
+        )
+
+    def issue(self, name: str) -> TlsSettings:
+        """A certificate and key for `name`, replacing those that were issued before; trusts what this one signs."""
+        key, request, certificate = (self._directory / f"{name}.{ending}" for ending in ("key", "csr", "crt"))
+        extensions = self._directory / "extensions"
+        extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        _openssl(
+            *("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+            *("-keyout", str(key), "-out", str(request), "-subj", f"/CN={name}"),
+        )
+        _openssl(
+            *("x509", "-req", "-in", str(request), "-CA", str(self.certificate), "-CAkey", str(self._key)),
+            *("-CAcreateserial", "-days", "1", "-extfile", str(extensions), "-out", str(certificate)),
+        )
+        return TlsSettings(certificate_file=certificate, key_file=key, ca_file=self.certificate)
+
+
+def _openssl(*arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)

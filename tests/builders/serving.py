@@ -1,0 +1,115 @@
+"""Real gRPC servers and channels to them, for as long as a test needs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from grpc import aio
+
+from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
+from muster.clusterstate.v1 import clusterstate_pb2_grpc as state_grpc
+from muster.config.settings import PLAIN_TEXT, TlsSettings
+from muster.placement.v1 import placement_pb2 as placement_pb
+from muster.placement.v1 import placement_pb2_grpc as placement_grpc
+from muster.rpc.channel import open_channel
+from muster.rpc.server import RpcServer
+
+PLACEMENT = "muster.placement.v1.PlacementService"
+CLUSTER_STATE = "muster.clusterstate.v1.ClusterStateService"
+
+
+class Placement(placement_grpc.PlacementServiceServicer):
+    """Answers Describe by a function of the call's context, which a test gives."""
+
+    def __init__(self, describe: Callable[[Any], Any] | None = None) -> None:
+        self.describe = describe
+        self.calls = 0
+
+    async def Describe(self, request: Any, context: Any) -> placement_pb.DescribeResponse:  # noqa: N802
+        self.calls += 1
+        if self.describe is not None:
+            await self.describe(context)
+        return placement_pb.DescribeResponse(implementation="test")
+
+    async def Solve(self, request: Any, context: Any) -> placement_pb.SolveResponse:  # noqa: N802
+        raise NotImplementedError
+
+
+class ClusterState(state_grpc.ClusterStateServiceServicer):
+    """Sends whatever a test puts into `messages`; None ends the stream. `subscribers` are all that ever came."""
+
+    def __init__(self) -> None:
+        self.messages: asyncio.Queue[state_pb.WatchResponse | None] = asyncio.Queue()
+        self.subscribers: list[str] = []
+        self.running = 0
+
+    async def Watch(self, request: Any, context: Any) -> AsyncIterator[state_pb.WatchResponse]:  # noqa: N802
+        self.subscribers.append(request.subscriber)
+        self.running += 1
+        try:
+            while (message := await self.messages.get()) is not None:
+                yield message
+        finally:
+            self.running -= 1
+
+    async def all_gone(self) -> None:
+        """Wait until nobody is subscribed."""
+        async with asyncio.timeout(10):
+            while self.running:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+    def send_snapshot(self, *removed_pods: str, reason: str = "subscribed", pods_revision: int = 1) -> None:
+        """A whole snapshot, of which the pods are a mark to recognise it by."""
+        self.messages.put_nowait(state_pb.WatchResponse(snapshot_begin=state_pb.SnapshotBegin(reason=reason)))
+        self.send_delta(*removed_pods)
+        through = state_pb.Revision(kinds={"pods": pods_revision})
+        self.messages.put_nowait(state_pb.WatchResponse(synced=state_pb.Synced(through=through)))
+
+    def send_delta(self, *removed_pods: str) -> None:
+        """One batch."""
+        self.messages.put_nowait(state_pb.WatchResponse(batch=state_pb.Batch(removed_pods=removed_pods)))
+
+    def end_stream(self) -> None:
+        """Let the server end the stream as if it had nothing more to say."""
+        self.messages.put_nowait(None)
+
+
+@asynccontextmanager
+async def serving(
+    *,
+    placement: Placement | None = None,
+    cluster_state: ClusterState | None = None,
+    listen: str = "127.0.0.1:0",
+    tls: TlsSettings = PLAIN_TEXT,
+    ready: bool = True,
+) -> AsyncIterator[tuple[RpcServer, int]]:
+    """A started server with these services, and its port."""
+    server = RpcServer(listen, tls, "test")
+    if placement is not None:
+        server.add(placement_grpc.add_PlacementServiceServicer_to_server, placement, PLACEMENT)
+    if cluster_state is not None:
+        server.add(state_grpc.add_ClusterStateServiceServicer_to_server, cluster_state, CLUSTER_STATE)
+    port = await server.start()
+    server.set_ready(ready)
+    try:
+        yield server, port
+    finally:
+        await server.stop(0)
+
+
+@asynccontextmanager
+async def channel_to(address: str | int, tls: TlsSettings = PLAIN_TEXT) -> AsyncIterator[aio.Channel]:
+    """A channel to an address, or a port of this machine."""
+    channel = open_channel(f"127.0.0.1:{address}" if isinstance(address, int) else address, tls)
+    try:
+        yield channel
+    finally:
+        await channel.close()
+
+
+async def describe(channel: aio.Channel, timeout_seconds: float = 10, **options: Any) -> str:
+    """Call Describe; the implementation's name."""
+    stub = placement_grpc.PlacementServiceStub(channel)
+    answer = await stub.Describe(placement_pb.DescribeRequest(), timeout=timeout_seconds, **options)
+    return answer.implementation
