@@ -33,7 +33,7 @@ _SERVICE_COLOURS = {
 
 def trace(file: Path, coordinator: str | None, name: str, *, as_json: bool, everything: bool) -> None:
     """Print a gang's trace. Raises CliError."""
-    trace_id = name if _TRACE_ID.fullmatch(name) else _trace_id(file, coordinator, name)
+    trace_id: str = name if _TRACE_ID.fullmatch(name) else _trace_id(file, coordinator, name)
     spans = spans_of_trace(file, trace_id)
     if not spans:
         raise CliError(
@@ -53,8 +53,8 @@ def _trace_id(file: Path, coordinator: str | None, name: str) -> str:
     unknown: CliError | None = None
     if coordinator is not None:
         try:
-            if found := asyncio.run(_ask(coordinator, name)):
-                return found
+            if trace_id := asyncio.run(_ask(coordinator, name)):
+                return trace_id
         except CliError as error:
             if error.exit_code == 2:  # the name fits several gangs
                 raise
@@ -93,7 +93,8 @@ def rendered(trace_id: str, spans: list[Span], *, everything: bool) -> Iterator[
 
 
 def _cells(row: Row, begin: int, end: int) -> tuple[Text | str, ...]:
-    label = Text(row.guide, style="dim")
+    label = Text()
+    label.append(row.guide, style="dim")
     if row.orphan:
         label.append("~ ", style="dim")
     label.append(row.label, style="red" if row.error else "dim" if row.minor else "")

@@ -96,13 +96,14 @@ def _groups(siblings: list[Span], everything: bool) -> list[list[Span]]:
 
 def _summary(alike: list[Span], guide: str) -> Row:
     took = sorted(span.seconds for span in alike)
+    start, end = min(span.start_ns for span in alike), max(span.end_ns for span in alike)
     return Row(
         guide=guide,
         label=f"{len(alike)} x {alike[0].name}",
-        start_ns=min(span.start_ns for span in alike),
-        end_ns=max(span.end_ns for span in alike),
+        start_ns=start,
+        end_ns=end,
         service=alike[0].service,
-        took_seconds=sum(took),
+        took_seconds=(end - start) / 1e9,
         detail=f"median {duration(statistics.median(took))}, longest {duration(took[-1])}",
     )
 

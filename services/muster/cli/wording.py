@@ -17,12 +17,12 @@ _COLOURS = {
 }
 
 
-def phase_word(phase: int) -> str:
+def phase_word(phase: Phase.ValueType) -> str:
     """In words: "queued", "timed-out", ..."""
     return Phase.Name(phase).removeprefix("PHASE_").lower().replace("_", "-")
 
 
-def phase_markup(phase: int) -> str:
+def phase_markup(phase: Phase.ValueType) -> str:
     """The word in its colour."""
     return f"[{_COLOURS.get(phase, 'white')}]{phase_word(phase)}[/]"
 

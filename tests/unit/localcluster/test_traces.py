@@ -110,7 +110,8 @@ async def test_what_is_exported_by_otlp_is_kept(path: Path) -> None:
         resource_spans=[trace_pb2.ResourceSpans(resource=resource, scope_spans=[scope])]
     )
     async with grpc.aio.insecure_channel(receiver.url.removeprefix("http://")) as channel:
-        await trace_service_pb2_grpc.TraceServiceStub(channel).Export(request, timeout=10)
+        stub = trace_service_pb2_grpc.TraceServiceStub(channel)  # type: ignore[no-untyped-call]
+        await stub.Export(request, timeout=10)
     await receiver.stop()
     assert spans_of_trace(path, T1) == [
         Span(

@@ -32,7 +32,8 @@ class TraceReceiver:
     async def start(self, port: int = 0) -> int:
         """Listen; returns the port."""
         self._server = grpc.aio.server(options=[("grpc.max_receive_message_length", _MESSAGE_BYTES)])
-        trace_service_pb2_grpc.add_TraceServiceServicer_to_server(_Servicer(self._writer), self._server)
+        add = trace_service_pb2_grpc.add_TraceServiceServicer_to_server
+        add(_Servicer(self._writer), self._server)  # type: ignore[no-untyped-call]
         self._port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         await self._server.start()
         return self._port

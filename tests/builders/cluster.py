@@ -1,0 +1,187 @@
+"""A running Muster for end-to-end tests, and all that can be seen of it from outside.
+
+Everything is awaited on what the API server, etcd and the coordinator tell; nothing sleeps. The invariants are watched
+from the first moment to the last.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from builders.etcd_records import EtcdRecords
+from builders.invariants import Invariants
+from builders.kube_watch import follow_kind
+from muster.cli.gangs import gang_line
+from muster.cli.picture import Picture, follow
+from muster.config.settings import PLAIN_TEXT, KubeSettings
+from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc, record_pb2
+from muster.kube.session import ApiStatusError, KubeSession, Response
+from muster.localcluster.manifests import Manifest, apply_manifests, load_manifests
+from muster.localcluster.stack import Stack, StackOptions
+from muster.rpc.channel import open_channel
+
+CRDS = Path(__file__).parents[2] / "deploy" / "crds"
+CALL_SECONDS = 20.0
+WAIT_SECONDS = 30.0
+"""How long a test waits for what should take a second on an idle machine."""
+
+JSON = dict[str, Any]
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+
+class Cluster:
+    """The processes, and the present state of pods, nodes, events, gangs and records."""
+
+    def __init__(self, stack: Stack, session: KubeSession) -> None:
+        self.stack, self.session = stack, session
+        self.pods: dict[tuple[str, str], JSON] = {}
+        self.nodes: dict[str, JSON] = {}
+        self.events: dict[str, JSON] = {}
+        self.picture = Picture()
+        self.records = EtcdRecords(stack.etcd_address, self._on_record)
+        self.invariants = Invariants(self.records)
+        self.on_record: Callable[[str, record_pb2.GangRecord | None], None] | None = None
+        """Called the moment a record is seen in etcd: where crash tests strike."""
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    # -- reading
+
+    async def until(self, condition: Callable[[], object], what: str, *, seconds: float = WAIT_SECONDS) -> None:
+        """Wait until the condition holds, looking at every change. Fails with what was waited for and what there is."""
+        version = -1
+        try:
+            async with asyncio.timeout(seconds):
+                while not condition():
+                    version = await self.picture.newer_than(version)
+        except TimeoutError:
+            raise AssertionError(f"not within {seconds:g} s: {what}\n{self.described()}") from None
+
+    def described(self) -> str:
+        """The present state, for failures."""
+        lines = [f"  {gang_line(gang)}" for gang in self.gangs.values()]
+        pods = (f"  {'/'.join(key)} on {node_of(pod) or '-'}" for key, pod in sorted(self.pods.items())[:40])
+        down = [name for name, child in self.stack.children.items() if not child.running]
+        return "\n".join(["gangs:", *lines, "pods:", *pods, f"down: {down}"])
+
+    @property
+    def gangs(self) -> dict[str, coordinator_pb2.Gang]:
+        """The coordinator's word, by id."""
+        return self.picture.gangs
+
+    async def explain(self, gang: str) -> coordinator_pb2.ExplainResponse:
+        """Ask the coordinator. Raises AioRpcError."""
+        channel = open_channel(self.stack.addresses["coordinator"], PLAIN_TEXT)
+        async with channel:
+            stub = coordinator_pb2_grpc.CoordinatorServiceStub(channel)
+            return await stub.Explain(coordinator_pb2.ExplainRequest(gang=gang), timeout=CALL_SECONDS)
+
+    def events_of(self, namespace: str, names: Collection[str]) -> list[JSON]:
+        """Events about objects of these names."""
+        return [
+            event
+            for event in self.events.values()
+            if (about := event.get("regarding") or event.get("involvedObject") or {}).get("name") in names
+            and about.get("namespace") == namespace
+        ]
+
+    # -- writing
+
+    async def call(self, method: Method, path: str, body: JSON | None = None, **options: Any) -> JSON:
+        """One request to the API. Raises ApiStatusError."""
+        response = await self.try_call(method, path, body, **options)
+        if response.status >= 300:
+            raise ApiStatusError.from_response(response)
+        return msgspec.json.decode(response.body) if response.body else {}
+
+    async def try_call(self, method: Method, path: str, body: JSON | None = None, **options: Any) -> Response:
+        """One request to the API, whatever comes of it."""
+        content = None if body is None else msgspec.json.encode(body)
+        return await self.session.request(method, path, body=content, timeout_seconds=CALL_SECONDS, **options)
+
+    async def apply(self, *objects: JSON) -> None:
+        """Create objects."""
+        await apply_manifests(self.session, [Manifest(one) for one in objects])
+
+    async def merge(self, path: str, patch: JSON) -> None:
+        """Merge-patch an object."""
+        await self.call("PATCH", path, patch, content_type="application/merge-patch+json")
+
+    # -- following
+
+    async def watch(self) -> None:
+        """Begin to follow everything; returns when the present state is known."""
+        sources: list[tuple[str, Callable[[str, JSON], None]]] = [
+            ("/api/v1/nodes", self._on_node),
+            ("/api/v1/pods", self._on_pod),
+            ("/apis/events.k8s.io/v1/events", self._on_event),
+        ]
+        for path, on_change in sources:
+            listed = asyncio.Event()
+            self._go(follow_kind(self.session, path, on_change, listed))
+            await asyncio.wait_for(listed.wait(), CALL_SECONDS)
+        self._go(self.records.follow())
+        self._go(follow(self.stack.addresses["coordinator"], self.picture))
+
+    async def close(self) -> None:
+        """End following and all processes."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.session.close()
+        await self.stack.stop()
+
+    def _go(self, work: "Awaitable[None]") -> None:
+        self._tasks.append(asyncio.ensure_future(work))
+
+    def _on_pod(self, change: str, pod: JSON) -> None:
+        self._keep(self.pods, (pod["metadata"]["namespace"], pod["metadata"]["name"]), change, pod)
+        self.invariants.pod(change, pod)
+
+    def _on_node(self, change: str, node: JSON) -> None:
+        self._keep(self.nodes, node["metadata"]["name"], change, node)
+        if change != "DELETED":
+            self.invariants.node(change, node)
+
+    def _on_event(self, change: str, event: JSON) -> None:
+        self._keep(self.events, event["metadata"]["uid"], change, event)
+
+    def _on_record(self, gang: str, record: record_pb2.GangRecord | None) -> None:
+        if self.on_record is not None:
+            self.on_record(gang, record)
+        self.picture.touch()
+
+    def _keep(self, kept: dict[Any, JSON], key: Any, change: str, item: JSON) -> None:
+        if change == "DELETED":
+            kept.pop(key, None)
+        else:
+            kept[key] = item
+        self.picture.touch()
+
+
+def node_of(pod: JSON) -> str:
+    """Where it is bound; "" if it is not."""
+    return str(pod["spec"].get("nodeName", ""))
+
+
+@contextlib.asynccontextmanager
+async def running_cluster(
+    directory: Path, *, kubeconfig: Path | None = None, start: tuple[str, ...] | None = None, **options: Any
+) -> AsyncIterator[Cluster]:
+    """A cluster without nodes. `start`: only these processes at first."""
+    stack = Stack(StackOptions(directory=directory, kubeconfig=kubeconfig, kubelets=False, durable=False, **options))
+    base = [name for name in ("etcd", "api-server") if name in stack.children]
+    cluster = None
+    try:
+        await stack.start(base)
+        cluster = Cluster(stack, await KubeSession.connect(KubeSettings(kubeconfig=stack.kubeconfig)))
+        await apply_manifests(cluster.session, load_manifests(CRDS))
+        await cluster.watch()
+        await stack.start(start)
+        yield cluster
+        await cluster.invariants.check()
+    finally:
+        await (cluster.close() if cluster else stack.stop())

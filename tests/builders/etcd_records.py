@@ -1,0 +1,85 @@
+"""The coordinator's records in etcd as an outsider sees them, with their whole history: by etcd's JSON gateway."""
+
+import asyncio
+import base64
+import contextlib
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from muster.coordinator.v1 import record_pb2
+
+PREFIX = "/muster/v1/gangs/"
+_RETRY_SECONDS = 0.1
+
+
+class EtcdRecords:
+    """Records by gang id: the present ones, and every one that ever was."""
+
+    def __init__(self, endpoint: str, on_change: Callable[[str, record_pb2.GangRecord | None], None]) -> None:
+        self._url = f"http://{endpoint}/v3/watch"
+        self._on_change = on_change
+        self._revision = 0
+        self.present: dict[str, record_pb2.GangRecord] = {}
+        self.history: defaultdict[str, list[record_pb2.GangRecord]] = defaultdict(list)
+
+    async def follow(self) -> None:
+        """Keep up to date for ever, also over restarts of etcd."""
+        while True:
+            try:
+                async for key, value in self._changes(PREFIX, _end_of(PREFIX), self._revision + 1):
+                    self._take(key, value)
+            except (aiohttp.ClientError, OSError):
+                pass
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def first(self, gang: str, *, seconds: float) -> record_pb2.GangRecord | None:
+        """The first record that there ever was of the gang; asks etcd anew when none has been seen here yet."""
+        if not self.history[gang]:
+            with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):
+                async with asyncio.timeout(seconds):
+                    async for _, value in self._changes(PREFIX + gang, "", 1):
+                        return record_pb2.GangRecord.FromString(value or b"")
+        return self.history[gang][0] if self.history[gang] else None
+
+    def _take(self, key: str, value: bytes | None) -> None:
+        gang = key.removeprefix(PREFIX)
+        record = None if value is None else record_pb2.GangRecord.FromString(value)
+        if record is None:
+            self.present.pop(gang, None)
+        else:
+            self.present[gang] = record
+            self.history[gang].append(record)
+        self._on_change(gang, record)
+
+    async def _changes(self, key: str, end: str, start: int) -> AsyncIterator[tuple[str, bytes | None]]:
+        request = {"key": _base64(key), "range_end": _base64(end), "start_revision": str(start)}
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with (
+            aiohttp.ClientSession(timeout=timeout, read_bufsize=2**24) as session,
+            session.post(self._url, json={"create_request": request}) as response,
+        ):
+            rest = b""
+            async for chunk in response.content.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    for event in _events(line):
+                        self._revision = max(self._revision, int(event["kv"]["mod_revision"]))
+                        deleted = event.get("type") == "DELETE"
+                        value = None if deleted else base64.b64decode(event["kv"].get("value", ""))
+                        yield base64.b64decode(event["kv"]["key"]).decode(), value
+
+
+def _events(line: bytes) -> list[dict[str, Any]]:
+    return list(msgspec.json.decode(line).get("result", {}).get("events", [])) if line.strip() else []
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _end_of(prefix: str) -> str:
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)

@@ -1,0 +1,133 @@
+"""What must always hold, checked at every change of the API from the start of a cluster to its end.
+
+I1 no pod of a gang is bound unless the gang starts: at its end, at least its minimum were bound
+I2 a gang's record is in etcd before its first bind is seen
+I3 bound pods never ask more than their node has, and no kubelet refuses one for want of room
+I4 a pod never moves
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from builders.etcd_records import EtcdRecords
+from muster.gangs.facts import PODS
+from muster.kube.quantity import to_amount
+
+_RECORD_SECONDS = 5.0
+
+
+@dataclass
+class _Gang:
+    minimum: int
+    group: tuple[str, ...] = ()
+    bound: set[str] = field(default_factory=set)
+    """Uids of pods that were ever bound."""
+
+
+class Invariants:
+    """Collects what was violated; `check()` raises it."""
+
+    def __init__(self, records: EtcdRecords) -> None:
+        self._records = records
+        self.violations: list[str] = []
+        self._gangs: dict[str, _Gang] = {}
+        self._gang_of: dict[tuple[str, str], str] = {}
+        self._homes: dict[str, str] = {}
+        self._allocatable: dict[str, dict[str, int]] = {}
+        self._seated: defaultdict[str, dict[str, dict[str, int]]] = defaultdict(dict)
+        self._doubts: set[asyncio.Task[None]] = set()
+
+    def expect(self, gang: str, minimum: int, pods: Iterable[tuple[str, str]], group: tuple[str, ...] = ()) -> None:
+        """Watch over a gang that is about to be created; pods are (namespace, name)."""
+        self._gangs[gang] = _Gang(minimum, group)
+        self._gang_of.update(dict.fromkeys(pods, gang))
+
+    def forget(self, gang: str) -> None:
+        """Judge a gang that is about to be deleted, and watch no more."""
+        self._judge(gang)
+        self._gangs.pop(gang, None)
+
+    def pod(self, change: str, pod: Mapping[str, Any]) -> None:
+        """A pod changed."""
+        metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
+        uid, node = metadata["uid"], spec.get("nodeName", "")
+        if (home := self._homes.get(uid)) and home != node:
+            self._violated("I4", f"pod {metadata['name']} moved from {home} to {node or 'no node'}")
+        if str(status.get("reason", "")).startswith("OutOf"):
+            self._violated("I3", f"the kubelet of {node} refused {metadata['name']}: {status.get('message')}")
+        if node:
+            if uid not in self._homes:
+                self._homes[uid] = node
+                self._bound(uid, (metadata["namespace"], metadata["name"]))
+            ended = change == "DELETED" or status.get("phase") in ("Succeeded", "Failed")
+            self._seat(uid, node, {} if ended else _requests(spec))
+
+    def node(self, change: str, node: Mapping[str, Any]) -> None:
+        """A node changed."""
+        amounts = node.get("status", {}).get("allocatable") or {}
+        self._allocatable[node["metadata"]["name"]] = {
+            name: to_amount(name, str(text), round_up=False) for name, text in amounts.items()
+        }
+
+    async def check(self) -> None:
+        """Raise AssertionError if anything was violated. Call it when all is quiet: I1 is judged now."""
+        await asyncio.gather(*self._doubts)
+        for gang in list(self._gangs):
+            self._judge(gang)
+        assert not self.violations, "\n".join(self.violations)
+
+    def _bound(self, uid: str, pod: tuple[str, str]) -> None:
+        name = self._gang_of.get(pod)
+        gang = self._gangs.get(name) if name else None
+        if gang is None or name is None:
+            return
+        if not gang.bound:
+            doubt = asyncio.ensure_future(self._recorded(name, gang.minimum))
+            self._doubts.add(doubt)
+            doubt.add_done_callback(self._doubts.discard)
+        gang.bound.add(uid)
+
+    async def _recorded(self, name: str, minimum: int) -> None:
+        permit = await self._records.first(name, seconds=_RECORD_SECONDS)
+        if permit is None:
+            self._violated("I2", f"a pod of {name} was bound and there was never a record")
+        elif (seats := sum(len(seat.pods) for seat in permit.seats)) < minimum:
+            self._violated("I1", f"{name} was permitted with {seats} seats and {minimum} must start together")
+
+    def _judge(self, name: str) -> None:
+        gang = self._gangs.get(name)
+        if gang is None or not gang.bound:
+            return
+        if len(gang.bound) < gang.minimum:
+            self._violated("I1", f"{len(gang.bound)} pods of {name} were bound and {gang.minimum} must start together")
+        for partner in gang.group:
+            if partner in self._gangs and not self._gangs[partner].bound:
+                self._violated("I1", f"{name} started without {partner} of its group")
+
+    def _seat(self, uid: str, node: str, requests: dict[str, int]) -> None:
+        seated = self._seated[node]
+        if seated.get(uid) == requests:
+            return
+        seated[uid] = requests
+        allocatable = self._allocatable.get(node)
+        if not requests or allocatable is None:
+            return
+        for name in requests:
+            used = sum(other.get(name, 0) for other in seated.values())
+            if used > allocatable.get(name, 0):
+                self._violated("I3", f"pods on {node} ask {used} {name}, it has {allocatable.get(name, 0)}")
+
+    def _violated(self, invariant: str, what: str) -> None:
+        self.violations.append(f"{invariant}: {what}")
+
+
+def _requests(spec: Mapping[str, Any]) -> dict[str, int]:
+    """What tests ask: the sum over containers, and one pod."""
+    total: dict[str, int] = {PODS: 1}
+    for container in spec["containers"]:
+        for name, text in (container.get("resources", {}).get("requests") or {}).items():
+            total[name] = total.get(name, 0) + to_amount(name, str(text), round_up=True)
+    return total

@@ -1,0 +1,169 @@
+"""Gangs as users write them: pods and PodGroups for the API, in every dialect.
+
+gang("a").of(8).asking(cpu=1)                       # Koordinator annotations, all 8 must start together
+gang("a").of(5).needing(3).declared_by("coscheduling")
+plain("p").asking(cpu=1)
+"""
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
+
+Dialect = Literal["annotations", "koordinator", "coscheduling", "lightweight", "plain"]
+SCHEDULER = "muster"
+
+_KOORDINATOR = "gang.scheduling.koordinator.sh/"
+_DEFINITIONS = {
+    "koordinator": "scheduling.sigs.k8s.io/v1alpha1",
+    "coscheduling": "scheduling.x-k8s.io/v1alpha1",
+}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A gang (or one plain pod) to be created. Every method returns a changed copy."""
+
+    name: str
+    dialect: Dialect = "annotations"
+    namespace: str = "default"
+    size: int = 1
+    minimum: Any = None
+    """None: as many as there are pods. Anything else is written as it is, also what makes no sense."""
+    requests: tuple[dict[str, str], ...] = ({"cpu": "1"},)
+    """Of pod i: element i modulo the length."""
+    annotations: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    node_selector: dict[str, str] = field(default_factory=dict)
+    selectors: dict[int, dict[str, str]] = field(default_factory=dict)
+    """Further node selectors of single pods."""
+    priority: int | None = None
+    gates: tuple[str, ...] = ()
+
+    # -- what it is
+
+    def of(self, size: int) -> Self:
+        return replace(self, size=size)
+
+    def needing(self, minimum: Any) -> Self:
+        """The minimum, as written by the user."""
+        return replace(self, minimum=minimum)
+
+    def asking(self, *, memory: str = "", **amounts: int | str) -> Self:
+        """What each pod asks; `gpu` is nvidia.com/gpu."""
+        return self.asking_each({**amounts, **({"memory": memory} if memory else {})})
+
+    def asking_each(self, *requests: dict[str, Any]) -> Self:
+        """What the pods ask in turn: the first, the second, ... and from the beginning."""
+        names = {"gpu": "nvidia.com/gpu"}
+        written = tuple({names.get(name, name): str(amount) for name, amount in each.items()} for each in requests)
+        return replace(self, requests=written)
+
+    def declared_by(self, dialect: Dialect) -> Self:
+        return replace(self, dialect=dialect)
+
+    def in_namespace(self, namespace: str) -> Self:
+        return replace(self, namespace=namespace)
+
+    def annotated(self, **annotations: str) -> Self:
+        """Koordinator's annotations by their last part, with _ for -: mode="Strict", total_number="4"."""
+        named = {_KOORDINATOR + key.replace("_", "-"): value for key, value in annotations.items()}
+        return replace(self, annotations={**self.annotations, **named})
+
+    def marked(self, annotations: dict[str, str]) -> Self:
+        """Annotations by their full keys."""
+        return replace(self, annotations={**self.annotations, **annotations})
+
+    def with_group(self, *gangs: str) -> Self:
+        """Starts together with these ("namespace/name")."""
+        return self.annotated(groups=json.dumps(gangs))
+
+    def with_priority(self, priority: int) -> Self:
+        return replace(self, priority=priority)
+
+    def gated(self, *gates: str) -> Self:
+        return replace(self, gates=gates)
+
+    def on_nodes(self, **labels: str) -> Self:
+        """All pods select nodes with these labels."""
+        return replace(self, node_selector={**self.node_selector, **labels})
+
+    def pod_on_nodes(self, number: int, **labels: str) -> Self:
+        """One pod selects nodes with these labels."""
+        return replace(self, selectors={**self.selectors, number: labels})
+
+    # -- what follows
+
+    @property
+    def id(self) -> str:
+        """The gang's id; for plain pods that of the first."""
+        dialect = "koordinator" if self.dialect == "annotations" else self.dialect
+        return f"{dialect}/{self.namespace}/{self.pod_name(0) if dialect == 'plain' else self.name}"
+
+    @property
+    def needed(self) -> int:
+        """Pods that must start together, if the minimum makes sense."""
+        return self.minimum if isinstance(self.minimum, int) and self.minimum > 0 else self.size
+
+    def pod_name(self, number: int) -> str:
+        return f"{self.name}-{number}"
+
+    def pods(self, *numbers: int) -> list[dict[str, Any]]:
+        """Manifests of these pods, of all if none are named."""
+        return [self._pod(number) for number in numbers or range(self.size)]
+
+    def definition(self) -> dict[str, Any] | None:
+        """The PodGroup; None if the dialect has none."""
+        if self.dialect not in _DEFINITIONS:
+            return None
+        return {
+            "apiVersion": _DEFINITIONS[self.dialect],
+            "kind": "PodGroup",
+            "metadata": {"name": self.name, "namespace": self.namespace, "annotations": self.annotations},
+            "spec": {"minMember": self.size if self.minimum is None else self.minimum},
+        }
+
+    def _pod(self, number: int) -> dict[str, Any]:
+        labels, annotations = self._marks()
+        requests = self.requests[number % len(self.requests)]
+        resources = {"requests": requests, "limits": {name: requests[name] for name in requests if "/" in name}}
+        spec: dict[str, Any] = {
+            "schedulerName": SCHEDULER,
+            "containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": resources}],
+            "nodeSelector": {**self.node_selector, **self.selectors.get(number, {})},
+            "terminationGracePeriodSeconds": 0,
+        }
+        if self.priority is not None:
+            spec["priorityClassName"] = f"priority-{self.priority}"
+        if self.gates:
+            spec["schedulingGates"] = [{"name": gate} for gate in self.gates]
+        metadata = {"name": self.pod_name(number), "namespace": self.namespace}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {**metadata, "labels": {**self.labels, **labels}, "annotations": annotations},
+            "spec": spec,
+        }
+
+    def _marks(self) -> tuple[dict[str, str], dict[str, str]]:
+        minimum = str(self.size if self.minimum is None else self.minimum)
+        if self.dialect == "annotations":
+            own = {_KOORDINATOR + "name": self.name, _KOORDINATOR + "min-available": minimum}
+            return {}, {**own, **self.annotations}
+        if self.dialect == "koordinator":
+            return {"pod-group.scheduling.sigs.k8s.io": self.name}, {}
+        if self.dialect == "coscheduling":
+            return {"scheduling.x-k8s.io/pod-group": self.name}, {}
+        if self.dialect == "lightweight":
+            prefix = "pod-group.scheduling.sigs.k8s.io/"
+            return {prefix + "name": self.name, prefix + "min-available": minimum}, self.annotations
+        return {}, self.annotations
+
+
+def gang(name: str) -> Workload:
+    """A gang that Koordinator's annotations declare."""
+    return Workload(name)
+
+
+def plain(name: str) -> Workload:
+    """Pods without a mark, each for itself."""
+    return Workload(name, dialect="plain")
