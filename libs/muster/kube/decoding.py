@@ -6,9 +6,9 @@ import msgspec
 import structlog
 from msgspec import Raw, Struct, field
 
+from muster.gangs.quoting import quoted
 from muster.kube.changes import Removed
 from muster.kube.objects import BadObject, ObjectMeta
-from muster.kube.quantity import quoted
 from muster.kube.resources import Resource
 
 T = TypeVar("T")

@@ -3,10 +3,11 @@
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from muster.dialects import registry
 from muster.dialects.marks import Definition, DefinitionKind, GangMarks, PodAge
-from muster.kube.objects import ObjectMeta, Pod, PodGroup
+from muster.kube.objects import UNREADABLE, ObjectMeta, Pod, PodGroup
 from muster.kube.timestamps import BadTimestamp, parse_timestamp
 
 
@@ -47,7 +48,14 @@ def _created_seconds(metadata: ObjectMeta) -> int:
 
 def _object(raw: bytes) -> dict[str, Any]:
     try:
-        decoded = msgspec.json.decode(raw) if raw else {}
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        fields = msgspec.json.decode(raw, type=dict[str, Raw]) if raw else {}
+    except UNREADABLE:
         return {}
-    return decoded if isinstance(decoded, dict) else {}
+    return {key: _value(value) for key, value in fields.items()}
+
+
+def _value(raw: Raw) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except UNREADABLE:  # a number beyond all bounds, say: the dialect quotes it
+        return bytes(raw).decode(errors="replace")

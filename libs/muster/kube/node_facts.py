@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from muster.gangs.facts import Amounts, NodeFacts, Taint, TaintEffect
 from muster.gangs.quoting import quoted
-from muster.kube.objects import Condition, Node, TaintSpec
+from muster.kube.objects import UNREADABLE, Condition, Node, TaintSpec
 from muster.kube.quantity import BadQuantity, to_amount
 from muster.kube.requests import quantity_text
 from muster.kube.selection import EFFECTS
@@ -49,7 +49,7 @@ def _offer(allocatable: bytes) -> tuple[Amounts, tuple[str, ...]]:
         return (), ()
     try:
         given = _amounts.decode(allocatable) or {}
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         shown = quoted(allocatable[:256].decode(errors="replace"))
         return (), (f"status.allocatable is {shown}: {error}",)
     amounts: dict[str, int] = {}

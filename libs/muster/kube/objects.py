@@ -15,6 +15,9 @@ from muster.gangs.quoting import quoted
 NOTHING: Final = Raw(b"")
 """A raw field that the object does not have."""
 
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding JSON of unknown origin may raise. Raw fields are checked only when they are decoded themselves."""
+
 
 class BadObject(ValueError):
     """Bytes that are not a Kubernetes object at all."""
@@ -206,7 +209,6 @@ class PriorityClass(Struct, rename="camel", frozen=True, gc=False):
 
 Encoded = bytes | bytearray | memoryview | Raw
 
-_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
 
 _pod: Final = msgspec.json.Decoder(Pod)
 _node: Final = msgspec.json.Decoder(Node)
@@ -218,7 +220,7 @@ def decode_pod(data: Encoded) -> Pod:
     """Read a pod; a MalformedPod if fields have wrong types. Raises BadObject if it is no JSON object."""
     try:
         return _pod.decode(data)
-    except _UNREADABLE:
+    except UNREADABLE:
         known, problem = _salvage(Pod, data)
         return MalformedPod(**known, unreadable=problem)
 
@@ -227,7 +229,7 @@ def decode_node(data: Encoded) -> Node:
     """Read a node; a MalformedNode if fields have wrong types. Raises BadObject if it is no JSON object."""
     try:
         return _node.decode(data)
-    except _UNREADABLE:
+    except UNREADABLE:
         known, problem = _salvage(Node, data)
         return MalformedNode(**known, unreadable=problem)
 
@@ -236,7 +238,7 @@ def decode_pod_group(data: Encoded) -> PodGroup:
     """Read a gang's definition; fields with wrong types keep their defaults. Raises BadObject."""
     try:
         return _pod_group.decode(data)
-    except _UNREADABLE:
+    except UNREADABLE:
         return PodGroup(**_salvage(PodGroup, data)[0])
 
 
@@ -244,7 +246,7 @@ def decode_priority_class(data: Encoded) -> PriorityClass:
     """Read a priority class; fields with wrong types keep their defaults. Raises BadObject."""
     try:
         return _priority_class.decode(data)
-    except _UNREADABLE:
+    except UNREADABLE:
         return PriorityClass(**_salvage(PriorityClass, data)[0])
 
 
@@ -256,7 +258,7 @@ def _salvage(kind: type[Struct], data: Encoded) -> tuple[dict[str, Any], str]:
     """The readable fields of an object, and what is wrong with the others."""
     try:
         content = msgspec.json.decode(data)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise BadObject(f"not JSON ({error}): {_beginning(data)}") from error
     if not isinstance(content, dict):
         raise BadObject(f"not a Kubernetes object: {_beginning(data)}")

@@ -11,6 +11,7 @@ from msgspec import Raw, Struct
 
 from muster.gangs.facts import PODS, Amounts
 from muster.gangs.quoting import quoted
+from muster.kube.objects import UNREADABLE
 from muster.kube.quantity import BadQuantity, amount_of, parse_quantity
 
 Nanos = dict[str, int]
@@ -123,7 +124,7 @@ class _Requests:
             return None
         try:
             requests = _resources.decode(raw).requests
-        except msgspec.DecodeError:
+        except UNREADABLE:
             self._tell(f"{where} cannot be read: {_shown(raw)}")
             return None
         return None if requests is None else self._parsed(requests, where)
@@ -133,7 +134,7 @@ class _Requests:
             return {}
         try:
             amounts = _amounts.decode(raw)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             self._tell(f"{where} cannot be read: {_shown(raw)}")
             return {}
         return self._parsed(amounts or {}, where)
@@ -160,10 +161,10 @@ class _Requests:
 
 def quantity_text(raw: Raw) -> str:
     """The text of a quantity: of a JSON string, or of a number as it is written."""
-    text = bytes(raw).decode(errors="replace")
-    if text.startswith('"'):
-        return str(msgspec.json.decode(raw))
-    return text
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except UNREADABLE:
+        return bytes(raw).decode(errors="replace")
 
 
 def _present(raw: bytes) -> bool:
@@ -183,7 +184,7 @@ def _resize_is_infeasible(conditions: bytes) -> bool:
         return False
     try:
         known = _conditions.decode(conditions) or []
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return False
     return next((each.reason == "Infeasible" for each in known if each.type == "PodResizePending"), False)
 

@@ -16,6 +16,7 @@ from muster.gangs.facts import (
     TolerationOperator,
 )
 from muster.gangs.quoting import quoted
+from muster.kube.objects import UNREADABLE
 
 EFFECTS: Final = {
     "": TaintEffect.NONE,
@@ -115,7 +116,7 @@ def _decoded(raw: bytes, kind: type[T], field: str, problems: list[str]) -> T | 
         return None
     try:
         return msgspec.json.decode(raw, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         problems.append(f"{field} is {quoted(raw[:256].decode(errors='replace'))}: {error}")
         return None
 

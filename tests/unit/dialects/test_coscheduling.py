@@ -1,0 +1,85 @@
+"""Coscheduling gangs: a PodGroup that pods name by label."""
+
+import pytest
+
+from builders.declarations import coscheduling_group, marked, said
+from muster.dialects.marks import Definition
+from muster.dialects.registry import membership_of, read_gang
+from muster.gangs.facts import GangFacts, ObjectReference, Severity
+
+LABEL = "scheduling.x-k8s.io/pod-group"
+
+
+def gang_of(definition: Definition | None) -> GangFacts:
+    return read_gang("coscheduling/a/A", definition, [marked(labels={LABEL: "A"})])
+
+
+def test_the_label_names_the_gang() -> None:
+    membership = membership_of(marked(labels={LABEL: "A"}).marks)
+    assert membership is not None
+    assert membership.gang_id == "coscheduling/a/A"
+
+
+def test_an_empty_label_is_the_pods_problem() -> None:
+    membership = membership_of(marked(labels={LABEL: ""}).marks)
+    assert membership is not None
+    assert (membership.gang_id, membership.problem) == ("", f"label {LABEL} is empty, but it must name a gang")
+
+
+def test_a_gang() -> None:
+    definition = coscheduling_group(
+        {"minMember": 3, "scheduleTimeoutSeconds": 10, "minResources": {"cpu": "3"}, "anything": {}}
+    )
+    assert gang_of(definition) == GangFacts(
+        id="coscheduling/a/A",
+        dialect="coscheduling",
+        namespace="a",
+        name="A",
+        incarnation="uid-of-A",
+        minimum=3,
+        total=3,
+        waiting_time_seconds=10.0,
+        created_seconds=50,
+        definition=ObjectReference("scheduling.x-k8s.io/v1alpha1", "PodGroup", "a", "A", "uid-of-A"),
+    )
+
+
+def test_g23_without_its_pod_group_it_waits() -> None:
+    gang = gang_of(None)
+    ((severity, message),) = said(gang)
+    assert severity is Severity.BLOCKING
+    assert message.startswith('PodGroup "a/A" (scheduling.x-k8s.io/v1alpha1) does not exist yet')
+    assert (gang.minimum, gang.incarnation, gang.created_seconds) == (0, "uid-of-w-0", 100)
+
+
+@pytest.mark.parametrize(
+    ("minimum", "words"),
+    [
+        (None, "is missing"),
+        (0, '"0", but it must be at least 1'),
+        (-1, '"-1"'),
+        ("three", '"three"'),
+        (2**31, "at most"),
+        ({"a": "b" * 1_000_000}, "…"),
+    ],
+)
+def test_g26_a_malformed_minimum_blocks_and_is_quoted(minimum: object, words: str) -> None:
+    ((severity, message),) = said(gang_of(coscheduling_group({"minMember": minimum})))
+    assert severity is Severity.BLOCKING
+    assert words in message
+    assert len(message) < 250
+
+
+@pytest.mark.parametrize("timeout", [None, 0])
+def test_no_timeout_is_the_default(timeout: int | None) -> None:
+    gang = gang_of(coscheduling_group({"minMember": 2, "scheduleTimeoutSeconds": timeout}))
+    assert (gang.waiting_time_seconds, gang.problems) == (60.0, ())
+
+
+@pytest.mark.parametrize("timeout", [-1, "1m", 2.5])
+def test_a_malformed_timeout_is_the_default_with_a_warning(timeout: object) -> None:
+    gang = gang_of(coscheduling_group({"minMember": 2, "scheduleTimeoutSeconds": timeout}))
+    ((severity, message),) = said(gang)
+    assert severity is Severity.WARNING
+    assert message.endswith("60s counts instead")
+    assert gang.waiting_time_seconds == 60.0

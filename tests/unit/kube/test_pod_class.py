@@ -1,0 +1,296 @@
+"""Pods that are equal to placement share one class, and what is written differently but means the same is equal."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders.api_objects import container, container_status, pod, pod_json
+from muster.gangs.facts import (
+    NodeOperator,
+    NodeRequirement,
+    NodeSelectorTerm,
+    PreferredNodeTerm,
+    TaintEffect,
+    Toleration,
+    TolerationOperator,
+)
+from muster.kube.objects import decode_pod
+from muster.kube.pod_facts import pod_class, read_class
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def zone(*values: str, operator: str = "In") -> dict[str, Any]:
+    return {"key": "zone", "operator": operator, "values": list(values)}
+
+
+def required(*terms: Any) -> dict[str, Any]:
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}}}
+
+
+def preferred(*terms: Any) -> dict[str, Any]:
+    return {"affinity": {"nodeAffinity": {PREFERRED: list(terms)}}}
+
+
+def with_token(name: str, suffix: str, **more: Any) -> dict[str, Any]:
+    """A pod's spec as the API server completes it: a volume with a generated name, mounted in the container."""
+    mount = {"name": f"kube-api-access-{suffix}", "mountPath": "/var/run/secrets"}
+    return {
+        "containers": [container(requests={"cpu": "2"}, env=[{"name": "POD", "value": name}], volumeMounts=[mount])],
+        "volumes": [{"name": f"kube-api-access-{suffix}", "projected": {"sources": []}}],
+        "nodeSelector": {"pool": "a"},
+        **more,
+    }
+
+
+def test_pods_of_one_template_share_one_object() -> None:
+    first = pod_class(pod("worker-0", with_token("worker-0", "x7l2p")))
+    other = pod(
+        "worker-1",
+        with_token("worker-1", "9qrst", nodeName="node-3", priority=7),
+        metadata={"labels": {"index": "1"}},
+        status={"phase": "Running", "containerStatuses": [container_status(allocated={"cpu": "2"})]},
+    )
+    assert pod_class(other) is first
+
+
+def test_the_id_is_a_hash_of_the_content() -> None:
+    read = pod_class(pod(spec=with_token("a", "b")))
+    assert len(read.id) == 32
+    assert int(read.id, 16) > 0
+    # It is part of what coordinators keep, so it may not change between releases without thought.
+    assert (
+        pod_class(pod(spec={"containers": [container(requests={"cpu": "1"})]})).id == "9084bc1c10e4c59c1124bc4c3de153e2"
+    )
+
+
+SAME: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "quantities written differently": (
+        {"containers": [container(requests={"cpu": "1500m", "memory": "1Gi"})]},
+        {"containers": [container(requests={"memory": "1024Mi", "cpu": 1.5})]},
+    ),
+    "order of containers": (
+        {"containers": [container("a", {"cpu": "1"}), container("b", {"cpu": "2"})]},
+        {"containers": [container("b", {"cpu": "2"}), container("a", {"cpu": "1"})]},
+    ),
+    "order of labels": ({"nodeSelector": {"a": "1", "b": "2"}}, {"nodeSelector": {"b": "2", "a": "1"}}),
+    "order and repetition of values": (
+        required({"matchExpressions": [zone("a", "b")]}),
+        required({"matchExpressions": [zone("b", "a", "b")]}),
+    ),
+    "order of terms": (
+        required({"matchExpressions": [zone("a")]}, {"matchExpressions": [zone("b")]}),
+        required({"matchExpressions": [zone("b")]}, {"matchExpressions": [zone("a")]}),
+    ),
+    "order of requirements": (
+        required({"matchExpressions": [zone("a"), {"key": "gpu", "operator": "Exists"}]}),
+        required({"matchExpressions": [{"key": "gpu", "operator": "Exists"}, zone("a")]}),
+    ),
+    "how long a taint is tolerated": (
+        {"tolerations": [{"key": "k", "operator": "Exists", "tolerationSeconds": 300}]},
+        {"tolerations": [{"key": "k", "operator": "Exists"}]},
+    ),
+    "order and repetition of tolerations": (
+        {"tolerations": [{"key": "k", "operator": "Exists"}, {"key": "l", "value": "v", "operator": "Equal"}]},
+        {
+            "tolerations": [
+                {"key": "l", "value": "v"},
+                {"key": "k", "operator": "Exists"},
+                {"key": "k", "operator": "Exists"},
+            ]
+        },
+    ),
+    "absent, empty and null": (
+        {},
+        {
+            "nodeSelector": {},
+            "affinity": None,
+            "tolerations": [],
+            "overhead": None,
+            "resources": {},
+            "initContainers": None,
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME.keys())
+def test_the_same_in_other_words_is_the_same_class(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert pod_class(pod(spec=one)) is pod_class(pod(spec=other))
+
+
+DIFFERENT: dict[str, dict[str, Any]] = {
+    "nothing more": {},
+    "requests": {"containers": [container(requests={"cpu": "2"})]},
+    "an extended resource": {"containers": [container(requests={"cpu": "1", "example.com/gpu": "1"})]},
+    "overhead": {"overhead": {"cpu": "5"}},
+    "pod level": {"resources": {"requests": {"cpu": "3"}}},
+    "node selector": {"nodeSelector": {"pool": "a"}},
+    "another value": {"nodeSelector": {"pool": "b"}},
+    "required affinity": required({"matchExpressions": [zone("a")]}),
+    "another operator": required({"matchExpressions": [zone("a", operator="NotIn")]}),
+    "fields": required({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}),
+    "affinity that matches nothing": required(),
+    "a term that matches nothing": required({}),
+    "preferred affinity": preferred({"weight": 1, "preference": {"matchExpressions": [zone("a")]}}),
+    "another weight": preferred({"weight": 2, "preference": {"matchExpressions": [zone("a")]}}),
+    "the same wish twice": preferred(*[{"weight": 1, "preference": {"matchExpressions": [zone("a")]}}] * 2),
+    "a toleration": {"tolerations": [{"key": "k", "operator": "Exists"}]},
+    "a toleration of a value": {"tolerations": [{"key": "k", "value": "v"}]},
+    "a toleration of an effect": {"tolerations": [{"key": "k", "value": "v", "effect": "NoSchedule"}]},
+}
+
+
+def test_what_means_something_else_is_another_class() -> None:
+    classes = {name: pod_class(pod(spec=spec)).id for name, spec in DIFFERENT.items()}
+    assert len(set(classes.values())) == len(DIFFERENT)
+
+
+def test_selection_is_read_whole() -> None:
+    spec = {
+        "nodeSelector": {"b": "2", "a": "1"},
+        "affinity": {
+            "nodeAffinity": {
+                REQUIRED: {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchExpressions": [{"key": "cores", "operator": "Gt", "values": ["16"]}],
+                            "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["bad"]}],
+                        }
+                    ]
+                },
+                PREFERRED: [
+                    {"weight": 50, "preference": {"matchExpressions": [{"key": "ssd", "operator": "DoesNotExist"}]}}
+                ],
+            },
+            "podAntiAffinity": {REQUIRED: [{"topologyKey": "zone"}]},
+        },
+        "tolerations": [{"operator": "Exists"}, {"key": "k", "value": "v", "effect": "NoExecute"}],
+    }
+    read = read_class(pod(spec=spec))
+    assert read.problem == ""
+    found = read.pod_class
+    assert found.node_selector == (("a", "1"), ("b", "2"))
+    assert found.required_node_affinity == (
+        NodeSelectorTerm(
+            labels=(NodeRequirement("cores", NodeOperator.GT, ("16",)),),
+            fields=(NodeRequirement("metadata.name", NodeOperator.NOT_IN, ("bad",)),),
+        ),
+    )
+    assert found.preferred_node_affinity == (
+        PreferredNodeTerm(50, NodeSelectorTerm(labels=(NodeRequirement("ssd", NodeOperator.DOES_NOT_EXIST),))),
+    )
+    assert set(found.tolerations) == {
+        Toleration("", TolerationOperator.EXISTS),
+        Toleration("k", TolerationOperator.EQUAL, "v", TaintEffect.NO_EXECUTE),
+    }
+
+
+UNREADABLE: dict[str, tuple[dict[str, Any], str]] = {
+    "selector of another type": ({"nodeSelector": ["a"]}, 'nodeSelector is "["a"]"'),
+    "selector with a number": ({"nodeSelector": {"a": 1}}, "nodeSelector"),
+    "affinity of another type": ({"affinity": 7}, 'affinity is "7"'),
+    "an unknown operator": (required({"matchExpressions": [zone("a", operator="Like")]}), '"zone" has operator "Like"'),
+    "In without values": (required({"matchExpressions": [zone()]}), '"zone": In does not go with no values'),
+    "Exists with values": (
+        required({"matchExpressions": [zone("a", operator="Exists")]}),
+        'Exists does not go with values "a"',
+    ),
+    "Gt with text": (
+        required({"matchExpressions": [zone("many", operator="Gt")]}),
+        'Gt does not go with values "many"',
+    ),
+    "Lt with two": (required({"matchExpressions": [zone("1", "2", operator="Lt")]}), "Lt does not go with"),
+    "a weight out of bounds": (preferred({"weight": 0, "preference": {}}), "weight 0"),
+    "tolerations of another type": ({"tolerations": {}}, "tolerations"),
+    "an unknown operator of a toleration": ({"tolerations": [{"key": "k", "operator": "Near"}]}, '"Near"'),
+    "an unknown effect": ({"tolerations": [{"key": "k", "effect": "Sometimes"}]}, '"Sometimes"'),
+}
+
+
+@pytest.mark.parametrize(("spec", "words"), UNREADABLE.values(), ids=UNREADABLE.keys())
+def test_what_cannot_be_read_is_told(spec: dict[str, Any], words: str) -> None:
+    assert words in read_class(pod(spec=spec)).problem
+
+
+def test_of_a_pod_that_is_not_ours_only_the_requests_count() -> None:
+    daemons = [
+        read_class(
+            pod(
+                spec={
+                    **required({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [f"node-{i}"]}]}),
+                    "tolerations": [{"operator": "Exists"}],
+                    "containers": [container(requests={"cpu": "100m"})],
+                }
+            ),
+            ours=False,
+        ).pod_class
+        for i in range(3)
+    ]
+    assert daemons[0] is daemons[1] is daemons[2]
+    assert daemons[0].requests == (("cpu", 100), ("pods", 1))
+    assert daemons[0].required_node_affinity is None
+
+
+def test_a_pod_with_odd_sizes_is_read_all_the_same() -> None:
+    huge = pod(spec={"nodeSelector": {"k": "v" * 100_000}})
+    assert pod_class(huge).node_selector == (("k", "v" * 100_000),)
+    many = pod(spec={"containers": [container(f"c{i}", {"cpu": "1m"}) for i in range(200)]})
+    assert dict(pod_class(many).requests)["cpu"] == 200
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "requests",
+                    "cpu",
+                    "nodeAffinity",
+                    REQUIRED,
+                    PREFERRED,
+                    "nodeSelectorTerms",
+                    "matchExpressions",
+                    "key",
+                    "operator",
+                    "values",
+                    "weight",
+                    "preference",
+                    "effect",
+                    "type",
+                    "reason",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+JUNK_FIELDS = [
+    "containers",
+    "initContainers",
+    "overhead",
+    "resources",
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "nodeName",
+    "schedulingGates",
+    "priority",
+]
+
+
+@given(spec=st.dictionaries(st.sampled_from(JUNK_FIELDS), json_values, max_size=5), status=json_values)
+def test_junk_never_crashes(spec: dict[str, Any], status: Any) -> None:
+    content = json.loads(pod_json(spec={"nodeName": "node-0", **spec}))
+    content["status"] = status
+    read = read_class(decode_pod(json.dumps(content).encode()))
+    assert ("pods", 1) in read.pod_class.requests
+    assert all(amount > 0 for _, amount in read.pod_class.requests)

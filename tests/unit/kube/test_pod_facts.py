@@ -1,0 +1,202 @@
+"""Facts of a pod say what the API server has, and problems say what it should not have."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders.api_objects import container, pod, pod_json
+from muster.gangs.facts import PodFacts, PodPhase
+from muster.kube.objects import BadObject, BadResourceVersion, PriorityClass, decode_pod, decode_priority_class
+from muster.kube.pod_facts import Priorities, pod_facts
+
+NOON_31_JANUARY_2026 = 1769860800
+
+
+def facts_of(
+    spec: dict[str, Any] | None = None,
+    metadata: dict[str, Any] | None = None,
+    status: dict[str, Any] | None = None,
+    priorities: Priorities | None = None,
+    gang: str = "",
+    problem: str = "",
+) -> PodFacts:
+    return pod_facts(
+        pod("w-0", spec, metadata, status), ("muster", "muster-2"), priorities or Priorities(), gang, problem
+    )[0]
+
+
+def test_a_waiting_pod() -> None:
+    facts, pod_class = pod_facts(pod("w-0"), ("muster",), Priorities(), gang="koordinator/ml/train")
+    assert facts == PodFacts(
+        uid="uid-of-w-0",
+        namespace="ml",
+        name="w-0",
+        class_id=pod_class.id,
+        revision=17,
+        node="",
+        phase=PodPhase.PENDING,
+        priority=0,
+        created_seconds=NOON_31_JANUARY_2026,
+        ours=True,
+        gang="koordinator/ml/train",
+        deleting=False,
+        gated=False,
+        problem="",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "seated"),
+    [
+        ("Pending", PodPhase.PENDING, True),
+        ("Running", PodPhase.RUNNING, True),
+        ("Succeeded", PodPhase.SUCCEEDED, False),
+        ("Failed", PodPhase.FAILED, False),
+        ("Unknown", PodPhase.PENDING, True),
+        (None, PodPhase.PENDING, True),
+    ],
+)
+def test_phases(name: str | None, phase: PodPhase, seated: bool) -> None:
+    facts = facts_of(spec={"nodeName": "node-1"}, status={"phase": name})
+    assert (facts.node, facts.phase, facts.seated) == ("node-1", phase, seated)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "ours"),
+    [("muster", True), ("muster-2", True), ("default-scheduler", False), ("", False), (None, False), ("Muster", False)],
+)
+def test_ours_is_by_scheduler_name(scheduler: str | None, ours: bool) -> None:
+    facts = facts_of(spec={"schedulerName": scheduler}, gang="koordinator/ml/train")
+    assert facts.ours is ours
+    assert facts.gang == ("koordinator/ml/train" if ours else "")
+
+
+def test_the_default_scheduler_may_be_ours() -> None:
+    facts, _ = pod_facts(pod(spec={"schedulerName": None}), ("default-scheduler",), Priorities())
+    assert facts.ours
+
+
+def test_g48_gates_and_deletion_are_seen() -> None:
+    assert not facts_of(spec={"schedulingGates": []}).gated
+    assert facts_of(spec={"schedulingGates": [{"name": "example.com/wait"}]}).gated
+    assert not facts_of(metadata={"deletionTimestamp": None}).deleting
+    assert facts_of(metadata={"deletionTimestamp": "2026-01-31T12:00:30Z"}).deleting
+
+
+CLASSES = Priorities(values={"high": 1000, "low": -5}, default=7)
+
+
+@pytest.mark.parametrize(
+    ("spec", "priority"),
+    [
+        ({"priority": 42, "priorityClassName": "high"}, 42),
+        ({"priority": 0, "priorityClassName": "high"}, 0),
+        ({"priorityClassName": "high"}, 1000),
+        ({"priorityClassName": "low"}, -5),
+        ({"priorityClassName": "gone"}, 7),
+        ({"priorityClassName": ""}, 7),
+        ({"priorityClassName": "system-node-critical"}, 2_000_001_000),
+        ({}, 7),
+    ],
+)
+def test_priority_as_admission_gives_it(spec: dict[str, Any], priority: int) -> None:
+    assert facts_of(spec=spec, priorities=CLASSES).priority == priority
+
+
+def test_priority_classes_of_a_cluster() -> None:
+    def priority_class(name: str, value: int, default: bool) -> PriorityClass:
+        text = json.dumps({"metadata": {"name": name}, "value": value, "globalDefault": default})
+        return decode_priority_class(text.encode())
+
+    known = [priority_class("a", 10, True), priority_class("b", 5, True), priority_class("c", 1, False)]
+    assert Priorities.of(known) == Priorities({"a": 10, "b": 5, "c": 1}, default=5)
+    assert Priorities.of([]) == Priorities()
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1970-01-01T00:00:00Z", 0),
+        ("2026-01-31T12:00:00Z", NOON_31_JANUARY_2026),
+        ("2026-01-31T12:00:00.999999Z", NOON_31_JANUARY_2026),
+        ("2026-01-31T13:00:00+01:00", NOON_31_JANUARY_2026),
+        (None, 0),
+    ],
+)
+def test_creation_times(text: str | None, seconds: int) -> None:
+    facts = facts_of(metadata={"creationTimestamp": text})
+    assert facts.created_seconds == seconds
+    assert facts.problem == ""
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-01-31", "2026-01-31T12:00:00", "2026-13-01T00:00:00Z", "x" * 5000])
+def test_a_bad_creation_time_is_a_problem(text: str) -> None:
+    facts = facts_of(metadata={"creationTimestamp": text})
+    assert facts.created_seconds == 0
+    assert "metadata.creationTimestamp" in facts.problem
+    assert text[:63] in facts.problem
+    assert len(facts.problem) < 200
+
+
+@pytest.mark.parametrize("version", ["", "abc", "-1", "1.5", "1_000", "１２", " 7", None, 7])
+def test_a_revision_that_cannot_be_compared_is_an_error(version: Any) -> None:
+    with pytest.raises(BadResourceVersion, match="ml/w-0 has resourceVersion"):
+        facts_of(metadata={"resourceVersion": version})
+
+
+def test_problems_of_all_kinds_are_told_together() -> None:
+    facts = facts_of(
+        spec={"containers": [container(requests={"cpu": "much"})], "nodeSelector": {"a": 1}, "priority": "high"},
+        problem="label x is empty",
+    )
+    for words in ("label x is empty", '"much"', "nodeSelector", 'spec.priority is ""high""'):
+        assert words in facts.problem
+
+
+def test_fields_of_wrong_types_leave_the_others_readable() -> None:
+    facts = facts_of(
+        spec={"containers": "none", "nodeName": "node-4", "schedulingGates": 5},
+        metadata={"labels": {"a": 1}, "annotations": []},
+        status={"phase": "Running", "containerStatuses": {}},
+    )
+    assert (facts.name, facts.node, facts.phase, facts.revision) == ("w-0", "node-4", PodPhase.RUNNING, 17)
+    for field in ("spec.containers", "spec.schedulingGates", "metadata.labels", "metadata.annotations"):
+        assert field in facts.problem
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"7", b'"pod"', b"\xff", b'{"metadata":{"name":"\xff"}}'])
+def test_what_is_no_object_is_an_error(data: bytes) -> None:
+    with pytest.raises(BadObject):
+        decode_pod(data)
+
+
+def test_missing_parts_are_as_empty_ones() -> None:
+    facts, pod_class = pod_facts(decode_pod(b'{"metadata":{"resourceVersion":"3"}}'), ("muster",), Priorities())
+    assert (facts.uid, facts.revision, facts.ours, facts.phase) == ("", 3, False, PodPhase.PENDING)
+    assert pod_class.requests == (("pods", 1),)
+
+
+@given(data=st.data())
+def test_damaged_bytes_never_crash(data: st.DataObject) -> None:
+    """Any byte of a pod replaced, any part cut out: facts, or an error that says what is wrong."""
+    whole = pod_json(
+        spec={
+            "nodeName": "n",
+            "containers": [container(requests={"cpu": "1", "memory": "1Gi"})],
+            "nodeSelector": {"pool": "ü"},
+            "tolerations": [{"key": "k", "operator": "Exists", "effect": "NoExecute"}],
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}},
+        },
+        status={"containerStatuses": [{"name": "main", "allocatedResources": {"cpu": "1"}}]},
+    )
+    start = data.draw(st.integers(0, len(whole)))
+    end = data.draw(st.integers(start, min(len(whole), start + 40)))
+    damaged = whole[:start] + data.draw(st.binary(max_size=6)) + whole[end:]
+    try:
+        facts, _ = pod_facts(decode_pod(damaged), ("muster",), Priorities())
+    except (BadObject, BadResourceVersion):
+        return
+    assert len(facts.problem) < 5000
