@@ -433,6 +433,20 @@ def test_g50_what_cannot_fit_costs_nothing_while_nothing_happens() -> None:
     assert len(story.solves) == solved
 
 
+def test_i7_room_that_comes_during_a_solve_is_not_missed() -> None:
+    story = Story({"n3": 3})
+    story.add(gang("a").of(3))
+    story.run()
+    story.add(gang("b").of(3))
+    solve = story.only(Solve)
+    too_early = story.first_fit(solve)
+    story.under_way.clear()
+    story.delete(gang("a").of(3))
+    story.tell(Solved(solve.solve_id, too_early))
+    story.run()
+    assert story.bound("b") == 3
+
+
 @pytest.mark.parametrize(
     ("runs", "why"),
     [

@@ -73,8 +73,10 @@ class Queue:
     # -- what helps
 
     def help_came(self) -> None:
-        """Something happened that could let a parked group start: room, a node, a changed node."""
-        self._help_came = bool(self._unschedulable)
+        """Something happened that could let a parked group start: room, a node, a changed node. It counts also for
+        those that are being solved now, on a state that may be older.
+        """
+        self._help_came = True
 
     def retried(self, began: float, ended: float) -> None:
         """A solve took this long: the next round over parked groups waits in proportion."""
