@@ -71,25 +71,24 @@ class Explainer:
         return lost
 
     def _short_by(self, of_class: ClassRoom, left: Int64, missing: int) -> Amounts:
-        """What `missing` more members need at the least beyond what is free, of each resource by itself.
+        """What `missing` more members need at the least beyond what is free.
 
-        If each resource by itself would do and only never all on one node, what the node that lacks least lacks.
+        Of each resource by itself, and never less than what the node that lacks least lacks for the next member.
         """
-        usable = np.flatnonzero(of_class.eligibility.reason == USABLE)
+        by_name = self._room.nodes.order
+        usable = by_name[of_class.eligibility.reason[by_name] == USABLE]
         if not len(usable):
             return ()
         left = np.maximum(left[:, usable], 0)
-        amounts = of_class.amounts
+        lacking = np.maximum(of_class.amounts[:, None] - left, 0)
+        closest = lacking[:, int((lacking / of_class.amounts[:, None]).sum(axis=0).argmin())].tolist()
         names = {column: name for name, column in self._room.capacity.resources.items()}
-        short = [
-            (names[column], _short_alone(left[index], int(amounts[index]), missing))
-            for index, column in enumerate(of_class.columns.tolist())
-        ]
-        if not any(amount for _, amount in short):
-            lacking = np.maximum(amounts[:, None] - left, 0)
-            closest = int((lacking / amounts[:, None]).sum(axis=0).argmin())
-            short = [(names[c], int(lacking[i, closest])) for i, c in enumerate(of_class.columns.tolist())]
-        return tuple(sorted((name, amount) for name, amount in short if amount))
+        short = []
+        for index, column in enumerate(of_class.columns.tolist()):
+            amount = max(closest[index], _short_alone(left[index], int(of_class.amounts[index]), missing))
+            if amount:
+                short.append((names[column], amount))
+        return tuple(sorted(short))
 
 
 def _left(room: Room, of_class: ClassRoom, seated: Int64) -> Int64:

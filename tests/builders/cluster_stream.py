@@ -1,0 +1,91 @@
+"""A cluster-state that says what a test tells it to: a real gRPC server that streams snapshots and deltas."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from muster.clusterstate.v1 import clusterstate_pb2 as pb
+from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
+from muster.config.settings import PLAIN_TEXT
+from muster.gangs.facts import Batch
+from muster.rpc.errors import RpcError
+from muster.rpc.facts_codec import encode_batch, encode_revision
+from muster.rpc.server import RpcServer
+
+FULL_NAME = "muster.clusterstate.v1.ClusterStateService"
+
+
+def begin(reason: str = "subscribed") -> pb.WatchResponse:
+    return pb.WatchResponse(snapshot_begin=pb.SnapshotBegin(reason=reason))
+
+
+def part(batch: Batch) -> pb.WatchResponse:
+    return pb.WatchResponse(batch=encode_batch(batch))
+
+
+def synced(through: Mapping[str, int]) -> pb.WatchResponse:
+    return pb.WatchResponse(synced=pb.Synced(through=encode_revision(through)))
+
+
+class ClusterStream(pb_grpc.ClusterStateServiceServicer):
+    """Each new subscriber gets the messages of `opening`, then what is sent while it is there."""
+
+    def __init__(self) -> None:
+        self.opening: list[pb.WatchResponse] = []
+        self.subscribers: list[str] = []
+        self._queues: list[asyncio.Queue[pb.WatchResponse | None]] = []
+        self._subscribed = asyncio.Condition()
+
+    def opens_with(self, batch: Batch, through: Mapping[str, int]) -> None:
+        """The snapshot that new subscribers get."""
+        self.opening = [begin(), part(batch), synced(through)]
+
+    def send(self, *messages: pb.WatchResponse) -> None:
+        """To all who are there now."""
+        for queue in self._queues:
+            for message in messages:
+                queue.put_nowait(message)
+
+    def cut(self) -> None:
+        """End all streams as if the server went away."""
+        for queue in self._queues:
+            queue.put_nowait(None)
+
+    async def until_subscribed(self, times: int = 1) -> None:
+        """Return when there have been so many subscriptions."""
+        async with asyncio.timeout(10), self._subscribed:
+            await self._subscribed.wait_for(lambda: len(self.subscribers) >= times)
+
+    async def Watch(  # noqa: N802
+        self, request: pb.WatchRequest, context: aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[pb.WatchResponse]:
+        queue: asyncio.Queue[pb.WatchResponse | None] = asyncio.Queue()
+        for message in self.opening:
+            queue.put_nowait(message)
+        self._queues.append(queue)
+        async with self._subscribed:
+            self.subscribers.append(request.subscriber)
+            self._subscribed.notify_all()
+        try:
+            while (next_message := await queue.get()) is not None:
+                yield next_message
+        finally:
+            self._queues.remove(queue)
+        raise RpcError(grpc.StatusCode.UNAVAILABLE, "cut by the test")
+
+
+@asynccontextmanager
+async def serving(stream: ClusterStream) -> AsyncIterator[str]:
+    """Serve the stream; yields its address."""
+    server = RpcServer("127.0.0.1:0", PLAIN_TEXT, "cluster-stream")
+    server.add(pb_grpc.add_ClusterStateServiceServicer_to_server, stream, FULL_NAME)
+    port = await server.start()
+    server.set_ready(True)
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(grace_seconds=0)
