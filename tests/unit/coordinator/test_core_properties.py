@@ -71,8 +71,9 @@ class Play:
 
     def do_members(self, which: int, how: int) -> None:
         if built := self.gangs.get(which % SLOTS):
-            missing = [pod for pod in built.pods() if pod.uid not in self.story.cluster.pods]
-            self.story.change(pods=missing[: 1 + how % 4])
+            there = {(pod.gang, pod.name) for pod in self.story.cluster.pods.values()}
+            missing = [pod for pod in built.pods() if (pod.gang, pod.name) not in there]
+            self.story.change(pods=[self._anew(pod) for pod in missing[: 1 + how % 4]])
 
     def do_minimum(self, which: int, how: int) -> None:
         if built := self.gangs.get(which % SLOTS):
@@ -81,7 +82,8 @@ class Play:
 
     def do_delete_gang(self, which: int, how: int) -> None:
         if built := self.gangs.pop(which % SLOTS, None):
-            self.story.delete(built)
+            pods = [pod.uid for pod in self.story.cluster.pods.values() if pod.gang == built.id]
+            self.story.change(remove_pods=pods, remove_gangs=[built.id])
 
     def do_plain(self, which: int, how: int) -> None:
         self.count += 1
@@ -180,6 +182,11 @@ class Play:
         under_way = self.story.under_way
         first_write = next((i for i, effect in enumerate(under_way) if isinstance(effect, Persist)), None)
         return [i for i, effect in enumerate(under_way) if not isinstance(effect, Persist) or i == first_write]
+
+    def _anew(self, pod: PodFacts) -> PodFacts:
+        """No two pods ever have the same uid."""
+        self.count += 1
+        return replace(pod, uid=f"{pod.uid}#{self.count}")
 
     def _nodes(self) -> list[str]:
         return sorted(self.story.cluster.nodes)
