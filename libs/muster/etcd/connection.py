@@ -111,7 +111,7 @@ class Connection:
 
     def _make(self, host: str, port: str) -> Any:
         certificate, key, authority = self._tls.files or (None, None, None)
-        return etcd3.client(
+        client = etcd3.client(
             host,
             port,
             ca_cert=authority,
@@ -122,6 +122,9 @@ class Connection:
             password=self._password,
             grpc_options=_OPTIONS,
         )
+        # The token is in the metadata of every call as well, and gRPC refuses credentials of calls without TLS.
+        client.call_credentials = None
+        return client
 
     def _forget(self, index: int) -> None:
         with self._lock:

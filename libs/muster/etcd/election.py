@@ -55,14 +55,15 @@ class Leadership:
         self.lease_id = lease_id
         self.keeper: asyncio.Task[None] | None = None
         """What keeps the lease alive, and gives it back once leadership is lost."""
-        self._safe_until = safe_until
+        self.safe_until = safe_until
+        """On this machine's clock: nobody else can lead before."""
         self._alarm: asyncio.TimerHandle | None = None
         self.extend(safe_until)
 
     @property
     def held(self) -> bool:
         """Nobody else can lead now. Ask before acting: after a freeze, `lost` may not have had the time to be set."""
-        if not self.lost.is_set() and _now() >= self._safe_until:
+        if not self.lost.is_set() and _now() >= self.safe_until:
             self.lose("the lease was not renewed in time")
         return not self.lost.is_set()
 
@@ -74,7 +75,7 @@ class Leadership:
 
     def extend(self, safe_until: float) -> None:
         """The lease lives at least until then."""
-        self._safe_until = max(self._safe_until, safe_until)
+        self.safe_until = max(self.safe_until, safe_until)
         self._set_alarm()
 
     def lose(self, why: str) -> None:
@@ -89,7 +90,7 @@ class Leadership:
         if self._alarm is not None:
             self._alarm.cancel()
         if self.held:
-            self._alarm = asyncio.get_running_loop().call_later(max(0.0, self._safe_until - _now()), self._set_alarm)
+            self._alarm = asyncio.get_running_loop().call_later(max(0.0, self.safe_until - _now()), self._set_alarm)
 
 
 class Election:

@@ -56,14 +56,17 @@ class Store:
             found.extend((record.key.decode(), record.value) for record in page.kvs)
             if not page.more:
                 return found
-            start, revision = page.kvs[-1].key + b"\0", page.header.revision
+            start = page.kvs[-1].key + b"\0"
+            revision = revision or page.header.revision  # later pages have later ones in their headers
 
     async def commit(self, fence: Fence, puts: Mapping[str, bytes], deletes: Collection[str] = ()) -> None:
         """Write and delete records in one transaction that takes effect only while the fence holds.
 
         Raises Fenced if somebody else leads by now; TooLarge; EtcdUnavailable, whose `outcome_known` tells whether it
-        is sure that nothing was written. To repeat the same commit is safe.
+        is sure that nothing was written. To repeat the same commit is safe. A key may be put or deleted, not both.
         """
+        if both := puts.keys() & set(deletes):
+            raise ValueError(f"keys to be both put and deleted in one transaction: {sorted(both)}")
 
         def transaction(client: Any) -> bool:
             make = client.transactions

@@ -10,6 +10,7 @@ import structlog
 from opentelemetry import trace
 from structlog.typing import Processor
 
+_FIRST = ("timestamp", "level", "event")
 _OTHERS_LEVEL = logging.WARNING  # libraries are heard when something is wrong
 
 
@@ -69,4 +70,12 @@ def _console_renderers() -> list[Processor]:
 
 
 def _to_json(event: Any, **_options: Any) -> str:
-    return msgspec.json.encode(event, enc_hook=repr).decode()
+    event = {key: event[key] for key in _FIRST if key in event} | event
+    try:
+        return msgspec.json.encode(event, enc_hook=repr).decode()
+    except (TypeError, ValueError):  # keys that are no strings, text that is no Unicode: never lose a line for it
+        return msgspec.json.encode({str(key): _plain(value) for key, value in event.items()}).decode()
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, bool | int | float | None) else ascii(value).strip("'")

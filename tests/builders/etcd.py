@@ -1,0 +1,55 @@
+"""A real etcd for tests, and conditions to wait for."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from muster.etcd.store import Fence, Store
+from muster.localcluster.etcd import EtcdProcess
+
+
+@asynccontextmanager
+async def etcd_in(directory: Path) -> AsyncIterator[EtcdProcess]:
+    """An etcd that does not wait for the disk."""
+    async with EtcdProcess(directory / "etcd", durable=False) as process:
+        yield process
+
+
+@asynccontextmanager
+async def store_at(endpoints: str, timeout_seconds: float = 5.0) -> AsyncIterator[Store]:
+    """A store, closed at the end."""
+    store = Store(endpoints, timeout_seconds)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def put(store: Store, key: str, value: str = "") -> int:
+    """Write a key without a fence; its create revision."""
+
+    def request(client: object) -> int:
+        client.put(key, value)  # type: ignore[attr-defined]
+        return int(client.get(key)[1].create_revision)  # type: ignore[attr-defined]
+
+    return await store.ask(request)
+
+
+async def fence_of(store: Store, key: str = "/test/leader") -> Fence:
+    """Become the leader without an election."""
+    return Fence(key, await put(store, key, "somebody"))
+
+
+async def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait until it is so."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def eventually_healthy(store: Store, seconds: float = 30) -> None:
+    """Wait until etcd answers again."""
+    async with asyncio.timeout(seconds):
+        while not await store.healthy():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)

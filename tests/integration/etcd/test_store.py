@@ -1,0 +1,207 @@
+"""Records in a real etcd: written whole and only by the leader, and found again after whatever happens to etcd."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from builders.etcd import etcd_in, eventually_healthy, fence_of, put, store_at
+from muster.etcd.store import BadEndpoints, EtcdUnavailable, Fence, Fenced, Store, TooLarge
+from muster.localcluster.etcd import EtcdProcess
+from muster.localcluster.ports import free_port
+
+
+@pytest.fixture
+async def etcd(tmp_path: Path) -> AsyncIterator[EtcdProcess]:
+    async with etcd_in(tmp_path) as process:
+        yield process
+
+
+@pytest.fixture
+async def store(etcd: EtcdProcess) -> AsyncIterator[Store]:
+    async with store_at(etcd.endpoint) as opened:
+        yield opened
+
+
+async def test_puts_and_deletes_of_one_commit_are_seen_together(store: Store) -> None:
+    fence = await fence_of(store)
+    await store.commit(fence, {"/test/gangs/a": b"1", "/test/gangs/b": b"\x00\xff"})
+    await store.commit(fence, {"/test/gangs/c": b"3"}, ["/test/gangs/a"])
+    assert await store.get_prefix("/test/gangs/") == [("/test/gangs/b", b"\x00\xff"), ("/test/gangs/c", b"3")]
+
+
+async def test_i2_nothing_is_written_by_one_who_does_not_lead_any_more(store: Store) -> None:
+    fence = await fence_of(store)
+    await store.commit(fence, {"/test/gangs/a": b"old"})
+    await store.ask(lambda client: client.delete(fence.key))
+    successor = await fence_of(store)
+    with pytest.raises(Fenced, match="'/test/leader'"):
+        await store.commit(fence, {"/test/gangs/b": b"late"}, ["/test/gangs/a"])
+    await store.commit(successor, {"/test/gangs/c": b"new"})
+    assert await store.get_prefix("/test/gangs/") == [("/test/gangs/a", b"old"), ("/test/gangs/c", b"new")]
+
+
+async def test_a_fence_without_its_key_holds_nothing(store: Store) -> None:
+    with pytest.raises(Fenced):
+        await store.commit(Fence("/test/leader", 1), {"/test/gangs/a": b""})
+
+
+async def test_a_commit_of_nothing_tells_whether_the_fence_holds(store: Store) -> None:
+    fence = await fence_of(store)
+    await store.commit(fence, {}, ())
+    with pytest.raises(Fenced):
+        await store.commit(Fence(fence.key, fence.create_revision + 1), {}, ())
+
+
+async def test_a_key_to_be_put_and_deleted_at_once_is_a_mistake(store: Store) -> None:
+    with pytest.raises(ValueError, match="/test/gangs/a"):
+        await store.commit(Fence("/test/leader", 1), {"/test/gangs/a": b""}, ["/test/gangs/a"])
+
+
+async def test_more_records_than_a_page_are_all_found_in_order(store: Store) -> None:
+    fence = await fence_of(store)
+    expected = [(f"/test/gangs/{number:04d}", str(number).encode()) for number in range(600)]
+    for start in range(0, 600, 100):
+        await store.commit(fence, dict(expected[start : start + 100]))
+    await put(store, "/test/gangs0", "not below the prefix")
+    assert await store.get_prefix("/test/gangs/") == expected
+
+
+async def test_all_pages_are_of_one_moment(store: Store) -> None:
+    fence = await fence_of(store)
+    before = {f"/test/gangs/{number:04d}": b"before" for number in range(600)}
+    for start in range(0, 600, 100):
+        await store.commit(fence, dict(list(before.items())[start : start + 100]))
+
+    async def overwrite() -> None:
+        while True:
+            await store.commit(fence, {"/test/gangs/0000": b"after", "/test/gangs/0599": b"after"})
+            await store.commit(fence, {"/test/gangs/0000": b"before", "/test/gangs/0599": b"before"})
+
+    writer = asyncio.create_task(overwrite())
+    for _ in range(20):
+        found = dict(await store.get_prefix("/test/gangs/"))
+        assert len(found) == 600
+        assert found["/test/gangs/0000"] == found["/test/gangs/0599"]
+    assert not writer.done()
+    writer.cancel()
+    await asyncio.gather(writer, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    "puts",
+    [
+        pytest.param({f"/test/gangs/{number}": b"" for number in range(129)}, id="operations"),
+        pytest.param({"/test/gangs/a": b"x" * 1_600_000}, id="bytes"),
+        pytest.param({"/test/gangs/a": b"x" * 9_000_000}, id="many-bytes"),
+    ],
+)
+async def test_what_etcd_finds_too_large_is_said_and_not_written(store: Store, puts: dict[str, bytes]) -> None:
+    fence = await fence_of(store)
+    with pytest.raises(TooLarge):
+        await store.commit(fence, puts)
+    assert await store.get_prefix("/test/gangs/") == []
+    assert await store.healthy()
+
+
+async def test_after_a_crash_of_etcd_the_same_store_goes_on_with_the_same_records(
+    etcd: EtcdProcess, store: Store
+) -> None:
+    fence = await fence_of(store)
+    await store.commit(fence, {"/test/gangs/a": b"1"})
+    await etcd.kill()
+    with pytest.raises(EtcdUnavailable):
+        await store.get_prefix("/test/gangs/")
+    with pytest.raises(EtcdUnavailable) as caught:
+        await store.commit(fence, {"/test/gangs/b": b"2"})
+    assert caught.value.outcome_known
+    assert not await store.healthy()
+    await etcd.start()
+    await eventually_healthy(store)
+    await store.commit(fence, {"/test/gangs/b": b"2"})
+    assert await store.get_prefix("/test/gangs/") == [("/test/gangs/a", b"1"), ("/test/gangs/b", b"2")]
+
+
+async def test_a_frozen_etcd_is_not_waited_for_longer_than_the_deadline(etcd: EtcdProcess) -> None:
+    async with store_at(etcd.endpoint, timeout_seconds=0.3) as hasty:
+        fence = await fence_of(hasty)
+        etcd.pause()
+        async with asyncio.timeout(20):
+            with pytest.raises(EtcdUnavailable) as caught:
+                await hasty.commit(fence, {"/test/gangs/a": b"perhaps"})
+            assert not caught.value.outcome_known
+            with pytest.raises(EtcdUnavailable):
+                await hasty.get_prefix("/test/")
+            assert not await hasty.healthy()
+        etcd.resume()
+        await eventually_healthy(hasty)
+        await hasty.commit(fence, {"/test/gangs/a": b"again"})
+        assert await hasty.get_prefix("/test/gangs/") == [("/test/gangs/a", b"again")]
+
+
+async def test_an_endpoint_where_nobody_is_is_passed_over(etcd: EtcdProcess) -> None:
+    async with store_at(f"127.0.0.1:{free_port()},{etcd.endpoint}") as store:
+        fence = await fence_of(store)
+        await store.commit(fence, {"/test/gangs/a": b"1"})
+        assert await store.get_prefix("/test/gangs/") == [("/test/gangs/a", b"1")]
+
+
+async def test_a_frozen_endpoint_is_given_up_for_the_next(etcd: EtcdProcess, tmp_path: Path) -> None:
+    """Two etcds that know nothing of each other: what matters is who is asked."""
+    async with etcd_in(tmp_path / "second") as second:
+        async with store_at(second.endpoint) as other:
+            fence = await fence_of(other)
+        async with store_at(f"{etcd.endpoint},{second.endpoint}", timeout_seconds=1.0) as store:
+            await put(store, "/test/here", "first")
+            etcd.pause()
+            await store.commit(fence, {"/test/gangs/a": b"1"})
+            assert await store.get_prefix("/test/gangs/") == [("/test/gangs/a", b"1")]
+            etcd.resume()
+
+
+async def test_fenced_after_a_try_of_unknown_outcome_is_not_sure(etcd: EtcdProcess, tmp_path: Path) -> None:
+    async with etcd_in(tmp_path / "second") as second, store_at(etcd.endpoint) as first_only:
+        fence = await fence_of(first_only)
+        async with store_at(f"{etcd.endpoint},{second.endpoint}", timeout_seconds=1.0) as store:
+            await store.commit(fence, {})
+            etcd.pause()
+            with pytest.raises(EtcdUnavailable) as caught:  # the second one knows no leader
+                await store.commit(fence, {"/test/gangs/a": b"1"})
+            assert not caught.value.outcome_known
+            etcd.resume()
+
+
+async def test_with_users_a_restart_that_ends_all_tokens_is_no_trouble(etcd: EtcdProcess) -> None:
+    async with store_at(etcd.endpoint) as anybody:
+
+        def protect(client: object) -> None:
+            from muster.etcd.etcd3_import import etcdrpc
+
+            auth = etcdrpc.AuthStub(client.channel)  # type: ignore[attr-defined]
+            auth.RoleAdd(etcdrpc.AuthRoleAddRequest(name="root"))
+            auth.UserAdd(etcdrpc.AuthUserAddRequest(name="root", password="secret"))
+            auth.UserGrantRole(etcdrpc.AuthUserGrantRoleRequest(user="root", role="root"))
+            auth.AuthEnable(etcdrpc.AuthEnableRequest())
+
+        await anybody.ask(protect)
+        with pytest.raises(EtcdUnavailable, match=r"user name is empty|permission denied|invalid auth"):
+            await anybody.get_prefix("/test/")
+    root = Store(etcd.endpoint, 5.0, user="root", password="secret")
+    try:
+        fence = await fence_of(root)
+        await root.commit(fence, {"/test/gangs/a": b"1"})
+        await etcd.kill()
+        await etcd.start()
+        await eventually_healthy(root)
+        await root.commit(fence, {"/test/gangs/a": b"2"})
+        assert await root.get_prefix("/test/gangs/") == [("/test/gangs/a", b"2")]
+    finally:
+        await root.close()
+
+
+@pytest.mark.parametrize("endpoints", ["", "localhost", "http://localhost:2379", "localhost:2379,", "localhost:etcd"])
+def test_wrong_endpoints_are_quoted(endpoints: str) -> None:
+    with pytest.raises(BadEndpoints, match="without a scheme") as caught:
+        Store(endpoints)
+    assert repr(endpoints) in str(caught.value)

@@ -1,0 +1,164 @@
+"""Facts survive the way through messages, and messages of newer senders are read as the contract says."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.clusterstate.v1 import clusterstate_pb2 as pb
+from muster.gangs import facts
+from muster.gangs.facts import Batch, GangFacts, GangMode, NodeOperator, PodFacts, PodPhase, Severity, TaintEffect
+from muster.rpc import facts_codec as codec
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+UINT64 = st.integers(0, 2**64 - 1)
+
+
+def several(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(strategy, max_size=3).map(tuple)
+
+
+AMOUNTS = several(st.tuples(TEXT, INT64))
+REVISIONS = st.dictionaries(TEXT, UINT64, max_size=3)
+REQUIREMENTS = several(st.builds(facts.NodeRequirement, TEXT, st.sampled_from(NodeOperator), several(TEXT)))
+TERMS = st.builds(facts.NodeSelectorTerm, REQUIREMENTS, REQUIREMENTS)
+TOLERATIONS = st.builds(
+    facts.Toleration, TEXT, st.sampled_from(facts.TolerationOperator), TEXT, st.sampled_from(TaintEffect)
+)
+POD_CLASSES = st.builds(
+    facts.PodClass,
+    TEXT,
+    AMOUNTS,
+    st.dictionaries(TEXT, TEXT, max_size=3).map(lambda selector: tuple(sorted(selector.items()))),
+    st.none() | several(TERMS),
+    several(st.builds(facts.PreferredNodeTerm, INT32, TERMS)),
+    several(TOLERATIONS),
+)
+NODES = st.builds(
+    facts.NodeFacts,
+    TEXT,
+    TEXT,
+    UINT64,
+    AMOUNTS,
+    st.dictionaries(TEXT, TEXT, max_size=3),
+    several(st.builds(facts.Taint, TEXT, TEXT, st.sampled_from(TaintEffect))),
+    st.booleans(),
+    st.booleans(),
+)
+PODS = st.builds(
+    PodFacts,
+    TEXT,
+    TEXT,
+    TEXT,
+    TEXT,
+    UINT64,
+    TEXT,
+    st.sampled_from(PodPhase),
+    INT32,
+    INT64,
+    st.booleans(),
+    TEXT,
+    st.booleans(),
+    st.booleans(),
+    TEXT,
+)
+GANGS = st.builds(
+    GangFacts,
+    TEXT,
+    TEXT,
+    TEXT,
+    TEXT,
+    TEXT,
+    INT32,
+    INT32,
+    st.sampled_from(GangMode),
+    several(TEXT),
+    st.floats(allow_nan=False),
+    st.none() | INT32,
+    INT64,
+    st.none() | st.builds(facts.ObjectReference, TEXT, TEXT, TEXT, TEXT, TEXT),
+    several(st.builds(facts.Problem, st.sampled_from(Severity), TEXT)),
+)
+BATCHES = st.builds(
+    Batch,
+    several(POD_CLASSES),
+    several(NODES),
+    several(TEXT),
+    several(PODS),
+    several(TEXT),
+    several(GANGS),
+    several(TEXT),
+    REVISIONS,
+    REVISIONS,
+)
+
+
+@given(BATCHES)
+def test_a_batch_is_the_same_after_the_way_over_the_wire(batch: Batch) -> None:
+    wire = codec.encode_batch(batch).SerializeToString()
+    assert codec.decode_batch(pb.Batch.FromString(wire)) == batch
+
+
+@given(PODS)
+def test_a_pod_alone_is_the_same(pod: PodFacts) -> None:
+    assert codec.decode_pod(codec.encode_pod(pod)) == pod
+
+
+@pytest.mark.parametrize("struct", [facts.PodClass, facts.NodeFacts, PodFacts, GangFacts, Batch])
+def test_every_field_of_a_message_is_a_field_of_the_facts(struct: type[msgspec.Struct]) -> None:
+    """A field added on one side only would be lost in silence."""
+    message: Any = getattr(pb, struct.__name__.removesuffix("Facts"))
+    assert set(struct.__struct_fields__) == set(message.DESCRIPTOR.fields_by_name)
+
+
+def test_a_requirement_to_be_nowhere_is_not_the_same_as_none() -> None:
+    nowhere = facts.PodClass("a", required_node_affinity=())
+    anywhere = facts.PodClass("a")
+    assert codec.decode_pod_class(codec.encode_pod_class(nowhere)).required_node_affinity == ()
+    assert codec.decode_pod_class(codec.encode_pod_class(anywhere)).required_node_affinity is None
+
+
+def test_priority_zero_is_not_the_same_as_none() -> None:
+    gang = GangFacts("k/ns/a", "k", "ns", "a", priority=0)
+    assert codec.decode_gang(codec.encode_gang(gang)).priority == 0
+
+
+@pytest.mark.parametrize("number", [0, 99, -1])
+def test_enum_values_that_are_not_known_are_read_as_documented(number: int) -> None:
+    value: Any = number
+    assert codec.decode_pod(pb.Pod(phase=value)).phase is PodPhase.UNSPECIFIED
+    assert codec.decode_gang(pb.Gang(mode=value)).mode is GangMode.STRICT
+    assert codec.decode_problem(pb.Problem(severity=value)).severity is Severity.BLOCKING
+    toleration = codec.decode_pod_class(
+        pb.PodClass(tolerations=[pb.Toleration(operator=value, effect=value)])
+    ).tolerations[0]
+    assert toleration.operator is facts.TolerationOperator.EQUAL
+    assert toleration.effect is TaintEffect.NONE
+    assert codec.decode_node(pb.Node(taints=[pb.Taint(effect=value)])).taints[0].effect is TaintEffect.NONE
+
+
+def test_a_node_requirement_that_is_not_understood_matches_nothing() -> None:
+    value: Any = 42
+    term = pb.NodeSelectorTerm(labels=[pb.NodeRequirement(key="rack", operator=value, values=["a"])])
+    affinity = pb.RequiredNodeAffinity(terms=[term])
+    decoded = codec.decode_pod_class(pb.PodClass(required_node_affinity=affinity)).required_node_affinity
+    assert decoded == (facts.NodeSelectorTerm((facts.NodeRequirement("rack", NodeOperator.IN, ()),)),)
+
+
+def test_numbers_that_users_declare_beyond_all_bounds_are_cut() -> None:
+    gang = GangFacts("k/ns/a", "k", "ns", "a", minimum=10**12, total=10**12, priority=-(10**12))
+    decoded = codec.decode_gang(codec.encode_gang(gang))
+    assert (decoded.minimum, decoded.total, decoded.priority) == (2**31 - 1, 2**31 - 1, -(2**31))
+
+
+def test_names_that_many_pods_share_are_kept_once() -> None:
+    pods = tuple(PodFacts(f"uid-{n}", "team-a", f"pod-{n}", "0f" * 16, gang="koordinator/team-a/x") for n in range(2))
+    wire = codec.encode_batch(Batch(pods=pods)).SerializeToString()
+    first, second = codec.decode_batch(pb.Batch.FromString(wire)).pods
+    assert first.class_id is second.class_id
+    assert first.namespace is second.namespace
+    assert first.gang is second.gang
