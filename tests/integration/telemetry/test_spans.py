@@ -1,0 +1,158 @@
+"""Spans as a collector receives them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
+
+from builders.otlp import Collector, collecting, trace_of
+from builders.serving import PLACEMENT, ClusterState, Placement, channel_to, describe, serving
+from muster.clusterstate.v1 import clusterstate_pb2, clusterstate_pb2_grpc
+from muster.rpc.errors import RpcError
+from muster.telemetry import tracing
+
+DESCRIBE = f"{PLACEMENT}/Describe"
+
+
+class Traced:
+    """Tracing that is on; `ended` turns it off and waits until all spans have arrived."""
+
+    def __init__(self, collector: Collector) -> None:
+        self.collector = collector
+        self._shutdown = tracing.configure_tracing("test", "test-0")
+
+    async def ended(self) -> Collector:
+        await asyncio.to_thread(self._shutdown)
+        return self.collector
+
+
+@pytest.fixture
+async def traced(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Traced]:
+    async with collecting() as (collector, endpoint):
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+        on = Traced(collector)
+        yield on
+        await on.ended()
+
+
+def short(traceparent: str) -> str:
+    return traceparent[3:-3]
+
+
+async def test_a_span_with_given_times_arrives_as_it_was_given(traced: Traced) -> None:
+    name = tracing.record_span("solve", 1_000, 4_500, attributes={"gang": "a", "pods": 8}, error="no room")
+    collector = await traced.ended()
+    span = collector.named("solve")
+    assert (span.start_time_unix_nano, span.end_time_unix_nano) == (1_000, 4_500)
+    assert trace_of(span) == short(name)
+    assert span.parent_span_id == b""
+    assert {pair.key for pair in span.attributes} == {"gang", "pods"}
+    assert (span.status.code, span.status.message) == (Status.STATUS_CODE_ERROR, "no room")
+    assert collector.resources[0].items() >= {"service.name": "muster-test", "service.instance.id": "test-0"}.items()
+
+
+async def test_children_may_be_recorded_before_the_span_above_them(traced: Traced) -> None:
+    root = tracing.new_traceparent()
+    child = tracing.record_span("cycle", 2, 3, parent=root)
+    grandchild = tracing.new_traceparent(child)
+    assert tracing.record_span("solve", 2, 3, parent=child, traceparent=grandchild) == grandchild
+    assert tracing.record_span("gang", 1, 9, traceparent=root) == root
+    collector = await traced.ended()
+    gang, cycle, solve = (collector.named(name) for name in ("gang", "cycle", "solve"))
+    assert (trace_of(gang), trace_of(cycle), trace_of(solve)) == (short(root), short(child), short(grandchild))
+    assert gang.parent_span_id == b""
+    assert cycle.parent_span_id == gang.span_id
+    assert solve.parent_span_id == cycle.span_id
+    assert len({span.trace_id for span in (gang, cycle, solve)}) == 1
+
+
+async def test_a_given_name_is_for_one_span_only(traced: Traced) -> None:
+    root = tracing.new_traceparent()
+    tracing.record_span("first", 1, 2, traceparent=root)
+    other = tracing.record_span("second", 1, 2)
+    with tracing.tracer().start_as_current_span("third"):
+        third = tracing.current_traceparent()
+    assert len({root, other, third}) == 3
+
+
+async def test_a_trace_that_is_not_sampled_is_not_sent(traced: Traced) -> None:
+    unsampled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
+    tracing.record_span("dropped", 1, 2, parent=unsampled)
+    assert tracing.new_traceparent(unsampled).endswith("-00")
+    assert (await traced.ended()).spans == []
+
+
+async def test_the_server_goes_on_with_the_trace_of_its_caller(traced: Traced) -> None:
+    async def work(_: Any) -> None:
+        with tracing.tracer().start_as_current_span("inside"):
+            pass
+
+    async with serving(placement=Placement(work)) as (_, port), channel_to(port) as channel:
+        with tracing.tracer().start_as_current_span("caller"):
+            await describe(channel)
+    collector = await traced.ended()
+    caller, call, inside = (collector.named(name) for name in ("caller", DESCRIBE, "inside"))
+    assert call.parent_span_id == caller.span_id
+    assert inside.parent_span_id == call.span_id
+    assert caller.trace_id == call.trace_id == inside.trace_id
+    assert call.kind == OtlpSpan.SPAN_KIND_SERVER
+
+
+async def test_calls_of_several_callers_at_once_keep_to_their_own_traces(traced: Traced) -> None:
+    async def work(_: Any) -> None:
+        await asyncio.sleep(0)
+        with tracing.tracer().start_as_current_span("inside"):
+            await asyncio.sleep(0)
+
+    async def call(channel: grpc.aio.Channel) -> str:
+        with tracing.tracer().start_as_current_span("caller"):
+            await describe(channel)
+            return tracing.current_traceparent()
+
+    async with serving(placement=Placement(work)) as (_, port), channel_to(port) as channel:
+        callers = await asyncio.gather(*(call(channel) for _ in range(20)))
+    collector = await traced.ended()
+    traces = [span.trace_id.hex() for span in collector.spans if span.name == "inside"]
+    assert sorted(traces) == sorted(short(caller)[:32] for caller in callers)
+
+
+async def test_a_failed_call_is_seen_in_its_span(traced: Traced) -> None:
+    async def refuse(_: Any) -> None:
+        raise RpcError(grpc.StatusCode.NOT_FOUND, "no such gang")
+
+    async with serving(placement=Placement(refuse)) as (_, port), channel_to(port) as channel:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await describe(channel)
+    span = (await traced.ended()).named(DESCRIBE)
+    assert (span.status.code, span.status.message) == (Status.STATUS_CODE_ERROR, "no such gang")
+    codes = [pair.value.int_value for pair in span.attributes if pair.key == "rpc.grpc.status_code"]
+    assert codes == [grpc.StatusCode.NOT_FOUND.value[0]]
+
+
+async def test_neither_health_nor_subscriptions_make_spans(traced: Traced) -> None:
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+    cluster_state = ClusterState()
+    async with serving(cluster_state=cluster_state) as (_, port), channel_to(port) as channel:
+        await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
+        stub = clusterstate_pb2_grpc.ClusterStateServiceStub(channel)
+        stream = stub.Watch(clusterstate_pb2.WatchRequest(subscriber="test"))
+        cluster_state.send_delta("a")
+        await stream.read()
+        stream.cancel()
+    assert (await traced.ended()).spans == []
+
+
+async def test_without_a_collector_it_still_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with collecting() as (_, endpoint):
+        pass
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+    shutdown = tracing.configure_tracing("test", "test-0")
+    tracing.record_span("lost", 1, 2)
+    async with asyncio.timeout(10):
+        await asyncio.to_thread(shutdown)
+    assert not tracing.enabled()
