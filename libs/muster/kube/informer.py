@@ -45,7 +45,8 @@ class Pace(Struct, frozen=True):
     """A watch that says nothing for so long is dead: API servers send a bookmark every minute."""
     hasty_seconds: float = 1.0
     """A watch that ends sooner without a word counts as a failure, so that it is not retried in a spin."""
-    retry_seconds: tuple[float, float] = (0.2, 30.0)
+    retry_seconds: tuple[float, float] = (0.2, 5.0)
+    """Pauses after failures. A state grows old during an outage, so its end must be noticed soon."""
     absent_seconds: tuple[float, float] = (2.0, 30.0)
     """Pauses between looks for a kind that is not served."""
 
@@ -112,9 +113,8 @@ class Informer(Generic[T]):
         def note(attempt: int, error: BaseException, pause_seconds: float) -> None:
             nonlocal failures
             failures = attempt
-            self._log.warning(
-                f"{what} failed; tried again", error=str(error), attempt=attempt, pause_seconds=round(pause_seconds, 3)
-            )
+            say = self._log.warning if attempt & (attempt - 1) == 0 else self._log.debug  # ever less often
+            say(f"{what} failed; tried again", error=str(error), attempt=attempt, pause_seconds=round(pause_seconds, 3))
 
         result = await until_done(
             step,
