@@ -12,11 +12,12 @@ INT64_MIN: Final = -(2**63)
 NANOS_PER_UNIT: Final = 10**9
 """The API server keeps nothing finer than a billionth; what is finer counts as one billionth."""
 
-_NANOS_PER_MILLI: Final = 10**6
+NANOS_PER_MILLI: Final = 10**6
 _LARGEST: Final = INT64_MAX * NANOS_PER_UNIT
 _FORM: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:([eE])([+-]?[0-9]+)|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
 _POWER_OF_TEN: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _POWER_OF_TWO: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_BLANKS: Final = " \t\r\n"  # around a quantity the API server passes over them
 _BEYOND_INT64: Final = 30  # an integer of more decimal digits, binary suffix or not, is above 2^63
 _MOST_DIGITS: Final = 4000  # of one number; Python refuses to read longer ones at once
 
@@ -38,7 +39,7 @@ def parse_quantity(text: str) -> int:
     What is finer than a billionth is rounded away from zero, and what is above what an int64 of units holds is cut to
     it, as the API server does. Raises BadQuantity.
     """
-    match = _FORM.fullmatch(text)
+    match = _FORM.fullmatch(text.strip(_BLANKS))
     if match is None:
         raise BadQuantity(text)
     sign, whole, fraction, _, exponent, suffix = match.groups(default="")
@@ -62,9 +63,14 @@ def to_amount(resource_name: str, text: str, round_up: bool) -> int:
 
 def amount_of(resource_name: str, nanos: int, round_up: bool) -> int:
     """As to_amount, of a quantity in billionths."""
-    divisor = _NANOS_PER_MILLI if resource_name == "cpu" else NANOS_PER_UNIT
+    divisor = NANOS_PER_MILLI if resource_name == "cpu" else NANOS_PER_UNIT
     amount = -(-nanos // divisor) if round_up else nanos // divisor
     return min(max(amount, INT64_MIN), INT64_MAX)
+
+
+def rounded_up(nanos: int, step: int) -> int:
+    """The next multiple of `step`, both in billionths."""
+    return -(-nanos // step) * step
 
 
 def _bounded_exponent(text: str) -> int:

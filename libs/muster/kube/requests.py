@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from muster.gangs.facts import PODS, Amounts
 from muster.gangs.quoting import quoted
 from muster.kube.objects import UNREADABLE
-from muster.kube.quantity import BadQuantity, amount_of, parse_quantity
+from muster.kube.quantity import NANOS_PER_MILLI, BadQuantity, amount_of, parse_quantity, rounded_up
 
 Nanos = dict[str, int]
 """Quantities in billionths by resource name."""
@@ -151,7 +151,8 @@ class _Requests:
             if nanos < 0:
                 self._tell(f"{where} of {quoted(name)}: {quoted(text)} is less than zero")
             else:
-                parsed[name] = nanos
+                # The API server keeps no request finer than a thousandth; whoever sends one gets the next.
+                parsed[name] = rounded_up(nanos, NANOS_PER_MILLI)
         return parsed
 
     def _tell(self, problem: str) -> None:

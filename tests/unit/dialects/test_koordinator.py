@@ -283,6 +283,12 @@ def test_g28_a_total_below_the_minimum_counts_as_the_minimum() -> None:
     assert "is 2, below the minimum: 5" in message
 
 
+@pytest.mark.parametrize(("total", "expected"), [("5", 5), ("6", 6), ("+7", 7)])
+def test_a_total_from_the_minimum_on_is_fine(total: str, expected: int) -> None:
+    gang = koordinator_gang(koordinator_pod(min_available="5", total_number=total))
+    assert (gang.total, gang.problems) == (expected, ())
+
+
 @pytest.mark.parametrize("total", ["lots", "0", "-3", "99999999999"])
 def test_a_malformed_total_is_the_minimum_with_a_warning(total: str) -> None:
     gang = koordinator_gang(koordinator_pod(min_available="5", total_number=total))

@@ -47,6 +47,8 @@ UNIT = 10**9
         ("1E", 10**18 * UNIT),
         ("0Ei", 0),
         ("0e999999999999", 0),
+        (" 1 ", UNIT),
+        ("\t1Ki\n", 2**10 * UNIT),
     ],
 )
 def test_every_form_is_exact(text: str, nanos: int) -> None:
@@ -64,6 +66,7 @@ def test_every_form_is_exact(text: str, nanos: int) -> None:
         ("0." + "1" * 10_000, 111_111_112),
         ("0." + "0" * 10_000 + "1", 1),
         ("0." + "0" * 10_000, 0),
+        ("1.000000001" + "0" * 5000 + "1", UNIT + 2),
         ("1" + "0" * 5000 + "e-5000", UNIT),
     ],
 )
@@ -81,7 +84,7 @@ def test_what_is_too_large_for_int64_is_cut_to_it(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", " ", ".", "+", "-", "e3", "1e", "1e+", "1i", "1Kib", "1ki", "1K", "1 Gi", " 1", "1 ", "1\n", "--1", "1.2.3",
+        "", " ", ".", "+", "-", "e3", "1e", "1e+", "1i", "1Kib", "1ki", "1K", "1 Gi", "\xa01", "--1", "1.2.3",
         "0x10", "1_000", "five", "1KiB", "1mi", "1E3Ki", "NaN", "inf", "１", "1,5", "m",
     ],
 )  # fmt: skip

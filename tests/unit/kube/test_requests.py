@@ -40,14 +40,14 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
         },
         {"cpu": 1500, "memory": 1536 * Mi},
     ),
-    "rounded once, after adding": (
+    "cpu is rounded per container, other resources once, after adding": (
         {
             "containers": [
                 container("a", {"cpu": "500u", "memory": "500m"}),
                 container("b", {"cpu": "500u", "memory": "500m"}),
             ]
         },
-        {"cpu": 1, "memory": 1},
+        {"cpu": 2, "memory": 1},
     ),
     "zero is no request": (
         {"containers": [container(requests={"cpu": "0", "memory": "0Mi", "nvidia.com/gpu": "0"})]},
