@@ -37,7 +37,7 @@ gen: $(VENV)/installed ## write the Python code of proto/ into gen/
 	  --python_out=gen --grpc_python_out=gen --mypy_out=quiet:gen --mypy_grpc_out=quiet:gen $(PROTOS)
 
 bench: setup ## throughput and latency as JSON (ARGS="--kubeconfig FILE" for a real API server)
-	@$(BIN)/python -m bench $(ARGS)
+	@$(BIN)/python tests/bench/run.py $(ARGS)
 
 lock: setup ## resolve the dependencies anew into requirements.lock
 	@$(BIN)/uv pip compile -q pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from builders.etcd_records import EtcdRecords
+from builders.faults import Faults
 from builders.invariants import Invariants
 from builders.kube_watch import follow_kind
 from muster.cli.gangs import gang_line
@@ -21,6 +22,7 @@ from muster.config.settings import PLAIN_TEXT, KubeSettings
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc, record_pb2
 from muster.kube.session import ApiStatusError, KubeSession, Response
 from muster.localcluster.manifests import Manifest, apply_manifests, load_manifests
+from muster.localcluster.ports import free_port
 from muster.localcluster.stack import Stack, StackOptions
 from muster.rpc.channel import open_channel
 
@@ -38,6 +40,7 @@ class Cluster:
 
     def __init__(self, stack: Stack, session: KubeSession) -> None:
         self.stack, self.session = stack, session
+        self.faults = Faults(session)
         self.pods: dict[tuple[str, str], JSON] = {}
         self.nodes: dict[str, JSON] = {}
         self.events: dict[str, JSON] = {}
@@ -131,8 +134,9 @@ class Cluster:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.session.close()
         await self.stack.stop()
+        await self.faults.stop()
+        await self.session.close()
 
     def _go(self, work: "Awaitable[None]") -> None:
         self._tasks.append(asyncio.ensure_future(work))
@@ -172,14 +176,25 @@ async def running_cluster(
     directory: Path, *, kubeconfig: Path | None = None, start: tuple[str, ...] | None = None, **options: Any
 ) -> AsyncIterator[Cluster]:
     """A cluster without nodes. `start`: only these processes at first."""
-    stack = Stack(StackOptions(directory=directory, kubeconfig=kubeconfig, kubelets=False, durable=False, **options))
+    broken = directory / "kubeconfig-with-faults"
+    stack = Stack(
+        StackOptions(
+            directory=directory,
+            kubeconfig=kubeconfig,
+            services_kubeconfig=broken,
+            kubelets=False,
+            durable=False,
+            **options,
+        )
+    )
     base = [name for name in ("etcd", "api-server") if name in stack.children]
     cluster = None
     try:
         await stack.start(base)
-        cluster = Cluster(stack, await KubeSession.connect(KubeSettings(kubeconfig=stack.kubeconfig)))
+        cluster = Cluster(stack, await KubeSession.connect(KubeSettings(kubeconfig=stack.kubeconfig), connections=256))
         await apply_manifests(cluster.session, load_manifests(CRDS))
         await cluster.watch()
+        await cluster.faults.start(free_port(), broken)
         await stack.start(start)
         yield cluster
         await cluster.invariants.check()

@@ -27,6 +27,8 @@ class Scene:
         self._namespaces: set[str] = set()
         self._workloads: dict[str, Workload] = {}
         self._nodes: list[str] = []
+        self.removed: set[str] = set()
+        """Nodes that were deleted."""
 
     # -- given
 
@@ -40,6 +42,12 @@ class Scene:
         ]
         await make_nodes(self.cluster.session, *machines)
         return names
+
+    async def remove_nodes(self, *names: str) -> None:
+        """Delete nodes; returns when they are seen to be gone."""
+        self.removed.update(names)
+        await remove_nodes(self.cluster.session, *names)
+        await self.cluster.until(lambda: not self.cluster.nodes.keys() & set(names), f"nodes {names} are gone")
 
     def namespace(self, name: str) -> str:
         """A further namespace of this scene."""

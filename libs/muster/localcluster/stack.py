@@ -37,6 +37,8 @@ class StackOptions:
     gpus_per_node: int = 0
     kubeconfig: Path | None = None
     """API server to use; None: the embedded one."""
+    services_kubeconfig: Path | None = None
+    """What the services reach it by, if not by the same; tests put faults in between."""
     kubelets: bool = True
     """Simulated kubelets create nodes and run what is bound to them."""
     otlp_endpoint: str = ""
@@ -69,7 +71,8 @@ class Stack:
 
         Raises ChildDied if one ends meanwhile, TimeoutError if one is not ready in time.
         """
-        wanted = [name for name in (names or self.children) if not self.children[name].running]
+        chosen = self.children if names is None else names
+        wanted = [name for name in chosen if not self.children[name].running]
         base = [name for name in wanted if name in (ETCD, API_SERVER)]
         async with asyncio.timeout(timeout_seconds):
             await self._start_and_wait(base)
@@ -89,9 +92,8 @@ class Stack:
 
     async def ready(self, names: Iterable[str] | None = None) -> None:
         """Wait until processes (all, if none are named) serve; set your own deadline around it. Raises ChildDied."""
-        async with asyncio.TaskGroup() as group:
-            for name in names or self.children:
-                group.create_task(wait_until_ready(self.children[name], self._probes[name]))
+        chosen = self.children if names is None else names
+        await asyncio.gather(*(wait_until_ready(self.children[name], self._probes[name]) for name in chosen))
 
     async def serving(self, name: str) -> bool:
         """The process runs and answers now."""
@@ -175,7 +177,7 @@ class Stack:
         self._add(name, argv, grpc_serving(address), environment)
 
     def _kubeconfig_flags(self) -> list[str]:
-        return ["--kubeconfig", str(self.kubeconfig)]
+        return ["--kubeconfig", str((self.options.services_kubeconfig or self.kubeconfig).absolute())]
 
     def _add(self, name: str, argv: list[str], probe: Probe, environment: Mapping[str, str] | None = None) -> None:
         log = self.directory / "logs" / f"{name}.log"

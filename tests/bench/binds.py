@@ -1,0 +1,85 @@
+"""Sees pods being bound, as cheaply as can be: the watch of the API, and the time at which each bind was seen."""
+
+import asyncio
+import time
+
+import msgspec
+
+from muster.kube.session import KubeSession
+
+_CALL_SECONDS = 60.0
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    resourceVersion: str = ""  # noqa: N815
+
+
+class _Spec(msgspec.Struct):
+    nodeName: str = ""  # noqa: N815
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+class _Step(msgspec.Struct):
+    type: str
+    object: _Pod
+
+
+class _List(msgspec.Struct):
+    metadata: _Metadata
+
+
+class BindTimes:
+    """When the pods of a namespace were seen bound, on the monotonic clock, by pod name."""
+
+    def __init__(self, session: KubeSession, namespace: str) -> None:
+        self._session, self._path = session, f"/api/v1/namespaces/{namespace}/pods"
+        self.seen: dict[str, float] = {}
+        self._wanted: set[str] = set()
+        self._all_there = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Follow binds from now on."""
+        listed = await self._session.request("GET", self._path, query={"limit": "1"}, timeout_seconds=_CALL_SECONDS)
+        version = msgspec.json.decode(listed.body, type=_List).metadata.resourceVersion
+        self._task = asyncio.create_task(self._follow(version))
+
+    async def stop(self) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def all_of(self, pods: set[str], *, timeout_seconds: float) -> None:
+        """Wait until all of them are bound. Raises TimeoutError, RuntimeError if the watch ended."""
+        assert self._task is not None
+        self._wanted = pods - self.seen.keys()
+        self._all_there.clear()
+        if not self._wanted:
+            return
+        there = asyncio.create_task(self._all_there.wait())
+        done, _ = await asyncio.wait([there, self._task], timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+        there.cancel()
+        if self._task in done:
+            self._task.result()
+            raise RuntimeError("the API server ended the watch")
+        if not done:
+            raise TimeoutError(f"{len(self._wanted)} of {len(pods)} pods are not bound after {timeout_seconds:g} s")
+
+    async def _follow(self, version: str) -> None:
+        decoder = msgspec.json.Decoder(_Step)
+        query = {"watch": "true", "resourceVersion": version}
+        async with self._session.stream(self._path, query, read_timeout_seconds=3600) as (status, lines):
+            if status != 200:
+                raise RuntimeError(f"watch of {self._path}: status {status}")
+            async for line in lines:
+                pod = decoder.decode(line).object
+                if pod.spec.nodeName and pod.metadata.name not in self.seen:
+                    self.seen[pod.metadata.name] = time.monotonic()
+                    self._wanted.discard(pod.metadata.name)
+                    if not self._wanted:
+                        self._all_there.set()

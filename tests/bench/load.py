@@ -1,0 +1,86 @@
+"""What the bench puts into a cluster, and takes out again: nodes and gangs under a name of their own."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from builders.machines import Machine, make_nodes
+from builders.workloads import Workload, gang
+from muster.kube.session import ApiStatusError, KubeSession, Response
+from muster.localcluster.manifests import Manifest, apply_manifests
+
+NAMESPACE = "muster-bench"
+LABEL = "muster.dev/bench"
+_CALL_SECONDS = 120.0
+_AT_ONCE = 32
+
+
+async def add_nodes(session: KubeSession, count: int) -> None:
+    """Nodes of 64 cpu and 256 GiB in racks of 20."""
+    room = {"cpu": "64", "memory": "256Gi", "pods": "110"}
+    machines = [
+        Machine(f"bench-{number:04}", room, {LABEL: "true", "rack": f"rack-{number // 20:03}"})
+        for number in range(count)
+    ]
+    for start in range(0, count, _AT_ONCE):
+        await make_nodes(session, *machines[start : start + _AT_ONCE])
+
+
+async def add_namespace(session: KubeSession) -> None:
+    """The namespace of all pods."""
+    await apply_manifests(session, [_object("Namespace", NAMESPACE)])
+
+
+def gangs_of(size: int, pods: int) -> list[Workload]:
+    """So many pods in gangs of that size, on the bench's nodes only."""
+    return [
+        gang(f"g{size}-{number:04}")
+        .of(size)
+        .asking(cpu=1, memory="1Gi")
+        .in_namespace(NAMESPACE)
+        .on_nodes(**{LABEL: "true"})
+        for number in range(pods // size)
+    ]
+
+
+def pod_names(gangs: list[Workload]) -> set[str]:
+    """Of all their pods."""
+    return {gang.pod_name(number) for gang in gangs for number in range(gang.size)}
+
+
+async def create(session: KubeSession, *gangs: Workload) -> None:
+    """Create their pods, many at once."""
+    await apply_manifests(session, [Manifest(pod) for gang in gangs for pod in gang.pods()])
+
+
+async def clear(session: KubeSession, *, nodes: bool) -> None:
+    """Delete all pods of the bench, and its nodes if asked."""
+    pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    await _delete_all(session, pods, {"gracePeriodSeconds": "0"})
+    await _delete_all(session, f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events", {})
+    while await _count(session, pods, {}):  # noqa: ASYNC110 (it answers before the last is gone)
+        await asyncio.sleep(0.2)
+    if nodes:
+        await _delete_all(session, "/api/v1/nodes", {"labelSelector": LABEL})
+        await _call(session, "DELETE", f"/api/v1/namespaces/{NAMESPACE}", {})
+
+
+async def _delete_all(session: KubeSession, path: str, query: dict[str, str]) -> None:
+    await _call(session, "DELETE", path, query)
+
+
+async def _count(session: KubeSession, path: str, query: dict[str, str]) -> int:
+    response = await _call(session, "GET", path, {**query, "limit": "1"})
+    return len(msgspec.json.decode(response.body)["items"])
+
+
+async def _call(session: KubeSession, method: Any, path: str, query: dict[str, str]) -> Response:
+    response = await session.request(method, path, query=query, timeout_seconds=_CALL_SECONDS)
+    if response.status >= 300:
+        raise ApiStatusError.from_response(response)
+    return response
+
+
+def _object(kind: str, name: str) -> Manifest:
+    return Manifest({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}})
