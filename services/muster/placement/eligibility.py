@@ -23,7 +23,7 @@ class Eligibility:
     """One class against all nodes.
 
     `reason` is int32[rows]: USABLE, ABSENT (no node there) or an index into `reasons`. `dislike` is int64[rows]: nodes
-    with less are to be filled first; `even` tells that it is the same on all usable nodes.
+    with less are to be filled first; `levels` are its values on usable nodes, rising.
     """
 
     def __init__(self, pod_class: PodClass, nodes: NodeTable) -> None:
@@ -31,7 +31,7 @@ class Eligibility:
         self.reasons: list[str] = [""]
         self.reason: Int32 = np.zeros(0, np.int32)
         self.dislike: Int64 = np.zeros(0, np.int64)
-        self.even = True
+        self.levels: list[int] = []
         self._nodes = nodes
         self._seen = -1
         self._codes: dict[str, int] = {}
@@ -56,8 +56,7 @@ class Eligibility:
                 self._judge(rows)
         self._seen = nodes.version
         if rows is None or len(rows):
-            usable = self.dislike[self.reason == USABLE]
-            self.even = not len(usable) or bool((usable == usable[0]).all())
+            self.levels = np.unique(self.dislike[self.reason == USABLE]).tolist()
         return rows
 
     def _judge(self, rows: slice | Int64) -> None:

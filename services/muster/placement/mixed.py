@@ -34,54 +34,61 @@ class _Mixed:
         self._best = Attempt([0] * len(parts))
 
     def place(self, explainer: Explainer) -> Answer:
-        if impossible(self._room, self._parts, self._minimums):
-            self._try_orders([part.wanted for part in self._parts])
-            return NotPlaced(True, self._explain(explainer))
-        attempt, proved = self._place(self._wanted, [part.wanted for part in self._parts])
+        everyone = [part.wanted for part in self._parts]
+        attempt = self._try(self._hardest_first, everyone, fewest_nodes)
+        proved = False
+        if attempt is None:
+            if impossible(self._room, self._parts, self._minimums):
+                self._try_orders(everyone)  # for the explanation: how many fit at best
+                return NotPlaced(True, self._explain(explainer))
+            attempt, proved = self._place_all(everyone)
         if attempt is None and self._minimums != self._wanted:
             attempt, proved = self._place_minimums()
+            if attempt is not None:
+                self._add_extras(attempt)
         if attempt is None:
             return NotPlaced(proved, self._explain(explainer))
-        retake(self._room, self._parts, attempt)
-        self._add_extras(attempt)
         return Placed(runs_of(self._room, self._group, self._parts, attempt))
 
-    def _place(self, required: Sequence[int], targets: Sequence[int]) -> tuple[Attempt | None, bool]:
-        """An attempt (undone) that gives gangs what they require; else None and whether that is proved impossible."""
-        attempt = self._try_orders(targets)
+    # Each of these returns an attempt that is seated, or None and leaves the room as it was.
+
+    def _place_all(self, everyone: Sequence[int]) -> tuple[Attempt | None, bool]:
+        """All members; if not, whether that is proved impossible."""
+        attempt = self._try_orders(everyone)
         if attempt is not None:
             return attempt, False
-        if impossible(self._room, self._parts, required):
+        if impossible(self._room, self._parts, self._wanted):
             return None, True
-        return self._search(required)
+        return self._search(self._wanted)
 
     def _place_minimums(self) -> tuple[Attempt | None, bool]:
-        """As `_place` for the minimums: of first roles rather than of later ones where that works."""
-        attempt = self._try_orders(self._first_roles())
-        if attempt is None:
-            attempt = self._up_to_minimums()
-        if attempt is None and minimums_reached(self._group, self._parts, self._best):
-            attempt = self._best
-        return self._search(self._minimums) if attempt is None else (attempt, False)
+        """The minimums, of first roles rather than of later ones where that works."""
+        attempt = self._try_orders(self._first_roles()) or self._up_to_minimums()
+        if attempt is not None:
+            return attempt, False
+        if minimums_reached(self._group, self._parts, self._best):
+            retake(self._room, self._parts, self._best)
+            return self._best, False
+        return self._search(self._minimums)
 
     def _try_orders(self, targets: Sequence[int]) -> Attempt | None:
-        """The first order in which every part gets what it should; undone."""
-        for order, choice in self._orders():
-            attempt = self._try(order, targets, choice)
-            if all(have >= target for have, target in zip(attempt.placed, targets, strict=True)):
-                return attempt
-        return None
+        """The first order in which every part gets what it should."""
+        tries = (self._try(order, targets, choice) for order, choice in self._orders())
+        return next((attempt for attempt in tries if attempt is not None), None)
 
-    def _try(self, order: Sequence[int], targets: Sequence[int], choice: Choice) -> Attempt:
+    def _try(self, order: Sequence[int], targets: Sequence[int], choice: Choice) -> Attempt | None:
+        """Every part its target, one after another."""
         mark = self._room.mark()
         attempt = Attempt([0] * len(self._parts))
         for index in order:
             if targets[index]:
                 take(self._room, index, self._parts[index], targets[index], choice, attempt)
+        if attempt.placed == list(targets):
+            return attempt
         self._room.undo(mark)
         if self._merit(attempt) > self._merit(self._best):
             self._best = attempt
-        return attempt
+        return None
 
     def _merit(self, attempt: Attempt) -> tuple[bool, int, list[int]]:
         reached = minimums_reached(self._group, self._parts, attempt)
@@ -107,9 +114,8 @@ class _Mixed:
         return targets
 
     def _up_to_minimums(self) -> Attempt | None:
-        """Parts one after another, each as many as fit until its gang has its minimum; undone."""
-        forward = list(range(len(self._parts)))
-        for order in (forward, self._hardest_first[::-1]):
+        """Parts one after another, each as many as fit until its gang has its minimum."""
+        for order in (range(len(self._parts)), self._hardest_first[::-1]):
             mark = self._room.mark()
             left = list(self._minimums)
             attempt = Attempt([0] * len(self._parts))
@@ -118,9 +124,9 @@ class _Mixed:
                 target = min(part.wanted, left[part.gang])
                 if target:
                     left[part.gang] -= take(self._room, index, part, target, fewest_nodes, attempt)
-            self._room.undo(mark)
             if not any(left):
                 return attempt
+            self._room.undo(mark)
         return None
 
     def _search(self, required: Sequence[int]) -> tuple[Attempt | None, bool]:
@@ -131,7 +137,11 @@ class _Mixed:
             answer = search(problem.puzzle, self._budget)
         except OutOfBudget:
             return None, False
-        return (None, problem.whole) if answer is None else (problem.attempt(answer, self._parts), False)
+        if answer is None:
+            return None, problem.whole
+        attempt = problem.attempt(answer, self._parts)
+        retake(self._room, self._parts, attempt)
+        return attempt, False
 
     def _add_extras(self, attempt: Attempt) -> None:
         """Members beyond what was required, where there is still room; first roles first."""

@@ -43,6 +43,8 @@ def fewest_nodes(keys: Int64, wanted: int) -> tuple[Int64, Int64]:
 
 def tightest_first(keys: Int64, wanted: int) -> tuple[Int64, Int64]:
     """Fill the node where fewest fit, then the next: what equal pods that come one by one would choose."""
+    if wanted == 1:
+        return keys.min(keepdims=True), np.array([1])
     tightest = np.partition(keys, wanted)[:wanted] if len(keys) > 4 * wanted else keys.copy()
     tightest.sort()
     counts = tightest >> FITS_SHIFT
@@ -55,19 +57,19 @@ def tightest_first(keys: Int64, wanted: int) -> tuple[Int64, Int64]:
 def choose(room: Room, of_class: ClassRoom, wanted: int, choice: Choice) -> Seats:
     """Nodes for up to `wanted` pods of the class, in the order of choice; all there is room for if that is less."""
     keys = room.keys(of_class)
-    if of_class.eligibility.even:
+    levels = of_class.eligibility.levels
+    if len(levels) <= 1:
         return _among(room, keys, wanted, choice)
     dislike = of_class.eligibility.dislike[of_class.fits > 0]
-    parts = []
-    for level in np.unique(dislike):
-        rows, counts = _among(room, keys[dislike == level], wanted, choice)
-        parts.append((rows, counts))
-        wanted -= int(counts.sum())
+    chosen: list[Seats] = []
+    for level in levels:
+        chosen.append(_among(room, keys[dislike == level], wanted, choice))
+        wanted -= int(chosen[-1][1].sum())
         if not wanted:
             break
-    if not parts:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    return np.concatenate([rows for rows, _ in parts]), np.concatenate([counts for _, counts in parts])
+    if len(chosen) == 1:
+        return chosen[0]
+    return np.concatenate([rows for rows, _ in chosen]), np.concatenate([counts for _, counts in chosen])
 
 
 def _among(room: Room, keys: Int64, wanted: int, choice: Choice) -> Seats:

@@ -123,14 +123,16 @@ class Room:
         Raises NotEnoughRoom.
         """
         self.claim(room, rows, counts)
-        left = self.free[room.columns[:, None], rows]
+        left = self.free[:, _index(rows)][room.columns]
         if left.min(initial=0) < 0:
             raise NotEnoughRoom(self.nodes.name(int(rows[(left < 0).any(axis=0)][0])), room.pod_class.id)
 
     def claim(self, room: ClassRoom, rows: Int64, counts: Int64) -> None:
         """As `take`, but whether there is room or not: what is decided already counts, whatever a node has left."""
         self._taken.append((room, rows, counts))
-        self._add(room, rows, -counts)
+        at = _index(rows)
+        self.free[:, at] -= room.vector(len(self.free))[:, None] * counts
+        self._touch(at)
 
     def mark(self) -> int:
         """A point to go back to with `undo`."""
@@ -138,20 +140,27 @@ class Room:
 
     def undo(self, mark: int) -> None:
         """Give back everything taken since the mark."""
-        while len(self._taken) > mark:
-            room, rows, counts = self._taken.pop()
-            self._add(room, rows, counts)
+        taken = self._taken[mark:]
+        if not taken:
+            return
+        del self._taken[mark:]
+        by_class: dict[str, tuple[ClassRoom, list[Int64], list[Int64]]] = {}
+        for room, rows, counts in taken:
+            _, all_rows, all_counts = by_class.setdefault(room.pod_class.id, (room, [], []))
+            all_rows.append(rows)
+            all_counts.append(counts)
+        for room, all_rows, all_counts in by_class.values():
+            rows, counts = np.concatenate(all_rows), np.concatenate(all_counts)
+            for column, amount in zip(room.columns.tolist(), room.amounts.tolist(), strict=True):
+                np.add.at(self.free[column], rows, amount * counts)
+            self._touch(_index(rows))
 
-    def _add(self, room: ClassRoom, rows: Int64, counts: Int64) -> None:
-        self.free[:, rows] += room.vector(len(self.free))[:, None] * counts
-        self._touch(rows)
-
-    def _touch(self, rows: Int64) -> None:
+    def _touch(self, at: Int64 | slice) -> None:
         self.clock += 1
-        self.stamp[rows] = self.clock
-        shares: Int64 = np.maximum(self.free[:, rows], 0) >> self._shifts
+        self.stamp[at] = self.clock
+        shares: Int64 = np.maximum(self.free[:, at], 0) >> self._shifts
         size: Int64 = np.minimum(shares.sum(axis=0), 2**SIZE_BITS - 1)
-        self._tie[rows] = (size << RANK_BITS) | self.nodes.rank[rows]
+        self._tie[at] = (size << RANK_BITS) | self.nodes.rank[at]
 
     def _measure_sizes(self) -> Int64:
         """How far to shift amounts of each resource so that nodes compare by their share of the largest node.
@@ -180,3 +189,11 @@ class Room:
             fits[room.eligibility.reason[rows] != USABLE] = 0
             room.fits[rows] = fits
         room.seen = self.clock
+
+
+def _index(rows: Int64) -> Int64 | slice:
+    """For one row a slice, which NumPy is several times faster with."""
+    if len(rows) == 1:
+        row = int(rows[0])
+        return slice(row, row + 1)
+    return rows

@@ -1,5 +1,6 @@
 """The main path: a batch of groups in order, each placed whole or not at all, on what the ones before it left free."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
@@ -26,18 +27,18 @@ def solve(room: Room, groups: Sequence[Group]) -> Iterator[Answer]:
     Between two answers the caller may pause, as long as nobody else touches the room.
     """
     batch = _Batch(room)
-    for class_id, run in groupby(groups, key=_single_class):
-        if class_id is None:
-            yield from map(batch.place, run)
-        else:
-            yield from batch.place_singles(class_id, list(run))
+    for single, run in groupby(groups, key=_is_single):
+        alike = list(run)
+        yield from batch.place_singles(alike) if single else map(batch.place, alike)
 
 
-def _single_class(group: Group) -> str | None:
-    """Class of the only member of the group; None if it has more."""
-    if len(group.gangs) == 1 and len(group.gangs[0].roles) == 1 and group.gangs[0].roles[0].wanted == 1:
-        return group.gangs[0].roles[0].class_id
-    return None
+def _is_single(group: Group) -> bool:
+    """The group is one pod."""
+    return len(group.gangs) == 1 and len(group.gangs[0].roles) == 1 and group.gangs[0].roles[0].wanted == 1
+
+
+def _class_of(single: Group) -> str:
+    return single.gangs[0].roles[0].class_id
 
 
 class _Batch:
@@ -70,18 +71,41 @@ class _Batch:
             self._failed.clear()
         return answered
 
-    def place_singles(self, class_id: str, groups: list[Group]) -> Iterator[Answer]:
-        """Equal pods that come one by one: the seats are chosen in one go, each where it would have gone alone."""
+    def place_singles(self, groups: list[Group]) -> Iterator[Answer]:
+        """Single pods. Where all have room their order does not matter, and each class is seated in one go."""
+        nodes = self._seat_all(groups)
+        if nodes is not None:
+            yield from map(_placed, groups, nodes)
+            return
+        for class_id, run in groupby(groups, key=_class_of):
+            equal = list(run)
+            nodes = self._seat(class_id, len(equal))
+            yield from map(_placed, equal, nodes)
+            yield from map(self.place, equal[len(nodes) :])
+
+    def _seat_all(self, groups: list[Group]) -> list[str] | None:
+        """A node for each of the pods, hardest classes first; None, and nothing taken, if not all have room."""
+        counts = Counter(map(_class_of, groups))
+        seats = {class_id: int(self._room.of(class_id).fits.sum()) for class_id in counts}
+        mark = self._room.mark()
+        nodes: dict[str, Iterator[str]] = {}
+        for class_id in sorted(counts, key=lambda class_id: (seats[class_id], class_id)):
+            seated = self._seat(class_id, counts[class_id])
+            if len(seated) < counts[class_id]:
+                self._room.undo(mark)
+                return None
+            nodes[class_id] = iter(seated)
+        return [next(nodes[_class_of(group)]) for group in groups]
+
+    def _seat(self, class_id: str, wanted: int) -> list[str]:
+        """Nodes for up to so many equal pods, each where it would have gone if they had come one by one."""
         room = self._room
         of_class = room.of(class_id)
-        rows, counts = choose(room, of_class, len(groups), tightest_first)
+        rows, counts = choose(room, of_class, wanted, tightest_first)
         if len(rows):
             room.take(of_class, rows, counts)
             self._failed.clear()
-        nodes = [room.nodes.name(row) for row in np.repeat(rows, counts).tolist()]
-        for group, node in zip(groups, nodes, strict=False):
-            yield Placed((Run(group.gangs[0].id, 0, node, 1),))
-        yield from map(self.place, groups[len(nodes) :])
+        return [room.nodes.name(row) for row in np.repeat(rows, counts).tolist()]
 
     def _place_equal(self, group: Group, parts: Sequence[Part]) -> Answer:
         """All members are of one class, so that counting how many fit settles it."""
@@ -101,3 +125,7 @@ class _Batch:
             spare -= extra
             take(room, index, part, minimum + extra, fewest_nodes, attempt)
         return Placed(runs_of(room, group, parts, attempt))
+
+
+def _placed(single: Group, node: str) -> Placed:
+    return Placed((Run(single.gangs[0].id, 0, node, 1),))

