@@ -175,6 +175,20 @@ def test_g20_g21_a_crash_after_the_permit(binds: int) -> None:
     assert not story.etcd[story.gang("a").id].seats
 
 
+def test_a_record_that_names_classes_of_another_version_is_taken_up() -> None:
+    story = Story({"n1": 4})
+    story.add(gang("a").of(4))
+    story.do(0)
+    story.do(0)
+    record = story.etcd["test/default/a"]
+    story.crash()
+    story.etcd["test/default/a"] = replace(record, seats=tuple(replace(seat, class_id="?") for seat in record.seats))
+    story.start()
+    assert Phase.REPAIRING not in story.phases["test/default/a"]
+    story.run()
+    assert story.bound("a") == 4
+
+
 def test_g21_seats_that_others_took_are_placed_again() -> None:
     story = Story({"n1": 4, "n2": 4})
     story.add(gang("a").of(8))

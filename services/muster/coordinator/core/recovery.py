@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from muster.coordinator.core.events import Record, RecordState, Seat
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.model import Gang, SeatState
@@ -43,7 +45,10 @@ def _resume(knowledge: Knowledge, gang: Gang, record: Record) -> None:
     gang.record = record
     gang.cycle.number = record.schedule_cycle
     gang.started = record.state is RecordState.SATISFIED
-    seats = [seat for seat in record.seats if seat.uid in gang.waiting]
+    # The pod's class counts, not the record's: another version of Muster may name classes differently.
+    seats = [
+        replace(seat, class_id=gang.waiting[seat.uid].class_id) for seat in record.seats if seat.uid in gang.waiting
+    ]
     if not seats:
         return
     if knowledge.ledger.refusal(_demand(seats)) is None:
