@@ -1,0 +1,197 @@
+"""A Bind call: one job per pod, results gathered as they come.
+
+answer to the bind          result
+2xx                         BOUND
+404                         GONE
+409                         the pod tells: on that node BOUND, on another CONFLICT, deleted, ended or another
+                            pod GONE; free after all: try again, some times
+not final (see verdicts)    try again, until the deadline: FAILED
+anything else               FAILED
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from msgspec import Struct
+
+from muster.binding.bodies import binding, pod_path
+from muster.binding.pipeline import Job, Pipeline, Urgency
+from muster.binding.spans import BindTrace
+from muster.binding.v1 import binding_pb2 as pb
+from muster.binding.verdicts import DONE, Again, Verdict, no_answer, repeatable, said
+from muster.kube.objects import BadObject, Pod, decode_pod
+from muster.kube.responses import KubeUnreachable, Response
+from muster.kube.session import KubeSession
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Outcome: TypeAlias = pb.BindResult.Outcome.ValueType
+
+_GATHERING_SECONDS: Final = 0.005  # results that come so close together travel together
+_MOST_PER_MESSAGE: Final = 1000
+_CONFLICTS_WITHOUT_CAUSE: Final = 4  # then what the API server says is taken for its last word
+
+BOUND: Final = pb.BindResult.OUTCOME_BOUND
+CONFLICT: Final = pb.BindResult.OUTCOME_CONFLICT
+GONE: Final = pb.BindResult.OUTCOME_GONE
+FAILED: Final = pb.BindResult.OUTCOME_FAILED
+
+_WORDS: Final = {BOUND: "bound", CONFLICT: "conflict", GONE: "gone", FAILED: "failed"}
+
+_log = structlog.get_logger()
+
+
+class _Result(Struct, frozen=True):
+    outcome: "Outcome"
+    node: str = ""
+    message: str = ""
+
+
+class BindCall:
+    """The pods of one request on their way."""
+
+    def __init__(self, request: pb.BindRequest, session: KubeSession, pipeline: Pipeline, deadline: float) -> None:
+        """`deadline`: a time of the event loop's clock; what is not settled then has failed."""
+        self.session = session
+        self.loop = asyncio.get_running_loop()
+        self._request = request
+        self._started = self.loop.time()
+        self._flow = pipeline.open(Urgency.BIND, deadline)
+        self._trace = BindTrace(len(request.pods))
+        self._results: list[pb.BindResult] = []
+        self._unsettled = len(request.pods)
+        self._some, self._all = asyncio.Event(), asyncio.Event()
+        self._outcomes: Counter[Outcome] = Counter()
+        self._retries = 0
+
+    async def results(self) -> AsyncIterator[list[pb.BindResult]]:
+        """Every pod's result, in batches."""
+        self._flow.add([_BindPod(self, pod) for pod in self._request.pods])
+        while self._unsettled or self._results:
+            await self._some.wait()
+            if self._unsettled:
+                try:
+                    async with asyncio.timeout(_GATHERING_SECONDS):
+                        await self._all.wait()
+                except TimeoutError:
+                    pass
+            batch, self._results = self._results[:_MOST_PER_MESSAGE], self._results[_MOST_PER_MESSAGE:]
+            if not self._results:
+                self._some.clear()
+            yield batch
+        self._log_end()
+
+    def stop(self, why: str) -> None:
+        """Send no new binds; pods that were not sent, or would have to be repeated, have failed."""
+        self._flow.close(why)
+
+    def settle(self, job: "_BindPod", result: _Result) -> None:
+        """The pod's result is known."""
+        pod, seconds = job.pod, self.loop.time() - job.started if job.attempts else 0.0
+        self._retries += max(0, job.attempts - 1)
+        self._outcomes[result.outcome] += 1
+        self._results.append(
+            pb.BindResult(uid=pod.uid, outcome=result.outcome, node=result.node, message=result.message)
+        )
+        self._trace.add(pod.uid, pod.node, _WORDS[result.outcome], seconds, job.attempts, result.message)
+        if result.outcome != BOUND:
+            _log.warning(
+                "pod not bound",
+                group=self._request.group,
+                pod=f"{pod.namespace}/{pod.name}",
+                uid=pod.uid,
+                node=pod.node,
+                outcome=_WORDS[result.outcome],
+                on_node=result.node,
+                message=result.message,
+                attempts=job.attempts,
+            )
+        self._unsettled -= 1
+        self._some.set()
+        if not self._unsettled:
+            self._all.set()
+            self._trace.close()
+
+    def _log_end(self) -> None:
+        _log.info(
+            "bind call",
+            group=self._request.group,
+            leader_epoch=self._request.leader_epoch,
+            pods=len(self._request.pods),
+            retries=self._retries,
+            seconds=round(self.loop.time() - self._started, 4),
+            **{word: self._outcomes[outcome] for outcome, word in _WORDS.items() if self._outcomes[outcome]},
+        )
+
+
+class _BindPod(Job):
+    __slots__ = ("_call", "_conflicts", "pod", "started")
+
+    def __init__(self, call: BindCall, pod: pb.PodBinding) -> None:
+        super().__init__()
+        self._call, self.pod = call, pod
+        self._conflicts = 0
+        self.started = 0.0
+
+    async def attempt(self, timeout_seconds: float) -> Verdict:
+        pod, call = self.pod, self._call
+        if not self.started:
+            self.started = call.loop.time()
+        path = pod_path(pod.namespace, pod.name)
+        body = binding(pod.namespace, pod.name, pod.uid, pod.node, pod.annotations)
+        try:
+            response = await call.session.request("POST", path + "/binding", body=body, timeout_seconds=timeout_seconds)
+            if response.status == 409:
+                return await self._resolve(response, path, timeout_seconds)
+        except KubeUnreachable as error:
+            return no_answer(error)
+        if response.status < 300:
+            return self._settled(_Result(BOUND))
+        if response.status == 404:
+            return self._settled(_Result(GONE, message=said(response)))
+        return repeatable(response) or self._settled(_Result(FAILED, message=said(response)))
+
+    def give_up(self, why: str) -> None:
+        self._call.settle(self, _Result(FAILED, message=why))
+
+    async def _resolve(self, conflict: Response, path: str, timeout_seconds: float) -> Verdict:
+        """The API server says that something is in the way: look at the pod to see what. Raises KubeUnreachable."""
+        response = await self._call.session.request("GET", path, timeout_seconds=timeout_seconds)
+        if response.status == 404:
+            return self._settled(_Result(GONE, message=said(response)))
+        if response.status != 200:
+            return repeatable(response) or self._settled(_Result(FAILED, message=said(response)))
+        try:
+            found = decode_pod(response.body)
+        except BadObject as error:
+            return self._settled(_Result(FAILED, message=f"{said(conflict)}; {error}"))
+        result = self._standing(found)
+        if result is not None:
+            return self._settled(result)
+        self._conflicts += 1
+        if self._conflicts < _CONFLICTS_WITHOUT_CAUSE and not found.spec.scheduling_gates:
+            return Again(said(conflict))
+        return self._settled(_Result(FAILED, message=said(conflict)))
+
+    def _standing(self, found: Pod) -> _Result | None:
+        """What the state of the pod means for the bind; None if nothing is in its way."""
+        if found.metadata.uid != self.pod.uid:
+            return _Result(GONE, message=f"another pod has the name: its uid is {found.metadata.uid!r}")
+        node = found.spec.node_name
+        if node == self.pod.node:
+            return _Result(BOUND)
+        if node:
+            return _Result(CONFLICT, node=node)
+        if found.metadata.deletion_timestamp:
+            return _Result(GONE, message="the pod is being deleted")
+        if found.status.phase in ("Succeeded", "Failed"):
+            return _Result(GONE, message=f"the pod has ended: {found.status.phase}")
+        return None
+
+    def _settled(self, result: _Result) -> Verdict:
+        self._call.settle(self, result)
+        return DONE

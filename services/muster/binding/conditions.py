@@ -1,0 +1,139 @@
+"""Conditions of pods: read, compared, and patched only if something changes.
+
+The patch carries the version that was read, so it cannot overwrite what others did meanwhile: PodScheduled=False never
+lands on a pod that has just been bound, whoever bound it.
+"""
+
+import time
+from typing import Any, Final
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from muster.binding.bodies import STRATEGIC_MERGE, condition_patch, pod_path, timestamp
+from muster.binding.pipeline import Job
+from muster.binding.v1 import binding_pb2 as pb
+from muster.binding.verdicts import DONE, Again, Verdict, no_answer, repeatable, said
+from muster.binding.write_call import WriteCall
+from muster.kube.objects import BadObject, Pod, decode_pod
+from muster.kube.responses import KubeUnreachable
+from muster.kube.session import KubeSession
+
+_MESSAGE_CHARACTERS: Final = 1024
+
+_log = structlog.get_logger()
+
+
+class _Condition(Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+
+
+_conditions = msgspec.json.Decoder(list[_Condition] | None)
+
+
+class WriteCondition(Job):
+    """Brings one condition of one pod about."""
+
+    __slots__ = ("_call", "_condition", "_session")
+
+    def __init__(self, call: WriteCall, condition: pb.PodCondition, session: KubeSession) -> None:
+        super().__init__()
+        self._call, self._condition, self._session = call, condition, session
+
+    async def attempt(self, timeout_seconds: float) -> Verdict:
+        try:
+            return await self._attempt(timeout_seconds)
+        except KubeUnreachable as error:
+            return no_answer(error)
+
+    def give_up(self, why: str) -> None:
+        about = self._condition
+        pod = f"{about.namespace}/{about.name}"
+        _log.warning("condition not written", pod=pod, uid=about.uid, condition=about.type, message=why)
+        self._call.failure(f"condition {about.type} of pod {pod}: {why}")
+
+    async def _attempt(self, timeout_seconds: float) -> Verdict:
+        path = pod_path(self._condition.namespace, self._condition.name)
+        response = await self._session.request("GET", path, timeout_seconds=timeout_seconds)
+        if response.status == 404:
+            return self._gone()
+        if response.status != 200:
+            return repeatable(response) or self._refused(said(response))
+        try:
+            pod = decode_pod(response.body)
+        except BadObject as error:
+            return self._refused(str(error))
+        if self._is_moot(pod):
+            return self._gone()
+        change = self._change(pod)
+        if change is None:
+            return self._written()
+        response = await self._session.request(
+            "PATCH",
+            path + "/status",
+            body=condition_patch(pod.metadata.uid, pod.metadata.resource_version, change),
+            content_type=STRATEGIC_MERGE,
+            timeout_seconds=timeout_seconds,
+        )
+        if response.status < 300:
+            return self._written()
+        if response.status == 404:
+            return self._gone()
+        if response.status == 409:  # the pod has changed since it was read
+            return Again(said(response))
+        return repeatable(response) or self._refused(said(response))
+
+    def _is_moot(self, pod: Pod) -> bool:
+        if pod.metadata.uid != self._condition.uid:
+            return True
+        if self._condition.type != "PodScheduled":
+            return False
+        return bool(pod.spec.node_name) or pod.status.phase in ("Succeeded", "Failed")
+
+    def _change(self, pod: Pod) -> dict[str, Any] | None:
+        """The condition to merge into the pod's; None if it is there already."""
+        wanted = self._condition
+        message = wanted.message[:_MESSAGE_CHARACTERS]
+        before = _found(pod, wanted.type)
+        if before is not None and (before.status, before.reason or "", before.message or "") == (
+            wanted.status,
+            wanted.reason,
+            message,
+        ):
+            return None
+        change = {
+            "type": wanted.type,
+            "status": wanted.status,
+            "reason": wanted.reason,
+            "message": message,
+            "lastProbeTime": None,  # as kube-scheduler leaves it: nobody probes
+        }
+        if before is None or before.status != wanted.status:
+            change["lastTransitionTime"] = timestamp(time.time())
+        return change
+
+    def _written(self) -> Verdict:
+        self._call.written()
+        return DONE
+
+    def _gone(self) -> Verdict:
+        self._call.gone()
+        return DONE
+
+    def _refused(self, why: str) -> Verdict:
+        self.give_up(why)
+        return DONE
+
+
+def _found(pod: Pod, kind: str) -> _Condition | None:
+    if not pod.status.conditions:
+        return None
+    try:
+        known = _conditions.decode(pod.status.conditions) or []
+    except msgspec.DecodeError:
+        return None
+    return next((each for each in known if each.type == kind), None)
