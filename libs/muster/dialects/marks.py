@@ -20,7 +20,7 @@ Pairs = tuple[tuple[str, str], ...]
 """Keys and values, sorted by key."""
 
 
-class GangMarks(Struct, frozen=True):
+class GangMarks(Struct, frozen=True, gc=False):
     """The labels and annotations of a pod that any dialect reads, and its namespace. Hashable."""
 
     namespace: str
@@ -44,7 +44,7 @@ class GangMarks(Struct, frozen=True):
         return bool(self.labels or self.annotations)
 
 
-class PodAge(Struct, frozen=True, order=True):
+class PodAge(Struct, frozen=True, order=True, gc=False):
     """A pod, ordered by age: creation, then name, so that every replica finds the same one oldest."""
 
     created_seconds: int
@@ -52,7 +52,7 @@ class PodAge(Struct, frozen=True, order=True):
     uid: str
 
 
-class MarkSet(Struct, frozen=True):
+class MarkSet(Struct, frozen=True, gc=False):
     """Marks that pods of a gang have, and the oldest of these pods."""
 
     marks: GangMarks

@@ -135,7 +135,7 @@ class NodeFacts(Struct, frozen=True):
     ready: bool = True
 
 
-class PodFacts(Struct, frozen=True):
+class PodFacts(Struct, frozen=True, gc=False):  # there are 100,000 of them, and no cycles through them
     """A pod on a node, or one that has a scheduler name of ours."""
 
     uid: str

@@ -7,6 +7,7 @@ those that ended; if there are none either, those that are being deleted.
 
 from bisect import bisect_left, insort
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.clusterstate.incarnation import Incarnation, Member, Standing
@@ -40,7 +41,7 @@ class Gangs:
         if gang.put(uid, member, marks):
             self._touch(gang_id, kind, revision)
             if decide:
-                gang.incarnation.decide()
+                gang.decide()
 
     def drop_pod(self, uid: str, kind: str, revision: int, *, decide: bool) -> None:
         """A pod is gone, or is no member of any gang."""
@@ -50,7 +51,7 @@ class Gangs:
             gang.drop(uid)
             self._touch(gang_id, kind, revision)
             if decide:
-                gang.incarnation.decide()
+                gang.decide()
 
     def put_definition(self, gang_id: str, definition: Definition, kind: str, revision: int) -> None:
         """An object that defines a gang came or changed."""
@@ -104,42 +105,69 @@ class Gangs:
         since[kind] = max(revision, since.get(kind, 0))
 
 
+class _Kin:
+    """Pods of one gang with the same marks and standing, oldest first."""
+
+    __slots__ = ("ages", "marks")
+
+    def __init__(self, marks: GangMarks) -> None:
+        self.marks = marks
+        self.ages: list[PodAge] = []
+
+
+class _Place(Struct, frozen=True, gc=False):
+    """What a gang knows of one pod."""
+
+    kin: _Kin
+    member: Member
+
+
 class _Gang:
-    """Members and definition of one gang."""
+    """Pods and definition of one gang."""
 
     def __init__(self) -> None:
         self.definition: Definition | None = None
-        self.incarnation = Incarnation()
-        self._marks: dict[str, tuple[GangMarks, Member]] = {}
-        self._ages: dict[Standing, dict[GangMarks, list[PodAge]]] = {standing: {} for standing in Standing}
+        self._incarnation = Incarnation()
+        self._pods: dict[str, _Place] = {}
+        self._kin: dict[Standing, dict[GangMarks, _Kin]] = {}
         self._read: tuple[list[MarkSet], Definition | None, str] | None = None
 
     @property
     def exists(self) -> bool:
-        return self.definition is not None or bool(self._marks)
+        return self.definition is not None or bool(self._pods)
 
     def put(self, uid: str, member: Member, marks: GangMarks) -> bool:
         """False: nothing that counts has changed."""
-        before = self._marks.get(uid)
-        if before == (marks, member):
-            return False
-        if before is not None:
-            self._forget(*before)
-        self._marks[uid] = (marks, member)
-        insort(self._ages[member.standing].setdefault(marks, []), member.age)
-        self.incarnation.put(uid, member)
+        known = self._pods.get(uid)
+        if known is None:
+            self._incarnation.change(None, member)
+        else:
+            if known.member == member and known.kin.marks == marks:
+                return False
+            self._leave(known)
+            self._incarnation.change(known.member, member)
+        kins = self._kin.setdefault(member.standing, {})
+        kin = kins.get(marks)
+        if kin is None:
+            kin = kins[marks] = _Kin(marks)
+        insort(kin.ages, member.age)
+        self._pods[uid] = _Place(kin, member)
         return True
 
     def drop(self, uid: str) -> None:
-        self._forget(*self._marks.pop(uid))
-        self.incarnation.drop(uid)
+        known = self._pods.pop(uid)
+        self._leave(known)
+        self._incarnation.change(known.member, None)
+
+    def decide(self) -> None:
+        self._incarnation.decide(place.member for place in self._pods.values())
 
     def read(self, gang_id: str, before: GangFacts | None) -> GangFacts | None:
         """Its facts; None if there is no such gang any more. `before` are those that were read last."""
         if not self.exists:
             return None
-        self.incarnation.decide()
-        name = self.definition.uid if self.definition is not None else self.incarnation.name
+        self.decide()
+        name = self.definition.uid if self.definition is not None else self._incarnation.name
         content = (self._mark_sets(), self.definition, name)
         if before is not None and content == self._read:
             return before
@@ -147,14 +175,13 @@ class _Gang:
         return replace(registry.read_gang(gang_id, self.definition, content[0]), incarnation=name)
 
     def _mark_sets(self) -> list[MarkSet]:
-        for by_marks in self._ages.values():
-            if by_marks:
-                return [MarkSet(marks, ages[0]) for marks, ages in by_marks.items()]
+        for standing in Standing:
+            if kins := self._kin.get(standing):
+                return [MarkSet(kin.marks, kin.ages[0]) for kin in kins.values()]
         return []
 
-    def _forget(self, marks: GangMarks, member: Member) -> None:
-        by_marks = self._ages[member.standing]
-        ages = by_marks[marks]
-        del ages[bisect_left(ages, member.age)]
-        if not ages:
-            del by_marks[marks]
+    def _leave(self, place: _Place) -> None:
+        kin = place.kin
+        del kin.ages[bisect_left(kin.ages, place.member.age)]
+        if not kin.ages:
+            del self._kin[place.member.standing][kin.marks]

@@ -18,6 +18,7 @@ then, or came before an older one of the same second.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from enum import IntEnum
 
 from msgspec import Struct
@@ -35,7 +36,7 @@ class Standing(IntEnum):
     LEAVING = 2
 
 
-class Member(Struct, frozen=True):
+class Member(Struct, frozen=True, gc=False):
     """A pod of a gang. `line` is the uid of its controller, NO_CONTROLLER without one."""
 
     age: PodAge
@@ -49,39 +50,28 @@ class Incarnation:
     def __init__(self) -> None:
         self.name = ""
         self._line: str | None = None
-        self._members: dict[str, Member] = {}
         self._live: Counter[str] = Counter()
         self._kept: Counter[str] = Counter()  # ended or live
 
-    def put(self, uid: str, member: Member) -> None:
-        """A pod came or changed."""
-        before = self._members.get(uid)
-        if before == member:
-            return
+    def change(self, before: Member | None, after: Member | None) -> None:
+        """A pod came (before: None), changed, or went (after: None)."""
         if before is not None:
             self._count(before, -1)
-        self._members[uid] = member
-        self._count(member, 1)
+        if after is not None:
+            self._count(after, 1)
 
-    def drop(self, uid: str) -> None:
-        """A pod is gone."""
-        before = self._members.pop(uid, None)
-        if before is not None:
-            self._count(before, -1)
-
-    def decide(self) -> None:
-        """Go on to the next life if this one is over."""
+    def decide(self, members: Iterable[Member]) -> None:
+        """Go on to the next life if this one is over. `members` are all pods; they are looked at only then."""
         if self._line is not None and self._is_over(self._line):
             self._line = None
         if self._line is None and self._kept:
             standing = Standing.LIVE if self._live else Standing.ENDED
-            first = min((each for each in self._members.values() if each.standing is standing), key=_age)
+            first = min((each for each in members if each.standing is standing), key=_age)
             self._line = first.line
             self.name = first.line or first.age.uid
-        elif not self.name and self._members:
+        elif not self.name and (oldest := min(members, key=_age, default=None)) is not None:
             # All are being deleted. The next live one begins a life of its own.
-            first = min(self._members.values(), key=_age)
-            self.name = first.line or first.age.uid
+            self.name = oldest.line or oldest.age.uid
 
     def _is_over(self, line: str) -> bool:
         return not self._live[line] and (bool(self._live) or not self._kept[line])

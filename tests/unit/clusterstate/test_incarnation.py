@@ -12,17 +12,21 @@ class Life:
     """Events of a gang's pods, in order; each gives the incarnation after it."""
 
     def __init__(self) -> None:
-        self.incarnation = Incarnation()
+        self._incarnation = Incarnation()
+        self._members: dict[str, Member] = {}
 
     def pod(self, uid: str, standing: Standing = LIVE, *, line: str = NO_CONTROLLER, second: int = 0) -> str:
-        self.incarnation.put(uid, Member(PodAge(second, uid, uid), standing, line))
-        self.incarnation.decide()
-        return self.incarnation.name
+        return self._change(uid, Member(PodAge(second, uid, uid), standing, line))
 
     def gone(self, uid: str) -> str:
-        self.incarnation.drop(uid)
-        self.incarnation.decide()
-        return self.incarnation.name
+        return self._change(uid, None)
+
+    def _change(self, uid: str, after: Member | None) -> str:
+        self._incarnation.change(self._members.pop(uid, None), after)
+        if after is not None:
+            self._members[uid] = after
+        self._incarnation.decide(self._members.values())
+        return self._incarnation.name
 
 
 def test_the_first_pod_names_it_whatever_comes_later_in_the_same_second() -> None:
@@ -91,11 +95,11 @@ def test_ended_pods_of_an_earlier_job_do_not_keep_its_life() -> None:
 def test_whoever_comes_later_finds_the_same_when_the_naming_pod_is_still_there() -> None:
     early, late = Life(), Incarnation()
     early.pod("a")
-    early.pod("b", second=1)
-    for uid, second in (("b", 1), ("a", 0)):
-        late.put(uid, Member(PodAge(second, uid, uid), LIVE, NO_CONTROLLER))
-    late.decide()
-    assert late.name == early.incarnation.name
+    members = [Member(PodAge(second, uid, uid), LIVE, NO_CONTROLLER) for uid, second in (("b", 1), ("a", 0))]
+    for member in members:
+        late.change(None, member)
+    late.decide(members)
+    assert late.name == early.pod("b", second=1)
 
 
 @pytest.mark.parametrize("line", [NO_CONTROLLER, "job"])
