@@ -60,7 +60,7 @@ def cut(room: Room, parts: Sequence[Part], order: Sequence[int], required: Seque
     enough = (asks * wanted[:, None]).sum(axis=0)  # more of a resource than all members ask is as good as that
     free = np.clip(room.free[asked[:, None], rows].T, 0, enough)  # int64[rows, resources]
     bins = np.hstack((most[:, rows].T, free))
-    chosen, whole = _worth_trying(bins, len(order), members)
+    chosen, whole = worth_trying(bins, len(order), members)
     return Cut(
         Puzzle(
             asks=tuple(map(tuple, asks.tolist())),
@@ -77,9 +77,10 @@ def cut(room: Room, parts: Sequence[Part], order: Sequence[int], required: Seque
     )
 
 
-def _worth_trying(bins: Int64, parts: int, members: int) -> tuple[Int64, bool]:
+def worth_trying(bins: Int64, parts: int, members: int, most_bins: int = MOST_BINS) -> tuple[Int64, bool]:
     """Rows of `bins` to search, the tightest first, and whether the others cannot matter.
 
+    A bin is how many of each of `parts` it may take, then what it has free of each resource; more is never worse.
     Of equal bins more than there are members are of no use, nor is one that `members` others are at least as good as.
     """
     if not len(bins):
@@ -88,11 +89,11 @@ def _worth_trying(bins: Int64, parts: int, members: int) -> tuple[Int64, bool]:
     copies = [np.flatnonzero(index == kind)[:members] for kind in range(len(kinds))]
     size = kinds[:, parts:] / np.maximum(kinds[:, parts:].max(axis=0), 1)
     by_size = sorted(range(len(kinds)), key=lambda kind: (float(size[kind].sum()), kinds[kind].tolist()))
-    if sum(map(len, copies)) > MOST_BINS and len(kinds) <= MOST_KINDS_COMPARED:
+    if sum(map(len, copies)) > most_bins and len(kinds) <= MOST_KINDS_COMPARED:
         counts = np.array([len(each) for each in copies])
         better: Bool = np.all(kinds[:, None, :] <= kinds[None, :, :], axis=2)  # [this kind, at least as good]
         np.fill_diagonal(better, False)
         useless = better @ counts >= members
         by_size = [kind for kind in by_size if not useless[kind]]
     chosen = np.concatenate([copies[kind] for kind in by_size])
-    return chosen[-MOST_BINS:], len(chosen) <= MOST_BINS
+    return chosen[-most_bins:], len(chosen) <= most_bins

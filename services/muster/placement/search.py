@@ -62,6 +62,7 @@ class _Search:
     def __init__(self, puzzle: Puzzle, budget: Budget) -> None:
         self._puzzle = puzzle
         self._budget = budget
+        self._may_leave_out = any(puzzle.slack)
         self._dead: set[tuple[int, Counts]] = set()
         self._fillings: dict[tuple[tuple[int, ...], Counts], list[Counts]] = {}
         bins, parts = puzzle.bins, range(len(puzzle.wanted))
@@ -81,12 +82,11 @@ class _Search:
         return chosen + [none] * (len(self._puzzle.bins) - len(chosen))
 
     def _fill(self, at: int, left: Counts, chosen: list[Counts]) -> bool:
-        slack = self._puzzle.slack
-        if all(sum(left[p] for p in ours) <= slack[g] for g, ours in enumerate(self._gangs)):
+        self._budget.spend()
+        if self._enough(left):
             return True
         if at == len(self._puzzle.bins) or (at, left) in self._dead:
             return False
-        self._budget.spend()
         if not self._hopeless(at, left):
             here = self._puzzle.bins[at]
             for counts in self._ways_to_fill(here.free, tuple(map(min, left, here.most))):
@@ -97,11 +97,18 @@ class _Search:
         self._dead.add((at, left))
         return False
 
+    def _enough(self, left: Counts) -> bool:
+        """What is left to place may be left out."""
+        if not self._may_leave_out:
+            return not any(left)
+        slack = self._puzzle.slack
+        return all(sum([left[p] for p in ours]) <= slack[g] for g, ours in enumerate(self._gangs))
+
     def _hopeless(self, at: int, left: Counts) -> bool:
         """The bins from here on have too few seats or too little of a resource."""
         seats, free, slack = self._seats_from[at], self._free_from[at], self._puzzle.slack
         for g, ours in enumerate(self._gangs):
-            if sum(max(0, left[p] - seats[p]) for p in ours) > slack[g]:
+            if sum([left[p] - seats[p] for p in ours if left[p] > seats[p]]) > slack[g]:
                 return True
         for r, by_gang in enumerate(self._greediest):
             asked = 0

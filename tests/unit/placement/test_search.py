@@ -1,0 +1,105 @@
+"""The exact search: it finds what there is, proves what there is not, and gives up in words of its own."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders.placement import alone, answers, cluster, node, pod_class, refusal
+from muster.placement.puzzle import worth_trying
+from muster.placement.search import Bin, Budget, Counts, OutOfBudget, Puzzle, search
+
+
+def puzzle(asks: list[int], wanted: list[int], free: list[int], slack: int = 0) -> Puzzle:
+    """One gang, one resource."""
+    return Puzzle(
+        asks=tuple((ask,) for ask in asks),
+        wanted=tuple(wanted),
+        gang=(0,) * len(asks),
+        slack=(slack,),
+        bins=tuple(Bin((have,), tuple(min(w, have // a) for a, w in zip(asks, wanted, strict=True))) for have in free),
+    )
+
+
+def test_what_leaves_nothing_over_is_found() -> None:
+    found = search(puzzle([6, 5, 4, 3], [1, 2, 2, 2], [10, 10, 10]), Budget(10_000))
+    assert found is not None
+    assert [sum(column) for column in zip(*found, strict=True)] == [1, 2, 2, 2]
+    assert [6 * a + 5 * b + 4 * c + 3 * d for a, b, c, d in found] == [10, 10, 10]
+
+
+def test_what_cannot_be_is_proved() -> None:
+    assert search(puzzle([7, 4], [2, 3], [10, 10, 10]), Budget(10_000)) is None
+
+
+def test_slack_lets_members_be_left_out() -> None:
+    found = search(puzzle([7, 4], [2, 3], [10, 10, 10], slack=1), Budget(10_000))
+    assert found is not None
+    assert sum(map(sum, found)) >= 4
+
+
+def test_without_budget_nothing_is_claimed() -> None:
+    with pytest.raises(OutOfBudget):
+        search(puzzle([6, 5, 4, 3], [1, 2, 2, 2], [10, 10, 10]), Budget(3))
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.integers(1, 6), min_size=2, max_size=3),
+    st.lists(st.integers(1, 3), min_size=3, max_size=3),
+    st.lists(st.integers(0, 9), min_size=1, max_size=4),
+    st.integers(0, 2),
+)
+def test_it_agrees_with_trying_everything(asks: list[int], wanted: list[int], free: list[int], slack: int) -> None:
+    asked = puzzle(asks, wanted[: len(asks)], free, slack)
+    found = search(asked, Budget(100_000))
+    assert (found is not None) == _possible(asked)
+    if found is not None:
+        for of_bin, counts in zip(asked.bins, found, strict=True):
+            assert sum(count * ask for count, (ask,) in zip(counts, asked.asks, strict=True)) <= of_bin.free[0]
+        totals = [sum(column) for column in zip(*found, strict=True)]
+        assert all(total <= want for total, want in zip(totals, asked.wanted, strict=True))
+        assert sum(totals) >= sum(asked.wanted) - slack
+
+
+def _possible(asked: Puzzle) -> bool:
+    """By every choice of how many of each part each bin takes."""
+    states: set[Counts] = {asked.wanted}
+    for of_bin in asked.bins:
+        reached = set(states)
+        for left in states:
+            for counts in product(*(range(each + 1) for each in left)):
+                if sum(count * ask for count, (ask,) in zip(counts, asked.asks, strict=True)) <= of_bin.free[0]:
+                    reached.add(tuple(have - put for have, put in zip(left, counts, strict=True)))
+        states = reached
+    return any(sum(left) <= asked.slack[0] for left in states)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.integers(1, 5), min_size=2, max_size=2),
+    st.lists(st.integers(1, 2), min_size=2, max_size=2),
+    st.lists(st.integers(0, 8), min_size=4, max_size=12),
+    st.integers(2, 6),
+)
+def test_bins_that_are_left_out_as_useless_are_useless(
+    asks: list[int], wanted: list[int], free: list[int], most_bins: int
+) -> None:
+    asked = puzzle(asks, wanted, free)
+    bins = np.array([(*each.most, *each.free) for each in asked.bins], np.int64)
+    chosen, whole = worth_trying(bins, len(asks), sum(wanted), most_bins)
+    cut = Puzzle(asked.asks, asked.wanted, asked.gang, asked.slack, tuple(asked.bins[index] for index in chosen))
+    found, found_in_cut = search(asked, Budget(100_000)), search(cut, Budget(100_000))
+    if whole:
+        assert (found is None) == (found_in_cut is None)
+    else:
+        assert found is not None or found_in_cut is None
+
+
+def test_a_small_gang_on_many_nodes_is_proved_infeasible() -> None:
+    # every node has room for one 7 or two 4s; counting each class alone, and cpu in all, says they would fit
+    nodes = [node(f"n{i:03}", 10) for i in range(8)] + [node(f"s{i:03}", 3.9) for i in range(500)]
+    [answer] = answers(cluster(nodes, [pod_class("7", 7), pod_class("4", 4)]), alone("g", ("7", 6), ("4", 5)))
+    assert refusal(answer).proved
