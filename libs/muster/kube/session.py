@@ -25,6 +25,7 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 _CREDENTIALS_SECONDS: Final = 60.0  # how old a token that was read from a file may be
 _REFRESH_PAUSE_SECONDS: Final = 5.0  # between loads because of a 401: a revoked account must not run plugins in a spin
 _CONNECT_SECONDS: Final = 10.0
+_IDLE_SECONDS: Final = 75.0  # API servers close connections that are idle for 90 s; a new one costs a TLS handshake
 _LONGEST_BODY_BYTES: Final = 256 * 1024 * 1024
 _LONGEST_LINE_BYTES: Final = 64 * 1024 * 1024
 _READ_BUFFER_BYTES: Final = 256 * 1024
@@ -50,7 +51,9 @@ class _Transport:
             self.options["server_hostname"] = access.tls_server_name
         context = access.ssl_context()
         self.http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=connections, ssl=context if context is not None else True),
+            connector=aiohttp.TCPConnector(
+                limit=connections, keepalive_timeout=_IDLE_SECONDS, ssl=context if context is not None else True
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
             # Compressed answers would cost both sides more time than a cluster's network saves.
             headers={"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "muster"},
