@@ -87,13 +87,17 @@ class Connection:
             client.close()
 
     def _ask(self, index: int, request: Callable[[Any], _T]) -> _T:
+        client = self.client(index)
         try:
-            return request(self.client(index))
+            return request(client)
         except grpc.RpcError as error:
             if error.code() is not grpc.StatusCode.UNAUTHENTICATED or self._user is None:
                 raise
-        # Tokens end, also when etcd restarts; only a new client asks for a new one.
-        self._forget(index)
+        # Tokens end, also when etcd restarts; only a new client asks for a new one. The old one is not closed, because
+        # other threads may be using it.
+        with self._lock:
+            if self._clients.get(index) is client:
+                del self._clients[index]
         return request(self.client(index))
 
     def client(self, index: int | None = None) -> Any:
@@ -125,12 +129,6 @@ class Connection:
         # The token is in the metadata of every call as well, and gRPC refuses credentials of calls without TLS.
         client.call_credentials = None
         return client
-
-    def _forget(self, index: int) -> None:
-        with self._lock:
-            client = self._clients.pop(index, None)
-        if client is not None:
-            client.close()
 
     def _turn_away(self, index: int) -> None:
         """Let later calls try the next endpoint first, unless another thread has turned already."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import sys
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -9,6 +10,10 @@ from weakref import WeakKeyDictionary
 import uvloop
 
 _T = TypeVar("_T")
+
+# Threads that wait for etcd must get at the interpreter soon while the loop is busy: with Python's 5 ms the slowest of
+# a hundred commits took 180 ms on a busy loop, with 1 ms it took 30.
+_SWITCH_SECONDS = 0.001
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -44,4 +49,5 @@ async def until_stopped() -> None:
 
 def run_async(main: Coroutine[Any, Any, _T]) -> _T:
     """asyncio.run on uvloop."""
+    sys.setswitchinterval(_SWITCH_SECONDS)
     return uvloop.run(main)

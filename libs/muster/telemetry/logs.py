@@ -1,6 +1,7 @@
 """Logs: one structured line per event on stderr, with the trace they belong to."""
 
 import logging
+import os
 import sys
 from collections.abc import MutableMapping
 from typing import Any, Literal
@@ -20,6 +21,7 @@ def configure_logs(service: str, level: str = "info", format: Literal["json", "c
     May be called again; the last call counts, also for loggers that exist already.
     """
     number = getattr(logging, level.upper())
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # gRPC's core writes lines of its own, of every lost connection
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,

@@ -9,6 +9,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from opentelemetry import trace
@@ -102,6 +103,7 @@ def to_traceparent(context: SpanContext) -> str:
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags & 0xFF:02x}"
 
 
+@lru_cache(1024)  # many spans hang below the same few
 def from_traceparent(traceparent: str) -> SpanContext | None:
     """The span of that name, as one of another process; None if the text names none."""
     match = _TRACEPARENT.fullmatch(traceparent)

@@ -1,6 +1,8 @@
 """Elections in a real etcd: one leader at a time, found again after crashes of anybody."""
 
 import asyncio
+import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -205,6 +207,63 @@ async def test_a_process_that_was_frozen_knows_at_the_first_question(
     monkeypatch.setattr(election_module, "_now", lambda: now() + 60)
     assert not leadership.held
     assert leadership.lost.is_set()
+
+
+LEADS = """
+import asyncio, sys
+from muster.etcd.election import Election
+from muster.etcd.store import Fenced, Store
+
+async def main():
+    store = Store(sys.argv[1], 5.0)
+    leadership = await Election(store, sys.argv[2], "frozen", 1).campaign()
+    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sys.stdin, asked.set)
+    print("leading", flush=True)
+    await asked.wait()
+    held = leadership.held
+    try:
+        await store.commit(leadership.fence, {"/test/gangs/late": b""})
+    except Fenced:
+        print(f"{held=}, fenced", flush=True)
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+async def test_i2_a_leader_that_was_frozen_does_nothing_when_it_goes_on(
+    etcd: EtcdProcess, candidates: Candidates
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", LEADS, etcd.endpoint, KEY),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            assert await _line_with(process.stdout, "leading") == "leading"
+            process.send_signal(signal.SIGSTOP)
+            successor = await (await candidates.add("successor")).leading()
+            process.stdin.write(b"act\n")
+            process.send_signal(signal.SIGCONT)
+            assert await _line_with(process.stdout, "fenced") == "held=False, fenced"
+            await process.wait()
+        assert successor.held
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _line_with(output: asyncio.StreamReader, word: str) -> str:
+    """The next line that ends with the word; others are logs."""
+    while line := (await output.readline()).decode():
+        if line.rstrip().endswith(word):
+            return line.rstrip()
+    return "end of output"
 
 
 async def test_a_campaign_waits_for_an_etcd_that_is_not_there_yet(tmp_path: Path) -> None:
