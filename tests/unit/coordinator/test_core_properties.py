@@ -107,7 +107,9 @@ class Play:
 
     def do_lose_node(self, which: int, how: int) -> None:
         if self._nodes():
-            self.story.change(remove_nodes=[self._nodes()[which % len(self._nodes())]])
+            name = self._nodes()[which % len(self._nodes())]
+            self.story.shared_nodes.add(name)  # it may come back smaller while binds to it are on their way
+            self.story.change(remove_nodes=[name])
 
     def do_cordon(self, which: int, how: int) -> None:
         if self._nodes():
