@@ -1,0 +1,19 @@
+"""An API server that keeps a cluster in memory: for trying Muster out, and for tests. Not for production.
+
+Start it with `python -m muster.localcluster.apiserver --listen 127.0.0.1:8080 --kubeconfig-out kubeconfig`, or in a
+process of your own:
+
+    server = ApiServer()
+    url = await server.start()
+
+It speaks plain HTTP on loopback, without authentication. Requests take one path: `server` (HTTP) -> `routing` (what the
+path is about) -> `api` (the verb) -> `reading`, `watching`, `writing`, `deleting`, `binding`, `eviction` -> `store`.
+Who may do what would be asked between `routing` and `api`. `kinds` says what a kind is, `builtin` which there are,
+`custom_kinds` how CustomResourceDefinitions make more. `controllers` are the parts of a real cluster's controllers that
+nothing works without. `faults` breaks it on demand.
+"""
+
+from muster.localcluster.apiserver.cluster import Timing
+from muster.localcluster.apiserver.server import ApiServer
+
+__all__ = ["ApiServer", "Timing"]

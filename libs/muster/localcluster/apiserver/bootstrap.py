@@ -1,0 +1,42 @@
+"""What a cluster has from its first moment: namespaces and the system's priority classes."""
+
+import uuid
+
+from muster.localcluster.apiserver.clock import now_text
+from muster.localcluster.apiserver.cluster import Cluster
+from muster.localcluster.apiserver.store import Object
+
+_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+def bootstrap(cluster: Cluster) -> None:
+    """Create what is missing."""
+    for name in _NAMESPACES:
+        namespace = _new("v1", "Namespace", name)
+        namespace["metadata"]["labels"] = {"kubernetes.io/metadata.name": name}
+        namespace |= {"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
+        _put(cluster, namespace)
+        account = _new("v1", "ServiceAccount", "default")
+        account["metadata"]["namespace"] = name
+        _put(cluster, account)
+    for name, value in _PRIORITIES.items():
+        of_system = _new("scheduling.k8s.io/v1", "PriorityClass", name)
+        description = f"Used for system critical pods ({name.removeprefix('system-')})."
+        of_system |= {"value": value, "preemptionPolicy": "PreemptLowerPriority", "description": description}
+        _put(cluster, of_system)
+
+
+def _new(api_version: str, kind: str, name: str) -> Object:
+    metadata = {"name": name, "uid": str(uuid.uuid4()), "creationTimestamp": now_text()}
+    return {"kind": kind, "apiVersion": api_version, "metadata": metadata}
+
+
+def _put(cluster: Cluster, obj: Object) -> None:
+    kind = cluster.kinds.named(obj["apiVersion"], obj["kind"])
+    assert kind is not None
+    metadata = obj["metadata"]
+    namespace = metadata.get("namespace")
+    key = f"{namespace}/{metadata['name']}" if namespace else metadata["name"]
+    if cluster.store.get(kind.collection, key) is None:
+        cluster.store.put(kind.collection, key, obj)

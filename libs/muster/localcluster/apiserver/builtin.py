@@ -1,0 +1,229 @@
+"""The kinds that are always served."""
+
+from collections.abc import Iterable
+from typing import ClassVar, Final
+
+from muster.localcluster.apiserver import events
+from muster.localcluster.apiserver.custom_kinds import DefinitionRules
+from muster.localcluster.apiserver.kinds import STATUS, Kind, Rules, Subresource, TableForm
+from muster.localcluster.apiserver.pod_defaults import default_pod_spec
+from muster.localcluster.apiserver.pod_table import PODS as POD_TABLE
+from muster.localcluster.apiserver.pods import PodRules, PriorityClassRules
+from muster.localcluster.apiserver.status import Cause, required, too_long
+from muster.localcluster.apiserver.store import Object
+from muster.localcluster.apiserver.tables import TABLES
+
+_MOST_DATA_BYTES: Final = 1024 * 1024
+
+
+class _Stored(Rules):
+    """Kept as it comes; status, if any, apart."""
+
+
+class _Counted(Rules):
+    """Kept as it comes, with generations."""
+
+    counts_generations = True
+
+
+class _Data(Rules):
+    """ConfigMaps and Secrets: not too large."""
+
+    def validate(self, obj: Object) -> Iterable[Cause]:
+        values = [*(obj.get("data") or {}).values(), *(obj.get("binaryData") or {}).values()]
+        if sum(len(str(value)) for value in values) > _MOST_DATA_BYTES:
+            yield too_long("[]", _MOST_DATA_BYTES)
+
+
+class _NamespaceRules(Rules):
+    """Namespaces know their own name as a label."""
+
+    def default(self, obj: Object) -> None:
+        labels = obj["metadata"].setdefault("labels", {})
+        if name := obj["metadata"].get("name"):
+            labels["kubernetes.io/metadata.name"] = name
+        obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
+        obj.setdefault("status", {}).setdefault("phase", "Active")
+
+
+class _NodeRules(Rules):
+    """Nodes have a status from the start: whoever makes one may say what it offers."""
+
+    takes_status_of_new = True
+
+    def default(self, obj: Object) -> None:
+        obj.setdefault("spec", {})
+        obj.setdefault("status", {})
+
+
+class _TemplateRules(Rules):
+    """Owners of pods: their template is filled in like a pod."""
+
+    counts_generations = True
+
+    def __init__(self, counted: str = "replicas") -> None:
+        self._counted = counted
+
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        spec.setdefault(self._counted, 1)
+        if template := (spec.get("template") or {}).get("spec"):
+            default_pod_spec(template)
+
+    def validate(self, obj: Object) -> Iterable[Cause]:
+        spec = obj["spec"]
+        if not ((spec.get("template") or {}).get("spec") or {}).get("containers"):
+            yield required("spec.template.spec.containers")
+
+
+class _JobRules(_TemplateRules):
+    """Jobs: what the job controller relies on."""
+
+    def __init__(self) -> None:
+        super().__init__("parallelism")
+
+    def default(self, obj: Object) -> None:
+        super().default(obj)
+        spec, metadata = obj["spec"], obj["metadata"]
+        if "completions" not in spec and spec["parallelism"] == 1:
+            spec["completions"] = 1
+        spec.setdefault("completionMode", "NonIndexed")
+        spec.setdefault("backoffLimit", 6)
+        spec.setdefault("suspend", False)
+        if not spec.get("manualSelector") and metadata.get("uid"):
+            ours = {"batch.kubernetes.io/controller-uid": metadata["uid"]}
+            spec.setdefault("selector", {"matchLabels": ours})
+            of_template = spec.setdefault("template", {}).setdefault("metadata", {})
+            of_template["labels"] = {
+                **(of_template.get("labels") or {}),
+                **ours,
+                "batch.kubernetes.io/job-name": metadata.get("name", ""),
+                "controller-uid": metadata["uid"],
+                "job-name": metadata.get("name", ""),
+            }
+
+
+class _BudgetRules(_Counted):
+    empty_status: ClassVar = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
+
+
+_BIND: Final = Subresource("binding", ("create",), "Binding")
+_EVICT: Final = Subresource("eviction", ("create",), "Eviction", "policy", "v1")
+_LOG: Final = Subresource("log", ("get",))
+_POD_FIELDS: Final = (
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "spec.hostNetwork",
+    "status.phase",
+    "status.podIP",
+    "status.nominatedNodeName",
+)
+
+
+def builtin_kinds() -> list[Kind]:
+    """All of them, in the order of discovery."""
+    return [*_core(), *_others()]
+
+
+def _kind(group: str, version: str, name: str, plural: str, rules: Rules, *more: str, **options: object) -> Kind:
+    """`more`: short names. The table is found by the collection."""
+    qualified = f"{plural}.{group}" if group else plural
+    table: TableForm | None = TABLES.get(qualified)
+    return Kind(group, version, name, plural, short_names=more, rules=rules, **{"table": table, **options})  # type: ignore[arg-type]
+
+
+def _core() -> list[Kind]:
+    only_status = (STATUS,)
+    return [
+        _kind("", "v1", "Binding", "bindings", _Stored(), verbs=("create",)),
+        _kind("", "v1", "ConfigMap", "configmaps", _Data(), "cm"),
+        events.core_kind(),
+        _kind(
+            "",
+            "v1",
+            "Namespace",
+            "namespaces",
+            _NamespaceRules(),
+            "ns",
+            namespaced=False,
+            subresources=(STATUS, Subresource("finalize", ("update",))),
+            selectable=("status.phase",),
+        ),
+        _kind(
+            "",
+            "v1",
+            "Node",
+            "nodes",
+            _NodeRules(),
+            "no",
+            namespaced=False,
+            subresources=only_status,
+            selectable=("spec.unschedulable",),
+        ),
+        _kind(
+            "",
+            "v1",
+            "PersistentVolume",
+            "persistentvolumes",
+            _Stored(),
+            "pv",
+            namespaced=False,
+            subresources=only_status,
+        ),
+        _kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", _Stored(), "pvc", subresources=only_status),
+        _kind(
+            "",
+            "v1",
+            "Pod",
+            "pods",
+            PodRules(),
+            "po",
+            categories=("all",),
+            subresources=(STATUS, _BIND, _EVICT, _LOG),
+            selectable=_POD_FIELDS,
+            table=POD_TABLE,
+        ),
+        _kind("", "v1", "ResourceQuota", "resourcequotas", _Stored(), "quota", subresources=only_status),
+        _kind("", "v1", "Secret", "secrets", _Data(), selectable=("type",)),
+        _kind("", "v1", "Service", "services", _Stored(), "svc", categories=("all",), subresources=only_status),
+        _kind("", "v1", "ServiceAccount", "serviceaccounts", _Stored(), "sa"),
+    ]
+
+
+def _others() -> list[Kind]:
+    only_status = (STATUS,)
+    every = {"categories": ("all",), "subresources": only_status}
+    return [
+        _kind("apps", "v1", "Deployment", "deployments", _TemplateRules(), "deploy", **every),
+        _kind("apps", "v1", "ReplicaSet", "replicasets", _TemplateRules(), "rs", **every),
+        _kind("apps", "v1", "StatefulSet", "statefulsets", _TemplateRules(), "sts", **every),
+        _kind("batch", "v1", "Job", "jobs", _JobRules(), **every, selectable=("status.successful",)),
+        events.grouped_kind(),
+        _kind("coordination.k8s.io", "v1", "Lease", "leases", _Stored()),
+        _kind(
+            "policy",
+            "v1",
+            "PodDisruptionBudget",
+            "poddisruptionbudgets",
+            _BudgetRules(),
+            "pdb",
+            subresources=only_status,
+        ),
+        _kind(
+            "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", PriorityClassRules(), "pc", namespaced=False
+        ),
+        _kind(
+            "apiextensions.k8s.io",
+            "v1",
+            "CustomResourceDefinition",
+            "customresourcedefinitions",
+            DefinitionRules(),
+            "crd",
+            "crds",
+            namespaced=False,
+            categories=("api-extensions",),
+            subresources=only_status,
+        ),
+    ]

@@ -1,0 +1,56 @@
+"""Times as the API writes them, and durations as kubectl shows them."""
+
+import time
+from datetime import UTC, datetime
+
+
+def now_text() -> str:
+    """Now, to the second: "2026-11-21T08:00:00Z"."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def later_text(seconds: float) -> str:
+    """The time that many seconds from now."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
+
+
+def parse_time(text: object) -> float | None:
+    """Seconds since 1970 of a time in RFC 3339; None if it is none."""
+    if not isinstance(text, str) or not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def age(text: object, now_seconds: float) -> str:
+    """How long ago that was, as kubectl shows it: "5s", "3m2s", "4d"."""
+    since = parse_time(text)
+    return "<unknown>" if since is None else duration(now_seconds - since)
+
+
+def duration(seconds: float) -> str:
+    """A duration in at most two units, coarser as it grows."""
+    whole = max(0, int(seconds))
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if whole < 120:
+        return f"{whole}s"
+    if minutes < 10:
+        return _two(minutes, "m", whole % 60, "s")
+    if minutes < 180:
+        return f"{minutes}m"
+    if hours < 8:
+        return _two(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    if days < 8:
+        return _two(days, "d", hours % 24, "h")
+    if days < 730:
+        return f"{days}d"
+    return _two(days // 365, "y", days % 365, "d") if days < 8 * 365 else f"{days // 365}y"
+
+
+def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
+    return f"{large}{large_unit}{small}{small_unit}" if small else f"{large}{large_unit}"

@@ -1,0 +1,40 @@
+"""The controllers that a cluster cannot do without, inside the API server: they look at its changes directly."""
+
+import asyncio
+from typing import Protocol
+
+from muster.localcluster.apiserver.budgets import BudgetKeeper
+from muster.localcluster.apiserver.cluster import Cluster
+from muster.localcluster.apiserver.definitions import Definitions
+from muster.localcluster.apiserver.deleting import Deleter
+from muster.localcluster.apiserver.garbage import GarbageCollector
+from muster.localcluster.apiserver.namespaces import NamespaceCleaner
+from muster.localcluster.apiserver.node_lifecycle import NodeLifecycle
+from muster.localcluster.apiserver.sweeping import Sweeper
+
+
+class _Controller(Protocol):
+    async def run(self) -> None: ...
+
+
+class Controllers:
+    """All of them, started and stopped together."""
+
+    def __init__(self, cluster: Cluster, deleter: Deleter) -> None:
+        garbage = GarbageCollector(cluster, deleter)
+        namespaces = NamespaceCleaner(cluster, deleter)
+        nodes = NodeLifecycle(cluster)
+        budgets = BudgetKeeper(cluster)
+        for listener in (Definitions(cluster), garbage, namespaces, nodes, budgets):
+            cluster.store.listen(listener.note)
+        self._controllers: list[_Controller] = [garbage, namespaces, nodes, budgets, Sweeper(cluster, deleter)]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._tasks = [asyncio.create_task(each.run(), name=type(each).__name__) for each in self._controllers]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []

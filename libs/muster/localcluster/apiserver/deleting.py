@@ -1,0 +1,148 @@
+"""delete: at once, with grace, or when all finalizers are gone; one object or many."""
+
+from typing import Final
+
+from muster.localcluster.apiserver.clock import later_text, now_text
+from muster.localcluster.apiserver.cluster import Cluster
+from muster.localcluster.apiserver.decoding import decode_options
+from muster.localcluster.apiserver.kinds import Kind
+from muster.localcluster.apiserver.reading import selection_of
+from muster.localcluster.apiserver.routing import Call
+from muster.localcluster.apiserver.status import conflict, forbidden, invalid, not_supported
+from muster.localcluster.apiserver.store import Object, Record
+
+FOREGROUND: Final = "foregroundDeletion"
+ORPHAN: Final = "orphan"
+
+_POLICIES: Final = ("Foreground", "Background", "Orphan")
+_KEPT_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+_DEFAULT_GRACE_SECONDS: Final = 30
+
+
+class Deleter:
+    """Answers delete and deletecollection."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def delete(self, call: Call) -> tuple[Record, bool]:
+        """The object's last state, and whether it is gone. Raises StatusError 400, 403, 404, 409, 422."""
+        options = _options(call)
+        target = call.target
+        record = self._cluster.record(target.kind, target.namespace, target.name or "")
+        return self.delete_record(target.kind, record, options, dry_run=call.dry_run)
+
+    def delete_many(self, call: Call) -> list[Record]:
+        """All that the request selects. Raises as `delete`."""
+        options = _options(call)
+        kind = call.target.kind
+        selection = selection_of(call)
+        records = list(self._cluster.store.collection(kind.collection).records.values())
+        selected = [record for record in records if selection.matches(record.object)]
+        return [self.delete_record(kind, record, options, dry_run=call.dry_run)[0] for record in selected]
+
+    def delete_record(
+        self, kind: Kind, record: Record, options: Object | None = None, *, dry_run: bool = False
+    ) -> tuple[Record, bool]:
+        """Delete, or mark as to be deleted when grace or finalizers ask for it."""
+        options = options or {}
+        metadata = record.metadata
+        check_preconditions(kind, record, options.get("preconditions") or {})
+        if kind.collection == "namespaces" and metadata["name"] in _KEPT_NAMESPACES:
+            raise forbidden("namespaces", "", metadata["name"], "this namespace may not be deleted")
+        finalizers = _finalizers(metadata.get("finalizers") or [], options)
+        if kind.collection == "namespaces":
+            return self._mark(kind, record, finalizers, None, dry_run)
+        grace = _grace_seconds(kind, record.object, options)
+        if not finalizers and not grace:
+            last = _marked(record.object, [], 0) if kind.collection == "pods" else None
+            if dry_run:
+                return record, True
+            return self._cluster.store.remove(kind.collection, record.key, last), True
+        return self._mark(kind, record, finalizers, grace, dry_run)
+
+    def _mark(
+        self, kind: Kind, record: Record, finalizers: list[str], grace: int | None, dry_run: bool
+    ) -> tuple[Record, bool]:
+        metadata = record.metadata
+        if "deletionTimestamp" in metadata and finalizers == (metadata.get("finalizers") or []):
+            former = metadata.get("deletionGracePeriodSeconds")
+            if grace is None or former is None or grace >= former:
+                return record, False
+        if dry_run:
+            return record, False
+        marked = _marked(record.object, finalizers, grace)
+        if kind.collection == "namespaces":
+            marked["status"] = {**(marked.get("status") or {}), "phase": "Terminating"}
+        return self._cluster.store.put(kind.collection, record.key, marked), False
+
+
+def _marked(obj: Object, finalizers: list[str], grace: int | None) -> Object:
+    """A copy that is being deleted."""
+    metadata = dict(obj["metadata"])
+    first = "deletionTimestamp" not in metadata
+    if first or grace is not None:
+        metadata["deletionTimestamp"] = later_text(grace) if grace else now_text()
+    if grace is not None:
+        metadata["deletionGracePeriodSeconds"] = grace
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    if first and "generation" in metadata:
+        metadata["generation"] += 1
+    return {**obj, "metadata": metadata}
+
+
+def _options(call: Call) -> Object:
+    options = decode_options(call.body, call.content_type)
+    for name in ("gracePeriodSeconds", "propagationPolicy", "orphanDependents"):
+        if name in call.query:
+            options.setdefault(name, call.number(name) if name == "gracePeriodSeconds" else call.query[name])
+    policy = options.get("propagationPolicy")
+    if policy is not None and policy not in _POLICIES:
+        problem = not_supported("propagationPolicy", policy, (*_POLICIES, "nil"))
+        raise invalid("DeleteOptions", "meta.k8s.io", "", [problem])
+    if options.get("dryRun"):
+        call.query["dryRun"] = "All"
+    return options
+
+
+def check_preconditions(kind: Kind, record: Record, preconditions: Object) -> None:
+    """Raises StatusError 409 unless the object is the one that the client means."""
+    wanted, uid = preconditions.get("uid"), record.metadata["uid"]
+    if wanted is not None and wanted != uid:
+        why = (
+            f"the UID in the precondition ({wanted}) does not match the UID in record ({uid}). "
+            "The object might have been deleted and then recreated"
+        )
+        raise conflict(kind.name, kind.group, record.metadata["name"], why)
+    version = preconditions.get("resourceVersion")
+    if version is not None and version != str(record.revision):
+        why = (
+            f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record "
+            f"({record.revision}). The object might have been modified"
+        )
+        raise conflict(kind.name, kind.group, record.metadata["name"], why)
+
+
+def _finalizers(present: list[str], options: Object) -> list[str]:
+    """The finalizers after the client has said what becomes of dependents."""
+    policy = options.get("propagationPolicy")
+    if options.get("orphanDependents") in (True, "true"):
+        policy = "Orphan"
+    if policy is None:
+        return present
+    kept = [each for each in present if each not in (FOREGROUND, ORPHAN)]
+    return kept + {"Foreground": [FOREGROUND], "Orphan": [ORPHAN]}.get(policy, [])
+
+
+def _grace_seconds(kind: Kind, obj: Object, options: Object) -> int:
+    """Only pods that run somewhere are given time."""
+    if kind.collection != "pods":
+        return 0
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+        return 0
+    wanted = options.get("gracePeriodSeconds")
+    if wanted is None:
+        wanted = spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)
+    return max(0, int(wanted))

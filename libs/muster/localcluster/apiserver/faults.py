@@ -1,0 +1,127 @@
+"""Faults on demand, for tests of clients: served under /muster-faults only when the server was started with them.
+
+POST   /muster-faults              add a fault; JSON: {"method": "POST", "path_prefix": "/api/v1/namespaces/a/pods",
+                                   "path_suffix": "/binding", "count": 3, "status": 429, "reason": "...",
+                                   "message": "...", "retry_after_seconds": 1, "delay_seconds": 0.5,
+                                   "after": true}
+                                   Empty method or prefix match all. The next `count` (default 1) matching requests
+                                   are delayed, then answered with `status`; without `status` they are only delayed.
+                                   "after": the request is carried out first and its answer is thrown away, as if it
+                                   were lost on the way. Status 0 breaks the connection instead of answering.
+                                   Answers {"id": n}.
+GET    /muster-faults              faults that are left, each with its `count`, and open watches
+DELETE /muster-faults              remove all faults
+POST   /muster-faults/cut-watches  end all watches without a word; {"cut": n}
+POST   /muster-faults/compact      drop all history and all continue tokens: they get 410
+POST   /muster-faults/bookmarks    send a bookmark now on every watch that asked for them
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from muster.localcluster.apiserver.status import StatusError, bad_request
+
+PATH: Final = "/muster-faults"
+
+_WORDS: Final = {
+    409: "Operation cannot be fulfilled: the object has been modified; please apply your changes to the latest version",
+    429: "Too many requests, please try again later.",
+    500: "Internal error occurred: fault injected",
+    503: "the server is currently unable to handle the request",
+}
+
+
+class Fault(Struct):
+    """What happens to which requests, and how often."""
+
+    id: int = 0
+    method: str = ""
+    path_prefix: str = ""
+    path_suffix: str = ""
+    count: int = 1
+    status: int | None = None
+    reason: str | None = None
+    message: str = ""
+    retry_after_seconds: int | None = None
+    delay_seconds: float = 0.0
+    after: bool = False
+
+    def matches(self, method: str, path: str) -> bool:
+        return (
+            self.count > 0
+            and self.method in ("", method)
+            and path.startswith(self.path_prefix)
+            and path.endswith(self.path_suffix)
+        )
+
+    @property
+    def error(self) -> StatusError | None:
+        """The answer to give; None: the real one, or none at all."""
+        if not self.status:
+            return None
+        message = self.message or _WORDS.get(self.status, "fault injected")
+        return StatusError(self.status, message, reason=self.reason, retry_after_seconds=self.retry_after_seconds)
+
+
+@dataclass(frozen=True)
+class Levers:
+    """What faults can do to the server as a whole."""
+
+    cut_watches: Callable[[], int]
+    compact: Callable[[], None]
+    send_bookmarks: Callable[[], None]
+    count_watches: Callable[[], int]
+
+
+class Faults:
+    """Faults that wait for their requests."""
+
+    def __init__(self, levers: Levers) -> None:
+        self._levers = levers
+        self._faults: list[Fault] = []
+        self._last_id = 0
+
+    def take(self, method: str, path: str) -> Fault | None:
+        """The fault that this request meets; it counts as used."""
+        for fault in self._faults:
+            if fault.matches(method, path):
+                fault.count -= 1
+                if fault.count == 0:
+                    self._faults.remove(fault)
+                return fault
+        return None
+
+    def serve(self, method: str, path: str, body: bytes) -> bytes:
+        """Answer a request for the endpoint itself. Raises StatusError 400, 404."""
+        match method, path.removeprefix(PATH).strip("/"):
+            case "POST", "":
+                return self._add(body)
+            case "GET", "":
+                listed: dict[str, Any] = {"faults": self._faults, "watches": self._levers.count_watches()}
+                return msgspec.json.encode(listed)
+            case "DELETE", "":
+                self._faults.clear()
+                return b"{}"
+            case "POST", "cut-watches":
+                return msgspec.json.encode({"cut": self._levers.cut_watches()})
+            case "POST", "compact":
+                self._levers.compact()
+                return b"{}"
+            case "POST", "bookmarks":
+                self._levers.send_bookmarks()
+                return b"{}"
+        raise StatusError(404, f"{method} {path} is no fault; see the module muster.localcluster.apiserver.faults")
+
+    def _add(self, body: bytes) -> bytes:
+        try:
+            fault = msgspec.json.decode(body, type=Fault)
+        except msgspec.DecodeError as error:
+            raise bad_request(f"no fault: {error}") from error
+        self._last_id += 1
+        fault.id = self._last_id
+        self._faults.append(fault)
+        return msgspec.json.encode({"id": fault.id})

@@ -1,0 +1,175 @@
+"""What Kubernetes demands of names, labels and annotations."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from muster.localcluster.apiserver.status import Cause, StatusError, bad_request, invalid_value, required, too_long
+from muster.localcluster.apiserver.store import Object
+
+MOST_ANNOTATION_BYTES: Final = 256 * 1024
+
+_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
+_NAME_PART: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_VALUE: Final = f"({_NAME_PART})?"
+
+_is_label: Final = re.compile(_LABEL).fullmatch
+_is_subdomain: Final = re.compile(_SUBDOMAIN).fullmatch
+_is_name_part: Final = re.compile(_NAME_PART).fullmatch
+_is_value: Final = re.compile(_VALUE).fullmatch
+
+_SUBDOMAIN_WORDS: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+    f"and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
+)
+_LABEL_WORDS: Final = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
+)
+_NAME_PART_WORDS: Final = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    f"character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_NAME_PART}')"
+)
+_VALUE_WORDS: Final = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    f"end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    f"'{_VALUE}')"
+)
+
+
+def label_problems(text: str) -> Iterator[str]:
+    """What is wrong with a DNS label (container name, namespace)."""
+    if len(text) > 63:
+        yield "must be no more than 63 bytes"
+    if not _is_label(text):
+        yield _LABEL_WORDS
+
+
+def subdomain_problems(text: str) -> Iterator[str]:
+    """What is wrong with a DNS subdomain (name of most objects)."""
+    if len(text) > 253:
+        yield "must be no more than 253 bytes"
+    if not _is_subdomain(text):
+        yield _SUBDOMAIN_WORDS
+
+
+def qualified_name_problems(key: str) -> Iterator[str]:
+    """What is wrong with the key of a label, an annotation or a resource."""
+    prefix, slash, name = key.rpartition("/")
+    if "/" in prefix:
+        yield f"a qualified name {_NAME_PART_WORDS[len('name part ') :]} with an optional DNS subdomain prefix and '/'"
+        return
+    if slash:
+        if not prefix:
+            yield "prefix part must be non-empty"
+        elif not _is_subdomain(prefix):
+            yield f"prefix part {_SUBDOMAIN_WORDS}"
+    if not name:
+        yield "name part must be non-empty"
+    elif len(name) > 63:
+        yield "name part must be no more than 63 bytes"
+    if not _is_name_part(name):
+        yield _NAME_PART_WORDS
+
+
+def value_problems(value: str) -> Iterator[str]:
+    """What is wrong with the value of a label."""
+    if len(value) > 63:
+        yield "must be no more than 63 bytes"
+    if not _is_value(value):
+        yield _VALUE_WORDS
+
+
+def labels_causes(labels: dict[str, str], field: str) -> Iterator[Cause]:
+    for key, value in labels.items():
+        for problem in qualified_name_problems(key):
+            yield invalid_value(field, key, problem)
+        for problem in value_problems(value):
+            yield invalid_value(field, value, problem)
+
+
+def metadata_causes(
+    metadata: Object, name_problems: Callable[[str], Iterable[str]] = subdomain_problems
+) -> Iterator[Cause]:
+    """What is wrong with an object's metadata."""
+    if generate := metadata.get("generateName"):
+        for problem in name_problems(generate.rstrip("-.") or "a"):
+            yield invalid_value("metadata.generateName", generate, problem)
+    name = metadata.get("name", "")
+    if not name:
+        yield required("metadata.name", "name or generateName is required")
+    else:
+        for problem in name_problems(name):
+            yield invalid_value("metadata.name", name, problem)
+    if labels := metadata.get("labels"):
+        yield from labels_causes(labels, "metadata.labels")
+    if annotations := metadata.get("annotations"):
+        for key in annotations:
+            for problem in qualified_name_problems(key.lower()):
+                yield invalid_value("metadata.annotations", key, problem)
+        if _bytes(annotations) > MOST_ANNOTATION_BYTES:
+            yield too_long("metadata.annotations", MOST_ANNOTATION_BYTES)
+    for index, owner in enumerate(metadata.get("ownerReferences") or ()):
+        yield from _owner_causes(owner, f"metadata.ownerReferences[{index}]")
+    for finalizer in metadata.get("finalizers") or ():
+        for problem in qualified_name_problems(finalizer):
+            yield invalid_value("metadata.finalizers", finalizer, problem)
+
+
+def check_metadata_types(metadata: Any, version: str, kind: str) -> None:
+    """Raise StatusError 400 unless labels and annotations are strings to strings and the like."""
+    if not isinstance(metadata, dict):
+        raise _mistyped(version, kind, metadata, "metadata", "v1.ObjectMeta")
+    for name in ("name", "generateName", "namespace", "uid", "resourceVersion"):
+        value = metadata.get(name)
+        if value is None:
+            metadata.pop(name, None)
+        elif not isinstance(value, str):
+            raise _mistyped(version, kind, value, f"metadata.{name}", "string")
+    for name in ("labels", "annotations"):
+        values = metadata.get(name)
+        if values is None:
+            metadata.pop(name, None)
+            continue
+        if not isinstance(values, dict):
+            raise _mistyped(version, kind, values, f"metadata.{name}", "map[string]string")
+        for key, value in values.items():
+            if value is None:
+                values[key] = ""  # as Go reads null into a string
+            elif not isinstance(value, str):
+                raise _mistyped(version, kind, value, f"metadata.{name}", "string")
+    for name, of in (("ownerReferences", dict), ("finalizers", str)):
+        items = metadata.get(name)
+        if items is None:
+            metadata.pop(name, None)
+        elif not isinstance(items, list) or not all(isinstance(item, of) for item in items):
+            raise _mistyped(version, kind, items, f"metadata.{name}", f"[]{of.__name__}")
+
+
+def json_type(value: object) -> str:
+    """What JSON calls the type of a value."""
+    if isinstance(value, bool):
+        return "bool"
+    names = {str: "string", int: "number", float: "number", dict: "object", list: "array"}
+    return names.get(type(value), "null")
+
+
+def _mistyped(version: str, kind: str, value: object, field: str, wanted: str) -> StatusError:
+    return bad_request(
+        f'{kind} in version "{version}" cannot be handled as a {kind}: json: cannot unmarshal {json_type(value)} '
+        f"into Go struct field ObjectMeta.{field} of type {wanted}"
+    )
+
+
+def _owner_causes(owner: Object, field: str) -> Iterator[Cause]:
+    for name in ("apiVersion", "kind", "name", "uid"):
+        if not owner.get(name):
+            yield Cause("FieldValueInvalid", f'Invalid value: "": {name} must not be empty', f"{field}.{name}")
+
+
+def _bytes(annotations: dict[str, str]) -> int:
+    total = sum(map(len, annotations)) + sum(map(len, annotations.values()))
+    if 4 * total <= MOST_ANNOTATION_BYTES:
+        return total
+    return sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())

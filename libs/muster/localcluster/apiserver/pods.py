@@ -1,0 +1,85 @@
+"""Pods: the rules that make them what schedulers and kubelets expect."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from muster.localcluster.apiserver.kinds import Rules
+from muster.localcluster.apiserver.pod_defaults import add_default_tolerations, default_pod, new_pod_status
+from muster.localcluster.apiserver.pod_shape import check_pod_types
+from muster.localcluster.apiserver.pod_validation import pod_spec_causes, pod_update_causes
+from muster.localcluster.apiserver.status import Cause, forbidden
+from muster.localcluster.apiserver.store import Object
+
+if TYPE_CHECKING:
+    from muster.localcluster.apiserver.cluster import Cluster
+
+PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
+
+
+class PodRules(Rules):
+    """What the API server makes of a pod, and what it does not take."""
+
+    counts_generations = True
+
+    def default(self, obj: Object) -> None:
+        check_pod_types(obj)
+        default_pod(obj)
+
+    def admit(self, cluster: "Cluster", obj: Object) -> None:
+        spec = obj["spec"]
+        _admit_priority(cluster, obj["metadata"].get("name", ""), spec)
+        add_default_tolerations(spec)
+        obj["status"] = new_pod_status(spec)
+
+    def validate(self, obj: Object) -> Iterable[Cause]:
+        return pod_spec_causes(obj["spec"])
+
+    def validate_update(self, new: Object, old: Object) -> Iterable[Cause]:
+        return pod_update_causes(new["spec"], old["spec"])
+
+
+class PriorityClassRules(Rules):
+    """Priority classes: one default at most, and no user's class among the system's."""
+
+    counts_generations = True
+    keeps_status_apart = False
+
+    def default(self, obj: Object) -> None:
+        obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+        obj.setdefault("value", 0)
+
+    def validate(self, obj: Object) -> Iterable[Cause]:
+        value, name = obj["value"], obj["metadata"]["name"]
+        if not name.startswith("system-") and value > 1_000_000_000:
+            why = "maximum allowed value of a user defined priority is 1000000000"
+            yield Cause("FieldValueForbidden", f"Forbidden: {why}", "value")
+
+    def validate_update(self, new: Object, old: Object) -> Iterable[Cause]:
+        if new["value"] != old["value"]:
+            yield Cause("FieldValueForbidden", "Forbidden: may not be changed in an update.", "value")
+
+
+def _admit_priority(cluster: "Cluster", pod: str, spec: Object) -> None:
+    """Priority admission: the class gives priority and preemption policy."""
+    name = spec.get("priorityClassName")
+    priority, policy = 0, "PreemptLowerPriority"
+    classes = cluster.store.collection(PRIORITY_CLASSES).records
+    if name:
+        if name not in classes:
+            raise forbidden("pods", "", pod, f"no PriorityClass with name {name} was found")
+        chosen = classes[name].object
+    else:
+        defaults = [record.object for record in classes.values() if record.object.get("globalDefault")]
+        chosen = min(defaults, key=lambda each: each["value"]) if defaults else {}
+        if chosen:
+            spec["priorityClassName"] = chosen["metadata"]["name"]
+    priority, policy = chosen.get("value", priority), chosen.get("preemptionPolicy", policy)
+    given = spec.get("priority")
+    if given is not None and given != priority:
+        why = (
+            f"the integer value of priority ({given}) must not be provided in pod spec; priority admission controller "
+            f"computed {priority} from the given PriorityClass name"
+        )
+        raise forbidden("pods", "", pod, why)
+    spec["priority"] = priority
+    spec.setdefault("preemptionPolicy", policy)

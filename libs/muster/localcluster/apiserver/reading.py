@@ -1,0 +1,156 @@
+"""get and list: one object, or many as they were at one revision, in pages if asked."""
+
+import base64
+from collections import OrderedDict
+from typing import Any, Final
+
+import msgspec
+
+from muster.localcluster.apiserver.cluster import Cluster
+from muster.localcluster.apiserver.representation import representation
+from muster.localcluster.apiserver.routing import Call
+from muster.localcluster.apiserver.selectors import Selection, parse_fields, parse_labels
+from muster.localcluster.apiserver.status import Cause, StatusError, bad_request, expired, forbidden_value, invalid
+from muster.localcluster.apiserver.store import Object, Record, in_namespace
+
+_PAGED_LISTS_KEPT: Final = 64
+_TOO_OLD: Final = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+    "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
+    "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
+    "modified, or deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+
+_PageKey = tuple[str, int, Selection]  # collection, revision, what was selected
+
+
+class _Position(msgspec.Struct):
+    """Where a paged list goes on."""
+
+    v: str
+    rv: int
+    start: str
+
+
+def selection_of(call: Call) -> Selection:
+    """What the selectors of a request select. Raises StatusError 400."""
+    kind, query = call.target.kind, call.query
+    fields = parse_fields(query.get("fieldSelector", ""), kind.selectable, kind.stored_field)
+    if call.target.name is not None:
+        fields = (*fields, *parse_fields(f"metadata.name={call.target.name}", (), str))
+    return Selection(call.target.namespace, parse_labels(query.get("labelSelector", "")), fields)
+
+
+class Reader:
+    """Answers get and list."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._paged: OrderedDict[_PageKey, tuple[Record, ...]] = OrderedDict()
+        """Lists that are read in pages, as they were at first; what is pushed out is expired."""
+
+    def forget_pages(self) -> None:
+        """All continue tokens expire, as after a compaction."""
+        self._paged.clear()
+
+    def get(self, call: Call) -> bytes:
+        target = call.target
+        assert target.name is not None
+        form = representation(target.kind, call.accept, call.query.get("includeObject", ""))
+        return form.one(self._cluster.record(target.kind, target.namespace, target.name))
+
+    def list(self, call: Call) -> bytes:
+        """Raises StatusError 400, 406, 410, 422, 504."""
+        kind = call.target.kind
+        form = representation(kind, call.accept, call.query.get("includeObject", ""))
+        selection = selection_of(call)
+        limit = call.number("limit") or 0
+        if token := call.query.get("continue"):
+            revision, records = self._resumed(kind.collection, selection, token)
+        else:
+            self._check_version(call)
+            revision = self._cluster.store.revision
+            collection = self._cluster.store.collection(kind.collection)
+            records = tuple(sorted(in_namespace(collection.records.values(), selection.namespace), key=_key_of))
+        metadata: Object = {"resourceVersion": str(revision)}
+        if not selection.everything:
+            records = tuple(record for record in records if selection.matches(record.object))
+        if limit and len(records) > limit:
+            metadata["continue"] = self._kept((kind.collection, revision, selection), records, limit)
+            if not selection.labels and not selection.fields:
+                metadata["remainingItemCount"] = len(records) - limit
+            records = records[:limit]
+        return form.many(records, metadata)
+
+    def _kept(self, key: _PageKey, records: tuple[Record, ...], limit: int) -> str:
+        if key not in self._paged:
+            self._paged[key] = records
+            if len(self._paged) > _PAGED_LISTS_KEPT:
+                self._paged.popitem(last=False)
+        return _token(key[1], records[limit - 1].key)
+
+    def _resumed(self, collection: str, selection: Selection, token: str) -> tuple[int, tuple[Record, ...]]:
+        position = _position(token)
+        revision = self._cluster.store.revision
+        if position.rv < 0:  # the client accepted an inconsistent rest
+            records = sorted(self._cluster.store.collection(collection).records.values(), key=_key_of)
+        else:
+            kept = self._paged.get((collection, position.rv, selection))
+            if kept is None:
+                raise expired(_TOO_OLD, continue_token=_token(-1, position.start.rstrip("\0")))
+            revision, records = position.rv, list(kept)
+        after = position.start.rstrip("\0")
+        return revision, tuple(record for record in records if record.key > after)
+
+    def _check_version(self, call: Call) -> None:
+        text, match = call.query.get("resourceVersion", ""), call.query.get("resourceVersionMatch", "")
+        if match and not text:
+            raise _bad_options("resourceVersionMatch is forbidden unless resourceVersion is provided")
+        if match == "Exact" and text == "0":
+            raise _bad_options('resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
+        wanted = parse_revision(text)
+        current = self._cluster.store.revision
+        if wanted > current:
+            raise too_large(wanted, current)
+        if match == "Exact" and wanted != current:
+            raise expired("The resourceVersion for the provided list is too old.")
+
+
+def parse_revision(text: str) -> int:
+    """A resource version; 0 if there is none. Raises StatusError 400."""
+    if not text:
+        return 0
+    if not text.isascii() or not text.isdigit():
+        why = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise bad_request(f"invalid resource version: {why}")
+    return int(text)
+
+
+def too_large(wanted: int, current: int) -> StatusError:
+    """The client has seen more than we have: it talked to another server before."""
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    message = f"Timeout: Too large resource version: {wanted}, current: {current}"
+    return StatusError(504, message, details={"causes": [cause]}, retry_after_seconds=1)
+
+
+def _bad_options(why: str) -> StatusError:
+    cause: Cause = forbidden_value("resourceVersionMatch", why)
+    return invalid("ListOptions", "meta.k8s.io", "", [cause])
+
+
+def _token(revision: int, last_key: str) -> str:
+    position: Any = {"v": "meta.k8s.io/v1", "rv": revision, "start": f"{last_key}\0"}
+    return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
+
+
+def _position(token: str) -> _Position:
+    try:
+        padded = token + "=" * (-len(token) % 4)
+        return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Position)
+    except (ValueError, msgspec.DecodeError) as error:
+        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from error
+
+
+def _key_of(record: Record) -> str:
+    return record.key

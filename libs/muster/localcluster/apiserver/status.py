@@ -1,0 +1,175 @@
+"""Failures as Kubernetes tells them: a Status object with reason, code and causes, which is what clients look at."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+_REASONS: Final = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    406: "NotAcceptable",
+    409: "Conflict",
+    410: "Expired",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
+class Cause(Struct, frozen=True):
+    """One thing that is wrong with one field."""
+
+    reason: str
+    message: str
+    field: str
+
+
+class StatusError(Exception):
+    """A request that fails; becomes a Status object and an HTTP status."""
+
+    def __init__(
+        self,
+        code: int,
+        message: str,
+        *,
+        reason: str | None = None,
+        details: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        retry_after_seconds: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+        self.reason = _REASONS.get(code, "") if reason is None else reason
+        self.details, self.metadata = details, metadata
+        self.retry_after_seconds = retry_after_seconds
+
+    def as_object(self) -> dict[str, Any]:
+        """The Status object."""
+        status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": self.metadata or {},
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            status["reason"] = self.reason
+        details = dict(self.details or {})
+        if self.retry_after_seconds is not None:
+            details["retryAfterSeconds"] = self.retry_after_seconds
+        if details:
+            status["details"] = details
+        status["code"] = self.code
+        return status
+
+    def encoded(self) -> bytes:
+        """The Status object as JSON."""
+        return msgspec.json.encode(self.as_object())
+
+
+def success(code: int = 200, details: Mapping[str, Any] | None = None) -> bytes:
+    """The Status object of a request that worked and has nothing else to return, as JSON."""
+    status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    if details:
+        status["details"] = details
+    else:
+        status["code"] = code
+    return msgspec.json.encode(status)
+
+
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, message)
+
+
+def not_found(resource: str, group: str, name: str) -> StatusError:
+    """`resource` is the plural without the group."""
+    return StatusError(
+        404, f'{_qualified(resource, group)} "{name}" not found', details=_details(name, group, resource)
+    )
+
+
+def no_such_resource() -> StatusError:
+    return StatusError(404, "the server could not find the requested resource", details={})
+
+
+def method_not_allowed() -> StatusError:
+    return StatusError(405, "the server does not allow this method on the requested resource", details={})
+
+
+def already_exists(resource: str, group: str, name: str) -> StatusError:
+    message = f'{_qualified(resource, group)} "{name}" already exists'
+    return StatusError(409, message, reason="AlreadyExists", details=_details(name, group, resource))
+
+
+def conflict(resource: str, group: str, name: str, why: str) -> StatusError:
+    message = f'Operation cannot be fulfilled on {_qualified(resource, group)} "{name}": {why}'
+    return StatusError(409, message, details=_details(name, group, resource))
+
+
+def forbidden(resource: str, group: str, name: str, why: str) -> StatusError:
+    message = f'{_qualified(resource, group)} "{name}" is forbidden: {why}'
+    return StatusError(403, message, details=_details(name, group, resource))
+
+
+def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> StatusError:
+    """422 with all that is wrong."""
+    told = list(dict.fromkeys(_told(cause) for cause in causes))
+    listed = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    details = _details(name, group, kind) | {"causes": [msgspec.to_builtins(cause) for cause in causes]}
+    return StatusError(422, f'{_qualified(kind, group)} "{name}" is invalid: {listed}', details=details)
+
+
+def expired(message: str, *, continue_token: str | None = None) -> StatusError:
+    metadata = {"continue": continue_token} if continue_token else None
+    return StatusError(410, message, metadata=metadata)
+
+
+def required(field: str, detail: str = "") -> Cause:
+    return Cause("FieldValueRequired", f"Required value: {detail}" if detail else "Required value", field)
+
+
+def invalid_value(field: str, value: object, detail: str) -> Cause:
+    return Cause("FieldValueInvalid", f"Invalid value: {_shown(value)}: {detail}", field)
+
+
+def not_supported(field: str, value: object, supported: Iterable[str]) -> Cause:
+    listed = ", ".join(f'"{each}"' for each in supported)
+    return Cause("FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {listed}", field)
+
+
+def duplicate(field: str, value: object) -> Cause:
+    return Cause("FieldValueDuplicate", f"Duplicate value: {_shown(value)}", field)
+
+
+def forbidden_value(field: str, detail: str) -> Cause:
+    return Cause("FieldValueForbidden", f"Forbidden: {detail}", field)
+
+
+def too_long(field: str, most_bytes: int) -> Cause:
+    return Cause("FieldValueTooLong", f"Too long: may not be more than {most_bytes} bytes", field)
+
+
+def _told(cause: Cause) -> str:
+    return f"{cause.field}: {cause.message}" if cause.field else cause.message
+
+
+def _qualified(resource: str, group: str) -> str:
+    return f"{resource}.{group}" if group else resource
+
+
+def _details(name: str, group: str, kind: str) -> dict[str, Any]:
+    details = {"name": name, "group": group, "kind": kind}
+    return {key: value for key, value in details.items() if value}
+
+
+def _shown(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,120 @@
+"""Strategic merge patch: like a merge patch, but lists of known fields are merged by a key of their elements."""
+
+from typing import Any, Final
+
+from muster.localcluster.apiserver.merge_patch import without_nulls
+from muster.localcluster.apiserver.status import bad_request
+from muster.localcluster.apiserver.store import Object
+
+_KEYS: Final = {
+    "addresses": "type",
+    "conditions": "type",
+    "containers": "name",
+    "env": "name",
+    "ephemeralContainers": "name",
+    "hostAliases": "ip",
+    "hostIPs": "ip",
+    "imagePullSecrets": "name",
+    "initContainers": "name",
+    "ownerReferences": "uid",
+    "podIPs": "ip",
+    "resourceClaims": "name",
+    "schedulingGates": "name",
+    "secrets": "name",
+    "topologySpreadConstraints": "topologyKey",
+    "volumeDevices": "devicePath",
+    "volumeMounts": "mountPath",
+    "volumes": "name",
+}
+"""Key by which elements of a list field are matched. Lists of other fields are replaced (tolerations, taints, ...)."""
+
+_PRIMITIVE_SETS: Final = ("finalizers", "podCIDRs")
+"""Lists of strings that are united instead of replaced."""
+
+_CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
+_ORDER: Final = "$setElementOrder/"
+_DELETE_PRIMITIVES: Final = "$deleteFromPrimitiveList/"
+_RETAIN: Final = "$retainKeys"
+_DIRECTIVE: Final = "$patch"
+
+
+def apply_strategic_merge(current: Object, patch: Object, inside: str = "") -> Object:
+    """`current` with the patch merged in. `inside` is the field that holds it. Raises StatusError 400."""
+    directive = patch.get(_DIRECTIVE)
+    if directive == "replace":
+        return {name: value for name, value in patch.items() if name != _DIRECTIVE}
+    if directive == "delete":
+        return {}
+    retained = patch.get(_RETAIN)
+    merged = {name: value for name, value in current.items() if retained is None or name in retained}
+    for name, value in patch.items():
+        if name.startswith(_DELETE_PRIMITIVES):
+            field = name.removeprefix(_DELETE_PRIMITIVES)
+            merged[field] = [item for item in merged.get(field) or [] if item not in value]
+        elif name.startswith(_ORDER):
+            field = name.removeprefix(_ORDER)
+            if field not in patch and isinstance(merged.get(field), list):
+                merged[field] = _merged_list(field, inside, merged[field], [], value)
+        elif not name.startswith("$"):
+            _merge_field(merged, name, value, patch.get(_ORDER + name), inside)
+    return merged
+
+
+def _merge_field(merged: Object, name: str, value: Any, order: Any, inside: str) -> None:
+    former = merged.get(name)
+    if value is None:
+        merged.pop(name, None)
+    elif isinstance(value, dict):
+        merged[name] = apply_strategic_merge(former if isinstance(former, dict) else {}, value, name)
+    elif isinstance(value, list):
+        merged[name] = _merged_list(name, inside, former if isinstance(former, list) else [], value, order)
+    else:
+        merged[name] = value
+
+
+def _merged_list(field: str, inside: str, former: list[Any], patch: list[Any], order: Any) -> list[Any]:
+    if field in _PRIMITIVE_SETS:
+        return former + [item for item in patch if item not in former]
+    key = _key_of(field, inside)
+    if key is None:
+        return [without_nulls(item) for item in patch]
+    if any(isinstance(item, dict) and item.get(_DIRECTIVE) == "replace" for item in patch):
+        return [item for item in patch if _DIRECTIVE not in item]
+    return _merged_by_key(field, key, former, patch, order)
+
+
+def _merged_by_key(field: str, key: str, former: list[Any], patch: list[Any], order: Any) -> list[Any]:
+    elements: dict[Any, Any] = {item.get(key): item for item in former}
+    place = {value: index for index, value in enumerate(elements)}
+    named: list[Any] = []
+    for item in patch:
+        if not isinstance(item, dict) or key not in item:
+            raise bad_request(f'map: {item} does not contain declared merge key: {key} (list "{field}")')
+        value = item[key]
+        if item.get(_DIRECTIVE) == "delete":
+            elements.pop(value, None)
+            continue
+        elements[value] = apply_strategic_merge(elements.get(value, {}), item, field)
+        named.append(value)
+    if isinstance(order, list):
+        named = [item[key] for item in order if item.get(key) in elements]
+    named = list(dict.fromkeys(named))
+    others = [value for value in elements if value not in named]
+    return [elements[value] for value in _interleaved(named, others, place)]
+
+
+def _interleaved(named: list[Any], others: list[Any], place: dict[Any, int]) -> list[Any]:
+    """What the patch names in its order, the rest in the server's; where both speak, the server's order decides."""
+    result: list[Any] = []
+    waiting = list(others)
+    for value in named:
+        while waiting and value in place and place[waiting[0]] < place[value]:
+            result.append(waiting.pop(0))
+        result.append(value)
+    return result + waiting
+
+
+def _key_of(field: str, inside: str) -> str | None:
+    if field == "ports":
+        return "containerPort" if inside in _CONTAINERS else "port"
+    return _KEYS.get(field)
