@@ -15,8 +15,10 @@ from builders.placement import node, pod_class
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.config.settings import PLAIN_TEXT
 from muster.gangs.facts import Batch, PodFacts, PodPhase
+from muster.localcluster.ports import free_port
 from muster.placement.mirror import Mirror
-from muster.placement.service import FULL_NAME, PlacementServicer
+from muster.placement.service import FULL_NAME, PlacementServicer, run
+from muster.placement.settings import Settings
 from muster.placement.v1 import placement_pb2 as pb
 from muster.placement.v1 import placement_pb2_grpc as pb_grpc
 from muster.rpc.channel import open_channel
@@ -268,3 +270,23 @@ async def test_solves_at_the_same_time_do_not_see_each_other(placement: Placemen
     responses = await asyncio.gather(*(placement.solve(asks(("x", 5)), asks(("y", 1), name="h")) for _ in range(8)))
     assert all(response == responses[0] for response in responses)
     assert responses[0].results[1].outcome == PLACED
+
+
+async def test_the_service_serves_until_it_is_stopped(stream: ClusterStream) -> None:
+    stream.opens_with(snapshot("a"), {"pods": 1})
+    async with serving(stream) as address:
+        listen = f"127.0.0.1:{free_port()}"
+        service = asyncio.create_task(run(Settings(listen=listen, cluster_state=address, instance="test-0")))
+        channel = open_channel(listen, PLAIN_TEXT)
+        try:
+            stub: pb_grpc.PlacementServiceAsyncStub = pb_grpc.PlacementServiceStub(channel)
+            response = await stub.Solve(pb.SolveRequest(groups=[asks(("x", 4))]), timeout=10, wait_for_ready=True)
+            assert where(response.results[0]) == {"a": 4}
+            assert stream.subscribers == ["placement/test-0"]
+            service.cancel()
+            await asyncio.gather(service, return_exceptions=True)
+            with pytest.raises(aio.AioRpcError, match="UNAVAILABLE"):
+                await stub.Describe(pb.DescribeRequest(), timeout=5)
+        finally:
+            service.cancel()
+            await channel.close()

@@ -32,7 +32,7 @@ from muster.telemetry.tracing import tracer
 FULL_NAME: Final = "muster.placement.v1.PlacementService"
 IMPLEMENTATION: Final = "best-fit"
 
-_PAUSE_AFTER_SECONDS: Final = 0.01
+_PAUSE_AFTER_SECONDS: Final = 0.005
 """A batch that takes longer lets others run."""
 _SLOW_SECONDS: Final = 0.25
 """Solves that take longer are told at info."""
