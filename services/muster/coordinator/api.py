@@ -14,6 +14,7 @@ from muster.coordinator.core.reasons import reason
 from muster.coordinator.term import Term
 from muster.coordinator.v1 import coordinator_pb2 as pb
 from muster.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
+from muster.etcd.errors import EtcdUnavailable
 from muster.placement.v1 import placement_pb2 as placement_pb
 from muster.rpc.errors import RpcError
 
@@ -90,7 +91,10 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
     async def _leading(self) -> Term:
         if self._term is not None:
             return self._term
-        leader = await self._leader() if self._leader is not None else None
+        try:
+            leader = await self._leader() if self._leader is not None else None
+        except EtcdUnavailable as error:
+            raise RpcError(grpc.StatusCode.UNAVAILABLE, f"this replica does not lead; {error}") from error
         who = f"{leader} leads" if leader else "nobody leads now"
         raise RpcError(grpc.StatusCode.UNAVAILABLE, f"this replica does not lead; {who}")
 

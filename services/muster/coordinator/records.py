@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 
 import structlog
+from google.protobuf.message import DecodeError
 
 from muster.coordinator.core.events import NotPersisted, Persist, Persisted, Record, RecordState, Seat
 from muster.coordinator.v1 import record_pb2 as pb
@@ -45,7 +46,7 @@ def decode(key: str, value: bytes) -> tuple[Record, str]:
     try:
         message = pb.GangRecord.FromString(value)
         state = RecordState(message.state)
-    except ValueError as error:  # DecodeError is one
+    except (DecodeError, ValueError) as error:
         raise BadRecord(f"record {key!r} in etcd cannot be read ({error}); look at it, then delete it") from error
     seats = tuple(
         Seat(pod.uid, pod.namespace, pod.name, seat.class_id, seat.node) for seat in message.seats for pod in seat.pods

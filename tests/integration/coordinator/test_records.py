@@ -1,0 +1,125 @@
+"""The writer of records against a real etcd: in order, whole, many at once, and only while it leads."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from builders.etcd import etcd_in, fence_of, store_at
+from muster.coordinator import records
+from muster.coordinator.core.events import NotPersisted, Persist, Persisted, Record, RecordState, Seat
+from muster.etcd.errors import Fenced
+from muster.etcd.store import Fence, Store
+
+PREFIX = "/test"
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    async with etcd_in(tmp_path) as etcd, store_at(etcd.endpoint) as opened:
+        yield opened
+
+
+def record(gang: str, pods: int = 2, state: RecordState = RecordState.BINDING) -> Record:
+    seats = tuple(Seat(f"{gang}-uid-{i}", "ns", f"{gang}-{i}", f"class{i % 2}", f"node{i % 3}") for i in range(pods))
+    return Record(gang, "incarnation", state, seats, 3, ("a", "b"), 1_700_000_000_123)
+
+
+class Written:
+    """What a writer said it had done."""
+
+    def __init__(self) -> None:
+        self.answers: list[Persisted | NotPersisted] = []
+        self.calls = 0
+        self._more = asyncio.Event()
+
+    def __call__(self, answers: Sequence[Persisted | NotPersisted]) -> None:
+        self.answers.extend(answers)
+        self.calls += 1
+        self._more.set()
+
+    async def all_of(self, count: int) -> None:
+        async with asyncio.timeout(30):
+            while len(self.answers) < count:
+                self._more.clear()
+                await self._more.wait()
+
+
+async def write(store: Store, fence: Fence, effects: Sequence[Persist]) -> Written:
+    """Have a writer write the effects, which all wait when it begins."""
+    writer = records.RecordWriter(store, PREFIX, fence, lambda gang: f"trace of {gang}")
+    for effect in effects:
+        writer.put(effect)
+    written = Written()
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(writer.run(written))
+        await written.all_of(len(effects))
+        running.cancel()
+    return written
+
+
+async def test_what_is_written_is_loaded_as_it_was(store: Store) -> None:
+    fence = await fence_of(store)
+    effects = [Persist(1, (record("x/ns/a"), record("x/ns/b"))), Persist(2, (record("x/ns/c", 0),))]
+    await write(store, fence, effects)
+    loaded = await records.load(store, PREFIX)
+    assert [(found.gang, trace) for found, trace in loaded] == [
+        (name, f"trace of {name}") for name in ("x/ns/a", "x/ns/b", "x/ns/c")
+    ]
+    for (found, _), written in zip(loaded, [record("x/ns/a"), record("x/ns/b"), record("x/ns/c", 0)], strict=True):
+        assert set(found.seats) == set(written.seats)
+        assert (found.state, found.schedule_cycle, found.group) == (RecordState.BINDING, 3, ("a", "b"))
+        assert (found.incarnation, found.permitted_unix_millis) == ("incarnation", 1_700_000_000_123)
+
+
+async def test_writes_that_wait_together_are_one_transaction_in_which_the_last_counts(store: Store) -> None:
+    fence = await fence_of(store)
+    effects = [Persist(i, (record(f"x/ns/{i}"),)) for i in range(40)]
+    effects += [Persist(40, deletes=("x/ns/0",)), Persist(41, (record("x/ns/1", state=RecordState.SATISFIED),))]
+    written = await write(store, fence, effects)
+    assert written.calls == 1
+    assert written.answers == [Persisted(i) for i in range(42)]
+    loaded = {found.gang: found.state for found, _ in await records.load(store, PREFIX)}
+    assert len(loaded) == 39
+    assert loaded["x/ns/1"] is RecordState.SATISFIED
+
+
+async def test_more_than_a_transaction_may_hold_goes_in_several_and_no_effect_is_torn(store: Store) -> None:
+    fence = await fence_of(store)
+    effects = [Persist(i, tuple(record(f"x/ns/{i}-{j}") for j in range(30))) for i in range(10)]
+    written = await write(store, fence, effects)
+    assert written.answers == [Persisted(i) for i in range(10)]
+    assert written.calls == 4  # three of 30 fit in 100
+    assert len(await records.load(store, PREFIX)) == 300
+
+
+async def test_a_permit_too_large_for_etcd_is_told_and_holds_up_nobody(store: Store) -> None:
+    fence = await fence_of(store)
+    effects = [
+        Persist(1, (record("x/ns/a"),)),
+        Persist(2, (record("x/ns/huge", 40_000),)),
+        Persist(3, (record("x/ns/b"),)),
+    ]
+    written = await write(store, fence, effects)
+    assert [type(answer) for answer in written.answers] == [Persisted, NotPersisted, Persisted]
+    assert [found.gang for found, _ in await records.load(store, PREFIX)] == ["x/ns/a", "x/ns/b"]
+
+
+async def test_i2_who_does_not_lead_any_more_writes_nothing_and_is_told(store: Store) -> None:
+    fence = await fence_of(store)
+    await store.ask(lambda client: client.delete(fence.key))
+    await fence_of(store)
+    with pytest.raises(ExceptionGroup) as failed:
+        async with asyncio.timeout(30):
+            await write(store, fence, [Persist(1, (record("x/ns/a"),))])
+    assert failed.group_contains(Fenced)
+    assert await records.load(store, PREFIX) == []
+
+
+async def test_a_record_that_cannot_be_read_is_left_and_the_others_are_loaded(store: Store) -> None:
+    fence = await fence_of(store)
+    await write(store, fence, [Persist(1, (record("x/ns/a"),))])
+    await store.commit(fence, {f"{PREFIX}/gangs/x/ns/bad": b"\xff\xff\xff", f"{PREFIX}/gangs/x/ns/none": b""})
+    assert [found.gang for found, _ in await records.load(store, PREFIX)] == ["x/ns/a"]
+    assert len(await store.get_prefix(f"{PREFIX}/gangs/")) == 3
