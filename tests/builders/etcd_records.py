@@ -23,6 +23,7 @@ class EtcdRecords:
         self._url = f"http://{endpoint}/v3/watch"
         self._on_change = on_change
         self._revision = 0
+        self._since: dict[str, int] = {}
         self.present: dict[str, record_pb2.GangRecord] = {}
         self.history: defaultdict[str, list[record_pb2.GangRecord]] = defaultdict(list)
 
@@ -36,14 +37,22 @@ class EtcdRecords:
                 pass
             await asyncio.sleep(_RETRY_SECONDS)
 
-    async def first(self, gang: str, *, seconds: float) -> record_pb2.GangRecord | None:
-        """The first record that there ever was of the gang; asks etcd anew when none has been seen here yet."""
-        if not self.history[gang]:
+    async def permit(self, gang: str, *, seconds: float) -> record_pb2.GangRecord | None:
+        """The first permit that there ever was of the gang; asks etcd anew when none has been seen here yet."""
+        found = next(filter(_is_permit, self.history[gang]), None)
+        if found is None:
             with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):
                 async with asyncio.timeout(seconds):
-                    async for _, value in self._changes(PREFIX + gang, "", 1):
-                        return record_pb2.GangRecord.FromString(value or b"")
-        return self.history[gang][0] if self.history[gang] else None
+                    async for _, value in self._changes(PREFIX + gang, "", self._since.get(gang, 0) + 1):
+                        record = record_pb2.GangRecord.FromString(value or b"")
+                        if _is_permit(record):
+                            return record
+        return found
+
+    def forget(self, gang: str) -> None:
+        """The gang is deleted: what was written of it so far says nothing of a later one of its name."""
+        self.history.pop(gang, None)
+        self._since[gang] = self._revision
 
     def _take(self, key: str, value: bytes | None) -> None:
         gang = key.removeprefix(PREFIX)
@@ -71,6 +80,10 @@ class EtcdRecords:
                         deleted = event.get("type") == "DELETE"
                         value = None if deleted else base64.b64decode(event["kv"].get("value", ""))
                         yield base64.b64decode(event["kv"]["key"]).decode(), value
+
+
+def _is_permit(record: record_pb2.GangRecord) -> bool:
+    return record.state == record_pb2.GangRecord.STATE_BINDING
 
 
 def _events(line: bytes) -> list[dict[str, Any]]:

@@ -46,13 +46,14 @@ class Invariants:
         self._gang_of.update(dict.fromkeys(pods, gang))
 
     def excuse(self, gang: str) -> None:
-        """The test itself takes members away while they are bound: the minimum cannot be judged."""
-        self._gangs[gang].minimum = 0
+        """The test itself binds members, or takes them away while they are bound: nothing can be judged."""
+        self._gangs.pop(gang, None)
 
     def forget(self, gang: str) -> None:
         """Judge a gang that is about to be deleted, and watch no more."""
         self._judge(gang)
         self._gangs.pop(gang, None)
+        self._records.forget(gang)
 
     def pod(self, change: str, pod: Mapping[str, Any]) -> None:
         """A pod changed."""
@@ -81,7 +82,8 @@ class Invariants:
         await asyncio.gather(*self._doubts)
         for gang in list(self._gangs):
             self._judge(gang)
-        assert not self.violations, "\n".join(self.violations)
+        violations, self.violations = self.violations, []
+        assert not violations, "\n".join(violations)
 
     def _bound(self, uid: str, pod: tuple[str, str]) -> None:
         name = self._gang_of.get(pod)
@@ -95,11 +97,11 @@ class Invariants:
         gang.bound.add(uid)
 
     async def _recorded(self, name: str, minimum: int) -> None:
-        permit = await self._records.first(name, seconds=_RECORD_SECONDS)
+        permit = await self._records.permit(name, seconds=_RECORD_SECONDS)
         if permit is None:
-            self._violated("I2", f"a pod of {name} was bound and there was never a record")
+            self._violated("I2", f"a pod of {name} was bound and there was never a permit in etcd")
         elif (seats := sum(len(seat.pods) for seat in permit.seats)) < minimum:
-            self._violated("I1", f"{name} was permitted with {seats} seats and {minimum} must start together")
+            self._violated("I1", f"{name} was permitted with {seats} seats and {minimum} must start together: {permit}")
 
     def _judge(self, name: str) -> None:
         gang = self._gangs.get(name)

@@ -117,6 +117,7 @@ class Scene:
         """Create pods and bind them as another scheduler would: node by number."""
         await self.add_pods(workload, *seats)
         placed = self.here(workload)
+        self.cluster.invariants.excuse(placed.id)
         for number, node in seats.items():
             await bind_by_hand(self.cluster, placed.namespace, placed.pod_name(number), node)
 

@@ -15,6 +15,8 @@ from muster.cli.coordinator import CALL_SECONDS, ask, connected
 from muster.cli.wording import duration, gang_as_json, phase_markup, phase_word, pods_words
 from muster.coordinator.v1.coordinator_pb2 import Gang, ListRequest, Phase, WatchRequest, WatchResponse
 
+_FEW = 12  # gangs whose reasons a screen has room for in full
+
 
 def list_gangs(address: str, namespace: str, *, as_json: bool) -> None:
     """Print all gangs once. Raises CliError."""
@@ -92,8 +94,9 @@ def gang_line(gang: Gang) -> str:
 
 
 def gangs_table(gangs: list[Gang], *, brief: bool = False) -> Table:
-    """Columns as kubectl users know them; the reason takes what room is left, in the brief form one line of it."""
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
+    """Columns as kubectl users know them; the reason takes what room is left, when brief and of many only a line."""
+    one_line = brief and len(gangs) > _FEW
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=brief)
     table.add_column("NAMESPACE", no_wrap=True)
     table.add_column("NAME", no_wrap=True)
     table.add_column("DIALECT", style="dim", no_wrap=True)
@@ -101,7 +104,9 @@ def gangs_table(gangs: list[Gang], *, brief: bool = False) -> Table:
     table.add_column("BOUND", justify="right", no_wrap=True)
     table.add_column("MIN", justify="right", no_wrap=True)
     table.add_column("START", justify="right", no_wrap=True)
-    table.add_column("REASON", overflow="ellipsis" if brief else "fold", no_wrap=brief)
+    table.add_column(
+        "REASON", overflow="ellipsis" if one_line else "fold", no_wrap=one_line, ratio=1 if brief else None
+    )
     for gang in gangs:
         start = duration(gang.start_seconds) if gang.HasField("start_seconds") else "-"
         table.add_row(
@@ -112,6 +117,6 @@ def gangs_table(gangs: list[Gang], *, brief: bool = False) -> Table:
             pods_words(gang.bound, gang.members),
             str(gang.minimum or "-"),
             start,
-            escape(gang.reason),
+            escape(gang.reason.removeprefix(f"gang {gang.namespace}/{gang.name} cannot start: ")),
         )
     return table
