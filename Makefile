@@ -22,7 +22,7 @@ test: setup ## all tests (ARGS="-k name" to choose)
 lint: setup ## ruff, mypy --strict, buf lint, breaking changes of the protos
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy libs services tests tools
+	@$(BIN)/mypy libs services tests
 	@$(BIN)/buf lint
 	@tools/proto-breaking $(BIN)/buf
 
