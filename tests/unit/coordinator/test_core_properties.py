@@ -198,7 +198,7 @@ class Play:
         return self.story.cluster.pods[pods[which % len(pods)]] if pods else None
 
 
-@settings(max_examples=max(1500, settings.default.max_examples), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=max(1500, settings().max_examples), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ACTS, min_size=30, max_size=120))
 def test_i1_to_i7_in_any_order_of_events(acts: list[Act]) -> None:
     play = Play()
