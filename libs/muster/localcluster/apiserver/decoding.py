@@ -1,4 +1,4 @@
-"""Request bodies: JSON (or YAML) into objects that are what the path says they are."""
+"""Request bodies: JSON, YAML or protobuf into objects that are what the path says they are."""
 
 from typing import Any, Final
 
@@ -7,6 +7,7 @@ import yaml
 
 from muster.localcluster.apiserver.kinds import Kind
 from muster.localcluster.apiserver.metadata import check_metadata_types
+from muster.localcluster.apiserver.protobuf import MEDIA_TYPE, UnknownField, decode_protobuf
 from muster.localcluster.apiserver.status import StatusError, bad_request
 from muster.localcluster.apiserver.store import Object
 
@@ -23,8 +24,15 @@ def decode_body(body: bytes, content_type: str) -> Any:
             return yaml.safe_load(body)
         except yaml.YAMLError as error:
             raise bad_request(f"yaml: {error}") from error
+    if media_type == MEDIA_TYPE:
+        try:
+            return decode_protobuf(body)
+        except UnknownField as error:
+            raise StatusError(415, str(error)) from error
+        except ValueError as error:
+            raise bad_request(f"provided data does not appear to be a protobuf message: {error}") from error
     if media_type not in _JSON:
-        only = "application/json, application/yaml"
+        only = f"application/json, application/yaml, {MEDIA_TYPE}"
         message = f"the body of the request was in an unknown format - accepted media types include: {only}"
         raise StatusError(415, message)
     try:

@@ -13,7 +13,8 @@ import msgspec
 from muster.localcluster.apiserver.kinds import Kind, Kinds
 from muster.localcluster.apiserver.store import Object
 
-PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+"""Type of the answer. Clients ask for it with "@" instead of the dot before v1.0, which is no valid media type."""
 
 _TITLE, _VERSION = "Kubernetes", "v1.33.0"
 _PARAMETERS: Final = ("dryRun", "fieldManager", "fieldValidation")
