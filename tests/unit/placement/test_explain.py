@@ -1,0 +1,109 @@
+"""What users read when a gang has no place: kube-scheduler's words, exact counts, and amounts for people."""
+
+import pytest
+
+from builders.placement import GPU, alone, answers, cluster, gang, group, node, pod_class, refusal
+from muster.gangs.facts import NodeFacts, PodClass, Taint, TaintEffect
+from muster.placement.explain import in_words
+from muster.placement.groups import Explanation, Group
+
+
+def why(nodes: list[NodeFacts], classes: list[PodClass], asked: Group) -> Explanation:
+    [answer] = answers(cluster(nodes, classes), asked)
+    return refusal(answer).explanation
+
+
+def test_g01_one_cpu_short() -> None:
+    told = why([node("n", 4)], [pod_class("x")], alone("g", ("x", 5)))
+    assert told.summary == (
+        "4 of 5 members fit; short of 1 cpu for the next; 0/1 nodes are available: 1 Insufficient cpu"
+    )
+    assert (told.gang, told.class_id, told.fit, told.needed) == ("g", "x", 4, 5)
+    assert told.short_by == (("cpu", 1000),)
+
+
+def test_a_plain_pod_reads_as_from_kube_scheduler() -> None:
+    taint = Taint("gpu", "true", TaintEffect.NO_SCHEDULE)
+    nodes = [node("a", 1), node("b", 1.5), node("c", taints=[taint]), node("d", unschedulable=True)]
+    told = why(nodes, [pod_class("x", 2)], alone("p", ("x", 1)))
+    assert told.summary == (
+        "0/4 nodes are available: 2 Insufficient cpu, 1 node(s) had untolerated taint {gpu: true}, "
+        "1 node(s) were unschedulable; short of 0.5 cpu"
+    )
+
+
+def test_a_node_counts_once_under_what_is_checked_first() -> None:
+    nodes = [node("full", 64, pods=1), node("small", 1, memory=1), node("thin", 64, memory=1), node("plain", 64)]
+    classes = [pod_class("x", 2, memory=2, gpu=1)]
+    built = cluster(nodes, classes, bound=[("p", "x", "full")])
+    [answer] = answers(built, alone("g", ("x", 1)))
+    assert dict(refusal(answer).explanation.nodes_lost) == {
+        "Too many pods": 1,
+        "Insufficient cpu": 1,
+        "Insufficient memory": 1,
+        f"Insufficient {GPU}": 1,
+    }
+
+
+def test_shortage_counts_what_is_left_over_on_each_node() -> None:
+    told = why([node("a", 1.5), node("b", 1.25), node("c", 0.75)], [pod_class("x")], alone("g", ("x", 4)))
+    assert (told.fit, told.short_by) == (2, (("cpu", 250 + 500),))
+
+
+def test_shortage_of_one_resource_says_nothing_of_others() -> None:
+    told = why([node("a", 4, memory=64)], [pod_class("x", 1, memory=8)], alone("g", ("x", 6)))
+    assert told.short_by == (("cpu", 2000),)
+    assert "for the others" in told.summary
+
+
+def test_room_that_is_never_on_one_node_is_told_for_the_closest() -> None:
+    told = why([node("a", 4, memory=1), node("b", 1, memory=4)], [pod_class("x", 2, memory=4)], alone("g", ("x", 1)))
+    assert told.short_by == (("cpu", 1000),)
+
+
+def test_nodes_that_may_not_be_used_add_no_shortage() -> None:
+    told = why([node("a", 4, ready=False)], [pod_class("x")], alone("g", ("x", 1)))
+    assert told.short_by == ()
+    assert told.summary == "0/1 nodes are available: 1 node(s) were not ready"
+
+
+def test_many_reasons_are_counted_whole_and_told_in_part() -> None:
+    nodes = [node(f"n{i:02}", taints=[Taint("owner", str(i), TaintEffect.NO_EXECUTE)]) for i in range(20)]
+    told = why(nodes, [pod_class("x")], alone("g", ("x", 1)))
+    assert len(told.nodes_lost) == 20
+    assert told.summary.endswith("12 for other reasons")
+
+
+def test_in_a_group_the_gang_that_lacks_members_is_named() -> None:
+    classes = [pod_class("x"), pod_class("y", 2)]
+    told = why([node("a", 4)], classes, group(gang("a", ("x", 2)), gang("b", ("y", 2))))
+    assert told.gang in ("a", "b")
+    assert told.fit < told.needed
+
+
+def test_equal_groups_that_fail_are_told_alike_under_their_own_names() -> None:
+    classes = [pod_class("x"), pod_class("y", 2)]
+    asked = [alone(f"g{i}", ("x", 3), ("y", 3)) for i in range(3)]
+    told = [refusal(answer).explanation for answer in answers(cluster([node("a", 4)], classes), *asked)]
+    assert [each.gang for each in told] == ["g0", "g1", "g2"]
+    assert len({each.summary for each in told}) == 1
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "words"),
+    [
+        ("cpu", 1000, "1 cpu"),
+        ("cpu", 250, "0.25 cpu"),
+        ("memory", 2**30, "1Gi memory"),
+        ("memory", 3 * 2**29, "1.5Gi memory"),
+        ("memory", 512 * 2**20, "512Mi memory"),
+        ("memory", 3, "3 bytes of memory"),
+        ("ephemeral-storage", 5 * 2**40, "5Ti ephemeral-storage"),
+        ("hugepages-2Mi", 2**21, "2Mi hugepages-2Mi"),
+        ("pods", 1, "1 pod slot"),
+        ("pods", 2, "2 pod slots"),
+        (GPU, 4, "4 nvidia.com/gpu"),
+    ],
+)
+def test_amounts_in_words(resource: str, amount: int, words: str) -> None:
+    assert in_words(resource, amount) == words
