@@ -242,6 +242,14 @@ async def test_a_solve_never_sees_half_a_snapshot(placement: Placement, stream: 
     assert (described.implementation, described.nodes, described.revision.kinds["pods"]) == ("best-fit", 1, 51)
 
 
+async def test_a_snapshot_that_starts_over_still_knows_the_classes_sent_before(
+    placement: Placement, stream: ClusterStream
+) -> None:
+    stream.send(begin(), part(Batch(pod_classes=(pod_class("late", 2),))))
+    stream.send(begin(), part(Batch(nodes=(node("a", 4),), pods=(bound("p", "a", "late"),))), synced({"pods": 80}))
+    assert where((await placement.solve(asks(("x", 2)), pods=80)).results[0]) == {"a": 2}
+
+
 async def test_what_is_known_is_not_used_while_cluster_state_is_lost(
     placement: Placement, stream: ClusterStream
 ) -> None:

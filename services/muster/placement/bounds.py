@@ -2,11 +2,15 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from muster.placement.parts import Part
 from muster.placement.room import Room
+
+_ROUNDING: Final = 1 + 1e-12
+"""Sums are floats, which cannot wrap around; exact below 2**53, and beyond that this keeps a proof a proof."""
 
 
 def impossible(room: Room, parts: Sequence[Part], required: Sequence[int]) -> bool:
@@ -42,6 +46,7 @@ def _too_little_free(room: Room, parts: Sequence[Part], required: Sequence[int])
             for amount, wanted in least:
                 asked += amount * min(wanted, needed)
                 needed -= min(wanted, needed)
-        if asked and asked > int(np.maximum(room.free[column, useful], 0).sum()):
+        free = float(np.maximum(room.free[column, useful], 0).sum(dtype=np.float64))
+        if asked > free * _ROUNDING:
             return True
     return False

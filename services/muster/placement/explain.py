@@ -15,6 +15,7 @@ from muster.placement.room import MOST_FITS, ClassRoom, Room
 MOST_REASONS_TOLD: Final = 8
 """Reasons named in the sentence; taints with a value per node would make it endless. All of them are in the counts."""
 
+_MOST: Final = 2**63 - 1
 _CHECKED_FIRST: Final = (PODS, "cpu", "memory", "ephemeral-storage")
 
 
@@ -87,7 +88,7 @@ class Explainer:
         for index, column in enumerate(of_class.columns.tolist()):
             amount = max(closest[index], _short_alone(left[index], int(of_class.amounts[index]), missing))
             if amount:
-                short.append((names[column], amount))
+                short.append((names[column], min(amount, _MOST)))
         return tuple(sorted(short))
 
 

@@ -69,7 +69,8 @@ class Mirror:
                 target.apply(batch)
             case SnapshotBegun(reason):
                 _log.info("snapshot begins", reason=reason)
-                self._next = Cluster(self.cluster.pod_classes if self.cluster is not None else None)
+                known = self._next if self._next is not None else self.cluster
+                self._next = Cluster(known.pod_classes if known is not None else None)
             case SnapshotComplete(through):
                 assert self._next is not None, "a snapshot ended that never began"
                 self._next.advance(through)

@@ -19,6 +19,13 @@ MOST_NODES: Final = 2**19
 _ORDINARY: Final = frozenset(("cpu", "memory", "ephemeral-storage", PODS))
 
 
+class TooManyNodes(RuntimeError):
+    """The cluster is larger than this solver's keys can tell apart."""
+
+    def __init__(self, nodes: int) -> None:
+        super().__init__(f"the cluster has {nodes} nodes; this solver is made for fewer than {MOST_NODES}")
+
+
 @dataclass(frozen=True)
 class NodeKind:
     """What many nodes have in common: everything that matters to a class but labels, name and room."""
@@ -140,6 +147,8 @@ class NodeTable:
 
     def _ordered(self) -> tuple[Int64, Int64]:
         if self._by_name is None:
+            if len(self._rows) >= MOST_NODES:
+                raise TooManyNodes(len(self._rows))
             order = np.array([row for _, row in sorted(self._rows.items())], np.int64)
             rank = np.full(self.rows, MOST_NODES - 1, np.int64)
             rank[order] = np.arange(len(order))

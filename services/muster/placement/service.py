@@ -103,7 +103,9 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
         return response
 
     async def _reached(self, revision: dict[str, int], context: aio.ServicerContext[Any, Any]) -> None:
-        left = context.time_remaining() or _LONGEST_WAIT_SECONDS
+        left = context.time_remaining()
+        if left is None:
+            left = _LONGEST_WAIT_SECONDS
         try:
             await self._mirror.reached(revision, left - min(_ANSWER_SECONDS, left / 10))
         except RevisionNotReached as error:
@@ -120,7 +122,7 @@ async def _answer(cluster: Cluster, request: pb.SolveRequest, groups: list[Group
         cluster.reserve((each.node, each.class_id, tuple(each.pod_uids)) for each in request.reservations)
         for class_id in sorted(named):
             room.of(class_id)
-    with tracer().start_as_current_span("search", attributes={"groups": len(groups)}):
+    with tracer().start_as_current_span("search", attributes={"muster.groups": len(groups)}):
         paused = time.monotonic()
         for group, answer in zip(groups, solve(room, groups), strict=True):
             write_answer(response, group, answer)

@@ -89,6 +89,14 @@ def test_equal_groups_that_fail_are_told_alike_under_their_own_names() -> None:
     assert len({each.summary for each in told}) == 1
 
 
+def test_absurd_requests_are_refused_like_any_other() -> None:
+    monster = PodClass("m", (("cpu", 2**63 - 1), ("memory", 2**63 - 1), ("pods", 1)))
+    told = why([node("a", 4)], [monster, pod_class("x")], alone("g", ("m", 2**32 - 1)))
+    assert told.fit == 0
+    assert dict(told.short_by)["memory"] == 2**63 - 1
+    assert why([node("a", 4)], [monster, pod_class("x")], alone("g", ("m", 2**31), ("x", 2**31))).fit == 4
+
+
 @pytest.mark.parametrize(
     ("resource", "amount", "words"),
     [
