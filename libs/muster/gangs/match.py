@@ -1,4 +1,4 @@
-"""Whether a node may take a pod, irrespective of room: Kubernetes' rules for cordons, taints and affinity, and its words.
+"""Whether a node may take a pod irrespective of room: Kubernetes' rules for cordons, taints, affinity, and its words.
 
 `why_not` judges one pair of class and node. Placement judges all nodes at once from the same rules, so each rule is a
 function of its own here.
