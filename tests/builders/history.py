@@ -47,7 +47,9 @@ def pod_object(
     if deleting:
         metadata["deletionTimestamp"] = SECOND.format(second + 1)
     if owner:
-        metadata["ownerReferences"] = [{"uid": owner, "controller": True, "kind": "Job", "name": "job"}]
+        metadata["ownerReferences"] = [
+            {"uid": owner, "controller": True, "apiVersion": "batch/v1", "kind": "Job", "name": "job"}
+        ]
     content = {
         "schedulerName": scheduler,
         "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}],

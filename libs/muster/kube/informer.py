@@ -41,8 +41,9 @@ class Pace(Struct, frozen=True):
     list_timeout_seconds: float = 60.0
     watch_seconds: tuple[float, float] = (240.0, 480.0)
     """The server ends a watch after a time between these, so that watches spread over the API servers there are."""
-    silence_seconds: float = 90.0
-    """A watch that says nothing for so long is dead: API servers send a bookmark every minute."""
+    silence_seconds: float = 30.0
+    """A watch that says nothing for so long is opened anew. Mostly nothing has happened (bookmarks come only now and
+    then, and not at all where nothing changes), but the connection may be dead without a sign."""
     hasty_seconds: float = 1.0
     """A watch that ends sooner without a word counts as a failure, so that it is not retried in a spin."""
     retry_seconds: tuple[float, float] = (0.2, 5.0)
@@ -179,13 +180,17 @@ class Informer(Generic[T]):
         """One watch, to its end. Raises what is worth a pause before the next one."""
         loop = asyncio.get_running_loop()
         started, began = loop.time(), self._through
+        lost: KubeUnreachable | None = None
         try:
             await self._read_watch()
-        except KubeUnreachable as lost:
-            if self._through == began and loop.time() - started < self._pace.silence_seconds:
-                raise
-            self._log.info("watch broke off; goes on from where it was", error=str(lost), revision=self._through)
-        if self._through == began and loop.time() - started < self._pace.hasty_seconds:
+        except KubeUnreachable as error:
+            lost = error
+        seconds = loop.time() - started
+        if self._through != began or seconds >= self._pace.silence_seconds:
+            self._log.debug("watch ended; goes on from where it was", why=str(lost), revision=self._through)
+        elif lost is not None:
+            raise lost
+        elif seconds < self._pace.hasty_seconds:
             raise _Hasty("the server ended the watch at once")
 
     async def _read_watch(self) -> None:

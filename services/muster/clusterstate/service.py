@@ -1,6 +1,7 @@
 """cluster-state's main path: informers tell what happens, the state turns it into facts, the hub tells subscribers."""
 
 import asyncio
+import gc
 from typing import Any
 
 import structlog
@@ -26,21 +27,26 @@ async def run(settings: Settings) -> None:
     """Serve until SIGTERM, SIGINT or cancellation; then end the subscriptions and return.
 
     Ready once all kinds have been listed. It stays ready when the API server cannot be reached later: the state is
-    stale then, but whole and consistent, and others go on with it.
+    stale then, but whole and consistent, and others go on with it. Raises BadKubeconfig, CannotListen, BadCertificates.
     """
     session = await KubeSession.connect(settings.kube)
+    service = ClusterStateService(session, settings)
     try:
+        await service.start()
         async with asyncio.TaskGroup() as tasks:
-            service = ClusterStateService(session, settings)
-            following = tasks.create_task(service.follow())
-            await service.start()
-            try:
-                await until_stopped()
-            finally:
-                await service.stop()
-                following.cancel()
+            following = [tasks.create_task(service.follow()), tasks.create_task(_spare_the_collector(service))]
+            await until_stopped()
+            for task in following:
+                task.cancel()
     finally:
+        await service.stop()
         await session.close()
+
+
+async def _spare_the_collector(service: "ClusterStateService") -> None:
+    """What the first lists brought stays for long: to look for cycles in it again and again would only stop others."""
+    await service.whole.wait()
+    gc.freeze()
 
 
 class ClusterStateService:
@@ -49,7 +55,9 @@ class ClusterStateService:
     def __init__(self, session: KubeSession, settings: Settings, pace: Pace = Pace()) -> None:  # noqa: B008 (frozen)
         self.state = ClusterState(settings.scheduler_names)
         self.hub = Hub(self.state.snapshot)
-        self._watch = WatchServicer(self.hub)
+        self.whole = asyncio.Event()
+        """All kinds have been listed: snapshots may be sent."""
+        self._watch = WatchServicer(self.hub, self.whole)
         self._server = RpcServer(settings.listen, settings.tls, "cluster-state")
         self._server.add(register, self._watch, FULL_NAME)
         self._informers = [Informer(session, resource, self._take_in, pace) for resource in ALL]
@@ -71,7 +79,7 @@ class ClusterStateService:
                 await informer.complete.wait()
             self.state.settle()
             _log.info("state is whole", **self.state.sizes())
-            self._watch.complete = True
+            self.whole.set()
             self._server.set_ready(True)
             while True:
                 await asyncio.sleep(_SWEEP_SECONDS)
@@ -79,5 +87,5 @@ class ClusterStateService:
 
     def _take_in(self, changes: Changes[Any]) -> None:
         batch = self.state.apply(changes)
-        if self._watch.complete:
+        if self.whole.is_set():
             self.hub.publish(batch)

@@ -1,5 +1,6 @@
 """The RPC by which others subscribe: bytes that the hub encoded once go out as they are."""
 
+import asyncio
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -17,10 +18,10 @@ _LONGEST_NAME: Final = 253
 class WatchServicer:
     """ClusterStateService, with responses as bytes."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, whole: asyncio.Event) -> None:
+        """`whole` says that snapshots may be sent."""
         self._hub = hub
-        self.complete = False
-        """The state is whole: snapshots may be sent."""
+        self._whole = whole
 
     async def watch(self, request: pb.WatchRequest, context: aio.ServicerContext[Any, Any]) -> None:
         """Write to the stream until the subscriber leaves."""
@@ -30,7 +31,7 @@ class WatchServicer:
                 f"subscriber {request.subscriber[:64]!r}… has {len(request.subscriber)} characters; "
                 f"at most {_LONGEST_NAME} are allowed",
             )
-        if not self.complete:
+        if not self._whole.is_set():
             raise RpcError(grpc.StatusCode.UNAVAILABLE, "the first lists of the API server are not complete yet")
         async with aclosing(self._hub.subscribe(request.subscriber)) as messages:
             async for message in messages:

@@ -1,0 +1,115 @@
+"""The Watch stream over real connections: what is refused, and what happens to those who do not read."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+import pytest
+from grpc import aio
+
+from builders.mirror import mirroring
+from muster.clusterstate.hub import Hub
+from muster.clusterstate.snapshot import Snapshot
+from muster.clusterstate.v1 import clusterstate_pb2 as pb
+from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
+from muster.clusterstate.watch import FULL_NAME, WatchServicer, register
+from muster.config.settings import PLAIN_TEXT
+from muster.gangs.facts import Batch, PodClass, PodFacts
+from muster.rpc.channel import open_channel
+from muster.rpc.server import RpcServer
+
+
+class Cluster:
+    """Pods that change all the time, at the port of a server."""
+
+    def __init__(self) -> None:
+        self.hub = Hub(self._snapshot, backlog_changes=2_000)
+        self.server = RpcServer("127.0.0.1:0", PLAIN_TEXT, "test")
+        self.port = 0
+        self.revision = 0
+        self._pods: tuple[PodFacts, ...] = ()
+
+    def change(self) -> None:
+        """A hundred pods of 500 bytes change."""
+        self.revision += 1
+        self._pods = tuple(PodFacts(f"{n}", "ml", f"{n}", "c", self.revision, problem="x" * 400) for n in range(100))
+        self.hub.publish(Batch(pods=self._pods, changed={"pods": self.revision}, through={"pods": self.revision}))
+
+    def _snapshot(self) -> Snapshot:
+        return Snapshot([PodClass("c")], [], [], self._pods, {"pods": self.revision})
+
+
+@asynccontextmanager
+async def serving(*, whole: bool = True) -> AsyncIterator[Cluster]:
+    cluster = Cluster()
+    known = asyncio.Event()
+    if whole:
+        known.set()
+    cluster.server.add(register, WatchServicer(cluster.hub, known), FULL_NAME)
+    cluster.port = await cluster.server.start()
+    try:
+        yield cluster
+    finally:
+        await cluster.server.stop(0)
+
+
+@asynccontextmanager
+async def reading(cluster: Cluster, name: str) -> AsyncIterator[AsyncIterator[pb.WatchResponse]]:
+    async with open_channel(f"127.0.0.1:{cluster.port}") as channel:
+        yield aiter(pb_grpc.ClusterStateServiceStub(channel).Watch(pb.WatchRequest(subscriber=name)))
+
+
+async def refusal(cluster: Cluster, name: str) -> aio.AioRpcError:
+    async with reading(cluster, name) as messages:
+        with pytest.raises(aio.AioRpcError) as refused:
+            await anext(messages)
+    return refused.value
+
+
+async def test_a_subscribers_name_has_a_limit() -> None:
+    async with serving() as cluster:
+        error = await refusal(cluster, "x" * 254)
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "254 characters" in str(error.details())
+
+
+async def test_before_the_state_is_whole_nobody_is_served() -> None:
+    async with serving(whole=False) as cluster:
+        error = await refusal(cluster, "early")
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_who_does_not_read_gets_a_new_snapshot_and_holds_up_nobody() -> None:
+    async with serving() as cluster, reading(cluster, "sleepy") as messages, mirroring(cluster.port) as mirror:
+        await mirror.until(lambda: True)
+        while (await anext(messages)).WhichOneof("step") != "synced":
+            pass
+        for _ in range(400):  # 20 MB; some of it finds room in the connection
+            cluster.change()
+            await mirror.until(lambda: mirror.through == {"pods": cluster.revision})
+        assert mirror.snapshots == 1
+        assert len(cluster.hub) == 2
+        reasons = []
+        async with asyncio.timeout(20):
+            while (message := await anext(messages)).synced.through.kinds.get("pods") != cluster.revision:
+                if message.WhichOneof("step") == "snapshot_begin":
+                    reasons.append(message.snapshot_begin.reason)
+        assert reasons and all("fell behind by" in reason for reason in reasons)
+
+
+async def test_who_leaves_is_forgotten() -> None:
+    async with serving() as cluster:
+        async with reading(cluster, "short") as messages:
+            await anext(messages)
+            assert len(cluster.hub) == 1
+        async with mirroring(cluster.port) as mirror:
+            await mirror.until(lambda: len(cluster.hub) == 1)
+
+
+async def test_a_stopping_server_ends_subscriptions() -> None:
+    async with serving() as cluster, mirroring(cluster.port) as mirror:
+        await mirror.until(lambda: True)
+        await cluster.server.stop()
+        await mirror.until_disconnected()
+        assert len(cluster.hub) == 0
