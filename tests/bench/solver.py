@@ -18,8 +18,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from builders.placement import GPU, alone
 from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass, PodFacts
+from muster.gangs.placing import GroupToPlace
+from muster.placement.answers import Placed
 from muster.placement.cluster import Cluster
-from muster.placement.groups import Group, Placed
 from muster.placement.solve import solve
 
 GIB = 2**30
@@ -48,7 +49,7 @@ def loaded_cluster(nodes: int, seed: int = 7) -> Cluster:
     return cluster
 
 
-def batches(nodes: int) -> Iterator[tuple[str, list[Group]]]:
+def batches(nodes: int) -> Iterator[tuple[str, list[GroupToPlace]]]:
     """Name and groups of each batch to be timed."""
     mixed = (("class-3", 1), ("class-1", 7))
     yield "one gang of 8", [alone("g", ("class-1", 8))]
@@ -62,7 +63,7 @@ def batches(nodes: int) -> Iterator[tuple[str, list[Group]]]:
     yield "500 gangs that do not fit", [alone(f"g{i}", ("gpu", 8 * nodes)) for i in range(500)]
 
 
-def run(cluster: Cluster, groups: list[Group]) -> int:
+def run(cluster: Cluster, groups: list[GroupToPlace]) -> int:
     """Solve one batch; returns how many groups were placed."""
     cluster.room.refresh()
     placed = sum(isinstance(answer, Placed) for answer in solve(cluster.room, groups))

@@ -13,8 +13,9 @@ from muster.gangs.facts import (
     Taint,
     Toleration,
 )
+from muster.gangs.placing import GangToPlace, GroupToPlace, Role
+from muster.placement.answers import Answer, NotPlaced, Placed
 from muster.placement.cluster import Cluster
-from muster.placement.groups import Answer, Gang, Group, NotPlaced, Placed, Role
 from muster.placement.solve import solve
 
 GPU = "nvidia.com/gpu"
@@ -68,17 +69,17 @@ def pod_class(
     )
 
 
-def gang(name: str, *roles: tuple[str, int], minimum: int | None = None) -> Gang:
+def gang(name: str, *roles: tuple[str, int], minimum: int | None = None) -> GangToPlace:
     """Roles as (class id, wanted); without a minimum all are needed."""
     wanted = sum(count for _, count in roles)
-    return Gang(name, wanted if minimum is None else minimum, tuple(Role(*role) for role in roles))
+    return GangToPlace(name, wanted if minimum is None else minimum, tuple(Role(*role) for role in roles))
 
 
-def group(*gangs: Gang) -> Group:
-    return Group(gangs[0].id, gangs)
+def group(*gangs: GangToPlace) -> GroupToPlace:
+    return GroupToPlace(gangs[0].id, gangs)
 
 
-def alone(name: str, *roles: tuple[str, int], minimum: int | None = None) -> Group:
+def alone(name: str, *roles: tuple[str, int], minimum: int | None = None) -> GroupToPlace:
     """A group of one gang."""
     return group(gang(name, *roles, minimum=minimum))
 
@@ -93,7 +94,7 @@ def cluster(
     return built
 
 
-def answers(on: Cluster, *groups: Group) -> list[Answer]:
+def answers(on: Cluster, *groups: GroupToPlace) -> list[Answer]:
     on.room.refresh()
     try:
         return list(solve(on.room, groups))

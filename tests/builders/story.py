@@ -25,7 +25,6 @@ from muster.coordinator.core.events import (
     Changes,
     Effect,
     Event,
-    Explanation,
     Now,
     Persist,
     Persisted,
@@ -34,7 +33,6 @@ from muster.coordinator.core.events import (
     Record,
     Recovered,
     Report,
-    Run,
     Seat,
     Snapshot,
     Solve,
@@ -46,6 +44,7 @@ from muster.coordinator.core.events import (
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.model import Gang
 from muster.gangs.facts import Batch, GangFacts, NodeFacts, PodClass, PodFacts, PodPhase, Problem, Severity
+from muster.gangs.placing import Explanation, Run
 
 Under = TypeVar("Under", Solve, Persist, Bind)
 

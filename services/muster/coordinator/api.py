@@ -8,15 +8,14 @@ import grpc
 
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.coordinator.core import explain
-from muster.coordinator.core.events import Explanation
 from muster.coordinator.core.model import Gang
 from muster.coordinator.core.reasons import reason
 from muster.coordinator.term import Term
 from muster.coordinator.v1 import coordinator_pb2 as pb
 from muster.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
 from muster.etcd.errors import EtcdUnavailable
-from muster.placement.v1 import placement_pb2 as placement_pb
 from muster.rpc.errors import RpcError
+from muster.rpc.explanation_codec import encode_explanation
 
 FULL_NAME = "muster.coordinator.v1.CoordinatorService"
 MERGE_SECONDS = 0.05
@@ -172,17 +171,5 @@ def _explanation_of(term: Term, gang: Gang) -> pb.ExplainResponse:
         ],
     )
     if gang.group.explanation is not None:
-        response.explanation.CopyFrom(_placement_explanation(gang.group.explanation))
+        response.explanation.CopyFrom(encode_explanation(gang.group.explanation))
     return response
-
-
-def _placement_explanation(explanation: Explanation) -> placement_pb.Explanation:
-    return placement_pb.Explanation(
-        summary=explanation.summary,
-        gang=explanation.gang,
-        class_id=explanation.class_id,
-        fit=explanation.fit,
-        needed=explanation.needed,
-        nodes_lost=[placement_pb.NodesLost(reason=lost, nodes=nodes) for lost, nodes in explanation.nodes_lost],
-        short_by=[state_pb.ResourceAmount(name=name, amount=amount) for name, amount in explanation.short_by],
-    )

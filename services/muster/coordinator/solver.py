@@ -3,18 +3,12 @@
 from grpc import aio
 
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
-from muster.coordinator.core.events import (
-    Explanation,
-    Run,
-    Solve,
-    Solved,
-    SolveFailed,
-    SolveOutcome,
-    SolveResult,
-)
+from muster.coordinator.core.events import Solve, Solved, SolveFailed, SolveOutcome, SolveResult
+from muster.gangs.placing import Run
 from muster.placement.v1 import placement_pb2 as pb
 from muster.placement.v1 import placement_pb2_grpc as pb_grpc
 from muster.rpc.errors import describe
+from muster.rpc.explanation_codec import decode_explanation
 
 
 class Solver:
@@ -64,17 +58,5 @@ def _result(result: pb.GroupResult) -> SolveResult:
         result.id,
         SolveOutcome(result.outcome),
         tuple(Run(run.gang, run.role, run.node, run.count) for run in result.runs),
-        _explanation(result.explanation) if result.HasField("explanation") else None,
-    )
-
-
-def _explanation(explanation: pb.Explanation) -> Explanation:
-    return Explanation(
-        summary=explanation.summary[:1024],
-        gang=explanation.gang,
-        class_id=explanation.class_id,
-        fit=explanation.fit,
-        needed=explanation.needed,
-        nodes_lost=tuple((lost.reason, lost.nodes) for lost in explanation.nodes_lost),
-        short_by=tuple((amount.name, amount.amount) for amount in explanation.short_by),
+        decode_explanation(result.explanation) if result.HasField("explanation") else None,
     )

@@ -7,8 +7,8 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import PODS, Amounts
+from muster.gangs.placing import Explanation, GroupToPlace
 from muster.placement.eligibility import ABSENT, USABLE
-from muster.placement.groups import Explanation, Group
 from muster.placement.parts import Attempt, Part, retake
 from muster.placement.room import MOST_FITS, ClassRoom, Room
 
@@ -26,14 +26,14 @@ class Explainer:
         self._room = room
         self._lost: dict[tuple[str, int], tuple[tuple[str, int], ...]] = {}
 
-    def too_many(self, group: Group, gang_index: int, class_id: str, fit: int) -> Explanation:
+    def too_many(self, group: GroupToPlace, gang_index: int, class_id: str, fit: int) -> Explanation:
         """For members that are all equal: `fit` is how many of the gang's have room, in the room as it is."""
         of_class = self._room.of(class_id)
         needed = group.gangs[gang_index].minimum
         return self._explanation(group, gang_index, of_class, of_class.fits, fit, needed, needed - fit)
 
     def stuck(
-        self, group: Group, parts: Sequence[Part], gang_index: int, part_index: int, best: Attempt
+        self, group: GroupToPlace, parts: Sequence[Part], gang_index: int, part_index: int, best: Attempt
     ) -> Explanation:
         """For mixed members: what is in the way of a part once the best attempt has been seated."""
         room = self._room
@@ -49,7 +49,7 @@ class Explainer:
 
     def _explanation(
         self,
-        group: Group,
+        group: GroupToPlace,
         gang_index: int,
         of_class: ClassRoom,
         seated: Int64,

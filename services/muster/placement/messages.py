@@ -6,21 +6,22 @@ from itertools import chain
 
 import grpc
 
-from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
-from muster.placement.groups import Answer, Explanation, Gang, Group, Placed, Role
+from muster.gangs.placing import GangToPlace, GroupToPlace, Role
+from muster.placement.answers import Answer, Placed
 from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.errors import RpcError
+from muster.rpc.explanation_codec import encode_explanation
 
 _Outcome = pb.GroupResult.Outcome
 
 
-def read_groups(request: pb.SolveRequest) -> list[Group]:
+def read_groups(request: pb.SolveRequest) -> list[GroupToPlace]:
     """What is to be placed. Raises RpcError INVALID_ARGUMENT."""
     groups = [
-        Group(
+        GroupToPlace(
             group.id,
             tuple(
-                Gang(gang.id, gang.minimum, tuple(Role(role.class_id, role.wanted) for role in gang.roles))
+                GangToPlace(gang.id, gang.minimum, tuple(Role(role.class_id, role.wanted) for role in gang.roles))
                 for gang in group.gangs
             ),
         )
@@ -37,7 +38,7 @@ def read_groups(request: pb.SolveRequest) -> list[Group]:
     return groups
 
 
-def classes_of(request: pb.SolveRequest, groups: Iterable[Group]) -> set[str]:
+def classes_of(request: pb.SolveRequest, groups: Iterable[GroupToPlace]) -> set[str]:
     """Ids of all classes that the request names."""
     named = {role.class_id for group in groups for gang in group.gangs for role in gang.roles}
     named.update(reservation.class_id for reservation in request.reservations)
@@ -54,7 +55,7 @@ def check_known(named: Collection[str], known: Collection[str]) -> None:
         )
 
 
-def write_answer(response: pb.SolveResponse, group: Group, answer: Answer) -> None:
+def write_answer(response: pb.SolveResponse, group: GroupToPlace, answer: Answer) -> None:
     """Add a result to the response."""
     result = response.results.add(id=group.id)
     if isinstance(answer, Placed):
@@ -64,22 +65,10 @@ def write_answer(response: pb.SolveResponse, group: Group, answer: Answer) -> No
             add(gang=run.gang, role=run.role, node=run.node, count=run.count)
     else:
         result.outcome = _Outcome.OUTCOME_INFEASIBLE if answer.proved else _Outcome.OUTCOME_NOT_FOUND
-        result.explanation.CopyFrom(_explanation(answer.explanation))
+        result.explanation.CopyFrom(encode_explanation(answer.explanation))
 
 
-def _explanation(explanation: Explanation) -> pb.Explanation:
-    return pb.Explanation(
-        summary=explanation.summary,
-        gang=explanation.gang,
-        class_id=explanation.class_id,
-        fit=explanation.fit,
-        needed=explanation.needed,
-        nodes_lost=[pb.NodesLost(reason=reason, nodes=nodes) for reason, nodes in explanation.nodes_lost],
-        short_by=[state_pb.ResourceAmount(name=name, amount=amount) for name, amount in explanation.short_by],
-    )
-
-
-def _check_gang(gang: Gang) -> None:
+def _check_gang(gang: GangToPlace) -> None:
     wanted = sum(role.wanted for role in gang.roles)
     for index, role in enumerate(gang.roles):
         if not role.wanted:

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations, product
 from typing import Final
 
+from muster.gangs.placing import Explanation, GroupToPlace
+from muster.placement.answers import Answer, NotPlaced, Placed
 from muster.placement.bounds import impossible
 from muster.placement.explain import Explainer
-from muster.placement.groups import Answer, Explanation, Group, NotPlaced, Placed
 from muster.placement.packing import Choice, fewest_nodes, tightest_first
 from muster.placement.parts import Attempt, Part, minimums_reached, retake, runs_of, take
 from muster.placement.puzzle import cut
@@ -17,13 +18,13 @@ _ALL_ORDERS_UP_TO: Final = 3
 """Parts up to which every order is tried; beyond, a few that tend to do."""
 
 
-def place_mixed(room: Room, group: Group, parts: Sequence[Part], explainer: Explainer, budget: Budget) -> Answer:
+def place_mixed(room: Room, group: GroupToPlace, parts: Sequence[Part], explainer: Explainer, budget: Budget) -> Answer:
     """Place all members if that can be, else every gang's minimum and as many more as have room."""
     return _Mixed(room, group, parts, budget).place(explainer)
 
 
 class _Mixed:
-    def __init__(self, room: Room, group: Group, parts: Sequence[Part], budget: Budget) -> None:
+    def __init__(self, room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> None:
         self._room = room
         self._group = group
         self._parts = parts

@@ -13,8 +13,8 @@ import grpc
 import structlog
 from grpc import aio
 
+from muster.gangs.placing import GroupToPlace
 from muster.placement.cluster import Cluster
-from muster.placement.groups import Group
 from muster.placement.messages import check_known, classes_of, read_groups, write_answer
 from muster.placement.mirror import Mirror, NoCluster, RevisionNotReached
 from muster.placement.settings import Settings
@@ -114,7 +114,9 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
             raise RpcError(grpc.StatusCode.UNAVAILABLE, str(error)) from None
 
 
-async def _answer(cluster: Cluster, request: pb.SolveRequest, groups: list[Group], named: set[str]) -> pb.SolveResponse:
+async def _answer(
+    cluster: Cluster, request: pb.SolveRequest, groups: list[GroupToPlace], named: set[str]
+) -> pb.SolveResponse:
     room = cluster.room
     response = pb.SolveResponse(revision=encode_revision(cluster.revision))
     with tracer().start_as_current_span("masks"):

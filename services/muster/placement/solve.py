@@ -8,8 +8,9 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
+from muster.gangs.placing import GroupToPlace, Run
+from muster.placement.answers import Answer, NotPlaced, Placed
 from muster.placement.explain import Explainer
-from muster.placement.groups import Answer, Group, NotPlaced, Placed, Run
 from muster.placement.mixed import place_mixed
 from muster.placement.packing import choose, fewest_nodes, tightest_first
 from muster.placement.parts import Attempt, Part, parts_of, runs_of, take
@@ -22,7 +23,7 @@ STEPS_PER_BATCH: Final = 30_000
 some hundred steps, of 16 on 6 nodes up to 3,000."""
 
 
-def solve(room: Room, groups: Sequence[Group]) -> Iterator[Answer]:
+def solve(room: Room, groups: Sequence[GroupToPlace]) -> Iterator[Answer]:
     """An answer per group, in order. What is placed stays taken in `room`; the caller undoes it when done.
 
     Between two answers the caller may pause, as long as nobody else touches the room.
@@ -33,12 +34,12 @@ def solve(room: Room, groups: Sequence[Group]) -> Iterator[Answer]:
         yield from batch.place_singles(alike) if single else map(batch.place, alike)
 
 
-def _is_single(group: Group) -> bool:
+def _is_single(group: GroupToPlace) -> bool:
     """The group is one pod."""
     return len(group.gangs) == 1 and len(group.gangs[0].roles) == 1 and group.gangs[0].roles[0].wanted == 1
 
 
-def _class_of(single: Group) -> str:
+def _class_of(single: GroupToPlace) -> str:
     return single.gangs[0].roles[0].class_id
 
 
@@ -51,7 +52,7 @@ class _Batch:
         self._steps_left = STEPS_PER_BATCH
         self._failed: dict[tuple[object, ...], tuple[NotPlaced, int]] = {}
 
-    def place(self, group: Group) -> Answer:
+    def place(self, group: GroupToPlace) -> Answer:
         shape = tuple((gang.minimum, gang.roles) for gang in group.gangs)
         known = self._failed.get(shape)
         if known is not None:
@@ -72,7 +73,7 @@ class _Batch:
             self._failed.clear()
         return answered
 
-    def place_singles(self, groups: list[Group]) -> Iterator[Answer]:
+    def place_singles(self, groups: list[GroupToPlace]) -> Iterator[Answer]:
         """Single pods. Where all have room their order does not matter, and each class is seated in one go."""
         nodes = self._seat_all(groups)
         if nodes is not None:
@@ -84,7 +85,7 @@ class _Batch:
             yield from map(_placed, equal, nodes)
             yield from map(self.place, equal[len(nodes) :])
 
-    def _seat_all(self, groups: list[Group]) -> list[str] | None:
+    def _seat_all(self, groups: list[GroupToPlace]) -> list[str] | None:
         """A node for each of the pods, hardest classes first; None, and nothing taken, if not all have room."""
         counts = Counter(map(_class_of, groups))
         seats = {class_id: int(self._room.of(class_id).fits.sum()) for class_id in counts}
@@ -108,7 +109,7 @@ class _Batch:
             self._failed.clear()
         return [room.nodes.name(row) for row in np.repeat(rows, counts).tolist()]
 
-    def _place_equal(self, group: Group, parts: Sequence[Part]) -> Answer:
+    def _place_equal(self, group: GroupToPlace, parts: Sequence[Part]) -> Answer:
         """All members are of one class, so that counting how many fit settles it."""
         room = self._room
         class_id = parts[0].class_id
@@ -128,5 +129,5 @@ class _Batch:
         return Placed(runs_of(room, group, parts, attempt))
 
 
-def _placed(single: Group, node: str) -> Placed:
+def _placed(single: GroupToPlace, node: str) -> Placed:
     return Placed((Run(single.gangs[0].id, 0, node, 1),))

@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from builders.story import Story, gang, node, plain_pod
-from muster.coordinator.core.events import Bind, Persist, Phase, Run, Solve, Solved, SolveOutcome, SolveResult
+from muster.coordinator.core.events import Bind, Persist, Phase, Solve, Solved, SolveOutcome, SolveResult
 from muster.gangs.facts import PodPhase
+from muster.gangs.placing import Run
 
 
 def test_g01_too_large_a_gang_leaves_the_room_to_others() -> None:

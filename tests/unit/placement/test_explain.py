@@ -4,11 +4,11 @@ import pytest
 
 from builders.placement import GPU, alone, answers, cluster, gang, group, node, pod_class, refusal
 from muster.gangs.facts import NodeFacts, PodClass, Taint, TaintEffect
+from muster.gangs.placing import Explanation, GroupToPlace
 from muster.placement.explain import in_words
-from muster.placement.groups import Explanation, Group
 
 
-def why(nodes: list[NodeFacts], classes: list[PodClass], asked: Group) -> Explanation:
+def why(nodes: list[NodeFacts], classes: list[PodClass], asked: GroupToPlace) -> Explanation:
     [answer] = answers(cluster(nodes, classes), asked)
     return refusal(answer).explanation
 

@@ -28,7 +28,8 @@ from muster.gangs.facts import (
     TaintEffect,
 )
 from muster.gangs.match import AFFINITY
-from muster.placement.groups import Answer, Group, NotPlaced, Placed, Run
+from muster.gangs.placing import GroupToPlace, Run
+from muster.placement.answers import Answer, NotPlaced, Placed
 
 
 def test_p05_one_short_is_infeasible_and_counted() -> None:
@@ -144,7 +145,7 @@ def test_p36_no_nodes_is_infeasible() -> None:
     assert refusal(answer).explanation.summary == "0 of 2 members fit; no nodes available to schedule pods"
 
 
-def _tricky() -> tuple[list[NodeFacts], list[Group]]:
+def _tricky() -> tuple[list[NodeFacts], list[GroupToPlace]]:
     nodes = [node(f"n{i:02}", 4 + i % 5, gpu=8 * (i % 3 == 0), labels={"rack": f"r{i % 4}"}) for i in range(20)]
     groups = [
         alone("a", ("x", 9)),

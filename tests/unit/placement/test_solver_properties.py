@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from builders.placement import alone, amounts, answers, cluster, gang, group, node, pod_class
 from muster.gangs.facts import NodeFacts, PodClass
-from muster.placement.groups import Answer, Group, NotPlaced, Placed
+from muster.gangs.placing import GroupToPlace
+from muster.placement.answers import Answer, NotPlaced, Placed
 from muster.placement.solve import solve
 
 CPU, MEMORY = st.integers(0, 7), st.integers(0, 5)
@@ -31,7 +32,7 @@ small_classes = st.lists(
 @st.composite
 def small_groups(
     draw: st.DrawFn, most_members: int = 5, most_gangs: int = 2
-) -> tuple[list[NodeFacts], list[PodClass], Group]:
+) -> tuple[list[NodeFacts], list[PodClass], GroupToPlace]:
     nodes, classes = draw(small_nodes), draw(small_classes)
     gangs, left = [], most_members
     for index in range(draw(st.integers(1, most_gangs))):
@@ -52,7 +53,7 @@ def usable(each: PodClass, on: NodeFacts) -> bool:
 
 
 def check_answer(
-    nodes: list[NodeFacts], classes: list[PodClass], asked: list[Group], got: list[Placed | NotPlaced]
+    nodes: list[NodeFacts], classes: list[PodClass], asked: list[GroupToPlace], got: list[Placed | NotPlaced]
 ) -> None:
     """I3 and all-or-nothing: nothing oversubscribed, every gang placed has its minimum and no more than it wants."""
     by_class, by_node = {each.id: each for each in classes}, {each.name: each for each in nodes}
@@ -78,7 +79,7 @@ def check_answer(
         assert amount <= dict(by_node[name].allocatable).get(resource, 0), (name, resource)
 
 
-def feasible(nodes: list[NodeFacts], classes: list[PodClass], asked: Group, minimums: list[int]) -> bool:
+def feasible(nodes: list[NodeFacts], classes: list[PodClass], asked: GroupToPlace, minimums: list[int]) -> bool:
     """Tries every node, or none, for every member."""
     by_class = {each.id: each for each in classes}
     members = [
@@ -109,7 +110,7 @@ def feasible(nodes: list[NodeFacts], classes: list[PodClass], asked: Group, mini
 @settings(max_examples=250, deadline=None)
 @given(small_groups())
 def test_small_groups_are_placed_exactly_when_they_can_be(
-    instance: tuple[list[NodeFacts], list[PodClass], Group],
+    instance: tuple[list[NodeFacts], list[PodClass], GroupToPlace],
 ) -> None:
     nodes, classes, asked = instance
     [answer] = answers(cluster(nodes, classes), asked)
@@ -170,7 +171,7 @@ def _where(answer: Answer) -> str | None:
     return answer.runs[0].node if isinstance(answer, Placed) else None
 
 
-def _one_by_one(nodes: list[NodeFacts], classes: list[PodClass], asked: list[Group]) -> list[Answer]:
+def _one_by_one(nodes: list[NodeFacts], classes: list[PodClass], asked: list[GroupToPlace]) -> list[Answer]:
     built = cluster(nodes, classes)
     built.room.refresh()
     return [next(iter(solve(built.room, [each]))) for each in asked]

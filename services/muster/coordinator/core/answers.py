@@ -3,13 +3,14 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from muster.coordinator.core.events import GroupToSolve, Run, Seat
+from muster.coordinator.core.events import Seat
 from muster.coordinator.core.ledger import Ledger
 from muster.coordinator.core.model import Gang, Group
 from muster.gangs.facts import PodFacts
+from muster.gangs.placing import GroupToPlace, Run
 
 
-def refused_or_seated(ledger: Ledger, group: Group, asked: GroupToSolve, runs: Sequence[Run]) -> str | list[Gang]:
+def refused_or_seated(ledger: Ledger, group: Group, asked: GroupToPlace, runs: Sequence[Run]) -> str | list[Gang]:
     """Give seats to the members and reserve them, or say why the answer cannot be used and change nothing.
 
     Members that went away since the question leave their seats empty; the minimum must be reached without them.
@@ -34,7 +35,7 @@ def refused_or_seated(ledger: Ledger, group: Group, asked: GroupToSolve, runs: S
     return [gang for gang in group.gangs if seats[gang.id]]
 
 
-def _wanted_by_role(asked: GroupToSolve) -> dict[tuple[str, int], tuple[str, int]]:
+def _wanted_by_role(asked: GroupToPlace) -> dict[tuple[str, int], tuple[str, int]]:
     return {
         (gang.id, index): (role.class_id, role.wanted) for gang in asked.gangs for index, role in enumerate(gang.roles)
     }

@@ -5,6 +5,7 @@ from enum import IntEnum, StrEnum
 from msgspec import Struct
 
 from muster.gangs.facts import Batch, ObjectReference
+from muster.gangs.placing import Explanation, GroupToPlace, Reservation, Run
 
 
 class Now(Struct, frozen=True):
@@ -61,57 +62,6 @@ class Record(Struct, frozen=True):
     schedule_cycle: int = 1
     group: tuple[str, ...] = ()
     permitted_unix_millis: int = 0
-
-
-class Role(Struct, frozen=True):
-    """A number of equal members to be placed."""
-
-    class_id: str
-    wanted: int
-
-
-class GangToSolve(Struct, frozen=True):
-    """A gang in a solve."""
-
-    id: str
-    minimum: int
-    roles: tuple[Role, ...]
-
-
-class GroupToSolve(Struct, frozen=True):
-    """A gang group in a solve."""
-
-    id: str
-    gangs: tuple[GangToSolve, ...]
-
-
-class Reservation(Struct, frozen=True):
-    """Pods of one class with a claim on one node."""
-
-    node: str
-    class_id: str
-    pod_uids: tuple[str, ...]
-
-
-class Run(Struct, frozen=True):
-    """A number of members of a role on a node."""
-
-    gang: str
-    role: int
-    node: str
-    count: int
-
-
-class Explanation(Struct, frozen=True):
-    """Why a group has no place, as placement says it."""
-
-    summary: str = ""
-    gang: str = ""
-    class_id: str = ""
-    fit: int = 0
-    needed: int = 0
-    nodes_lost: tuple[tuple[str, int], ...] = ()
-    short_by: tuple[tuple[str, int], ...] = ()
 
 
 class SolveResult(Struct, frozen=True):
@@ -226,7 +176,7 @@ class Solve(Struct, frozen=True):
     solve_id: int
     min_revision: dict[str, int]
     reservations: tuple[Reservation, ...]
-    groups: tuple[GroupToSolve, ...]
+    groups: tuple[GroupToPlace, ...]
 
 
 class Persist(Struct, frozen=True):

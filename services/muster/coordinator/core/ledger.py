@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from muster.coordinator.core.events import Reservation, Seat
+from muster.coordinator.core.events import Seat
 from muster.gangs.capacity import Capacity
 from muster.gangs.facts import NodeFacts, PodClass, PodFacts
 from muster.gangs.match import why_not
+from muster.gangs.placing import Reservation
 
 
 class Ledger:

@@ -7,8 +7,9 @@ from enum import Enum, auto
 from msgspec.structs import replace
 
 from muster.coordinator.core.cycle import ScheduleCycle
-from muster.coordinator.core.events import Explanation, Phase, Record, Seat
+from muster.coordinator.core.events import Phase, Record, Seat
 from muster.gangs.facts import GangFacts, ObjectReference, PodFacts
+from muster.gangs.placing import Explanation
 
 PLAIN = "plain"
 """The dialect of pods without any mark: gangs of one."""

@@ -3,8 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from muster.coordinator.core.events import GangToSolve, GroupToSolve, Role
 from muster.coordinator.core.model import Gang, Group
+from muster.gangs.placing import GangToPlace, GroupToPlace, Role
 
 
 @dataclass(slots=True, frozen=True)
@@ -13,16 +13,16 @@ class Attempt:
 
     solve_id: int
     groups: list[Group]
-    asked: dict[str, GroupToSolve]
+    asked: dict[str, GroupToPlace]
     began: float
 
 
-def to_solve(group: Group) -> GroupToSolve:
+def to_solve(group: Group) -> GroupToPlace:
     """The waiting members by class; gangs that need nothing more are left out."""
-    return GroupToSolve(group.id, tuple(_gang_to_solve(gang) for gang in group.gangs if gang.waiting))
+    return GroupToPlace(group.id, tuple(_gang_to_solve(gang) for gang in group.gangs if gang.waiting))
 
 
-def _gang_to_solve(gang: Gang) -> GangToSolve:
+def _gang_to_solve(gang: Gang) -> GangToPlace:
     counts = Counter(pod.class_id for pod in gang.waiting.values())
     roles = tuple(Role(class_id, count) for class_id, count in sorted(counts.items()))
-    return GangToSolve(gang.id, min(gang.minimum, len(gang.waiting)), roles)
+    return GangToPlace(gang.id, min(gang.minimum, len(gang.waiting)), roles)

@@ -1,4 +1,4 @@
-"""What is asked of the solver and what it answers, as values."""
+"""What the coordinator asks of placement and what it is told, as values: those of muster.placement.v1."""
 
 from msgspec import Struct
 
@@ -12,7 +12,7 @@ class Role(Struct, frozen=True):
     wanted: int
 
 
-class Gang(Struct, frozen=True):
+class GangToPlace(Struct, frozen=True):
     """A gang to place: at least `minimum` members in all, of first roles rather than of later ones."""
 
     id: str
@@ -20,11 +20,19 @@ class Gang(Struct, frozen=True):
     roles: tuple[Role, ...]
 
 
-class Group(Struct, frozen=True):
+class GroupToPlace(Struct, frozen=True):
     """Gangs that are placed together or not at all."""
 
     id: str
-    gangs: tuple[Gang, ...]
+    gangs: tuple[GangToPlace, ...]
+
+
+class Reservation(Struct, frozen=True):
+    """Pods of one class with a claim on one node."""
+
+    node: str
+    class_id: str
+    pod_uids: tuple[str, ...]
 
 
 class Run(Struct, frozen=True):
@@ -39,26 +47,10 @@ class Run(Struct, frozen=True):
 class Explanation(Struct, frozen=True):
     """Why a group has no place; the fields are those of the proto."""
 
-    summary: str
-    gang: str
-    class_id: str
-    fit: int
-    needed: int
-    nodes_lost: tuple[tuple[str, int], ...]
-    short_by: Amounts
-
-
-class Placed(Struct, frozen=True):
-    """Where the members of a group go."""
-
-    runs: tuple[Run, ...]
-
-
-class NotPlaced(Struct, frozen=True):
-    """There is no place: `proved` if none can exist in this state."""
-
-    proved: bool
-    explanation: Explanation
-
-
-Answer = Placed | NotPlaced
+    summary: str = ""
+    gang: str = ""
+    class_id: str = ""
+    fit: int = 0
+    needed: int = 0
+    nodes_lost: tuple[tuple[str, int], ...] = ()
+    short_by: Amounts = ()
