@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-import itertools
+import secrets
 from collections import Counter
 from typing import Any
 
@@ -15,7 +15,6 @@ from muster.coordinator.v1.coordinator_pb2 import Phase
 WAITING = (Phase.PHASE_GATHERING, Phase.PHASE_QUEUED, Phase.PHASE_WAITING)
 LABEL = "muster.dev/scene"
 _PODS_PER_NODE = 110
-_numbers = itertools.count(1)
 
 
 class Scene:
@@ -23,7 +22,7 @@ class Scene:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.name = f"scene-{next(_numbers)}"
+        self.name = f"scene-{secrets.token_hex(3)}"  # what an interrupted run left in a real cluster is not met again
         self._namespaces: set[str] = set()
         self._workloads: dict[str, Workload] = {}
         self._nodes: list[str] = []
@@ -168,6 +167,16 @@ class Scene:
     async def _bound(self, workload: Workload, count: int, seconds: float) -> None:
         what = f"{count} pods of {workload.name} bound"
         await self.cluster.until(lambda: len(self.bound_pods(workload)) >= count, what, seconds=seconds)
+
+    async def satisfied(self, workload: Workload, *, seconds: float = WAIT_SECONDS) -> None:
+        """Wait until the coordinator says that it has started."""
+        id_ = self.here(workload).id
+
+        def is_satisfied() -> bool:
+            gang = self.cluster.gangs.get(id_)
+            return gang is not None and gang.phase == Phase.PHASE_SATISFIED
+
+        await self.cluster.until(is_satisfied, f"{id_} is satisfied", seconds=seconds)
 
     async def waits(self, workload: Workload, *saying: str, seconds: float = WAIT_SECONDS) -> coordinator_pb2.Gang:
         """Wait until the gang waits with a reason that says this, tried if it is complete; nothing is bound."""

@@ -8,7 +8,6 @@ import pytest
 from builders.faults import BINDS
 from builders.scene import Scene, bind_by_hand
 from builders.workloads import gang
-from muster.coordinator.v1.coordinator_pb2 import Phase
 from muster.coordinator.v1.record_pb2 import GangRecord
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -72,7 +71,7 @@ async def test_g21_while_the_coordinator_is_down_others_take_two_of_the_decided_
     await scene.cluster.stack.start(["coordinator"])
     await scene.bound(a)
     assert scene.bound_pods(a) != decided(await permitted(scene, placed.id))
-    await scene.cluster.until(lambda: scene.cluster.gangs[placed.id].phase == Phase.PHASE_SATISFIED, "satisfied")
+    await scene.satisfied(a)
 
 
 async def test_coordinator_killed_right_after_the_last_bind_i4_i5(scene: Scene) -> None:
@@ -83,12 +82,12 @@ async def test_coordinator_killed_right_after_the_last_bind_i4_i5(scene: Scene) 
     await scene.cluster.stack.kill("coordinator")
     before = scene.bound_pods(a)
     await scene.cluster.stack.start(["coordinator"])
-    await scene.cluster.until(lambda: scene.cluster.gangs[placed.id].phase == Phase.PHASE_SATISFIED, "satisfied")
+    await scene.satisfied(a)
     await scene.create(b)
     await scene.bound(b)
     assert scene.bound_pods(a) == before
-    satisfied = scene.cluster.records
-    await scene.cluster.until(lambda: not satisfied.present[placed.id].seats, "the record holds no seats any more")
+    records = scene.cluster.records
+    await scene.cluster.until(lambda: not records.present[placed.id].seats, "the record holds no seats any more")
 
 
 async def test_coordinator_killed_between_a_solve_and_its_permit_decides_anew(scene: Scene) -> None:
@@ -121,7 +120,7 @@ async def test_binds_whose_answers_are_lost_are_repeated_without_harm_i4(scene: 
     with scene.cluster.faults.cut(BINDS, times=5, carried_out=True):
         [placed] = await scene.create(a)
         await scene.bound(a)
-    await scene.cluster.until(lambda: scene.cluster.gangs[placed.id].phase == Phase.PHASE_SATISFIED, "satisfied")
+    await scene.satisfied(a)
 
 
 async def test_placement_killed_while_gangs_wait_comes_back_and_they_start(scene: Scene) -> None:
@@ -185,7 +184,7 @@ async def test_pods_deleted_while_their_gang_is_bound_leave_nothing_behind_i5_i6
         scene.cluster.invariants.excuse(placed.id)
         await scene.delete_pods(a, *doomed)
         held.release()
-    await scene.cluster.until(lambda: scene.cluster.gangs[placed.id].phase == Phase.PHASE_SATISFIED, "settled")
+    await scene.satisfied(a)
     await scene.create(b)
     await scene.bound(b)
 
@@ -198,7 +197,9 @@ async def test_a_node_that_vanishes_after_the_permit_is_replaced_i6(scene: Scene
         used = set(decided(await permitted(scene, placed.id)).values())
         await held.until(1)
         await scene.remove_nodes(next(node for node in nodes if node in used))
+        await scene.cluster.stack.kill("binding")
         held.drop()
+    await scene.cluster.stack.start(["binding"])
     await scene.bound(a)
     assert set(scene.bound_pods(a).values()) <= set(nodes) - set(scene.removed)
 
@@ -216,4 +217,4 @@ async def test_a_foreign_scheduler_binds_a_member_first_and_that_is_accepted_g38
         held.release()
     await scene.bound(a)
     assert scene.bound_pods(a)[pod] == elsewhere
-    await scene.cluster.until(lambda: scene.cluster.gangs[placed.id].phase == Phase.PHASE_SATISFIED, "satisfied")
+    await scene.satisfied(a)

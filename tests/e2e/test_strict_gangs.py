@@ -4,7 +4,6 @@ import pytest
 
 from builders.scene import Scene
 from builders.workloads import Dialect, gang, plain
-from muster.coordinator.v1.coordinator_pb2 import Phase
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -215,4 +214,4 @@ async def test_a_gang_of_a_thousand_pods_has_one_record_and_is_explained_at_once
     assert answer.gang.bound == size
     permits = [record for record in scene.cluster.records.history[id_] if record.seats]
     assert sum(len(seat.pods) for seat in permits[0].seats) == size
-    await scene.cluster.until(lambda: scene.cluster.gangs[id_].phase == Phase.PHASE_SATISFIED, "satisfied")
+    await scene.satisfied(a)
