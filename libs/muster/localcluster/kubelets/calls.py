@@ -1,0 +1,71 @@
+"""Calls to the API server that kubelets have to make, a bounded number at a time, until they are answered."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from muster.kube.retrying import until_done
+from muster.kube.session import ApiStatusError, KubeSession, KubeUnreachable, Method, Response
+
+STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
+
+_AT_ONCE: Final = 32
+_CALL_SECONDS: Final = 15.0
+_PAUSE_SECONDS: Final = (0.1, 5.0)
+_LASTING: Final = (404, 409, 422)
+"""Answers that say that the object is gone, or another one by now: nothing more is to be done."""
+
+_log: Final = structlog.get_logger(__name__)
+
+
+class Calls:
+    """Makes calls in the order in which they were added, many at a time."""
+
+    def __init__(self, session: KubeSession) -> None:
+        self._session = session
+        self._waiting: asyncio.Queue[tuple[Method, str, bytes, str, Callable[[], None] | None]] = asyncio.Queue()
+
+    def add(
+        self, method: Method, path: str, body: bytes, content_type: str, done: Callable[[], None] | None = None
+    ) -> None:
+        """Make the call when its turn comes; `done` is called after it succeeded."""
+        self._waiting.put_nowait((method, path, body, content_type, done))
+
+    async def run(self) -> None:
+        """Work for ever."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_AT_ONCE):
+                group.create_task(self._work())
+
+    async def make(self, method: Method, path: str, body: bytes, content_type: str) -> Response:
+        """Make a call now, and again until the server answers with something that lasts."""
+
+        async def once() -> Response:
+            answer = await self._session.request(
+                method, path, body=body, content_type=content_type, timeout_seconds=_CALL_SECONDS
+            )
+            if answer.status == 429 or answer.status >= 500:
+                raise ApiStatusError.from_response(answer)
+            return answer
+
+        def note(attempt: int, error: BaseException, pause_seconds: float) -> None:
+            say = _log.warning if attempt == 1 else _log.debug
+            say("call failed; tried again", path=path, error=str(error), attempt=attempt)
+
+        try:
+            return await once()  # without the machinery of retries: it nearly always works
+        except (KubeUnreachable, ApiStatusError) as error:
+            note(1, error, 0.0)
+        return await until_done(once, on=(KubeUnreachable, ApiStatusError), bounds=_PAUSE_SECONDS, before_pause=note)
+
+    async def _work(self) -> None:
+        while True:
+            method, path, body, content_type, done = await self._waiting.get()
+            answer = await self.make(method, path, body, content_type)
+            if answer.status < 300:
+                if done is not None:
+                    done()
+            elif answer.status not in _LASTING:
+                _log.error("call refused", path=path, status=answer.status, answer=answer.body[:512].decode())
