@@ -62,6 +62,11 @@ class _Transport:
         self._users = 0
         self._retired = False
 
+    def check_open(self, path: str) -> None:
+        """Raises KubeUnreachable after `close`: for callers that is like any connection that breaks."""
+        if self.http.closed:
+            raise KubeUnreachable(self.server + path, "the session is closed")
+
     def __enter__(self) -> "_Transport":
         self._users += 1
         return self
@@ -140,6 +145,7 @@ class KubeSession:
         timeout_seconds: float,
     ) -> tuple[Response, int]:
         transport, generation = self._transport, self._generation
+        transport.check_open(path)
         url = _url(transport.server, path, query)
         headers = self._headers if body is None else {**self._headers, "Content-Type": content_type}
         try:
@@ -154,9 +160,7 @@ class KubeSession:
                     **transport.options,  # type: ignore[arg-type]
                 ) as answer:
                     return Response(answer.status, answer.headers, await _whole(answer)), generation
-        except (aiohttp.ClientError, OSError, TimeoutError, RuntimeError) as error:
-            if isinstance(error, RuntimeError) and not transport.http.closed:
-                raise
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise KubeUnreachable(transport.server + path, error) from error
         finally:
             if transport is not self._transport:
@@ -175,6 +179,7 @@ class KubeSession:
         for attempt in itertools.count():
             transport, generation = self._transport, self._generation
             where = transport.server + path
+            transport.check_open(path)
             try:
                 with transport:
                     try:
