@@ -195,7 +195,8 @@ class Story:
     def __init__(self, nodes: dict[str, int] | None = None, *, start: bool = True) -> None:
         self.cluster = Cluster({name: node(name, cpu) for name, cpu in (nodes or {}).items()})
         self.etcd: dict[str, Record] = {}
-        self.permitted_ever: set[str] = set()
+        self.permitted_with: defaultdict[str, set[str]] = defaultdict(set)
+        """Gangs whose records were written together, by gang."""
         self.now = 1000.0
         self.machine: Machine | None = None
         self.under_way: list[Effect] = []
@@ -290,7 +291,7 @@ class Story:
     def persist(self, effect: Persist) -> None:
         for record in effect.puts:
             self.etcd[record.gang] = record
-            self.permitted_ever.add(f"{record.gang}@{record.incarnation}")
+            self.permitted_with[record.gang] |= {other.gang for other in effect.puts}
         for key in effect.deletes:
             self.etcd.pop(key, None)
 
@@ -453,11 +454,9 @@ class Story:
         record = self.etcd.get(key)
         assert record is not None, f"I2: {key} binds without a durable permit"
         assert any(held.uid == seat.uid for held in record.seats), f"I4: {seat.uid} binds but is not in its record"
-        partners = record.group or (key,)
-        for partner in partners:
-            assert partner in self.etcd or partner not in self.cluster.gangs, (
-                f"I1: {key} binds, {partner} has no permit"
-            )
+        for partner in record.group:
+            permitted = partner in self.etcd or partner in self.permitted_with[key]
+            assert permitted or partner not in self.cluster.gangs, f"I1: {key} binds, {partner} has no permit"
         if seat.node in self.cluster.nodes and seat.node not in self.shared_nodes:
             free = dict(self.cluster.nodes[seat.node].allocatable)["cpu"] - self.cluster.used[seat.node]
             assert free >= self.cluster.cpu(pod), f"I3: {seat.node} is oversubscribed"

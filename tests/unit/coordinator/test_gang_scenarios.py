@@ -99,6 +99,24 @@ def test_g12_a_group_starts_when_all_its_gangs_are_complete() -> None:
     assert len(story.solves) == 1, "the group is one solve"
 
 
+def test_i1_a_partner_declared_anew_during_the_solve_is_waited_for() -> None:
+    story = Story({"n10": 10})
+    names = ("default/a", "default/b")
+    a, b = gang("a").of(2).with_group(*names), gang("b").of(2).with_group(*names)
+    story.add(a, b)
+    solve = story.only(Solve)
+    story.delete(b)
+    anew = b.anew("2")
+    story.change(gangs=[anew.gang_facts()], pods=anew.pods()[:1])
+    story.tell(Solved(solve.solve_id, story.first_fit(solve)))
+    story.under_way.clear()
+    story.run()
+    assert (story.bound("a"), story.bound("b")) == (0, 0)
+    story.change(pods=anew.pods()[1:])
+    story.run()
+    assert (story.bound("a"), story.bound("b")) == (2, 2)
+
+
 def test_g13_a_partner_that_declares_nothing_goes_alone() -> None:
     story = Story({"n10": 10})
     story.add(gang("A", "a").of(3).with_group("a/A", "b/B"), gang("B", "b").of(3))

@@ -197,8 +197,15 @@ class Knowledge:
             self.touch(member, edited=True)
 
     def in_place(self, group: Group) -> bool:
-        """All its gangs still belong together, and none is missing."""
-        return all(self._group_id(gang) == group.id for gang in group.gangs)
+        """All its gangs still belong together, and none that belongs to them stands elsewhere."""
+        for gang in group.gangs:
+            if self._group_id(gang) != group.id:
+                return False
+            for id_ in gang.facts.group if gang.facts is not None else ():
+                partner = self.gangs.get(id_)
+                if partner is not None and not partner.permitted and partner.group is not group:
+                    return group.id == gang.id  # alone it stands for itself: what it lacks is told by name
+        return True
 
     def _group_id(self, gang: Gang) -> str:
         facts = gang.facts

@@ -130,8 +130,7 @@ class Machine:
         self._attempt = None
         self.queue.retried(attempt.began, self._now.monotonic_seconds)
         results = {result.id: result for result in event.results}
-        for group in attempt.groups:
-            group.solving = None
+        self._solve_ended(attempt)
         for group in attempt.groups:
             result = results.get(group.id)
             if group.gangs:
@@ -175,11 +174,18 @@ class Machine:
         if attempt is None or attempt.solve_id != event.solve_id:
             return
         self._attempt = None
+        self._solve_ended(attempt)
         for group in attempt.groups:
-            group.solving = None
             if group.gangs:
                 self._refuse(group, f"placement is not available: {event.message}")
             self._touch(group)
+
+    def _solve_ended(self, attempt: Attempt) -> None:
+        for group in attempt.groups:
+            group.solving = None
+            if not self.knowledge.in_place(group):  # it could not be regrouped meanwhile
+                for gang in group.gangs:
+                    self.knowledge.touch_partners(gang.id)
 
     # -- permit, then bind (I1, I2)
 
