@@ -104,10 +104,17 @@ def would_help(gang: Gang) -> list[str]:
         helps += [
             f"{_amount(name, amount)} more {name} on nodes that it may use" for name, amount in explanation.short_by
         ]
-        helps += [f"{count} nodes are lost to: {reason}" for reason, count in explanation.nodes_lost]
+        helps += [
+            f"{count} {'node is' if count == 1 else 'nodes are'} lost to: {why}"
+            for why, count in explanation.nodes_lost
+        ]
     if group.trouble:
         helps.append(f"it is tried again soon; the last try failed: {group.trouble}")
     return helps
+
+
+def _nodes(count: int) -> str:
+    return "1 node is" if count == 1 else f"{count} nodes are"
 
 
 def _amount(resource: str, amount: int) -> str:

@@ -5,6 +5,7 @@ from typing import assert_never
 
 from muster.coordinator.core.answers import refused_or_seated
 from muster.coordinator.core.binding import Binds
+from muster.coordinator.core.culprit import name_culprit
 from muster.coordinator.core.events import (
     BindCallFailed,
     BindResults,
@@ -153,7 +154,9 @@ class Machine:
                     group.explanation = None
                     self._permit(group, seated)
         else:
-            group.explanation = result.explanation
+            if result.explanation is not None:
+                knowledge = self.knowledge
+                group.explanation = name_culprit(result.explanation, knowledge.gangs, knowledge.ledger.classes)
             for gang in group.gangs:
                 gang.cycle.fail(gang.facts.total if gang.facts is not None else 1)
             if result.outcome is SolveOutcome.INFEASIBLE:
