@@ -1,6 +1,7 @@
 """What the bench puts into a cluster, and takes out again: nodes and gangs under a name of their own."""
 
 import asyncio
+import secrets
 from typing import Any
 
 import msgspec
@@ -10,7 +11,6 @@ from builders.workloads import Workload, gang
 from muster.kube.session import ApiStatusError, KubeSession, Response
 from muster.localcluster.manifests import Manifest, apply_manifests
 
-NAMESPACE = "muster-bench"
 LABEL = "muster.dev/bench"
 _CALL_SECONDS = 120.0
 _AT_ONCE = 32
@@ -27,18 +27,20 @@ async def add_nodes(session: KubeSession, count: int) -> None:
         await make_nodes(session, *machines[start : start + _AT_ONCE])
 
 
-async def add_namespace(session: KubeSession) -> None:
-    """The namespace of all pods."""
-    await apply_manifests(session, [_object("Namespace", NAMESPACE)])
+async def add_namespace(session: KubeSession) -> str:
+    """A namespace for all pods, new every time: an old one may take long to go. Returns its name."""
+    name = f"muster-bench-{secrets.token_hex(3)}"
+    await apply_manifests(session, [Manifest({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})])
+    return name
 
 
-def gangs_of(size: int, pods: int) -> list[Workload]:
+def gangs_of(size: int, pods: int, namespace: str) -> list[Workload]:
     """So many pods in gangs of that size, on the bench's nodes only."""
     return [
         gang(f"g{size}-{number:04}")
         .of(size)
         .asking(cpu=1, memory="1Gi")
-        .in_namespace(NAMESPACE)
+        .in_namespace(namespace)
         .on_nodes(**{LABEL: "true"})
         for number in range(pods // size)
     ]
@@ -54,24 +56,19 @@ async def create(session: KubeSession, *gangs: Workload) -> None:
     await apply_manifests(session, [Manifest(pod) for gang in gangs for pod in gang.pods()])
 
 
-async def clear(session: KubeSession, *, nodes: bool) -> None:
-    """Delete all pods of the bench, and its nodes if asked."""
-    pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
-    await _delete_all(session, pods, {"gracePeriodSeconds": "0"})
-    await _delete_all(session, f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events", {})
-    while await _count(session, pods, {}):  # noqa: ASYNC110 (it answers before the last is gone)
+async def clear(session: KubeSession, namespace: str) -> None:
+    """Delete the bench's pods, namespace and nodes."""
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    await _call(session, "DELETE", pods, {"gracePeriodSeconds": "0"})
+    while await _count(session, pods):  # noqa: ASYNC110 (it answers before the last is gone)
         await asyncio.sleep(0.2)
-    if nodes:
-        await _delete_all(session, "/api/v1/nodes", {"labelSelector": LABEL})
-        await _call(session, "DELETE", f"/api/v1/namespaces/{NAMESPACE}", {})
+    await _call(session, "DELETE", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", {})
+    await _call(session, "DELETE", "/api/v1/nodes", {"labelSelector": LABEL})
+    await _call(session, "DELETE", f"/api/v1/namespaces/{namespace}", {})
 
 
-async def _delete_all(session: KubeSession, path: str, query: dict[str, str]) -> None:
-    await _call(session, "DELETE", path, query)
-
-
-async def _count(session: KubeSession, path: str, query: dict[str, str]) -> int:
-    response = await _call(session, "GET", path, {**query, "limit": "1"})
+async def _count(session: KubeSession, path: str) -> int:
+    response = await _call(session, "GET", path, {"limit": "1"})
     return len(msgspec.json.decode(response.body)["items"])
 
 
@@ -80,7 +77,3 @@ async def _call(session: KubeSession, method: Any, path: str, query: dict[str, s
     if response.status >= 300:
         raise ApiStatusError.from_response(response)
     return response
-
-
-def _object(kind: str, name: str) -> Manifest:
-    return Manifest({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}})

@@ -83,24 +83,24 @@ class Ground:
         self._session = await KubeSession.connect(KubeSettings(kubeconfig=self._stack.kubeconfig))
         _say(f"creating {self._options.nodes} nodes")
         await load.add_nodes(self._session, self._options.nodes)
-        await load.add_namespace(self._session)
+        self._namespace = await load.add_namespace(self._session)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for name in SERVICES[::-1]:
             await self._stack.stop_one(name)
         if self._options.kubeconfig is not None:
-            await load.clear(self._session, nodes=True)
+            await load.clear(self._session, self._namespace)
         await self._session.close()
         await self._stack.stop()
         self._files.cleanup()
 
     async def throughput(self, size: int) -> dict[str, Any]:
         """Pods first, then the scheduler starts."""
-        gangs = load.gangs_of(size, self._options.pods)
+        gangs = load.gangs_of(size, self._options.pods, self._namespace)
         _say(f"creating {len(gangs)} gangs of {size}")
         await load.create(self._session, *gangs)
-        binds = BindTimes(self._session, load.NAMESPACE)
+        binds = BindTimes(self._session, self._namespace)
         await binds.start()
         before = costs(self._stack, self._external)
         began = time.monotonic()
@@ -123,13 +123,13 @@ class Ground:
 
     async def latency(self, arrivals: int) -> dict[str, Any]:
         """Gangs of 8 arrive one by one."""
-        binds = BindTimes(self._session, load.NAMESPACE)
+        binds = BindTimes(self._session, self._namespace)
         await binds.start()
         await self._stack.start(SERVICES)
         before = costs(self._stack, self._external)
         _say(f"{arrivals} gangs of 8 arrive one by one")
         seconds: list[float] = []
-        for gang in load.gangs_of(8, 8 * (arrivals + _WARM_UP)):
+        for gang in load.gangs_of(8, 8 * (arrivals + _WARM_UP), self._namespace):
             await load.create(self._session, gang)
             created = time.monotonic()
             await binds.all_of(load.pod_names([gang]), timeout_seconds=_BOUND_SECONDS)

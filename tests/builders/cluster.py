@@ -142,13 +142,13 @@ class Cluster:
         self._tasks.append(asyncio.ensure_future(work))
 
     def _on_pod(self, change: str, pod: JSON) -> None:
-        self._keep(self.pods, (pod["metadata"]["namespace"], pod["metadata"]["name"]), change, pod)
         self.invariants.pod(change, pod)
+        self._keep(self.pods, (pod["metadata"]["namespace"], pod["metadata"]["name"]), change, pod)
 
     def _on_node(self, change: str, node: JSON) -> None:
-        self._keep(self.nodes, node["metadata"]["name"], change, node)
         if change != "DELETED":
             self.invariants.node(change, node)
+        self._keep(self.nodes, node["metadata"]["name"], change, node)
 
     def _on_event(self, change: str, event: JSON) -> None:
         self._keep(self.events, event["metadata"]["uid"], change, event)
