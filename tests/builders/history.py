@@ -123,6 +123,13 @@ class History:
         gone: list[Any] = [Removed(uid, self._next()) for uid in uids]
         return self.state.apply(Changes(resource.kind, gone, self.revision))
 
+    def mixed(self, resource: Resource[Any], items: list[Object | str]) -> Batch:
+        """Objects come or change, and others, given by their uids, go, in one batch."""
+        changes = [
+            Removed(item, self._next()) if isinstance(item, str) else self.stamped(resource, item) for item in items
+        ]
+        return self.state.apply(Changes(resource.kind, changes, self.revision))
+
     def page(self, resource: Resource[Any], *objects: Object) -> Batch:
         """Part of a list in progress: how far the kind is known then is not said."""
         return self.state.apply(Changes(resource.kind, [self.stamped(resource, each) for each in objects]))

@@ -5,10 +5,10 @@ computed once per template (see pod_facts). A pod or node whose fields have wron
 fields are kept, and `problem` of the result says what is wrong with the others.
 """
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Meta, Raw, Struct, field
 
 from muster.gangs.quoting import quoted
 
@@ -17,6 +17,10 @@ NOTHING: Final = Raw(b"")
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding JSON of unknown origin may raise. Raw fields are checked only when they are decoded themselves."""
+
+
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+"""What the API and our messages hold."""
 
 
 class BadObject(ValueError):
@@ -83,7 +87,7 @@ class PodSpec(Struct, rename="camel", frozen=True, gc=False):
 
     node_name: str | None = None
     scheduler_name: str | None = None
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str | None = None
     scheduling_gates: list[SchedulingGate] | None = None
     containers: list[Container] | None = None
@@ -203,7 +207,7 @@ class PriorityClass(Struct, rename="camel", frozen=True, gc=False):
     """A priority class."""
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
-    value: int = 0
+    value: Int32 = 0
     global_default: bool | None = None
 
 

@@ -157,7 +157,10 @@ class _Gang:
     def drop(self, uid: str) -> None:
         known = self._pods.pop(uid)
         self._leave(known)
-        self._incarnation.change(known.member, None)
+        if self._pods:
+            self._incarnation.change(known.member, None)
+        else:
+            self._incarnation = Incarnation()
 
     def decide(self) -> None:
         self._incarnation.decide(place.member for place in self._pods.values())

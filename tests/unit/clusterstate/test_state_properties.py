@@ -1,0 +1,203 @@
+"""Whatever happens in whatever order: what was told step by step is what there is, and what a new replica finds."""
+
+import copy
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from builders.history import (
+    X_POD_GROUPS,
+    History,
+    Object,
+    node_object,
+    pod_group_object,
+    pod_object,
+    priority_class_object,
+)
+from muster.gangs.facts import Batch, GangFacts, NodeFacts, PodFacts
+from muster.kube.resources import NODES, PODS, PRIORITY_CLASSES, Resource
+
+PREFIX = "gang.scheduling.koordinator.sh/"
+Event = Object | str
+"""An object that comes or changes, or the uid of one that goes."""
+Step = tuple[Resource[Any], list[Event]]
+"""Events of one kind, in one batch."""
+
+names = st.sampled_from(["a", "b", "c", "d"])
+marks = st.sampled_from(["2", "3", "five"]).map(lambda text: {PREFIX + "name": "g", PREFIX + "min-available": text})
+labels = st.sampled_from([{}, {"scheduling.x-k8s.io/pod-group": "g"}, {"scheduling.x-k8s.io/pod-group": "h"}])
+pods = st.builds(
+    pod_object,
+    names,
+    uid=st.sampled_from(["", "u1", "u2", "u3"]),
+    node=st.sampled_from(["", "n", "m"]),
+    phase=st.sampled_from(["Pending", "Running", "Succeeded", "Failed"]),
+    scheduler=st.sampled_from(["muster", "muster", "other"]),
+    cpu=st.sampled_from(["1", "2", "junk"]),
+    labels=labels,
+    annotations=st.one_of(st.just({}), marks),
+    deleting=st.booleans(),
+    owner=st.sampled_from(["", "job-1", "job-2"]),
+    second=st.integers(0, 3),
+    priorityClassName=st.sampled_from(["", "high"]),
+)
+nodes = st.builds(
+    node_object, st.sampled_from(["n", "m"]), uid=st.sampled_from(["", "u4"]), cpu=st.sampled_from(["4", "8"])
+)
+groups = st.builds(
+    pod_group_object,
+    st.sampled_from(["g", "h"]),
+    uid=st.sampled_from(["", "u5"]),
+    minimum=st.sampled_from([0, 2, 3, "x"]),
+)
+classes = st.builds(priority_class_object, st.just("high"), st.integers(0, 3), is_default=st.booleans())
+
+
+def steps_of(resource: Resource[Any], objects: st.SearchStrategy[Object]) -> st.SearchStrategy[Step]:
+    events = st.tuples(objects, st.sampled_from(["put", "put", "remove"]))
+    return st.lists(events, min_size=1, max_size=4).map(lambda items: (resource, list(items)))  # type: ignore[arg-type]
+
+
+def legal(steps: list[Any]) -> list[Step]:
+    """A name belongs to one object at a time, and a uid to one name, ever."""
+    owners: dict[tuple[str, str], str] = {}
+    made: list[Step] = []
+    for resource, items in steps:
+        events: list[Event] = []
+        for each, what in items:
+            metadata = each["metadata"]
+            place = (resource.kind, metadata["name"])
+            uid = f"{metadata['name']}.{metadata['uid']}"
+            if (before := owners.get(place)) is not None and (before != uid or what == "remove"):
+                events.append(before)
+                del owners[place]
+            if what == "put":
+                owners[place] = uid
+                events.append({**each, "metadata": {**metadata, "uid": uid}})
+        made.append((resource, events))
+    return made
+
+
+histories = st.lists(
+    st.one_of(
+        steps_of(PODS, pods),
+        steps_of(PODS, pods),
+        steps_of(NODES, nodes),
+        steps_of(X_POD_GROUPS, groups),
+        steps_of(PRIORITY_CLASSES, classes),
+    ),
+    max_size=20,
+).map(legal)
+
+
+class Listener:
+    """What a subscriber knows from deltas alone."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, PodFacts] = {}
+        self.nodes: dict[str, NodeFacts] = {}
+        self.gangs: dict[str, GangFacts] = {}
+        self.classes: set[str] = set()
+        self.through: dict[str, int] = {}
+
+    def hear(self, batch: Batch) -> None:
+        self.classes.update(each.id for each in batch.pod_classes)
+        assert all(pod.class_id in self.classes for pod in batch.pods)
+        assert all(batch.through[kind] >= revision for kind, revision in batch.changed.items())
+        assert all(batch.through[kind] >= revision for kind, revision in self.through.items())
+        assert bool(batch.changed) <= any(
+            (batch.pods, batch.removed_pods, batch.nodes, batch.removed_nodes, batch.gangs, batch.removed_gangs)
+        )
+        self.through = batch.through
+        self.pods.update((pod.uid, pod) for pod in batch.pods)
+        self.nodes.update((node.name, node) for node in batch.nodes)
+        self.gangs.update((gang.id, gang) for gang in batch.gangs)
+        for uid in batch.removed_pods:
+            self.pods.pop(uid, None)
+        for name in batch.removed_nodes:
+            del self.nodes[name]
+        for id_ in batch.removed_gangs:
+            del self.gangs[id_]
+
+    def content(self) -> Any:
+        return contents(self.pods, self.nodes, self.gangs)
+
+
+def contents(pods: dict[str, PodFacts], nodes: dict[str, NodeFacts], gangs: dict[str, GangFacts]) -> Any:
+    """By value, but for revisions: those of changes without effect are not told."""
+    return (
+        {uid: replace(pod, revision=0) for uid, pod in pods.items()},
+        {name: replace(node, revision=0) for name, node in nodes.items()},
+        dict(gangs),
+    )
+
+
+def take(history: History, step: Step) -> list[Batch]:
+    """Let the events of a step happen, each told by itself."""
+    resource, items = step
+    return [
+        history.remove(resource, item) if isinstance(item, str) else history.put(resource, copy.deepcopy(item))
+        for item in items
+    ]
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories)
+def test_what_was_told_is_what_there_is(steps: list[Step]) -> None:
+    history, listener = History(), Listener()
+    for step in steps:
+        for batch in take(history, step):
+            listener.hear(batch)
+    snapshot = history.state.snapshot()
+    state = (
+        {pod.uid: pod for pod in snapshot.pods},
+        {node.name: node for node in snapshot.nodes},
+        {gang.id: gang for gang in snapshot.gangs},
+    )
+    assert listener.content() == contents(*state)
+    assert {pod.class_id for pod in snapshot.pods} <= {each.id for each in snapshot.pod_classes}
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories)
+def test_how_events_are_batched_makes_no_difference(steps: list[Step]) -> None:
+    singly, together = History(), History()
+    for step in steps:
+        take(singly, step)
+        resource, items = step
+        together.mixed(resource, [copy.deepcopy(item) for item in items])
+    assert everything(singly) == everything(together)
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories)
+def test_a_replica_that_comes_later_finds_the_same(steps: list[Step]) -> None:
+    early = History()
+    alive: dict[tuple[str, str], tuple[Resource[Any], Object]] = {}
+    for step in steps:
+        take(early, step)
+        resource, items = step
+        for item in items:
+            if isinstance(item, str):
+                alive.pop((resource.kind, item), None)
+            else:
+                alive[resource.kind, item["metadata"]["uid"]] = (resource, item)
+    late = History(settled=False)
+    for resource, item in alive.values():
+        late.page(resource, copy.deepcopy(item))
+    late.state.settle()
+    (_, pods, gangs), (_, late_pods, late_gangs) = everything(early), everything(late)
+    assert pods == late_pods
+    # The incarnation of pods without a controller depends on what was there before.
+    assert {id_: replace(gang, incarnation="") for id_, gang in gangs.items()} == {
+        id_: replace(gang, incarnation="") for id_, gang in late_gangs.items()
+    }
+
+
+def everything(history: History) -> Any:
+    state = history.state
+    pods = {uid: replace(pod, revision=0) for uid, pod in state.pods.facts.items()}
+    nodes = {name: replace(node, revision=0) for name, node in state.nodes.facts.items()}
+    return nodes, pods, dict(state.gangs.facts)

@@ -1,0 +1,94 @@
+"""Lines that are there are taken together; none waits, none is lost, and a slow reader holds back the sender."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from muster.kube.line_batches import LineBatches
+
+
+class Wire:
+    """Lines that a test sends; None ends them, an error breaks them."""
+
+    def __init__(self) -> None:
+        self._lines: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
+        self.read = 0
+
+    def send(self, *lines: bytes | Exception | None) -> None:
+        for line in lines:
+            self._lines.put_nowait(line)
+
+    async def __call__(self) -> AsyncIterator[bytes]:
+        while (line := await self._lines.get()) is not None:
+            if isinstance(line, Exception):
+                raise line
+            self.read += 1
+            yield line
+
+
+async def test_a_line_alone_comes_at_once() -> None:
+    wire = Wire()
+    async with asyncio.timeout(5), LineBatches(wire(), 10) as batches:
+        wire.send(b"a")
+        assert await anext(batches) == [b"a"]
+        wire.send(b"b")
+        assert await anext(batches) == [b"b"]
+
+
+async def test_lines_that_are_there_come_together_in_order_up_to_the_size() -> None:
+    wire = Wire()
+    wire.send(*[b"%d" % n for n in range(25)], None)
+    async with asyncio.timeout(5), LineBatches(wire(), 10) as batches:
+        got = [batch async for batch in batches]
+    assert [len(batch) for batch in got] == [10, 10, 5]
+    assert [line for batch in got for line in batch] == [b"%d" % n for n in range(25)]
+
+
+async def test_what_came_before_the_end_is_given() -> None:
+    wire = Wire()
+    wire.send(b"a", None)
+    async with asyncio.timeout(5), LineBatches(wire(), 10) as batches:
+        assert [batch async for batch in batches] == [[b"a"]]
+
+
+async def test_what_came_before_an_error_is_given_then_the_error() -> None:
+    wire = Wire()
+    wire.send(b"a", OSError("broken"))
+    async with asyncio.timeout(5), LineBatches(wire(), 10) as batches:
+        assert await anext(batches) == [b"a"]
+        with pytest.raises(OSError, match="broken"):
+            await anext(batches)
+
+
+async def test_an_error_while_waiting_is_given() -> None:
+    wire = Wire()
+    async with asyncio.timeout(5), LineBatches(wire(), 10) as batches:
+        waiting = asyncio.ensure_future(anext(batches))
+        await asyncio.sleep(0)
+        wire.send(OSError("broken"))
+        with pytest.raises(OSError, match="broken"):
+            await waiting
+
+
+async def test_a_slow_reader_holds_back_the_sender() -> None:
+    wire = Wire()
+    wire.send(*[b"x"] * 1000, None)
+    async with asyncio.timeout(5), LineBatches(wire(), 10) as batches:
+        first = await anext(batches)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert wire.read < 200
+        rest = [len(batch) async for batch in batches]
+    assert len(first) + sum(rest) == 1000
+
+
+async def test_leaving_in_the_middle_stops_reading() -> None:
+    wire = Wire()
+    lines = wire()
+    async with asyncio.timeout(5), LineBatches(lines, 10) as batches:
+        wire.send(b"a")
+        await anext(batches)
+    wire.send(b"b")
+    with pytest.raises(StopAsyncIteration):
+        await anext(lines)
