@@ -75,7 +75,16 @@ class Rig:
         assert response.status == 200, response
         return msgspec.json.decode(response.body)  # type: ignore[no-any-return]
 
+    async def delete(self, path: str) -> None:
+        """Any object."""
+        response = await self._session.request("DELETE", path, timeout_seconds=SECONDS)
+        assert response.status == 200, response
+
     # -- the service
+
+    async def until_waiting(self, jobs: int) -> None:
+        """Wait until so many writes wait for their turn."""
+        await until(lambda: self.service.waiting == jobs)
 
     def bind_call(
         self, pods: Sequence[Object], node: str = "node-0", *, epoch: int = 5, timeout: float = SECONDS, **more: str

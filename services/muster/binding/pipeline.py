@@ -69,6 +69,11 @@ class Pipeline:
         """A flow of jobs that are given up at `deadline`, a time of the event loop's clock."""
         return Flow(self, urgency, deadline)
 
+    @property
+    def waiting(self) -> int:
+        """Jobs that wait for their turn."""
+        return sum(len(flow.waiting) for turns in self._turns.values() for flow in turns)
+
     async def drain(self) -> None:
         """Wait until nothing is under way. Bounded, as every attempt is; flows should be closed."""
         await self._idle.wait()

@@ -53,6 +53,11 @@ class BindingService:
         )
         self._readiness: asyncio.Task[None] | None = None
 
+    @property
+    def waiting(self) -> int:
+        """Writes that wait for their turn."""
+        return self._pipeline.waiting
+
     async def start(self) -> int:
         """Listen; returns the port. Ready as soon as the API server answers."""
         port = await self._server.start()

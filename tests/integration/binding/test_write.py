@@ -1,0 +1,267 @@
+"""Write against an API server: conditions as upstream keeps them, events that kubectl shows and that flood nobody."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from builders.binding import Rig, event, rig, waiting
+from builders.faults import WRITES_OF_STATUS, Requests
+from muster.binding import event_series
+from muster.binding import events as events_module
+
+READS_OF_PODS = Requests("GET", "/pods/[^/]+")
+NEW_EVENTS = Requests("POST", "/events")
+COUNTS = Requests("PATCH", "/events/[^/]+")
+
+
+@pytest.fixture
+async def muster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
+    monkeypatch.setattr(events_module, "COUNT_SECONDS", 0.05)
+    async with rig(tmp_path, requests_in_flight=8) as found:
+        yield found
+
+
+async def condition(muster: Rig, pod: str, kind: str = "PodScheduled") -> dict[str, Any]:
+    (found,) = (each for each in (await muster.pod(pod))["status"]["conditions"] if each["type"] == kind)
+    return found  # type: ignore[no-any-return]
+
+
+# -- conditions
+
+
+async def test_i10_a_waiting_pod_says_why(muster: Rig) -> None:
+    pods = await muster.pods("trainer-0", "trainer-1")
+    response = await muster.write([waiting(pod) for pod in pods])
+    assert (response.written, response.gone, list(response.failures)) == (2, 0, [])
+    found = await condition(muster, "trainer-1")
+    assert (found["status"], found["reason"], found["message"]) == ("False", "Unschedulable", "0/20 nodes are free")
+    assert found["lastTransitionTime"]
+    assert found.get("lastProbeTime") is None
+
+
+async def test_the_transition_time_changes_only_with_the_status(muster: Rig) -> None:
+    (pod,) = await muster.pods("trainer-0")
+    long_ago = "2026-01-31T12:00:00Z"
+    before = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "old"}
+    ready = {"type": "Ready", "status": "False"}
+    conditions = [{**each, "lastTransitionTime": long_ago} for each in (before, ready)]
+    await muster.kube.patch("Pod", "trainer-0", {"status": {"conditions": conditions}}, part="/status")
+    await muster.write([waiting(pod, "new")])
+    found = await condition(muster, "trainer-0")
+    assert (found["message"], found["lastTransitionTime"]) == ("new", long_ago)
+    await muster.write([waiting(pod, "new", status="Unknown")])
+    found = await condition(muster, "trainer-0")
+    assert found["status"] == "Unknown"
+    assert found["lastTransitionTime"] > long_ago
+    assert (await condition(muster, "trainer-0", "Ready"))["lastTransitionTime"] == long_ago, "others stay"
+
+
+async def test_what_is_so_already_is_not_written_again(muster: Rig) -> None:
+    (pod,) = await muster.pods("trainer-0")
+    await muster.write([waiting(pod)])
+    before = (await muster.pod("trainer-0"))["metadata"]["resourceVersion"]
+    with muster.faults.refuse(WRITES_OF_STATUS, 500):
+        assert (await muster.write([waiting(pod)])).written == 1
+    assert (await muster.pod("trainer-0"))["metadata"]["resourceVersion"] == before
+
+
+async def test_long_messages_are_cut(muster: Rig) -> None:
+    (pod,) = await muster.pods("trainer-0")
+    await muster.write([waiting(pod, "ü" * 5000)])
+    assert (await condition(muster, "trainer-0"))["message"] == "ü" * 1024
+    with muster.faults.refuse(WRITES_OF_STATUS, 500):
+        assert (await muster.write([waiting(pod, "ü" * 5000)])).written == 1
+
+
+async def test_pods_that_are_gone_or_others_or_bound_are_left_alone(muster: Rig) -> None:
+    gone, other, bound = await muster.pods("gone", "other", "bound")
+    await muster.kube.delete("Pod", "gone")
+    await muster.kube.delete("Pod", "other")
+    await muster.pods("other")
+    await muster.bind([bound])
+    response = await muster.write([waiting(pod) for pod in (gone, other, bound)])
+    assert (response.written, response.gone, list(response.failures)) == (0, 3, [])
+    assert (await condition(muster, "bound"))["status"] == "True"
+    assert not [each for each in (await muster.pod("other"))["status"].get("conditions", []) if each.get("message")]
+
+
+async def test_a_pod_bound_between_reading_and_writing_stays_scheduled(muster: Rig) -> None:
+    (pod,) = await muster.pods("trainer-0")
+    with muster.faults.hold(WRITES_OF_STATUS) as held:
+        writing = asyncio.create_task(muster.write([waiting(pod)]))
+        await held.until(1)
+        await muster.bind([pod])
+        held.release()
+        response = await writing
+    assert response.gone == 1
+    assert (await condition(muster, "trainer-0"))["status"] == "True"
+
+
+async def test_a_pod_that_changes_between_reading_and_writing_is_read_again(muster: Rig) -> None:
+    (pod,) = await muster.pods("trainer-0")
+    with muster.faults.hold(WRITES_OF_STATUS) as held:
+        writing = asyncio.create_task(muster.write([waiting(pod)]))
+        await held.until(1)
+        await muster.kube.patch("Pod", "trainer-0", {"metadata": {"labels": {"a": "b"}}})
+        held.release()
+        assert (await writing).written == 1
+    assert (await condition(muster, "trainer-0"))["status"] == "False"
+
+
+async def test_conditions_get_through_trouble(muster: Rig) -> None:
+    pods = await muster.pods(*(f"trainer-{number}" for number in range(10)))
+    with (
+        muster.faults.cut(WRITES_OF_STATUS, times=5, carried_out=True),
+        muster.faults.cut(READS_OF_PODS, times=5),
+        muster.faults.refuse(WRITES_OF_STATUS, 429, times=5, headers={"Retry-After": "0"}),
+    ):
+        response = await muster.write([waiting(pod) for pod in pods])
+    assert response.written == 10
+
+
+async def test_what_could_not_be_written_is_told_but_not_at_length(muster: Rig) -> None:
+    pods = await muster.pods(*(f"trainer-{number:02}" for number in range(12)))
+    bad = waiting(pods[0], status="Maybe")
+    with muster.faults.refuse(WRITES_OF_STATUS, 403):
+        response = await muster.write([bad, *(waiting(pod) for pod in pods)])
+    assert (response.written, len(response.failures)) == (0, 10)
+    assert "status 'Maybe' is not True, False or Unknown" in response.failures[0]
+    assert response.failures[1].startswith("condition PodScheduled of pod ml/trainer-")
+    assert response.failures[1].endswith("403: made to fail")
+
+
+async def test_the_deadline_bounds_writes_too(muster: Rig) -> None:
+    (pod,) = await muster.pods("trainer-0")
+    with muster.faults.cut(READS_OF_PODS), muster.faults.cut(NEW_EVENTS):
+        response = await muster.write([waiting(pod)], [event(pod)], seconds=0.5)
+    assert len(response.failures) == 2
+    assert (await muster.write([waiting(pod)], [event(pod)])).written == 2, "nothing is remembered as written"
+
+
+# -- events
+
+
+async def test_i10_kubectl_describe_finds_the_event(muster: Rig) -> None:
+    (pod,) = await muster.pods("trainer-0")
+    assert (await muster.write(events=[event(pod)])).written == 1
+    (found,) = await muster.events("trainer-0")
+    assert (found["type"], found["reason"], found["message"]) == ("Warning", "FailedScheduling", "0/20 nodes are free")
+    assert found["eventTime"], "its age in kubectl"
+    assert (found["reportingComponent"], found["reportingInstance"]) == ("muster", "binding-0")
+    assert found["action"] == "Scheduling"
+
+
+async def counted(muster: Rig, pod: str, count: int) -> list[dict[str, Any]]:
+    """The pod's events once one of them has that count."""
+    async with asyncio.timeout(20):
+        while True:
+            found = await muster.events(pod)
+            if any((each.get("series") or {}).get("count") == count for each in found):
+                return found
+            await asyncio.sleep(0.01)
+
+
+async def test_the_same_event_again_is_counted_in_few_writes(muster: Rig) -> None:
+    (pod,) = await muster.pods("trainer-0")
+    with muster.faults.hold(COUNTS) as held:
+        assert (await muster.write(events=[event(pod)] * 30)).written == 30
+        assert (await muster.write(events=[event(pod)] * 12)).written == 12
+        await held.until(1)
+        held.release()
+        (found,) = await counted(muster, "trainer-0", 42)
+    assert len(held.paths) <= 2
+    assert found["series"]["lastObservedTime"] >= found["eventTime"]
+
+
+async def test_another_note_is_another_event(muster: Rig) -> None:
+    (pod,) = await muster.pods("trainer-0")
+    await muster.write(events=[event(pod, "one"), event(pod, "two"), event(pod, "one")])
+    assert {each["message"] for each in await counted(muster, "trainer-0", 2)} == {"one", "two"}
+
+
+async def test_a_count_whose_event_has_expired_begins_a_new_one(muster: Rig) -> None:
+    (pod,) = await muster.pods("trainer-0")
+    with muster.faults.hold(COUNTS) as held:
+        await muster.write(events=[event(pod), event(pod)])
+        await held.until(1)
+        (first,) = await muster.events("trainer-0")
+        await muster.delete(f"/api/v1/namespaces/ml/events/{first['metadata']['name']}")
+        held.release()
+        (second,) = await counted(muster, "trainer-0", 2)
+    assert second["message"] == first["message"]
+
+
+async def test_a_flood_about_one_object_is_stopped_and_told(muster: Rig) -> None:
+    noisy, quiet = await muster.pods("noisy", "quiet")
+    with capture_logs() as logs:
+        flood = [event(noisy, f"note {number}") for number in range(100)]
+        response = await muster.write(events=[*flood, event(quiet)])
+    assert (response.written, response.suppressed) == (event_series.BURST + 1, 100 - event_series.BURST)
+    assert len(await muster.events("noisy")) == event_series.BURST
+    assert len(await muster.events("quiet")) == 1
+    (line,) = (line for line in logs if "left out" in line["event"])
+    assert (line["object"], line["log_level"]) == ("ml/noisy", "warning")
+
+
+async def test_an_event_whose_answer_was_lost_is_there_once(muster: Rig) -> None:
+    (pod,) = await muster.pods("trainer-0")
+    with muster.faults.cut(NEW_EVENTS, times=1, carried_out=True):
+        assert (await muster.write(events=[event(pod)])).written == 1
+    assert len(await muster.events("trainer-0")) == 1
+
+
+async def test_notes_are_cut_to_what_the_api_takes(muster: Rig) -> None:
+    (pod,) = await muster.pods("trainer-0")
+    assert (await muster.write(events=[event(pod, "ü" * 2000, reason="R" * 300)])).written == 1
+    (found,) = await muster.events("trainer-0")
+    assert found["message"] == "ü" * 512
+    assert found["reason"] == "R" * 128
+
+
+async def test_an_event_about_a_node_goes_where_kubectl_looks(muster: Rig) -> None:
+    (pod,) = await muster.pods("trainer-0")
+    about = event(pod)
+    about.regarding.kind, about.regarding.namespace, about.regarding.name = "Node", "", "node-0"
+    assert (await muster.write(events=[about])).written == 1
+    found = await muster.get("/api/v1/namespaces/default/events", fieldSelector="involvedObject.kind=Node")
+    assert [each["involvedObject"]["name"] for each in found["items"]] == ["node-0"]
+
+
+async def test_a_namespace_that_is_gone(muster: Rig) -> None:
+    (pod,) = await muster.pods("trainer-0")
+    about = event(pod)
+    about.regarding.namespace = "nowhere"
+    response = await muster.write(events=[about])
+    assert (response.gone, list(response.failures)) == (1, [])
+
+
+async def test_counts_that_wait_are_written_before_the_service_stops(
+    muster: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events_module, "COUNT_SECONDS", 3600.0)
+    (pod,) = await muster.pods("trainer-0")
+    await muster.write(events=[event(pod)] * 3)
+    await muster.service.stop()
+    (found,) = await muster.events("trainer-0")
+    assert found["series"]["count"] == 3
+
+
+async def test_binds_go_before_conditions(muster: Rig) -> None:
+    busy = await muster.pods(*(f"busy-{number}" for number in range(8)))
+    waiters = await muster.pods(*(f"waiter-{number}" for number in range(40)))
+    urgent = await muster.pods(*(f"urgent-{number}" for number in range(8)))
+    with muster.faults.hold(Requests("POST", "/busy-[^/]+/binding")) as held, muster.faults.hold(READS_OF_PODS) as read:
+        first = asyncio.create_task(muster.bind(busy))
+        await held.until(8)
+        writing = asyncio.create_task(muster.write([waiting(pod) for pod in waiters]))
+        second = asyncio.create_task(muster.bind(urgent))
+        await muster.until_waiting(48)
+        held.release()
+        await asyncio.gather(first, second)
+        assert len(read.paths) <= 8
+        read.release()
+        assert (await writing).written == 40
