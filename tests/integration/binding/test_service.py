@@ -1,0 +1,189 @@
+"""The service as a whole: when it is ready, how it ends, what it leaves in traces."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from opentelemetry import trace
+
+from builders.binding import SECONDS, Rig, results_of, rig
+from builders.faults import BINDS, EVERYTHING, Requests
+from builders.otlp import collecting
+from muster.binding import service
+from muster.binding.readiness import follow_readiness
+from muster.binding.service import run
+from muster.binding.settings import Settings
+from muster.binding.v1 import binding_pb2 as pb
+from muster.binding.v1 import binding_pb2_grpc as pb_grpc
+from muster.config.settings import KubeSettings
+from muster.kube.session import KubeSession
+from muster.localcluster.ports import free_port
+from muster.rpc.channel import open_channel
+from muster.telemetry import tracing
+
+SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+BOUND = pb.BindResult.OUTCOME_BOUND
+READY = Requests("GET", "/readyz")
+
+
+@pytest.fixture
+async def muster(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with rig(tmp_path, requests_in_flight=4) as found:
+        yield found
+
+
+async def healthy(port: int, wanted: int) -> None:
+    """Wait until health says so."""
+    async with open_channel(f"127.0.0.1:{port}") as channel, asyncio.timeout(SECONDS):
+        watch = health_pb2_grpc.HealthStub(channel).Watch(
+            health_pb2.HealthCheckRequest(service="muster.binding.v1.BindingService"), wait_for_ready=True
+        )
+        async for answer in watch:
+            if answer.status == wanted:
+                watch.cancel()
+                return
+
+
+async def test_it_is_ready_while_the_api_server_answers(muster: Rig, tmp_path: Path) -> None:
+    session = await KubeSession.connect(KubeSettings(kubeconfig=tmp_path / "faulty"))
+    told: asyncio.Queue[bool] = asyncio.Queue()
+
+    async def until_told(wanted: bool) -> None:
+        async with asyncio.timeout(SECONDS):
+            while await told.get() is not wanted:
+                pass
+
+    following = asyncio.create_task(
+        follow_readiness(session, told.put_nowait, look_seconds=0.005, silence_seconds=0.05)
+    )
+    await until_told(True)
+    with muster.faults.cut(EVERYTHING):
+        await until_told(False)
+    await until_told(True)
+    with muster.faults.refuse(READY, 500):
+        await until_told(False)
+    await until_told(True)
+    with muster.faults.refuse(READY, 401):
+        await until_told(False)
+    with muster.faults.refuse(READY, 403):
+        await until_told(True)
+    following.cancel()
+    await session.close()
+
+
+async def test_it_is_not_ready_before_the_api_server_has_answered(muster: Rig, tmp_path: Path) -> None:
+    session = await KubeSession.connect(KubeSettings(kubeconfig=tmp_path / "faulty"))
+    told: asyncio.Queue[bool] = asyncio.Queue()
+    with muster.faults.cut(READY):
+        following = asyncio.create_task(follow_readiness(session, told.put_nowait))
+        assert await told.get() is False
+    following.cancel()
+    await session.close()
+
+
+async def test_sigterm_lets_running_binds_finish(muster: Rig, tmp_path: Path) -> None:
+    pods = await muster.pods("trainer-0", "trainer-1")
+    port = free_port()
+    settings = Settings(listen=f"127.0.0.1:{port}", kube=KubeSettings(kubeconfig=tmp_path / "faulty"))
+    running = asyncio.create_task(run(settings))
+    await healthy(port, SERVING)
+    async with open_channel(f"127.0.0.1:{port}") as channel, open_channel(f"127.0.0.1:{port}") as other:
+        muster.stub = pb_grpc.BindingServiceStub(channel)
+        with muster.faults.hold(BINDS) as held:
+            call = asyncio.create_task(muster.bind(pods))
+            await held.until(2)
+            stopping = asyncio.create_task(_goes_away(other))
+            await asyncio.sleep(0)
+            os.kill(os.getpid(), signal.SIGTERM)
+            await stopping
+            held.release()
+            assert [result.outcome for result in await call] == [BOUND, BOUND]
+    async with asyncio.timeout(SECONDS):
+        await running
+
+
+async def _goes_away(channel: grpc.aio.Channel) -> None:
+    """Wait until health has been SERVING and is not any more."""
+    watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+    async with asyncio.timeout(SECONDS):
+        try:
+            async for answer in watch:
+                if answer.status == NOT_SERVING:
+                    return
+        except grpc.aio.AioRpcError:
+            return
+
+
+async def test_binds_that_do_not_finish_end_with_the_grace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "_LAST_COUNTS_SECONDS", 0.05)
+    async with rig(tmp_path, requests_in_flight=4, drain_seconds=0.2) as muster:
+        pods = await muster.pods("trainer-0")
+        with muster.faults.hold(BINDS) as held:
+            call = muster.bind_call(pods)
+            reading = asyncio.create_task(results_of(call))
+            await held.until(1)
+            await muster.service.stop()
+            with pytest.raises(grpc.aio.AioRpcError):
+                await reading
+
+
+async def test_a_trace_tells_what_became_of_each_pod_and_why_it_took_long(
+    muster: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pods = await muster.pods("quick", "retried")
+    async with collecting() as (collector, endpoint):
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+        shutdown = tracing.configure_tracing("binding", "binding-0")
+        try:
+            gang = tracing.new_traceparent()
+            parent = tracing.from_traceparent(gang)
+            assert parent is not None
+            with (
+                trace.use_span(trace.NonRecordingSpan(parent)),
+                muster.faults.refuse(Requests("POST", "/retried/binding"), 500, times=1),
+            ):
+                await muster.bind(pods, "node-3")
+        finally:
+            await asyncio.to_thread(shutdown)
+    call = collector.named("muster.binding.v1.BindingService/Bind")
+    assert call.trace_id.hex() in gang
+    told = [pod for event in call.events for pod in _pods_of(event)]
+    assert sorted((uid, node, outcome) for uid, node, outcome, _ in told) == sorted(
+        (pod["metadata"]["uid"], "node-3", "bound") for pod in pods
+    )
+    slow = collector.named("bind pod")
+    assert slow.parent_span_id == call.span_id
+    attributes = {pair.key: pair.value for pair in slow.attributes}
+    assert attributes["pod.uid"].string_value == pods[1]["metadata"]["uid"]
+    assert attributes["attempts"].int_value == 2
+
+
+async def test_the_trace_of_a_large_gang_has_all_pods_in_few_events(
+    muster: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pods = await muster.pods(*(f"trainer-{number}" for number in range(250)))
+    async with collecting() as (collector, endpoint):
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+        shutdown = tracing.configure_tracing("binding", "binding-0")
+        try:
+            await muster.bind(pods)
+        finally:
+            await asyncio.to_thread(shutdown)
+    call = collector.named("muster.binding.v1.BindingService/Bind")
+    assert len(call.events) <= 100
+    assert call.dropped_events_count == 0
+    uids = {uid for event in call.events for uid, *_ in _pods_of(event)}
+    assert uids == {pod["metadata"]["uid"] for pod in pods}
+
+
+def _pods_of(event: Any) -> list[tuple[Any, ...]]:
+    """(uid, node, outcome, milliseconds) of each pod in a span's event."""
+    columns = {pair.key: pair.value.array_value.values for pair in event.attributes}
+    texts = ([value.string_value for value in columns[name]] for name in ("uids", "nodes", "outcomes"))
+    return list(zip(*texts, [value.int_value for value in columns["milliseconds"]], strict=True))
