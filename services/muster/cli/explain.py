@@ -7,10 +7,10 @@ from typing import Any
 
 import typer
 from google.protobuf.json_format import MessageToDict
-from rich.console import Console
 from rich.markup import escape
 
 from muster.cli.coordinator import ask, explain_gang
+from muster.cli.screen import show
 from muster.cli.wording import duration, gang_as_json, phase_markup
 from muster.clusterstate.v1.clusterstate_pb2 import Problem, ResourceAmount
 from muster.coordinator.v1.coordinator_pb2 import ExplainResponse, Gang, Member, Phase
@@ -35,9 +35,7 @@ def explain(address: str, name: str, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(explanation_as_json(answer), indent=2))
         return
-    console = Console(highlight=False)
-    for line in explanation_lines(answer):
-        console.print(line, soft_wrap=not console.is_terminal)
+    show(*explanation_lines(answer))
 
 
 def explanation_as_json(answer: ExplainResponse) -> dict[str, Any]:
@@ -101,7 +99,7 @@ def _placement(answer: ExplainResponse) -> Iterator[str]:
     said = answer.explanation
     yield ""
     yield "[bold]Why it has no place[/]"
-    if said.summary and said.summary != answer.gang.reason:
+    if said.summary and said.summary not in answer.gang.reason:
         yield f"  {escape(said.summary)}"
     if said.needed:
         who = f" of {escape(said.gang)}" if said.gang and said.gang != answer.gang.id else ""

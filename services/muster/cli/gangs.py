@@ -12,7 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from muster.cli.coordinator import CALL_SECONDS, ask, connected
-from muster.cli.wording import duration, gang_as_json, phase_markup, phase_word, pods_words
+from muster.cli.screen import show
+from muster.cli.wording import brief_reason, duration, gang_as_json, phase_markup, phase_word, pods_words
 from muster.coordinator.v1.coordinator_pb2 import Gang, ListRequest, Phase, WatchRequest, WatchResponse
 
 _FEW = 12  # gangs whose reasons a screen has room for in full
@@ -27,7 +28,7 @@ def list_gangs(address: str, namespace: str, *, as_json: bool) -> None:
         where = f" in namespace {namespace}" if namespace else ""
         Console(stderr=True).print(f"no gangs{where}")
     else:
-        Console(soft_wrap=not sys.stdout.isatty()).print(gangs_table(list(answer.gangs)))
+        show(gangs_table(list(answer.gangs)))
 
 
 def watch_gangs(address: str, namespace: str, *, as_json: bool) -> None:
@@ -117,6 +118,6 @@ def gangs_table(gangs: list[Gang], *, brief: bool = False) -> Table:
             pods_words(gang.bound, gang.members),
             str(gang.minimum or "-"),
             start,
-            escape(gang.reason.removeprefix(f"gang {gang.namespace}/{gang.name} cannot start: ")),
+            escape(brief_reason(gang)),
         )
     return table

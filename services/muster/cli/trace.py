@@ -8,13 +8,13 @@ from pathlib import Path
 
 import msgspec
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from muster.cli.coordinator import connected, explain_gang, unknown_gang
 from muster.cli.errors import CliError
+from muster.cli.screen import show, terminal_columns
 from muster.cli.trace_tree import Row, rows_of
 from muster.cli.wording import duration
 from muster.localcluster.traces.file import newest_trace_with, spans_of_trace, values_of
@@ -22,6 +22,8 @@ from muster.localcluster.traces.span import Span
 
 GANG_ATTRIBUTE = "muster.gang"
 _BAR_CELLS = 32
+_NARROW_BAR_CELLS = 12
+_NARROW_COLUMNS = 110
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _SERVICE_COLOURS = {
     "coordinator": "cyan",
@@ -43,9 +45,7 @@ def trace(file: Path, coordinator: str | None, name: str, *, as_json: bool, ever
     if as_json:
         typer.echo(json.dumps({"trace_id": trace_id, "spans": [msgspec.to_builtins(span) for span in spans]}, indent=2))
         return
-    console = Console(highlight=False)
-    for part in rendered(trace_id, spans, everything=everything):
-        console.print(part, soft_wrap=not console.is_terminal)
+    show(*rendered(trace_id, spans, everything=everything))
 
 
 def _trace_id(file: Path, coordinator: str | None, name: str) -> str:
@@ -79,20 +79,21 @@ def rendered(trace_id: str, spans: list[Span], *, everything: bool) -> Iterator[
         f"[bold]{escape(gang) or 'trace'}[/]  {duration((end - begin) / 1e9)}, {len(spans)} spans, "
         f"{len({span.service for span in spans})} services  [dim]{trace_id}[/]"
     )
+    cells = _NARROW_BAR_CELLS if terminal_columns() < _NARROW_COLUMNS else _BAR_CELLS
     table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
-    table.add_column("SPAN", overflow="fold")
-    table.add_column("SERVICE", no_wrap=True)
-    table.add_column("FROM", justify="right", no_wrap=True)
-    table.add_column("TOOK", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True, width=_BAR_CELLS)
+    table.add_column("SPAN", overflow="fold" if everything else "ellipsis", no_wrap=not everything)
+    table.add_column("SERVICE", no_wrap=True, min_width=len("cluster-state"))
+    table.add_column("FROM", justify="right", no_wrap=True, min_width=9)
+    table.add_column("TOOK", justify="right", no_wrap=True, min_width=8)
+    table.add_column("", no_wrap=True, min_width=cells)
     for row in rows_of(spans, everything=everything):
-        table.add_row(*_cells(row, begin, end))
+        table.add_row(*_cells(row, begin, end, cells))
     yield table
     if any(row.orphan for row in rows_of(spans, everything=True)):
         yield "[dim]~ its parent span has not ended, or was not kept[/]"
 
 
-def _cells(row: Row, begin: int, end: int) -> tuple[Text | str, ...]:
+def _cells(row: Row, begin: int, end: int, cells: int) -> tuple[Text | str, ...]:
     label = Text()
     label.append(row.guide, style="dim")
     if row.orphan:
@@ -108,15 +109,15 @@ def _cells(row: Row, begin: int, end: int) -> tuple[Text | str, ...]:
         Text(row.service, style=colour),
         f"+{duration((row.start_ns - begin) / 1e9)}",
         duration(row.took_seconds),
-        Text(_bar(row.start_ns - begin, row.end_ns - begin, end - begin), style=colour),
+        Text(_bar(row.start_ns - begin, row.end_ns - begin, end - begin, cells), style=colour),
     )
 
 
-def _bar(start: int, stop: int, whole: int) -> str:
+def _bar(start: int, stop: int, whole: int, cells: int) -> str:
     """Where the span lies in the trace, to an eighth of a cell at its end; never nothing."""
     if whole <= 0:
         return "▏"
-    first = min(_BAR_CELLS - 1, start * _BAR_CELLS // whole)
-    eighths = max(1, round((stop * _BAR_CELLS / whole - first) * 8))
-    full, rest = divmod(min(eighths, (_BAR_CELLS - first) * 8), 8)
+    first = min(cells - 1, start * cells // whole)
+    eighths = max(1, round((stop * cells / whole - first) * 8))
+    full, rest = divmod(min(eighths, (cells - first) * 8), 8)
     return " " * first + "█" * full + ("▏▎▍▌▋▊▉"[rest - 1] if rest else "")

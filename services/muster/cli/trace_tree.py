@@ -12,7 +12,9 @@ from muster.localcluster.traces.span import Span
 _ALIKE = 6  # siblings of one name that are shown singly; more become one row
 _EVENTS = 5
 _DETAIL_CHARACTERS = 60
-_PLUMBING = ("rpc.", "server.", "network.", "otel.", "thread.", "net.")
+_VALUE_CHARACTERS = 24
+_PLUMBING = ("rpc.", "server.", "network.", "otel.", "thread.", "net.", "k8s.")
+_OUR_PREFIX = "muster-"  # of service names, so that they are known among others'
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,10 @@ def _rows(
     span = alike[0]
     yield Row(
         guide=guide,
-        label=span.name,
+        label=_short(span.name),
         start_ns=span.start_ns,
         end_ns=span.end_ns,
-        service=span.service,
+        service=span.service.removeprefix(_OUR_PREFIX),
         took_seconds=span.seconds,
         detail=span.message or _detail(span.attributes, everything=everything),
         error=span.error,
@@ -99,10 +101,10 @@ def _summary(alike: list[Span], guide: str) -> Row:
     start, end = min(span.start_ns for span in alike), max(span.end_ns for span in alike)
     return Row(
         guide=guide,
-        label=f"{len(alike)} x {alike[0].name}",
+        label=f"{len(alike)} x {_short(alike[0].name)}",
         start_ns=start,
         end_ns=end,
-        service=alike[0].service,
+        service=alike[0].service.removeprefix(_OUR_PREFIX),
         took_seconds=(end - start) / 1e9,
         detail=f"median {duration(statistics.median(took))}, longest {duration(took[-1])}",
     )
@@ -116,12 +118,22 @@ def _events(span: Span, everything: bool) -> Iterator[Row]:
         yield Row("", f"and {more} more events", span.events[len(shown)].at_ns, None)
 
 
+def _short(name: str) -> str:
+    """Calls by their method: "muster.placement.v1.PlacementService/Solve" is "Solve"."""
+    return name.rpartition("/")[2]
+
+
+def _says_something(key: str, value: Any) -> bool:
+    plumbing = key.startswith(_PLUMBING) or key == "muster.gang"
+    return not plumbing and len(str(value)) <= _VALUE_CHARACTERS
+
+
 def _detail(attributes: Mapping[str, Any], *, everything: bool) -> str:
     """Attributes on one line; the plumbing's and what is too long are left out unless everything is wanted."""
     chosen = [
         f"{key.removeprefix('muster.')}={value}"
         for key, value in attributes.items()
-        if everything or not (key.startswith(_PLUMBING) or key == "muster.gang")
+        if everything or _says_something(key, value)
     ]
     text = " ".join(chosen)
     return text if everything or len(text) <= _DETAIL_CHARACTERS else text[: _DETAIL_CHARACTERS - 1] + "…"

@@ -48,6 +48,12 @@ def pods_words(bound: int, members: int) -> str:
     return f"{bound}/{members}"
 
 
+def brief_reason(gang: Gang) -> str:
+    """The reason without the gang's name, where that stands beside it."""
+    name = f"gang {gang.namespace}/{gang.name} "
+    return gang.reason.removeprefix(f"{name}cannot start: ").removeprefix(f"{name}waits: ")
+
+
 def gang_as_json(gang: Gang) -> dict[str, Any]:
     """For --output json: what the coordinator says, with phases as words and absent figures as null."""
     return {
