@@ -147,7 +147,8 @@ async def test_stop_lets_a_running_call_finish_and_takes_no_new_ones() -> None:
         async with channel_to(port) as late:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await describe(late)
-        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        # A call that comes in at the very moment of the stop is cancelled by gRPC; later ones find nobody.
+        assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
         assert not stopping.done()
         go_on.set()
         assert await running == "test"
