@@ -75,6 +75,12 @@ class Cluster:
         """The coordinator's word, by id."""
         return self.picture.gangs
 
+    def is_usable(self, node: str) -> bool:
+        """The node is there, ready and without taints."""
+        found = self.nodes.get(node, {"spec": {}, "status": {}})
+        conditions = {one["type"]: one["status"] for one in found.get("status", {}).get("conditions") or ()}
+        return conditions.get("Ready") == "True" and not found["spec"].get("taints")
+
     async def explain(self, gang: str) -> coordinator_pb2.ExplainResponse:
         """Ask the coordinator. Raises AioRpcError."""
         channel = open_channel(self.stack.addresses["coordinator"], PLAIN_TEXT)

@@ -25,6 +25,14 @@ async def make_nodes(session: KubeSession, *machines: Machine) -> None:
     await asyncio.gather(*(_make(session, machine) for machine in machines))
 
 
+async def untaint_nodes(session: KubeSession, *names: str) -> None:
+    """Admission taints new nodes as not ready; where no controllers run nobody would ever take the taint away."""
+    patch = {"spec": {"taints": None}}
+    await asyncio.gather(
+        *(_call(session, "PATCH", f"/api/v1/nodes/{name}", patch, "application/merge-patch+json") for name in names)
+    )
+
+
 async def remove_nodes(session: KubeSession, *names: str) -> None:
     """Delete the nodes; those that are gone already are passed over."""
     await asyncio.gather(
@@ -37,8 +45,7 @@ async def _make(session: KubeSession, machine: Machine) -> None:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": machine.name, "labels": labels}}
     await _call(session, "POST", "/api/v1/nodes", node, "application/json")
     path = f"/api/v1/nodes/{machine.name}"
-    # Admission taints new nodes as not ready; nobody here would ever take the taint away.
-    await _call(session, "PATCH", path, {"spec": {"taints": None}}, "application/merge-patch+json")
+    await untaint_nodes(session, machine.name)
     conditions = [{"type": "Ready", "status": "True", "reason": "Test", "message": "made for a test"}]
     status = {"allocatable": machine.allocatable, "capacity": machine.allocatable, "conditions": conditions}
     await _call(session, "PATCH", f"{path}/status", {"status": status}, "application/merge-patch+json")

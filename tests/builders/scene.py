@@ -7,10 +7,12 @@ from collections import Counter
 from typing import Any
 
 from builders.cluster import JSON, WAIT_SECONDS, Cluster, node_of
-from builders.machines import Machine, make_nodes, remove_nodes
+from builders.machines import remove_nodes, untaint_nodes
 from builders.workloads import Workload
 from muster.coordinator.v1 import coordinator_pb2
 from muster.coordinator.v1.coordinator_pb2 import Phase
+from muster.localcluster.kubelets.fleet import Kubelets
+from muster.localcluster.kubelets.shapes import NodeShape
 
 WAITING = (Phase.PHASE_GATHERING, Phase.PHASE_QUEUED, Phase.PHASE_WAITING)
 LABEL = "muster.dev/scene"
@@ -26,20 +28,25 @@ class Scene:
         self._namespaces: set[str] = set()
         self._workloads: dict[str, Workload] = {}
         self._nodes: list[str] = []
+        self._kubelets: list[Kubelets] = []
         self.removed: set[str] = set()
         """Nodes that were deleted."""
 
     # -- given
 
     async def nodes(self, *cpus: int, pods: int = _PODS_PER_NODE, **labels: str) -> list[str]:
-        """Nodes of so many cpus each, with what simulates their kubelets; returns their names."""
+        """Nodes of so many cpus each, with simulated kubelets; returns their names."""
         names = [f"{self.name}-n{cpu}-{len(self._nodes) + number}" for number, cpu in enumerate(cpus)]
         self._nodes += names
-        machines = [
-            Machine(name, {"cpu": str(cpu), "memory": "64Gi", "pods": str(pods)}, {LABEL: self.name, **labels})
+        shapes = [
+            NodeShape(name, "10.0.0.1", cpu=str(cpu), memory="64Gi", pods=pods, labels={LABEL: self.name, **labels})
             for name, cpu in zip(names, cpus, strict=True)
         ]
-        await make_nodes(self.cluster.session, *machines)
+        kubelets = Kubelets(self.cluster.session, shapes)
+        self._kubelets.append(kubelets)
+        await kubelets.start()
+        await untaint_nodes(self.cluster.session, *names)
+        await self.cluster.until(lambda: all(map(self.cluster.is_usable, names)), f"nodes {names} are ready")
         return names
 
     async def remove_nodes(self, *names: str) -> None:
@@ -239,7 +246,13 @@ class Scene:
         await self.cluster.until(
             lambda: not any(mark in gang for gang in self.cluster.gangs for mark in ids), "all gangs are forgotten"
         )
+        await self._stop_kubelets()
         await remove_nodes(self.cluster.session, *self._nodes)
+
+    async def _stop_kubelets(self) -> None:
+        for kubelets in self._kubelets:
+            await kubelets.stop()
+        self._kubelets.clear()
 
     def _known(self, workload: Workload) -> Workload:
         if workload.id not in self._workloads:
