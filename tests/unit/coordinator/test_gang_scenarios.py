@@ -466,6 +466,19 @@ def test_g50_what_cannot_fit_costs_nothing_while_nothing_happens() -> None:
     assert len(story.solves) == solved
 
 
+def test_i7_an_edit_during_a_solve_is_not_missed() -> None:
+    story = Story({"n3": 3})
+    a = gang("a").of(4)
+    story.add(a)
+    solve = story.only(Solve)
+    too_early = story.first_fit(solve)
+    story.under_way.clear()
+    story.change(gangs=[a.minimum(3).gang_facts()])
+    story.tell(Solved(solve.solve_id, too_early))
+    story.run()
+    assert story.bound("a") == 3
+
+
 def test_i7_room_that_comes_during_a_solve_is_not_missed() -> None:
     story = Story({"n3": 3})
     story.add(gang("a").of(3))

@@ -269,7 +269,11 @@ class Machine:
             self.queue.help_came()
 
     def _place_in_queue(self, group: Group, *, edited: bool) -> None:
-        if not group.gangs or group.busy:
+        if not group.gangs:
+            return
+        edited, group.edited = edited or group.edited, False
+        if group.busy:
+            group.edited = edited
             return
         group.gathering = self._why_not_yet(group)
         if not group.wants_seats:

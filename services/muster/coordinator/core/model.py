@@ -186,6 +186,8 @@ class Group:
     """Why it cannot be tried yet; None: it can."""
     solving: int | None = None
     persisting: int | None = None
+    edited: bool = False
+    """It changed while something was under way, so that what comes of that may be out of date."""
     attempts: int = 0
     refusals: int = 0
     """Answers in a row that could not be used."""
