@@ -1,0 +1,166 @@
+"""`muster up` as a user runs it: everything starts, gangs become what they should, and nothing is left behind."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from muster.localcluster.endpoints import Endpoints, read_endpoints
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+WAIT_SECONDS = 90
+PROCESSES = 7  # etcd, API server, kubelets and four services
+
+WRONG = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: giant
+  annotations: {muster.dev/expect: bound}
+spec:
+  schedulerName: muster
+  containers: [{name: main, image: x, resources: {requests: {cpu: "1000"}}}]
+"""
+
+
+class Up:
+    """A running `muster up`."""
+
+    def __init__(self, process: asyncio.subprocess.Process, state_directory: Path) -> None:
+        self.process, self.state_directory = process, state_directory
+        self.lines: list[str] = []
+
+    @property
+    def endpoints(self) -> Endpoints:
+        found = read_endpoints(self.state_directory)
+        assert found is not None
+        return found
+
+    async def says(self, words: str) -> None:
+        """Wait until a line of its output has these words."""
+        assert self.process.stdout is not None
+        if any(words in line for line in self.lines):
+            return
+        async with asyncio.timeout(WAIT_SECONDS):
+            while line := (await self.process.stdout.readline()).decode():
+                self.lines.append(line)
+                if words in line:
+                    return
+        raise AssertionError(f"it ended without saying {words!r}: {''.join(self.lines)}")
+
+    def children(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+
+@contextlib.asynccontextmanager
+async def running_up(state_directory: Path, *arguments: str) -> AsyncIterator[Up]:
+    process = await muster("up", "--state-dir", str(state_directory), *arguments, stderr=asyncio.subprocess.STDOUT)
+    try:
+        yield Up(process, state_directory)
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+        await asyncio.wait_for(process.communicate(), WAIT_SECONDS)
+
+
+async def muster(*arguments: str, stderr: int = asyncio.subprocess.PIPE) -> asyncio.subprocess.Process:
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("MUSTER_")}
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "muster.cli", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=stderr,
+        cwd=Path(__file__).parents[2],
+        env=clean,
+    )
+
+
+async def ran(*arguments: str) -> tuple[int, str, str]:
+    process = await muster(*arguments)
+    out, err = await asyncio.wait_for(process.communicate(), WAIT_SECONDS)
+    return process.returncode or 0, out.decode(), err.decode()
+
+
+async def all_gone(processes: list[psutil.Process]) -> None:
+    _, alive = await asyncio.to_thread(psutil.wait_procs, processes, WAIT_SECONDS)
+    assert not alive
+
+
+async def test_the_examples_become_what_they_should_and_one_json_object_says_so(tmp_path: Path) -> None:
+    code, out, err = await ran("up", "--once", "--output", "json", "--state-dir", str(tmp_path / "state"))
+    assert code == 0, err
+    gangs = {gang["name"]: gang for gang in json.loads(out)["gangs"]}
+    assert all(gang["as_expected"] for gang in gangs.values())
+    assert {gang["expected"] for gang in gangs.values()} == {"bound", "waiting"}
+    assert gangs["resnet"]["bound"] == gangs["resnet"]["pods"] == 8
+    assert gangs["resnet"]["seconds"] > 0
+    assert gangs["whale"]["bound"] == 0
+    assert gangs["whale"]["seconds"] is None
+
+
+async def test_an_example_that_ends_otherwise_makes_it_fail(tmp_path: Path) -> None:
+    manifest = tmp_path / "wrong.yaml"
+    manifest.write_text(WRONG)
+    arguments = ("--examples", str(manifest), "--once", "--output", "json", "--timeout", "3", "--nodes", "2")
+    code, out, _ = await ran("up", "--state-dir", str(tmp_path / "state"), *arguments)
+    assert code == 1
+    [giant] = json.loads(out)["gangs"]
+    assert not giant["as_expected"]
+    assert "cpu" in giant["reason"]
+
+
+async def test_it_runs_until_interrupted_restarts_what_crashes_and_leaves_nothing(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    async with running_up(state, "--nodes", "20") as up:
+        await up.says("koordinator/default/resnet satisfied, 8/8 bound")
+        assert any(f"KUBECONFIG={up.endpoints.kubeconfig}" in line for line in up.lines)
+        children = up.children()
+        assert len(children) == PROCESSES
+
+        code, out, _ = await ran("gangs", "--state-dir", str(state), "-o", "json")
+        assert code == 0
+        assert "resnet" in {gang["name"] for gang in json.loads(out)["gangs"]}
+
+        code, _, err = await ran("up", "--state-dir", str(state))
+        assert code == 1
+        assert f"another `muster up` (process {up.process.pid})" in err
+
+        victim = next(child for child in children if "placement" in child.cmdline())
+        victim.kill()
+        await up.says("placement was killed by SIGKILL; starting it again")
+
+        children = up.children()
+        up.process.send_signal(signal.SIGINT)
+        assert await asyncio.wait_for(up.process.wait(), WAIT_SECONDS) == 0
+        await all_gone(children)
+        assert read_endpoints(state) is None
+
+
+async def test_a_trace_of_every_service_is_kept_also_after_the_end(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    async with running_up(state) as up:
+        await up.says("koordinator/default/resnet satisfied, 8/8 bound")
+        code, out, err = await ran("trace", "resnet", "--state-dir", str(state), "-o", "json")
+        assert code in (0, 1), err  # spans may be on their way
+    code, out, err = await ran("trace", "default/resnet", "--state-dir", str(state), "-o", "json")
+    assert code == 0, err
+    spans = json.loads(out)["spans"]
+    assert {"muster-coordinator", "muster-placement", "muster-binding"} <= {span["service"] for span in spans}
+    ids = {span["span_id"] for span in spans}
+    assert [span["name"] for span in spans if span.get("parent_id", "") not in ids] == ["gang"]
+
+
+async def test_killed_with_9_it_takes_its_children_along(tmp_path: Path) -> None:
+    async with running_up(tmp_path / "state", "--no-examples", "--nodes", "1") as up:
+        await up.says("kubectl get nodes,pods")
+        children = up.children()
+        assert len(children) == PROCESSES
+        up.process.kill()
+        await all_gone(children)
