@@ -153,6 +153,7 @@ async def test_a_trace_of_every_service_is_kept_also_after_the_end(tmp_path: Pat
     assert code == 0, err
     spans = json.loads(out)["spans"]
     assert {"muster-coordinator", "muster-placement", "muster-binding"} <= {span["service"] for span in spans}
+    assert {"gang.solving", "placement.search", "gang.permitted", "gang.binding"} <= {span["name"] for span in spans}
     ids = {span["span_id"] for span in spans}
     assert [span["name"] for span in spans if span.get("parent_id", "") not in ids] == ["gang"]
 

@@ -1,5 +1,7 @@
 """Asks placement: Solve effects become calls, answers become events."""
 
+from collections.abc import Mapping
+
 from grpc import aio
 
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
@@ -18,10 +20,10 @@ class Solver:
         self._stub = pb_grpc.PlacementServiceStub(channel)
         self._timeout_seconds = timeout_seconds
 
-    async def solve(self, effect: Solve) -> Solved | SolveFailed:
-        """Always answers: what goes wrong is an answer too."""
+    async def solve(self, effect: Solve, traceparents: Mapping[str, str]) -> Solved | SolveFailed:
+        """Always answers: what goes wrong is an answer too. `traceparents` are those of the groups, by id."""
         try:
-            response = await self._stub.Solve(_request(effect), timeout=self._timeout_seconds)
+            response = await self._stub.Solve(_request(effect, traceparents), timeout=self._timeout_seconds)
             return Solved(effect.solve_id, tuple(_result(result) for result in response.results))
         except aio.AioRpcError as error:
             return SolveFailed(effect.solve_id, describe(error))
@@ -29,7 +31,7 @@ class Solver:
             return SolveFailed(effect.solve_id, f"its answer cannot be read: {error}")
 
 
-def _request(effect: Solve) -> pb.SolveRequest:
+def _request(effect: Solve, traceparents: Mapping[str, str]) -> pb.SolveRequest:
     return pb.SolveRequest(
         min_revision=state_pb.Revision(kinds=effect.min_revision),
         reservations=[
@@ -39,6 +41,7 @@ def _request(effect: Solve) -> pb.SolveRequest:
         groups=[
             pb.GangGroup(
                 id=group.id,
+                traceparent=traceparents.get(group.id, ""),
                 gangs=[
                     pb.Gang(
                         id=gang.id,

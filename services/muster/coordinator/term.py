@@ -132,19 +132,16 @@ class Term:
     # -- effects
 
     async def _solve(self, effect: core.Solve) -> None:
-        token = context.attach(tracing.below(self._trace_of_solve(effect)))
+        # A batch is one call, seen in the trace of its first gang; what was done for each is recorded in its own.
+        traceparents = {group.id: self.traces.phase_of(group.gangs[0].id) for group in effect.groups if group.gangs}
+        token = context.attach(tracing.below(next(iter(traceparents.values()), "")))
         try:
-            answer = await self._solver.solve(effect)
+            answer = await self._solver.solve(effect, traceparents)
         finally:
             context.detach(token)
         if isinstance(answer, core.SolveFailed):
             _log.warning("solve failed", groups=len(effect.groups), reason=answer.message)
         self._tell(answer)
-
-    def _trace_of_solve(self, effect: core.Solve) -> str:
-        """A batch is one call: it is seen in the trace of the first gang, and the others say which that is."""
-        gangs = [gang.id for group in effect.groups for gang in group.gangs]
-        return self.traces.phase_of(gangs[0]) if gangs else ""
 
     async def _bind(self, effect: core.Bind) -> None:
         token = context.attach(tracing.below(self.traces.phase_of(effect.gang)))

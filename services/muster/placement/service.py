@@ -27,7 +27,7 @@ from muster.rpc.facts_codec import decode_revision, encode_revision
 from muster.rpc.lifetime import until_stopped
 from muster.rpc.server import RpcServer
 from muster.rpc.subscription import subscribe
-from muster.telemetry.tracing import tracer
+from muster.telemetry.tracing import record_span, tracer
 
 FULL_NAME: Final = "muster.placement.v1.PlacementService"
 IMPLEMENTATION: Final = "best-fit"
@@ -126,12 +126,23 @@ async def _answer(
             room.of(class_id)
     with tracer().start_as_current_span("search", attributes={"muster.groups": len(groups)}):
         paused = time.monotonic()
-        for group, answer in zip(groups, solve(room, groups), strict=True):
+        began = time.time_ns()
+        for asked, group, answer in zip(request.groups, groups, solve(room, groups), strict=True):
             write_answer(response, group, answer)
+            began = _record(asked.traceparent, began, len(groups))
             if time.monotonic() - paused > _PAUSE_AFTER_SECONDS:
                 await asyncio.sleep(0)
                 paused = time.monotonic()
     return response
+
+
+def _record(traceparent: str, began_unix_nanos: int, groups: int) -> int:
+    """The search for one group in the trace of its gang; returns when the next one began."""
+    now = time.time_ns()
+    if traceparent:
+        attributes = {"muster.groups_in_batch": groups}
+        record_span("placement.search", began_unix_nanos, now, parent=traceparent, attributes=attributes)
+    return now
 
 
 def _tell(response: pb.SolveResponse, seconds: float, cluster: Cluster) -> None:
