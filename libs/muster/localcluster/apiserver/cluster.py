@@ -30,6 +30,8 @@ class Cluster:
         self.store = Store(history)
         self.kinds = kinds
         self.timing = timing
+        for kind in kinds:
+            self.store.collection(kind.collection)  # their history begins here, not when somebody first asks
 
     def record(self, kind: Kind, namespace: str | None, name: str) -> Record:
         """An object. Raises StatusError 404."""

@@ -1,6 +1,6 @@
 """What a kind is to the API server, and which kinds are served at the moment."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -152,7 +152,7 @@ class Kinds:
         for kind in kinds:
             self.add(kind)
 
-    def __iter__(self) -> Iterable[Kind]:
+    def __iter__(self) -> Iterator[Kind]:
         return iter(list(self._by_resource.values()))
 
     def add(self, kind: Kind) -> None:

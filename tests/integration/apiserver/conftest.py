@@ -1,0 +1,24 @@
+"""An API server of its own for every test, in the test's process, on a port of its own."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from builders.api_client import ApiClient, api_client
+from muster.localcluster.apiserver import ApiServer, Timing
+
+TIMING = Timing(orphaned_pod_seconds=0.2, event_ttl_seconds=3600.0)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    server = ApiServer(allow_faults=True, timing=TIMING)
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+async def api(server: ApiServer) -> AsyncIterator[ApiClient]:
+    async with api_client(server.url) as client:
+        yield client

@@ -1,0 +1,142 @@
+"""Binding, the one write that schedulers live by, and eviction."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from builders.api_client import PODS, STRATEGIC, ApiClient, pod
+
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+
+
+async def test_binding_puts_the_pod_on_the_node_and_merges_annotations_and_labels(api: ApiClient) -> None:
+    before = await api.created(PODS, pod("a", metadata={"annotations": {"kept": "1"}}))
+
+    reply = await api.bind("a", "node-1", annotations={"muster.dev/trace": "t"}, labels={"l": "m"})
+
+    assert reply.status == 201 and reply.body["status"] == "Success"
+    bound = (await api.get(f"{PODS}/a")).body
+    assert bound["spec"] == before["spec"] | {"nodeName": "node-1"}
+    assert bound["metadata"]["annotations"] == {"kept": "1", "muster.dev/trace": "t"}
+    assert bound["metadata"]["labels"] == {"l": "m"}
+    [condition] = bound["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("PodScheduled", "True")
+
+
+async def test_the_other_binding_path(api: ApiClient) -> None:
+    await api.created(PODS, pod("a"))
+
+    reply = await api.post(
+        "/api/v1/namespaces/default/bindings", {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n"}}
+    )
+
+    assert reply.status == 201
+    assert (await api.get(f"{PODS}/a")).body["spec"]["nodeName"] == "n"
+
+
+async def test_i4_a_pod_is_bound_once_even_when_many_try(api: ApiClient) -> None:
+    await api.created(PODS, pod("a"))
+
+    replies = await asyncio.gather(*(api.bind("a", f"node-{number}") for number in range(8)))
+
+    assert sorted(reply.status for reply in replies) == [201] + 7 * [409]
+    node = (await api.get(f"{PODS}/a")).body["spec"]["nodeName"]
+    refused = next(reply for reply in replies if reply.status == 409)
+    assert refused.reason == "Conflict"
+    assert refused.body["details"] == {"name": "a", "kind": "pods/binding"}
+    assert refused.message == (
+        f'Operation cannot be fulfilled on pods/binding "a": pod a is already assigned to node "{node}"'
+    )
+
+
+async def test_a_pod_that_is_being_deleted_is_not_bound(api: ApiClient) -> None:
+    await api.created(PODS, pod("a", metadata={"finalizers": ["example.com/hold"]}))
+    await api.delete(f"{PODS}/a")
+
+    reply = await api.bind("a", "n")
+
+    assert reply.status == 409 and "pod a is being deleted, cannot be assigned to a host" in reply.message
+
+
+async def test_a_gated_pod_is_not_bound_until_the_gate_is_gone(api: ApiClient) -> None:
+    await api.created(PODS, pod("a", schedulingGates=[{"name": "example.com/wait"}]))
+
+    refused = await api.bind("a", "n")
+    await api.patch(f"{PODS}/a", {"spec": {"schedulingGates": None}})
+
+    assert refused.status == 409 and "non-empty .spec.schedulingGates" in refused.message
+    assert (await api.bind("a", "n")).status == 201
+
+
+@pytest.mark.parametrize(
+    ("binding", "status", "words"),
+    [
+        ({"metadata": {"name": "a", "uid": "other"}, "target": {"name": "n"}}, 409, "UID in precondition: other"),
+        (
+            {"metadata": {"name": "b"}, "target": {"name": "n"}},
+            400,
+            "name in URL does not match name in Binding object",
+        ),
+        ({"metadata": {"name": "a"}, "target": {}}, 500, "target.name: Required value"),
+        ({"metadata": {"name": "a"}, "target": {"kind": "Rack", "name": "n"}}, 500, "target.kind: Unsupported value"),
+        ({"metadata": {"name": "a"}, "target": "n"}, 400, "cannot be handled as a Binding"),
+    ],
+)
+async def test_bad_bindings(api: ApiClient, binding: Any, status: int, words: str) -> None:
+    await api.created(PODS, pod("a"))
+
+    reply = await api.post(f"{PODS}/a/binding", binding)
+
+    assert reply.status == status and words in reply.message
+    assert "nodeName" not in (await api.get(f"{PODS}/a")).body["spec"]
+
+
+async def test_binding_a_pod_that_is_not_there(api: ApiClient) -> None:
+    reply = await api.bind("a", "n")
+
+    assert (reply.status, reply.message) == (404, 'pods "a" not found')
+
+
+async def _running(api: ApiClient, name: str) -> None:
+    await api.created(PODS, pod(name, metadata={"labels": {"app": "web"}}))
+    await api.bind(name, "n")
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    await api.patch(f"{PODS}/{name}/status", {"status": status}, STRATEGIC)
+
+
+async def test_eviction_honours_the_disruption_budget(api: ApiClient) -> None:
+    for name in ("a", "b"):
+        await _running(api, name)
+    selector = {"matchLabels": {"app": "web"}}
+    await api.created(BUDGETS, {"metadata": {"name": "web"}, "spec": {"minAvailable": 1, "selector": selector}})
+
+    allowed = await api.post(f"{PODS}/a/eviction", {"metadata": {"name": "a"}})
+    refused = await api.post(f"{PODS}/b/eviction", {"metadata": {"name": "b"}})
+
+    assert allowed.status == 201
+    assert "deletionTimestamp" in (await api.get(f"{PODS}/a")).body["metadata"]
+    assert (refused.status, refused.reason) == (429, "TooManyRequests")
+    [cause] = refused.body["details"]["causes"]
+    assert cause["reason"] == "DisruptionBudget"
+    assert cause["message"] == "The disruption budget web needs 1 healthy pods and has 1 currently"
+    assert "deletionTimestamp" not in (await api.get(f"{PODS}/b")).body["metadata"]
+
+
+async def test_a_budget_shows_what_it_allows(api: ApiClient) -> None:
+    await _running(api, "a")
+    selector = {"matchLabels": {"app": "web"}}
+    await api.created(BUDGETS, {"metadata": {"name": "web"}, "spec": {"maxUnavailable": "100%", "selector": selector}})
+
+    await api.until(f"{BUDGETS}/web", lambda reply: reply.body["status"]["disruptionsAllowed"] == 1)
+
+
+async def test_a_pending_pod_is_evicted_whatever_the_budget(api: ApiClient) -> None:
+    await api.created(PODS, pod("a", metadata={"labels": {"app": "web"}}))
+    selector = {"matchLabels": {"app": "web"}}
+    await api.created(BUDGETS, {"metadata": {"name": "web"}, "spec": {"minAvailable": 1, "selector": selector}})
+
+    reply = await api.post(f"{PODS}/a/eviction", {"metadata": {"name": "a"}})
+
+    assert reply.status == 201
+    assert (await api.get(f"{PODS}/a")).status == 404

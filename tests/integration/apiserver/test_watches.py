@@ -1,0 +1,155 @@
+"""Watches: everything in order, from any version that is still known, and a clear end when it is not."""
+
+import asyncio
+
+from builders.api_client import NODES, PODS, TABLE, ApiClient, api_client, config_map, node, pod
+from muster.localcluster.apiserver import ApiServer, Timing
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+async def test_a_watch_goes_on_from_a_list(api: ApiClient) -> None:
+    await api.created(MAPS, config_map("old"))
+    revision = (await api.get(MAPS)).revision
+    await api.created(MAPS, config_map("new"))
+
+    async with api.watch(f"{MAPS}?resourceVersion={revision}") as events:
+        await api.patch(f"{MAPS}/old", {"data": {"a": "x"}})
+        await api.delete(f"{MAPS}/new")
+        seen = [await events.next() for _ in range(3)]
+
+    assert [(event["type"], event["object"]["metadata"]["name"]) for event in seen] == [
+        ("ADDED", "new"),
+        ("MODIFIED", "old"),
+        ("DELETED", "new"),
+    ]
+    revisions = [int(event["object"]["metadata"]["resourceVersion"]) for event in seen]
+    assert revisions == sorted(set(revisions)) and revisions[0] > int(revision)
+    assert all((event["object"]["kind"], event["object"]["apiVersion"]) == ("ConfigMap", "v1") for event in seen)
+
+
+async def test_a_watch_without_a_version_starts_with_what_there_is(api: ApiClient) -> None:
+    await api.created(MAPS, config_map("old"))
+
+    async with api.watch(MAPS) as events:
+        await api.created(MAPS, config_map("new"))
+        assert await events.take(2) == [("ADDED", "old"), ("ADDED", "new")]
+
+
+async def test_all_watches_see_the_same_in_the_same_order(api: ApiClient) -> None:
+    revision = (await api.get(PODS)).revision
+    path = f"/api/v1/pods?resourceVersion={revision}"
+
+    async with api.watch(path) as first, api.watch(path) as second:
+        await asyncio.gather(*(api.created(PODS, pod(f"p{number}")) for number in range(50)))
+        ours, theirs = await first.take(50), await second.take(50)
+
+    assert ours == theirs
+    assert {name for _, name in ours} == {f"p{number}" for number in range(50)}
+
+
+async def test_objects_enter_and_leave_a_selection(api: ApiClient) -> None:
+    await api.created(PODS, pod("a", metadata={"labels": {"app": "web"}}))
+    await api.created(PODS, pod("b"))
+    revision = (await api.get(PODS)).revision
+
+    async with (
+        api.watch(f"{PODS}?labelSelector=app%3Dweb&resourceVersion={revision}") as labelled,
+        api.watch(f"{PODS}?fieldSelector=spec.nodeName!%3D&resourceVersion={revision}") as bound,
+    ):
+        await api.patch(f"{PODS}/a", {"metadata": {"labels": {"app": "db"}}})
+        await api.patch(f"{PODS}/b", {"metadata": {"labels": {"app": "web"}}})
+        await api.bind("b", "n")
+        left = await labelled.next()
+        assert (left["type"], left["object"]["metadata"]["labels"]) == ("DELETED", {"app": "web"})
+        assert await labelled.take(2) == [("ADDED", "b"), ("MODIFIED", "b")]
+        assert await bound.take(1) == [("ADDED", "b")]
+
+
+async def test_one_object_is_watched_by_its_name(api: ApiClient) -> None:
+    async with api.watch(f"{MAPS}?fieldSelector=metadata.name%3Dwanted&resourceVersion=1") as events:
+        await api.created(MAPS, config_map("other"))
+        await api.created(MAPS, config_map("wanted"))
+        assert await events.take(1) == [("ADDED", "wanted")]
+
+
+async def test_bookmarks_say_how_far_everything_was_told(api: ApiClient) -> None:
+    revision = (await api.get(NODES)).revision
+    async with api.watch(f"{NODES}?allowWatchBookmarks=true&resourceVersion={revision}") as events:
+        elsewhere = await api.created(MAPS, config_map("c"))
+        await api.call("POST", "/muster-faults/bookmarks")
+        mark = await events.next()
+
+    assert mark["type"] == "BOOKMARK" and mark["object"]["kind"] == "Node"
+    assert int(mark["object"]["metadata"]["resourceVersion"]) >= int(elsewhere["metadata"]["resourceVersion"])
+
+
+async def test_a_version_that_was_compacted_away_is_gone(api: ApiClient) -> None:
+    revision = (await api.get(NODES)).revision
+    await api.created(NODES, node("n"))
+    await api.call("POST", "/muster-faults/compact")
+
+    async with api.watch(f"{NODES}?resourceVersion={revision}") as events:
+        error = await events.next()
+        assert await events.ended()
+
+    assert error["type"] == "ERROR"
+    assert (error["object"]["code"], error["object"]["reason"]) == (410, "Expired")
+    assert error["object"]["message"].startswith("too old resource version")
+
+
+async def test_the_window_of_history_is_bounded() -> None:
+    server = ApiServer(history=8)
+    await server.start()
+    try:
+        async with api_client(server.url) as api:
+            first = (await api.created(MAPS, config_map("c")))["metadata"]["resourceVersion"]
+            for number in range(20):
+                last = (await api.patch(f"{MAPS}/c", {"data": {"n": str(number)}})).revision
+            async with api.watch(f"{MAPS}?resourceVersion={first}") as too_old:
+                assert (await too_old.next())["object"]["code"] == 410
+            async with api.watch(f"{MAPS}?resourceVersion={int(last) - 5}") as fresh:
+                assert len(await fresh.take(5)) == 5
+    finally:
+        await server.stop()
+
+
+async def test_a_version_of_the_future_is_refused(api: ApiClient) -> None:
+    reply = await api.get(f"{NODES}?watch=1&resourceVersion=99999999")
+
+    assert reply.status == 504 and reply.headers["Retry-After"] == "1"
+
+
+async def test_a_watch_ends_when_its_time_is_over(api: ApiClient) -> None:
+    async with api.watch(f"{NODES}?timeoutSeconds=1") as events:
+        assert await events.ended()
+
+
+async def test_streaming_lists_are_refused_so_that_clients_fall_back(api: ApiClient) -> None:
+    query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+
+    reply = await api.get(f"{NODES}?watch=1&{query}")
+
+    assert (reply.status, reply.reason) == (422, "Invalid")
+    assert "sendInitialEvents is forbidden for watch" in reply.message
+
+
+async def test_a_watch_of_tables_says_once_what_the_columns_are(api: ApiClient) -> None:
+    await api.created(PODS, pod("a"))
+    async with api.watch(PODS, accept=TABLE) as events:
+        first = await events.next()
+        await api.bind("a", "n")
+        second = await events.next()
+
+    assert [column["name"] for column in first["object"]["columnDefinitions"]][:3] == ["Name", "Ready", "Status"]
+    assert second["object"]["columnDefinitions"] is None
+    assert second["object"]["rows"][0]["cells"][6] == "n"
+
+
+async def test_stopping_the_server_ends_its_watches() -> None:
+    server = ApiServer(timing=Timing())
+    await server.start()
+    async with api_client(server.url) as api, api.watch(NODES) as events:
+        stopping = asyncio.create_task(server.stop())
+        assert await events.ended()
+        await stopping

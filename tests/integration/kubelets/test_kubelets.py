@@ -1,0 +1,238 @@
+"""Simulated kubelets against a real API server: pods arrive, run, end, and are refused."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.api_client import NODES, PODS, ApiClient, Reply, api_client, pod
+from builders.local_cluster import running_kubelets
+from muster.localcluster.apiserver import ApiServer, Timing
+from muster.localcluster.kubelets import node_shapes
+
+SHAPES = node_shapes(2, racks=2, cpu="2", memory="4Gi", pods=10, gpus=1)
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    server = ApiServer(allow_faults=True, timing=Timing(orphaned_pod_seconds=0.2))
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+async def api(server: ApiServer) -> AsyncIterator[ApiClient]:
+    async with api_client(server.url) as client:
+        yield client
+
+
+@pytest.fixture
+async def kubelets(server: ApiServer, tmp_path: Path) -> AsyncIterator[None]:
+    async with running_kubelets(server, tmp_path, SHAPES):
+        yield
+
+
+def _phase(*phases: str) -> Callable[[Reply], bool]:
+    return lambda reply: reply.status == 200 and reply.body["status"]["phase"] in phases
+
+
+def _annotated(name: str, *, policy: str = "Never", **annotations: str) -> dict[str, Any]:
+    marks = {f"muster.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    return pod(name, restartPolicy=policy, metadata={"annotations": marks})
+
+
+async def _bound(api: ApiClient, body: dict[str, Any], node: str = "node-00") -> None:
+    await api.created(PODS, body)
+    assert (await api.bind(body["metadata"]["name"], node)).status == 201
+
+
+async def test_nodes_are_registered_ready_with_their_room(api: ApiClient, kubelets: None) -> None:
+    nodes = (await api.get(NODES)).body["items"]
+
+    assert [node["metadata"]["name"] for node in nodes] == ["node-00", "node-01"]
+    first = nodes[0]
+    assert first["metadata"]["labels"]["rack"] == "rack-0"
+    assert first["metadata"]["labels"]["kubernetes.io/hostname"] == "node-00"
+    assert "topology.kubernetes.io/zone" in first["metadata"]["labels"]
+    offered = {"cpu": "2", "memory": "4Gi", "pods": "10", "nvidia.com/gpu": "1", "ephemeral-storage": "100Gi"}
+    assert first["status"]["allocatable"] == first["status"]["capacity"] == offered
+    ready = next(each for each in first["status"]["conditions"] if each["type"] == "Ready")
+    assert ready["status"] == "True" and "taints" not in first["spec"]
+    assert await api.names(LEASES) == ["node-00", "node-01"]
+
+
+async def test_a_bound_pod_runs(api: ApiClient, kubelets: None) -> None:
+    async with api.watch(f"{PODS}?resourceVersion={(await api.get(PODS)).revision}") as events:
+        await _bound(api, pod("a"))
+        added, bound, running = await events.next(), await events.next(), await events.next()
+
+    assert [event["type"] for event in (added, bound, running)] == ["ADDED", "MODIFIED", "MODIFIED"]
+    status = running["object"]["status"]  # one patch said it all
+    assert status["phase"] == "Running" and status["podIP"] and status["startTime"] and status["hostIP"]
+    assert {each["type"] for each in status["conditions"] if each["status"] == "True"} == {
+        "PodScheduled",
+        "Initialized",
+        "PodReadyToStartContainers",
+        "ContainersReady",
+        "Ready",
+    }
+    [container] = status["containerStatuses"]
+    assert container["ready"] and "running" in container["state"]
+
+
+async def test_pods_get_addresses_of_their_own(api: ApiClient, kubelets: None) -> None:
+    for name in ("a", "b"):
+        await _bound(api, pod(name))
+
+    addresses = {(await api.until(f"{PODS}/{name}", _phase("Running"))).body["status"]["podIP"] for name in "ab"}
+
+    assert len(addresses) == 2
+
+
+async def test_i3_the_kubelet_refuses_what_does_not_fit(api: ApiClient, kubelets: None) -> None:
+    await _bound(api, pod("first", requests={"cpu": "1500m"}))
+    await _bound(api, pod("second", requests={"cpu": "501m"}))
+    await _bound(api, pod("third", requests={"cpu": "500m"}))
+
+    refused = (await api.until(f"{PODS}/second", _phase("Failed"))).body["status"]
+
+    assert refused["reason"] == "OutOfcpu"
+    assert refused["message"] == (
+        "Pod was rejected: Node didn't have enough resource: cpu, requested: 501, used: 1500, capacity: 2000"
+    )
+    await api.until(f"{PODS}/third", _phase("Running"))
+    events = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=second"
+    told = await api.until(events, lambda reply: bool(reply.body["items"]))
+    assert told.body["items"][0]["reason"] == "OutOfcpu"
+
+
+async def test_a_pod_that_ended_makes_room(api: ApiClient, kubelets: None) -> None:
+    first = _annotated("first", run_seconds="0")
+    first["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}}
+    await _bound(api, first)
+    await api.until(f"{PODS}/first", _phase("Succeeded"))
+
+    await _bound(api, pod("second", requests={"cpu": "2"}))
+
+    await api.until(f"{PODS}/second", _phase("Running"))
+
+
+async def test_a_deleted_pod_makes_room_and_goes_at_once(api: ApiClient, kubelets: None) -> None:
+    await _bound(api, pod("first", requests={"cpu": "2"}))
+    await api.until(f"{PODS}/first", _phase("Running"))
+
+    marked = await api.delete(f"{PODS}/first")
+    await api.until_gone(f"{PODS}/first")
+    await _bound(api, pod("first", requests={"cpu": "2"}))
+
+    assert marked.body["metadata"]["deletionGracePeriodSeconds"] == 30
+    await api.until(f"{PODS}/first", _phase("Running"))
+
+
+@pytest.mark.parametrize(
+    ("body", "phase", "exit_code"),
+    [
+        (_annotated("a", run_seconds="0.1"), "Succeeded", 0),
+        (_annotated("a", run_seconds="0.1", exit_code="3"), "Failed", 3),
+        (_annotated("a", run_seconds="0.1", policy="OnFailure"), "Succeeded", 0),
+    ],
+)
+async def test_pods_end_as_their_annotations_say(
+    api: ApiClient, kubelets: None, body: dict[str, Any], phase: str, exit_code: int
+) -> None:
+    await _bound(api, body)
+
+    ended = (await api.until(f"{PODS}/a", _phase("Succeeded", "Failed"))).body["status"]
+
+    assert ended["phase"] == phase
+    assert ended["containerStatuses"][0]["state"]["terminated"]["exitCode"] == exit_code
+    assert {each["status"] for each in ended["conditions"] if each["type"] == "Ready"} == {"False"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        _annotated("a", run_seconds="0.1", policy="Always"),
+        _annotated("a", run_seconds="0.1", exit_code="1", policy="OnFailure"),
+    ],
+)
+async def test_containers_that_must_run_are_restarted(api: ApiClient, kubelets: None, body: dict[str, Any]) -> None:
+    await _bound(api, body)
+
+    def restarted(reply: Reply) -> bool:
+        statuses = reply.body["status"].get("containerStatuses") or [{"restartCount": 0}]
+        return bool(statuses[0]["restartCount"])
+
+    waiting = (await api.until(f"{PODS}/a", restarted)).body["status"]
+
+    assert waiting["phase"] == "Running"
+    assert waiting["containerStatuses"][0]["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+
+
+async def test_an_annotation_that_is_no_number_means_for_ever(api: ApiClient, kubelets: None) -> None:
+    await _bound(api, _annotated("a", run_seconds="soon"))
+
+    await api.until(f"{PODS}/a", _phase("Running"))
+
+
+async def test_a_node_that_is_deleted_takes_its_pods_with_it(api: ApiClient, kubelets: None) -> None:
+    await _bound(api, pod("a"))
+    await _bound(api, pod("b"), node="node-01")
+    await api.until(f"{PODS}/a", _phase("Running"))
+
+    await api.delete(f"{NODES}/node-00")
+
+    await api.until_gone(f"{PODS}/a")
+    await api.until(f"{PODS}/b", _phase("Running"))
+    await api.until_gone(f"{LEASES}/node-00")
+    assert await api.names(NODES) == ["node-01"]
+
+
+async def test_i3_after_a_restart_what_runs_keeps_its_room(server: ApiServer, api: ApiClient, tmp_path: Path) -> None:
+    async with running_kubelets(server, tmp_path, SHAPES):
+        await _bound(api, pod("z-runs", requests={"cpu": "2"}))
+        before = (await api.until(f"{PODS}/z-runs", _phase("Running"))).body
+    await _bound(api, pod("a-comes-later", requests={"cpu": "1"}))
+
+    async with running_kubelets(server, tmp_path, SHAPES):
+        refused = await api.until(f"{PODS}/a-comes-later", _phase("Failed"))
+
+    assert refused.body["status"]["reason"] == "OutOfcpu"
+    assert (await api.get(f"{PODS}/z-runs")).body == before
+
+
+async def test_a_node_that_was_called_silent_says_that_it_is_well(api: ApiClient, kubelets: None) -> None:
+    unknown = [{"type": "Ready", "status": "Unknown"}]
+    await api.patch(f"{NODES}/node-00/status", {"status": {"conditions": unknown}})
+
+    def ready(reply: Reply) -> bool:
+        conditions = reply.body["status"]["conditions"]
+        return {each["type"]: each["status"] for each in conditions}["Ready"] == "True"
+
+    await api.until(f"{NODES}/node-00", ready)
+
+
+async def test_leases_are_renewed(server: ApiServer, api: ApiClient, tmp_path: Path) -> None:
+    async with running_kubelets(server, tmp_path, SHAPES, renew_seconds=0.1):
+        first = (await api.get(f"{LEASES}/node-01")).body["spec"]["renewTime"]
+        await api.until(f"{LEASES}/node-01", lambda reply: reply.body["spec"]["renewTime"] > first)
+
+
+async def test_faults_of_the_api_server_are_sat_out(api: ApiClient, kubelets: None) -> None:
+    await api.post("/muster-faults", {"method": "PATCH", "path_suffix": "/status", "count": 3, "status": 500})
+    await api.post("/muster-faults/cut-watches", {})
+    await _bound(api, pod("a"))
+
+    await api.until(f"{PODS}/a", _phase("Running"))
+
+
+async def test_a_pod_of_another_node_is_left_alone(api: ApiClient, kubelets: None) -> None:
+    await api.created(NODES, {"metadata": {"name": "foreign"}})
+    await _bound(api, pod("theirs"), node="foreign")
+    await _bound(api, pod("ours"))
+    await api.until(f"{PODS}/ours", _phase("Running"))
+
+    assert (await api.get(f"{PODS}/theirs")).body["status"]["phase"] == "Pending"
