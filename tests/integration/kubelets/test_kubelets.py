@@ -210,7 +210,7 @@ async def test_a_node_that_was_called_silent_says_that_it_is_well(api: ApiClient
 
     def ready(reply: Reply) -> bool:
         conditions = reply.body["status"]["conditions"]
-        return {each["type"]: each["status"] for each in conditions}["Ready"] == "True"
+        return ("Ready", "True") in [(each["type"], each["status"]) for each in conditions]
 
     await api.until(f"{NODES}/node-00", ready)
 
