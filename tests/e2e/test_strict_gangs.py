@@ -84,6 +84,20 @@ async def test_g07_the_higher_priority_goes_first(scene: Scene) -> None:
     await scene.waits(a)
 
 
+async def test_g44_i9_a_gang_of_higher_priority_that_never_fits_harms_nobody(scene: Scene) -> None:
+    await scene.nodes(4, 4)
+    running = gang("running").of(8).with_priority(0)
+    await scene.create(running)
+    await scene.bound(running)
+    seats = scene.bound_pods(running)
+    urgent = gang("urgent").of(12).with_priority(1000)
+    await scene.create(urgent)
+    await scene.waits(urgent, "0 of 12 members fit")
+    await scene.event(urgent, "0 of 12 members fit")
+    assert scene.bound_pods(running) == seats
+    assert not [name for name, pod in scene.cluster.pods.items() if "deletionTimestamp" in pod["metadata"]]
+
+
 async def test_g12_a_group_over_two_namespaces_starts_only_together(scene: Scene) -> None:
     await scene.nodes(10)
     space_a, space_b = scene.namespace("a"), scene.namespace("b")
