@@ -120,6 +120,8 @@ class Binder:
         except aio.AioRpcError as error:
             _log.warning("reports could not be written", reason=describe(error))
             return False
+        if response.suppressed:
+            _log.info("events left out: too many about the same object", events=response.suppressed)
         for failure in response.failures:
             _log.warning("report given up", failure=failure)
         return True
