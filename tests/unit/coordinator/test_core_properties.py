@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from builders.story import GangBuilder, Story, gang, node, plain_pod
 from muster.coordinator.core.events import Bind, BindResults, Persist, Solve, SolveFailed
 from muster.coordinator.core.reasons import reason
-from muster.coordinator.core.solving import to_solve
+from muster.coordinator.core.solving import to_place
 from muster.gangs.facts import PodFacts, PodPhase
 
 SLOTS = 4
@@ -212,7 +212,7 @@ def test_i1_to_i7_in_any_order_of_events(acts: list[Act]) -> None:
 def nothing_waits_that_fits(story: Story) -> None:
     """I7: with all quiet, no gang that may be tried fits in what is free."""
     for waiting in story.leader.queue.ordered():
-        solve = Solve(0, {}, (), (to_solve(waiting),))
+        solve = Solve(0, {}, (), (to_place(waiting),))
         (answer,) = story.first_fit(solve)
         assert not answer.runs, f"{waiting.id} fits and is not placed"
 

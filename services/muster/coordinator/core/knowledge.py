@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from muster.coordinator.core.gathering import groups_agree
+from muster.coordinator.core.gathering import groups_agree, why_not_yet
 from muster.coordinator.core.ledger import Ledger
 from muster.coordinator.core.model import Gang, Group, plain_facts
 from muster.gangs.facts import Batch, GangFacts, PodFacts
@@ -31,6 +31,11 @@ class Knowledge:
     def touch(self, gang: Gang, *, edited: bool = False) -> None:
         """It is to be looked at."""
         self.touched[gang] = edited or self.touched.get(gang, False)
+
+    def touch_group(self, group: Group) -> None:
+        """All its gangs are to be looked at."""
+        for gang in group.gangs:
+            self.touch(gang)
 
     # -- batches
 
@@ -206,6 +211,10 @@ class Knowledge:
                 if partner is not None and not partner.permitted and partner.group is not group:
                     return group.id == gang.id  # alone it stands for itself: what it lacks is told by name
         return True
+
+    def why_not_yet(self, group: Group) -> str | None:
+        """Why the group may not be tried; None: it may."""
+        return why_not_yet(group.gangs, self.gangs) if self.in_place(group) else "its gang group is changing"
 
     def _group_id(self, gang: Gang) -> str:
         facts = gang.facts

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from muster.coordinator.core.events import Record, RecordState
+from muster.coordinator.core.events import Persist, Record, RecordState
 from muster.coordinator.core.model import Gang, Group
 
 
@@ -13,14 +13,16 @@ class Permits:
         self._last_id = 0
         self._awaited: dict[int, tuple[Group, Sequence[Gang]]] = {}
 
-    def next_id(self) -> int:
-        """Number of the next write."""
+    def persist(self, puts: tuple[Record, ...] = (), deletes: tuple[str, ...] = ()) -> Persist:
+        """A write that nobody waits for."""
         self._last_id += 1
-        return self._last_id
+        return Persist(self._last_id, puts, deletes)
 
-    def awaits(self, persist_id: int, group: Group, gangs: Sequence[Gang]) -> None:
-        """These gangs may bind when the write is durable."""
-        self._awaited[persist_id] = (group, gangs)
+    def permit(self, group: Group, gangs: Sequence[Gang], records: tuple[Record, ...]) -> Persist:
+        """A write after which these gangs may bind."""
+        persist = self.persist(records)
+        self._awaited[persist.persist_id] = (group, gangs)
+        return persist
 
     def durable(self, persist_id: int) -> tuple[Group, Sequence[Gang]] | None:
         """A write is durable: the permit in it, if it was one."""

@@ -51,6 +51,7 @@ class Queue:
         self._forget_place(group.id)
         self._groups[group.id] = group
         seconds = min(BACKOFF_MOST_SECONDS, BACKOFF_FIRST_SECONDS * 2 ** min(group.refusals, 16))
+        group.refusals += 1
         self._backoff_until[group.id] = now + seconds
         heapq.heappush(self._backoff, (now + seconds, group.id))
 

@@ -1,14 +1,23 @@
-"""What placement is asked for a gang group."""
+"""Tries: the head of the queue goes to placement as one batch, and what becomes of each group by the answer."""
 
 from collections import Counter
 from dataclasses import dataclass
 
+from muster.coordinator.core.answers import refused_or_seated
+from muster.coordinator.core.culprit import name_culprit
+from muster.coordinator.core.events import Now, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
+from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.model import Gang, Group
+from muster.coordinator.core.queue import Queue
 from muster.gangs.placing import GangToPlace, GroupToPlace, Role
+
+MOST_GROUPS_PER_SOLVE = 100
+"""So that the first permits of a long queue leave while the rest is still being placed."""
+MOST_PODS_PER_SOLVE = 2000
 
 
 @dataclass(slots=True, frozen=True)
-class Attempt:
+class _Attempt:
     """A solve under way: the groups, and what was asked for each, by group id."""
 
     solve_id: int
@@ -17,12 +26,114 @@ class Attempt:
     began: float
 
 
-def to_solve(group: Group) -> GroupToPlace:
+class Solving:
+    """At most one solve is under way: the next one knows what this one took."""
+
+    def __init__(self, knowledge: Knowledge, queue: Queue) -> None:
+        self._knowledge, self._queue = knowledge, queue
+        self._attempt: _Attempt | None = None
+        self._solves = 0
+
+    @property
+    def under_way(self) -> bool:
+        """Placement has not answered yet."""
+        return self._attempt is not None
+
+    def begin(self, now: Now) -> Solve | None:
+        """Ask placement for the head of the queue; None if nobody is to be tried now."""
+        groups = self._queue.take(now.monotonic_seconds, MOST_GROUPS_PER_SOLVE, MOST_PODS_PER_SOLVE)
+        if not groups:
+            return None
+        self._solves += 1
+        asked = {group.id: to_place(group) for group in groups}
+        self._attempt = _Attempt(self._solves, groups, asked, now.monotonic_seconds)
+        for group in groups:
+            group.solving = self._solves
+            group.attempts += 1
+            for gang in group.gangs:
+                gang.cycle.begin_try(gang.waiting)
+            self._knowledge.touch_group(group)
+        reservations = self._knowledge.ledger.reservations()
+        return Solve(self._solves, dict(self._knowledge.revision), reservations, tuple(asked.values()))
+
+    def answered(self, event: Solved, now: Now) -> list[tuple[Group, list[Gang]]]:
+        """Placement answered. Returns the groups to permit, with their gangs that were given seats."""
+        attempt = self._end(event.solve_id)
+        if attempt is None:
+            return []
+        self._queue.retried(attempt.began, now.monotonic_seconds)
+        results = {result.id: result for result in event.results}
+        permits = []
+        for group in attempt.groups:
+            result = results.get(group.id)
+            seated = self._answer(group, attempt.asked[group.id], result, now) if group.gangs else []
+            if seated:
+                permits.append((group, seated))
+            elif result is not None and result.outcome is SolveOutcome.PLACED:
+                self._knowledge.helped = True  # what it did not take is there for those that came after it in the batch
+            self._knowledge.touch_group(group)
+        return permits
+
+    def failed(self, event: SolveFailed, now: Now) -> None:
+        """Placement did not answer."""
+        attempt = self._end(event.solve_id)
+        for group in attempt.groups if attempt is not None else ():
+            if group.gangs:
+                self._refuse(group, f"placement is not available: {event.message}", now)
+            self._knowledge.touch_group(group)
+
+    def _end(self, solve_id: int) -> _Attempt | None:
+        attempt = self._attempt
+        if attempt is None or attempt.solve_id != solve_id:
+            return None
+        self._attempt = None
+        for group in attempt.groups:
+            group.solving = None
+            if not self._knowledge.in_place(group):  # it could not be regrouped meanwhile
+                for gang in group.gangs:
+                    self._knowledge.touch_partners(gang.id)
+        return attempt
+
+    def _answer(self, group: Group, asked: GroupToPlace, result: SolveResult | None, now: Now) -> list[Gang]:
+        group.trouble = ""
+        if result is None:
+            self._refuse(group, "placement gave no answer for this gang", now)
+        elif result.outcome is not SolveOutcome.PLACED:
+            self._not_placed(group, result, now)
+        else:
+            group.gathering = self._knowledge.why_not_yet(group)
+            if group.wants_seats:
+                seated = refused_or_seated(self._knowledge.ledger, group, asked, result.runs)
+                if not isinstance(seated, str):
+                    group.refusals = 0
+                    group.explanation = None
+                    return seated
+                self._refuse(group, f"placement's answer could not be used: {seated}", now)
+        return []
+
+    def _not_placed(self, group: Group, result: SolveResult, now: Now) -> None:
+        knowledge = self._knowledge
+        if result.explanation is not None:
+            group.explanation = name_culprit(result.explanation, knowledge.gangs, knowledge.ledger.classes)
+        for gang in group.gangs:
+            gang.cycle.fail(gang.facts.total if gang.facts is not None else 1)
+        if result.outcome is SolveOutcome.INFEASIBLE:
+            group.refusals = 0
+            self._queue.park(group)
+        else:
+            self._queue.back_off(group, now.monotonic_seconds)
+
+    def _refuse(self, group: Group, trouble: str, now: Now) -> None:
+        group.trouble = trouble
+        self._queue.back_off(group, now.monotonic_seconds)
+
+
+def to_place(group: Group) -> GroupToPlace:
     """The waiting members by class; gangs that need nothing more are left out."""
-    return GroupToPlace(group.id, tuple(_gang_to_solve(gang) for gang in group.gangs if gang.waiting))
+    return GroupToPlace(group.id, tuple(_gang_to_place(gang) for gang in group.gangs if gang.waiting))
 
 
-def _gang_to_solve(gang: Gang) -> GangToPlace:
+def _gang_to_place(gang: Gang) -> GangToPlace:
     counts = Counter(pod.class_id for pod in gang.waiting.values())
     roles = tuple(Role(class_id, count) for class_id, count in sorted(counts.items()))
     return GangToPlace(gang.id, min(gang.minimum, len(gang.waiting)), roles)

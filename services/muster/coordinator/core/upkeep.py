@@ -1,0 +1,111 @@
+"""Every gang that was touched is looked at once: does its group hold, may it be tried, is it done, what to tell?"""
+
+from muster.coordinator.core.events import (
+    Effect,
+    EventType,
+    GangChanged,
+    KubeEvent,
+    Now,
+    Phase,
+    PhaseChanged,
+    RecordState,
+    Report,
+)
+from muster.coordinator.core.knowledge import Knowledge
+from muster.coordinator.core.model import Gang, Group
+from muster.coordinator.core.permits import Permits
+from muster.coordinator.core.queue import Queue
+from muster.coordinator.core.reports import Reports
+
+
+class Upkeep:
+    """Keeps queue, records and what users see in step with what is known."""
+
+    def __init__(self, knowledge: Knowledge, queue: Queue, permits: Permits, reports: Reports) -> None:
+        self._knowledge, self._queue, self._permits, self._reports = knowledge, queue, permits, reports
+        self._phases: dict[Gang, Phase] = {}
+
+    def look(self, now: Now) -> list[Effect]:
+        """Look at all that was touched since the last look."""
+        knowledge = self._knowledge
+        effects: list[Effect] = []
+        while knowledge.touched or knowledge.gone or knowledge.disbanded:
+            self._bury(effects)
+            touched, knowledge.touched = knowledge.touched, {}
+            for gang in touched:
+                knowledge.regroup(gang)
+            if knowledge.touched:  # others moved with them: look at all of them together
+                for gang, edited in touched.items():
+                    knowledge.touch(gang, edited=edited)
+                continue
+            groups: dict[Group, bool] = {}
+            for gang, edited in touched.items():
+                groups[gang.group] = groups.get(gang.group, False) or edited
+            for group, edited in groups.items():
+                self._queue_or_not(group, edited=edited)
+            for gang in touched:
+                self._look_at(gang, now, effects)
+        if knowledge.helped:
+            knowledge.helped = False
+            self._queue.help_came()
+        return effects
+
+    def _queue_or_not(self, group: Group, *, edited: bool) -> None:
+        if not group.gangs:
+            return
+        edited, group.edited = edited or group.edited, False
+        if group.busy:
+            group.edited = edited
+            return
+        group.gathering = self._knowledge.why_not_yet(group)
+        if not group.wants_seats:
+            self._queue.remove(group)
+        elif edited or group not in self._queue:
+            group.refusals = 0 if edited else group.refusals
+            self._queue.activate(group)
+
+    def _look_at(self, gang: Gang, now: Now, effects: list[Effect]) -> None:
+        done = gang.permitted and not gang.lost and not gang.seats
+        if done and (gang.record is None or gang.record.state is not RecordState.SATISFIED):
+            self._finish(gang, now, effects)
+        phase, before = gang.phase, self._phases.get(gang)
+        if before is None:
+            gang.first_seen = now.monotonic_seconds
+        if phase is not before:
+            self._phases[gang] = phase
+            effects.append(PhaseChanged(gang.id, before, phase))
+        effects.append(GangChanged(gang.id))
+        if (report := self._reports.look(gang, now.monotonic_seconds)) is not None:
+            effects.append(report)
+
+    def _finish(self, gang: Gang, now: Now, effects: list[Effect]) -> None:
+        """All that was permitted is bound (or gone): the permit has done its work."""
+        recorded = gang.record is not None
+        record = self._permits.record(gang, RecordState.SATISFIED, now.unix_seconds)
+        if not gang.plain:
+            effects.append(self._permits.persist((record,)))
+        elif recorded:  # once bound, a single pod has nothing left to be remembered
+            effects.append(self._permits.persist(deletes=(gang.id,)))
+        if gang.started:
+            return
+        gang.started = True
+        gang.start_seconds = now.monotonic_seconds - gang.first_seen
+        regarding = gang.reference
+        if regarding is not None:
+            note = f"{len(gang.bound) + len(gang.acked)} of {len(gang.pods)} pods bound in {gang.start_seconds:.3f} s"
+            event = KubeEvent(regarding, EventType.NORMAL, "Scheduled", note)
+            effects.append(Report(gang.id, events=(event,)))
+
+    def _bury(self, effects: list[Effect]) -> None:
+        """Gangs that are gone leave nothing behind."""
+        for gang in self._knowledge.gone:
+            if gang.record is not None and not (gang.plain and gang.record.state is RecordState.SATISFIED):
+                effects.append(self._permits.persist(deletes=(gang.id,)))
+            self._reports.forget(gang)
+            effects.append(PhaseChanged(gang.id, self._phases.pop(gang, None), None))
+            effects.append(GangChanged(gang.id))
+        self._knowledge.gone.clear()
+        for group in self._knowledge.disbanded:
+            if group in self._queue:
+                self._queue.remove(group)
+        self._knowledge.disbanded.clear()
