@@ -9,7 +9,7 @@ from muster.localcluster.apiserver.kinds import STATUS, Kind, Rules, Subresource
 from muster.localcluster.apiserver.pod_defaults import default_pod_spec
 from muster.localcluster.apiserver.pod_table import PODS as POD_TABLE
 from muster.localcluster.apiserver.pods import PodRules, PriorityClassRules
-from muster.localcluster.apiserver.status import Cause, required, too_long
+from muster.localcluster.apiserver.status import Cause, not_supported, required, too_long
 from muster.localcluster.apiserver.store import Object
 from muster.localcluster.apiserver.tables import TABLES
 
@@ -81,6 +81,12 @@ class _JobRules(_TemplateRules):
 
     def __init__(self) -> None:
         super().__init__("parallelism")
+
+    def validate(self, obj: Object) -> Iterable[Cause]:
+        yield from super().validate(obj)
+        policy = ((obj["spec"].get("template") or {}).get("spec") or {}).get("restartPolicy")
+        if policy not in ("OnFailure", "Never"):
+            yield not_supported("spec.template.spec.restartPolicy", policy or "", ("OnFailure", "Never"))
 
     def default(self, obj: Object) -> None:
         super().default(obj)

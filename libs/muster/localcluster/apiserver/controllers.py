@@ -8,9 +8,11 @@ from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.definitions import Definitions
 from muster.localcluster.apiserver.deleting import Deleter
 from muster.localcluster.apiserver.garbage import GarbageCollector
+from muster.localcluster.apiserver.jobs import JobController
 from muster.localcluster.apiserver.namespaces import NamespaceCleaner
 from muster.localcluster.apiserver.node_lifecycle import NodeLifecycle
 from muster.localcluster.apiserver.sweeping import Sweeper
+from muster.localcluster.apiserver.writing import Writer
 
 
 class _Controller(Protocol):
@@ -20,14 +22,15 @@ class _Controller(Protocol):
 class Controllers:
     """All of them, started and stopped together."""
 
-    def __init__(self, cluster: Cluster, deleter: Deleter) -> None:
+    def __init__(self, cluster: Cluster, writer: Writer, deleter: Deleter) -> None:
         garbage = GarbageCollector(cluster, deleter)
         namespaces = NamespaceCleaner(cluster, deleter)
         nodes = NodeLifecycle(cluster)
         budgets = BudgetKeeper(cluster)
-        for listener in (Definitions(cluster), garbage, namespaces, nodes, budgets):
+        jobs = JobController(cluster, writer, deleter)
+        for listener in (Definitions(cluster), garbage, namespaces, nodes, budgets, jobs):
             cluster.store.listen(listener.note)
-        self._controllers: list[_Controller] = [garbage, namespaces, nodes, budgets, Sweeper(cluster, deleter)]
+        self._controllers: list[_Controller] = [garbage, namespaces, nodes, budgets, jobs, Sweeper(cluster, deleter)]
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:

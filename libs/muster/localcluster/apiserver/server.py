@@ -51,7 +51,7 @@ class ApiServer:
         self._port = int(port)
         self._cluster = Cluster(Kinds(builtin_kinds()), history=history, timing=timing or Timing())
         self._api = Api(self._cluster)
-        self._controllers = Controllers(self._cluster, self._api.deleter)
+        self._controllers = Controllers(self._cluster, self._api.writer, self._api.deleter)
         self._faults = Faults(self._levers()) if allow_faults else None
         self._runner: web.ServerRunner | None = None
         self.url = ""

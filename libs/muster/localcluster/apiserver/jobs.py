@@ -1,0 +1,230 @@
+"""The job controller: pods for batch/v1 Jobs, indexed or not, until enough have succeeded or too many failed.
+
+Failed pods are replaced at once. Not done: activeDeadlineSeconds, podFailurePolicy, successPolicy, ttl, and limits per
+index.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+
+from muster.localcluster.apiserver.clock import now_text
+from muster.localcluster.apiserver.cluster import Cluster
+from muster.localcluster.apiserver.deleting import Deleter
+from muster.localcluster.apiserver.routing import Call, Target
+from muster.localcluster.apiserver.status import StatusError
+from muster.localcluster.apiserver.store import Change, Collection, Object, Record
+from muster.localcluster.apiserver.work_queue import WorkQueue
+from muster.localcluster.apiserver.writing import Writer
+
+_JOBS: Final = "jobs.batch"
+_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+
+_log: Final = structlog.get_logger(__name__)
+
+
+@dataclass
+class _Progress:
+    """What is known of a job's pods; ended ones count also after they were deleted."""
+
+    pods: set[str] = field(default_factory=set)  # keys
+    succeeded: dict[str, int | None] = field(default_factory=dict)  # uid -> completion index
+    failed: set[str] = field(default_factory=set)  # uids
+
+
+class JobController:
+    """Brings every job's pods and status in step with its spec."""
+
+    def __init__(self, cluster: Cluster, writer: Writer, deleter: Deleter) -> None:
+        self._cluster, self._writer, self._deleter = cluster, writer, deleter
+        self._progress: dict[str, _Progress] = {}  # by job uid
+        self._queue: WorkQueue[str] = WorkQueue(self._reconcile)
+
+    async def run(self) -> None:
+        await self._queue.run()
+
+    def note(self, collection: Collection, change: Change) -> None:
+        if collection.name == _JOBS:
+            if change.type == "DELETED":
+                self._progress.pop(change.record.metadata["uid"], None)
+            else:
+                self._queue.add(change.record.key)
+        elif collection.name == "pods" and (owner := _job_of(change.record)) is not None:
+            progress = self._progress.setdefault(owner["uid"], _Progress())
+            _count(progress, change)
+            self._queue.add(f"{change.record.metadata['namespace']}/{owner['name']}")
+
+    def _reconcile(self, key: str) -> None:
+        record = self._cluster.store.get(_JOBS, key)
+        if record is None or "deletionTimestamp" in record.metadata:
+            return
+        job, progress = record.object, self._progress.setdefault(record.metadata["uid"], _Progress())
+        status = dict(job.get("status") or {})
+        if _ended(status):
+            return
+        pods = self._cluster.store.collection("pods").records
+        active = [pods[each] for each in progress.pods if each in pods and _is_active(pods[each])]
+        if job["spec"].get("suspend"):
+            self._delete(active)
+            active = []
+            status["conditions"] = _with_condition(status, "Suspended", "JobSuspended", "Job suspended")
+        else:
+            status.setdefault("startTime", now_text())
+            status.pop("conditions", None)
+            active = self._proceed(job, status, progress, active)
+        self._tell(record, status, progress, active)
+
+    def _proceed(self, job: Object, status: Object, progress: _Progress, active: list[Record]) -> list[Record]:
+        """Create or delete pods, or find that the job has ended. Returns the pods that are active then."""
+        spec = job["spec"]
+        done, completions = _completed(spec, progress), spec.get("completions")
+        if len(progress.failed) > spec["backoffLimit"]:
+            self._delete(active)
+            why = "Job has reached the specified backoff limit"
+            status["conditions"] = _with_condition(status, "Failed", "BackoffLimitExceeded", why)
+            return []
+        if (done >= completions) if completions is not None else (done > 0 and not active):
+            status["completionTime"] = now_text()
+            why = "Reached expected number of succeeded pods"
+            status["conditions"] = _with_condition(status, "Complete", "CompletionsReached", why)
+            return active
+        wanted = spec["parallelism"]
+        if completions is not None:
+            wanted = min(wanted, completions - done)
+        elif done:
+            wanted = len(active)
+        surplus = active[wanted:]
+        self._delete(surplus)
+        active = active[:wanted]
+        return active + self._create(job, progress, active, wanted - len(active))
+
+    def _create(self, job: Object, progress: _Progress, active: list[Record], count: int) -> list[Record]:
+        indexes: list[int | None] = [None] * count
+        if job["spec"]["completionMode"] == "Indexed":
+            taken = {*progress.succeeded.values(), *map(_index_of, active)}
+            free = (index for index in range(job["spec"].get("completions") or 0) if index not in taken)
+            indexes = [index for index, _ in zip(free, range(count), strict=False)]
+        kind = self._cluster.kinds.storing("pods")
+        assert kind is not None
+        created = []
+        for index in indexes:
+            target = Target(kind, job["metadata"]["namespace"])
+            try:
+                created.append(self._writer.create_object(Call("POST", target, {}), _pod_of(job, index)))
+            except StatusError as error:
+                _log.warning("pod of a job was refused", job=job["metadata"]["name"], error=error.message)
+                break
+        return created
+
+    def _delete(self, records: list[Record]) -> None:
+        kind = self._cluster.kinds.storing("pods")
+        assert kind is not None
+        for record in records:
+            if "deletionTimestamp" not in record.metadata:
+                self._deleter.delete_record(kind, record)
+
+    def _tell(self, record: Record, status: Object, progress: _Progress, active: list[Record]) -> None:
+        status |= {
+            "active": len(active),
+            "ready": sum(_is_ready(each) for each in active),
+            "succeeded": _completed(record.object["spec"], progress),
+            "failed": len(progress.failed),
+        }
+        status = {name: value for name, value in status.items() if value or name == "ready"}
+        if record.object["spec"]["completionMode"] == "Indexed":
+            status["completedIndexes"] = _ranges({index for index in progress.succeeded.values() if index is not None})
+        if status != record.object.get("status"):
+            changed = {**record.object, "metadata": dict(record.metadata), "status": status}
+            self._cluster.store.put(_JOBS, record.key, changed)
+
+
+def _count(progress: _Progress, change: Change) -> None:
+    record = change.record
+    uid, phase = record.metadata["uid"], (record.object.get("status") or {}).get("phase")
+    if change.type == "DELETED":
+        progress.pods.discard(record.key)
+    else:
+        progress.pods.add(record.key)
+    if phase == "Succeeded":
+        progress.succeeded[uid] = _index_of(record)
+    elif phase == "Failed":
+        progress.failed.add(uid)
+
+
+def _pod_of(job: Object, index: int | None) -> Object:
+    metadata, template = job["metadata"], job["spec"]["template"]
+    of_template = template.get("metadata") or {}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": metadata["name"], "uid": metadata["uid"]}
+    labels, annotations = dict(of_template.get("labels") or {}), dict(of_template.get("annotations") or {})
+    spec = _copied(template["spec"])
+    base = f"{metadata['name']}-"
+    if index is not None:
+        base = f"{metadata['name']}-{index}-"
+        labels[_INDEX] = annotations[_INDEX] = str(index)
+        spec.setdefault("hostname", f"{metadata['name']}-{index}")
+        for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+            container.setdefault("env", []).append({"name": "JOB_COMPLETION_INDEX", "value": str(index)})
+    described: Object = {"generateName": base, "labels": labels, "annotations": annotations}
+    described["ownerReferences"] = [owner | {"controller": True, "blockOwnerDeletion": True}]
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": described, "spec": spec}
+
+
+def _copied(value: Any) -> Any:
+    """A copy of a JSON tree: what is stored may not be changed."""
+    if isinstance(value, dict):
+        return {name: _copied(member) for name, member in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value
+
+
+def _job_of(record: Record) -> Object | None:
+    for owner in record.metadata.get("ownerReferences") or ():
+        if owner.get("controller") and owner.get("kind") == "Job" and owner["apiVersion"] == "batch/v1":
+            return owner  # type: ignore[no-any-return]
+    return None
+
+
+def _index_of(record: Record) -> int | None:
+    text = (record.metadata.get("annotations") or {}).get(_INDEX)
+    return int(text) if text is not None and text.isdigit() else None
+
+
+def _completed(spec: Object, progress: _Progress) -> int:
+    if spec["completionMode"] == "Indexed":
+        return len({index for index in progress.succeeded.values() if index is not None})
+    return len(progress.succeeded)
+
+
+def _is_active(record: Record) -> bool:
+    phase = (record.object.get("status") or {}).get("phase")
+    return phase not in ("Succeeded", "Failed") and "deletionTimestamp" not in record.metadata
+
+
+def _is_ready(record: Record) -> bool:
+    conditions = (record.object.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+
+
+def _ended(status: Object) -> bool:
+    conditions = status.get("conditions") or ()
+    return any(each.get("type") in ("Complete", "Failed") and each.get("status") == "True" for each in conditions)
+
+
+def _with_condition(status: Object, name: str, reason: str, message: str) -> list[Object]:
+    present: list[Object] = status.get("conditions") or []
+    if any(each["type"] == name for each in present):
+        return present
+    now = now_text()
+    condition = {"type": name, "status": "True", "lastProbeTime": now, "lastTransitionTime": now}
+    return [*present, condition | {"reason": reason, "message": message}]
+
+
+def _ranges(numbers: set[int]) -> str:
+    """Numbers as the status of a job shows them: "0-2,4"."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1] = [parts[-1][0], number]
+        else:
+            parts.append([number])
+    return ",".join("-".join(map(str, part)) for part in parts)

@@ -1,0 +1,110 @@
+"""batch/v1 Jobs: the controller in the API server makes pods, the kubelets run them to their end."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from builders.api_client import PODS, ApiClient, Reply, api_client
+from builders.local_cluster import running_kubelets
+from muster.localcluster.apiserver import ApiServer
+from muster.localcluster.kubelets import node_shapes
+
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+
+
+@pytest.fixture
+async def api(tmp_path: Any) -> AsyncIterator[ApiClient]:
+    server = ApiServer()
+    await server.start()
+    async with api_client(server.url) as client, running_kubelets(server, tmp_path, node_shapes(1)):
+        yield client
+    await server.stop()
+
+
+def job(*, exit_code: str = "0", run_seconds: str = "0", policy: str = "Never", **spec: Any) -> dict[str, Any]:
+    template = {
+        "metadata": {"annotations": {"muster.dev/run-seconds": run_seconds, "muster.dev/exit-code": exit_code}},
+        # On the node from the start: no scheduler takes part.
+        "spec": {"restartPolicy": policy, "nodeName": "node-00", "containers": [{"name": "main", "image": "i:1"}]},
+    }
+    return {"metadata": {"name": "j"}, "spec": {"template": template, **spec}}
+
+
+def _condition(name: str) -> Callable[[Reply], bool]:
+    return lambda reply: name in [each["type"] for each in reply.body.get("status", {}).get("conditions") or ()]
+
+
+async def test_a_job_runs_until_enough_have_succeeded(api: ApiClient) -> None:
+    await api.created(JOBS, job(completions=5, parallelism=2))
+
+    ended = (await api.until(f"{JOBS}/j", _condition("Complete"))).body["status"]
+
+    assert ended["succeeded"] == 5 and "active" not in ended and ended["completionTime"]
+    pods = (await api.get(PODS)).body["items"]
+    assert len(pods) == 5
+    assert {pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] for pod in pods} == {"j"}
+    assert all(pod["metadata"]["ownerReferences"][0]["controller"] for pod in pods)
+
+
+async def test_every_index_succeeds_once(api: ApiClient) -> None:
+    await api.created(JOBS, job(completions=4, parallelism=4, completionMode="Indexed"))
+
+    ended = (await api.until(f"{JOBS}/j", _condition("Complete"))).body["status"]
+
+    pods = (await api.get(PODS)).body["items"]
+    index = "batch.kubernetes.io/job-completion-index"
+    assert sorted(pod["metadata"]["annotations"][index] for pod in pods) == ["0", "1", "2", "3"]
+    assert ended["completedIndexes"] == "0-3"
+    environment = {each["name"]: each["value"] for each in pods[0]["spec"]["containers"][0]["env"]}
+    assert environment["JOB_COMPLETION_INDEX"] == pods[0]["metadata"]["annotations"][index]
+
+
+async def test_a_job_fails_after_too_many_failures(api: ApiClient) -> None:
+    await api.created(JOBS, job(exit_code="1", backoffLimit=2))
+
+    ended = (await api.until(f"{JOBS}/j", _condition("Failed"))).body["status"]
+
+    assert ended["failed"] == 3
+    assert ended["conditions"][-1]["reason"] == "BackoffLimitExceeded"
+
+
+async def test_a_pod_that_was_deleted_is_replaced(api: ApiClient) -> None:
+    await api.created(JOBS, job(run_seconds="3600"))
+    [first] = (await api.until(PODS, lambda reply: len(reply.body["items"]) == 1)).body["items"]
+
+    await api.delete(f"{PODS}/{first['metadata']['name']}")
+
+    def replaced(reply: Reply) -> bool:
+        names = [pod["metadata"]["name"] for pod in reply.body["items"]]
+        return len(names) == 1 and names != [first["metadata"]["name"]]
+
+    await api.until(PODS, replaced)
+
+
+async def test_a_suspended_job_has_no_pods(api: ApiClient) -> None:
+    await api.created(JOBS, job(run_seconds="3600", parallelism=3, completions=3))
+    await api.until(f"{JOBS}/j", lambda reply: reply.body.get("status", {}).get("ready") == 3)
+
+    await api.patch(f"{JOBS}/j", {"spec": {"suspend": True}})
+    await api.until(PODS, lambda reply: reply.body["items"] == [])
+    suspended = (await api.until(f"{JOBS}/j", _condition("Suspended"))).body["status"]
+    await api.patch(f"{JOBS}/j", {"spec": {"suspend": False}})
+
+    assert "active" not in suspended
+    await api.until(f"{JOBS}/j", lambda reply: reply.body["status"].get("ready") == 3)
+
+
+async def test_a_deleted_job_takes_its_pods_with_it(api: ApiClient) -> None:
+    await api.created(JOBS, job(run_seconds="3600", parallelism=2, completions=2))
+    await api.until(PODS, lambda reply: len(reply.body["items"]) == 2)
+
+    await api.delete(f"{JOBS}/j")
+
+    await api.until(PODS, lambda reply: reply.body["items"] == [])
+
+
+async def test_pods_of_a_job_may_not_be_restarted_always(api: ApiClient) -> None:
+    reply = await api.post(JOBS, job(policy="Always"))
+
+    assert reply.status == 422 and "spec.template.spec.restartPolicy: Unsupported value" in reply.message
