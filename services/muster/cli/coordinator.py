@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import grpc
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from muster.cli.errors import CliError
-from muster.config.settings import TlsSettings
+from muster.config.settings import PLAIN_TEXT, TlsSettings
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
 from muster.localcluster.endpoints import Endpoints, find_endpoints, read_endpoints
 from muster.rpc.channel import open_channel
@@ -75,13 +77,27 @@ def ask(address: str, question: Callable[["Stub"], Awaitable[T]]) -> T:
 @contextlib.asynccontextmanager
 async def connected(address: str) -> "AsyncIterator[Stub]":
     """A stub; failures of calls made with it come out as CliError."""
-    channel = open_channel(address, TlsSettings())
+    channel = open_channel(address, _tls())
     try:
         yield coordinator_pb2_grpc.CoordinatorServiceStub(channel)
     except grpc.aio.AioRpcError as error:
         raise in_words(address, error) from error
     finally:
         await channel.close()
+
+
+def _tls() -> TlsSettings:
+    """From MUSTER_CLI_TLS__CERTIFICATE_FILE, _KEY_FILE and _CA_FILE; plain text if they are not set."""
+    try:
+        return _Settings().tls
+    except ValidationError as error:
+        raise CliError(f"MUSTER_CLI_TLS__*: {error.errors()[0]['msg']}", usage=True) from error
+
+
+class _Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="MUSTER_CLI_", env_nested_delimiter="__")
+
+    tls: TlsSettings = PLAIN_TEXT
 
 
 def in_words(address: str, error: grpc.aio.AioRpcError) -> CliError:

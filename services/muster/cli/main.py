@@ -48,7 +48,8 @@ Coordinator = Annotated[
         "--coordinator",
         metavar="HOST:PORT",
         envvar="MUSTER_COORDINATOR",
-        help="Coordinator to ask; by default that of the local cluster in the state directory.",
+        help="Coordinator to ask; by default that of the local cluster in the state directory. For mutual TLS set "
+        "MUSTER_CLI_TLS__CERTIFICATE_FILE, MUSTER_CLI_TLS__KEY_FILE and MUSTER_CLI_TLS__CA_FILE.",
         show_default=False,
     ),
 ]
