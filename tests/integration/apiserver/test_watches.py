@@ -153,3 +153,26 @@ async def test_stopping_the_server_ends_its_watches() -> None:
         stopping = asyncio.create_task(server.stop())
         assert await events.ended()
         await stopping
+
+
+async def test_a_watcher_that_does_not_read_holds_up_nobody_and_is_told_that_it_fell_behind() -> None:
+    server = ApiServer(history=16)
+    host, port = (await server.start()).removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port), limit=2**16)
+    try:
+        async with api_client(server.url) as api:
+            await api.created(MAPS, config_map("c"))
+            writer.write(f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+            await reader.readuntil(b'"name":"c"')  # the first event has come: the watch is on
+            async with api.watch(MAPS) as attentive:
+                for number in range(300):  # 30 MB: more than sockets hold
+                    changed = await api.patch(f"{MAPS}/c", {"data": {"n": str(number), "fill": "x" * 100_000}})
+                    while (await attentive.next())["object"]["metadata"]["resourceVersion"] != changed.revision:
+                        pass
+        async with asyncio.timeout(20):
+            rest = await reader.read()
+    finally:
+        writer.close()
+        await server.stop()
+
+    assert b"too old resource version" in rest

@@ -105,6 +105,10 @@ async def test_a_deleted_job_takes_its_pods_with_it(api: ApiClient) -> None:
 
 
 async def test_pods_of_a_job_may_not_be_restarted_always(api: ApiClient) -> None:
-    reply = await api.post(JOBS, job(policy="Always"))
+    always, unsaid = job(policy="Always"), job()
+    del unsaid["spec"]["template"]["spec"]["restartPolicy"]
 
-    assert reply.status == 422 and "spec.template.spec.restartPolicy: Unsupported value" in reply.message
+    refused, asked = await api.post(JOBS, always), await api.post(JOBS, unsaid)
+
+    assert refused.status == 422 and "spec.template.spec.restartPolicy: Unsupported value" in refused.message
+    assert asked.status == 422 and 'Required value: valid values: "OnFailure", "Never"' in asked.message

@@ -56,7 +56,7 @@ class Api:
         verb = (_VERBS_OF_OBJECTS if target.name is not None else _VERBS_OF_COLLECTIONS).get(call.method)
         if verb is None:
             raise method_not_allowed()
-        if verb in ("list", "get") and call.flag("watch"):
+        if verb == "list" and call.flag("watch"):
             return self.watches.start(call)
         if verb not in target.kind.verbs:
             raise method_not_allowed()

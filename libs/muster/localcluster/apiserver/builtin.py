@@ -61,14 +61,14 @@ class _TemplateRules(Rules):
 
     counts_generations = True
 
-    def __init__(self, counted: str = "replicas") -> None:
-        self._counted = counted
+    def __init__(self, counted: str = "replicas", *, restarts: bool = True) -> None:
+        self._counted, self._restarts = counted, restarts
 
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         spec.setdefault(self._counted, 1)
         if template := (spec.get("template") or {}).get("spec"):
-            default_pod_spec(template)
+            default_pod_spec(template, restarts=self._restarts)
 
     def validate(self, obj: Object) -> Iterable[Cause]:
         spec = obj["spec"]
@@ -80,13 +80,15 @@ class _JobRules(_TemplateRules):
     """Jobs: what the job controller relies on."""
 
     def __init__(self) -> None:
-        super().__init__("parallelism")
+        super().__init__("parallelism", restarts=False)
 
     def validate(self, obj: Object) -> Iterable[Cause]:
         yield from super().validate(obj)
         policy = ((obj["spec"].get("template") or {}).get("spec") or {}).get("restartPolicy")
-        if policy not in ("OnFailure", "Never"):
-            yield not_supported("spec.template.spec.restartPolicy", policy or "", ("OnFailure", "Never"))
+        if not policy:
+            yield required("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+        elif policy not in ("OnFailure", "Never"):
+            yield not_supported("spec.template.spec.restartPolicy", policy, ("OnFailure", "Never"))
 
     def default(self, obj: Object) -> None:
         super().default(obj)
@@ -100,13 +102,16 @@ class _JobRules(_TemplateRules):
             ours = {"batch.kubernetes.io/controller-uid": metadata["uid"]}
             spec.setdefault("selector", {"matchLabels": ours})
             of_template = spec.setdefault("template", {}).setdefault("metadata", {})
-            of_template["labels"] = {
-                **(of_template.get("labels") or {}),
+            name = metadata.get("name", "")
+            labels = {
                 **ours,
-                "batch.kubernetes.io/job-name": metadata.get("name", ""),
+                "batch.kubernetes.io/job-name": name,
                 "controller-uid": metadata["uid"],
-                "job-name": metadata.get("name", ""),
+                "job-name": name,
             }
+            of_template["labels"] = {**(of_template.get("labels") or {}), **labels}
+            if not metadata.get("labels"):
+                metadata["labels"] = dict(of_template["labels"])
 
 
 class _BudgetRules(_Counted):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from muster.localcluster.apiserver.kinds import Kind, Kinds
-from muster.localcluster.apiserver.status import StatusError, not_found
+from muster.localcluster.apiserver.status import forbidden, not_found
 from muster.localcluster.apiserver.store import Record, Store, key_of
 
 
@@ -40,8 +40,8 @@ class Cluster:
             raise not_found(kind.plural, kind.group, name)
         return record
 
-    def check_namespace(self, namespace: str) -> None:
-        """Something is to be created there. Raises StatusError 404 or 403."""
+    def check_namespace(self, namespace: str, kind: Kind, name: str) -> None:
+        """An object of that kind and name is to be created there. Raises StatusError 404 or 403."""
         record = self.store.get("namespaces", namespace)
         if record is None:
             raise not_found("namespaces", "", namespace)
@@ -51,8 +51,5 @@ class Cluster:
                 "message": f"namespace {namespace} is being terminated",
                 "field": "metadata.namespace",
             }
-            raise StatusError(
-                403,
-                f"unable to create new content in namespace {namespace} because it is being terminated",
-                details={"causes": [cause]},
-            )
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            raise forbidden(kind.plural, kind.group, name, why, causes=[cause])

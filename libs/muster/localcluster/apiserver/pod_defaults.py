@@ -11,9 +11,10 @@ _EVICTION_SECONDS: Final = 300
 _NODE_PROBLEMS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
-def default_pod_spec(spec: Object) -> None:
-    """Fill in a pod's spec, or the one of a pod template."""
-    spec.setdefault("restartPolicy", "Always")
+def default_pod_spec(spec: Object, *, restarts: bool = True) -> None:
+    """Fill in a pod's spec, or the one of a pod template. `restarts`: its containers are restarted by default."""
+    if restarts:
+        spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("securityContext", {})

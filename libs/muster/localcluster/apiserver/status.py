@@ -115,9 +115,10 @@ def conflict(resource: str, group: str, name: str, why: str) -> StatusError:
     return StatusError(409, message, details=_details(name, group, resource))
 
 
-def forbidden(resource: str, group: str, name: str, why: str) -> StatusError:
+def forbidden(resource: str, group: str, name: str, why: str, *, causes: Sequence[object] = ()) -> StatusError:
     message = f'{_qualified(resource, group)} "{name}" is forbidden: {why}'
-    return StatusError(403, message, details=_details(name, group, resource))
+    details = _details(name, group, resource)
+    return StatusError(403, message, details=details | {"causes": causes} if causes else details)
 
 
 def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> StatusError:

@@ -51,8 +51,6 @@ class Writer:
             raise bad_request("resourceVersion should not be set on objects to be created")
         for name in ("resourceVersion", "selfLink", "managedFields", "deletionTimestamp", "deletionGracePeriodSeconds"):
             metadata.pop(name, None)
-        if namespace is not None:
-            cluster.check_namespace(namespace)
         rules = kind.rules
         report_unknown_fields(kind, obj, call)
         if rules.keeps_status_apart and not rules.takes_status_of_new and kind.subresource("status") is not None:
@@ -60,6 +58,8 @@ class Writer:
             if rules.empty_status is not None:
                 obj["status"] = dict(rules.empty_status)
         self._name(kind, namespace, metadata)
+        if namespace is not None:
+            cluster.check_namespace(namespace, kind, metadata.get("name", ""))
         metadata["uid"] = str(uuid.uuid4())
         metadata["creationTimestamp"] = now_text()
         metadata.pop("generation", None)

@@ -14,6 +14,7 @@ from muster.localcluster.kubelets.times import micro_text, now_text
 
 _NODES: Final = "/api/v1/nodes"
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+_NOT_READY: Final = "node.kubernetes.io/not-ready"
 _JSON: Final = "application/json"
 _LEASE_SECONDS: Final = 40
 _REGISTERED_AT_ONCE: Final = 16
@@ -67,8 +68,17 @@ class Heartbeats:
             )
         if answer.status >= 300:
             raise RuntimeError(f"node {shape.name} was refused: {answer.body[:512].decode()}")
-        self._uids[shape.name] = msgspec.json.decode(answer.body)["metadata"]["uid"]
+        node = msgspec.json.decode(answer.body)
+        self._uids[shape.name] = node["metadata"]["uid"]
+        await self._clear_taint(shape.name, node["spec"].get("taints") or [])
         await self._renew(shape.name)
+
+    async def _clear_taint(self, name: str, taints: list[Any]) -> None:
+        """API servers taint new nodes until the node lifecycle controller finds them ready; there may be none."""
+        kept = [taint for taint in taints if taint.get("key") != _NOT_READY]
+        if len(kept) < len(taints):
+            body = msgspec.json.encode({"spec": {"taints": kept or None}})
+            await self._calls.make("PATCH", f"{_NODES}/{name}", body, STRATEGIC_MERGE)
 
     async def _renew(self, name: str) -> None:
         spec: dict[str, Any] = {"renewTime": micro_text()}
