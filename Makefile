@@ -53,7 +53,7 @@ $(VENV)/installed: requirements.lock pyproject.toml
 	  { echo "$(PYTHON) cannot make virtual environments: apt-get install python3-venv"; exit 1; }
 	@echo "setting up $(VENV) (once, about a minute)" >&2
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --disable-pip-version-check -q --require-hashes -r requirements.lock
+	@$(BIN)/pip install --disable-pip-version-check -qq --require-hashes -r requirements.lock
 	@mkdir -p gen && $(BIN)/pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e .
 	@touch $@
 

@@ -116,6 +116,23 @@ async def test_an_example_that_ends_otherwise_makes_it_fail(tmp_path: Path) -> N
     assert "cpu" in giant["reason"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--cpu", "eight"), '--cpu: "eight" is not a quantity'),
+        (("--memory", "0"), "--memory: a node needs more than 0"),
+        (("--examples", "nowhere.yaml"), "there is no file or directory nowhere.yaml"),
+    ],
+)
+async def test_what_cannot_be_is_refused_before_anything_starts(
+    arguments: tuple[str, ...], complaint: str, tmp_path: Path
+) -> None:
+    code, _, err = await ran("up", "--state-dir", str(tmp_path / "state"), *arguments)
+    assert code == 2
+    assert complaint in err
+    assert not (tmp_path / "state").exists()
+
+
 async def test_it_runs_until_interrupted_restarts_what_crashes_and_leaves_nothing(tmp_path: Path) -> None:
     state = tmp_path / "state"
     async with running_up(state, "--nodes", "20") as up:

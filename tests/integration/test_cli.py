@@ -259,6 +259,7 @@ async def test_every_setting_of_a_service_is_a_flag_with_its_variable(tmp_path: 
 
 async def test_the_version_is_told(tmp_path: Path) -> None:
     assert (await muster(tmp_path, "version")).out.strip() == "0.1.0"
+    assert json.loads((await muster(tmp_path, "version", "--output", "json")).out) == {"version": "0.1.0"}
 
 
 def write_endpoints(directory: Path, coordinator: str) -> None:

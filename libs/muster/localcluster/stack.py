@@ -22,6 +22,7 @@ SERVICES = ("cluster-state", "placement", "binding", "coordinator")
 """In the order in which they start; they stop in the reverse one."""
 
 _GRACE_SECONDS = 10.0
+_SPANS_LEAVE_AFTER_MILLISECONDS = 200  # not OpenTelemetry's 5 s: who asks for a trace has just seen its gang start
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,7 @@ class Stack:
         environment = dict(options.service_environment)
         if options.otlp_endpoint:
             environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = options.otlp_endpoint
+            environment["OTEL_BSP_SCHEDULE_DELAY"] = str(_SPANS_LEAVE_AFTER_MILLISECONDS)
         self._add(name, argv, grpc_serving(address), environment)
 
     def _kubeconfig_flags(self) -> list[str]:

@@ -35,8 +35,8 @@ class Output(StrEnum):
     JSON = "json"
 
 
-class ExplainOutput(StrEnum):
-    """How an explanation is printed."""
+class TextOutput(StrEnum):
+    """How an answer in words is printed."""
 
     TEXT = "text"
     JSON = "json"
@@ -125,7 +125,7 @@ def gangs(
 def explain(
     gang: Annotated[str, typer.Argument(metavar="GANG", help="Name, namespace/name, or dialect/namespace/name.")],
     *,
-    output: Annotated[ExplainOutput, typer.Option("--output", "-o", help="How to print.")] = ExplainOutput.TEXT,
+    output: Annotated[TextOutput, typer.Option("--output", "-o", help="How to print.")] = TextOutput.TEXT,
     coordinator: Coordinator = "",
     state_dir: StateDirectory = None,
 ) -> None:
@@ -133,7 +133,7 @@ def explain(
     from muster.cli.coordinator import find_coordinator
     from muster.cli.explain import explain
 
-    explain(find_coordinator(coordinator, state_dir), gang, as_json=output is ExplainOutput.JSON)
+    explain(find_coordinator(coordinator, state_dir), gang, as_json=output is TextOutput.JSON)
 
 
 @app.command()
@@ -142,7 +142,7 @@ def trace(
         str, typer.Argument(metavar="GANG", help="Name, namespace/name, dialect/namespace/name, or a trace id.")
     ],
     *,
-    output: Annotated[ExplainOutput, typer.Option("--output", "-o", help="How to print.")] = ExplainOutput.TEXT,
+    output: Annotated[TextOutput, typer.Option("--output", "-o", help="How to print.")] = TextOutput.TEXT,
     everything: Annotated[bool, typer.Option("--all", help="Every span, also of many alike.")] = False,
     file: Annotated[
         Path | None, typer.Option(help="Trace file to read instead of that of the local cluster.", show_default=False)
@@ -158,17 +158,21 @@ def trace(
         find_trace_file(file, state_dir),
         find_coordinator_if_any(coordinator, state_dir),
         gang,
-        as_json=output is ExplainOutput.JSON,
+        as_json=output is TextOutput.JSON,
         everything=everything,
     )
 
 
 @app.command()
-def version() -> None:
+def version(
+    *, output: Annotated[TextOutput, typer.Option("--output", "-o", help="How to print.")] = TextOutput.TEXT
+) -> None:
     """Print the version."""
+    import json
     from importlib.metadata import version
 
-    typer.echo(version("muster"))
+    number = version("muster")
+    typer.echo(json.dumps({"version": number}) if output is TextOutput.JSON else number)
 
 
 def deployed(name: str) -> Path:

@@ -20,12 +20,13 @@ from muster.cli.picture import Picture, check, follow
 from muster.cli.settling import Outcome, settle
 from muster.cli.up_view import LiveView, PlainView, View, print_outcome
 from muster.config.settings import KubeSettings
+from muster.kube.quantity import BadQuantity, parse_quantity
 from muster.kube.session import KubeSession
 from muster.localcluster.child import ChildDied
 from muster.localcluster.endpoints import read_endpoints
 from muster.localcluster.manifests import BadManifest, Manifest, ManifestRefused, apply_manifests, load_manifests
 from muster.localcluster.nodes import nodes_ready
-from muster.localcluster.stack import Stack, StackOptions
+from muster.localcluster.stack import API_SERVER, ETCD, Stack, StackOptions
 from muster.localcluster.supervisor import supervise
 from muster.localcluster.traces.receiver import TraceReceiver
 
@@ -53,6 +54,8 @@ class UpOptions:
 
 def up(options: UpOptions) -> None:
     """Run until Ctrl-C, or with `once` until the gangs are settled. Raises CliError."""
+    _check_quantity("--cpu", options.cpu)
+    _check_quantity("--memory", options.memory)
     try:
         manifests = load_manifests(options.examples) if options.examples else []
         crds = load_manifests(options.crds)
@@ -113,10 +116,12 @@ class _Up:
         async with contextlib.AsyncExitStack() as background:
             background.push_async_callback(_cancelled, asyncio.create_task(self._view(stack).show()))
             background.push_async_callback(_cancelled, asyncio.create_task(check(stack, self._picture)))
-            await stack.start(timeout_seconds=_START_SECONDS)
-            stack.endpoints(self._traces.path).write(self._directory)
+            await stack.start([ETCD, API_SERVER], timeout_seconds=_START_SECONDS)
             session = await KubeSession.connect(KubeSettings(kubeconfig=stack.kubeconfig))
             background.push_async_callback(session.close)
+            await apply_manifests(session, self._crds)  # first, as on a cluster that has them: gangs need not wait
+            await stack.start(timeout_seconds=_START_SECONDS)
+            stack.endpoints(self._traces.path).write(self._directory)
             background.push_async_callback(
                 _cancelled, asyncio.create_task(follow(stack.addresses["coordinator"], self._picture))
             )
@@ -124,7 +129,6 @@ class _Up:
 
     async def _gangs(self, stack: Stack, session: KubeSession) -> Outcome | None:
         await nodes_ready(session, self._options.nodes, timeout_seconds=_START_SECONDS)
-        await apply_manifests(session, self._crds)
         self._picture.ready = True
         self._picture.touch()
         began = time.monotonic()
@@ -147,6 +151,16 @@ class _Up:
 
     def _tell(self, text: str) -> None:
         typer.echo(text, err=True)
+
+
+def _check_quantity(option: str, text: str) -> None:
+    """Raises CliError if a node cannot have so much."""
+    try:
+        amount = parse_quantity(text)
+    except BadQuantity as error:
+        raise CliError(f"{option}: {error}", usage=True) from error
+    if amount <= 0:
+        raise CliError(f"{option}: a node needs more than {text}", usage=True)
 
 
 async def _first_of(endless: Awaitable[object], work: Awaitable[T]) -> T | None:

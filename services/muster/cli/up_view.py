@@ -2,8 +2,8 @@
 
 import asyncio
 import json
+import shlex
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Protocol, TextIO
 
 import typer
@@ -37,7 +37,7 @@ def heading(stack: Stack) -> str:
 def hints(stack: Stack) -> list[tuple[str, str]]:
     """What one can do from another terminal."""
     return [
-        (f"export KUBECONFIG={_short(stack.kubeconfig)}", ""),
+        (f"export KUBECONFIG={shlex.quote(str(stack.kubeconfig))}", ""),
         ("kubectl get nodes,pods", "plain kubectl: apply, describe, delete, get -w"),
         ("muster explain NAME", "why a gang waits, what would let it start"),
         ("muster trace NAME", "where the time went"),
@@ -167,11 +167,3 @@ def print_outcome(outcome: Outcome, *, as_json: bool) -> None:
     console.print(table, soft_wrap=not console.is_terminal)
     wrong = sum(not gang.as_expected for gang in outcome.gangs)
     console.print(f"{len(outcome.gangs)} gangs in {outcome.seconds:.1f} s, {wrong or 'none'} not as expected")
-
-
-def _short(path: Path) -> str:
-    """Relative to the working directory when that is shorter to type."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
