@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -158,6 +159,34 @@ async def test_it_runs_until_interrupted_restarts_what_crashes_and_leaves_nothin
         assert await asyncio.wait_for(up.process.wait(), WAIT_SECONDS) == 0
         await all_gone(children)
         assert read_endpoints(state) is None
+
+
+async def test_the_first_gang_of_the_readme_starts_when_its_commands_are_pasted(tmp_path: Path) -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not installed")
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    async with running_up(tmp_path / ".muster", "--no-examples", "--nodes", "2") as up:
+        await up.says("kubectl get nodes,pods")
+        shell = await asyncio.create_subprocess_exec(
+            *("bash", "-e", "-o", "pipefail", "-c", commands_below("## A first gang")),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=tmp_path,
+        )
+        said = (await asyncio.wait_for(shell.communicate(), WAIT_SECONDS))[0].decode()
+    assert shell.returncode == 0, said
+    described, _, rest = said.partition("pod/pair-1 created")
+    assert "FailedScheduling" in described
+    assert "1 of 2 members" in described
+    assert "satisfied" in rest
+    assert {"coordinator", "placement", "binding"} <= set(rest.split())
+
+
+def commands_below(heading: str) -> str:
+    """The first block of shell commands below a heading of the README."""
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    return text.partition(f"\n{heading}\n")[2].partition("```console\n")[2].partition("```")[0]
 
 
 async def test_a_trace_of_every_service_is_kept_also_after_the_end(tmp_path: Path) -> None:
