@@ -257,6 +257,29 @@ async def test_every_setting_of_a_service_is_a_flag_with_its_variable(tmp_path: 
         assert words in ran.out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("cluster-state", "--kubeconfig", "nowhere"), "error: the kubeconfig 'nowhere' does not exist"),
+        (("binding", "--kubeconfig", "empty"), "error: the kubeconfig 'empty' cannot be read"),
+        (("placement", "--listen", "192.0.2.1:1"), "error: cannot listen on '192.0.2.1:1'"),
+        (
+            ("placement", "--tls-certificate-file", "c", "--tls-key-file", "k", "--tls-ca-file", "a"),
+            "error: cannot read c: No such file or directory",
+        ),
+    ],
+)
+async def test_a_service_that_cannot_start_says_why_in_one_line(
+    arguments: tuple[str, ...], complaint: str, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").touch()
+    service, *flags = arguments
+    ran = await muster(tmp_path, "run", service, "--listen", "127.0.0.1:0", *flags)
+    assert ran.code == 1
+    assert complaint in ran.err
+    assert "Traceback" not in ran.err
+
+
 async def test_the_version_is_told(tmp_path: Path) -> None:
     assert (await muster(tmp_path, "version")).out.strip() == "0.1.0"
     assert json.loads((await muster(tmp_path, "version", "--output", "json")).out) == {"version": "0.1.0"}

@@ -22,6 +22,13 @@ class BadSettings(ValueError):
     """Settings do not make sense; the message has a line per mistake, with its variable, the value and the rule."""
 
 
+class CannotStart(RuntimeError):
+    """What a service was given cannot be used: a file, an address, a cluster. The message says which and why.
+
+    Errors of that kind are subclasses; `muster run` prints their message and exits.
+    """
+
+
 def _address(value: str) -> str:
     host, colon, port = value.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65_535:

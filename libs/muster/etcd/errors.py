@@ -1,5 +1,7 @@
 """What goes wrong with etcd."""
 
+from muster.config.settings import CannotStart
+
 
 class Fenced(RuntimeError):
     """The leader key is not the one this leadership is about: somebody else leads, or nobody. Nothing was written."""
@@ -20,5 +22,5 @@ class EtcdUnavailable(RuntimeError):
         self.outcome_known = outcome_known
 
 
-class BadEndpoints(ValueError):
+class BadEndpoints(CannotStart):
     """The endpoints of etcd are not "HOST:PORT[,HOST:PORT...]"."""

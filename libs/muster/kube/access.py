@@ -21,12 +21,12 @@ from kubernetes.aio.config.incluster_config import SERVICE_HOST_ENV_NAME, load_i
 from kubernetes.aio.config.kube_config import ENV_KUBECONFIG_PATH_SEPARATOR, KubeConfigLoader, KubeConfigMerger
 from yarl import URL
 
-from muster.config.settings import KubeSettings
+from muster.config.settings import CannotStart, KubeSettings
 
 _LOAD_SECONDS: Final = 60  # an exec plugin may ask a cloud, or a person
 
 
-class BadKubeconfig(RuntimeError):
+class BadKubeconfig(CannotStart):
     """The kubeconfig cannot be used, or none was found; the message says which and what to do."""
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import grpc
 
-from muster.config.settings import TlsSettings
+from muster.config.settings import CannotStart, TlsSettings
 
 
-class BadCertificates(RuntimeError):
+class BadCertificates(CannotStart):
     """A certificate, key or CA file cannot be read; the message names it."""
 
 

@@ -8,7 +8,7 @@ from grpc import aio
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from muster.config.settings import TlsSettings
+from muster.config.settings import CannotStart, TlsSettings
 from muster.rpc import health
 from muster.rpc.channel import MESSAGE_BYTES, PING_SECONDS
 from muster.rpc.credentials import server_credentials
@@ -32,7 +32,7 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
 )
 
 
-class CannotListen(RuntimeError):
+class CannotListen(CannotStart):
     """The address is taken, or not one of this machine."""
 
 

@@ -180,6 +180,7 @@ def _with_flag(line: str, settings: list[Setting]) -> str:
 
 
 def _run(service: str, package: str, settings: Any) -> None:
+    from muster.config.settings import CannotStart
     from muster.rpc.lifetime import run_async
     from muster.telemetry.logs import configure_logs
     from muster.telemetry.tracing import configure_tracing
@@ -188,5 +189,19 @@ def _run(service: str, package: str, settings: Any) -> None:
     shutdown = configure_tracing(service, settings.instance)
     try:
         run_async(importlib.import_module(f"muster.{package}.service").run(settings))
+    except Exception as error:
+        causes = list(_leaves_of(error))
+        if not all(isinstance(cause, CannotStart) for cause in causes):
+            raise
+        raise CliError("; ".join(map(str, causes))) from error
     finally:
         shutdown()
+
+
+def _leaves_of(error: Exception) -> Iterator[Exception]:
+    """The errors that a task group may have put together."""
+    if isinstance(error, ExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves_of(inner)
+    else:
+        yield error
