@@ -1,0 +1,66 @@
+"""One trace per gang, from its first pod to its last bind, also when the coordinator dies on the way."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from builders.cluster import Cluster, running_cluster
+from builders.faults import BINDS
+from builders.scene import Scene
+from builders.workloads import gang
+from muster.localcluster.traces.file import newest_trace_with, spans_of_trace
+from muster.localcluster.traces.receiver import TraceReceiver
+from muster.localcluster.traces.span import Span
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+GANG, TRACE_ID = "muster.gang", "muster.dev/trace-id"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def traces(tmp_path: Path) -> AsyncIterator[TraceReceiver]:
+    receiver = TraceReceiver(tmp_path / "traces.jsonl")
+    await receiver.start()
+    yield receiver
+    await receiver.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def traced(traces: TraceReceiver, tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with running_cluster(tmp_path / "cluster", otlp_endpoint=traces.url) as cluster:
+        yield cluster
+
+
+def children_of(spans: list[Span], name: str) -> set[str]:
+    """Names of the spans right below the one of that name."""
+    [parent] = [span for span in spans if span.name == name]
+    return {span.name for span in spans if span.parent_id == parent.span_id}
+
+
+async def test_a_trace_goes_on_after_the_coordinator_was_killed_in_the_middle_of_the_binds(
+    traced: Cluster, traces: TraceReceiver
+) -> None:
+    scene = Scene(traced)
+    await scene.nodes(4, 4)
+    with traced.faults.hold(BINDS, let_pass=3) as held:
+        [a] = await scene.create(gang("a").of(8))
+        await scene.bound(a, count=3)
+        await held.until(1)
+        await traced.stack.kill("coordinator")
+        held.drop()
+        await traced.stack.start(["coordinator"])
+    await scene.bound(a)
+    await scene.satisfied(a)
+    for service in ("coordinator", "binding"):  # what they have not sent yet leaves when they end
+        await traced.stack.stop_one(service)
+
+    trace_id = newest_trace_with(traces.path, GANG, a.id)
+    assert trace_id is not None
+    spans = spans_of_trace(traces.path, trace_id)
+    assert "gang.binding" in children_of(spans, "gang")
+    annotated = {pod["metadata"]["annotations"][TRACE_ID] for (ns, _), pod in traced.pods.items() if ns == a.namespace}
+    assert annotated == {trace_id}
+    bound = [event for span in spans if span.service == "muster-binding" for event in span.events]
+    assert len(bound) >= 5, "the binds of the second coordinator are in the trace of the first"
