@@ -40,6 +40,7 @@ from muster.coordinator.core.events import (
     SolveOutcome,
     SolveResult,
     Tick,
+    ViewLost,
 )
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.model import Gang
@@ -226,6 +227,12 @@ class Story:
         """It is gone, with all that was under way; what binding was sent may or may not have happened."""
         self.machine = None
         self.under_way = []
+
+    def blink(self) -> None:
+        """Its view is lost, with what was on its way, and comes back whole."""
+        self.stream = []
+        self.tell(ViewLost("cluster-state is away"))
+        self.tell(Snapshot(self.cluster.whole()))
 
     def deliver(self, most: int = 1_000_000) -> None:
         """Let it see what waits in the stream."""
@@ -450,16 +457,23 @@ class Story:
 
     def check_bind(self, pod: PodFacts, seat: Seat) -> None:
         """I1 to I4 at the moment of a bind."""
-        key = pod.gang or f"plain/{pod.namespace}/{pod.name}"
-        record = self.etcd.get(key)
-        assert record is not None, f"I2: {key} binds without a durable permit"
-        assert any(held.uid == seat.uid for held in record.seats), f"I4: {seat.uid} binds but is not in its record"
-        for partner in record.group:
-            permitted = partner in self.etcd or partner in self.permitted_with[key]
-            assert permitted or partner not in self.cluster.gangs, f"I1: {key} binds, {partner} has no permit"
+        record = self._record_of(pod, seat)
+        assert record is not None, f"I2, I4: {seat.uid} binds to {seat.node} without a durable permit for that"
+        known = self.machine.knowledge.gangs.get(record.gang) if self.machine is not None else None
+        for partner in record.group if known is None or not known.started else ():
+            permitted = partner in self.etcd or partner in self.permitted_with[record.gang]
+            assert permitted or partner not in self.cluster.gangs, f"I1: {record.gang} binds, {partner} has no permit"
         if seat.node in self.cluster.nodes and seat.node not in self.shared_nodes:
             free = dict(self.cluster.nodes[seat.node].allocatable)["cpu"] - self.cluster.used[seat.node]
             assert free >= self.cluster.cpu(pod), f"I3: {seat.node} is oversubscribed"
+
+    def _record_of(self, pod: PodFacts, seat: Seat) -> Record | None:
+        """What permits this bind: a record of the pod's gang, or of the one that it was in when it was decided."""
+        own = self.etcd.get(pod.gang or f"plain/{pod.namespace}/{pod.name}")
+        for record in (own, *self.etcd.values()):
+            if record and any((held.uid, held.node) == (seat.uid, seat.node) for held in record.seats):
+                return record
+        return None
 
     def check_quiet(self) -> None:
         """Nothing is under way: no reservation without cause, no gang half started without a word."""

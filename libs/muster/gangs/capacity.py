@@ -72,8 +72,9 @@ class Capacity:
 
     # -- seats
 
-    def seat(self, pods: Iterable[tuple[str, str, str]]) -> None:
-        """Take room for pods, given as (uid, class id, node). One that is seated already moves.
+    def seat(self, pods: Iterable[tuple[str, str, str]]) -> list[str]:
+        """Take room for pods, given as (uid, class id, node). One that is seated already moves. Returns the nodes on
+        which room was left by that.
 
         Raises KeyError for a class that was never put; the pods before it are seated.
         """
@@ -90,9 +91,9 @@ class Capacity:
                         left.append(before)
         finally:
             self._use(taken, 1)
-            if left:
-                self._use(left, -1)
-                self._recycle_all(left)
+            self._use(left, -1)
+            gained = self._recycle_all(left)
+        return gained
 
     def free(self, uids: Iterable[str]) -> list[str]:
         """Give back the room of pods; unknown ones are passed over. Returns the nodes that gained room."""

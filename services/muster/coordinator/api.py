@@ -121,7 +121,7 @@ class _Watcher:
 
 
 def _in_namespace(gang: Gang, namespace: str) -> bool:
-    return not namespace or (gang.facts is not None and gang.facts.namespace == namespace)
+    return not namespace or gang.id.split("/", 2)[1] == namespace
 
 
 def _gang(term: Term, gang: Gang) -> pb.Gang:

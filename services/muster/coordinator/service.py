@@ -10,6 +10,7 @@ from muster.coordinator.term import Channels, Term
 from muster.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
 from muster.etcd.election import Election
 from muster.etcd.store import Store
+from muster.rpc.backoff import Backoff
 from muster.rpc.channel import open_channel
 from muster.rpc.lifetime import until_stopped
 from muster.rpc.server import RpcServer
@@ -57,6 +58,7 @@ async def _stand_and_lead(settings: Settings, channels: Channels, store: Store, 
         store, key=f"{settings.etcd_prefix}/leader", identity=settings.instance, ttl_seconds=settings.lease_seconds
     )
     servicer.standby(election.leader)
+    backoff = Backoff()
     while True:
         leadership = await election.campaign()
         term = Term(settings, channels, store, leadership)
@@ -64,9 +66,18 @@ async def _stand_and_lead(settings: Settings, channels: Channels, store: Store, 
         try:
             reason = await term.run()
             _log.warning("term ended", reason=reason)
+        except Exception as error:  # all that counts is in etcd and in the cluster: the next term goes on from there
+            _log.error("term failed", exc_info=error)
+            failed = True
+        else:
+            failed = False
         finally:
             servicer.standby(election.leader)
             await election.resign()
+        if failed:
+            await backoff.pause()  # another replica may go first
+        else:
+            backoff.reset()
 
 
 async def _watch_etcd(store: Store, server: RpcServer) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from time import monotonic, time
@@ -57,7 +57,10 @@ class Term:
         self._writer = records.RecordWriter(store, settings.etcd_prefix, fence, lambda gang: self.traces.root_of(gang))
         self._inbox: deque[core.Event] = deque()
         self._arrived = asyncio.Event()
-        self._calls: set[asyncio.Task[None]] = set()
+        self._binds: set[asyncio.Task[None]] = set()
+        self._solves: set[asyncio.Task[None]] = set()
+        self._call_failed = asyncio.Event()
+        self._failure: BaseException | None = None
 
     async def run(self) -> str:
         """Lead until leadership is lost. Returns why it ended."""
@@ -65,9 +68,7 @@ class Term:
             loaded = await records.load(self._store, self._settings.etcd_prefix)
         except EtcdUnavailable as error:
             return str(error)
-        self.traces = GangTraces(
-            (record.gang, traceparent, record.permitted_unix_millis) for record, traceparent in loaded
-        )
+        self.traces = GangTraces(loaded)
         self._tell(core.Recovered(tuple(record for record, _ in loaded)))
         _log.info("leading", epoch=self._leadership.fence.create_revision, records=len(loaded))
         tasks = [
@@ -78,6 +79,7 @@ class Term:
                 ("records", self._write_records()),
                 ("reports", self._binder.write_reports()),
                 ("machine", self._drive()),
+                ("calls", self._failed_call()),
             )
         ]
         try:
@@ -115,11 +117,11 @@ class Term:
     def _do(self, effect: core.Effect) -> None:
         match effect:
             case core.Solve():
-                self._start(self._solve(effect))
+                self._start(self._solve(effect), self._solves)
             case core.Persist():
                 self._writer.put(effect)
             case core.Bind():
-                self._start(self._bind(effect))
+                self._start(self._bind(effect), self._binds)
             case core.Report():
                 self._report(effect)
             case core.PhaseChanged():
@@ -203,17 +205,32 @@ class Term:
 
     # -- calls under way
 
-    def _start(self, call: Any) -> None:
+    def _start(self, call: Coroutine[Any, Any, None], under_way: set[asyncio.Task[None]]) -> None:
         task = asyncio.create_task(call)
-        self._calls.add(task)
-        task.add_done_callback(self._calls.discard)
+        under_way.add(task)
+        task.add_done_callback(lambda done: self._call_ended(done, under_way))
+
+    def _call_ended(self, task: asyncio.Task[None], under_way: set[asyncio.Task[None]]) -> None:
+        """The machine waits for an answer to every call: one that broke without an answer ends the term."""
+        under_way.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            self._failure = failure
+            self._call_failed.set()
+
+    async def _failed_call(self) -> None:
+        await self._call_failed.wait()
+        assert self._failure is not None
+        raise self._failure
 
     async def _drain(self) -> None:
-        if self._calls:
-            await asyncio.wait(self._calls, timeout=DRAIN_SECONDS)
-        for task in list(self._calls):
+        for task in self._solves:  # nothing comes of them any more
             task.cancel()
-        await asyncio.gather(*self._calls, return_exceptions=True)
+        if self._binds:
+            await asyncio.wait(self._binds, timeout=DRAIN_SECONDS)
+        left = [*self._solves, *self._binds]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
 
 def _why_ended(done: set[asyncio.Task[None]]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from time import time_ns
 
-from muster.coordinator.core.events import Phase, PhaseChanged
+from muster.coordinator.core.events import Phase, PhaseChanged, Record, RecordState
 from muster.coordinator.core.model import Gang
 from muster.telemetry import tracing
 
@@ -24,13 +24,17 @@ class _Trace:
 class GangTraces:
     """Follows gangs through their phases. With tracing off it knows nothing and costs nothing."""
 
-    def __init__(self, recovered: Iterable[tuple[str, str, int]] = ()) -> None:
-        """`recovered`: gang id, traceparent of its root, and when it was permitted (ms since 1970 UTC)."""
+    def __init__(self, recovered: Iterable[tuple[Record, str]] = ()) -> None:
+        """`recovered`: records with the traceparents of their gangs' roots."""
         self._traces: dict[str, _Trace] = {}
         if tracing.enabled():
-            for gang, traceparent, permitted_unix_millis in recovered:
+            for record, traceparent in recovered:
                 if tracing.from_traceparent(traceparent) is not None:
-                    self._traces[gang] = _Trace(traceparent, permitted_unix_millis * 1_000_000)
+                    self._traces[record.gang] = _Trace(
+                        traceparent,
+                        record.permitted_unix_millis * 1_000_000,
+                        ended=record.state is RecordState.SATISFIED,  # told when it was
+                    )
 
     def root_of(self, gang: str) -> str:
         """Traceparent of the gang's root span; "" if it has none."""
@@ -52,10 +56,12 @@ class GangTraces:
         if not tracing.enabled():
             return
         now = time_ns()
+        if change.before is None and (gang is None or gang.record is None):
+            self._traces.pop(change.gang, None)  # of a former gang of that name
         trace = self._traces.get(change.gang)
         if trace is None:
-            if change.after is None:
-                return
+            if change.after in _ENDED:
+                return  # there was nothing to follow: it ran when this term began
             trace = self._traces[change.gang] = _Trace(tracing.new_traceparent(), now)
         if change.before is not None and trace.phase:
             tracing.record_span(

@@ -31,31 +31,25 @@ class Binds:
         self._retries: dict[str, tuple[Gang, HeldSeat]] = {}
 
     @staticmethod
-    def unsent(gang: Gang) -> list[str]:
-        """Uids of members whose seats were never handed to binding."""
-        return [uid for uid, held in gang.seats.items() if held.state is SeatState.DECIDED]
+    def unsent(gang: Gang) -> list[Seat]:
+        """Seats that were never handed to binding."""
+        return [held.seat for held in gang.seats.values() if held.state is SeatState.DECIDED]
 
     @staticmethod
     def unbindable(knowledge: Knowledge, gang: Gang) -> bool:
         """A seat that is not sent yet is on a node that is gone, or that somebody else filled."""
-        nodes = {held.seat.node for held in gang.seats.values() if held.state is SeatState.DECIDED}
-        return any(knowledge.ledger.overcommitted(node) for node in nodes)
+        return bool(_on_full_nodes(knowledge, Binds.unsent(gang)))
 
     def permitted(self, knowledge: Knowledge, gang: Gang) -> list[Effect]:
         """The permit is durable: seats go out."""
-        return self._send_or_lose(
-            knowledge, gang, [held.seat for held in gang.seats.values() if held.state is SeatState.DECIDED]
-        )
+        return self._send_or_lose(knowledge, gang, self.unsent(gang))
 
     def _send_or_lose(self, knowledge: Knowledge, gang: Gang, seats: Sequence[Seat]) -> list[Effect]:
         """Seats on nodes that are gone, or that somebody else filled, are placed again; the others go out."""
-        full = {node for node in {seat.node for seat in seats} if knowledge.ledger.overcommitted(node)}
-        for seat in seats:
-            if seat.node in full:
-                gang.lose_seat(seat.uid)
-                knowledge.release(gang, [seat.uid])
-                knowledge.touch(gang, edited=True)
-        return self.send(gang, [seat for seat in seats if seat.node not in full])
+        full = _on_full_nodes(knowledge, seats)
+        for uid in full:
+            knowledge.lose_seat(gang, uid)
+        return self.send(gang, [seat for seat in seats if seat.uid not in full])
 
     def send(self, gang: Gang, seats: Sequence[Seat]) -> list[Effect]:
         """Hand seats to binding."""
@@ -75,6 +69,7 @@ class Binds:
                 continue
             knowledge.touch(gang)
             note = self._result(knowledge, gang, held, result, now)
+            gang.bind_trouble = (result.message or gang.bind_trouble) if gang.seats else ""
             if note:
                 pod = gang.pods.get(result.uid)
                 if pod is not None:
@@ -100,9 +95,7 @@ class Binds:
                     self._retry(gang, held, now + RETRY_FIRST_SECONDS * 2 ** (held.failures - 1))
                     return f"could not be bound to {held.seat.node} and is tried again: {result.message}"
                 node = held.seat.node
-                gang.lose_seat(result.uid)
-                knowledge.release(gang, [result.uid])
-                knowledge.touch(gang, edited=True)
+                knowledge.lose_seat(gang, result.uid)
                 return f"could not be bound to {node} {held.failures} times and is placed again: {result.message}"
         return ""
 
@@ -113,6 +106,8 @@ class Binds:
             held = gang.seats.get(uid) if gang is not None else None
             if gang is not None and held is not None and held.state is SeatState.SENT:
                 self._retry(gang, held, now + CALL_RETRY_SECONDS)
+                gang.bind_trouble = event.message
+                knowledge.touch(gang)
 
     def _retry(self, gang: Gang, held: HeldSeat, at: float) -> None:
         held.state = SeatState.RETRY
@@ -132,3 +127,10 @@ class Binds:
             if gang.seats.get(uid) is held and held.state is SeatState.RETRY:
                 by_gang.setdefault(gang, []).append(held.seat)
         return [effect for gang, seats in by_gang.items() for effect in self._send_or_lose(knowledge, gang, seats)]
+
+
+def _on_full_nodes(knowledge: Knowledge, seats: Sequence[Seat]) -> set[str]:
+    """Uids of seats on nodes that are gone, or that have not enough of what the pod asks."""
+    places = {(seat.node, seat.class_id) for seat in seats}
+    full = {place for place in places if knowledge.ledger.overcommitted(*place)}
+    return {seat.uid for seat in seats if (seat.node, seat.class_id) in full}

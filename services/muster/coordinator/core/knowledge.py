@@ -27,6 +27,7 @@ class Knowledge:
         self.disbanded: list[Group] = []
         self.helped = False
         self._partners: defaultdict[str, set[str]] = defaultdict(set)  # gang id -> gangs that declare it in their group
+        self._displaced: dict[Gang, None] = {}  # they wait until something that is under way for a group is done
 
     def touch(self, gang: Gang, *, edited: bool = False) -> None:
         """It is to be looked at."""
@@ -86,15 +87,24 @@ class Knowledge:
     def _put_pod(self, pod: PodFacts) -> None:
         gang_id = pod.gang or plain_facts(pod).id
         gang = self.gang_of.get(pod.uid)
-        if gang is not None and gang.id != gang_id:
+        if gang is not None and gang.id != gang_id and (pod.node or not gang.on_its_way(pod.uid)):
             self._drop_pod(pod.uid)
             gang = None
         if gang is None:
             gang = self._gang_for(pod, gang_id)
-        before = gang.pods.get(pod.uid)
+        before, needed = gang.pods.get(pod.uid), gang.minimum
         waited = pod.uid in gang.waiting
+        if pod.seated and not gang.on_its_way(pod.uid) and pod.uid not in gang.bound:
+            self.helped = True  # bound by somebody else: placement may have seen it there and sought room for it too
         self.release(gang, [seat.uid] if (seat := gang.put_pod(pod)) is not None and not pod.seated else [])
-        edited = before is None or (pod.uid in gang.waiting and not waited) or before.priority != pod.priority
+        if before is None or before.priority != pod.priority:
+            edited = True
+        elif before.class_id != pod.class_id:
+            edited = pod.uid in gang.waiting
+            if (resized := gang.resize_seat(pod)) is not None:
+                self.ledger.reserve([resized])
+        else:
+            edited = gang.minimum < needed or (pod.uid in gang.waiting and not waited)
         self.touch(gang, edited=edited)
 
     def _gang_for(self, pod: PodFacts, gang_id: str) -> Gang:
@@ -126,6 +136,13 @@ class Knowledge:
             self.helped |= self.ledger.release(uids)
             self.touch(gang)
 
+    def lose_seat(self, gang: Gang, uid: str) -> None:
+        """A member cannot be bound where it was decided: it is to be placed again."""
+        gang.lose_seat(uid)
+        self.release(gang, [uid])
+        self.touch(gang, edited=True)
+        self._put_pod(gang.pods[uid])  # it may belong elsewhere by now, or not be fit to run
+
     def forget_pod(self, uid: str) -> None:
         """The API server says that the pod is gone; cluster-state will say so too."""
         self._drop_pod(uid)
@@ -147,8 +164,8 @@ class Knowledge:
         before = gang.facts
         gang.facts = facts
         if before is None or before.group != facts.group:
-            for id_ in before.group if before is not None else ():
-                self._partners[id_].discard(facts.id)
+            if before is not None:
+                self._leave_partners(before)
             for id_ in facts.group:
                 self._partners[id_].add(facts.id)
         self.touch(gang, edited=True)
@@ -170,9 +187,10 @@ class Knowledge:
         if self.gangs.get(gang.id) is gang:
             del self.gangs[gang.id]
         self._leave_group(gang)
-        for id_ in gang.facts.group if gang.facts is not None else ():
-            self._partners[id_].discard(gang.id)
+        if gang.facts is not None:
+            self._leave_partners(gang.facts)
         self.touched.pop(gang, None)
+        self._displaced.pop(gang, None)
         self.gone.append(gang)
         self.touch_partners(gang.id)
 
@@ -182,17 +200,31 @@ class Knowledge:
             if (partner := self.gangs.get(id_)) is not None:
                 self.touch(partner, edited=True)
 
+    def _leave_partners(self, facts: GangFacts) -> None:
+        for id_ in facts.group:
+            self._partners[id_].discard(facts.id)
+            if not self._partners[id_]:
+                del self._partners[id_]
+
     # -- groups
+
+    def settled(self, group: Group) -> None:
+        """Nothing is under way for the group any more: its gangs, and those that waited for that, are looked at."""
+        self.touch_group(group)
+        for gang in self._displaced:
+            self.touch(gang, edited=True)
 
     def regroup(self, gang: Gang) -> None:
         """Put the gang into the group that it belongs to now, unless something is under way for the one it leaves or
         the one it joins: then it is out of place, and cannot be tried, until that is done.
         """
+        self._displaced.pop(gang, None)
         wanted = self._group_id(gang)
-        if gang.group.id == wanted or gang.group.busy:
+        if gang.group.id == wanted:
             return
         group = self.groups.get(wanted)
-        if group is not None and group.busy:
+        if gang.group.busy or (group is not None and group.busy):
+            self._displaced[gang] = None
             return
         self._leave_group(gang)
         group = self.groups.setdefault(wanted, Group(wanted))

@@ -48,8 +48,9 @@ class Ledger:
         seated = [(pod.uid, pod.class_id, pod.node) for pod in pods if pod.seated]
         for uid, _, _ in seated:
             self.reserved.pop(uid, None)
-        self.capacity.seat(seated)
-        return self._free(pod.uid for pod in pods if not pod.seated and pod.uid not in self.reserved)
+        left = self.capacity.seat(seated)  # where others were bound than decided, or running pods were resized
+        freed = self._free(pod.uid for pod in pods if not pod.seated and pod.uid not in self.reserved)
+        return bool(left) or freed
 
     def forget(self, uids: Iterable[str]) -> bool:
         """Pods are gone. True: room came free."""
@@ -92,13 +93,15 @@ class Ledger:
                 return f"node {node}: {reason}"
         return self._overfull(wanted)
 
-    def overcommitted(self, node: str) -> bool:
-        """The node is gone, or more is seated and reserved there than it offers."""
+    def overcommitted(self, node: str, class_id: str) -> bool:
+        """The node is gone, or more is seated and reserved there than it offers of something that the class asks.
+
+        What the class does not ask is no reason: a seat given back for it would be given again, for ever.
+        """
         if node not in self.nodes:
             return True
-        row = self.capacity.rows[node]
-        allocatable, used = self.capacity.allocatable[row], self.capacity.used[row]
-        return bool(np.any((used > allocatable) & (used > 0)))
+        row, asked = self.capacity.rows[node], self.capacity.vectors[self.capacity.classes[class_id]]
+        return bool(np.any((self.capacity.used[row] > self.capacity.allocatable[row]) & (asked > 0)))
 
     def _overfull(self, wanted: Mapping[tuple[str, str], int]) -> str | None:
         capacity = self.capacity

@@ -127,20 +127,30 @@ class Machine:
             return
         group, gangs = permit
         group.persisting = None
-        if any(self._binds.unbindable(self.knowledge, gang) for gang in gangs if not gang.permitted):
-            # A node was lost or filled while the permit was written. Nothing is bound yet: it can still start whole.
+        gangs = [
+            gang for gang in gangs if self.knowledge.gangs.get(gang.id) is gang
+        ]  # the others took their records along
+        if self._overtaken(group, gangs):
             self._take_seats_back(group, gangs)
             self._effects.append(self._permits.persist(deletes=tuple(gang.id for gang in gangs)))
             return
         for gang in gangs:
             gang.permitted = True
         for gang in gangs:
-            if self.knowledge.gangs.get(gang.id) is gang:
-                self.knowledge.regroup(gang)
-                self.knowledge.touch(gang)
-                self.knowledge.touch_partners(gang.id)
-                self._effects += self._binds.permitted(self.knowledge, gang)
-        self.knowledge.touch_group(group)
+            self.knowledge.touch_partners(gang.id)
+            self._effects += self._binds.permitted(self.knowledge, gang)
+        self.knowledge.settled(group)
+
+    def _overtaken(self, group: Group, gangs: Sequence[Gang]) -> bool:
+        """While the permit was written a node was lost or filled, or a member, a partner or the declaration went.
+        Nothing is bound yet: it can still start whole (I1).
+        """
+        first = [gang for gang in gangs if not gang.permitted]
+        if not first:
+            return False
+        return self.knowledge.why_not_yet(group) is not None or any(
+            self._binds.unbindable(self.knowledge, gang) for gang in first
+        )
 
     def _not_persisted(self, event: NotPersisted) -> None:
         permit = self._permits.durable(event.persist_id)
@@ -149,16 +159,16 @@ class Machine:
         group, gangs = permit
         group.persisting = None
         self._take_seats_back(group, gangs)
-        group.trouble = event.message
-        self.queue.park(group)
+        if group.gangs:
+            group.trouble = event.message
+            self.queue.park(group)
 
     def _take_seats_back(self, group: Group, gangs: Sequence[Gang]) -> None:
         """A permit is not to be: members that were decided and not sent want seats again. The group is not queued."""
         for gang in gangs:
-            for uid in self._binds.unsent(gang):
-                gang.lose_seat(uid)
-                self.knowledge.release(gang, [uid])
+            for seat in self._binds.unsent(gang):
+                gang.give_seat_back(seat.uid)
+                self.knowledge.release(gang, [seat.uid])
             if not gang.permitted:
-                gang.lost.clear()
                 gang.record = None
-        self.knowledge.touch_group(group)
+        self.knowledge.settled(group)

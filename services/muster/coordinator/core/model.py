@@ -34,6 +34,8 @@ class HeldSeat:
 
     seat: Seat
     state: SeatState = SeatState.DECIDED
+    repairs: bool = False
+    """The member had a permitted seat before, and lost it."""
     failures: int = 0
     retry_at: float = 0.0
 
@@ -54,6 +56,10 @@ class Gang:
     bound: set[str] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
     """Permitted pods that lost their seat and wait for another: what keeps the gang Repairing (I6)."""
+    invalid: set[str] = field(default_factory=set)
+    """Pods that could wait for a seat if nothing were wrong with themselves."""
+    bind_trouble: str = ""
+    """What kept binding, at the last failure, from binding some of `seats`; empty: nothing."""
     permitted: bool = False
     started: bool = False
     """All of the first permit's pods were seen bound once."""
@@ -73,7 +79,11 @@ class Gang:
             self.priorities[before.priority] -= 1
         self.pods[pod.uid] = pod
         self.priorities[pod.priority] += 1
-        if pod.node or not _eligible(pod):
+        if pod.problem and not pod.node and _may_run(pod) and not self.on_its_way(pod.uid):
+            self.invalid.add(pod.uid)
+        else:
+            self.invalid.discard(pod.uid)
+        if pod.node or not _may_run(pod) or (pod.problem and not self.on_its_way(pod.uid)):
             self.waiting.pop(pod.uid, None)
             self.lost.discard(pod.uid)
             seat = self._leave_seat(pod.uid)
@@ -93,13 +103,28 @@ class Gang:
         self.waiting.pop(uid, None)
         self.bound.discard(uid)
         self.lost.discard(uid)
+        self.invalid.discard(uid)
         return self._leave_seat(uid)
+
+    def on_its_way(self, uid: str) -> bool:
+        """Binding was told: the pod may be bound at any moment, under this gang's permit, whatever it is marked now."""
+        held = self.seats.get(uid)
+        return uid in self.acked or (held is not None and held.state is not SeatState.DECIDED)
 
     def take_seat(self, seat: Seat, state: SeatState = SeatState.DECIDED) -> None:
         """A waiting member gets a seat."""
         del self.waiting[seat.uid]
+        self.seats[seat.uid] = HeldSeat(seat, state, repairs=seat.uid in self.lost)
         self.lost.discard(seat.uid)
-        self.seats[seat.uid] = HeldSeat(seat, state)
+
+    def resize_seat(self, pod: PodFacts) -> Seat | None:
+        """The pod asks something else by now: so does the seat that it has, if any."""
+        if (held := self.seats.get(pod.uid)) is not None:
+            held.seat = replace(held.seat, class_id=pod.class_id)
+            return held.seat
+        if (seat := self.acked.get(pod.uid)) is not None:
+            seat = self.acked[pod.uid] = replace(seat, class_id=pod.class_id)
+        return seat
 
     def acknowledge(self, uid: str, node: str) -> Seat:
         """Binding says that the pod is bound, to this node."""
@@ -120,12 +145,27 @@ class Gang:
         self.lost.add(uid)
         return held.seat
 
+    def give_seat_back(self, uid: str) -> None:
+        """A member's seat is not permitted after all: it stands where it stood before."""
+        repairs = self.seats[uid].repairs
+        self.lose_seat(uid)
+        if not repairs:
+            self.lost.discard(uid)
+
     # -- what follows
 
     @property
     def plain(self) -> bool:
         """A single pod without marks."""
         return self.facts is not None and self.facts.dialect == PLAIN
+
+    @property
+    def started_by_others(self) -> bool:
+        """As many members as must start together run without a permit: somebody else bound them."""
+        facts = self.facts
+        if self.permitted or self.group.busy or facts is None or facts.blocked:
+            return False
+        return len(self.bound) >= max(1, facts.minimum)
 
     @property
     def members(self) -> int:
@@ -241,8 +281,8 @@ def plain_facts(pod: PodFacts) -> GangFacts:
     )
 
 
-def _eligible(pod: PodFacts) -> bool:
-    return not (pod.phase.ended or pod.deleting or pod.gated or pod.problem)
+def _may_run(pod: PodFacts) -> bool:
+    return not (pod.phase.ended or pod.deleting or pod.gated)
 
 
 def _age(gang: Gang) -> tuple[int, str, str]:

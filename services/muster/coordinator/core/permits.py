@@ -40,7 +40,14 @@ class Permits:
             state=state,
             seats=tuple(gang.outstanding) if state is RecordState.BINDING else (),
             schedule_cycle=gang.cycle.number,
-            group=facts.group if facts is not None else (),
+            group=_permitted_with(gang),
             permitted_unix_millis=gang.record.permitted_unix_millis if gang.record else int(unix_seconds * 1000),
         )
         return gang.record
+
+
+def _permitted_with(gang: Gang) -> tuple[str, ...]:
+    """The group that it started in, also if it declares another one by now."""
+    if gang.permitted:
+        return gang.record.group if gang.record is not None else ()
+    return gang.facts.group if gang.facts is not None else ()

@@ -1,7 +1,7 @@
 """Why a gang, or what is left of it, is not running: one sentence that is true now (I10)."""
 
 from muster.coordinator.core.model import Gang
-from muster.gangs.facts import GangMode, PodFacts, Severity
+from muster.gangs.facts import GangMode, Severity
 
 NON_STRICT_NOTE = "mode NonStrict is not supported yet: the gang is treated as Strict"
 
@@ -11,7 +11,7 @@ def reason(gang: Gang) -> str:
     group = gang.group
     if gang.permitted:
         if not gang.waiting:
-            return ""
+            return _not_bound_yet(gang)
         if gang.lost:
             return f"{len(gang.lost)} of {gang.members} pods lost their node and are to be placed again{_because(gang)}"
         because = _because(gang)
@@ -25,11 +25,6 @@ def reason(gang: Gang) -> str:
     return f"{name} cannot start{because}" if because else ""
 
 
-def pod_reason(gang: Gang, pod: PodFacts) -> str:
-    """The same for one member: what is wrong with itself comes first."""
-    return pod.problem or reason(gang)
-
-
 def warnings(gang: Gang) -> list[str]:
     """What is wrong with the declaration although a default is used."""
     facts = gang.facts
@@ -39,6 +34,12 @@ def warnings(gang: Gang) -> list[str]:
     if facts.mode is GangMode.NON_STRICT:
         notes.append(NON_STRICT_NOTE)
     return notes
+
+
+def _not_bound_yet(gang: Gang) -> str:
+    if not gang.seats or not gang.bind_trouble:
+        return ""
+    return f"gang {gang.label} starts; {len(gang.seats)} of its pods are not bound yet: {gang.bind_trouble}"
 
 
 def _because(gang: Gang) -> str:

@@ -24,7 +24,7 @@ def recover(knowledge: Knowledge, records: Sequence[Record]) -> tuple[str, ...]:
         else:
             _resume(knowledge, gang, record)
     for gang in knowledge.gangs.values():
-        if gang.record is None and gang.bound:
+        if gang.record is None and (gang.bound or _ran(gang)):
             gang.permitted = gang.started = True
         if gang.permitted:
             knowledge.regroup(gang)
@@ -38,6 +38,11 @@ def _same(gang: Gang, record: Record) -> bool:
     if facts is not None and facts.incarnation == record.incarnation:
         return True
     return any(seat.uid in gang.waiting or seat.uid in gang.bound for seat in record.seats)
+
+
+def _ran(gang: Gang) -> bool:
+    """A single pod that was bound, and has ended or is on its way out."""
+    return gang.plain and any(pod.node for pod in gang.pods.values())
 
 
 def _resume(knowledge: Knowledge, gang: Gang, record: Record) -> None:

@@ -1,10 +1,11 @@
 """What users are told on their objects, and when: what has stood for a moment, and not the same thing twice."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from muster.coordinator.core.events import EventType, KubeEvent, PodCondition, Report
 from muster.coordinator.core.model import Gang, pod_reference
-from muster.coordinator.core.reasons import pod_reason, reason, warnings
+from muster.coordinator.core.reasons import reason, warnings
 from muster.gangs.facts import ObjectReference, PodFacts
 
 SETTLE_SECONDS = 0.5
@@ -20,7 +21,6 @@ class _Told:
     reason: str = ""
     pods: dict[str, str] = field(default_factory=dict)
     warnings: set[str] = field(default_factory=set)
-    due: float | None = None
     not_before: float = 0.0
 
 
@@ -61,17 +61,12 @@ class Reports:
         now_true = reason(gang)
         if now_true != told.reason:
             return True
-        return bool(now_true) and any(uid not in told.pods for uid in gang.waiting)
+        return any(told.pods.get(uid) != text for uid, text in _by_pod(gang, now_true))
 
     def _tell(self, gang: Gang, told: _Told, now: float) -> Report | None:
         told.reason = reason(gang)
-        pods = [
-            (pod, text)
-            for pod in gang.pods.values()
-            if not pod.node and not pod.gated and not pod.deleting and pod.uid not in gang.seats
-            if (text := pod_reason(gang, pod)) and told.pods.get(pod.uid) != text
-        ]
-        told.pods = {uid: text for uid, text in told.pods.items() if uid in gang.waiting or uid in gang.pods}
+        pods = [(gang.pods[uid], text) for uid, text in _by_pod(gang, told.reason) if told.pods.get(uid) != text]
+        told.pods = {uid: text for uid, text in told.pods.items() if uid in gang.pods}
         told.pods.update((pod.uid, text) for pod, text in pods)
         told.not_before = now + 1 + len(pods) / PODS_PER_SECOND
         events = self._reason_events(gang, told.reason, pods)
@@ -91,7 +86,9 @@ class Reports:
 
     @staticmethod
     def _warn(gang: Gang, told: _Told) -> Report | None:
-        new = [note for note in warnings(gang) if note not in told.warnings]
+        notes = warnings(gang)
+        told.warnings.intersection_update(notes)  # what was mended is told again when it comes back
+        new = [note for note in notes if note not in told.warnings]
         regarding = gang.reference if new else None
         if regarding is None:
             return None
@@ -100,6 +97,15 @@ class Reports:
             gang.id,
             events=tuple(KubeEvent(regarding, EventType.WARNING, "GangDeclaration", note) for note in new),
         )
+
+
+def _by_pod(gang: Gang, why: str) -> Iterator[tuple[str, str]]:
+    """What the pods that have no seat are told, by uid: what is wrong with themselves comes first."""
+    if why:
+        for uid in gang.waiting:
+            yield uid, why
+    for uid in gang.invalid:
+        yield uid, gang.pods[uid].problem
 
 
 def _failed(regarding: ObjectReference, note: str) -> KubeEvent:

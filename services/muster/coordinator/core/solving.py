@@ -7,7 +7,7 @@ from muster.coordinator.core.answers import refused_or_seated
 from muster.coordinator.core.culprit import name_culprit
 from muster.coordinator.core.events import Now, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
 from muster.coordinator.core.knowledge import Knowledge
-from muster.coordinator.core.model import Gang, Group
+from muster.coordinator.core.model import Gang, Group, SeatState
 from muster.coordinator.core.queue import Queue
 from muster.gangs.placing import GangToPlace, GroupToPlace, Role
 
@@ -69,9 +69,8 @@ class Solving:
             seated = self._answer(group, attempt.asked[group.id], result, now) if group.gangs else []
             if seated:
                 permits.append((group, seated))
-            elif result is not None and result.outcome is SolveOutcome.PLACED:
+            if result is not None and sum(run.count for run in result.runs) > _decided(seated):
                 self._knowledge.helped = True  # what it did not take is there for those that came after it in the batch
-            self._knowledge.touch_group(group)
         return permits
 
     def failed(self, event: SolveFailed, now: Now) -> None:
@@ -80,7 +79,6 @@ class Solving:
         for group in attempt.groups if attempt is not None else ():
             if group.gangs:
                 self._refuse(group, f"placement is not available: {event.message}", now)
-            self._knowledge.touch_group(group)
 
     def _end(self, solve_id: int) -> _Attempt | None:
         attempt = self._attempt
@@ -89,9 +87,7 @@ class Solving:
         self._attempt = None
         for group in attempt.groups:
             group.solving = None
-            if not self._knowledge.in_place(group):  # it could not be regrouped meanwhile
-                for gang in group.gangs:
-                    self._knowledge.touch_partners(gang.id)
+            self._knowledge.settled(group)
         return attempt
 
     def _answer(self, group: Group, asked: GroupToPlace, result: SolveResult | None, now: Now) -> list[Gang]:
@@ -126,6 +122,11 @@ class Solving:
     def _refuse(self, group: Group, trouble: str, now: Now) -> None:
         group.trouble = trouble
         self._queue.back_off(group, now.monotonic_seconds)
+
+
+def _decided(gangs: list[Gang]) -> int:
+    """Seats that are decided and not permitted yet."""
+    return sum(held.state is SeatState.DECIDED for gang in gangs for held in gang.seats.values())
 
 
 def to_place(group: Group) -> GroupToPlace:

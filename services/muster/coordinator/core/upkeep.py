@@ -33,6 +33,9 @@ class Upkeep:
             self._bury(effects)
             touched, knowledge.touched = knowledge.touched, {}
             for gang in touched:
+                if gang.started_by_others:
+                    gang.permitted = gang.started = True
+                    knowledge.touch_partners(gang.id)
                 knowledge.regroup(gang)
             if knowledge.touched:  # others moved with them: look at all of them together
                 for gang, edited in touched.items():

@@ -1,0 +1,319 @@
+"""What happens to gangs when users, nodes and other schedulers get in the way at the wrong moment."""
+
+from msgspec.structs import replace
+
+from builders.story import Story, gang, node, plain_pod, pod_class
+from muster.coordinator.core.events import (
+    Bind,
+    BindResults,
+    NotPersisted,
+    Persist,
+    Persisted,
+    Phase,
+    Solve,
+    Solved,
+    SolveOutcome,
+    SolveResult,
+)
+from muster.coordinator.core.reasons import reason
+from muster.gangs.facts import PodClass, PodPhase
+from muster.gangs.placing import Run
+
+NAMES = ("default/a", "default/b")
+
+
+def conditions_of(story: Story, uid: str) -> list[str]:
+    """What was written on the pod, in order."""
+    return [said.message for report in story.reports for said in report.conditions if said.uid == uid]
+
+
+# -- what could let a parked gang start (I7)
+
+
+def test_i7_a_waiting_pod_that_becomes_smaller_is_tried_again() -> None:
+    story = Story({"n3": 3})
+    a = gang("a").of(1, cpu=4)
+    story.add(a)
+    story.run()
+    assert story.bound("a") == 0
+    story.change(pods=[replace(a.pods()[0], class_id=pod_class(3).id)])
+    story.run()
+    assert story.bound("a") == 1
+
+
+def test_i7_a_member_bound_by_somebody_else_leaves_fewer_to_place() -> None:
+    story = Story({"n2": 2, "m1": 1})
+    story.intrude(plain_pod("x"), "m1")
+    a = gang("a").of(3)
+    story.add(a)
+    story.run()
+    assert story.bound("a") == 0
+    story.change(nodes=[node("hers", 1, unschedulable=True)])
+    story.bind_elsewhere(a.pods()[0].uid, "hers")
+    story.run()
+    assert story.bound("a") == 3
+
+
+def test_i7_a_seat_that_is_left_for_another_node_is_room_for_others() -> None:
+    story = Story({"n2": 2})
+    a, b = gang("a").of(2).created(1), gang("b").of(1).created(2)
+    story.add(a, b)
+    story.do(0)
+    story.do(0)
+    story.under_way = [effect for effect in story.under_way if not isinstance(effect, Bind)]
+    story.run_effects()
+    assert story.gang("b").phase is Phase.QUEUED
+    story.change(nodes=[node("hers", 2, unschedulable=True)])
+    story.run_effects()
+    for pod in a.pods():
+        story.bind_elsewhere(pod.uid, "hers")
+    story.run()
+    story.pass_time(1)
+    assert story.bound("b") == 1
+
+
+def test_i7_a_running_pod_that_is_resized_makes_room() -> None:
+    story = Story({"n4": 4})
+    story.add(gang("a").of(1, cpu=4))
+    story.run()
+    story.add(gang("b").of(1, cpu=2))
+    story.run()
+    assert story.bound("b") == 0
+    (running,) = (pod for pod in story.cluster.pods.values() if pod.node)
+    story.change(pods=[replace(running, class_id=pod_class(2).id)])
+    story.run()
+    story.pass_time(1)
+    assert story.bound("b") == 1
+
+
+def test_i3_a_pod_resized_while_it_is_bound_takes_the_new_room() -> None:
+    story = Story({"n4": 4})
+    a = gang("a").of(1, cpu=2)
+    story.add(a)
+    story.do(0)
+    story.change(pods=[replace(a.pods()[0], class_id=pod_class(3).id)])
+    story.add(gang("b").of(1, cpu=2))
+    story.run()
+    assert (story.bound("a"), story.bound("b")) == (1, 0)
+
+
+def test_a_node_overcommitted_in_what_a_gang_does_not_ask_is_used() -> None:
+    """Others' pods use more gpus than the node has left: that is no reason against pods that ask none."""
+    story = Story({})
+    gpus = PodClass(id="gpus", requests=(("gpu", 2),))
+    story.cluster.classes["gpus"] = gpus
+    story.start()
+    small = replace(node("n4", 4), allocatable=(("cpu", 4000), ("gpu", 1), ("pods", 110)))
+    stranger = replace(plain_pod("x"), class_id="gpus", node="n4", ours=False, phase=PodPhase.RUNNING)
+    story.cluster.cpu = lambda pod: dict(story.cluster.classes[pod.class_id].requests).get("cpu", 0)  # type: ignore[method-assign]
+    story.change(nodes=[small], pods=[stranger])
+    story.add(gang("a").of(2))
+    story.run_effects(most=100)
+    assert story.bound("a") == 2
+
+
+# -- while the permit is written
+
+
+def test_i1_a_pod_deleted_while_the_permit_is_written_revokes_it() -> None:
+    story = Story({"n3": 3})
+    a = gang("a").of(3)
+    story.add(a)
+    story.do(0)
+    story.change(remove_pods=[a.pods()[0].uid])
+    story.run()
+    story.pass_time(1)
+    assert story.bound("a") == 0, "two of three are not a start"
+    assert story.etcd == {}
+    assert any("2 of 3 members" in note for note in story.notes())
+    story.change(pods=[replace(a.pods()[0], uid="again")])
+    story.run()
+    assert story.bound("a") == 3
+
+
+def test_g32_a_higher_minimum_while_the_permit_is_written_is_respected() -> None:
+    story = Story({"n5": 5})
+    a = gang("a").of(3)
+    story.add(a)
+    story.do(0)
+    story.change(gangs=[a.minimum(5).gang_facts()])
+    story.run()
+    assert story.bound("a") == 0
+    assert story.gang("a").phase is Phase.GATHERING
+    assert story.etcd == {}
+
+
+def test_i1_a_partner_deleted_while_the_permit_is_written_revokes_it() -> None:
+    story = Story({"n5": 5})
+    a, b = gang("a").of(2).with_group(*NAMES), gang("b").of(2).with_group(*NAMES)
+    story.add(a, b)
+    story.do(0)
+    story.delete(b)
+    story.run()
+    story.pass_time(1)
+    assert story.bound("a") == 0
+    assert any("b of its group does not exist" in note for note in story.notes())
+    story.add(b.anew("2"))
+    story.run()
+    assert (story.bound("a"), story.bound("b")) == (2, 2)
+
+
+def test_i2_a_revoked_permit_does_not_take_the_record_of_a_gang_declared_anew() -> None:
+    story = Story({"n2": 2, "m2": 2})
+    a, b = gang("a").of(2).with_group(*NAMES), gang("b").of(2).with_group(*NAMES)
+    story.add(a, b)
+    story.do(0)
+    first = story.only(Persist)
+    story.delete(b)
+    story.change(remove_nodes=["m2"])
+    story.change(nodes=[node("k2", 2)])
+    story.add(gang("b").of(2).anew("2"))  # on its own now
+    solve = next(effect for effect in story.under_way if isinstance(effect, Solve))
+    story.under_way.remove(solve)
+    story.tell(Solved(solve.solve_id, (SolveResult(b.id, SolveOutcome.PLACED, (Run(b.id, 0, "k2", 2),)),)))
+    story.under_way.remove(first)
+    story.persist(first)
+    story.tell(Persisted(first.persist_id))
+    story.run()
+    assert story.bound("b") == 2
+    assert b.id in story.etcd
+
+
+def test_i7_a_partner_declared_anew_while_the_permit_is_refused_joins() -> None:
+    story = Story({"n5": 5})
+    a, b = gang("a").of(2).with_group(*NAMES), gang("b").of(2).with_group(*NAMES)
+    story.add(a, b)
+    story.do(0)
+    persist = story.only(Persist)
+    story.under_way.clear()
+    story.delete(b)
+    story.add(b.anew("2"))
+    story.tell(NotPersisted(persist.persist_id, "too large"))
+    story.run()
+    story.pass_time(1)
+    assert (story.bound("a"), story.bound("b")) == (2, 2)
+
+
+def test_a_permit_refused_after_its_gang_is_gone_harms_nobody() -> None:
+    story = Story({"n5": 5})
+    a = gang("a").of(6)
+    story.solver = lambda solve: tuple(
+        SolveResult(asked.id, SolveOutcome.PLACED, (Run(asked.id, 0, "n5", 2),)) for asked in solve.groups
+    )
+    story.add(gang("a").of(2))
+    story.do(0)
+    persist = story.only(Persist)
+    story.under_way.clear()
+    story.delete(gang("a").of(2))
+    story.solver = story.first_fit
+    story.add(a.anew("2"))
+    story.run()
+    story.tell(NotPersisted(persist.persist_id, "too large"))
+    story.run()
+    story.change(nodes=[node("n6", 6)])
+    story.run()
+    story.pass_time(1)
+    assert story.bound("a") == 6
+
+
+# -- what is not ours to decide
+
+
+def test_a_pod_that_somebody_else_bound_is_not_queued() -> None:
+    story = Story({"n4": 4})
+    story.add_pods(replace(plain_pod("p"), node="n4", phase=PodPhase.RUNNING))
+    story.run()
+    assert story.phases["plain/default/p"][-1] is Phase.SATISFIED
+
+
+def test_a_gang_that_somebody_else_bound_whole_is_not_queued() -> None:
+    story = Story({"n4": 4})
+    a = gang("a").of(2)
+    story.change(gangs=[a.gang_facts()], pods=[replace(pod, node="n4", phase=PodPhase.RUNNING) for pod in a.pods()])
+    story.run()
+    assert story.gang("a").phase is Phase.SATISFIED
+
+
+def test_i10_a_pod_that_ended_is_not_said_to_wait_after_a_restart() -> None:
+    story = Story({"n4": 4})
+    story.add_pods(plain_pod("p"))
+    story.run()
+    story.change(pods=[replace(story.cluster.pods["default/p"], phase=PodPhase.SUCCEEDED)])
+    story.run()
+    story.crash()
+    story.start()
+    story.run()
+    found = story.leader.knowledge.gangs["plain/default/p"]
+    assert (found.phase, reason(found)) == (Phase.SATISFIED, "")
+
+
+# -- what users are told (I10)
+
+
+def test_i10_an_invalid_pod_of_a_running_gang_is_told() -> None:
+    story = Story({"n4": 4})
+    a = gang("a").minimum(2).of(3)
+    bad = replace(a.pods()[2], problem='request "x" is no amount')
+    story.change(gangs=[a.gang_facts()], pods=[*a.pods()[:2], bad])
+    story.run()
+    story.pass_time(2)
+    assert story.gang("a").phase is Phase.SATISFIED
+    assert conditions_of(story, bad.uid) == ['request "x" is no amount']
+    story.change(pods=[replace(bad, problem='request "y" is no amount')])
+    story.pass_time(2)
+    assert conditions_of(story, bad.uid)[-1] == 'request "y" is no amount'
+
+
+def test_i10_a_pod_that_was_mended_is_told_what_it_waits_for_now() -> None:
+    story = Story({"n2": 2})
+    a = gang("a").minimum(3).of(4)
+    bad = replace(a.pods()[3], problem='request "x" is no amount')
+    story.change(gangs=[a.gang_facts()], pods=[*a.pods()[:3], bad])
+    story.run()
+    story.pass_time(2)
+    assert conditions_of(story, bad.uid) == ['request "x" is no amount']
+    story.change(pods=[a.pods()[3]])
+    story.run()
+    story.pass_time(2)
+    assert conditions_of(story, bad.uid)[-1] == reason(story.gang("a"))
+
+
+def test_i10_a_pod_that_joins_a_waiting_gang_is_told_too() -> None:
+    story = Story({"n2": 2})
+    a = gang("a").minimum(3).of(4)
+    story.change(gangs=[a.gang_facts()], pods=a.pods()[:3])
+    story.run()
+    story.pass_time(2)
+    story.change(pods=a.pods()[3:])
+    story.run()
+    story.pass_time(2)
+    assert conditions_of(story, a.pods()[3].uid) == [reason(story.gang("a"))]
+
+
+def test_i10_reasons_are_told_again_after_a_restart() -> None:
+    story = Story({"n2": 2})
+    a = gang("a").of(3)
+    story.add(a)
+    story.run()
+    story.pass_time(2)
+    story.crash()
+    story.reports.clear()
+    story.start()
+    story.run()
+    story.pass_time(2)
+    assert all(conditions_of(story, pod.uid) == [reason(story.gang("a"))] for pod in a.pods())
+
+
+def test_i10_binding_that_cannot_be_reached_is_told_of_a_gang_half_started() -> None:
+    story = Story({"n3": 3})
+    a = gang("a").of(3)
+    story.add(a)
+    story.do(0)
+    story.do(0)
+    bind = story.only(Bind)
+    story.tell(BindResults((story.bind(bind.seats[0]),)))
+    story.break_bind_call(0)
+    assert "2 of its pods are not bound yet: connection refused" in reason(story.gang("a"))
+    story.pass_time(2)
+    assert story.bound("a") == 3
+    assert reason(story.gang("a")) == ""
