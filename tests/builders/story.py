@@ -45,7 +45,7 @@ from muster.coordinator.core.events import (
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.model import Gang
 from muster.gangs.facts import Batch, GangFacts, NodeFacts, PodClass, PodFacts, PodPhase, Problem, Severity
-from muster.gangs.placing import Explanation, Run
+from muster.gangs.placing import Explanation, GangToPlace, Run
 
 Under = TypeVar("Under", Solve, Persist, Bind)
 
@@ -331,43 +331,55 @@ class Story:
             for uid in reservation.pod_uids:
                 pod = self.cluster.pods.get(uid)
                 if reservation.node in free and not (pod is not None and pod.node):
-                    free[reservation.node] -= dict(self.cluster.classes[reservation.class_id].requests)["cpu"]
+                    free[reservation.node] -= self._cpu(reservation.class_id)
         for name, facts in self.cluster.nodes.items():
             if facts.unschedulable or not facts.ready:
                 free[name] = 0
         results = []
         for group in solve.groups:
-            trial, short = dict(free), ""
-            runs: list[Run] = []
-            for asked in group.gangs:
-                placed = 0
-                roles = sorted(
-                    enumerate(asked.roles),
-                    key=lambda item: -dict(self.cluster.classes[item[1].class_id].requests)["cpu"],
-                )
-                for index, role in roles:
-                    cpu = dict(self.cluster.classes[role.class_id].requests)["cpu"]
-                    for name in sorted(trial, key=lambda name: (trial[name], name)):
-                        count = (
-                            min(
-                                trial[name] // cpu,
-                                role.wanted - sum(r.count for r in runs if r.gang == asked.id and r.role == index),
-                            )
-                            if cpu
-                            else 0
-                        )
-                        if count > 0:
-                            trial[name] -= count * cpu
-                            runs.append(Run(asked.id, index, name, count))
-                            placed += count
-                if placed < asked.minimum:
-                    short = f"{placed} of {asked.minimum} members fit"
+            trial, runs = dict(free), list[Run]()
+            needed = {asked.id: self._smallest(asked, asked.minimum) for asked in group.gangs}
+            fit = {asked.id: self._fill(trial, asked, needed[asked.id], runs) for asked in group.gangs}
+            short = [
+                f"{fit[asked.id]} of {asked.minimum} members fit"
+                for asked in group.gangs
+                if fit[asked.id] < asked.minimum
+            ]
             if short:
-                results.append(SolveResult(group.id, SolveOutcome.INFEASIBLE, explanation=Explanation(summary=short)))
-            else:
-                free = trial
-                results.append(SolveResult(group.id, SolveOutcome.PLACED, tuple(runs)))
+                results.append(
+                    SolveResult(group.id, SolveOutcome.INFEASIBLE, explanation=Explanation(summary=short[-1]))
+                )
+                continue
+            for asked in group.gangs:  # what is wanted beyond the minimum takes nothing from partners
+                rest = [role.wanted - count for role, count in zip(asked.roles, needed[asked.id], strict=True)]
+                self._fill(trial, asked, rest, runs)
+            free = trial
+            results.append(SolveResult(group.id, SolveOutcome.PLACED, tuple(runs)))
         return tuple(results)
+
+    def _smallest(self, asked: GangToPlace, count: int) -> list[int]:
+        """So many members by role, the smallest first."""
+        counts = [0] * len(asked.roles)
+        for index in sorted(range(len(counts)), key=lambda index: self._cpu(asked.roles[index].class_id)):
+            counts[index] = min(asked.roles[index].wanted, count - sum(counts))
+        return counts
+
+    def _fill(self, free: dict[str, int], asked: GangToPlace, counts: list[int], runs: list[Run]) -> int:
+        """Place so many members by role, the largest first, each on the fullest node that takes it; how many fit."""
+        placed = 0
+        for index in sorted(range(len(counts)), key=lambda index: -self._cpu(asked.roles[index].class_id)):
+            cpu, left = self._cpu(asked.roles[index].class_id), counts[index]
+            for name in sorted(free, key=lambda name: (free[name], name)):
+                count = min(free[name] // cpu, left)
+                if count > 0:
+                    free[name] -= count * cpu
+                    left -= count
+                    placed += count
+                    runs.append(Run(asked.id, index, name, count))
+        return placed
+
+    def _cpu(self, class_id: str) -> int:
+        return dict(self.cluster.classes[class_id].requests)["cpu"]
 
     # -- what users and others do
 
@@ -461,11 +473,18 @@ class Story:
         assert record is not None, f"I2, I4: {seat.uid} binds to {seat.node} without a durable permit for that"
         known = self.machine.knowledge.gangs.get(record.gang) if self.machine is not None else None
         for partner in record.group if known is None or not known.started else ():
-            permitted = partner in self.etcd or partner in self.permitted_with[record.gang]
+            permitted = partner in self.etcd or partner in self.permitted_with[record.gang] or self._runs(partner)
             assert permitted or partner not in self.cluster.gangs, f"I1: {record.gang} binds, {partner} has no permit"
         if seat.node in self.cluster.nodes and seat.node not in self.shared_nodes:
             free = dict(self.cluster.nodes[seat.node].allocatable)["cpu"] - self.cluster.used[seat.node]
             assert free >= self.cluster.cpu(pod), f"I3: {seat.node} is oversubscribed"
+
+    def _runs(self, gang_id: str) -> bool:
+        """As many of its pods as must start together are bound, whoever did it."""
+        facts = self.cluster.gangs.get(gang_id)
+        return facts is not None and facts.minimum <= sum(
+            pod.seated for pod in self.cluster.pods.values() if pod.gang == gang_id
+        )
 
     def _record_of(self, pod: PodFacts, seat: Seat) -> Record | None:
         """What permits this bind: a record of the pod's gang, or of the one that it was in when it was decided."""

@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from builders.story import GangBuilder, Story, gang, node, plain_pod
-from muster.coordinator.core.events import Bind, BindResults, Persist, Solve, SolveFailed
+from builders.story import GangBuilder, Story, gang, node, plain_pod, pod_class
+from muster.coordinator.core.events import Bind, BindResults, NotPersisted, Persist, Solve, SolveFailed
 from muster.coordinator.core.reasons import reason
 from muster.coordinator.core.solving import to_place
 from muster.gangs.facts import PodFacts, PodPhase
@@ -25,18 +25,14 @@ class Act:
     how: int
 
 
-ACTS = st.builds(
-    Act,
-    st.sampled_from(
-        [
-            *["nothing", "create", "members", "effect", "effect", "effect", "effect", "deliver", "deliver"],
-            *["delete gang", "delete pod", "end pod", "minimum", "node", "lose node", "cordon", "intrude"],
-            *["break bind", "fail solve", "some binds", "repeat results", "crash", "time", "plain"],
-        ]
-    ),
-    st.integers(0, 1000),
-    st.integers(0, 1000),
-)
+KINDS = [
+    *["nothing", "create", "members", "effect", "effect", "effect", "effect", "deliver", "deliver"],
+    *["delete gang", "delete pod", "end pod", "minimum", "node", "lose node", "cordon", "intrude"],
+    *["break bind", "fail solve", "some binds", "repeat results", "crash", "time", "plain"],
+    *["blink", "refuse permit", "fail bind", "bind elsewhere", "resize", "shrink", "spoil", "gate", "regroup"],
+    *["move pod", "declare anew"],
+]
+ACTS = st.builds(Act, st.sampled_from(KINDS), st.integers(0, 1000), st.integers(0, 1000))
 
 
 class Play:
@@ -100,7 +96,67 @@ class Play:
         if (pod := self._pod(which)) and pod.node:
             self.story.change(pods=[replace(pod, phase=PodPhase.SUCCEEDED)])
 
+    def do_resize(self, which: int, how: int) -> None:
+        if pod := self._pod(which):
+            size = self.story.cluster.cpu(pod) // 1000
+            if not pod.seated or size > 1:  # running pods only shrink: growing is the kubelet's to allow
+                self._resize(pod, 1 + how % (size if pod.node else 3))
+
+    def _resize(self, pod: PodFacts, cpu: int) -> None:
+        self.story.shared_nodes |= set(self.story.cluster.nodes)  # the seat that it may have was for another size
+        self.story.change(pods=[replace(pod, class_id=pod_class(cpu).id)])
+
+    def do_spoil(self, which: int, how: int) -> None:
+        """Something is wrong with a waiting pod, or no longer."""
+        if (pod := self._pod(which)) and not pod.node:
+            self.story.change(pods=[replace(pod, problem="" if pod.problem else "bad request")])
+
+    def do_gate(self, which: int, how: int) -> None:
+        """Gates are given at birth and only taken away."""
+        if (pod := self._pod(which)) and pod.gated:
+            self.story.change(pods=[replace(pod, gated=False)])
+        elif built := self.gangs.get(which % SLOTS):
+            self.story.change(pods=[replace(self._anew(built.pods()[0]), name=f"gated{self.count}", gated=True)])
+
+    def do_regroup(self, which: int, how: int) -> None:
+        slot = which % SLOTS
+        if built := self.gangs.get(slot):
+            groups = [(), ("default/c", "default/d"), ("default/b", "default/c"), ("default/a", "default/b")]
+            names = next((names for names in groups[how % 4 :] if not names or f"default/{'abcd'[slot]}" in names), ())
+            self.gangs[slot] = built.with_group(*names)
+            self.story.change(gangs=[self.gangs[slot].gang_facts()])
+
+    def do_declare_anew(self, which: int, how: int) -> None:
+        if built := self.gangs.get(which % SLOTS):
+            self.count += 1
+            self.gangs[which % SLOTS] = built.anew(str(self.count))
+            self.story.change(gangs=[self.gangs[which % SLOTS].gang_facts()])
+
+    def do_move_pod(self, which: int, how: int) -> None:
+        """A user gives a pod to another gang."""
+        if (pod := self._pod(which)) and pod.gang and (built := self.gangs.get(how % SLOTS)):
+            self.story.shared_nodes |= set(self.story.cluster.nodes)  # it may be bound by what was sent before
+            self.story.change(pods=[replace(pod, gang=built.id)])
+
     # -- the cluster
+
+    def do_blink(self, which: int, how: int) -> None:
+        """Nothing is seen for a while; what happened meanwhile is seen at once."""
+        self.story.blink()
+
+    def do_shrink(self, which: int, how: int) -> None:
+        if self._nodes():
+            name = self._nodes()[which % len(self._nodes())]
+            self.story.shared_nodes.add(name)  # binds to it may be on their way
+            facts = self.story.cluster.nodes[name]
+            self.story.change(nodes=[replace(facts, allocatable=node(name, how % 4).allocatable)])
+
+    def do_bind_elsewhere(self, which: int, how: int) -> None:
+        """Another scheduler binds one of our pods, to a node that is closed to us."""
+        if (pod := self._pod(which)) and not (pod.node or pod.gated):
+            if "theirs" not in self.story.cluster.nodes:
+                self.story.change(nodes=[node("theirs", 1000, unschedulable=True)])
+            self.story.bind_elsewhere(pod.uid, "theirs")
 
     def do_node(self, which: int, how: int) -> None:
         self.story.change(nodes=[node(f"n{which % 4}", 1 + how % 8)]) if f"n{which % 4}" not in self._nodes() else None
@@ -117,7 +173,7 @@ class Play:
             self.story.change(nodes=[replace(facts, unschedulable=not facts.unschedulable)])
 
     def do_intrude(self, which: int, how: int) -> None:
-        free = {name: room for name, room in self.story.cluster.free().items() if room >= 1000}
+        free = {name: room for name, room in self.story.cluster.free().items() if 1000 <= room < 100_000}
         if free:
             self.count += 1
             self.story.intrude(plain_pod(f"x{self.count}"), sorted(free)[which % len(free)])
@@ -150,7 +206,9 @@ class Play:
         """Results come twice."""
         binds = [effect for effect in self.story.under_way if isinstance(effect, Bind)]
         if binds:
-            results = tuple(self.story.bind(seat) for seat in binds[which % len(binds)].seats)
+            bind = binds[which % len(binds)]
+            self.story.under_way.remove(bind)
+            results = tuple(self.story.bind(seat) for seat in bind.seats)
             self.story.tell(BindResults(results))
             self.story.tell(BindResults(results))
 
@@ -159,6 +217,17 @@ class Play:
         if solves:
             self.story.under_way.remove(solves[0])
             self.story.tell(SolveFailed(solves[0].solve_id, "placement is away"))
+
+    def do_refuse_permit(self, which: int, how: int) -> None:
+        """A permit is too large to be written."""
+        writes = [effect for effect in self.story.under_way if isinstance(effect, Persist)]
+        if writes and any(record.seats for record in writes[0].puts):
+            self.story.under_way.remove(writes[0])
+            self.story.tell(NotPersisted(writes[0].persist_id, "too large"))
+
+    def do_fail_bind(self, which: int, how: int) -> None:
+        if pod := self._pod(which):
+            self.story.bind_failures[pod.uid] = 1 + how % 3
 
     def do_crash(self, which: int, how: int) -> None:
         self.story.crash()
@@ -191,7 +260,7 @@ class Play:
         return replace(pod, uid=f"{pod.uid}#{self.count}")
 
     def _nodes(self) -> list[str]:
-        return sorted(self.story.cluster.nodes)
+        return sorted(self.story.cluster.nodes.keys() - {"theirs"})
 
     def _pod(self, which: int) -> PodFacts | None:
         pods = sorted(self.story.cluster.pods)

@@ -97,6 +97,137 @@ def test_i3_a_pod_resized_while_it_is_bound_takes_the_new_room() -> None:
     assert (story.bound("a"), story.bound("b")) == (1, 0)
 
 
+def test_i7_a_pod_resized_while_it_is_permitted_leaves_room_to_others() -> None:
+    story = Story({"n3": 3})
+    a, b = gang("a").of(1, cpu=3).created(1), gang("b").of(1, cpu=2).created(2)
+    story.add(a, b)
+    story.do(0)
+    persist = next(effect for effect in story.under_way if isinstance(effect, Persist))
+    story.under_way.remove(persist)
+    story.run_effects()
+    assert story.gang("b").phase is Phase.QUEUED
+    story.change(pods=[replace(a.pods()[0], class_id=pod_class(1).id)])
+    story.under_way.append(persist)
+    story.run()
+    story.pass_time(1)
+    assert (story.bound("a"), story.bound("b")) == (1, 1)
+
+
+def test_i7_a_member_that_placement_saw_bound_before_was_counted_twice() -> None:
+    """Placement knows more than the coordinator: another scheduler bound the member, which then has two seats there."""
+    story = Story({"n2": 2})
+    a, b = gang("a").of(1).created(1), gang("b").of(1).created(2)
+    story.add(a)
+    story.do(0)
+    story.lagging = True
+    story.bind_elsewhere(a.pods()[0].uid, "n2")
+    story.lagging = False
+    story.add(b)
+    solve = next(effect for effect in story.under_way if isinstance(effect, Solve))
+    story.under_way.remove(solve)
+    story.tell(Solved(solve.solve_id, (SolveResult(b.id, SolveOutcome.INFEASIBLE),)))
+    story.deliver()
+    story.run()
+    story.pass_time(1)
+    assert story.bound("b") == 1
+
+
+def test_i7_a_seat_that_nobody_takes_any_more_goes_to_those_behind_it() -> None:
+    story = Story({"n3": 3}, start=False)
+    a, b = gang("a").minimum(2).of(3).created(1), gang("b").of(1).created(2)
+    story.add(a, b)
+    story.start()
+    solve = story.only(Solve)
+    assert [asked.id for asked in solve.groups] == [a.id, b.id]
+    answer = story.first_fit(solve)
+    story.change(remove_pods=[a.pods()[2].uid])
+    story.under_way.clear()
+    story.tell(Solved(solve.solve_id, answer))
+    story.run()
+    story.pass_time(1)
+    assert (story.bound("a"), story.bound("b")) == (2, 1)
+
+
+def test_i4_a_pod_that_is_given_to_another_gang_while_it_is_bound_stays_until_then() -> None:
+    story = Story({"n4": 4})
+    a, b = gang("a").of(2), gang("b").minimum(2).of(1)
+    story.add(a, b)
+    story.do(0)
+    story.do(0)
+    bind = story.only(Bind)
+    moved = a.pods()[0].uid
+    story.change(pods=[replace(story.cluster.pods[moved], gang=b.id)])
+    assert moved in story.gang("a").seats
+    assert moved in story.leader.knowledge.ledger.reserved, "I3: it may be bound at any moment"
+    story.under_way.clear()
+    story.tell(BindResults(tuple(story.bind(seat) for seat in bind.seats)))
+    story.run()
+    story.pass_time(1)
+    assert moved in story.gang("b").bound
+    assert story.gang("a").phase is story.gang("b").phase is Phase.SATISFIED
+
+
+def test_a_pod_that_belongs_elsewhere_is_not_placed_again_by_its_former_gang() -> None:
+    story = Story({"n4": 4})
+    a, b = gang("a").of(2), gang("b").minimum(2).of(1)
+    story.add(a, b)
+    story.do(0)
+    story.do(0)
+    moved = a.pods()[0].uid
+    story.bind_failures[moved] = 3
+    story.change(pods=[replace(story.cluster.pods[moved], gang=b.id)])
+    story.run()
+    story.pass_time(10)
+    assert moved in story.gang("b").bound
+    assert story.gang("a").phase is Phase.SATISFIED
+    assert moved not in story.gang("a").pods
+
+
+def test_the_record_says_with_whom_a_gang_started_whatever_it_declares_later() -> None:
+    story = Story({"n4": 4})
+    a = gang("a").of(2)
+    story.add(a)
+    story.bind_failures[a.pods()[0].uid] = 3
+    story.do(0)
+    story.do(0)
+    story.change(gangs=[a.with_group(*NAMES).gang_facts()])
+    story.pass_time(10)
+    assert story.bound("a") == 2
+    assert story.etcd[a.id].group == ()
+
+
+def test_a_permit_for_later_members_that_is_refused_does_not_make_a_gang_repair() -> None:
+    story = Story({"n4": 4})
+    a = gang("a").minimum(2).of(3)
+    story.change(gangs=[a.gang_facts()], pods=a.pods()[:2])
+    story.run()
+    story.change(pods=a.pods()[2:])
+    story.do(0)
+    persist = story.only(Persist)
+    story.under_way.clear()
+    story.tell(NotPersisted(persist.persist_id, "too large"))
+    story.run()
+    assert Phase.REPAIRING not in story.phases[a.id]
+    assert "too large" in reason(story.gang("a"))
+
+
+def test_a_permit_that_is_refused_again_and_again_costs_little() -> None:
+    story = Story({"n4": 4})
+    story.add(gang("a").of(4))
+    for _ in range(50):
+        story.do(0)
+        for effect in [effect for effect in story.under_way if isinstance(effect, Persist)]:
+            story.under_way.remove(effect)
+            story.tell(NotPersisted(effect.persist_id, "too large"))
+        assert not story.under_way, "it is not tried again at once"
+        story.now += 10
+        story.wake()
+    assert "too large" in reason(story.gang("a"))
+    story.now += 1
+    story.wake()
+    assert len(story.solves) <= 51
+
+
 def test_a_node_overcommitted_in_what_a_gang_does_not_ask_is_used() -> None:
     """Others' pods use more gpus than the node has left: that is no reason against pods that ask none."""
     story = Story({})

@@ -65,7 +65,7 @@ class Binds:
         for result in event.results:
             gang = knowledge.gang_of.get(result.uid)
             held = gang.seats.get(result.uid) if gang is not None else None
-            if gang is None or held is None:
+            if gang is None or held is None or not _awaited(held, result):
                 continue
             knowledge.touch(gang)
             note = self._result(knowledge, gang, held, result, now)
@@ -84,8 +84,7 @@ class Binds:
                 gang.acknowledge(result.uid, held.seat.node)
             case BindOutcome.CONFLICT:
                 planned = held.seat.node
-                knowledge.ledger.reserve([gang.acknowledge(result.uid, result.node)])
-                knowledge.helped = True
+                knowledge.helped |= knowledge.ledger.reserve([gang.acknowledge(result.uid, result.node)])
                 return f"was bound to {result.node} by somebody else; {planned} was planned"
             case BindOutcome.GONE:
                 knowledge.forget_pod(result.uid)
@@ -127,6 +126,11 @@ class Binds:
             if gang.seats.get(uid) is held and held.state is SeatState.RETRY:
                 by_gang.setdefault(gang, []).append(held.seat)
         return [effect for gang, seats in by_gang.items() for effect in self._send_or_lose(knowledge, gang, seats)]
+
+
+def _awaited(held: HeldSeat, result: BindResult) -> bool:
+    """The result is about this seat, and not heard before: not one of an earlier seat, nor a failure told twice."""
+    return held.state is SeatState.SENT or (held.state is SeatState.RETRY and result.outcome is not BindOutcome.FAILED)
 
 
 def _on_full_nodes(knowledge: Knowledge, seats: Sequence[Seat]) -> set[str]:

@@ -102,7 +102,7 @@ class Knowledge:
         elif before.class_id != pod.class_id:
             edited = pod.uid in gang.waiting
             if (resized := gang.resize_seat(pod)) is not None:
-                self.ledger.reserve([resized])
+                self.helped |= self.ledger.reserve([resized])
         else:
             edited = gang.minimum < needed or (pod.uid in gang.waiting and not waited)
         self.touch(gang, edited=edited)

@@ -61,10 +61,10 @@ class Ledger:
 
     # -- reservations
 
-    def reserve(self, seats: Sequence[Seat]) -> None:
-        """Claim room for pods that are decided but not seen bound."""
+    def reserve(self, seats: Sequence[Seat]) -> bool:
+        """Claim room for pods that are decided but not seen bound. True: room came free, of claims that they had."""
         self.reserved.update((seat.uid, seat) for seat in seats)
-        self.capacity.seat((seat.uid, seat.class_id, seat.node) for seat in seats)
+        return bool(self.capacity.seat((seat.uid, seat.class_id, seat.node) for seat in seats))
 
     def release(self, uids: Iterable[str]) -> bool:
         """Give claims back. True: room came free. Pods that are seen on a node keep their room."""

@@ -134,6 +134,7 @@ class Machine:
             self._take_seats_back(group, gangs)
             self._effects.append(self._permits.persist(deletes=tuple(gang.id for gang in gangs)))
             return
+        group.refusals = 0
         for gang in gangs:
             gang.permitted = True
         for gang in gangs:
@@ -161,7 +162,7 @@ class Machine:
         self._take_seats_back(group, gangs)
         if group.gangs:
             group.trouble = event.message
-            self.queue.park(group)
+            self.queue.back_off(group, self._now.monotonic_seconds)  # the room that it gives back is no help to itself
 
     def _take_seats_back(self, group: Group, gangs: Sequence[Gang]) -> None:
         """A permit is not to be: members that were decided and not sent want seats again. The group is not queued."""

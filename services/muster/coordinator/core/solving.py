@@ -101,7 +101,6 @@ class Solving:
             if group.wants_seats:
                 seated = refused_or_seated(self._knowledge.ledger, group, asked, result.runs)
                 if not isinstance(seated, str):
-                    group.refusals = 0
                     group.explanation = None
                     return seated
                 self._refuse(group, f"placement's answer could not be used: {seated}", now)

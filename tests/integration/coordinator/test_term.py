@@ -1,0 +1,92 @@
+"""What goes wrong inside a term ends it, and the next one goes on: nothing hangs in silence."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc import aio
+from msgspec.structs import replace
+
+from builders.cluster_stream import ClusterStream, serving
+from builders.etcd import etcd_in, store_at
+from builders.story import node, plain_pod, pod_class
+from muster.config.settings import PLAIN_TEXT
+from muster.coordinator import service
+from muster.coordinator.settings import Settings
+from muster.coordinator.term import Channels, Term
+from muster.coordinator.v1 import coordinator_pb2 as pb
+from muster.coordinator.v1.coordinator_pb2_grpc import CoordinatorServiceStub
+from muster.etcd.election import Election
+from muster.gangs.facts import Batch
+from muster.localcluster.etcd import EtcdProcess
+from muster.localcluster.ports import free_port
+from muster.rpc.channel import open_channel
+
+ONE_POD = Batch(pod_classes=(pod_class(1),), nodes=(node("n", 4),), pods=(plain_pod("p"),), changed={"pods": 1})
+POD_OF_NO_CLASS = Batch(pods=(replace(plain_pod("p"), node="n"),), nodes=(node("n", 4),))
+"""Breaks what cluster-state promises: a class comes before its pods."""
+
+
+@pytest.fixture
+async def etcd(tmp_path: Path) -> AsyncIterator[EtcdProcess]:
+    async with etcd_in(tmp_path) as process:
+        yield process
+
+
+def settings(etcd: EtcdProcess, cluster_state: str) -> Settings:
+    nobody = f"127.0.0.1:{free_port()}"
+    return Settings(
+        listen=f"127.0.0.1:{free_port()}",
+        instance="test",
+        etcd=etcd.endpoint,
+        cluster_state=cluster_state,
+        placement=nobody,
+        binding=nobody,
+        lease_seconds=2,
+    )
+
+
+async def test_a_call_that_breaks_without_an_answer_ends_the_term(etcd: EtcdProcess) -> None:
+    stream = ClusterStream()
+    stream.opens_with(ONE_POD, {"pods": 1})
+    async with serving(stream) as address, store_at(etcd.endpoint) as store:
+        told = settings(etcd, address)
+        election = Election(store, key="/muster/v1/leader", identity="test")
+        open_, closed = open_channel(address, PLAIN_TEXT), open_channel(told.placement, PLAIN_TEXT)
+        await closed.close()
+        term = Term(told, Channels(open_, closed, open_), store, await election.campaign())
+        with pytest.raises(aio.UsageError):
+            async with asyncio.timeout(30):
+                await term.run()
+        await election.resign()
+        await open_.close()
+
+
+async def test_a_term_that_fails_is_followed_by_another(etcd: EtcdProcess) -> None:
+    stream = ClusterStream()
+    stream.opens_with(POD_OF_NO_CLASS, {"pods": 1})
+    async with serving(stream) as address:
+        told = settings(etcd, address)
+        running = asyncio.create_task(service.run(told))
+        try:
+            await stream.until_subscribed(2)
+            stream.opens_with(ONE_POD, {"pods": 1})
+            async with asyncio.timeout(30), aio.insecure_channel(told.listen) as channel:
+                while not await gangs(channel):
+                    assert not running.done()
+                    await asyncio.sleep(0.05)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+async def gangs(channel: aio.Channel) -> list[str]:
+    """Ids of gangs; none while nobody leads."""
+    try:
+        answer = await CoordinatorServiceStub(channel).List(pb.ListRequest(), timeout=5)
+    except aio.AioRpcError as error:
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        return []
+    return [gang.id for gang in answer.gangs]
