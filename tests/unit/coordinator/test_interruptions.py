@@ -5,18 +5,22 @@ from msgspec.structs import replace
 from builders.story import Story, gang, node, plain_pod, pod_class
 from muster.coordinator.core.events import (
     Bind,
+    BindOutcome,
+    BindResult,
     BindResults,
     NotPersisted,
     Persist,
     Persisted,
     Phase,
+    Snapshot,
     Solve,
     Solved,
     SolveOutcome,
     SolveResult,
+    ViewLost,
 )
 from muster.coordinator.core.reasons import reason
-from muster.gangs.facts import PodClass, PodPhase
+from muster.gangs.facts import PodClass, PodPhase, Problem, Severity
 from muster.gangs.placing import Run
 
 NAMES = ("default/a", "default/b")
@@ -345,6 +349,86 @@ def test_a_permit_refused_after_its_gang_is_gone_harms_nobody() -> None:
     story.run()
     story.pass_time(1)
     assert story.bound("a") == 6
+
+
+# -- recovery, and news that is late or comes twice
+
+
+def test_g35_a_record_of_a_former_gang_of_that_name_is_void_after_a_restart() -> None:
+    story = Story({"n3": 3})
+    old = gang("a").of(3)
+    story.add(old)
+    story.run()
+    story.crash()
+    story.delete(old)
+    new = gang("a").of(4).anew("2")
+    story.add(new)
+    story.start()
+    story.run()
+    assert story.bound("a") == 0, "the new gang needs four"
+    assert story.etcd == {}
+
+
+def test_a_failed_bind_that_is_told_twice_counts_once() -> None:
+    story = Story({"n2": 2})
+    a = gang("a").of(2)
+    story.add(a)
+    story.do(0)
+    story.do(0)
+    (seat, *_) = story.only(Bind).seats
+    for _ in range(5):
+        story.tell(BindResults((BindResult(seat.uid, BindOutcome.FAILED, message="500"),)))
+    assert story.gang("a").phase is Phase.BINDING
+    assert seat.uid in story.gang("a").seats
+
+
+def test_a_result_of_an_earlier_seat_says_nothing_about_a_new_one() -> None:
+    story = Story({"n2": 2})
+    a = gang("a").of(2)
+    story.add(a)
+    story.do(0)
+    uid = a.pods()[0].uid
+    story.tell(BindResults((BindResult(uid, BindOutcome.BOUND, "n2"),)))
+    story.run()
+    assert story.cluster.pods[uid].node == "n2", "it was sent nevertheless"
+
+
+def test_nothing_is_solved_on_a_view_that_is_lost() -> None:
+    story = Story({"n2": 2})
+    story.run()
+    story.tell(ViewLost("cluster-state is away"))
+    story.add(gang("a").of(2))
+    assert story.solves == []
+    story.tell(Snapshot(story.cluster.whole()))
+    story.run()
+    assert story.bound("a") == 2
+
+
+def test_i6_what_is_half_started_goes_before_all_others() -> None:
+    story = Story({"n2": 2, "m2": 2})
+    a = gang("a").of(2)
+    story.add(a)
+    story.do(0)
+    story.do(0)
+    seat = story.only(Bind).seats[0]
+    for _ in range(3):
+        story.tell(BindResults((BindResult(seat.uid, BindOutcome.FAILED, message="500"),)))
+        story.under_way = [effect for effect in story.under_way if not isinstance(effect, Solve)]
+        story.now += 5
+        if seat.uid in story.gang("a").seats:
+            story.wake()
+    assert story.gang("a").phase is Phase.REPAIRING
+    story.add(gang("important").of(2).priority(100))
+    assert story.gang("a").group.key < story.gang("important").group.key
+
+
+def test_a_warning_is_told_again_when_it_comes_back() -> None:
+    story = Story({"n2": 2})
+    a = gang("a").of(3)
+    odd = replace(a.gang_facts(), problems=(Problem(Severity.WARNING, 'mode "Strct" is unknown'),))
+    for facts in (odd, a.gang_facts(), odd):
+        story.change(gangs=[facts], pods=a.pods())
+    assert sum('"Strct"' in note for note in story.notes()) == 2
 
 
 # -- what is not ours to decide
