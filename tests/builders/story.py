@@ -44,7 +44,7 @@ from muster.coordinator.core.events import (
 )
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.model import Gang
-from muster.gangs.facts import Batch, GangFacts, NodeFacts, PodClass, PodFacts, PodPhase, Problem, Severity
+from muster.gangs.facts import Batch, GangFacts, MatchPolicy, NodeFacts, PodClass, PodFacts, PodPhase, Problem, Severity
 from muster.gangs.placing import Explanation, GangToPlace, Run
 
 Under = TypeVar("Under", Solve, Persist, Bind)
@@ -74,6 +74,7 @@ class GangBuilder:
     declared: int | None = None
     group_: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
+    policy_: MatchPolicy = MatchPolicy.ONCE_SATISFIED
 
     def minimum(self, count: int) -> "GangBuilder":
         return replace(self, declared=count)
@@ -92,6 +93,9 @@ class GangBuilder:
 
     def with_group(self, *names: str) -> "GangBuilder":
         return replace(self, group_=tuple(sorted(f"test/{name}" for name in names)))
+
+    def policy(self, policy: MatchPolicy) -> "GangBuilder":
+        return replace(self, policy_=policy)
 
     def broken(self, message: str) -> "GangBuilder":
         return replace(self, problems=(Problem(Severity.BLOCKING, message),))
@@ -113,6 +117,7 @@ class GangBuilder:
             group=self.group_,
             created_seconds=self.age,
             problems=self.problems,
+            match_policy=self.policy_,
         )
 
     def pods(self) -> list[PodFacts]:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from muster.dialects.declared import Reading, Source, blocking, chosen, facts, from_pods, oldest_first, warning
 from muster.dialects.marks import Definition, DefinitionKind, GangMarks, MarkSet, Membership
+from muster.dialects.match_policy import MATCH_POLICY_ALIAS, read_match_policy
 from muster.dialects.values import (
     MOST_GANGS_IN_A_GROUP,
     BadValue,
@@ -28,7 +29,7 @@ from muster.dialects.values import (
     seconds,
     shown,
 )
-from muster.gangs.facts import GangFacts, GangMode, Problem
+from muster.gangs.facts import GangFacts, GangMode, MatchPolicy, Problem
 from muster.gangs.quoting import quoted
 
 NAME: Final = "koordinator"
@@ -42,9 +43,12 @@ TOTAL_NUMBER: Final = _PREFIX + "total-number"
 MODE: Final = _PREFIX + "mode"
 WAITING_TIME: Final = _PREFIX + "waiting-time"
 GROUPS: Final = _PREFIX + "groups"
+MATCH_POLICY: Final = _PREFIX + "match-policy"
+
+MATCH_POLICIES: Final = (MATCH_POLICY, MATCH_POLICY_ALIAS)
 
 LABELS: Final = frozenset({POD_GROUP_LABEL})
-ANNOTATIONS: Final = frozenset({GANG_NAME, MIN_AVAILABLE, TOTAL_NUMBER, MODE, WAITING_TIME, GROUPS})
+ANNOTATIONS: Final = frozenset({GANG_NAME, MIN_AVAILABLE, TOTAL_NUMBER, MODE, WAITING_TIME, GROUPS, *MATCH_POLICIES})
 
 DEFAULT_WAITING_SECONDS: Final = 600.0
 """Koordinator's default."""
@@ -74,6 +78,7 @@ def read(namespace: str, name: str, definition: Definition | None, mark_sets: It
     mode = gang.mode()
     waiting_seconds = gang.waiting_seconds()
     group = gang.group()
+    policy = gang.match_policy()
     gang.check_names()
     return replace(
         facts(NAME, namespace, name, definition, gang.pods),
@@ -83,6 +88,7 @@ def read(namespace: str, name: str, definition: Definition | None, mark_sets: It
         group=group,
         waiting_time_seconds=waiting_seconds,
         problems=tuple(gang.problems),
+        match_policy=policy,
     )
 
 
@@ -148,6 +154,10 @@ class _Declaration:
             )
             gangs = tuple(sorted({*gangs, own}))
         return () if gangs == (own,) else tuple(sorted(f"{NAME}/{namespace}/{name}" for namespace, name in gangs))
+
+    def match_policy(self) -> MatchPolicy:
+        sources = [source for annotation in MATCH_POLICIES for source in self._optional(annotation)]
+        return read_match_policy(sources, self.problems)
 
     def check_names(self) -> None:
         for each in self.pods:

@@ -1,4 +1,4 @@
-"""Community lightweight gangs: two labels on every pod, nothing else. Strict, alone, and as many as the minimum."""
+"""Community lightweight gangs: two labels on every pod. Strict, alone, and as many as the minimum."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from muster.dialects.declared import blocking, chosen, facts, from_pods, oldest_first
 from muster.dialects.marks import Definition, DefinitionKind, GangMarks, MarkSet, Membership
+from muster.dialects.match_policy import MATCH_POLICY_ALIAS, read_match_policy
 from muster.dialects.values import BadValue, count, gang_name
 from muster.gangs.facts import GangFacts, Problem
 
@@ -17,7 +18,7 @@ GANG_NAME: Final = "pod-group.scheduling.sigs.k8s.io/name"
 MIN_AVAILABLE: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 
 LABELS: Final = frozenset({GANG_NAME, MIN_AVAILABLE})
-ANNOTATIONS: Final[frozenset[str]] = frozenset()
+ANNOTATIONS: Final = frozenset({MATCH_POLICY_ALIAS})
 
 WAITING_SECONDS: Final = 600.0
 """The same engine as Koordinator's, so the same default."""
@@ -44,10 +45,13 @@ def read(namespace: str, name: str, definition: Definition | None, mark_sets: It
     if not sources:
         problems.append(blocking(f"no pod of the gang has the label {MIN_AVAILABLE}: {remedy}"))
     minimum = chosen(sources, count, 0, problems, blocking, remedy)
+    sources, differences = from_pods(pods, GangMarks.annotation, MATCH_POLICY_ALIAS, f"annotation {MATCH_POLICY_ALIAS}")
+    problems += differences
     return replace(
         facts(NAME, namespace, name, None, pods),
         minimum=minimum,
         total=minimum,
         waiting_time_seconds=WAITING_SECONDS,
+        match_policy=read_match_policy(sources, problems),
         problems=tuple(problems),
     )

@@ -117,11 +117,12 @@ def _keys_of(dialect: Dialect, marks: GangMarks) -> list[str]:
 def _unread_marks(dialect: Dialect, pods: list[MarkSet]) -> list[Problem]:
     """Warnings about marks of other dialects: for each dialect, of the oldest pod that has any."""
     problems = []
+    own = dialect.LABELS | dialect.ANNOTATIONS
     for other in DIALECTS:
         if other is dialect:
             continue
         for each in pods:
-            keys = _keys_of(other, each.marks)
+            keys = [key for key in _keys_of(other, each.marks) if key not in own]
             if keys:
                 problems.append(
                     warning(

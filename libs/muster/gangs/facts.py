@@ -65,6 +65,14 @@ class GangMode(IntEnum):
     NON_STRICT = 2
 
 
+class MatchPolicy(IntEnum):
+    """What counts toward the minimum after a gang has started once; values as in the proto."""
+
+    ONCE_SATISFIED = 1
+    WAITING_AND_RUNNING = 2
+    ONLY_WAITING = 3
+
+
 class Severity(IntEnum):
     """How bad a problem of a declaration is; values as in the proto."""
 
@@ -193,6 +201,7 @@ class GangFacts(Struct, frozen=True):
     created_seconds: int = 0
     definition: ObjectReference | None = None
     problems: tuple[Problem, ...] = ()
+    match_policy: MatchPolicy = MatchPolicy.ONCE_SATISFIED
 
     @property
     def blocked(self) -> bool:

@@ -15,6 +15,7 @@ from muster.gangs.facts import (
     Batch,
     GangFacts,
     GangMode,
+    MatchPolicy,
     NodeFacts,
     NodeOperator,
     NodeRequirement,
@@ -33,6 +34,7 @@ from muster.gangs.facts import (
 )
 
 _MODES: Final = {mode.value: mode for mode in GangMode}
+_MATCH_POLICIES: Final = {policy.value: policy for policy in MatchPolicy}
 _OPERATORS: Final = {operator.value: operator for operator in NodeOperator}
 _PHASES: Final = {phase.value: phase for phase in PodPhase}
 _SEVERITIES: Final = {severity.value: severity for severity in Severity}
@@ -266,6 +268,7 @@ def encode_gang(gang: GangFacts) -> pb.Gang:
         created_seconds=gang.created_seconds,
         definition=None if gang.definition is None else encode_reference(gang.definition),
         problems=map(encode_problem, gang.problems),
+        match_policy=_number(gang.match_policy),
     )
 
 
@@ -286,6 +289,7 @@ def decode_gang(message: pb.Gang) -> GangFacts:
         message.created_seconds,
         decode_reference(message.definition) if message.HasField("definition") else None,
         tuple(map(decode_problem, message.problems)),
+        _MATCH_POLICIES.get(message.match_policy, MatchPolicy.ONCE_SATISFIED),
     )
 
 

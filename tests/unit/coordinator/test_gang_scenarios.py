@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from builders.story import Story, gang, node, plain_pod
 from muster.coordinator.core.events import Bind, Persist, Phase, Solve, Solved, SolveOutcome, SolveResult
-from muster.gangs.facts import PodPhase
+from muster.gangs.facts import MatchPolicy, PodFacts, PodPhase
 from muster.gangs.placing import Run
 
 
@@ -163,6 +163,62 @@ def test_g16_a_member_that_comes_anew_goes_alone() -> None:
     story.change(pods=[replace(pod, uid="new")])
     story.run()
     assert story.cluster.pods["new"].node == "n4"
+
+
+def came_anew(story: Story, pods: list[PodFacts]) -> None:
+    """Members are deleted and created anew."""
+    story.change(remove_pods=[pod.uid for pod in pods])
+    story.run()
+    story.change(pods=[replace(pod, uid=f"{pod.uid} anew") for pod in pods])
+    story.run()
+
+
+def test_g17_later_members_wait_until_waiting_and_running_reach_the_minimum() -> None:
+    story = Story({"n4": 4})
+    a = gang("a").minimum(4).of(4).policy(MatchPolicy.WAITING_AND_RUNNING)
+    story.add(a)
+    story.run()
+    story.change(remove_pods=[pod.uid for pod in a.pods()[:2]])
+    story.run()
+    came_anew(story, a.pods()[2:3])
+    assert story.bound("a") == 1
+    assert story.gang("a").phase is Phase.SATISFIED
+    story.pass_time(1)
+    assert any("gang default/a runs; 1 later pods wait: 2 of 4 members" in note for note in story.notes())
+    story.change(pods=[replace(pod, uid=f"{pod.uid} anew") for pod in a.pods()[:2]])
+    story.run()
+    assert story.bound("a") == 4
+
+
+def test_g17_one_member_anew_goes_at_once_while_the_others_run() -> None:
+    story = Story({"n4": 4})
+    a = gang("a").minimum(4).of(4).policy(MatchPolicy.WAITING_AND_RUNNING)
+    story.add(a)
+    story.run()
+    came_anew(story, a.pods()[:1])
+    assert story.bound("a") == 4
+
+
+def test_g18_later_members_wait_until_they_alone_reach_the_minimum() -> None:
+    story = Story({"n4": 4})
+    a = gang("a").minimum(2).of(4).policy(MatchPolicy.ONLY_WAITING)
+    story.add(a)
+    story.run()
+    assert story.bound("a") == 4
+    came_anew(story, a.pods()[:1])
+    assert story.bound("a") == 3
+    came_anew(story, a.pods()[1:2])
+    assert story.bound("a") == 4
+
+
+def test_g18_a_started_gang_is_still_repaired_pod_by_pod() -> None:
+    story = Story({"n1": 2, "n2": 2})
+    a = gang("a").of(2).policy(MatchPolicy.ONLY_WAITING)
+    story.add(a)
+    story.bind_failures[a.pods()[0].uid] = 3
+    story.run()
+    story.pass_time(10)
+    assert story.bound("a") == 2
 
 
 def test_g19_a_gang_with_bound_pods_and_no_record_counts_as_satisfied() -> None:

@@ -82,6 +82,7 @@ GANGS = st.builds(
     INT64,
     st.none() | st.builds(facts.ObjectReference, TEXT, TEXT, TEXT, TEXT, TEXT),
     several(st.builds(facts.Problem, st.sampled_from(Severity), TEXT)),
+    st.sampled_from(facts.MatchPolicy),
 )
 BATCHES = st.builds(
     Batch,
@@ -132,6 +133,7 @@ def test_enum_values_that_are_not_known_are_read_as_documented(number: int) -> N
     value: Any = number
     assert codec.decode_pod(pb.Pod(phase=value)).phase is PodPhase.UNSPECIFIED
     assert codec.decode_gang(pb.Gang(mode=value)).mode is GangMode.STRICT
+    assert codec.decode_gang(pb.Gang(match_policy=value)).match_policy is facts.MatchPolicy.ONCE_SATISFIED
     assert codec.decode_problem(pb.Problem(severity=value)).severity is Severity.BLOCKING
     toleration = codec.decode_pod_class(
         pb.PodClass(tolerations=[pb.Toleration(operator=value, effect=value)])

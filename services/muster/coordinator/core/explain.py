@@ -95,8 +95,8 @@ def would_help(gang: Gang) -> list[str]:
         for problem in facts.problems
         if problem.severity is Severity.BLOCKING
     ]
-    if not gang.permitted and not facts.blocked and gang.members < facts.minimum:
-        helps.append(f"{facts.minimum - gang.members} more pods, or a minimum of at most {gang.members}")
+    if not gang.single and not facts.blocked and gang.counted < facts.minimum:
+        helps.append(f"{facts.minimum - gang.counted} more pods, or a minimum of at most {gang.counted}")
     if group.gathering is not None and not helps:
         helps.append(f"what its group lacks: {group.gathering}")
     explanation = group.explanation

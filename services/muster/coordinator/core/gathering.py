@@ -25,7 +25,7 @@ def groups_agree(gang: Gang, known: Mapping[str, Gang]) -> bool:
 
 
 def _lacks(gang: Gang, known: Mapping[str, Gang]) -> str | None:
-    if gang.permitted:
+    if gang.single:
         return None
     facts = gang.facts
     if facts is None:
@@ -33,11 +33,11 @@ def _lacks(gang: Gang, known: Mapping[str, Gang]) -> str | None:
     for problem in facts.problems:
         if problem.severity is Severity.BLOCKING:
             return problem.message
-    for id_ in facts.group:
+    for id_ in facts.group if not gang.permitted else ():
         partner = known.get(id_)
         if partner is not gang and (reason := _partner_lacks(gang, id_, partner)) is not None:
             return reason
-    if gang.members < facts.minimum:
+    if gang.counted < facts.minimum:
         return _too_few(gang, facts.minimum)
     return None
 
@@ -57,7 +57,7 @@ def _partner_lacks(gang: Gang, id_: str, partner: Gang | None) -> str | None:
 
 
 def _too_few(gang: Gang, minimum: int) -> str:
-    reason = f"{gang.members} of {minimum} members"
+    reason = f"{gang.counted} of {minimum} members"
     if len(gang.pods) == gang.members:
         return reason
     missing = [

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from muster.coordinator.core.cycle import ScheduleCycle
 from muster.coordinator.core.events import Phase, Record, Seat
-from muster.gangs.facts import GangFacts, ObjectReference, PodFacts
+from muster.gangs.facts import GangFacts, MatchPolicy, ObjectReference, PodFacts
 from muster.gangs.placing import Explanation
 
 PLAIN = "plain"
@@ -173,11 +173,24 @@ class Gang:
         return len(self.waiting) + len(self.seats) + len(self.acked) + len(self.bound)
 
     @property
+    def single(self) -> bool:
+        """Its waiting members go one by one: it is being repaired, or has started and its match policy asks no more."""
+        if not self.permitted or self.facts is None:
+            return False
+        return self.facts.match_policy is MatchPolicy.ONCE_SATISFIED or bool(self.lost) or not self.started
+
+    @property
+    def counted(self) -> int:
+        """Members that count toward the minimum."""
+        only_waiting = self.facts is not None and self.facts.match_policy is MatchPolicy.ONLY_WAITING
+        return len(self.waiting) if only_waiting else self.members
+
+    @property
     def minimum(self) -> int:
-        """How many waiting members a try must place: the whole gang first, later any."""
-        if self.permitted or self.facts is None:
+        """How many waiting members a try must place."""
+        if self.facts is None or self.single:
             return 1
-        return max(1, self.facts.minimum - len(self.bound))
+        return max(1, self.facts.minimum - (self.counted - len(self.waiting)))
 
     @property
     def priority(self) -> int:

@@ -14,6 +14,8 @@ def reason(gang: Gang) -> str:
             return _not_bound_yet(gang)
         if gang.lost:
             return f"{len(gang.lost)} of {gang.members} pods lost their node and are to be placed again{_because(gang)}"
+        if group.gathering is not None:
+            return f"gang {gang.label} runs; {len(gang.waiting)} later pods wait: {group.gathering}"
         because = _because(gang)
         return f"gang {gang.label} runs; {len(gang.waiting)} more of its pods cannot start{because}" if because else ""
     name = f"{'pod' if gang.plain else 'gang'} {gang.label}"
