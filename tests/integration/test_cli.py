@@ -263,6 +263,8 @@ async def test_every_setting_of_a_service_is_a_flag_with_its_variable(tmp_path: 
         (("cluster-state", "--kubeconfig", "nowhere"), "error: the kubeconfig 'nowhere' does not exist"),
         (("binding", "--kubeconfig", "empty"), "error: the kubeconfig 'empty' cannot be read"),
         (("placement", "--listen", "192.0.2.1:1"), "error: cannot listen on '192.0.2.1:1'"),
+        (("coordinator", "--etcd", "http://a:1"), "error: etcd endpoints must be HOST:PORT"),
+        (("coordinator", "--etcd-password-file", "nowhere"), "error: the password of etcd's user cannot be read"),
         (
             ("placement", "--tls-certificate-file", "c", "--tls-key-file", "k", "--tls-ca-file", "a"),
             "error: cannot read c: No such file or directory",

@@ -84,10 +84,10 @@ class Store:
             raise EtcdUnavailable("etcd did not answer in time, and leadership is lost by now", outcome_known=False)
         raise Fenced(f"the leader key {fence.key!r} is not of revision {fence.create_revision} any more")
 
-    async def healthy(self) -> bool:
-        """Whether etcd answers and has a quorum."""
+    async def healthy(self, key: str = "\0") -> bool:
+        """Whether etcd answers and has a quorum. `key` is one that the user may read, where etcd knows users."""
         try:
-            await self._run(partial(_range, etcdrpc.RangeRequest(key=b"\0", count_only=True)))
+            await self._run(partial(_range, etcdrpc.RangeRequest(key=key.encode(), count_only=True)))
         except EtcdUnavailable:
             return False
         return True

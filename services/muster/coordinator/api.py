@@ -153,7 +153,7 @@ def _explanation_of(term: Term, gang: Gang) -> pb.ExplainResponse:
         group=facts.group if facts is not None else (),
         queue_position=turn,
         ahead=ahead,
-        attempts=gang.group.attempts,
+        attempts=gang.attempts,
         schedule_cycle_valid=gang.cycle.valid,
         problems=[
             state_pb.Problem(severity=state_pb.Problem.Severity.ValueType(problem.severity), message=problem.message)

@@ -5,7 +5,7 @@ import asyncio
 import structlog
 
 from muster.coordinator.api import FULL_NAME, CoordinatorServicer
-from muster.coordinator.settings import Settings
+from muster.coordinator.settings import Settings, read_password
 from muster.coordinator.term import Channels, Term
 from muster.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
 from muster.etcd.election import Election
@@ -23,11 +23,12 @@ _log = structlog.get_logger()
 
 async def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; then resign, so that a standby takes over at once."""
+    password = read_password(settings.etcd_password_file)
+    store = Store(settings.etcd, tls=settings.etcd_tls, user=settings.etcd_user, password=password)
     server = RpcServer(settings.listen, settings.tls, "coordinator")
     servicer = CoordinatorServicer()
     server.add(pb_grpc.add_CoordinatorServiceServicer_to_server, servicer, FULL_NAME)
     await server.start()
-    store = Store(settings.etcd)
     channels = Channels(
         open_channel(settings.cluster_state, settings.tls),
         open_channel(settings.placement, settings.tls),
@@ -35,7 +36,7 @@ async def run(settings: Settings) -> None:
     )
     work = [
         asyncio.create_task(_stand_and_lead(settings, channels, store, servicer)),
-        asyncio.create_task(_watch_etcd(store, server)),
+        asyncio.create_task(_watch_etcd(store, f"{settings.etcd_prefix}/leader", server)),
     ]
     stop = asyncio.create_task(until_stopped())
     try:
@@ -80,8 +81,8 @@ async def _stand_and_lead(settings: Settings, channels: Channels, store: Store, 
             backoff.reset()
 
 
-async def _watch_etcd(store: Store, server: RpcServer) -> None:
+async def _watch_etcd(store: Store, key: str, server: RpcServer) -> None:
     """Ready means: it leads, or could. Without etcd nothing can be permitted."""
     while True:
-        server.set_ready(await store.healthy())
+        server.set_ready(await store.healthy(key))
         await asyncio.sleep(HEALTH_SECONDS)

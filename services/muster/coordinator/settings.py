@@ -1,9 +1,11 @@
 """What the coordinator is told at its start."""
 
+from pathlib import Path
+
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from muster.config.settings import COORDINATOR_PORT, Address, ServiceSettings
+from muster.config.settings import COORDINATOR_PORT, PLAIN_TEXT, Address, CannotStart, ServiceSettings, TlsSettings
 
 
 class Settings(ServiceSettings):
@@ -20,6 +22,12 @@ class Settings(ServiceSettings):
     """Address of binding, as cluster_state."""
     etcd: str = "127.0.0.1:2379"
     """etcd's client endpoints: HOST:PORT[,HOST:PORT...]."""
+    etcd_tls: TlsSettings = PLAIN_TEXT
+    """As what etcd knows the coordinator, and by whom etcd's certificate is signed."""
+    etcd_user: str | None = None
+    """User of etcd, where it demands one besides or instead of a certificate."""
+    etcd_password_file: Path | None = None
+    """File with that user's password; a password itself is never a setting, since settings are seen in `ps`."""
     etcd_prefix: str = Field(default="/muster/v1", pattern=r"^/.*[^/]$")
     """Below which keys are kept; another one per coordinator where several share an etcd."""
     lease_seconds: int = Field(default=3, ge=2, le=60)
@@ -28,3 +36,17 @@ class Settings(ServiceSettings):
     """How long placement may take for one batch."""
     bind_timeout_seconds: float = Field(default=60.0, gt=0)
     """How long binding may take for the pods of one gang; what has no result by then is sent again."""
+
+
+def read_password(file: Path | None) -> str | None:
+    """What the file says, without its last line break. Raises NoPassword."""
+    if file is None:
+        return None
+    try:
+        return file.read_text().rstrip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise NoPassword(f"the password of etcd's user cannot be read from {str(file)!r}: {error}") from error
+
+
+class NoPassword(CannotStart):
+    """The file that should hold a password cannot be read."""

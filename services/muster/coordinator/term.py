@@ -70,7 +70,7 @@ class Term:
             return str(error)
         self.traces = GangTraces(loaded)
         self._tell(core.Recovered(tuple(record for record, _ in loaded)))
-        _log.info("leading", epoch=self._leadership.fence.create_revision, records=len(loaded))
+        _log.info("term begins", epoch=self._leadership.fence.create_revision, records=len(loaded))
         tasks = [
             asyncio.create_task(work, name=name)
             for name, work in (
@@ -157,7 +157,9 @@ class Term:
         await self._writer.run(lambda written: self._tell(*written))
 
     def _report(self, effect: core.Report) -> None:
-        self._binder.tell(effect, self.traces.trace_id(effect.gang))
+        gang = self.machine.knowledge.gangs.get(effect.gang)
+        trace_id = self.traces.trace_id(effect.gang)
+        self._binder.tell(effect, trace_id)
         for event in effect.events:
             _log.info(
                 "told",
@@ -165,6 +167,8 @@ class Term:
                 regarding=f"{event.regarding.kind} {event.regarding.namespace}/{event.regarding.name}",
                 reason=event.reason,
                 note=event.note[:256],
+                cycle=gang.cycle.number if gang is not None else None,
+                trace_id=trace_id or None,
             )
 
     def _phase_changed(self, change: core.PhaseChanged) -> None:

@@ -96,7 +96,8 @@ def would_help(gang: Gang) -> list[str]:
         if problem.severity is Severity.BLOCKING
     ]
     if not gang.single and not facts.blocked and gang.counted < facts.minimum:
-        helps.append(f"{facts.minimum - gang.counted} more pods, or a minimum of at most {gang.counted}")
+        missing = facts.minimum - gang.counted
+        helps.append(f"{missing} more {'pod' if missing == 1 else 'pods'}, or a minimum of at most {gang.counted}")
     if group.gathering is not None and not helps:
         helps.append(f"what its group lacks: {group.gathering}")
     explanation = group.explanation

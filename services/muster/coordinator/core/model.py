@@ -66,6 +66,8 @@ class Gang:
     record: Record | None = None
     """What is, or is about to be, in etcd."""
     cycle: ScheduleCycle = field(default_factory=ScheduleCycle)
+    attempts: int = 0
+    """Tries so far in this term."""
     priorities: Counter[int] = field(default_factory=Counter)
     first_seen: float = 0.0
     start_seconds: float | None = None
@@ -241,7 +243,6 @@ class Group:
     persisting: int | None = None
     edited: bool = False
     """It changed while something was under way, so that what comes of that may be out of date."""
-    attempts: int = 0
     refusals: int = 0
     """Answers in a row that could not be used."""
     explanation: Explanation | None = None

@@ -49,8 +49,8 @@ class Solving:
         self._attempt = _Attempt(self._solves, groups, asked, now.monotonic_seconds)
         for group in groups:
             group.solving = self._solves
-            group.attempts += 1
             for gang in group.gangs:
+                gang.attempts += 1
                 gang.cycle.begin_try(gang.waiting)
             self._knowledge.touch_group(group)
         reservations = self._knowledge.ledger.reservations()
