@@ -185,7 +185,7 @@ class Gang:
     def counted(self) -> int:
         """Members that count toward the minimum."""
         only_waiting = self.facts is not None and self.facts.match_policy is MatchPolicy.ONLY_WAITING
-        return len(self.waiting) if only_waiting else self.members
+        return len(self.waiting) + len(self.seats) if only_waiting else self.members
 
     @property
     def minimum(self) -> int:
