@@ -10,7 +10,7 @@ from builders.story import GangBuilder, Story, gang, node, plain_pod, pod_class
 from muster.coordinator.core.events import Bind, BindResults, NotPersisted, Persist, Solve, SolveFailed
 from muster.coordinator.core.reasons import reason
 from muster.coordinator.core.solving import to_place
-from muster.gangs.facts import PodFacts, PodPhase
+from muster.gangs.facts import MatchPolicy, PodFacts, PodPhase
 
 SLOTS = 4
 """Gangs by number: a and b on their own, c and d one gang group."""
@@ -60,6 +60,7 @@ class Play:
         size = 1 + how % 4
         built = gang("abcd"[slot]).of(size, cpu=1 + how % 2).priority(how % 3).anew(str(self.count))
         built = built.minimum(max(1, size - how % 2))
+        built = built.policy(list(MatchPolicy)[which // SLOTS % len(MatchPolicy)])
         if slot >= 2:
             built = built.with_group("default/c", "default/d")
         self.gangs[slot] = built
