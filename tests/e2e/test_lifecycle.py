@@ -18,6 +18,32 @@ async def test_g16_a_member_created_anew_after_the_start_binds_alone(scene: Scen
     await scene.bound(a)
 
 
+async def test_g17_later_members_wait_until_waiting_and_running_reach_the_minimum(scene: Scene) -> None:
+    await scene.nodes(4)
+    a = gang("a").of(4).annotated(match_policy="waiting-and-running")
+    await scene.create(a)
+    await scene.bound(a)
+    await scene.delete_pods(a, 1, 2, 3)
+    await scene.add_pods(a, 1)
+    await scene.event(a, "1 later pod waits: 2 of 4 members")
+    assert len(scene.bound_pods(a)) == 1
+    await scene.add_pods(a, 2, 3)
+    await scene.bound(a)
+
+
+async def test_g18_later_members_wait_until_they_alone_reach_the_minimum(scene: Scene) -> None:
+    await scene.nodes(4)
+    a = gang("a").of(4).needing(2).annotated(match_policy="only-waiting")
+    await scene.create(a)
+    await scene.bound(a)
+    await scene.delete_pods(a, 2, 3)
+    await scene.add_pods(a, 2)
+    await scene.event(a, "1 later pod waits: 1 of 2 members")
+    assert len(scene.bound_pods(a)) == 2
+    await scene.add_pods(a, 3)
+    await scene.bound(a)
+
+
 async def test_g19_bound_members_without_a_record_count_as_a_start(scene: Scene) -> None:
     [node] = await scene.nodes(4)
     a = gang("a").of(5)

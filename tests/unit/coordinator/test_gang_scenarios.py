@@ -184,7 +184,7 @@ def test_g17_later_members_wait_until_waiting_and_running_reach_the_minimum() ->
     assert story.bound("a") == 1
     assert story.gang("a").phase is Phase.SATISFIED
     story.pass_time(1)
-    assert any("gang default/a runs; 1 later pods wait: 2 of 4 members" in note for note in story.notes())
+    assert any("gang default/a runs; 1 later pod waits: 2 of 4 members" in note for note in story.notes())
     story.change(pods=[replace(pod, uid=f"{pod.uid} anew") for pod in a.pods()[:2]])
     story.run()
     assert story.bound("a") == 4

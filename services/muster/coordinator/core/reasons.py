@@ -15,7 +15,8 @@ def reason(gang: Gang) -> str:
         if gang.lost:
             return f"{len(gang.lost)} of {gang.members} pods lost their node and are to be placed again{_because(gang)}"
         if group.gathering is not None:
-            return f"gang {gang.label} runs; {len(gang.waiting)} later pods wait: {group.gathering}"
+            later = "1 later pod waits" if len(gang.waiting) == 1 else f"{len(gang.waiting)} later pods wait"
+            return f"gang {gang.label} runs; {later}: {group.gathering}"
         because = _because(gang)
         return f"gang {gang.label} runs; {len(gang.waiting)} more of its pods cannot start{because}" if because else ""
     name = f"{'pod' if gang.plain else 'gang'} {gang.label}"
