@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
+import grpc
 import structlog
 from grpc import aio
 
@@ -27,6 +28,9 @@ TRACE_ANNOTATION = "muster.dev/trace-id"
 MOST_WRITES_PER_CALL = 500
 MOST_EVENTS_WAITING = 10_000
 WRITE_TIMEOUT_SECONDS = 60.0
+
+_NEVER_WRITTEN = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
+"""Answers to a write that would be the same if it were repeated."""
 
 _log = structlog.get_logger()
 
@@ -99,6 +103,7 @@ class Binder:
             await backoff.pause()
 
     async def _write(self, conditions: Sequence[PodCondition], events: Sequence[KubeEvent]) -> bool:
+        """False: it is to be tried again."""
         request = pb.WriteRequest(
             leader_epoch=self._epoch,
             conditions=[
@@ -118,8 +123,10 @@ class Binder:
         try:
             response = await self._stub.Write(request, timeout=WRITE_TIMEOUT_SECONDS)
         except aio.AioRpcError as error:
-            _log.warning("reports could not be written", reason=describe(error))
-            return False
+            final = error.code() in _NEVER_WRITTEN
+            say = _log.error if final else _log.warning
+            say("reports given up" if final else "reports could not be written", reason=describe(error))
+            return final
         if response.suppressed:
             _log.info("events left out: too many about the same object", events=response.suppressed)
         for failure in response.failures:
