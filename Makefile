@@ -17,6 +17,7 @@ up: setup ## run a whole cluster here and start the example gangs (ARGS="--once 
 	@$(BIN)/muster up $(ARGS)
 
 test: setup ## all tests (ARGS="-k name" to choose)
+	@tools/need-kubectl
 	@$(BIN)/pytest $(ARGS)
 
 lint: setup ## ruff, mypy --strict, buf lint, breaking changes of the protos

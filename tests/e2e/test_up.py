@@ -162,8 +162,7 @@ async def test_it_runs_until_interrupted_restarts_what_crashes_and_leaves_nothin
 
 
 async def test_the_first_gang_of_the_readme_starts_when_its_commands_are_pasted(tmp_path: Path) -> None:
-    if shutil.which("kubectl") is None:
-        pytest.skip("kubectl is not installed")
+    assert shutil.which("kubectl"), "kubectl is not installed: apt-get install kubernetes-client"
     (tmp_path / ".venv").symlink_to(sys.prefix)
     async with running_up(tmp_path / ".muster", "--no-examples", "--nodes", "2") as up:
         await up.says("kubectl get nodes,pods")
