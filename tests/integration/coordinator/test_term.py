@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from builders.cluster_stream import ClusterStream, serving
 from builders.etcd import etcd_in, store_at
-from builders.story import node, plain_pod, pod_class
+from builders.story_cast import node, plain_pod, pod_class
 from muster.config.settings import PLAIN_TEXT
 from muster.coordinator import service
 from muster.coordinator.settings import Settings

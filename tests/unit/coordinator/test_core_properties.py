@@ -6,7 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from builders.story import GangBuilder, Story, gang, node, plain_pod, pod_class
+from builders.story import Story
+from builders.story_cast import GangBuilder, gang, node, plain_pod, pod_class
 from muster.coordinator.core.events import Bind, BindResults, NotPersisted, Persist, Solve, SolveFailed
 from muster.coordinator.core.reasons import reason
 from muster.coordinator.core.solving import to_place

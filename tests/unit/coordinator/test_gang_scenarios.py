@@ -5,7 +5,8 @@ from itertools import permutations
 import pytest
 from msgspec.structs import replace
 
-from builders.story import Story, gang, node, plain_pod
+from builders.story import Story
+from builders.story_cast import gang, node, plain_pod
 from muster.coordinator.core.events import Bind, Persist, Phase, Solve, Solved, SolveOutcome, SolveResult
 from muster.gangs.facts import MatchPolicy, PodFacts, PodPhase
 from muster.gangs.placing import Run

@@ -2,7 +2,8 @@
 
 from msgspec.structs import replace
 
-from builders.story import Story, gang, node, plain_pod, pod_class
+from builders.story import Story
+from builders.story_cast import gang, node, plain_pod, pod_class
 from muster.coordinator.core.events import (
     Bind,
     BindOutcome,

@@ -1,0 +1,151 @@
+"""What stories about the coordinator's core are made of: classes, nodes, gangs with their pods, and a cluster."""
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from muster.gangs.facts import Batch, GangFacts, MatchPolicy, NodeFacts, PodClass, PodFacts, Problem, Severity
+
+
+def pod_class(cpu: int = 1) -> PodClass:
+    """A class that asks whole cpus."""
+    return PodClass(id=f"cpu{cpu}", requests=(("cpu", cpu * 1000), ("pods", 1)))
+
+
+def node(name: str, cpu: int, **facts: object) -> NodeFacts:
+    """A node of so many cpus."""
+    return NodeFacts(name, uid=name, allocatable=(("cpu", cpu * 1000), ("pods", 110)), **facts)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class GangBuilder:
+    """A gang with its pods: gang("a").minimum(5).of(8, cpu=2)."""
+
+    name: str
+    namespace: str = "default"
+    facts: GangFacts | None = None
+    sizes: tuple[tuple[int, int], ...] = ()
+    age: int = 0
+    priority_: int = 0
+    incarnation: str = "1"
+    declared: int | None = None
+    group_: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    policy_: MatchPolicy = MatchPolicy.ONCE_SATISFIED
+
+    def minimum(self, count: int) -> "GangBuilder":
+        return replace(self, declared=count)
+
+    def of(self, count: int, cpu: int = 1) -> "GangBuilder":
+        return replace(self, sizes=(*self.sizes, (count, cpu)))
+
+    def priority(self, value: int) -> "GangBuilder":
+        return replace(self, priority_=value)
+
+    def created(self, seconds: int) -> "GangBuilder":
+        return replace(self, age=seconds)
+
+    def anew(self, incarnation: str) -> "GangBuilder":
+        return replace(self, incarnation=incarnation)
+
+    def with_group(self, *names: str) -> "GangBuilder":
+        return replace(self, group_=tuple(sorted(f"test/{name}" for name in names)))
+
+    def policy(self, policy: MatchPolicy) -> "GangBuilder":
+        return replace(self, policy_=policy)
+
+    def broken(self, message: str) -> "GangBuilder":
+        return replace(self, problems=(Problem(Severity.BLOCKING, message),))
+
+    @property
+    def id(self) -> str:
+        return f"test/{self.namespace}/{self.name}"
+
+    def gang_facts(self) -> GangFacts:
+        minimum = self.declared if self.declared is not None else sum(count for count, _ in self.sizes)
+        return GangFacts(
+            id=self.id,
+            dialect="test",
+            namespace=self.namespace,
+            name=self.name,
+            incarnation=self.incarnation,
+            minimum=0 if self.problems else minimum,
+            total=max(minimum, sum(count for count, _ in self.sizes)),
+            group=self.group_,
+            created_seconds=self.age,
+            problems=self.problems,
+            match_policy=self.policy_,
+        )
+
+    def pods(self) -> list[PodFacts]:
+        made: list[PodFacts] = []
+        for count, cpu in self.sizes:
+            for _ in range(count):
+                name = f"{self.name}-{len(made)}"
+                made.append(
+                    PodFacts(
+                        uid=f"{self.namespace}/{name}@{self.incarnation}",
+                        namespace=self.namespace,
+                        name=name,
+                        class_id=pod_class(cpu).id,
+                        created_seconds=self.age,
+                        priority=self.priority_,
+                        gang=self.id,
+                    )
+                )
+        return made
+
+
+def gang(name: str, namespace: str = "default") -> GangBuilder:
+    """Begin a gang."""
+    return GangBuilder(name, namespace)
+
+
+def plain_pod(name: str, cpu: int = 1, priority: int = 0, age: int = 0, uid: str = "") -> PodFacts:
+    """A pod without marks."""
+    return PodFacts(
+        uid=uid or f"default/{name}",
+        namespace="default",
+        name=name,
+        class_id=pod_class(cpu).id,
+        priority=priority,
+        created_seconds=age,
+    )
+
+
+@dataclass
+class Cluster:
+    """What the API server holds."""
+
+    nodes: dict[str, NodeFacts] = field(default_factory=dict)
+    pods: dict[str, PodFacts] = field(default_factory=dict)
+    gangs: dict[str, GangFacts] = field(default_factory=dict)
+    classes: dict[str, PodClass] = field(default_factory=lambda: {c.id: c for c in map(pod_class, range(17))})
+
+    used: Counter[str] = field(default_factory=Counter)
+    """Millicores of bound pods by node."""
+
+    def put_pod(self, pod: PodFacts) -> None:
+        self.drop_pod(pod.uid)
+        self.pods[pod.uid] = pod
+        if pod.seated:
+            self.used[pod.node] += self.cpu(pod)
+
+    def drop_pod(self, uid: str) -> None:
+        pod = self.pods.pop(uid, None)
+        if pod is not None and pod.seated:
+            self.used[pod.node] -= self.cpu(pod)
+
+    def free(self) -> dict[str, int]:
+        """Free millicores by node, as bound pods leave it."""
+        return {name: dict(facts.allocatable)["cpu"] - self.used[name] for name, facts in self.nodes.items()}
+
+    def cpu(self, pod: PodFacts) -> int:
+        return dict(self.classes[pod.class_id].requests)["cpu"]
+
+    def whole(self) -> Batch:
+        return Batch(
+            pod_classes=tuple(self.classes.values()),
+            nodes=tuple(self.nodes.values()),
+            pods=tuple(self.pods.values()),
+            gangs=tuple(self.gangs.values()),
+        )
