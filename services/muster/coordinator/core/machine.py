@@ -127,9 +127,8 @@ class Machine:
             return
         group, gangs = permit
         group.persisting = None
-        gangs = [
-            gang for gang in gangs if self.knowledge.gangs.get(gang.id) is gang
-        ]  # the others took their records along
+        # Gangs that went meanwhile took their records along.
+        gangs = [gang for gang in gangs if self.knowledge.gangs.get(gang.id) is gang]
         if self._overtaken(group, gangs):
             self._take_seats_back(group, gangs)
             self._effects.append(self._permits.persist(deletes=tuple(gang.id for gang in gangs)))
