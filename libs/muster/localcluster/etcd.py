@@ -66,11 +66,6 @@ class EtcdProcess:
         """End it at once, as a crash would (SIGKILL)."""
         await self._child.kill()
 
-    async def restart(self) -> None:
-        """Stop it if it runs, and start it on the same data."""
-        await self.stop()
-        await self.start()
-
     def pause(self) -> None:
         """SIGSTOP: connections stay, nothing is answered."""
         self._child.send(signal.SIGSTOP)

@@ -110,11 +110,6 @@ class Stack:
         """SIGTERM and wait."""
         await self.children[name].stop(_GRACE_SECONDS)
 
-    async def restart(self, name: str, *, timeout_seconds: float = 60) -> None:
-        """Start it anew, ending it first if it runs; same address, same files; waits until it serves."""
-        await self.stop_one(name)
-        await self.start([name], timeout_seconds=timeout_seconds)
-
     def endpoints(self, traces: Path | None = None) -> Endpoints:
         """What other commands need to know."""
         return Endpoints(

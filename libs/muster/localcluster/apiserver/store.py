@@ -197,12 +197,6 @@ def key_of(namespace: str | None, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
-def split_key(key: str) -> tuple[str | None, str]:
-    """Namespace (None: it has none) and name."""
-    namespace, slash, name = key.rpartition("/")
-    return (namespace if slash else None), name
-
-
 def in_namespace(records: Iterable[Record], namespace: str | None) -> list[Record]:
     """Those of one namespace; None: all."""
     if namespace is None:

@@ -83,10 +83,6 @@ class Queue:
         """A solve took this long: the next round over parked groups waits in proportion."""
         self._next_retry = ended + min(RETRY_WAIT_MOST_SECONDS, (ended - began) * (1 / RETRY_SHARE - 1))
 
-    def parked(self, group: Group) -> bool:
-        """It waits for something to change."""
-        return group.id in self._unschedulable
-
     # -- taking
 
     def take(self, now: float, most_groups: int, most_pods: int) -> list[Group]:
