@@ -73,6 +73,13 @@ class MatchPolicy(IntEnum):
     ONLY_WAITING = 3
 
 
+class RepairPolicy(IntEnum):
+    """What happens to a started gang that cannot be completed in time; values as in the proto."""
+
+    WAIT = 1
+    EVICT = 2
+
+
 class Severity(IntEnum):
     """How bad a problem of a declaration is; values as in the proto."""
 
@@ -160,6 +167,11 @@ class PodFacts(Struct, frozen=True, gc=False):  # there are 100,000 of them, and
     deleting: bool = False
     gated: bool = False
     problem: str = ""
+    timed_out: bool = False
+    never_preempts: bool = False
+    expected_seconds: float = 0.0
+    started_seconds: int = 0
+    budgets: tuple[str, ...] = ()
 
     @property
     def seated(self) -> bool:
@@ -202,11 +214,19 @@ class GangFacts(Struct, frozen=True):
     definition: ObjectReference | None = None
     problems: tuple[Problem, ...] = ()
     match_policy: MatchPolicy = MatchPolicy.ONCE_SATISFIED
+    repair_policy: RepairPolicy = RepairPolicy.WAIT
 
     @property
     def blocked(self) -> bool:
         """The declaration must be mended before the gang can be tried."""
         return any(problem.severity is Severity.BLOCKING for problem in self.problems)
+
+
+class DisruptionBudget(Struct, frozen=True):
+    """A PodDisruptionBudget: how many of its pods may be evicted now. `id` is "namespace/name"."""
+
+    id: str
+    allowed: int
 
 
 class Batch(Struct, frozen=True):
@@ -225,3 +245,5 @@ class Batch(Struct, frozen=True):
     removed_gangs: tuple[str, ...] = ()
     changed: dict[str, int] = {}
     through: dict[str, int] = {}
+    budgets: tuple[DisruptionBudget, ...] = ()
+    removed_budgets: tuple[str, ...] = ()

@@ -21,10 +21,11 @@ class GangToPlace(Struct, frozen=True):
 
 
 class GroupToPlace(Struct, frozen=True):
-    """Gangs that are placed together or not at all."""
+    """Gangs that are placed together or not at all; if `partial`, as much of them as has room, failing that."""
 
     id: str
     gangs: tuple[GangToPlace, ...]
+    partial: bool = False
 
 
 class Reservation(Struct, frozen=True):
@@ -33,6 +34,40 @@ class Reservation(Struct, frozen=True):
     node: str
     class_id: str
     pod_uids: tuple[str, ...]
+
+
+class Withheld(Struct, frozen=True):
+    """Room on a node that is kept free for somebody else."""
+
+    node: str
+    amounts: Amounts
+
+
+class PodsOnNode(Struct, frozen=True):
+    """A number of pods of one class on one node."""
+
+    node: str
+    class_id: str
+    count: int
+
+
+class Removable(Struct, frozen=True):
+    """A gang whose pods may be removed: up to `spare` one by one, beyond that all or none. Pods that are to go first come
+    first; nothing of a level is removed if lower levels suffice.
+    """
+
+    id: str
+    level: int
+    spare: int
+    pods: tuple[PodsOnNode, ...]
+
+
+class Removed(Struct, frozen=True):
+    """Pods of a gang that have to go before a group can start."""
+
+    id: str
+    whole: bool
+    pods: tuple[PodsOnNode, ...]
 
 
 class Run(Struct, frozen=True):

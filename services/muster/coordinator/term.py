@@ -122,6 +122,8 @@ class Term:
                 self._writer.put(effect)
             case core.Bind():
                 self._start(self._bind(effect), self._binds)
+            case core.Evict() | core.MarkTimedOut():
+                raise NotImplementedError
             case core.Report():
                 self._report(effect)
             case core.PhaseChanged():

@@ -5,7 +5,7 @@ from enum import IntEnum, StrEnum
 from msgspec import Struct
 
 from muster.gangs.facts import Batch, ObjectReference
-from muster.gangs.placing import Explanation, GroupToPlace, Reservation, Run
+from muster.gangs.placing import Explanation, GroupToPlace, PodsOnNode, Removable, Removed, Reservation, Run, Withheld
 
 
 class Now(Struct, frozen=True):
@@ -24,6 +24,7 @@ class SolveOutcome(IntEnum):
     PLACED = 1
     INFEASIBLE = 2
     NOT_FOUND = 3
+    PARTLY = 4
 
 
 class BindOutcome(IntEnum):
@@ -35,11 +36,20 @@ class BindOutcome(IntEnum):
     FAILED = 4
 
 
+class EvictOutcome(IntEnum):
+    """Outcomes of an eviction; values as in the proto."""
+
+    EVICTED = 1
+    GONE = 2
+    FAILED = 3
+
+
 class RecordState(IntEnum):
     """States of a record; values as in the proto."""
 
     BINDING = 1
     SATISFIED = 2
+    UNPERMITTED = 3
 
 
 class Seat(Struct, frozen=True):
@@ -52,8 +62,16 @@ class Seat(Struct, frozen=True):
     node: str
 
 
+class PodName(Struct, frozen=True):
+    """Names a pod."""
+
+    uid: str
+    namespace: str
+    name: str
+
+
 class Record(Struct, frozen=True):
-    """What is durable about one gang; seats are those not known to be bound."""
+    """What is durable about one gang; seats are those not known to be bound. The fields are those of the proto."""
 
     gang: str
     incarnation: str
@@ -62,6 +80,12 @@ class Record(Struct, frozen=True):
     schedule_cycle: int = 1
     group: tuple[str, ...] = ()
     permitted_unix_millis: int = 0
+    waiting_since_unix_millis: int = 0
+    timed_out_declaration: str = ""
+    timing_out: tuple[PodName, ...] = ()
+    evicting: tuple[PodName, ...] = ()
+    evicted_for: str = ""
+    kept_room: tuple[PodsOnNode, ...] = ()
 
 
 class SolveResult(Struct, frozen=True):
@@ -71,6 +95,7 @@ class SolveResult(Struct, frozen=True):
     outcome: SolveOutcome
     runs: tuple[Run, ...] = ()
     explanation: Explanation | None = None
+    removed: tuple[Removed, ...] = ()
 
 
 class BindResult(Struct, frozen=True):
@@ -79,6 +104,14 @@ class BindResult(Struct, frozen=True):
     uid: str
     outcome: BindOutcome
     node: str = ""
+    message: str = ""
+
+
+class EvictResult(Struct, frozen=True):
+    """What came of one eviction."""
+
+    uid: str
+    outcome: EvictOutcome
     message: str = ""
 
 
@@ -149,6 +182,19 @@ class BindCallFailed(Struct, frozen=True):
     message: str
 
 
+class EvictResults(Struct, frozen=True):
+    """Binding reports evictions."""
+
+    results: tuple[EvictResult, ...]
+
+
+class EvictCallFailed(Struct, frozen=True):
+    """Binding could not be reached, or broke off, before these pods had a result."""
+
+    uids: tuple[str, ...]
+    message: str
+
+
 class Tick(Struct, frozen=True):
     """Time has passed."""
 
@@ -164,6 +210,8 @@ Event = (
     | NotPersisted
     | BindResults
     | BindCallFailed
+    | EvictResults
+    | EvictCallFailed
     | Tick
 )
 
@@ -177,6 +225,8 @@ class Solve(Struct, frozen=True):
     min_revision: dict[str, int]
     reservations: tuple[Reservation, ...]
     groups: tuple[GroupToPlace, ...]
+    withheld: tuple[Withheld, ...] = ()
+    removable: tuple[Removable, ...] = ()
 
 
 class Persist(Struct, frozen=True):
@@ -194,6 +244,23 @@ class Bind(Struct, frozen=True):
 
     gang: str
     seats: tuple[Seat, ...]
+
+
+class Evict(Struct, frozen=True):
+    """Evict these pods of one gang. Answered by EvictResults and EvictCallFailed, each pod in exactly one."""
+
+    gang: str
+    pods: tuple[PodName, ...]
+
+
+class MarkTimedOut(Struct, frozen=True):
+    """Put the dialect's mark of a gang that waited too long on these pods of it, or take it off. Not answered: the pods
+    are seen with it, or without.
+    """
+
+    gang: str
+    pods: tuple[PodName, ...]
+    timed_out: bool
 
 
 class PodCondition(Struct, frozen=True):
@@ -257,4 +324,4 @@ class GangChanged(Struct, frozen=True):
     gang: str
 
 
-Effect = Solve | Persist | Bind | Report | PhaseChanged | GangChanged
+Effect = Solve | Persist | Bind | Evict | MarkTimedOut | Report | PhaseChanged | GangChanged

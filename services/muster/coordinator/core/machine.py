@@ -10,6 +10,8 @@ from muster.coordinator.core.events import (
     Changes,
     Effect,
     Event,
+    EvictCallFailed,
+    EvictResults,
     NotPersisted,
     Now,
     Persisted,
@@ -97,7 +99,7 @@ class Machine:
                 self._recover()
             case ViewLost():
                 self._seeing = False
-            case Tick():
+            case EvictResults() | EvictCallFailed() | Tick():
                 pass
             case _:
                 assert_never(event)
