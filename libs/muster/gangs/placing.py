@@ -52,7 +52,7 @@ class PodsOnNode(Struct, frozen=True):
 
 
 class Removable(Struct, frozen=True):
-    """A gang whose pods may be removed: up to `spare` one by one, beyond that all or none. Pods that are to go first come
+    """A gang whose pods may be removed: up to `spare` one by one, beyond that all or none. Pods that are to go first are
     first; nothing of a level is removed if lower levels suffice.
     """
 
