@@ -52,8 +52,8 @@ class PodsOnNode(Struct, frozen=True):
 
 
 class Removable(Struct, frozen=True):
-    """A gang whose pods may be removed: up to `spare` one by one, beyond that all or none. Pods that are to go first are
-    first; nothing of a level is removed if lower levels suffice.
+    """A gang whose pods may be removed: up to `spare` one by one, beyond that all or none. The first pods
+    go first; nothing of a level is removed if lower levels suffice.
     """
 
     id: str
