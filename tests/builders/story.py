@@ -16,6 +16,7 @@ from typing import TypeVar
 from msgspec.structs import replace as changed
 
 from builders.story_cast import Cluster, GangBuilder, node
+from builders.story_solver import first_fit
 from muster.coordinator.core.events import (
     Bind,
     BindCallFailed,
@@ -25,29 +26,35 @@ from muster.coordinator.core.events import (
     Changes,
     Effect,
     Event,
+    Evict,
+    EvictCallFailed,
+    EvictOutcome,
+    EvictResult,
+    EvictResults,
+    MarkTimedOut,
     Now,
     Persist,
     Persisted,
     Phase,
     PhaseChanged,
+    PodName,
     Record,
+    RecordState,
     Recovered,
     Report,
     Seat,
     Snapshot,
     Solve,
     Solved,
-    SolveOutcome,
     SolveResult,
     Tick,
     ViewLost,
 )
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.model import Gang
-from muster.gangs.facts import Batch, GangFacts, NodeFacts, PodFacts, PodPhase
-from muster.gangs.placing import Explanation, GangToPlace, Run
+from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodFacts, PodPhase
 
-Under = TypeVar("Under", Solve, Persist, Bind)
+Under = TypeVar("Under", Solve, Persist, Bind, Evict, MarkTimedOut)
 
 
 class Story:
@@ -59,12 +66,17 @@ class Story:
         self.permitted_with: defaultdict[str, set[str]] = defaultdict(set)
         """Gangs whose records were written together, by gang."""
         self.now = 1000.0
+        self.unix_ahead = 1_700_000_000.0
+        """Wall clock minus monotonic clock; set it to let the wall clock jump."""
         self.machine: Machine | None = None
         self.under_way: list[Effect] = []
         self.reports: list[Report] = []
         self.phases: defaultdict[str, list[Phase | None]] = defaultdict(list)
         self.solves: list[Solve] = []
         self.bind_failures: Counter[str] = Counter()
+        self.evict_failures: Counter[str] = Counter()
+        self.graceful = False
+        """Evicted pods take their time: they are being deleted until `finish_deletions()`."""
         self.lagging = False
         """What the cluster tells waits in `stream` until `deliver()`."""
         self.stream: list[Event] = []
@@ -104,16 +116,23 @@ class Story:
         """Let it know."""
         if self.machine is None:
             return
-        effects = self.machine.step(events, Now(self.now, 1_700_000_000 + self.now))
+        effects = self.machine.step(events, Now(self.now, self.unix))
         for effect in effects:
             if isinstance(effect, PhaseChanged):
                 self.phases[effect.gang].append(effect.after)
             elif isinstance(effect, Report):
                 self.reports.append(effect)
-            elif isinstance(effect, Solve | Persist | Bind):
+            elif isinstance(effect, Solve | Persist | Bind | Evict | MarkTimedOut):
                 if isinstance(effect, Solve):
                     self.solves.append(effect)
+                elif isinstance(effect, Evict):
+                    self.check_evict(effect)
                 self.under_way.append(effect)
+
+    @property
+    def unix(self) -> float:
+        """The wall clock."""
+        return self.unix_ahead + self.now
 
     def wake(self) -> None:
         """If it asked to be woken by now, wake it."""
@@ -154,11 +173,19 @@ class Story:
                 self.tell(Persisted(effect.persist_id))
             case Bind():
                 self.tell(BindResults(tuple(self.bind(seat) for seat in effect.seats)))
+            case Evict():
+                self.tell(EvictResults(tuple(self.evict(pod) for pod in effect.pods)))
+            case MarkTimedOut():
+                self.mark(effect)
 
     def persist(self, effect: Persist) -> None:
+        permits = {record.gang for record in effect.puts if record.state is not RecordState.UNPERMITTED}
         for record in effect.puts:
             self.etcd[record.gang] = record
-            self.permitted_with[record.gang] |= {other.gang for other in effect.puts}
+            if record.gang in permits:
+                self.permitted_with[record.gang] |= permits
+            else:
+                self.permitted_with.pop(record.gang, None)
         for key in effect.deletes:
             self.etcd.pop(key, None)
 
@@ -174,72 +201,49 @@ class Story:
             self.bind_failures[seat.uid] -= 1
             return BindResult(seat.uid, BindOutcome.FAILED, message="500: try again")
         self.check_bind(pod, seat)
-        self.change(pods=[changed(pod, node=seat.node, phase=PodPhase.RUNNING)])
+        self.change(pods=[self._running(pod, seat.node)])
         return BindResult(seat.uid, BindOutcome.BOUND, seat.node)
 
-    def break_bind_call(self, index: int) -> None:
+    def evict(self, name: PodName) -> EvictResult:
+        """The API server's part: budgets hold, and unless `graceful` the pod is gone at once."""
+        pod = self.cluster.pods.get(name.uid)
+        if pod is None or pod.phase.ended:
+            return EvictResult(name.uid, EvictOutcome.GONE)
+        if pod.deleting:
+            return EvictResult(name.uid, EvictOutcome.EVICTED)
+        if self.evict_failures[name.uid] > 0:
+            self.evict_failures[name.uid] -= 1
+            return EvictResult(name.uid, EvictOutcome.FAILED, "500: try again")
+        budgets = [self.cluster.budgets[id_] for id_ in pod.budgets if id_ in self.cluster.budgets]
+        if any(budget.allowed < 1 for budget in budgets):
+            return EvictResult(name.uid, EvictOutcome.FAILED, "429: it would violate the pod's disruption budget")
+        if budgets:
+            self.change(budgets=[changed(budget, allowed=budget.allowed - 1) for budget in budgets])
+        if self.graceful:
+            self.change(pods=[changed(pod, deleting=True)])
+        else:
+            self.change(remove_pods=[pod.uid])
+        return EvictResult(name.uid, EvictOutcome.EVICTED)
+
+    def mark(self, effect: MarkTimedOut) -> None:
+        """Binding writes the annotation, or takes it off."""
+        there = [self.cluster.pods[name.uid] for name in effect.pods if name.uid in self.cluster.pods]
+        differ = [changed(pod, timed_out=effect.timed_out) for pod in there if pod.timed_out is not effect.timed_out]
+        if differ:
+            self.change(pods=differ)
+
+    def break_call(self, index: int) -> None:
         """Binding dies before it does anything."""
         effect = self.under_way.pop(index)
-        assert isinstance(effect, Bind)
-        self.tell(BindCallFailed(tuple(seat.uid for seat in effect.seats), "connection refused"))
-
-    # -- a solver that packs nodes in the order of their names
+        assert isinstance(effect, Bind | Evict)
+        if isinstance(effect, Bind):
+            self.tell(BindCallFailed(tuple(seat.uid for seat in effect.seats), "connection refused"))
+        else:
+            self.tell(EvictCallFailed(tuple(pod.uid for pod in effect.pods), "connection refused"))
 
     def first_fit(self, solve: Solve) -> tuple[SolveResult, ...]:
-        free = self.cluster.free()
-        for reservation in solve.reservations:
-            for uid in reservation.pod_uids:
-                pod = self.cluster.pods.get(uid)
-                if reservation.node in free and not (pod is not None and pod.node):
-                    free[reservation.node] -= self._cpu(reservation.class_id)
-        for name, facts in self.cluster.nodes.items():
-            if facts.unschedulable or not facts.ready:
-                free[name] = 0
-        results = []
-        for group in solve.groups:
-            trial, runs = dict(free), list[Run]()
-            needed = {asked.id: self._smallest(asked, asked.minimum) for asked in group.gangs}
-            fit = {asked.id: self._fill(trial, asked, needed[asked.id], runs) for asked in group.gangs}
-            short = [
-                f"{fit[asked.id]} of {asked.minimum} members fit"
-                for asked in group.gangs
-                if fit[asked.id] < asked.minimum
-            ]
-            if short:
-                results.append(
-                    SolveResult(group.id, SolveOutcome.INFEASIBLE, explanation=Explanation(summary=short[-1]))
-                )
-                continue
-            for asked in group.gangs:  # what is wanted beyond the minimum takes nothing from partners
-                rest = [role.wanted - count for role, count in zip(asked.roles, needed[asked.id], strict=True)]
-                self._fill(trial, asked, rest, runs)
-            free = trial
-            results.append(SolveResult(group.id, SolveOutcome.PLACED, tuple(runs)))
-        return tuple(results)
-
-    def _smallest(self, asked: GangToPlace, count: int) -> list[int]:
-        """So many members by role, the smallest first."""
-        counts = [0] * len(asked.roles)
-        for index in sorted(range(len(counts)), key=lambda index: self._cpu(asked.roles[index].class_id)):
-            counts[index] = min(asked.roles[index].wanted, count - sum(counts))
-        return counts
-
-    def _fill(self, free: dict[str, int], asked: GangToPlace, counts: list[int], runs: list[Run]) -> int:
-        """Place so many members by role, the largest first, each on the fullest node that takes it; how many fit."""
-        placed = 0
-        for index in sorted(range(len(counts)), key=lambda index: -self._cpu(asked.roles[index].class_id)):
-            cpu, left = self._cpu(asked.roles[index].class_id), counts[index]
-            for name in sorted(free, key=lambda name: (free[name], name)):
-                count = min(free[name] // cpu, left)
-                if count > 0:
-                    free[name] -= count * cpu
-                    left -= count
-                    placed += count
-                    runs.append(Run(asked.id, index, name, count))
-        return placed
-
-    def _cpu(self, class_id: str) -> int:
-        return dict(self.cluster.classes[class_id].requests)["cpu"]
+        """Placement's part."""
+        return first_fit(self.cluster, solve)
 
     # -- what users and others do
 
@@ -249,6 +253,7 @@ class Story:
         nodes: list[NodeFacts] | None = None,
         pods: list[PodFacts] | None = None,
         gangs: list[GangFacts] | None = None,
+        budgets: list[DisruptionBudget] | None = None,
         remove_nodes: list[str] | None = None,
         remove_pods: list[str] | None = None,
         remove_gangs: list[str] | None = None,
@@ -258,6 +263,7 @@ class Story:
         for pod in pods or []:
             self.cluster.put_pod(pod)
         self.cluster.gangs.update((facts.id, facts) for facts in gangs or [])
+        self.cluster.budgets.update((budget.id, budget) for budget in budgets or [])
         for name in remove_nodes or []:
             self.cluster.nodes.pop(name, None)
         for uid in remove_pods or []:
@@ -268,6 +274,7 @@ class Story:
             nodes=tuple(nodes or ()),
             pods=tuple(pods or ()),
             gangs=tuple(gangs or ()),
+            budgets=tuple(budgets or ()),
             removed_nodes=tuple(remove_nodes or ()),
             removed_pods=tuple(remove_pods or ()),
             removed_gangs=tuple(remove_gangs or ()),
@@ -284,6 +291,21 @@ class Story:
     def delete(self, builder: GangBuilder) -> None:
         self.change(remove_pods=[pod.uid for pod in builder.pods()], remove_gangs=[builder.id])
 
+    def finish_deletions(self) -> None:
+        """Pods that are being deleted are gone."""
+        gone = [pod.uid for pod in self.cluster.pods.values() if pod.deleting]
+        if gone:
+            self.change(remove_pods=gone)
+
+    def take_marks_off(self, builder: GangBuilder) -> None:
+        """A user removes the mark of having timed out from the gang's pods."""
+        marked = [pod for pod in self.cluster.pods.values() if pod.gang == builder.id and pod.timed_out]
+        self.change(pods=[changed(pod, timed_out=False) for pod in marked])
+
+    def set_budget(self, name: str, allowed: int) -> None:
+        """A PodDisruptionBudget ("namespace/name") lets so many pods be evicted now."""
+        self.change(budgets=[DisruptionBudget(name, allowed)])
+
     def intrude(self, pod: PodFacts, node_name: str) -> None:
         """Another scheduler puts a pod of its own on a node."""
         self.shared_nodes.add(node_name)
@@ -294,7 +316,10 @@ class Story:
 
     def bind_elsewhere(self, uid: str, node_name: str) -> None:
         """Another scheduler binds a pod."""
-        self.change(pods=[changed(self.cluster.pods[uid], node=node_name, phase=PodPhase.RUNNING)])
+        self.change(pods=[self._running(self.cluster.pods[uid], node_name)])
+
+    def _running(self, pod: PodFacts, node_name: str) -> PodFacts:
+        return changed(pod, node=node_name, phase=PodPhase.RUNNING, started_seconds=int(self.unix))
 
     # -- what is to be seen
 
@@ -333,7 +358,12 @@ class Story:
         assert record is not None, f"I2, I4: {seat.uid} binds to {seat.node} without a durable permit for that"
         known = self.machine.knowledge.gangs.get(record.gang) if self.machine is not None else None
         for partner in record.group if known is None or not known.started else ():
-            permitted = partner in self.etcd or partner in self.permitted_with[record.gang] or self._runs(partner)
+            durable = self.etcd.get(partner)
+            permitted = (
+                (durable is not None and durable.state is not RecordState.UNPERMITTED)
+                or partner in self.permitted_with[record.gang]
+                or self._runs(partner)
+            )
             assert permitted or partner not in self.cluster.gangs, f"I1: {record.gang} binds, {partner} has no permit"
         if seat.node in self.cluster.nodes and seat.node not in self.shared_nodes:
             free = dict(self.cluster.nodes[seat.node].allocatable)["cpu"] - self.cluster.used[seat.node]
@@ -350,9 +380,18 @@ class Story:
         """What permits this bind: a record of the pod's gang, or of the one that it was in when it was decided."""
         own = self.etcd.get(pod.gang or f"plain/{pod.namespace}/{pod.name}")
         for record in (own, *self.etcd.values()):
-            if record and any((held.uid, held.node) == (seat.uid, seat.node) for held in record.seats):
+            if record is None or record.state is RecordState.UNPERMITTED:
+                continue
+            if any((held.uid, held.node) == (seat.uid, seat.node) for held in record.seats):
                 return record
         return None
+
+    def check_evict(self, effect: Evict) -> None:
+        """I9 at the moment when an eviction leaves: a durable record says that these pods are to be evicted."""
+        record = self.etcd.get(effect.gang)
+        planned = {pod.uid for pod in record.evicting} if record is not None else set()
+        strays = [pod.uid for pod in effect.pods if pod.uid not in planned]
+        assert not strays, f"I9: {strays} of {effect.gang} are evicted without a durable record of that"
 
     def check_quiet(self) -> None:
         """Nothing is under way: no reservation without cause, no gang half started without a word."""

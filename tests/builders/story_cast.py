@@ -3,7 +3,19 @@
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from muster.gangs.facts import Batch, GangFacts, MatchPolicy, NodeFacts, PodClass, PodFacts, Problem, Severity
+from muster.gangs.facts import (
+    Batch,
+    DisruptionBudget,
+    GangFacts,
+    GangMode,
+    MatchPolicy,
+    NodeFacts,
+    PodClass,
+    PodFacts,
+    Problem,
+    RepairPolicy,
+    Severity,
+)
 
 
 def pod_class(cpu: int = 1) -> PodClass:
@@ -31,6 +43,12 @@ class GangBuilder:
     group_: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
     policy_: MatchPolicy = MatchPolicy.ONCE_SATISFIED
+    mode: GangMode = GangMode.STRICT
+    waiting_time_seconds: float = 0.0
+    repair_: RepairPolicy = RepairPolicy.WAIT
+    expected_seconds: float = 0.0
+    never_preempts_: bool = False
+    budgets: tuple[str, ...] = ()
 
     def minimum(self, count: int) -> "GangBuilder":
         return replace(self, declared=count)
@@ -53,6 +71,23 @@ class GangBuilder:
     def policy(self, policy: MatchPolicy) -> "GangBuilder":
         return replace(self, policy_=policy)
 
+    def non_strict(self, waiting_time_seconds: float = 600.0) -> "GangBuilder":
+        return replace(self, mode=GangMode.NON_STRICT, waiting_time_seconds=waiting_time_seconds)
+
+    def repair(self, policy: RepairPolicy) -> "GangBuilder":
+        return replace(self, repair_=policy)
+
+    def expected(self, seconds: float) -> "GangBuilder":
+        """Its pods say how long they run."""
+        return replace(self, expected_seconds=seconds)
+
+    def never_preempts(self) -> "GangBuilder":
+        return replace(self, never_preempts_=True)
+
+    def budget(self, name: str) -> "GangBuilder":
+        """A PodDisruptionBudget ("namespace/name") covers its pods."""
+        return replace(self, budgets=tuple(sorted((*self.budgets, name))))
+
     def broken(self, message: str) -> "GangBuilder":
         return replace(self, problems=(Problem(Severity.BLOCKING, message),))
 
@@ -74,6 +109,9 @@ class GangBuilder:
             created_seconds=self.age,
             problems=self.problems,
             match_policy=self.policy_,
+            mode=self.mode,
+            waiting_time_seconds=self.waiting_time_seconds,
+            repair_policy=self.repair_,
         )
 
     def pods(self) -> list[PodFacts]:
@@ -90,6 +128,9 @@ class GangBuilder:
                         created_seconds=self.age,
                         priority=self.priority_,
                         gang=self.id,
+                        expected_seconds=self.expected_seconds,
+                        never_preempts=self.never_preempts_,
+                        budgets=self.budgets,
                     )
                 )
         return made
@@ -119,6 +160,7 @@ class Cluster:
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
     pods: dict[str, PodFacts] = field(default_factory=dict)
     gangs: dict[str, GangFacts] = field(default_factory=dict)
+    budgets: dict[str, DisruptionBudget] = field(default_factory=dict)
     classes: dict[str, PodClass] = field(default_factory=lambda: {c.id: c for c in map(pod_class, range(17))})
 
     used: Counter[str] = field(default_factory=Counter)
@@ -140,7 +182,10 @@ class Cluster:
         return {name: dict(facts.allocatable)["cpu"] - self.used[name] for name, facts in self.nodes.items()}
 
     def cpu(self, pod: PodFacts) -> int:
-        return dict(self.classes[pod.class_id].requests)["cpu"]
+        return self.class_cpu(pod.class_id)
+
+    def class_cpu(self, class_id: str) -> int:
+        return dict(self.classes[class_id].requests)["cpu"]
 
     def whole(self) -> Batch:
         return Batch(
@@ -148,4 +193,5 @@ class Cluster:
             nodes=tuple(self.nodes.values()),
             pods=tuple(self.pods.values()),
             gangs=tuple(self.gangs.values()),
+            budgets=tuple(self.budgets.values()),
         )

@@ -194,7 +194,7 @@ class Play:
     def do_break_bind(self, which: int, how: int) -> None:
         binds = [i for i, effect in enumerate(self.story.under_way) if isinstance(effect, Bind)]
         if binds:
-            self.story.break_bind_call(binds[which % len(binds)])
+            self.story.break_call(binds[which % len(binds)])
 
     def do_some_binds(self, which: int, how: int) -> None:
         """Some pods are bound, but nobody hears of it; the effect stays and is done again later."""

@@ -104,7 +104,7 @@ def test_i10_binding_that_cannot_be_reached_is_told_of_a_gang_half_started() -> 
     story.do(0)
     bind = story.only(Bind)
     story.tell(BindResults((story.bind(bind.seats[0]),)))
-    story.break_bind_call(0)
+    story.break_call(0)
     assert "2 of its pods are not bound yet: connection refused" in reason(story.gang("a"))
     story.pass_time(2)
     assert story.bound("a") == 3

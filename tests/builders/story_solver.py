@@ -1,0 +1,188 @@
+"""The solver of stories: packs the fullest nodes first, and removes no more than it must."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from builders.story_cast import Cluster
+from muster.coordinator.core.events import Solve, SolveOutcome, SolveResult
+from muster.gangs.placing import Explanation, GangToPlace, GroupToPlace, PodsOnNode, Removable, Removed, Run
+
+Free = dict[str, int]
+"""Millicores that may be used, by node; nodes that take nobody are not in it."""
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """What became of one try: where members go, and what is short."""
+
+    runs: tuple[Run, ...]
+    short: str
+    free: Free
+
+
+def first_fit(cluster: Cluster, solve: Solve) -> tuple[SolveResult, ...]:
+    """Answer for every group, in order; each takes its room before the next chooses."""
+    fitter = _Fitter(cluster)
+    free = _free(cluster, solve)
+    results = []
+    for group in solve.groups:
+        fit = fitter.try_whole(free, group)
+        if not fit.short:
+            results.append(SolveResult(group.id, SolveOutcome.PLACED, fit.runs))
+        elif (freed := _Removal(fitter, free, group, solve.removable).find()) is not None:
+            removed, fit = freed
+            results.append(SolveResult(group.id, SolveOutcome.PLACED, fit.runs, removed=removed))
+        else:
+            why = Explanation(summary=fit.short)
+            fit = fitter.try_part(free, group) if group.partial else fit
+            outcome = SolveOutcome.PARTLY if fit.runs and group.partial else SolveOutcome.INFEASIBLE
+            runs = fit.runs if outcome is SolveOutcome.PARTLY else ()
+            results.append(SolveResult(group.id, outcome, runs, why))
+            if not runs:
+                continue
+        free = fit.free
+    return tuple(results)
+
+
+def _free(cluster: Cluster, solve: Solve) -> Free:
+    open_ = {name for name, facts in cluster.nodes.items() if facts.ready and not facts.unschedulable}
+    free = {name: room for name, room in cluster.free().items() if name in open_}
+    for held in solve.reservations:
+        for uid in held.pod_uids:
+            pod = cluster.pods.get(uid)
+            if held.node in free and not (pod is not None and pod.node):
+                free[held.node] -= cluster.class_cpu(held.class_id)
+    for kept in solve.withheld:
+        if kept.node in free:
+            free[kept.node] -= dict(kept.amounts).get("cpu", 0)
+    return free
+
+
+class _Fitter:
+    """Whether a group fits in what is free."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cpu = cluster.class_cpu
+
+    def try_whole(self, free: Free, group: GroupToPlace) -> _Fit:
+        """All minimums, and then what is wanted beyond them: it takes nothing from partners."""
+        trial, runs = dict(free), list[Run]()
+        needed = {asked.id: self._smallest(asked, asked.minimum) for asked in group.gangs}
+        fit = {asked.id: self._fill(trial, asked, needed[asked.id], runs) for asked in group.gangs}
+        short = [
+            f"{fit[asked.id]} of {asked.minimum} members fit" for asked in group.gangs if fit[asked.id] < asked.minimum
+        ]
+        if short:
+            return _Fit((), short[-1], free)
+        self._fill_rest(trial, group, needed, runs)
+        return _Fit(tuple(runs), "", trial)
+
+    def try_part(self, free: Free, group: GroupToPlace) -> _Fit:
+        """As much as there is room for, minimums first."""
+        trial, runs = dict(free), list[Run]()
+        placed: dict[str, list[int]] = {}
+        for asked in group.gangs:
+            before = len(runs)
+            self._fill(trial, asked, self._smallest(asked, asked.minimum), runs)
+            placed[asked.id] = [
+                sum(run.count for run in runs[before:] if run.role == index) for index in range(len(asked.roles))
+            ]
+        self._fill_rest(trial, group, placed, runs)
+        return _Fit(tuple(runs), "", trial)
+
+    def _fill_rest(self, free: Free, group: GroupToPlace, placed: dict[str, list[int]], runs: list[Run]) -> None:
+        for asked in group.gangs:
+            rest = [role.wanted - count for role, count in zip(asked.roles, placed[asked.id], strict=True)]
+            self._fill(free, asked, rest, runs)
+
+    def _smallest(self, asked: GangToPlace, count: int) -> list[int]:
+        """So many members by role, the smallest first."""
+        counts = [0] * len(asked.roles)
+        for index in sorted(range(len(counts)), key=lambda index: self.cpu(asked.roles[index].class_id)):
+            counts[index] = min(asked.roles[index].wanted, count - sum(counts))
+        return counts
+
+    def _fill(self, free: Free, asked: GangToPlace, counts: Sequence[int], runs: list[Run]) -> int:
+        """Place so many members by role, the largest first, each on the fullest node that takes it; how many fit."""
+        placed = 0
+        for index in sorted(range(len(counts)), key=lambda index: -self.cpu(asked.roles[index].class_id)):
+            cpu, left = self.cpu(asked.roles[index].class_id), counts[index]
+            for name in sorted(free, key=lambda name: (free[name], name)):
+                count = min(free[name] // cpu, left)
+                if count > 0:
+                    free[name] -= count * cpu
+                    left -= count
+                    placed += count
+                    runs.append(Run(asked.id, index, name, count))
+        return placed
+
+
+@dataclass
+class _Removal:
+    """What must go before the group fits: the lowest level, what can be spared, then the fewest whole gangs."""
+
+    fitter: _Fitter
+    free: Free
+    group: GroupToPlace
+    removable: Sequence[Removable]
+
+    def find(self) -> tuple[tuple[Removed, ...], _Fit] | None:
+        """None: it does not fit even if all goes."""
+        for level in sorted({each.level for each in self.removable}):
+            offered = [each for each in self.removable if each.level <= level]
+            if self._fit({each.id: _singly(each) for each in offered}).short:
+                continue
+            going = self._fewest(offered)
+            for each in reversed(offered):
+                if len(going[each.id]) <= each.spare:
+                    self._put_back(going, each)
+            removed = tuple(
+                Removed(
+                    each.id, len(going[each.id]) == _count(each) and each.spare < _count(each), _joined(going[each.id])
+                )
+                for each in offered
+                if going[each.id]
+            )
+            return removed, self._fit(going)
+        return None
+
+    def _fewest(self, offered: list[Removable]) -> dict[str, list[PodsOnNode]]:
+        """All that can be spared, and as few whole gangs as possible."""
+        for count in range(len(offered) + 1):
+            for whole in combinations(offered, count):
+                going = {each.id: _singly(each)[: None if each in whole else each.spare] for each in offered}
+                if not self._fit(going).short:
+                    return going
+        raise AssertionError("all of it was seen to suffice")
+
+    def _put_back(self, going: dict[str, list[PodsOnNode]], each: Removable) -> None:
+        """Spared pods that the place does not need stay, the last first."""
+        for pod in reversed(list(going[each.id])):
+            fewer = list(going[each.id])
+            del fewer[len(fewer) - 1 - fewer[::-1].index(pod)]
+            if not self._fit({**going, each.id: fewer}).short:
+                going[each.id] = fewer
+
+    def _fit(self, going: dict[str, list[PodsOnNode]]) -> _Fit:
+        trial = dict(self.free)
+        for pods in going.values():
+            for pod in pods:
+                if pod.node in trial:
+                    trial[pod.node] += pod.count * self.fitter.cpu(pod.class_id)
+        return self.fitter.try_whole(trial, self.group)
+
+
+def _count(each: Removable) -> int:
+    return sum(pods.count for pods in each.pods)
+
+
+def _singly(each: Removable) -> list[PodsOnNode]:
+    return [PodsOnNode(pods.node, pods.class_id, 1) for pods in each.pods for _ in range(pods.count)]
+
+
+def _joined(pods: Iterable[PodsOnNode]) -> tuple[PodsOnNode, ...]:
+    counts: dict[tuple[str, str], int] = {}
+    for pod in pods:
+        counts[pod.node, pod.class_id] = counts.get((pod.node, pod.class_id), 0) + pod.count
+    return tuple(PodsOnNode(node, class_id, count) for (node, class_id), count in counts.items())
