@@ -10,7 +10,6 @@ anything else               FAILED
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +18,8 @@ from msgspec import Struct
 
 from muster.binding.bodies import binding, pod_path
 from muster.binding.pipeline import Job, Pipeline, Urgency
-from muster.binding.spans import BindTrace
+from muster.binding.results import Results
+from muster.binding.spans import PodTrace
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.verdicts import DONE, Again, Verdict, no_answer, repeatable, said
 from muster.kube.objects import BadObject, Pod, decode_pod
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     Outcome: TypeAlias = pb.BindResult.Outcome.ValueType
 
-_GATHERING_SECONDS: Final = 0.005  # results that come so close together travel together
-_MOST_PER_MESSAGE: Final = 1000
 _CONFLICTS_WITHOUT_CAUSE: Final = 4  # then what the API server says is taken for its last word
 
 BOUND: Final = pb.BindResult.OUTCOME_BOUND
@@ -59,29 +57,14 @@ class BindCall:
         self.session = session
         self.loop = asyncio.get_running_loop()
         self._request = request
-        self._started = self.loop.time()
         self._flow = pipeline.open(Urgency.BIND, deadline)
-        self._trace = BindTrace(len(request.pods))
-        self._results: list[pb.BindResult] = []
-        self._unsettled = len(request.pods)
-        self._some, self._all = asyncio.Event(), asyncio.Event()
-        self._outcomes: Counter[Outcome] = Counter()
-        self._retries = 0
+        self._trace = PodTrace("bind", len(request.pods))
+        self._results: Results[pb.BindResult] = Results(len(request.pods))
 
     async def results(self) -> AsyncIterator[list[pb.BindResult]]:
         """Every pod's result, in batches."""
         self._flow.add([_BindPod(self, pod) for pod in self._request.pods])
-        while self._unsettled or self._results:
-            await self._some.wait()
-            if self._unsettled:
-                try:
-                    async with asyncio.timeout(_GATHERING_SECONDS):
-                        await self._all.wait()
-                except TimeoutError:
-                    pass
-            batch, self._results = self._results[:_MOST_PER_MESSAGE], self._results[_MOST_PER_MESSAGE:]
-            if not self._results:
-                self._some.clear()
+        async for batch in self._results.batches():
             yield batch
         self._log_end()
 
@@ -92,12 +75,9 @@ class BindCall:
     def settle(self, job: "_BindPod", result: _Result) -> None:
         """The pod's result is known."""
         pod, seconds = job.pod, self.loop.time() - job.started if job.attempts else 0.0
-        self._retries += max(0, job.attempts - 1)
-        self._outcomes[result.outcome] += 1
-        self._results.append(
-            pb.BindResult(uid=pod.uid, outcome=result.outcome, node=result.node, message=result.message)
-        )
-        self._trace.add(pod.uid, pod.node, _WORDS[result.outcome], seconds, job.attempts, result.message)
+        word = _WORDS[result.outcome]
+        error = "" if result.outcome == BOUND else result.message or word
+        self._trace.add(pod.uid, word, seconds, job.attempts, node=pod.node, error=error)
         if result.outcome != BOUND:
             _log.warning(
                 "pod not bound",
@@ -105,15 +85,14 @@ class BindCall:
                 pod=f"{pod.namespace}/{pod.name}",
                 uid=pod.uid,
                 node=pod.node,
-                outcome=_WORDS[result.outcome],
+                outcome=word,
                 on_node=result.node,
                 message=result.message,
                 attempts=job.attempts,
             )
-        self._unsettled -= 1
-        self._some.set()
-        if not self._unsettled:
-            self._all.set()
+        told = pb.BindResult(uid=pod.uid, outcome=result.outcome, node=result.node, message=result.message)
+        self._results.add(told, word, job.attempts)
+        if self._results.complete:
             self._trace.close()
 
     def _log_end(self) -> None:
@@ -122,9 +101,7 @@ class BindCall:
             group=self._request.group,
             leader_epoch=self._request.leader_epoch,
             pods=len(self._request.pods),
-            retries=self._retries,
-            seconds=round(self.loop.time() - self._started, 4),
-            **{word: self._outcomes[outcome] for outcome, word in _WORDS.items() if self._outcomes[outcome]},
+            **self._results.summary(),
         )
 
 

@@ -46,6 +46,23 @@ def binding(namespace: str, name: str, uid: str, node: str, annotations: Mapping
     return _encode(_Binding(meta, _Target(node)))
 
 
+def eviction(namespace: str, name: str, uid: str) -> bytes:
+    """Evicts the pod with that uid, and no other."""
+    return _encode(
+        {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+    )
+
+
+def annotations_patch(uid: str, annotations: Mapping[str, str | None]) -> bytes:
+    """Sets annotations, and removes those that are None, unless the pod is another. A merge patch."""
+    return _encode({"metadata": {"uid": uid, "annotations": annotations}})
+
+
 def condition_patch(uid: str, resource_version: str, condition: Mapping[str, Any]) -> bytes:
     """Sets one condition, unless the pod is another or has changed since that version. A strategic merge patch."""
     return _encode(

@@ -3,6 +3,9 @@
 A call opens a flow and adds jobs. Among flows of equal urgency one job is taken from each in turn, so a gang of 8 need
 not wait for a gang of 5,000. A job that has to be repeated returns to the head of its flow. What is under way is never
 broken off: closing a flow only gives up what waits.
+
+Evictions may fill only a share of the window: the API server may keep each of them for many seconds, while it settles
+with a disruption budget that others write to as well, and binds must not wait for that.
 """
 
 import asyncio
@@ -11,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
 from enum import IntEnum
+from functools import partial
 from typing import Final
 
 import structlog
@@ -20,6 +24,8 @@ from muster.binding.verdicts import Again, Done, Verdict
 from muster.kube.retrying import jittered_seconds
 
 _ATTEMPT_SECONDS: Final = 10.0  # then the answer is taken for lost
+_EVICTION_ATTEMPT_SECONDS: Final = 30.0  # the API server itself repeats what conflicts, up to 10 s for each step
+_EVICTION_SHARE: Final = 4  # one in so many
 _RETRY_SECONDS: Final = (0.05, 2.0)
 
 _log = structlog.get_logger()
@@ -29,8 +35,9 @@ class Urgency(IntEnum):
     """What goes first when several wait."""
 
     BIND = 0
-    CONDITION = 1
-    EVENT = 2
+    EVICTION = 1
+    CONDITION = 2
+    EVENT = 3
 
 
 class Job(ABC):
@@ -58,6 +65,8 @@ class Pipeline:
 
     def __init__(self, requests_in_flight: int) -> None:
         self._pace = Pace(requests_in_flight)
+        self._most_evictions = max(1, requests_in_flight // _EVICTION_SHARE)
+        self._evictions = 0
         self._turns: dict[Urgency, deque[Flow]] = {urgency: deque() for urgency in Urgency}
         self._running: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
@@ -91,7 +100,9 @@ class Pipeline:
             self._start(*found)
 
     def _next(self) -> "tuple[Flow, Job] | None":
-        for turns in self._turns.values():
+        for urgency, turns in self._turns.items():
+            if urgency is Urgency.EVICTION and self._evictions >= self._most_evictions:
+                continue
             while turns:
                 flow = turns.popleft()
                 if not flow.waiting:
@@ -112,11 +123,13 @@ class Pipeline:
     def _start(self, flow: "Flow", job: Job) -> None:
         task = self._loop.create_task(self._try(flow, job), context=flow.context)
         self._running.add(task)
+        self._evictions += flow.urgency is Urgency.EVICTION
         self._idle.clear()
-        task.add_done_callback(self._ended)
+        task.add_done_callback(partial(self._ended, flow.urgency))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, urgency: Urgency, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
+        self._evictions -= urgency is Urgency.EVICTION
         if not self._running:
             self._idle.set()
         self.pump()
@@ -203,9 +216,8 @@ class Flow:
 
     def attempt_seconds(self, now: float) -> float:
         """How long an attempt that starts now may take."""
-        if self._deadline is None:
-            return _ATTEMPT_SECONDS
-        return max(0.001, min(_ATTEMPT_SECONDS, self._deadline - now))
+        most = _EVICTION_ATTEMPT_SECONDS if self.urgency is Urgency.EVICTION else _ATTEMPT_SECONDS
+        return most if self._deadline is None else max(0.001, min(most, self._deadline - now))
 
     def _return(self, job: Job) -> None:
         self._delayed.pop(job, None)

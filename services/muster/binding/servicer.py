@@ -1,4 +1,4 @@
-"""The two methods of the service."""
+"""The methods of the service."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -6,11 +6,19 @@ from typing import Any, Final
 
 import structlog
 
+from muster.binding.annotations import WriteAnnotations
 from muster.binding.binds import BindCall
 from muster.binding.conditions import WriteCondition
-from muster.binding.demands import check_bind, problem_of_condition, problem_of_event
+from muster.binding.demands import (
+    check_bind,
+    check_evict,
+    problem_of_annotations,
+    problem_of_condition,
+    problem_of_event,
+)
 from muster.binding.epochs import Epochs
 from muster.binding.events import EventRecorder
+from muster.binding.evictions import EvictCall
 from muster.binding.pipeline import Pipeline, Urgency
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
@@ -28,7 +36,7 @@ _log = structlog.get_logger()
 
 
 class BindingServicer(pb_grpc.BindingServiceServicer):
-    """Binds pods, sets their conditions, records events."""
+    """Binds and evicts pods, sets their conditions and annotations, records events."""
 
     def __init__(self, session: KubeSession, pipeline: Pipeline, events: EventRecorder) -> None:
         self._session, self._pipeline, self._events = session, pipeline, events
@@ -46,6 +54,18 @@ class BindingServicer(pb_grpc.BindingServiceServicer):
             finally:
                 call.stop(_LEFT)
 
+    async def Evict(self, request: pb.EvictRequest, context: Any) -> AsyncIterator[pb.EvictResponse]:  # noqa: N802
+        """Results as they come."""
+        check_evict(request)
+        call = EvictCall(request, self._session, self._pipeline, _deadline(context))
+        context.add_done_callback(_stopping(call.stop))
+        with self._epochs.admitted(request.leader_epoch, call.stop):
+            try:
+                async for results in call.results():
+                    yield pb.EvictResponse(results=results)
+            finally:
+                call.stop(_LEFT)
+
     async def Write(self, request: pb.WriteRequest, context: Any) -> pb.WriteResponse:  # noqa: N802
         """When everything is written or given up."""
         deadline = _deadline(context)
@@ -60,13 +80,19 @@ class BindingServicer(pb_grpc.BindingServiceServicer):
         with self._epochs.admitted(request.leader_epoch, stop):
             try:
                 call = WriteCall()
-                call.expect(len(request.conditions) + len(request.events))
+                call.expect(len(request.conditions) + len(request.annotations) + len(request.events))
                 for condition in request.conditions:
                     problem = problem_of_condition(condition)
                     if problem:
                         call.failure(problem)
                     else:
                         conditions.add([WriteCondition(call, condition, self._session)])
+                for annotations in request.annotations:
+                    problem = problem_of_annotations(annotations)
+                    if problem:
+                        call.failure(problem)
+                    else:
+                        conditions.add([WriteAnnotations(call, annotations, self._session)])
                 for event in request.events:
                     problem = problem_of_event(event)
                     if problem:
@@ -80,6 +106,7 @@ class BindingServicer(pb_grpc.BindingServiceServicer):
             "write call",
             leader_epoch=request.leader_epoch,
             conditions=len(request.conditions),
+            annotations=len(request.annotations),
             events=len(request.events),
             written=response.written,
             gone=response.gone,

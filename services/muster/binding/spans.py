@@ -1,4 +1,4 @@
-"""What a Bind call leaves in its gang's trace: an event per pod, or per some of many, and spans of slow pods.
+"""What a Bind or Evict call leaves in its gang's trace: an event per pod, or per some of many, and spans of slow pods.
 
 A span keeps 128 events by default, so the pods of a large gang share events. Spans of single pods are bounded, too:
 when the API server is down, all pods are slow for the same reason.
@@ -16,10 +16,12 @@ _MOST_SPANS: Final = 50
 _SLOW_SECONDS: Final = 0.25
 
 
-class BindTrace:
+class PodTrace:
     """Adds to the span that is current when it is made; free of cost while tracing is off."""
 
-    def __init__(self, pods: int) -> None:
+    def __init__(self, verb: str, pods: int) -> None:
+        """`verb`: what is done to the pods."""
+        self._verb = verb
         self._span = trace.get_current_span()
         self._on = enabled() and self._span.is_recording()
         self._parent = to_traceparent(self._span.get_span_context()) if self._on else ""
@@ -29,7 +31,7 @@ class BindTrace:
         if self._on:
             self._span.set_attribute("muster.pods", pods)
 
-    def add(self, uid: str, node: str, outcome: str, seconds: float, attempts: int, message: str) -> None:
+    def add(self, uid: str, outcome: str, seconds: float, attempts: int, *, node: str = "", error: str = "") -> None:
         """A pod was settled now, `seconds` after it was first sent."""
         if not self._on:
             return
@@ -39,13 +41,17 @@ class BindTrace:
         if (seconds > _SLOW_SECONDS or attempts > 1) and self._spans < _MOST_SPANS:
             self._spans += 1
             now = time.time_ns()
+            attributes: dict[str, str | bool | int | float]
+            attributes = {"pod.uid": uid, "outcome": outcome, "attempts": attempts}
+            if node:
+                attributes["node"] = node
             record_span(
-                "bind pod",
+                f"{self._verb} pod",
                 now - int(seconds * 1e9),
                 now,
                 parent=self._parent,
-                attributes={"pod.uid": uid, "node": node, "outcome": outcome, "attempts": attempts},
-                error="" if outcome == "bound" else message or outcome,
+                attributes=attributes,
+                error=error,
             )
 
     def close(self) -> None:
@@ -56,6 +62,7 @@ class BindTrace:
     def _flush(self) -> None:
         uids, nodes, outcomes, milliseconds = zip(*self._gathered, strict=True)
         self._gathered.clear()
-        self._span.add_event(
-            "binds", {"uids": uids, "nodes": nodes, "outcomes": outcomes, "milliseconds": milliseconds}
-        )
+        columns = {"uids": uids, "outcomes": outcomes, "milliseconds": milliseconds}
+        if any(nodes):
+            columns["nodes"] = nodes
+        self._span.add_event(f"{self._verb}s", columns)

@@ -1,0 +1,59 @@
+"""Results of a call's pods on their way to the caller: those that come close together travel together."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Final, Generic, TypeVar
+
+_GATHERING_SECONDS: Final = 0.005
+_MOST_PER_MESSAGE: Final = 1000
+
+R = TypeVar("R")
+
+
+class Results(Generic[R]):
+    """Counts until every pod of a call has its result."""
+
+    def __init__(self, pods: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._started = self._loop.time()
+        self._unsettled = pods
+        self._waiting: list[R] = []
+        self._some, self._all = asyncio.Event(), asyncio.Event()
+        self._outcomes: Counter[str] = Counter()
+        self._retries = 0
+
+    @property
+    def complete(self) -> bool:
+        """Every pod has its result."""
+        return not self._unsettled
+
+    def add(self, result: R, outcome: str, attempts: int) -> None:
+        """A pod has its result, which `outcome` names for logs, after so many attempts."""
+        self._waiting.append(result)
+        self._outcomes[outcome] += 1
+        self._retries += max(0, attempts - 1)
+        self._unsettled -= 1
+        self._some.set()
+        if not self._unsettled:
+            self._all.set()
+
+    async def batches(self) -> AsyncIterator[list[R]]:
+        """All results as they come."""
+        while self._unsettled or self._waiting:
+            await self._some.wait()
+            if self._unsettled:
+                try:
+                    async with asyncio.timeout(_GATHERING_SECONDS):
+                        await self._all.wait()
+                except TimeoutError:
+                    pass
+            batch, self._waiting = self._waiting[:_MOST_PER_MESSAGE], self._waiting[_MOST_PER_MESSAGE:]
+            if not self._waiting:
+                self._some.clear()
+            yield batch
+
+    def summary(self) -> dict[str, object]:
+        """For the line that a call leaves in the log."""
+        seconds = round(self._loop.time() - self._started, 4)
+        return {"retries": self._retries, "seconds": seconds, **self._outcomes}
