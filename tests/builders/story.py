@@ -16,6 +16,7 @@ from typing import TypeVar
 from msgspec.structs import replace as changed
 
 from builders.story_cast import Cluster, GangBuilder, node
+from builders.story_invariants import check_bind, check_evict, check_quiet
 from builders.story_solver import first_fit
 from muster.coordinator.core.events import (
     Bind,
@@ -116,17 +117,21 @@ class Story:
         """Let it know."""
         if self.machine is None:
             return
-        effects = self.machine.step(events, Now(self.now, self.unix))
-        for effect in effects:
-            if isinstance(effect, PhaseChanged):
+        for effect in self.machine.step(events, Now(self.now, self.unix)):
+            self.take(effect)
+
+    def take(self, effect: Effect) -> None:
+        """It wants something done, or known."""
+        match effect:
+            case PhaseChanged():
                 self.phases[effect.gang].append(effect.after)
-            elif isinstance(effect, Report):
+            case Report():
                 self.reports.append(effect)
-            elif isinstance(effect, Solve | Persist | Bind | Evict | MarkTimedOut):
+            case Solve() | Persist() | Bind() | Evict() | MarkTimedOut():
                 if isinstance(effect, Solve):
                     self.solves.append(effect)
                 elif isinstance(effect, Evict):
-                    self.check_evict(effect)
+                    check_evict(self.etcd, effect)
                 self.under_way.append(effect)
 
     @property
@@ -154,7 +159,8 @@ class Story:
     def run(self) -> None:
         """Do all there is to do, at once."""
         self.run_effects()
-        self.check_quiet()
+        if self.machine is not None:
+            check_quiet(self.machine.knowledge)
 
     def run_effects(self, most: int = 100_000) -> None:
         while self.under_way:
@@ -200,7 +206,8 @@ class Story:
         if self.bind_failures[seat.uid] > 0:
             self.bind_failures[seat.uid] -= 1
             return BindResult(seat.uid, BindOutcome.FAILED, message="500: try again")
-        self.check_bind(pod, seat)
+        known = self.machine.knowledge.gangs if self.machine is not None else {}
+        check_bind(self, known, pod, seat)
         self.change(pods=[self._running(pod, seat.node)])
         return BindResult(seat.uid, BindOutcome.BOUND, seat.node)
 
@@ -349,59 +356,3 @@ class Story:
 
     def _pods_of(self, name: str, namespace: str) -> list[PodFacts]:
         return [pod for pod in self.cluster.pods.values() if pod.gang == f"test/{namespace}/{name}"]
-
-    # -- invariants
-
-    def check_bind(self, pod: PodFacts, seat: Seat) -> None:
-        """I1 to I4 at the moment of a bind."""
-        record = self._record_of(pod, seat)
-        assert record is not None, f"I2, I4: {seat.uid} binds to {seat.node} without a durable permit for that"
-        known = self.machine.knowledge.gangs.get(record.gang) if self.machine is not None else None
-        for partner in record.group if known is None or not known.started else ():
-            durable = self.etcd.get(partner)
-            permitted = (
-                (durable is not None and durable.state is not RecordState.UNPERMITTED)
-                or partner in self.permitted_with[record.gang]
-                or self._runs(partner)
-            )
-            assert permitted or partner not in self.cluster.gangs, f"I1: {record.gang} binds, {partner} has no permit"
-        if seat.node in self.cluster.nodes and seat.node not in self.shared_nodes:
-            free = dict(self.cluster.nodes[seat.node].allocatable)["cpu"] - self.cluster.used[seat.node]
-            assert free >= self.cluster.cpu(pod), f"I3: {seat.node} is oversubscribed"
-
-    def _runs(self, gang_id: str) -> bool:
-        """As many of its pods as must start together are bound, whoever did it."""
-        facts = self.cluster.gangs.get(gang_id)
-        return facts is not None and facts.minimum <= sum(
-            pod.seated for pod in self.cluster.pods.values() if pod.gang == gang_id
-        )
-
-    def _record_of(self, pod: PodFacts, seat: Seat) -> Record | None:
-        """What permits this bind: a record of the pod's gang, or of the one that it was in when it was decided."""
-        own = self.etcd.get(pod.gang or f"plain/{pod.namespace}/{pod.name}")
-        for record in (own, *self.etcd.values()):
-            if record is None or record.state is RecordState.UNPERMITTED:
-                continue
-            if any((held.uid, held.node) == (seat.uid, seat.node) for held in record.seats):
-                return record
-        return None
-
-    def check_evict(self, effect: Evict) -> None:
-        """I9 at the moment when an eviction leaves: a durable record says that these pods are to be evicted."""
-        record = self.etcd.get(effect.gang)
-        planned = {pod.uid for pod in record.evicting} if record is not None else set()
-        strays = [pod.uid for pod in effect.pods if pod.uid not in planned]
-        assert not strays, f"I9: {strays} of {effect.gang} are evicted without a durable record of that"
-
-    def check_quiet(self) -> None:
-        """Nothing is under way: no reservation without cause, no gang half started without a word."""
-        if self.machine is None or self.under_way:
-            return
-        knowledge = self.machine.knowledge
-        wanted = {uid for found in knowledge.gangs.values() for uid in (*found.seats, *found.acked)}
-        assert set(knowledge.ledger.reserved) == wanted, "I5: reservations and seats differ"
-        for found in knowledge.gangs.values():
-            facts = found.facts
-            if facts is None or not found.permitted or found.started:
-                continue
-            assert found.seats or found.lost, f"I6: {found.id} rests half started"

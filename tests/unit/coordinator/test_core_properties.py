@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from builders.story import Story
 from builders.story_cast import GangBuilder, gang, node, plain_pod, pod_class
+from builders.story_invariants import check_quiet
 from muster.coordinator.core.events import Bind, BindResults, NotPersisted, Persist, Solve, SolveFailed
 from muster.coordinator.core.reasons import reason
 from muster.coordinator.core.solving import to_place
@@ -248,8 +249,8 @@ class Play:
         for _ in range(30):
             story.pass_time(15)
             story.deliver()
-        story.check_quiet()
         assert not story.under_way
+        check_quiet(story.leader.knowledge)
 
     def _choices(self) -> list[int]:
         under_way = self.story.under_way
