@@ -2,16 +2,17 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
 import structlog
 from google.protobuf.message import DecodeError
 
-from muster.coordinator.core.events import NotPersisted, Persist, Persisted, Record, RecordState, Seat
+from muster.coordinator.core.events import NotPersisted, Persist, Persisted, PodName, Record, RecordState, Seat
 from muster.coordinator.v1 import record_pb2 as pb
 from muster.etcd.errors import TooLarge
 from muster.etcd.store import Fence, Store
+from muster.gangs.placing import PodsOnNode
 
 MOST_WRITES = 100
 """Keys per transaction; etcd's default limit is 128 operations."""
@@ -38,6 +39,12 @@ def encode(record: Record, traceparent: str, leader_epoch: int) -> bytes:
         traceparent=traceparent,
         permitted_unix_millis=record.permitted_unix_millis,
         leader_epoch=leader_epoch,
+        waiting_since_unix_millis=record.waiting_since_unix_millis,
+        timed_out_declaration=record.timed_out_declaration,
+        timing_out=_pods(record.timing_out),
+        evicting=_pods(record.evicting),
+        evicted_for=record.evicted_for,
+        kept_room=[pb.KeptRoom(node=room.node, class_id=room.class_id, count=room.count) for room in record.kept_room],
     ).SerializeToString()
 
 
@@ -59,8 +66,22 @@ def decode(key: str, value: bytes) -> tuple[Record, str]:
         schedule_cycle=max(1, message.schedule_cycle),
         group=tuple(message.group),
         permitted_unix_millis=message.permitted_unix_millis,
+        waiting_since_unix_millis=message.waiting_since_unix_millis,
+        timed_out_declaration=message.timed_out_declaration,
+        timing_out=_pod_names(message.timing_out),
+        evicting=_pod_names(message.evicting),
+        evicted_for=message.evicted_for,
+        kept_room=tuple(PodsOnNode(room.node, room.class_id, room.count) for room in message.kept_room),
     )
     return record, message.traceparent
+
+
+def _pods(names: Iterable[PodName]) -> list[pb.SeatedPod]:
+    return [pb.SeatedPod(uid=pod.uid, namespace=pod.namespace, name=pod.name) for pod in names]
+
+
+def _pod_names(pods: Iterable[pb.SeatedPod]) -> tuple[PodName, ...]:
+    return tuple(PodName(pod.uid, pod.namespace, pod.name) for pod in pods)
 
 
 async def load(store: Store, prefix: str) -> list[tuple[Record, str]]:

@@ -8,9 +8,11 @@ import pytest
 
 from builders.etcd import etcd_in, fence_of, store_at
 from muster.coordinator import records
-from muster.coordinator.core.events import NotPersisted, Persist, Persisted, Record, RecordState, Seat
+from muster.coordinator.core.events import NotPersisted, Persist, Persisted, PodName, Record, RecordState, Seat
+from muster.coordinator.v1 import record_pb2 as pb
 from muster.etcd.errors import Fenced
 from muster.etcd.store import Fence, Store
+from muster.gangs.placing import PodsOnNode
 
 PREFIX = "/test"
 
@@ -71,6 +73,30 @@ async def test_what_is_written_is_loaded_as_it_was(store: Store) -> None:
         assert set(found.seats) == set(written.seats)
         assert (found.state, found.schedule_cycle, found.group) == (RecordState.BINDING, 3, ("a", "b"))
         assert (found.incarnation, found.permitted_unix_millis) == ("incarnation", 1_700_000_000_123)
+
+
+async def test_what_a_gang_waits_for_and_gives_up_outlives_a_crash(store: Store) -> None:
+    pods = tuple(PodName(f"uid-{i}", "ns", f"pod-{i}") for i in range(3))
+    waiting = Record("x/ns/waiting", "a", RecordState.UNPERMITTED, waiting_since_unix_millis=1_700_000_000_123)
+    timed_out = Record(
+        "x/ns/timed-out", "a", RecordState.UNPERMITTED, timed_out_declaration="min 3", timing_out=pods[:2]
+    )
+    victim = Record("x/ns/victim", "a", RecordState.UNPERMITTED, evicting=pods, evicted_for="x/ns/preemptor")
+    spared = Record("x/ns/spared", "a", RecordState.SATISFIED, evicting=pods[:1], evicted_for="x/ns/preemptor")
+    kept = (PodsOnNode("node-0", "class-0", 2), PodsOnNode("node-1", "class-0", 1))
+    preemptor = Record("x/ns/preemptor", "a", RecordState.UNPERMITTED, kept_room=kept)
+    written = (waiting, timed_out, victim, spared, preemptor)
+    await write(store, await fence_of(store), [Persist(1, written)])
+    loaded = {found.gang: found for found, _ in await records.load(store, PREFIX)}
+    assert loaded == {each.gang: each for each in written}
+
+
+def test_a_record_of_a_version_that_knew_less_can_be_read() -> None:
+    pods = [pb.SeatedPod(uid="uid-0", namespace="ns", name="pod-0")]
+    seats = [pb.Seat(node="node-0", class_id="class-0", pods=pods)]
+    old = pb.GangRecord(id="x/ns/a", incarnation="a", state=pb.GangRecord.STATE_BINDING, seats=seats, leader_epoch=7)
+    found, _ = records.decode("key", old.SerializeToString())
+    assert found == Record("x/ns/a", "a", RecordState.BINDING, (Seat("uid-0", "ns", "pod-0", "class-0", "node-0"),))
 
 
 async def test_writes_that_wait_together_are_one_transaction_in_which_the_last_counts(store: Store) -> None:
