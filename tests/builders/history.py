@@ -33,9 +33,10 @@ def pod_object(
     deleting: bool = False,
     owner: str = "",
     second: int = 0,
+    started: int | None = None,
     **spec: Any,
 ) -> Object:
-    """A pod as the API has it; `second` is when it was created, `owner` the uid of its controller."""
+    """A pod as the API has it; `second` is when it was created, `started` when it started, `owner` its controller."""
     metadata: Object = {
         "name": name,
         "namespace": namespace,
@@ -57,7 +58,8 @@ def pod_object(
     }
     if node:
         content["nodeName"] = node
-    return {"metadata": metadata, "spec": content, "status": {"phase": phase}}
+    status = {"phase": phase} if started is None else {"phase": phase, "startTime": SECOND.format(started)}
+    return {"metadata": metadata, "spec": content, "status": status}
 
 
 def node_object(name: str, *, uid: str = "", cpu: str = "8", ready: bool = True, **spec: Any) -> Object:
@@ -84,9 +86,9 @@ def pod_group_object(
     }
 
 
-def priority_class_object(name: str, value: int, *, is_default: bool = False) -> Object:
+def priority_class_object(name: str, value: int, *, is_default: bool = False, **more: Any) -> Object:
     """A PriorityClass as the API has it."""
-    return {"metadata": {"name": name, "uid": f"uid-{name}"}, "value": value, "globalDefault": is_default}
+    return {"metadata": {"name": name, "uid": f"uid-{name}"}, "value": value, "globalDefault": is_default, **more}
 
 
 class History:

@@ -60,6 +60,11 @@ def from_pods(mark_sets: Sequence[MarkSet], read: Reading, key: str, what: str) 
     return [deciding] if deciding else [], []
 
 
+def unless_empty(marks: GangMarks, annotation: str) -> str | None:
+    """The annotation of a pod; an optional one that is empty counts as absent."""
+    return marks.annotation(annotation) or None
+
+
 def chosen(
     sources: Sequence[Source],
     parse: Callable[[Any], T],

@@ -8,6 +8,9 @@ counts, with a Warning where another differs. An optional annotation that is emp
 
 A gang is always part of the group that it declares: a list that leaves it out is taken as if it were in it, with a
 Warning. A list of the gang alone or of none means that it stands alone.
+
+The annotation .../timeout is the scheduler's: "true" on every pod of a gang that waited longer than it may. Such a pod
+stays a member, but is not tried until the annotation goes.
 """
 
 from collections.abc import Iterable
@@ -15,8 +18,18 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from muster.dialects.declared import Reading, Source, blocking, chosen, facts, from_pods, oldest_first, warning
-from muster.dialects.marks import Definition, DefinitionKind, GangMarks, MarkSet, Membership
+from muster.dialects.declared import (
+    Reading,
+    Source,
+    blocking,
+    chosen,
+    facts,
+    from_pods,
+    oldest_first,
+    unless_empty,
+    warning,
+)
+from muster.dialects.marks import Annotations, Definition, DefinitionKind, GangMarks, MarkSet, Membership, Transition
 from muster.dialects.match_policy import MATCH_POLICY_ALIAS, read_match_policy
 from muster.dialects.values import (
     MOST_GANGS_IN_A_GROUP,
@@ -44,15 +57,19 @@ MODE: Final = _PREFIX + "mode"
 WAITING_TIME: Final = _PREFIX + "waiting-time"
 GROUPS: Final = _PREFIX + "groups"
 MATCH_POLICY: Final = _PREFIX + "match-policy"
+TIMEOUT: Final = _PREFIX + "timeout"
 
 MATCH_POLICIES: Final = (MATCH_POLICY, MATCH_POLICY_ALIAS)
 
 LABELS: Final = frozenset({POD_GROUP_LABEL})
-ANNOTATIONS: Final = frozenset({GANG_NAME, MIN_AVAILABLE, TOTAL_NUMBER, MODE, WAITING_TIME, GROUPS, *MATCH_POLICIES})
+ANNOTATIONS: Final = frozenset(
+    {GANG_NAME, MIN_AVAILABLE, TOTAL_NUMBER, MODE, WAITING_TIME, GROUPS, *MATCH_POLICIES, TIMEOUT}
+)
 
 DEFAULT_WAITING_SECONDS: Final = 600.0
 """Koordinator's default."""
 
+_TIMED_OUT: Final = "true"
 _MODES: Final = {"Strict": GangMode.STRICT, "NonStrict": GangMode.NON_STRICT}
 
 
@@ -65,7 +82,8 @@ def membership(marks: GangMarks) -> Membership | None:
     if name is None:
         what, name = f"label {POD_GROUP_LABEL}", ""
     try:
-        return Membership(gang_id=f"{NAME}/{marks.namespace}/{gang_name(name)}")
+        gang_id = f"{NAME}/{marks.namespace}/{gang_name(name)}"
+        return Membership(gang_id, timed_out=marks.annotation(TIMEOUT) == _TIMED_OUT)
     except BadValue as error:
         return Membership(problem=f"{what} is {error}")
 
@@ -80,6 +98,7 @@ def read(namespace: str, name: str, definition: Definition | None, mark_sets: It
     group = gang.group()
     policy = gang.match_policy()
     gang.check_names()
+    gang.check_timeouts()
     return replace(
         facts(NAME, namespace, name, definition, gang.pods),
         minimum=minimum,
@@ -90,6 +109,15 @@ def read(namespace: str, name: str, definition: Definition | None, mark_sets: It
         problems=tuple(gang.problems),
         match_policy=policy,
     )
+
+
+def write(transition: Transition) -> Annotations:
+    """Annotations that the gang's pods get when this happens to it."""
+    match transition:
+        case Transition.TIMED_OUT:
+            return {TIMEOUT: _TIMED_OUT}
+        case Transition.TRIED_ANEW:
+            return {TIMEOUT: None}
 
 
 class _Declaration:
@@ -171,6 +199,15 @@ class _Declaration:
                 )
                 return
 
+    def check_timeouts(self) -> None:
+        for each in self.pods:
+            timeout = each.marks.annotation(TIMEOUT)
+            if timeout and timeout not in (_TIMED_OUT, "false"):
+                where = f"annotation {TIMEOUT} of pod {quoted(each.oldest.name)}"
+                problem = f"{quoted(timeout)}, which is neither true nor false"
+                self.problems.append(warning(f"{where} is {problem}: the pod counts as not timed out"))
+                return
+
     def _group(self, text: Any) -> tuple[GangName, ...]:
         gangs = gang_group(text)
         if len({*gangs, (self.namespace, self.name)}) > MOST_GANGS_IN_A_GROUP:
@@ -178,7 +215,7 @@ class _Declaration:
         return gangs
 
     def _optional(self, annotation: str) -> list[Source]:
-        sources = self._of_pods(_unless_empty, annotation)
+        sources = self._of_pods(unless_empty, annotation)
         if self.definition is not None and (value := self.definition.annotations.get(annotation)):
             sources.append(Source(value, f"annotation {annotation} of {self._pod_group}"))
         return sources
@@ -187,10 +224,6 @@ class _Declaration:
         sources, differences = from_pods(self.pods, read, annotation, f"annotation {annotation}")
         self.problems += differences
         return sources
-
-
-def _unless_empty(marks: GangMarks, annotation: str) -> str | None:
-    return marks.annotation(annotation) or None
 
 
 def _mode(text: Any) -> GangMode:

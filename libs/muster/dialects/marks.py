@@ -12,6 +12,7 @@ disagree, the oldest that says anything about a mark decides, so the oldest of e
 """
 
 from collections.abc import Mapping
+from enum import Enum, auto
 from typing import Any, Final
 
 from msgspec import Struct
@@ -93,10 +94,27 @@ class DefinitionKind(Struct, frozen=True):
 
 
 class Membership(Struct, frozen=True):
-    """Of which gang a pod's marks make it a member, or why they fail to. Exactly one of both is set."""
+    """Of which gang a pod's marks make it a member, or why they fail to: one of `gang_id` and `problem` is set.
+
+    `timed_out`: the pod bears the dialect's mark of a gang that waited longer than it may.
+    """
 
     gang_id: str = ""
     problem: str = ""
+    timed_out: bool = False
+
+
+class Transition(Enum):
+    """What happens to a gang, where a dialect has a mark for it."""
+
+    TIMED_OUT = auto()
+    """It waited longer than it may: its pods are not tried any more."""
+    TRIED_ANEW = auto()
+    """Its pods may be tried again."""
+
+
+Annotations = dict[str, str | None]
+"""Annotations to write, by key; None: the annotation is to go."""
 
 
 LONGEST_VALUE: Final = 65536

@@ -1,20 +1,30 @@
 """All dialects in their order of precedence, and the ways in: which marks matter, which gang they name, what it is."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from muster.dialects import coscheduling, koordinator, lightweight
+from muster.dialects import coscheduling, koordinator, lightweight, own_marks
 from muster.dialects.declared import oldest_first, warning
-from muster.dialects.marks import LONGEST_VALUE, Definition, DefinitionKind, GangMarks, MarkSet, Membership, Pairs
+from muster.dialects.marks import (
+    LONGEST_VALUE,
+    Annotations,
+    Definition,
+    DefinitionKind,
+    GangMarks,
+    MarkSet,
+    Membership,
+    Pairs,
+    Transition,
+)
 from muster.gangs.facts import GangFacts, Problem
 from muster.gangs.quoting import quoted
 
 
 class Dialect(Protocol):
-    """What a dialect's module has."""
+    """What a dialect's module has; `write` too, if it has marks for what happens to a gang."""
 
     @property
     def NAME(self) -> str:  # noqa: N802 (a constant of the module)
@@ -47,12 +57,14 @@ _BY_API_VERSION: Final = {
     (dialect.DEFINITION.api_version, dialect.DEFINITION.kind): dialect for dialect in DIALECTS if dialect.DEFINITION
 }
 _LABELS: Final = frozenset[str]().union(*(dialect.LABELS for dialect in DIALECTS))
-_ANNOTATIONS: Final = frozenset[str]().union(*(dialect.ANNOTATIONS for dialect in DIALECTS))
+_ANNOTATIONS: Final = own_marks.ANNOTATIONS.union(*(dialect.ANNOTATIONS for dialect in DIALECTS))
+_WRITES: Final[Mapping[str, Callable[[Transition], Annotations]]] = {koordinator.NAME: koordinator.write}
 
 
 def gang_marks(namespace: str, labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None) -> GangMarks:
-    """The part of a pod's labels and annotations that any dialect reads; false if there is none."""
-    return GangMarks(namespace, _reduced(labels, _LABELS), _reduced(annotations, _ANNOTATIONS))
+    """The part of a pod's labels and annotations that is read of any gang; false if there is none."""
+    kept = _reduced(annotations, _ANNOTATIONS)
+    return GangMarks(namespace, _reduced(labels, _LABELS), own_marks.of_gang(kept) if kept else kept)
 
 
 @lru_cache(maxsize=16384)
@@ -65,11 +77,11 @@ def membership_of(marks: GangMarks) -> Membership | None:
         membership = dialect.membership(marks)
         if membership is not None:
             return membership
-    if not marks:
-        return None
-    dialect = next(each for each in DIALECTS if _keys_of(each, marks))
-    given = ", ".join(_keys_of(dialect, marks))
-    return Membership(problem=f"{given} without the gang's name: add it ({_NAMING[dialect.NAME]})")
+    for dialect in DIALECTS:
+        if given := _keys_of(dialect, marks):
+            name = f"the gang's name: add it ({_NAMING[dialect.NAME]})"
+            return Membership(problem=f"{', '.join(given)} without {name}")
+    return None
 
 
 def defined_gang(definition: Definition) -> str | None:
@@ -84,15 +96,23 @@ def read_gang(gang_id: str, definition: Definition | None, mark_sets: Iterable[M
     `mark_sets` has one entry for each different GangMarks among the gang's pods. Raises ValueError for an id that no
     dialect made.
     """
-    dialect_name, _, rest = gang_id.partition("/")
-    namespace, _, name = rest.partition("/")
-    dialect = _BY_NAME.get(dialect_name)
-    if dialect is None or not name:
-        raise ValueError(f"{quoted(gang_id)} is not the id of a gang: dialect/namespace/name")
+    dialect, namespace, name = _parts(gang_id)
     pods = oldest_first(mark_sets)
     facts = dialect.read(namespace, name, definition, pods)
-    unread = _unread_marks(dialect, pods)
-    return replace(facts, problems=(*facts.problems, *unread)) if unread else facts
+    own: list[Problem] = []
+    repair_policy = own_marks.read_repair_policy(definition, pods, own)
+    own_marks.check_expected_durations(pods, own)
+    problems = (*facts.problems, *own, *_unread_marks(dialect, pods))
+    return replace(facts, repair_policy=repair_policy, problems=problems)
+
+
+def timeout_annotations(gang_id: str, timed_out: bool) -> Annotations:
+    """What to write on the gang's pods when it timed out, or may be tried again; empty: its dialect has no such mark.
+
+    Raises ValueError for an id that no dialect made.
+    """
+    write = _WRITES.get(_parts(gang_id)[0].NAME)
+    return write(Transition.TIMED_OUT if timed_out else Transition.TRIED_ANEW) if write else {}
 
 
 _NAMING: Final = {
@@ -100,6 +120,15 @@ _NAMING: Final = {
     lightweight.NAME: f"label {lightweight.GANG_NAME}",
     coscheduling.NAME: f"label {coscheduling.POD_GROUP_LABEL}",
 }
+
+
+def _parts(gang_id: str) -> tuple[Dialect, str, str]:
+    dialect_name, _, rest = gang_id.partition("/")
+    namespace, _, name = rest.partition("/")
+    dialect = _BY_NAME.get(dialect_name)
+    if dialect is None or not name:
+        raise ValueError(f"{quoted(gang_id)} is not the id of a gang: dialect/namespace/name")
+    return dialect, namespace, name
 
 
 def _reduced(given: Mapping[str, str] | None, known: frozenset[str]) -> Pairs:

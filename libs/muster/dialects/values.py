@@ -12,16 +12,18 @@ GangName = tuple[str, str]
 """Namespace and name."""
 
 LARGEST_COUNT: Final = 2**31 - 1
+LONGEST_DURATION: Final = 64  # characters; none that anyone means is longer
 MOST_GANGS_IN_A_GROUP: Final = 100
 
 _COUNT: Final = re.compile(r"[+-]?[0-9]{1,4000}", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?", re.ASCII)
 _NAMESPACE: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
-_AMOUNT: Final = r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)"
+_NUMBER: Final = r"([0-9]+\.?[0-9]*|\.[0-9]+)"
+_PLAIN_SECONDS: Final = re.compile(rf"[+-]?{_NUMBER}", re.ASCII)
+_AMOUNT: Final = rf"{_NUMBER}(ns|us|µs|μs|ms|s|m|h)"
 _DURATION: Final = re.compile(rf"([+-]?)((?:{_AMOUNT})+|0)", re.ASCII)
 _DURATION_PART: Final = re.compile(_AMOUNT, re.ASCII)
-_LONGEST_DURATION: Final = 64  # characters; none that anyone means is longer
 _LARGEST_DURATION_SECONDS: Final = (2**63 - 1) // 10**9  # what Go's time.Duration holds: 292 years
 _UNIT_SECONDS: Final = {
     "ns": Fraction(1, 10**9),
@@ -59,7 +61,15 @@ def count(value: object) -> int:
 
 def duration_seconds(text: str) -> float:
     """A duration as Go writes it ("90s", "10m", "1h30m", "1.5h"), above zero. Raises BadValue."""
-    duration = _duration(text)
+    return _above_zero(text, _duration(text))
+
+
+def duration_or_seconds(text: str) -> float:
+    """As duration_seconds, or a plain number of seconds ("90", "1.5"). Raises BadValue."""
+    return _above_zero(text, _duration(text + "s" if _PLAIN_SECONDS.fullmatch(text) else text))
+
+
+def _above_zero(text: str, duration: Fraction | None) -> float:
     if duration is None:
         raise BadValue(f"{quoted(text)}, which is not a duration such as 90s, 10m or 1h30m")
     if duration <= 0:
@@ -122,7 +132,7 @@ def _gang(entry: Any) -> GangName:
 
 
 def _duration(text: str) -> Fraction | None:
-    match = _DURATION.fullmatch(text) if len(text) <= _LONGEST_DURATION else None
+    match = _DURATION.fullmatch(text) if len(text) <= LONGEST_DURATION else None
     if match is None:
         return None
     parts = _DURATION_PART.findall(match[2])

@@ -89,6 +89,8 @@ class PodSpec(Struct, rename="camel", frozen=True, gc=False):
     scheduler_name: str | None = None
     priority: Int32 | None = None
     priority_class_name: str | None = None
+    preemption_policy: str | None = None
+    active_deadline_seconds: Int32 | None = None
     scheduling_gates: list[SchedulingGate] | None = None
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -111,6 +113,7 @@ class PodStatus(Struct, rename="camel", frozen=True, gc=False):
     """status of a pod."""
 
     phase: str | None = None
+    start_time: str | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     allocated_resources: Raw = NOTHING
@@ -209,6 +212,7 @@ class PriorityClass(Struct, rename="camel", frozen=True, gc=False):
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     value: Int32 = 0
     global_default: bool | None = None
+    preemption_policy: str | None = None
 
 
 Encoded = bytes | bytearray | memoryview | Raw

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from muster.dialects import own_marks
 from muster.gangs.facts import PodClass, PodFacts, PodPhase
 from muster.kube.objects import Container, Pod, PodSpec, PodStatus, PriorityClass
 from muster.kube.requests import ContainerNeeds, PodNeeds, effective_requests
@@ -28,6 +29,7 @@ _PHASES: Final[Mapping[str | None, PodPhase]] = {
     "Failed": PodPhase.FAILED,
 }
 _BUILT_IN_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_NEVER: Final = "Never"
 _CLASSES_KEPT: Final = 16384
 _LARGEST_KEPT_BYTES: Final = 16384  # of one cache key, so that odd pods cannot fill the memory
 
@@ -46,17 +48,24 @@ _ClassKey = tuple[
 
 
 class Priorities(Struct, frozen=True):
-    """Priority classes: values by name, and what pods without one get."""
+    """Priority classes: values by name, and what pods without one get; `never_preempt` are names of classes."""
 
     values: Mapping[str, int] = {}
     default: int = 0
+    never_preempt: frozenset[str] = frozenset()
+    default_never_preempts: bool = False
 
     @classmethod
     def of(cls, classes: Iterable[PriorityClass]) -> "Priorities":
         """The classes of a cluster; if several claim to be the default, the lowest is, as in Kubernetes."""
         known = list(classes)
-        defaults = [each.value for each in known if each.global_default]
-        return cls({each.metadata.name: each.value for each in known}, min(defaults, default=0))
+        default = min((each for each in known if each.global_default), key=_rank, default=PriorityClass())
+        return cls(
+            {each.metadata.name: each.value for each in known},
+            default.value,
+            frozenset(each.metadata.name for each in known if each.preemption_policy == _NEVER),
+            default.preemption_policy == _NEVER,
+        )
 
     def of_pod(self, spec: PodSpec) -> int:
         """The priority that admission gave the pod, or would have given it."""
@@ -67,6 +76,19 @@ class Priorities(Struct, frozen=True):
             return self.default
         value = self.values.get(name)
         return _BUILT_IN_PRIORITIES.get(name, self.default) if value is None else value
+
+    def never_preempts(self, spec: PodSpec) -> bool:
+        """The preemption policy that admission gave the pod, or would have given it, is Never."""
+        if spec.preemption_policy is not None:
+            return spec.preemption_policy == _NEVER
+        if spec.priority_class_name:
+            return spec.priority_class_name in self.never_preempt
+        return spec.priority is None and self.default_never_preempts
+
+    @staticmethod
+    def are_open(spec: PodSpec) -> bool:
+        """The classes have a say in this pod: admission did not settle everything."""
+        return spec.priority is None or (spec.preemption_policy is None and bool(spec.priority_class_name))
 
 
 class ReadClass(Struct, frozen=True):
@@ -82,22 +104,22 @@ def pod_facts(
     priorities: Priorities,
     gang: str = "",
     problem: str = "",
+    *,
+    timed_out: bool = False,
 ) -> tuple[PodFacts, PodClass]:
     """What Muster knows of a pod, and the class that the facts name.
 
-    `gang` and `problem` are what the dialects found. Anything else that is wrong with the pod is added to `problem`.
-    Raises BadResourceVersion.
+    `gang`, `problem` and `timed_out` are what the dialects found. Anything else that is wrong with the pod is added to
+    `problem`. Raises BadResourceVersion.
     """
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     ours = (spec.scheduler_name or DEFAULT_SCHEDULER) in scheduler_names
     read = read_class(pod, ours=ours)
     problems = [each for each in (problem, pod.problem, read.problem) if each]
-    created = 0
-    if metadata.creation_timestamp:
-        try:
-            created = parse_timestamp(metadata.creation_timestamp)
-        except BadTimestamp as error:
-            problems.append(f"metadata.creationTimestamp: {error}")
+    phase = _PHASES.get(status.phase, PodPhase.PENDING)
+    created = _moment(metadata.creation_timestamp, "metadata.creationTimestamp", problems)
+    # Pods get a start time while they are pending; it is told with what makes them run, not by itself.
+    started = 0 if phase is PodPhase.PENDING else _moment(status.start_time, "status.startTime", problems)
     facts = PodFacts(
         uid=metadata.uid,
         namespace=metadata.namespace,
@@ -105,7 +127,7 @@ def pod_facts(
         class_id=read.pod_class.id,
         revision=metadata.revision,
         node=spec.node_name or "",
-        phase=_PHASES.get(status.phase, PodPhase.PENDING),
+        phase=phase,
         priority=priorities.of_pod(spec),
         created_seconds=created,
         ours=ours,
@@ -113,8 +135,35 @@ def pod_facts(
         deleting=metadata.deletion_timestamp is not None,
         gated=bool(spec.scheduling_gates),
         problem="; ".join(problems),
+        timed_out=timed_out and ours,
+        never_preempts=priorities.never_preempts(spec),
+        expected_seconds=_expected_seconds(pod, ours=ours),
+        started_seconds=started,
     )
     return facts, read.pod_class
+
+
+def _moment(text: str | None, field: str, problems: list[str]) -> int:
+    if not text:
+        return 0
+    try:
+        return parse_timestamp(text)
+    except BadTimestamp as error:
+        problems.append(f"{field}: {error}")
+        return 0
+
+
+def _expected_seconds(pod: Pod, *, ours: bool) -> float:
+    """How long the pod runs at most or is expected to run, whichever is shorter; 0: nobody knows."""
+    expected = own_marks.expected_seconds(pod.metadata.annotations) if ours else 0.0
+    deadline = pod.spec.active_deadline_seconds
+    if not deadline or deadline < 0:
+        return expected
+    return min(expected, float(deadline)) if expected else float(deadline)
+
+
+def _rank(each: PriorityClass) -> tuple[int, str]:
+    return each.value, each.metadata.name
 
 
 def pod_class(pod: Pod) -> PodClass:

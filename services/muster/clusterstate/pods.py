@@ -5,6 +5,7 @@ from collections.abc import Collection
 from msgspec.structs import replace
 
 from muster.clusterstate.classes import Classes
+from muster.dialects.marks import Membership
 from muster.gangs.facts import PodClass, PodFacts
 from muster.kube.objects import Pod, PodSpec
 from muster.kube.pod_facts import DEFAULT_SCHEDULER, Priorities, pod_facts
@@ -20,7 +21,7 @@ class Pods:
         self.classes = Classes()
         self._scheduler_names = frozenset(scheduler_names)
         self._priorities = Priorities()
-        self._unresolved: dict[str, PodSpec] = {}  # pods to which admission gave no priority
+        self._unresolved: dict[str, PodSpec] = {}  # pods of which admission left something open
 
     def is_ours(self, pod: Pod) -> bool:
         """Its scheduler name is one of ours."""
@@ -30,13 +31,25 @@ class Pods:
         """It is ours, or holds room on a node."""
         return self.is_ours(pod) or (bool(pod.spec.node_name) and pod.status.phase not in _ENDED)
 
-    def put(self, pod: Pod, gang: str, problem: str) -> tuple[PodFacts | None, PodClass | None]:
+    def put(self, pod: Pod, membership: Membership) -> tuple[PodFacts | None, PodClass | None]:
         """Its facts if more than the revision changed, and its class if subscribers do not know it."""
-        facts, pod_class = pod_facts(pod, self._scheduler_names, self._priorities, gang, problem)
+        facts, pod_class = pod_facts(
+            pod,
+            self._scheduler_names,
+            self._priorities,
+            membership.gang_id,
+            membership.problem,
+            timed_out=membership.timed_out,
+        )
         before = self.facts.get(facts.uid)
         self.facts[facts.uid] = facts
-        if pod.spec.priority is None:
-            self._unresolved[facts.uid] = PodSpec(priority_class_name=pod.spec.priority_class_name)
+        spec = pod.spec
+        if self._priorities.are_open(spec):
+            self._unresolved[facts.uid] = PodSpec(
+                priority=spec.priority,
+                priority_class_name=spec.priority_class_name,
+                preemption_policy=spec.preemption_policy,
+            )
         elif self._unresolved:
             self._unresolved.pop(facts.uid, None)
         if before is not None and replace(before, revision=facts.revision) == facts:
@@ -58,13 +71,13 @@ class Pods:
         return True
 
     def reprioritise(self, priorities: Priorities) -> list[PodFacts]:
-        """Priority classes changed: facts of the pods that get another priority by that."""
+        """Priority classes changed: facts of the pods that get another priority or policy by that."""
         self._priorities = priorities
         changed = []
         for uid, spec in self._unresolved.items():
             facts = self.facts[uid]
-            priority = priorities.of_pod(spec)
-            if priority != facts.priority:
-                facts = self.facts[uid] = replace(facts, priority=priority)
+            priority, never = priorities.of_pod(spec), priorities.never_preempts(spec)
+            if (priority, never) != (facts.priority, facts.never_preempts):
+                facts = self.facts[uid] = replace(facts, priority=priority, never_preempts=never)
                 changed.append(facts)
         return changed

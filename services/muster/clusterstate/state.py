@@ -12,7 +12,7 @@ from muster.clusterstate.nodes import Nodes
 from muster.clusterstate.pods import Pods
 from muster.clusterstate.snapshot import Snapshot
 from muster.dialects import registry
-from muster.dialects.marks import DefinitionKind, GangMarks
+from muster.dialects.marks import DefinitionKind, GangMarks, Membership
 from muster.gangs.facts import Batch, GangFacts, NodeFacts, PodClass, PodFacts
 from muster.kube.changes import Changes, Removed
 from muster.kube.gang_marks import definition, gang_marks, pod_age
@@ -23,6 +23,7 @@ from muster.kube.resources import DEFINITIONS, NODES, PODS, PRIORITY_CLASSES
 _log = structlog.get_logger(__name__)
 
 NO_MARKS: Final = GangMarks("")
+PLAIN: Final = Membership()
 
 
 class ClusterState:
@@ -122,18 +123,16 @@ class ClusterState:
         metadata = pod.metadata
         if not self.pods.matters(pod):
             return self._drop_pod(Removed(metadata.uid, metadata.revision))
-        gang_id = problem = ""
-        marks = NO_MARKS
+        marks, membership = NO_MARKS, PLAIN
         if self.pods.is_ours(pod):
             marks = gang_marks(pod)
-            if (membership := registry.membership_of(marks)) is not None:
-                gang_id, problem = membership.gang_id, membership.problem
-        facts, unknown_class = self.pods.put(pod, gang_id, problem)
+            membership = registry.membership_of(marks) or PLAIN
+        facts, unknown_class = self.pods.put(pod, membership)
         if unknown_class is not None:
             self._told.classes.append(unknown_class)
         if facts is not None:
             self._told.pods[facts.uid] = facts
-        self._join_gang(pod, gang_id, marks)
+        self._join_gang(pod, membership.gang_id, marks)
         return facts is not None
 
     def _join_gang(self, pod: Pod, gang_id: str, marks: GangMarks) -> None:

@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 
 from builders.history import X_POD_GROUPS, History, node_object, pod_group_object, pod_object, priority_class_object
-from muster.gangs.facts import Batch, GangFacts, PodFacts, PodPhase, Severity
+from muster.gangs.facts import Batch, GangFacts, PodFacts, PodPhase, RepairPolicy, Severity
 from muster.kube.changes import Changes
 from muster.kube.objects import ObjectMeta, Pod
 from muster.kube.resources import NODES, PODS
 
 MIN = "gang.scheduling.koordinator.sh/min-available"
 NAME = "gang.scheduling.koordinator.sh/name"
+TIMED_OUT = {"gang.scheduling.koordinator.sh/timeout": "true"}
+DURATION = "muster.dev/expected-duration"
 
 
 def koordinator(gang: str, minimum: str = "2") -> dict[str, str]:
@@ -182,6 +184,60 @@ class TestPriorities:
         history.priority_classes(priority_class_object("high", 10))
         assert only_pod(history.pods(pod_object("a", priorityClassName="high", priority=7))).priority == 7
         assert not history.priority_classes(priority_class_object("high", 20)).pods
+
+    def test_preemption_policies_are_resolved_likewise(self) -> None:
+        history = History()
+        assert not only_pod(history.pods(pod_object("a", priorityClassName="meek", priority=10))).never_preempts
+        meek = priority_class_object("meek", 10, preemptionPolicy="Never")
+        assert only_pod(history.priority_classes(meek)).never_preempts
+        assert history.pods(pod_object("a", priorityClassName="meek", priority=10)).pods == ()
+        settled = pod_object("b", priorityClassName="meek", priority=10, preemptionPolicy="PreemptLowerPriority")
+        assert not only_pod(history.pods(settled)).never_preempts
+
+
+class TestTimes:
+    def test_a_start_time_is_told_with_the_phase_and_not_before(self) -> None:
+        history = History()
+        history.pods(pod_object("a", node="n", activeDeadlineSeconds=60))
+        assert history.pods(pod_object("a", node="n", activeDeadlineSeconds=60, started=5)).pods == ()
+        running = only_pod(
+            history.pods(pod_object("a", node="n", activeDeadlineSeconds=60, started=5, phase="Running"))
+        )
+        assert (running.started_seconds - running.created_seconds, running.expected_seconds) == (5, 60)
+
+    def test_an_edited_duration_is_told(self) -> None:
+        history = History()
+        history.pods(pod_object("a", annotations=koordinator("g") | {DURATION: "90s"}))
+        batch = history.pods(pod_object("a", annotations=koordinator("g") | {DURATION: "15m"}))
+        assert (only_pod(batch).expected_seconds, batch.gangs) == (900, ())
+
+    def test_a_malformed_duration_is_told_of_the_gang_and_the_deadline_counts(self) -> None:
+        annotations = koordinator("g") | {DURATION: "soon"}
+        batch = History().pods(pod_object("a", annotations=annotations, activeDeadlineSeconds=60))
+        assert (only_pod(batch).expected_seconds, only_pod(batch).problem) == (60, "")
+        assert '"soon"' in only_gang(batch).problems[0].message
+
+
+class TestMarks:
+    def test_g09_a_mark_that_comes_and_goes_changes_the_pod_and_not_the_gang(self) -> None:
+        history = History()
+        history.pods(*(pod_object(f"a-{n}", annotations=koordinator("g")) for n in range(2)))
+        timed_out = history.pods(*(pod_object(f"a-{n}", annotations=koordinator("g") | TIMED_OUT) for n in range(2)))
+        assert [pod.timed_out for pod in timed_out.pods] == [True, True]
+        again = history.pods(*(pod_object(f"a-{n}", annotations=koordinator("g")) for n in range(2)))
+        assert [pod.timed_out for pod in again.pods] == [False, False]
+        assert (timed_out.gangs, again.gangs) == ((), ())
+
+    def test_g22_an_edited_repair_policy_is_told_of_the_gang_alone(self) -> None:
+        history = History()
+        history.pods(pod_object("a", annotations=koordinator("g")))
+        batch = history.pods(pod_object("a", annotations=koordinator("g") | {"muster.dev/repair-policy": "Evict"}))
+        assert (only_gang(batch).repair_policy, batch.pods) == (RepairPolicy.EVICT, ())
+
+    def test_a_pod_with_none_but_ours_is_plain(self) -> None:
+        batch = History().pods(pod_object("a", annotations={DURATION: "90s", "muster.dev/repair-policy": "Evict"}))
+        assert (only_pod(batch).gang, only_pod(batch).problem, batch.gangs) == ("", "", ())
+        assert only_pod(batch).expected_seconds == 90
 
 
 class TestGangs:

@@ -179,7 +179,7 @@ words = st.sampled_from(
         '[["a/A"]]',
     ]
 )
-keys = ["name", "min-available", "total-number", "mode", "waiting-time", "groups"]
+keys = ["name", "min-available", "total-number", "mode", "waiting-time", "groups", "match-policy", "timeout"]
 mark_sets = st.builds(
     lambda annotations, label, created, index: marked(
         f"w-{index}",
@@ -187,7 +187,7 @@ mark_sets = st.builds(
         annotations={KOORDINATOR + key: value for key, value in annotations.items()},
         created_seconds=created,
     ),
-    st.dictionaries(st.sampled_from(keys), words, max_size=6),
+    st.dictionaries(st.sampled_from(keys), words, max_size=8),
     st.none() | words,
     st.integers(0, 3),
     st.integers(0, 9),

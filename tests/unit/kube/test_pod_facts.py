@@ -106,14 +106,112 @@ def test_priority_as_admission_gives_it(spec: dict[str, Any], priority: int) -> 
     assert facts_of(spec=spec, priorities=CLASSES).priority == priority
 
 
-def test_priority_classes_of_a_cluster() -> None:
-    def priority_class(name: str, value: int, default: bool) -> PriorityClass:
-        text = json.dumps({"metadata": {"name": name}, "value": value, "globalDefault": default})
-        return decode_priority_class(text.encode())
+def priority_class(name: str, value: int, default: bool, policy: str | None = None) -> PriorityClass:
+    content = {"metadata": {"name": name}, "value": value, "globalDefault": default, "preemptionPolicy": policy}
+    return decode_priority_class(json.dumps(content).encode())
 
+
+def test_priority_classes_of_a_cluster() -> None:
     known = [priority_class("a", 10, True), priority_class("b", 5, True), priority_class("c", 1, False)]
     assert Priorities.of(known) == Priorities({"a": 10, "b": 5, "c": 1}, default=5)
     assert Priorities.of([]) == Priorities()
+
+
+POLICIES = Priorities.of(
+    [
+        priority_class("meek", 10, True, "Never"),
+        priority_class("usual", 20, True, "PreemptLowerPriority"),
+        priority_class("old", 5, False),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "never"),
+    [
+        ({"preemptionPolicy": "Never"}, True),
+        ({"preemptionPolicy": "Never", "priority": 5, "priorityClassName": "usual"}, True),
+        ({"preemptionPolicy": "PreemptLowerPriority", "priority": 5, "priorityClassName": "meek"}, False),
+        ({"priorityClassName": "meek"}, True),
+        ({"priority": 10, "priorityClassName": "meek"}, True),
+        ({"priorityClassName": "usual"}, False),
+        ({"priorityClassName": "old"}, False),
+        ({"priorityClassName": "gone"}, False),
+        ({}, True),
+        ({"priority": 0}, False),
+    ],
+)
+def test_preemption_policy_as_admission_gives_it(spec: dict[str, Any], never: bool) -> None:
+    assert facts_of(spec=spec, priorities=POLICIES).never_preempts is never
+
+
+def test_without_a_default_class_pods_preempt() -> None:
+    assert not facts_of(priorities=Priorities.of([priority_class("meek", 10, False, "Never")])).never_preempts
+
+
+@pytest.mark.parametrize(
+    ("deadline", "annotation", "seconds"),
+    [
+        (None, None, 0),
+        (None, "90s", 90),
+        (None, "1h30m", 5400),
+        (None, "15m", 900),
+        (None, "45", 45),
+        (None, "1.5", 1.5),
+        (60, None, 60),
+        (60, "90s", 60),
+        (60, "45s", 45),
+        (60, "", 60),
+        (60, "soon", 60),
+        (60, "-5", 60),
+        (60, "0", 60),
+        (None, "soon", 0),
+        (None, "5 m", 0),
+        (None, "9" * 1_000, 0),
+        (0, None, 0),
+        (-3, "45s", 45),
+    ],
+)
+def test_how_long_a_pod_is_expected_to_run(deadline: int | None, annotation: str | None, seconds: float) -> None:
+    annotations = {} if annotation is None else {"muster.dev/expected-duration": annotation}
+    facts = facts_of({"activeDeadlineSeconds": deadline}, {"annotations": annotations})
+    assert facts.expected_seconds == seconds
+    assert facts.problem == ""
+
+
+def test_what_another_schedulers_pod_expects_is_its_deadline_alone() -> None:
+    metadata = {"annotations": {"muster.dev/expected-duration": "45s"}}
+    assert facts_of({"schedulerName": "other", "activeDeadlineSeconds": 60}, metadata).expected_seconds == 60
+    assert facts_of({"schedulerName": "other"}, metadata).expected_seconds == 0
+
+
+@pytest.mark.parametrize(
+    ("phase", "text", "seconds"),
+    [
+        ("Running", "2026-01-31T12:00:00Z", NOON_31_JANUARY_2026),
+        ("Failed", "2026-01-31T12:00:00Z", NOON_31_JANUARY_2026),
+        ("Pending", "2026-01-31T12:00:00Z", 0),
+        ("Running", None, 0),
+    ],
+)
+def test_a_pod_has_started_once_it_runs(phase: str, text: str | None, seconds: int) -> None:
+    facts = facts_of({"nodeName": "n"}, status={"phase": phase, "startTime": text})
+    assert (facts.started_seconds, facts.problem) == (seconds, "")
+
+
+def test_a_bad_start_time_is_a_problem() -> None:
+    facts = facts_of({"nodeName": "n"}, status={"phase": "Running", "startTime": "dawn"})
+    assert facts.started_seconds == 0
+    assert 'status.startTime: "dawn"' in facts.problem
+
+
+def test_only_our_pods_are_timed_out() -> None:
+    def timed_out(scheduler: str) -> bool:
+        waiting = pod(spec={"schedulerName": scheduler})
+        return pod_facts(waiting, ("muster",), Priorities(), "koordinator/ml/g", timed_out=True)[0].timed_out
+
+    assert timed_out("muster")
+    assert not timed_out("other")
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,11 @@ PODS = st.builds(
     st.booleans(),
     st.booleans(),
     TEXT,
+    st.booleans(),
+    st.booleans(),
+    st.floats(allow_nan=False),
+    INT64,
+    several(TEXT),
 )
 GANGS = st.builds(
     GangFacts,
@@ -83,7 +88,9 @@ GANGS = st.builds(
     st.none() | st.builds(facts.ObjectReference, TEXT, TEXT, TEXT, TEXT, TEXT),
     several(st.builds(facts.Problem, st.sampled_from(Severity), TEXT)),
     st.sampled_from(facts.MatchPolicy),
+    st.sampled_from(facts.RepairPolicy),
 )
+BUDGETS = st.builds(facts.DisruptionBudget, TEXT, INT32)
 BATCHES = st.builds(
     Batch,
     several(POD_CLASSES),
@@ -95,6 +102,8 @@ BATCHES = st.builds(
     several(TEXT),
     REVISIONS,
     REVISIONS,
+    several(BUDGETS),
+    several(TEXT),
 )
 
 
@@ -109,7 +118,10 @@ def test_a_pod_alone_is_the_same(pod: PodFacts) -> None:
     assert codec.decode_pod(codec.encode_pod(pod)) == pod
 
 
-@pytest.mark.parametrize("struct", [facts.PodClass, facts.NodeFacts, PodFacts, GangFacts, Batch])
+@pytest.mark.parametrize(
+    "struct",
+    [facts.PodClass, facts.NodeFacts, PodFacts, GangFacts, facts.DisruptionBudget, Batch],
+)
 def test_every_field_of_a_message_is_a_field_of_the_facts(struct: type[msgspec.Struct]) -> None:
     """A field added on one side only would be lost in silence."""
     message: Any = getattr(pb, struct.__name__.removesuffix("Facts"))
@@ -134,6 +146,7 @@ def test_enum_values_that_are_not_known_are_read_as_documented(number: int) -> N
     assert codec.decode_pod(pb.Pod(phase=value)).phase is PodPhase.UNSPECIFIED
     assert codec.decode_gang(pb.Gang(mode=value)).mode is GangMode.STRICT
     assert codec.decode_gang(pb.Gang(match_policy=value)).match_policy is facts.MatchPolicy.ONCE_SATISFIED
+    assert codec.decode_gang(pb.Gang(repair_policy=value)).repair_policy is facts.RepairPolicy.WAIT
     assert codec.decode_problem(pb.Problem(severity=value)).severity is Severity.BLOCKING
     toleration = codec.decode_pod_class(
         pb.PodClass(tolerations=[pb.Toleration(operator=value, effect=value)])

@@ -1,0 +1,134 @@
+"""Muster's own annotations: the same in all dialects, and no more than that."""
+
+import pytest
+
+from builders.declarations import (
+    KOORDINATOR,
+    coscheduling_group,
+    koordinator_gang,
+    koordinator_group,
+    koordinator_pod,
+    marked,
+    pod_group,
+    said,
+)
+from muster.dialects import coscheduling, koordinator
+from muster.dialects.marks import Definition, DefinitionKind, MarkSet
+from muster.dialects.registry import gang_marks, membership_of, read_gang
+from muster.gangs.facts import GangFacts, RepairPolicy, Severity
+
+REPAIR = "muster.dev/repair-policy"
+DURATION = "muster.dev/expected-duration"
+
+KOORDINATOR_GANG = {KOORDINATOR + "name": "A", KOORDINATOR + "min-available": "2"}
+LIGHTWEIGHT_GANG = {
+    "pod-group.scheduling.sigs.k8s.io/name": "A",
+    "pod-group.scheduling.sigs.k8s.io/min-available": "2",
+}
+COSCHEDULING_GANG = {"scheduling.x-k8s.io/pod-group": "A"}
+
+
+def gangs_of(annotations: dict[str, str]) -> list[GangFacts]:
+    """A gang of each dialect whose one pod has these annotations."""
+    coscheduling_pod = marked(labels=COSCHEDULING_GANG, annotations=annotations)
+    return [
+        koordinator_gang(marked(annotations=KOORDINATOR_GANG | annotations)),
+        read_gang("lightweight/a/A", None, [marked(labels=LIGHTWEIGHT_GANG, annotations=annotations)]),
+        read_gang("coscheduling/a/A", coscheduling_group({"minMember": 2}), [coscheduling_pod]),
+    ]
+
+
+def repairing(pods: list[MarkSet], definition: Definition | None = None) -> GangFacts:
+    return read_gang("koordinator/a/A", definition, pods)
+
+
+def repair_pod(name: str, seconds: int, policy: str) -> MarkSet:
+    return marked(name, annotations=KOORDINATOR_GANG | {REPAIR: policy}, created_seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "policy"),
+    [
+        ({}, RepairPolicy.WAIT),
+        ({REPAIR: "Wait"}, RepairPolicy.WAIT),
+        ({REPAIR: "Evict"}, RepairPolicy.EVICT),
+        ({REPAIR: ""}, RepairPolicy.WAIT),
+    ],
+)
+def test_g22_pods_of_any_dialect_say_what_becomes_of_a_gang_that_cannot_be_completed(
+    annotations: dict[str, str], policy: RepairPolicy
+) -> None:
+    for gang in gangs_of(annotations):
+        assert (gang.repair_policy, gang.problems) == (policy, ())
+
+
+@pytest.mark.parametrize("kind", [koordinator.DEFINITION, coscheduling.DEFINITION], ids=["koordinator", "coscheduling"])
+def test_g22_so_do_pod_groups(kind: DefinitionKind) -> None:
+    definition = pod_group(kind, {"minMember": 2}, {REPAIR: "Evict"})
+    dialect = "koordinator" if kind is koordinator.DEFINITION else "coscheduling"
+    gang = read_gang(f"{dialect}/a/A", definition, [])
+    assert (gang.repair_policy, gang.problems) == (RepairPolicy.EVICT, ())
+
+
+def test_what_pods_say_goes_before_what_the_pod_group_says() -> None:
+    definition = pod_group(koordinator.DEFINITION, {"minMember": 2}, {REPAIR: "Wait"})
+    gang = repairing([repair_pod("w-0", 1, "Evict")], definition)
+    assert gang.repair_policy is RepairPolicy.EVICT
+    assert said(gang) == [
+        (
+            Severity.WARNING,
+            f'annotation {REPAIR} of PodGroup "a/A" is "Wait", but annotation {REPAIR} of pod "w-0" is "Evict", which '
+            "counts",
+        )
+    ]
+
+
+def test_of_pods_that_differ_the_oldest_decides() -> None:
+    gang = repairing([repair_pod("w-0", 2, "Wait"), repair_pod("w-1", 1, "Evict")])
+    assert gang.repair_policy is RepairPolicy.EVICT
+    assert [severity for severity, _ in said(gang)] == [Severity.WARNING]
+
+
+@pytest.mark.parametrize("text", ["evict", "Never", "x" * 1000])
+def test_a_malformed_policy_is_quoted_and_the_gang_waits(text: str) -> None:
+    for gang in gangs_of({REPAIR: text}):
+        assert gang.repair_policy is RepairPolicy.WAIT
+        ((severity, message),) = said(gang)
+        assert severity is Severity.WARNING
+        assert text[:60] in message
+        assert message.endswith("which is neither Wait nor Evict: Wait counts instead")
+
+
+@pytest.mark.parametrize("text", ["soon", "5 m", "0", "-90s", "1d", "x" * 1000, "9" * 1000])
+def test_a_malformed_duration_is_quoted(text: str) -> None:
+    for gang in gangs_of({DURATION: text}):
+        ((severity, message),) = said(gang)
+        assert severity is Severity.WARNING
+        assert f'annotation {DURATION} of pod "w-0" is "{text[:60]}' in message
+        assert len(message) < 400
+
+
+def test_of_many_malformed_durations_the_oldest_pods_is_told() -> None:
+    pods = [
+        marked(f"w-{i}", annotations=KOORDINATOR_GANG | {DURATION: f"bad-{i}"}, created_seconds=9 - i) for i in range(3)
+    ]
+    ((_, message),) = said(repairing(pods))
+    assert '"bad-2"' in message
+
+
+@pytest.mark.parametrize("text", ["90s", "15m", "1h30m", "90", "1.5", ""])
+def test_durations_that_can_be_read_do_not_tell_pods_of_a_gang_apart(text: str) -> None:
+    with_duration = gang_marks("a", None, KOORDINATOR_GANG | {DURATION: text})
+    assert with_duration == gang_marks("a", None, KOORDINATOR_GANG)
+
+
+@pytest.mark.parametrize("annotations", [{REPAIR: "Evict"}, {DURATION: "90s"}, {DURATION: "soon"}, {REPAIR: "?"}])
+def test_a_pod_with_nothing_else_is_plain(annotations: dict[str, str]) -> None:
+    assert membership_of(gang_marks("a", {"app": "web"}, annotations)) is None
+
+
+def test_they_do_not_count_as_marks_of_another_dialect() -> None:
+    group = koordinator_group({"minMember": 1})
+    pod = koordinator_pod(min_available="1")
+    own = marked(annotations=dict(pod.marks.annotations) | {REPAIR: "Evict"})
+    assert repairing([own], group).problems == ()
