@@ -13,9 +13,10 @@ from muster.gangs.facts import (
     Taint,
     Toleration,
 )
-from muster.gangs.placing import GangToPlace, GroupToPlace, Role
-from muster.placement.answers import Answer, NotPlaced, Placed
+from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Removable, Role, Withheld
+from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
 from muster.placement.cluster import Cluster
+from muster.placement.kept import keep
 from muster.placement.solve import solve
 
 GPU = "nvidia.com/gpu"
@@ -94,17 +95,24 @@ def cluster(
     return built
 
 
-def answers(on: Cluster, *groups: GroupToPlace) -> list[Answer]:
+def removable(name: str, *pods: tuple[str, str, int], level: int = 0, spare: int = 0) -> Removable:
+    """Pods as (node, class id, count)."""
+    return Removable(name, level, spare, tuple(PodsOnNode(*each) for each in pods))
+
+
+def answers(
+    on: Cluster, *groups: GroupToPlace, withheld: Iterable[Withheld] = (), removing: Sequence[Removable] = ()
+) -> list[Answer]:
     on.room.refresh()
     try:
-        return list(solve(on.room, groups))
+        return list(solve(on.room, groups, keep(on.room, withheld), removing))
     finally:
         on.room.undo(0)
 
 
 def seats(answer: Answer) -> dict[str, int]:
     """Node to members there, all roles together."""
-    assert isinstance(answer, Placed), answer
+    assert isinstance(answer, Placed | PartlyPlaced), answer
     by_node: dict[str, int] = {}
     for run in answer.runs:
         by_node[run.node] = by_node.get(run.node, 0) + run.count
@@ -112,8 +120,20 @@ def seats(answer: Answer) -> dict[str, int]:
 
 
 def seats_of(answer: Answer, role: int) -> dict[str, int]:
-    assert isinstance(answer, Placed), answer
+    assert isinstance(answer, Placed | PartlyPlaced), answer
     return {run.node: run.count for run in answer.runs if run.role == role}
+
+
+def removals(answer: Answer) -> dict[str, tuple[bool, dict[str, int]]]:
+    """Gang to whether it goes whole, and how many of its pods go from each node."""
+    assert isinstance(answer, Placed), answer
+    gone: dict[str, tuple[bool, dict[str, int]]] = {}
+    for gang_gone in answer.removed:
+        by_node: dict[str, int] = {}
+        for pods in gang_gone.pods:
+            by_node[pods.node] = by_node.get(pods.node, 0) + pods.count
+        gone[gang_gone.id] = gang_gone.whole, by_node
+    return gone
 
 
 def refusal(answer: Answer) -> NotPlaced:

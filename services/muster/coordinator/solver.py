@@ -6,7 +6,7 @@ from grpc import aio
 
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.coordinator.core.events import Solve, Solved, SolveFailed, SolveOutcome, SolveResult
-from muster.gangs.placing import Run
+from muster.gangs.placing import PodsOnNode, Removable, Removed, Run
 from muster.placement.v1 import placement_pb2 as pb
 from muster.placement.v1 import placement_pb2_grpc as pb_grpc
 from muster.rpc.errors import describe
@@ -42,6 +42,7 @@ def _request(effect: Solve, traceparents: Mapping[str, str]) -> pb.SolveRequest:
             pb.GangGroup(
                 id=group.id,
                 traceparent=traceparents.get(group.id, ""),
+                partial=group.partial,
                 gangs=[
                     pb.Gang(
                         id=gang.id,
@@ -53,6 +54,23 @@ def _request(effect: Solve, traceparents: Mapping[str, str]) -> pb.SolveRequest:
             )
             for group in effect.groups
         ],
+        withheld=[
+            pb.Withheld(
+                node=kept.node,
+                amounts=[state_pb.ResourceAmount(name=name, amount=amount) for name, amount in kept.amounts],
+            )
+            for kept in effect.withheld
+        ],
+        removable=map(_removable, effect.removable),
+    )
+
+
+def _removable(gang: Removable) -> pb.Removable:
+    return pb.Removable(
+        id=gang.id,
+        level=gang.level,
+        spare=gang.spare,
+        pods=[pb.PodsOnNode(node=pods.node, class_id=pods.class_id, count=pods.count) for pods in gang.pods],
     )
 
 
@@ -62,4 +80,10 @@ def _result(result: pb.GroupResult) -> SolveResult:
         SolveOutcome(result.outcome),
         tuple(Run(run.gang, run.role, run.node, run.count) for run in result.runs),
         decode_explanation(result.explanation) if result.HasField("explanation") else None,
+        tuple(map(_removed, result.removed)),
     )
+
+
+def _removed(gang: pb.Removed) -> Removed:
+    pods = tuple(PodsOnNode(pods.node, pods.class_id, pods.count) for pods in gang.pods)
+    return Removed(gang.id, gang.whole, pods)

@@ -2,13 +2,21 @@
 
 from msgspec import Struct
 
-from muster.gangs.placing import Explanation, Run
+from muster.gangs.placing import Explanation, Removed, Run
 
 
 class Placed(Struct, frozen=True):
-    """Where the members of a group go."""
+    """Where the members of a group go, once what is `removed` has gone."""
 
     runs: tuple[Run, ...]
+    removed: tuple[Removed, ...] = ()
+
+
+class PartlyPlaced(Struct, frozen=True):
+    """Where those members go that have a place, and what is in the way of the rest."""
+
+    runs: tuple[Run, ...]
+    explanation: Explanation
 
 
 class NotPlaced(Struct, frozen=True):
@@ -18,4 +26,4 @@ class NotPlaced(Struct, frozen=True):
     explanation: Explanation
 
 
-Answer = Placed | NotPlaced
+Answer = Placed | PartlyPlaced | NotPlaced

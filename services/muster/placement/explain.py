@@ -9,11 +9,15 @@ from muster.gangs.capacity import Int64
 from muster.gangs.facts import PODS, Amounts
 from muster.gangs.placing import Explanation, GroupToPlace
 from muster.placement.eligibility import ABSENT, USABLE
+from muster.placement.kept import NOTHING, Kept
 from muster.placement.parts import Attempt, Part, retake
 from muster.placement.room import MOST_FITS, ClassRoom, Room
 
 MOST_REASONS_TOLD: Final = 8
 """Reasons named in the sentence; taints with a value per node would make it endless. All of them are in the counts."""
+
+NodesLost = tuple[tuple[str, int], ...]
+"""Reasons and how many nodes are lost to each, most first."""
 
 _MOST: Final = 2**63 - 1
 _CHECKED_FIRST: Final = (PODS, "cpu", "memory", "ephemeral-storage")
@@ -22,9 +26,10 @@ _CHECKED_FIRST: Final = (PODS, "cpu", "memory", "ephemeral-storage")
 class Explainer:
     """Explains for one solve; groups that ask the same of the same room share the work."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: Room, kept: Kept = NOTHING) -> None:
         self._room = room
-        self._lost: dict[tuple[str, int], tuple[tuple[str, int], ...]] = {}
+        self._kept = kept
+        self._lost: dict[tuple[str, int], tuple[NodesLost, int]] = {}
 
     def too_many(self, group: GroupToPlace, gang_index: int, class_id: str, fit: int) -> Explanation:
         """For members that are all equal: `fit` is how many of the gang's have room, in the room as it is."""
@@ -58,17 +63,21 @@ class Explainer:
         missing: int,
     ) -> Explanation:
         left = _left(self._room, of_class, seated)
-        lost = self._nodes_lost(of_class, left)
+        lost, kept = self._nodes_lost(of_class, left)
         short_by = self._short_by(of_class, left, missing)
         gang = group.gangs[gang_index]
         summary = _sentence(fit, needed, len(self._room.nodes), lost, short_by)
+        if kept:
+            summary += f"; room is kept for others on {kept} node{'s' if kept != 1 else ''}"
         return Explanation(summary, gang.id, of_class.pod_class.id, fit, needed, lost, short_by)
 
-    def _nodes_lost(self, of_class: ClassRoom, left: Int64) -> tuple[tuple[str, int], ...]:
+    def _nodes_lost(self, of_class: ClassRoom, left: Int64) -> tuple[NodesLost, int]:
+        """Nodes by what is in the way, and on how many it is only what is kept for others."""
         key = (of_class.pod_class.id, self._room.clock)
         lost = self._lost.get(key)
         if lost is None:
-            lost = self._lost[key] = _nodes_lost(self._room, of_class, left)
+            lost = _nodes_lost(self._room, of_class, left), self._kept.in_the_way(of_class, left)
+            self._lost[key] = lost
         return lost
 
     def _short_by(self, of_class: ClassRoom, left: Int64, missing: int) -> Amounts:
@@ -98,7 +107,7 @@ def _left(room: Room, of_class: ClassRoom, seated: Int64) -> Int64:
     return left
 
 
-def _nodes_lost(room: Room, of_class: ClassRoom, left: Int64) -> tuple[tuple[str, int], ...]:
+def _nodes_lost(room: Room, of_class: ClassRoom, left: Int64) -> NodesLost:
     reason = of_class.eligibility.reason
     counts: dict[str, int] = {}
     for code, nodes in zip(*np.unique(reason, return_counts=True), strict=True):
@@ -130,7 +139,7 @@ def _short_alone(left: Int64, amount: int, missing: int) -> int:
     return amount * to_fill - int(remainders.sum())
 
 
-def _sentence(fit: int, needed: int, nodes: int, lost: tuple[tuple[str, int], ...], short_by: Amounts) -> str:
+def _sentence(fit: int, needed: int, nodes: int, lost: NodesLost, short_by: Amounts) -> str:
     told = [f"{count} {reason}" for reason, count in lost[:MOST_REASONS_TOLD]]
     if len(lost) > MOST_REASONS_TOLD:
         told.append(f"{sum(count for _, count in lost[MOST_REASONS_TOLD:])} for other reasons")

@@ -6,8 +6,9 @@ from itertools import chain
 
 import grpc
 
-from muster.gangs.placing import GangToPlace, GroupToPlace, Role
-from muster.placement.answers import Answer, Placed
+from muster.gangs.capacity import LARGEST_AMOUNT
+from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Removable, Removed, Role, Run, Withheld
+from muster.placement.answers import Answer, PartlyPlaced, Placed
 from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.errors import RpcError
 from muster.rpc.explanation_codec import encode_explanation
@@ -24,6 +25,7 @@ def read_groups(request: pb.SolveRequest) -> list[GroupToPlace]:
                 GangToPlace(gang.id, gang.minimum, tuple(Role(role.class_id, role.wanted) for role in gang.roles))
                 for gang in group.gangs
             ),
+            group.partial,
         )
         for group in request.groups
     ]
@@ -38,10 +40,39 @@ def read_groups(request: pb.SolveRequest) -> list[GroupToPlace]:
     return groups
 
 
+def read_withheld(request: pb.SolveRequest) -> list[Withheld]:
+    """What is kept for others. Raises RpcError INVALID_ARGUMENT."""
+    for kept in request.withheld:
+        for each in kept.amounts:
+            if not 0 <= each.amount <= LARGEST_AMOUNT:
+                raise _invalid(
+                    f"{each.amount} of {each.name!r} cannot be withheld on node {kept.node!r}; "
+                    f"name an amount from 0 to {LARGEST_AMOUNT}"
+                )
+    return [Withheld(kept.node, tuple((each.name, each.amount) for each in kept.amounts)) for kept in request.withheld]
+
+
+def read_removable(request: pb.SolveRequest) -> list[Removable]:
+    """What may be removed. Raises RpcError INVALID_ARGUMENT."""
+    if request.removable and len(request.groups) > 1:
+        raise _invalid(f"{len(request.groups)} groups, but what may be removed may be for one only; ask for each alone")
+    _check_unique("removable gang", [gang.id for gang in request.removable])
+    return [
+        Removable(
+            gang.id,
+            gang.level,
+            gang.spare,
+            tuple(PodsOnNode(pods.node, pods.class_id, pods.count) for pods in gang.pods if pods.count),
+        )
+        for gang in request.removable
+    ]
+
+
 def classes_of(request: pb.SolveRequest, groups: Iterable[GroupToPlace]) -> set[str]:
     """Ids of all classes that the request names."""
     named = {role.class_id for group in groups for gang in group.gangs for role in gang.roles}
     named.update(reservation.class_id for reservation in request.reservations)
+    named.update(pods.class_id for gang in request.removable for pods in gang.pods)
     return named
 
 
@@ -58,14 +89,31 @@ def check_known(named: Collection[str], known: Collection[str]) -> None:
 def write_answer(response: pb.SolveResponse, group: GroupToPlace, answer: Answer) -> None:
     """Add a result to the response."""
     result = response.results.add(id=group.id)
-    if isinstance(answer, Placed):
-        result.outcome = _Outcome.OUTCOME_PLACED
-        add = result.runs.add
-        for run in answer.runs:
-            add(gang=run.gang, role=run.role, node=run.node, count=run.count)
-    else:
-        result.outcome = _Outcome.OUTCOME_INFEASIBLE if answer.proved else _Outcome.OUTCOME_NOT_FOUND
-        result.explanation.CopyFrom(encode_explanation(answer.explanation))
+    match answer:
+        case Placed(runs, removed):
+            result.outcome = _Outcome.OUTCOME_PLACED
+            _write_runs(result, runs)
+            for gang in removed:
+                _write_removed(result, gang)
+        case PartlyPlaced(runs, explanation):
+            result.outcome = _Outcome.OUTCOME_PARTLY
+            _write_runs(result, runs)
+            result.explanation.CopyFrom(encode_explanation(explanation))
+        case _:
+            result.outcome = _Outcome.OUTCOME_INFEASIBLE if answer.proved else _Outcome.OUTCOME_NOT_FOUND
+            result.explanation.CopyFrom(encode_explanation(answer.explanation))
+
+
+def _write_runs(result: pb.GroupResult, runs: Iterable[Run]) -> None:
+    add = result.runs.add
+    for run in runs:
+        add(gang=run.gang, role=run.role, node=run.node, count=run.count)
+
+
+def _write_removed(result: pb.GroupResult, gang: Removed) -> None:
+    add = result.removed.add(id=gang.id, whole=gang.whole).pods.add
+    for pods in gang.pods:
+        add(node=pods.node, class_id=pods.class_id, count=pods.count)
 
 
 def _check_gang(gang: GangToPlace) -> None:

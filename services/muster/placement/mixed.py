@@ -5,22 +5,29 @@ from itertools import permutations, product
 from typing import Final
 
 from muster.gangs.placing import Explanation, GroupToPlace
-from muster.placement.answers import Answer, NotPlaced, Placed
+from muster.placement.answers import NotPlaced, Placed
 from muster.placement.bounds import impossible
 from muster.placement.explain import Explainer
 from muster.placement.packing import Choice, fewest_nodes, tightest_first
 from muster.placement.parts import Attempt, Part, minimums_reached, retake, runs_of, take
-from muster.placement.puzzle import cut
+from muster.placement.puzzle import find
 from muster.placement.room import Room
-from muster.placement.search import Budget, OutOfBudget, search
+from muster.placement.search import Budget
 
 _ALL_ORDERS_UP_TO: Final = 3
 """Parts up to which every order is tried; beyond, a few that tend to do."""
 
 
-def place_mixed(room: Room, group: GroupToPlace, parts: Sequence[Part], explainer: Explainer, budget: Budget) -> Answer:
+def place_mixed(
+    room: Room, group: GroupToPlace, parts: Sequence[Part], explainer: Explainer, budget: Budget
+) -> Placed | NotPlaced:
     """Place all members if that can be, else every gang's minimum and as many more as have room."""
     return _Mixed(room, group, parts, budget).place(explainer)
+
+
+def seat_minimums(room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> Attempt | None:
+    """Seat every gang's minimum, or nothing."""
+    return _Mixed(room, group, parts, budget).seat_minimums()
 
 
 class _Mixed:
@@ -34,7 +41,7 @@ class _Mixed:
         self._hardest_first = _hardest_first(room, parts)
         self._best = Attempt([0] * len(parts))
 
-    def place(self, explainer: Explainer) -> Answer:
+    def place(self, explainer: Explainer) -> Placed | NotPlaced:
         everyone = [part.wanted for part in self._parts]
         attempt = self._try(self._hardest_first, everyone, fewest_nodes)
         proved = False
@@ -50,6 +57,12 @@ class _Mixed:
         if attempt is None:
             return NotPlaced(proved, self._explain(explainer))
         return Placed(runs_of(self._room, self._group, self._parts, attempt))
+
+    def seat_minimums(self) -> Attempt | None:
+        """What is least; the room is left as it was if there is no place."""
+        if impossible(self._room, self._parts, self._minimums):
+            return None
+        return self._place_minimums()[0]
 
     # Each of these returns an attempt that is seated, or None and leaves the room as it was.
 
@@ -131,18 +144,10 @@ class _Mixed:
         return None
 
     def _search(self, required: Sequence[int]) -> tuple[Attempt | None, bool]:
-        problem = cut(self._room, self._parts, self._hardest_first, required)
-        if problem is None:
-            return None, False
-        try:
-            answer = search(problem.puzzle, self._budget)
-        except OutOfBudget:
-            return None, False
-        if answer is None:
-            return None, problem.whole
-        attempt = problem.attempt(answer, self._parts)
-        retake(self._room, self._parts, attempt)
-        return attempt, False
+        attempt, proved = find(self._room, self._parts, self._hardest_first, required, self._budget)
+        if attempt is not None:
+            retake(self._room, self._parts, attempt)
+        return attempt, proved
 
     def _add_extras(self, attempt: Attempt) -> None:
         """Members beyond what was required, where there is still room; first roles first."""

@@ -49,6 +49,11 @@ def parts_of(group: GroupToPlace) -> list[Part]:
     return parts
 
 
+def alike(parts: Sequence[Part]) -> bool:
+    """All members are of one class."""
+    return all(part.class_id == parts[0].class_id for part in parts)
+
+
 def minimums_reached(group: GroupToPlace, parts: Sequence[Part], attempt: Attempt) -> bool:
     """Every gang of the group has its minimum."""
     return all(attempt.of_gang(parts, index) >= gang.minimum for index, gang in enumerate(group.gangs))

@@ -10,7 +10,7 @@ from muster.gangs.capacity import Int64
 from muster.placement.nodes import Bool
 from muster.placement.parts import Attempt, Part
 from muster.placement.room import Room
-from muster.placement.search import Bin, Counts, Puzzle
+from muster.placement.search import Bin, Budget, Counts, OutOfBudget, Puzzle, search
 
 MOST_MEMBERS: Final = 64
 MOST_BINS: Final = 128
@@ -42,6 +42,20 @@ class Cut:
                 attempt.seats.append((part, (rows[used], table[used, index])))
                 attempt.placed[part] = int(table[:, index].sum())
         return attempt
+
+
+def find(
+    room: Room, parts: Sequence[Part], order: Sequence[int], required: Sequence[int], budget: Budget
+) -> tuple[Attempt | None, bool]:
+    """Seats, not taken yet, for `required[gang]` members at least; if there are none, whether that is proved."""
+    problem = cut(room, parts, order, required)
+    if problem is None:
+        return None, False
+    try:
+        answer = search(problem.puzzle, budget)
+    except OutOfBudget:
+        return None, False
+    return (None, problem.whole) if answer is None else (problem.attempt(answer, parts), False)
 
 
 def cut(room: Room, parts: Sequence[Part], order: Sequence[int], required: Sequence[int]) -> Cut | None:

@@ -1,6 +1,7 @@
 """What is free on every node while a batch is solved: taken step by step, given back in reverse, never below zero."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -52,6 +53,23 @@ class ClassRoom:
         return vector
 
 
+@dataclass(frozen=True)
+class _Seats:
+    """Pods of one class that took room."""
+
+    room: ClassRoom
+    rows: Int64
+    counts: Int64
+
+
+@dataclass(frozen=True)
+class _Shift:
+    """What changed on rows without regard to classes: int64[resources, rows]."""
+
+    rows: Int64
+    amounts: Int64
+
+
 class Room:
     """Free amounts of nodes: `free` is int64[resources, rows], negative where a node is oversubscribed.
 
@@ -70,7 +88,7 @@ class Room:
         self._shifts: Int64 = np.zeros((0, 1), np.int64)
         self._capacity_seen = self._order_seen = self._nodes_seen = -1
         self._classes: dict[str, ClassRoom] = {}
-        self._taken: list[tuple[ClassRoom, Int64, Int64]] = []
+        self._taken: list[_Seats | _Shift] = []
 
     def refresh(self) -> None:
         """Take over what changed in capacity and nodes since the last time. Nothing may be taken."""
@@ -129,9 +147,19 @@ class Room:
 
     def claim(self, room: ClassRoom, rows: Int64, counts: Int64) -> None:
         """As `take`, but whether there is room or not: what is decided already counts, whatever a node has left."""
-        self._taken.append((room, rows, counts))
+        self._taken.append(_Seats(room, rows, counts))
         at = _index(rows)
         self.free[:, at] -= room.vector(len(self.free))[:, None] * counts
+        self._touch(at)
+
+    def shift(self, rows: Int64, amounts: Int64) -> None:
+        """Change what is free on distinct rows: less for what is kept for others, more for pods that would go.
+
+        `amounts` is int64[resources, rows]; the caller sees to it that no node gets more than it offers.
+        """
+        self._taken.append(_Shift(rows, amounts))
+        at = _index(rows)
+        self.free[:, at] += amounts
         self._touch(at)
 
     def mark(self) -> int:
@@ -144,13 +172,22 @@ class Room:
         if not taken:
             return
         del self._taken[mark:]
-        by_class: dict[str, tuple[ClassRoom, list[Int64], list[Int64]]] = {}
-        for room, rows, counts in taken:
-            _, all_rows, all_counts = by_class.setdefault(room.pod_class.id, (room, [], []))
-            all_rows.append(rows)
-            all_counts.append(counts)
-        for room, all_rows, all_counts in by_class.values():
-            rows, counts = np.concatenate(all_rows), np.concatenate(all_counts)
+        for shift in taken:
+            if isinstance(shift, _Shift):
+                at = _index(shift.rows)
+                self.free[:, at] -= shift.amounts
+                self._touch(at)
+        self._empty([seats for seats in taken if isinstance(seats, _Seats)])
+
+    def _empty(self, taken: Sequence[_Seats]) -> None:
+        """By class, since there may be thousands."""
+        by_class: dict[str, list[_Seats]] = {}
+        for seats in taken:
+            by_class.setdefault(seats.room.pod_class.id, []).append(seats)
+        for alike in by_class.values():
+            room = alike[0].room
+            rows = np.concatenate([seats.rows for seats in alike])
+            counts = np.concatenate([seats.counts for seats in alike])
             for column, amount in zip(room.columns.tolist(), room.amounts.tolist(), strict=True):
                 np.add.at(self.free[column], rows, amount * counts)
             self._touch(_index(rows))

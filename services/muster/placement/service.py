@@ -6,6 +6,7 @@ gives back. A long batch pauses between groups so that health checks and other c
 
 import asyncio
 import time
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -13,9 +14,10 @@ import grpc
 import structlog
 from grpc import aio
 
-from muster.gangs.placing import GroupToPlace
+from muster.gangs.placing import GroupToPlace, Removable, Withheld
 from muster.placement.cluster import Cluster
-from muster.placement.messages import check_known, classes_of, read_groups, write_answer
+from muster.placement.kept import keep
+from muster.placement.messages import check_known, classes_of, read_groups, read_removable, read_withheld, write_answer
 from muster.placement.mirror import Mirror, NoCluster, RevisionNotReached
 from muster.placement.settings import Settings
 from muster.placement.solve import solve
@@ -72,9 +74,9 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
         self._mirror = mirror
 
     async def Solve(self, request: pb.SolveRequest, context: aio.ServicerContext[Any, Any]) -> pb.SolveResponse:  # noqa: N802
-        groups = read_groups(request)
+        asked = _Asked(read_groups(request), read_withheld(request), read_removable(request))
         wanted = decode_revision(request.min_revision)
-        named = classes_of(request, groups)
+        named = classes_of(request, asked.groups)
         while True:
             with tracer().start_as_current_span("wait for revision"):
                 await self._reached(wanted, context)
@@ -85,7 +87,7 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
                 check_known(named, cluster.pod_classes)
                 started = time.monotonic()
                 try:
-                    response = await _answer(cluster, request, groups, named)
+                    response = await _answer(cluster, request, asked, named)
                 finally:
                     cluster.room.undo(0)
                 _tell(response, time.monotonic() - started, cluster)
@@ -114,22 +116,31 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
             raise RpcError(grpc.StatusCode.UNAVAILABLE, str(error)) from None
 
 
-async def _answer(
-    cluster: Cluster, request: pb.SolveRequest, groups: list[GroupToPlace], named: set[str]
-) -> pb.SolveResponse:
-    room = cluster.room
+@dataclass(frozen=True)
+class _Asked:
+    """What a request asks, read and checked."""
+
+    groups: list[GroupToPlace]
+    withheld: list[Withheld]
+    removable: list[Removable]
+
+
+async def _answer(cluster: Cluster, request: pb.SolveRequest, asked: _Asked, named: set[str]) -> pb.SolveResponse:
+    room, groups = cluster.room, asked.groups
     response = pb.SolveResponse(revision=encode_revision(cluster.revision))
     with tracer().start_as_current_span("masks"):
         room.refresh()
+        kept = keep(room, asked.withheld)
         cluster.reserve((each.node, each.class_id, tuple(each.pod_uids)) for each in request.reservations)
         for class_id in sorted(named):
             room.of(class_id)
     with tracer().start_as_current_span("search", attributes={"muster.groups": len(groups)}):
         paused = time.monotonic()
         began = time.time_ns()
-        for asked, group, answer in zip(request.groups, groups, solve(room, groups), strict=True):
+        answers = solve(room, groups, kept, asked.removable)
+        for message, group, answer in zip(request.groups, groups, answers, strict=True):
             write_answer(response, group, answer)
-            began = _record(asked.traceparent, began, len(groups))
+            began = _record(message.traceparent, began, len(groups))
             if time.monotonic() - paused > _PAUSE_AFTER_SECONDS:
                 await asyncio.sleep(0)
                 paused = time.monotonic()

@@ -2,18 +2,23 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
 
-from muster.gangs.placing import GroupToPlace, Run
-from muster.placement.answers import Answer, NotPlaced, Placed
+from muster.gangs.placing import GroupToPlace, Removable, Run
+from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
+from muster.placement.equal import place_equal
 from muster.placement.explain import Explainer
+from muster.placement.kept import NOTHING, Kept
 from muster.placement.mixed import place_mixed
-from muster.placement.packing import choose, fewest_nodes, tightest_first
-from muster.placement.parts import Attempt, Part, parts_of, runs_of, take
+from muster.placement.packing import choose, tightest_first
+from muster.placement.partial import place_partly
+from muster.placement.parts import Part, alike, parts_of, runs_of
+from muster.placement.removal import place_by_removal
 from muster.placement.room import Room
 from muster.placement.search import Budget
 
@@ -23,15 +28,21 @@ STEPS_PER_BATCH: Final = 30_000
 some hundred steps, of 16 on 6 nodes up to 3,000."""
 
 
-def solve(room: Room, groups: Sequence[GroupToPlace]) -> Iterator[Answer]:
+def solve(
+    room: Room, groups: Sequence[GroupToPlace], kept: Kept = NOTHING, removable: Sequence[Removable] = ()
+) -> Iterator[Answer]:
     """An answer per group, in order. What is placed stays taken in `room`; the caller undoes it when done.
 
-    Between two answers the caller may pause, as long as nobody else touches the room.
+    What is `kept` for others has been taken already. If anything is `removable` there may be one group only. Between
+    two answers the caller may pause, as long as nobody else touches the room.
     """
-    batch = _Batch(room)
+    batch = _Batch(room, kept, removable)
+    if removable:
+        yield from map(batch.place, groups)
+        return
     for single, run in groupby(groups, key=_is_single):
-        alike = list(run)
-        yield from batch.place_singles(alike) if single else map(batch.place, alike)
+        some = list(run)
+        yield from batch.place_singles(some) if single else map(batch.place, some)
 
 
 def _is_single(group: GroupToPlace) -> bool:
@@ -46,32 +57,32 @@ def _class_of(single: GroupToPlace) -> str:
 class _Batch:
     """One batch. Groups that ask what one asked that failed fail likewise, as long as nothing was placed since."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: Room, kept: Kept, removable: Sequence[Removable]) -> None:
         self._room = room
-        self._explainer = Explainer(room)
+        self._kept = kept
+        self._removable = removable
+        self._explainer = Explainer(room, kept)
         self._steps_left = STEPS_PER_BATCH
         self._failed: dict[tuple[object, ...], tuple[NotPlaced, int]] = {}
 
     def place(self, group: GroupToPlace) -> Answer:
-        shape = tuple((gang.minimum, gang.roles) for gang in group.gangs)
-        known = self._failed.get(shape)
-        if known is not None:
-            answer, gang_index = known
-            return replace(answer, explanation=replace(answer.explanation, gang=group.gangs[gang_index].id))
+        failed = self._failed_before(group)
+        if failed is not None and not group.partial:
+            return failed
         parts = parts_of(group)
-        if all(part.class_id == parts[0].class_id for part in parts):
-            answered = self._place_equal(group, parts)
-        else:
-            budget = Budget(min(STEPS_PER_GROUP, self._steps_left))
-            granted = budget.left
-            answered = place_mixed(self._room, group, parts, self._explainer, budget)
-            self._steps_left -= granted - max(0, budget.left)
-        if isinstance(answered, NotPlaced):
-            gang_ids = [gang.id for gang in group.gangs]
-            self._failed[shape] = answered, gang_ids.index(answered.explanation.gang)
-        else:
+        budget = Budget(min(STEPS_PER_GROUP, self._steps_left))
+        granted = budget.left
+        answer: Answer = failed or self._place_whole(group, parts, budget)
+        if isinstance(answer, NotPlaced):
+            self._remember(group, answer)
+            if self._removable:
+                answer = self._place_by_removal(group, parts, budget)
+            if isinstance(answer, NotPlaced) and group.partial:
+                answer = self._place_partly(group, parts, answer, budget)
+        self._steps_left -= granted - max(0, budget.left)
+        if not isinstance(answer, NotPlaced):
             self._failed.clear()
-        return answered
+        return answer
 
     def place_singles(self, groups: list[GroupToPlace]) -> Iterator[Answer]:
         """Single pods. Where all have room their order does not matter, and each class is seated in one go."""
@@ -109,24 +120,37 @@ class _Batch:
             self._failed.clear()
         return [room.nodes.name(row) for row in np.repeat(rows, counts).tolist()]
 
-    def _place_equal(self, group: GroupToPlace, parts: Sequence[Part]) -> Answer:
-        """All members are of one class, so that counting how many fit settles it."""
-        room = self._room
-        class_id = parts[0].class_id
-        room_for = int(room.of(class_id).fits.sum())
-        spare = room_for - sum(gang.minimum for gang in group.gangs)
-        if spare < 0:
-            for index, gang in enumerate(group.gangs):
-                if gang.minimum > room_for:
-                    return NotPlaced(True, self._explainer.too_many(group, index, class_id, fit=room_for))
-                room_for -= gang.minimum
-        attempt = Attempt([0] * len(parts))
-        for index, part in enumerate(parts):
-            minimum = group.gangs[part.gang].minimum
-            extra = min(spare, part.wanted - minimum)
-            spare -= extra
-            take(room, index, part, minimum + extra, fewest_nodes, attempt)
-        return Placed(runs_of(room, group, parts, attempt))
+    def _place_whole(self, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> Placed | NotPlaced:
+        if alike(parts):
+            return place_equal(self._room, group, parts, self._explainer)
+        return place_mixed(self._room, group, parts, self._explainer, budget)
+
+    def _place_by_removal(self, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> Placed | NotPlaced:
+        place = partial(self._place_whole, group, parts, budget)
+        return place_by_removal(self._room, group, parts, self._removable, self._kept, place, budget)
+
+    def _place_partly(
+        self, group: GroupToPlace, parts: Sequence[Part], whole: NotPlaced, budget: Budget
+    ) -> PartlyPlaced | NotPlaced:
+        attempt = place_partly(self._room, group, parts, budget)
+        if attempt is None:
+            return whole
+        return PartlyPlaced(runs_of(self._room, group, parts, attempt), whole.explanation)
+
+    def _failed_before(self, group: GroupToPlace) -> NotPlaced | None:
+        known = self._failed.get(_shape(group))
+        if known is None:
+            return None
+        answer, gang_index = known
+        return replace(answer, explanation=replace(answer.explanation, gang=group.gangs[gang_index].id))
+
+    def _remember(self, group: GroupToPlace, answer: NotPlaced) -> None:
+        gang_ids = [gang.id for gang in group.gangs]
+        self._failed[_shape(group)] = answer, gang_ids.index(answer.explanation.gang)
+
+
+def _shape(group: GroupToPlace) -> tuple[object, ...]:
+    return tuple((gang.minimum, gang.roles) for gang in group.gangs)
 
 
 def _placed(single: GroupToPlace, node: str) -> Placed:
