@@ -107,11 +107,8 @@ def read_gang(gang_id: str, definition: Definition | None, mark_sets: Iterable[M
 
 
 def timeout_annotations(gang_id: str, timed_out: bool) -> Annotations:
-    """What to write on the gang's pods when it timed out, or may be tried again; empty: its dialect has no such mark.
-
-    Raises ValueError for an id that no dialect made.
-    """
-    write = _WRITES.get(_parts(gang_id)[0].NAME)
+    """What to write on the gang's pods when it timed out, or may be tried again; empty: its dialect has no such mark."""
+    write = _WRITES.get(gang_id.partition("/")[0])
     return write(Transition.TIMED_OUT if timed_out else Transition.TRIED_ANEW) if write else {}
 
 

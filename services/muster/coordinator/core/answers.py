@@ -10,10 +10,12 @@ from muster.gangs.facts import PodFacts
 from muster.gangs.placing import GroupToPlace, Run
 
 
-def refused_or_seated(ledger: Ledger, group: Group, asked: GroupToPlace, runs: Sequence[Run]) -> str | list[Gang]:
-    """Give seats to the members and reserve them, or say why the answer cannot be used and change nothing.
+def refused_or_seated(ledger: Ledger, group: Group, asked: GroupToPlace, runs: Sequence[Run]) -> str | dict[Gang, int]:
+    """Give seats to the members and reserve them, or say why the answer cannot be used and change nothing. Returns how
+    many members of which gangs got a seat.
 
-    Members that went away since the question leave their seats empty; the minimum must be reached without them.
+    Members that went away since the question leave their seats empty; the minimum must be reached without them, unless
+    the group accumulates.
     """
     gangs = {gang.id: gang for gang in group.gangs}
     wanted = _wanted_by_role(asked)
@@ -21,8 +23,8 @@ def refused_or_seated(ledger: Ledger, group: Group, asked: GroupToPlace, runs: S
     if problem is not None:
         return problem
     seats = _seats(gangs, wanted, runs)
-    for gang in group.gangs:
-        if gang.waiting and len(seats[gang.id]) < gang.minimum:
+    for gang in group.to_seat if not group.accumulates else ():
+        if len(seats[gang.id]) < gang.minimum:
             return f"it seats {len(seats[gang.id])} of gang {gang.label}, which needs {gang.minimum}"
     demand = Counter((seat.node, seat.class_id) for taken in seats.values() for seat in taken)
     problem = ledger.refusal(demand)
@@ -32,7 +34,7 @@ def refused_or_seated(ledger: Ledger, group: Group, asked: GroupToPlace, runs: S
         ledger.reserve(taken)
         for seat in taken:
             gangs[gang_id].take_seat(seat)
-    return [gang for gang in group.gangs if seats[gang.id]]
+    return {gang: len(seats[gang.id]) for gang in group.gangs if seats[gang.id]}
 
 
 def _wanted_by_role(asked: GroupToPlace) -> dict[tuple[str, int], tuple[str, int]]:

@@ -15,7 +15,8 @@ from muster.coordinator.core.events import (
     Seat,
 )
 from muster.coordinator.core.knowledge import Knowledge
-from muster.coordinator.core.model import Gang, HeldSeat, SeatState, pod_reference
+from muster.coordinator.core.model import Gang, pod_reference
+from muster.coordinator.core.seats import HeldSeat, SeatState
 
 MOST_FAILURES = 3
 """After so many failed binds a pod is placed again elsewhere."""

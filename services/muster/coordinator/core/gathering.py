@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from muster.coordinator.core.model import Gang
+from muster.dialects.registry import timeout_annotations
 from muster.gangs.facts import Severity
 
 
@@ -13,6 +14,13 @@ def why_not_yet(gangs: Sequence[Gang], known: Mapping[str, Gang]) -> str | None:
         if reason is not None:
             return reason if len(gangs) == 1 else f"gang {gang.label}: {reason}"
     return None
+
+
+def why_not_hold(gangs: Sequence[Gang], known: Mapping[str, Gang]) -> str | None:
+    """Why `gangs` may not even hold what they have; None if they may. Too few members are no reason: more may come
+    while they wait.
+    """
+    return next((reason for gang in gangs if (reason := _wrongly_declared(gang, known)) is not None), None)
 
 
 def groups_agree(gang: Gang, known: Mapping[str, Gang]) -> bool:
@@ -27,9 +35,18 @@ def groups_agree(gang: Gang, known: Mapping[str, Gang]) -> bool:
 def _lacks(gang: Gang, known: Mapping[str, Gang]) -> str | None:
     if gang.single:
         return None
+    reason = _wrongly_declared(gang, known)
+    if reason is None and gang.facts is not None and gang.counted < gang.facts.minimum:
+        return _timed_out(gang) if gang.timed_out else _too_few(gang, gang.facts.minimum)
+    return reason
+
+
+def _wrongly_declared(gang: Gang, known: Mapping[str, Gang]) -> str | None:
     facts = gang.facts
     if facts is None:
         return "its definition has not been seen yet"
+    if gang.leaves_whole:
+        return f"its pods are evicted {_for_whom(gang)}; it starts anew when they are gone"
     for problem in facts.problems:
         if problem.severity is Severity.BLOCKING:
             return problem.message
@@ -37,9 +54,22 @@ def _lacks(gang: Gang, known: Mapping[str, Gang]) -> str | None:
         partner = known.get(id_)
         if partner is not gang and (reason := _partner_lacks(gang, id_, partner)) is not None:
             return reason
-    if gang.counted < facts.minimum:
-        return _too_few(gang, facts.minimum)
     return None
+
+
+def _for_whom(gang: Gang) -> str:
+    if gang.evicted_for:
+        return f"for gang {gang.evicted_for.split('/', 1)[-1]}"
+    return "because it could not be completed"
+
+
+def _timed_out(gang: Gang) -> str:
+    mark = next(iter(timeout_annotations(gang.id, True)), "that says so")
+    count = len(gang.marked) + len(gang.timing_out)
+    return (
+        f"{count} of its pods waited too long for the others and are not tried any more; it is tried again when its "
+        f"declaration is edited, when new pods take their place, or when the annotation {mark} is removed from them"
+    )
 
 
 def _partner_lacks(gang: Gang, id_: str, partner: Gang | None) -> str | None:

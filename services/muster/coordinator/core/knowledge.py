@@ -153,9 +153,10 @@ class Knowledge:
     def _put_gang(self, facts: GangFacts) -> None:
         gang = self.gangs.get(facts.id)
         if gang is not None and gang.facts is not None and self._reborn(gang, facts):
-            pods = list(gang.pods.values())
+            pods, timed_out_declaration = list(gang.pods.values()), gang.timed_out_declaration
             self.drop_gang(gang)
             gang = self._new_gang(facts.id)
+            gang.timed_out_declaration = timed_out_declaration  # pods that bear the mark are still there
             for pod in pods:  # what is left of the old one is on its way out, but holds its name
                 self.gang_of[pod.uid] = gang
                 gang.put_pod(pod)

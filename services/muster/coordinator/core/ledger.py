@@ -20,6 +20,8 @@ class Ledger:
         self.nodes: dict[str, NodeFacts] = {}
         self.classes: dict[str, PodClass] = {}
         self.reserved: dict[str, Seat] = {}
+        self.disturbed: set[str] = set()
+        """Nodes that changed, or took pods without a reservation there: what is reserved on them is to be looked at."""
         self._unfit: dict[str, dict[str, str | None]] = {}  # node -> class id -> why it cannot take the class
 
     # -- what is seen
@@ -28,6 +30,7 @@ class Ledger:
         """Take in a node's newest state. True: it may take pods now that it could not take before."""
         before = self.nodes.get(node.name)
         self.nodes[node.name] = node
+        self.disturbed.add(node.name)
         self._unfit.pop(node.name, None)
         self.capacity.put_node(node)
         return before is None or _more_welcoming(before, node)
@@ -35,6 +38,7 @@ class Ledger:
     def drop_node(self, name: str) -> None:
         """Forget a node."""
         self.nodes.pop(name, None)
+        self.disturbed.add(name)
         self._unfit.pop(name, None)
         self.capacity.drop_node(name)
 
@@ -46,8 +50,10 @@ class Ledger:
     def observe(self, pods: Sequence[PodFacts]) -> bool:
         """Take in pods' newest states: seen is seen, whatever was reserved. True: room came free."""
         seated = [(pod.uid, pod.class_id, pod.node) for pod in pods if pod.seated]
-        for uid, _, _ in seated:
-            self.reserved.pop(uid, None)
+        for uid, _, node in seated:
+            seat = self.reserved.pop(uid, None)
+            if seat is None or seat.node != node:
+                self.disturbed.add(node)
         left = self.capacity.seat(seated)  # where others were bound than decided, or running pods were resized
         freed = self._free(pod.uid for pod in pods if not pod.seated and pod.uid not in self.reserved)
         return bool(left) or freed
@@ -63,6 +69,7 @@ class Ledger:
 
     def reserve(self, seats: Sequence[Seat]) -> bool:
         """Claim room for pods that are decided but not seen bound. True: room came free, of claims that they had."""
+        self.disturbed.update(seat.node for seat in seats if seat.uid in self.reserved)
         self.reserved.update((seat.uid, seat) for seat in seats)
         return bool(self.capacity.seat((seat.uid, seat.class_id, seat.node) for seat in seats))
 
@@ -102,6 +109,10 @@ class Ledger:
             return True
         row, asked = self.capacity.rows[node], self.capacity.vectors[self.capacity.classes[class_id]]
         return bool(np.any((self.capacity.used[row] > self.capacity.allocatable[row]) & (asked > 0)))
+
+    def untenable(self, seat: Seat) -> bool:
+        """A reservation cannot stand: the node is gone, overfull, or does not take such pods any more."""
+        return self.overcommitted(seat.node, seat.class_id) or self._why_unfit(seat.node, seat.class_id) is not None
 
     def _overfull(self, wanted: Mapping[tuple[str, str], int]) -> str | None:
         capacity = self.capacity

@@ -16,7 +16,6 @@ from muster.coordinator.core.events import (
     Now,
     Persisted,
     Record,
-    RecordState,
     Recovered,
     Snapshot,
     Solved,
@@ -26,12 +25,13 @@ from muster.coordinator.core.events import (
 )
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.model import Gang, Group
-from muster.coordinator.core.permits import Permits
+from muster.coordinator.core.permits import Permit, Permits, TimeOut
 from muster.coordinator.core.queue import Queue
 from muster.coordinator.core.recovery import recover
 from muster.coordinator.core.reports import Reports
 from muster.coordinator.core.solving import Solving
 from muster.coordinator.core.upkeep import Upkeep
+from muster.coordinator.core.waiting import Waiting
 
 
 class Machine:
@@ -44,7 +44,8 @@ class Machine:
         self._binds = Binds()
         self._reports = Reports()
         self._solving = Solving(self.knowledge, self.queue)
-        self._upkeep = Upkeep(self.knowledge, self.queue, self._permits, self._reports)
+        self._waiting = Waiting(self.knowledge, self._permits)
+        self._upkeep = Upkeep(self.knowledge, self.queue, self._permits, self._reports, self._waiting)
         self._records: tuple[Record, ...] | None = None
         self._seeing = False
         self._now = Now(0.0, 0.0)
@@ -57,6 +58,9 @@ class Machine:
             self._take(event)
         self._effects += self._binds.due(self.knowledge, now.monotonic_seconds)
         self._effects += self._upkeep.look(now)
+        if late := self._waiting.due(now):
+            self._effects += late
+            self._effects += self._upkeep.look(now)
         if self._may_solve and (solve := self._solving.begin(now)) is not None:
             self._effects.append(solve)
             self._effects += self._upkeep.look(now)  # those that are being solved have left the queue
@@ -67,7 +71,7 @@ class Machine:
     def next_wake(self) -> float | None:
         """Monotonic time at which a Tick has something to do; None: only an event has."""
         solve_time = self.queue.next_time() if self._may_solve else None
-        times = (solve_time, self._binds.next_time(), self._reports.next_time())
+        times = (solve_time, self._binds.next_time(), self._reports.next_time(), self._waiting.next_time())
         return min((time for time in times if time is not None), default=None)
 
     @property
@@ -80,7 +84,7 @@ class Machine:
                 self.knowledge.apply(batch)
             case Solved():
                 for group, gangs in self._solving.answered(event, self._now):
-                    self._permit(group, gangs)
+                    self._effects.append(self._permits.permit(group, gangs, self._now))
             case Persisted(persist_id):
                 self._persisted(persist_id)
             case BindResults():
@@ -108,26 +112,25 @@ class Machine:
         """The first snapshot of the term: what is recorded goes on where it was."""
         if self._records is None:
             return
-        void = recover(self.knowledge, self._records)
+        void, others = recover(self.knowledge, self._records)
         self._records = None
         if void:
             self._effects.append(self._permits.persist(deletes=void))
+        for gang, record in others:
+            self._effects += self._waiting.recall(gang, record, self._now)
         for gang in self.knowledge.gangs.values():
             self._effects += self._binds.send(gang, gang.outstanding)
 
     # -- permit, then bind (I1, I2)
 
-    def _permit(self, group: Group, gangs: Sequence[Gang]) -> None:
-        records = tuple(self._permits.record(gang, RecordState.BINDING, self._now.unix_seconds) for gang in gangs)
-        persist = self._permits.permit(group, gangs, records)
-        group.persisting = persist.persist_id
-        self._effects.append(persist)
-
     def _persisted(self, persist_id: int) -> None:
-        permit = self._permits.durable(persist_id)
-        if permit is None:
-            return
-        group, gangs = permit
+        match self._permits.settled(persist_id):
+            case Permit() as permit:
+                self._permitted(permit.group, permit.gangs)
+            case TimeOut() as decision:
+                self._effects += self._waiting.timed_out(decision)
+
+    def _permitted(self, group: Group, gangs: Sequence[Gang]) -> None:
         group.persisting = None
         # Gangs that went meanwhile took their records along.
         gangs = [gang for gang in gangs if self.knowledge.gangs.get(gang.id) is gang]
@@ -155,12 +158,16 @@ class Machine:
         )
 
     def _not_persisted(self, event: NotPersisted) -> None:
-        permit = self._permits.durable(event.persist_id)
-        if permit is None:
+        decision = self._permits.settled(event.persist_id)
+        if isinstance(decision, TimeOut):  # what is not remembered is done nevertheless
+            self._effects += self._waiting.timed_out(decision)
+        if not isinstance(decision, Permit):
             return
-        group, gangs = permit
+        group = decision.group
         group.persisting = None
-        self._take_seats_back(group, gangs)
+        self._take_seats_back(group, decision.gangs)
+        for gang, record in zip(decision.gangs, decision.before, strict=True):
+            gang.record = record
         if group.gangs:
             group.trouble = event.message
             self.queue.back_off(group, self._now.monotonic_seconds)  # the room that it gives back is no help to itself

@@ -1,15 +1,16 @@
 """Gangs and gang groups as the coordinator sees them, with phases derived from what is known."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import Enum, auto
 
 from msgspec.structs import replace
 
 from muster.coordinator.core.cycle import ScheduleCycle
-from muster.coordinator.core.events import Phase, Record, Seat
-from muster.gangs.facts import GangFacts, MatchPolicy, ObjectReference, PodFacts
-from muster.gangs.placing import Explanation
+from muster.coordinator.core.events import Phase, PodName, Record, Seat
+from muster.coordinator.core.seats import HeldSeat, LeavingPod, SeatState
+from muster.gangs.facts import GangFacts, GangMode, MatchPolicy, ObjectReference, PodFacts
+from muster.gangs.placing import Explanation, PodsOnNode
 
 PLAIN = "plain"
 """The dialect of pods without any mark: gangs of one."""
@@ -17,33 +18,11 @@ PLAIN = "plain"
 QueueKey = tuple[int, int, int, str, str]
 
 
-class SeatState(Enum):
-    """How far a seat is on its way to a bound pod."""
-
-    DECIDED = auto()
-    """Reserved; the permit is not known to be durable."""
-    SENT = auto()
-    """Handed to binding."""
-    RETRY = auto()
-    """Binding failed; it is sent again when the time comes."""
-
-
-@dataclass(slots=True, eq=False)
-class HeldSeat:
-    """A reservation and how far it is."""
-
-    seat: Seat
-    state: SeatState = SeatState.DECIDED
-    repairs: bool = False
-    """The member had a permitted seat before, and lost it."""
-    failures: int = 0
-    retry_at: float = 0.0
-
-
 @dataclass(slots=True, eq=False)
 class Gang:
     """One gang. Every member is in exactly one of: `waiting` (wants a seat), `seats` (has one that is not known to be
-    bound), `acked` (binding says it is bound, cluster-state has not shown it yet), `bound` (seen on a node).
+    bound), `acked` (binding says it is bound, cluster-state has not shown it yet), `bound` (seen on a node), `leaving`
+    (on a node, and to be evicted).
     """
 
     id: str
@@ -56,8 +35,27 @@ class Gang:
     bound: set[str] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
     """Permitted pods that lost their seat and wait for another: what keeps the gang Repairing (I6)."""
+    leaving: dict[str, LeavingPod] = field(default_factory=dict)
+    leaves_whole: bool = False
+    """All its pods are to be evicted; then it starts anew."""
+    evicted_for: str = ""
+    """Id of the gang that needs the room of `leaving`; empty: it leaves by its own repair policy."""
     invalid: set[str] = field(default_factory=set)
     """Pods that could wait for a seat if nothing were wrong with themselves."""
+    waiting_since: float | None = None
+    """When the first of the seats was reserved that it waits with, without a permit (NonStrict)."""
+    waiting_since_unix_millis: int = 0
+    timing_out: set[str] = field(default_factory=set)
+    """Pods of a gang that waited too long which have not been seen with the mark for that yet."""
+    marked: set[str] = field(default_factory=set)
+    """Pods that bear the mark, and so are not tried."""
+    unmarking: set[str] = field(default_factory=set)
+    """Pods from which the mark is being taken off."""
+    timed_out_declaration: str = ""
+    """What it declared when it had waited too long; a gang that declares something else by now is tried again."""
+    repairing_since: float | None = None
+    kept_room: tuple[PodsOnNode, ...] = ()
+    """Room that is kept for its group, kept with the first gang of it."""
     bind_trouble: str = ""
     """What kept binding, at the last failure, from binding some of `seats`; empty: nothing."""
     permitted: bool = False
@@ -81,18 +79,23 @@ class Gang:
             self.priorities[before.priority] -= 1
         self.pods[pod.uid] = pod
         self.priorities[pod.priority] += 1
-        if pod.problem and not pod.node and _may_run(pod) and not self.on_its_way(pod.uid):
-            self.invalid.add(pod.uid)
-        else:
-            self.invalid.discard(pod.uid)
-        if pod.node or not _may_run(pod) or (pod.problem and not self.on_its_way(pod.uid)):
+        may_run = not (pod.phase.ended or pod.deleting or pod.gated)
+        on_its_way = self.on_its_way(pod.uid)
+        _put(self.invalid, pod.uid, bool(pod.problem) and not pod.node and may_run and not on_its_way)
+        _put(self.marked, pod.uid, pod.timed_out and not pod.node and may_run)
+        if pod.timed_out or pod.node or not may_run:
+            self.timing_out.discard(pod.uid)
+        if not pod.timed_out:
+            self.unmarking.discard(pod.uid)
+        held_back = bool(pod.problem) or pod.timed_out or pod.uid in self.timing_out
+        if pod.node or not may_run or (held_back and not on_its_way):
             self.waiting.pop(pod.uid, None)
             self.lost.discard(pod.uid)
             seat = self._leave_seat(pod.uid)
-            if pod.seated and not pod.deleting:
-                self.bound.add(pod.uid)
-            else:
-                self.bound.discard(pod.uid)
+            stays = pod.seated and not pod.deleting
+            if not stays:
+                self.leaving.pop(pod.uid, None)
+            _put(self.bound, pod.uid, stays and pod.uid not in self.leaving)
             return seat
         if pod.uid not in self.seats and pod.uid not in self.acked:
             self.waiting[pod.uid] = pod
@@ -104,8 +107,9 @@ class Gang:
         self.priorities[pod.priority] -= 1
         self.waiting.pop(uid, None)
         self.bound.discard(uid)
-        self.lost.discard(uid)
-        self.invalid.discard(uid)
+        self.leaving.pop(uid, None)
+        for uids in (self.lost, self.invalid, self.timing_out, self.marked, self.unmarking):
+            uids.discard(uid)
         return self._leave_seat(uid)
 
     def on_its_way(self, uid: str) -> bool:
@@ -137,12 +141,19 @@ class Gang:
         return seat
 
     def _leave_seat(self, uid: str) -> Seat | None:
-        held = self.seats.pop(uid, None)
+        held = self._pop_held(uid)
         return held.seat if held is not None else self.acked.pop(uid, None)
+
+    def _pop_held(self, uid: str) -> HeldSeat | None:
+        held = self.seats.pop(uid, None)
+        if not self.seats:
+            self.waiting_since = None  # the clock of a waiting gang runs from the first seat that it holds
+        return held
 
     def lose_seat(self, uid: str) -> Seat:
         """A member that still wants to run loses its seat and is to be placed again."""
-        held = self.seats.pop(uid)
+        held = self._pop_held(uid)
+        assert held is not None
         self.waiting[uid] = self.pods[uid]
         self.lost.add(uid)
         return held.seat
@@ -153,6 +164,23 @@ class Gang:
         self.lose_seat(uid)
         if not repairs:
             self.lost.discard(uid)
+
+    def let_go(self, uids: Iterable[str]) -> None:
+        """Bound members are to be evicted, as soon as that is durable."""
+        for uid in uids:
+            self.bound.discard(uid)
+            self.leaving[uid] = LeavingPod(self.name_of(uid))
+
+    def keep(self, uids: Iterable[str]) -> None:
+        """Members are not evicted after all."""
+        for uid in uids:
+            del self.leaving[uid]
+            self.bound.add(uid)
+
+    def name_of(self, uid: str) -> PodName:
+        """A member's name."""
+        pod = self.pods[uid]
+        return PodName(uid, pod.namespace, pod.name)
 
     # -- what follows
 
@@ -165,7 +193,7 @@ class Gang:
     def started_by_others(self) -> bool:
         """As many members as must start together run without a permit: somebody else bound them."""
         facts = self.facts
-        if self.permitted or self.group.busy or facts is None or facts.blocked:
+        if self.permitted or self.group.busy or self.leaves_whole or facts is None or facts.blocked:
             return False
         return len(self.bound) >= max(1, facts.minimum)
 
@@ -192,7 +220,19 @@ class Gang:
         """How many waiting members a try must place."""
         if self.facts is None or self.single:
             return 1
-        return max(1, self.facts.minimum - (self.counted - len(self.waiting)))
+        return max(1, self.lacking)
+
+    @property
+    def lacking(self) -> int:
+        """How many more members must have a seat before it may start; none if 0 or less."""
+        return (self.facts.minimum if self.facts is not None else 1) - (self.counted - len(self.waiting))
+
+    @property
+    def timed_out(self) -> bool:
+        """It waited too long, and so many pods bear the mark of that, or are about to, that it cannot be tried."""
+        if self.permitted or self.facts is None or not (self.marked or self.timing_out):
+            return False
+        return self.counted < max(1, self.facts.minimum)
 
     @property
     def priority(self) -> int:
@@ -228,7 +268,7 @@ class Gang:
             if self.lost:
                 return Phase.REPAIRING
             return Phase.BINDING if self.seats or not self.started else Phase.SATISFIED
-        return self.group.phase
+        return Phase.TIMED_OUT if self.timed_out else self.group.phase
 
 
 @dataclass(slots=True, eq=False)
@@ -262,15 +302,41 @@ class Group:
         return self.solving is not None or self.persisting is not None
 
     @property
+    def accumulates(self) -> bool:
+        """Its gangs hold what they get until all have their minimum. A group is as strict as its strictest gang."""
+        return all(
+            not gang.permitted and gang.facts is not None and gang.facts.mode is GangMode.NON_STRICT
+            for gang in self.gangs
+        )
+
+    @property
+    def holds(self) -> bool:
+        """Gangs of it have reservations without a permit."""
+        return any(gang.seats and not gang.permitted for gang in self.gangs)
+
+    @property
+    def complete(self) -> bool:
+        """It accumulates, and every gang has its minimum."""
+        return self.accumulates and all(gang.lacking <= 0 for gang in self.gangs)
+
+    @property
+    def to_seat(self) -> list[Gang]:
+        """Gangs with members to place. Of those that accumulate, what goes beyond the minimum comes after the start."""
+        accumulates = self.accumulates
+        return [gang for gang in self.gangs if gang.waiting and not (accumulates and gang.lacking <= 0)]
+
+    @property
     def wants_seats(self) -> bool:
         """There are members to place, and nothing under way for them."""
-        return not self.busy and self.gathering is None and any(gang.waiting for gang in self.gangs)
+        return not self.busy and self.gathering is None and bool(self.to_seat)
 
     @property
     def phase(self) -> Phase:
         """Phase of its gangs while they have no permit."""
         if self.persisting is not None:
             return Phase.PERMITTED
+        if self.holds:
+            return Phase.WAITING
         if self.solving is not None:
             return Phase.SOLVING
         return Phase.QUEUED if self.gathering is None else Phase.GATHERING
@@ -295,8 +361,11 @@ def plain_facts(pod: PodFacts) -> GangFacts:
     )
 
 
-def _may_run(pod: PodFacts) -> bool:
-    return not (pod.phase.ended or pod.deleting or pod.gated)
+def _put(uids: set[str], uid: str, belongs: bool) -> None:
+    if belongs:
+        uids.add(uid)
+    else:
+        uids.discard(uid)
 
 
 def _age(gang: Gang) -> tuple[int, str, str]:

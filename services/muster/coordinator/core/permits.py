@@ -1,32 +1,78 @@
-"""Permits on their way to etcd: what is written about a gang, and who waits for it to be durable (I2)."""
+"""Decisions on their way to etcd: what is written about a gang, and what waits for it to be durable (I2)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
-from muster.coordinator.core.events import Persist, Record, RecordState
+from muster.coordinator.core.events import Now, Persist, PodName, Record, RecordState
 from muster.coordinator.core.model import Gang, Group
+from muster.gangs.placing import PodsOnNode
+
+
+@dataclass(slots=True, frozen=True)
+class Permit:
+    """These gangs of the group may bind once it is durable."""
+
+    group: Group
+    gangs: Sequence[Gang]
+    before: Sequence[Record | None]
+    """Their records before."""
+
+
+@dataclass(slots=True, frozen=True)
+class TimeOut:
+    """The pods of these gangs may be marked once it is durable."""
+
+    gangs: Sequence[Gang]
+
+
+Decision = Permit | TimeOut
 
 
 class Permits:
-    """Numbers the writes and remembers which of them are permits."""
+    """Numbers the writes and remembers what waits for them."""
 
     def __init__(self) -> None:
         self._last_id = 0
-        self._awaited: dict[int, tuple[Group, Sequence[Gang]]] = {}
+        self._awaited: dict[int, Decision] = {}
 
     def persist(self, puts: tuple[Record, ...] = (), deletes: tuple[str, ...] = ()) -> Persist:
         """A write that nobody waits for."""
         self._last_id += 1
         return Persist(self._last_id, puts, deletes)
 
-    def permit(self, group: Group, gangs: Sequence[Gang], records: tuple[Record, ...]) -> Persist:
-        """A write after which these gangs may bind."""
+    def decide(self, decision: Decision, records: tuple[Record, ...]) -> Persist:
+        """A write that a decision waits for."""
         persist = self.persist(records)
-        self._awaited[persist.persist_id] = (group, gangs)
+        self._awaited[persist.persist_id] = decision
         return persist
 
-    def durable(self, persist_id: int) -> tuple[Group, Sequence[Gang]] | None:
-        """A write is durable: the permit in it, if it was one."""
+    def permit(self, group: Group, gangs: Sequence[Gang], now: Now) -> Persist:
+        """The group's gangs that have seats which are not permitted yet may start, as soon as that is durable."""
+        before = [gang.record for gang in gangs]
+        records = tuple(self.record(gang, RecordState.BINDING, now.unix_seconds) for gang in gangs)
+        persist = self.decide(Permit(group, gangs, before), records)
+        group.persisting = persist.persist_id
+        return persist
+
+    def settled(self, persist_id: int) -> Decision | None:
+        """A write is durable, or never will be: what waited for it, if anything did."""
         return self._awaited.pop(persist_id, None)
+
+    def remember(self, gang: Gang, now: Now) -> Persist | None:
+        """Write what is to be remembered of the gang besides its permit, if it has changed."""
+        before = gang.record
+        said = _said(gang)
+        permitted = gang.permitted and not gang.leaves_whole
+        if said == (_recorded(before) if before is not None else _NOTHING):
+            return None
+        if said == _NOTHING and not permitted:
+            gang.record = None
+            return self.persist(deletes=(gang.id,))
+        if not permitted:
+            state = RecordState.UNPERMITTED
+        else:
+            state = before.state if before is not None else RecordState.SATISFIED
+        return self.persist((self.record(gang, state, now.unix_seconds),))
 
     @staticmethod
     def record(gang: Gang, state: RecordState, unix_seconds: float) -> Record:
@@ -34,6 +80,7 @@ class Permits:
         earlier permit, since a record replaces the one before it.
         """
         facts = gang.facts
+        waiting_since, timed_out_declaration, timing_out, evicting, evicted_for, kept_room = _said(gang)
         gang.record = Record(
             gang=gang.id,
             incarnation=facts.incarnation if facts is not None else "",
@@ -41,9 +88,59 @@ class Permits:
             seats=tuple(gang.outstanding) if state is RecordState.BINDING else (),
             schedule_cycle=gang.cycle.number,
             group=_permitted_with(gang),
-            permitted_unix_millis=gang.record.permitted_unix_millis if gang.record else int(unix_seconds * 1000),
+            permitted_unix_millis=_permitted_unix_millis(gang, state, unix_seconds),
+            waiting_since_unix_millis=waiting_since if state is RecordState.UNPERMITTED else 0,
+            timed_out_declaration=timed_out_declaration,
+            timing_out=timing_out,
+            evicting=evicting,
+            evicted_for=evicted_for,
+            kept_room=kept_room,
         )
         return gang.record
+
+
+_Said = tuple[int, str, tuple[PodName, ...], tuple[PodName, ...], str, tuple[PodsOnNode, ...]]
+"""What a record says besides the permit."""
+_NOTHING: _Said = (0, "", (), (), "", ())
+
+
+def _said(gang: Gang) -> _Said:
+    """What is to be said of the gang now."""
+    before = gang.record
+    return (
+        gang.waiting_since_unix_millis if gang.waiting_since is not None and not gang.permitted else 0,
+        gang.timed_out_declaration,
+        _still(before.timing_out if before else (), gang, gang.timing_out),
+        _still(before.evicting if before else (), gang, gang.leaving),
+        gang.evicted_for if gang.leaving else "",
+        gang.kept_room,
+    )
+
+
+def _recorded(record: Record) -> _Said:
+    return (
+        record.waiting_since_unix_millis,
+        record.timed_out_declaration,
+        record.timing_out,
+        record.evicting,
+        record.evicted_for,
+        record.kept_room,
+    )
+
+
+def _still(names: tuple[PodName, ...], gang: Gang, uids: Collection[str]) -> tuple[PodName, ...]:
+    """The names that were recorded, as long as they cover what is to be done; it is not written for every pod anew."""
+    if not uids:
+        return ()
+    recorded = {name.uid for name in names}
+    return names if recorded.issuperset(uids) else tuple(gang.name_of(uid) for uid in sorted(uids))
+
+
+def _permitted_unix_millis(gang: Gang, state: RecordState, unix_seconds: float) -> int:
+    if state is RecordState.UNPERMITTED:
+        return 0
+    before = gang.record.permitted_unix_millis if gang.record is not None else 0
+    return before or int(unix_seconds * 1000)
 
 
 def _permitted_with(gang: Gang) -> tuple[str, ...]:

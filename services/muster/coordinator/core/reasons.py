@@ -3,8 +3,6 @@
 from muster.coordinator.core.model import Gang
 from muster.gangs.facts import GangMode, Severity
 
-NON_STRICT_NOTE = "mode NonStrict is not supported yet: the gang is treated as Strict"
-
 
 def reason(gang: Gang) -> str:
     """In the user's terms; empty when nothing is in its way."""
@@ -20,6 +18,8 @@ def reason(gang: Gang) -> str:
         because = _because(gang)
         return f"gang {gang.label} runs; {len(gang.waiting)} more of its pods cannot start{because}" if because else ""
     name = f"{'pod' if gang.plain else 'gang'} {gang.label}"
+    if gang.seats and group.persisting is None:
+        return _holding(gang)
     if group.gathering is not None:
         return f"{name} waits: {group.gathering}"
     if not gang.waiting or group.persisting is not None:
@@ -34,9 +34,18 @@ def warnings(gang: Gang) -> list[str]:
     if facts is None:
         return []
     notes = [problem.message for problem in facts.problems if problem.severity is Severity.WARNING]
-    if facts.mode is GangMode.NON_STRICT:
-        notes.append(NON_STRICT_NOTE)
+    if facts.mode is GangMode.NON_STRICT and not gang.permitted and not gang.group.accumulates:
+        strict = next(other for other in gang.group.gangs if other.facts and other.facts.mode is GangMode.STRICT)
+        notes.append(f"mode NonStrict has no effect: gang {strict.label} of its group is Strict, and so the group is")
     return notes
+
+
+def _holding(gang: Gang) -> str:
+    lacking, minimum = max(0, gang.lacking), gang.facts.minimum if gang.facts is not None else 0
+    have = f"gang {gang.label} waits with {minimum - lacking} of {minimum} places"
+    if gang.group.gathering is not None:
+        return f"{have}: {gang.group.gathering}"
+    return f"{have} for {'the rest' if lacking else 'its group'}{_because(gang)}"
 
 
 def _not_bound_yet(gang: Gang) -> str:

@@ -7,29 +7,36 @@ from msgspec.structs import replace
 
 from muster.coordinator.core.events import Record, RecordState, Seat
 from muster.coordinator.core.knowledge import Knowledge
-from muster.coordinator.core.model import Gang, SeatState
+from muster.coordinator.core.model import Gang
+from muster.coordinator.core.seats import SeatState
 
 
-def recover(knowledge: Knowledge, records: Sequence[Record]) -> tuple[str, ...]:
-    """Bring records and snapshot together; returns the gangs whose records are void.
+def recover(knowledge: Knowledge, records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[Gang, Record]]]:
+    """Bring records and snapshot together; returns the gangs whose records are void, and those that are not permitted
+    and of which something else is remembered.
 
     Permits are taken up in the order in which they were given. A gang without a record of which a pod is bound counts
     as satisfied.
     """
-    void = []
+    void, others = [], []
     for record in sorted(records, key=lambda record: (record.permitted_unix_millis, record.gang)):
         gang = knowledge.gangs.get(record.gang)
         if gang is None or not _same(gang, record):
             void.append(record.gang)
+        elif record.state is RecordState.UNPERMITTED:
+            gang.record = record
+            gang.cycle.number = record.schedule_cycle
+            others.append((gang, record))
         else:
             _resume(knowledge, gang, record)
     for gang in knowledge.gangs.values():
-        if gang.record is None and (gang.bound or _ran(gang)):
+        unpermitted = gang.record is None or gang.record.state is RecordState.UNPERMITTED
+        if unpermitted and not gang.leaving and (gang.bound or _ran(gang)):
             gang.permitted = gang.started = True
         if gang.permitted:
             knowledge.regroup(gang)
             knowledge.touch(gang, edited=True)
-    return tuple(void)
+    return tuple(void), others
 
 
 def _same(gang: Gang, record: Record) -> bool:

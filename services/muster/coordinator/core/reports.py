@@ -102,7 +102,7 @@ class Reports:
 def _by_pod(gang: Gang, why: str) -> Iterator[tuple[str, str]]:
     """What the pods that have no seat are told, by uid: what is wrong with themselves comes first."""
     if why:
-        for uid in gang.waiting:
+        for uid in (*gang.waiting, *gang.seats, *gang.marked) if not gang.permitted else gang.waiting:
             yield uid, why
     for uid in gang.invalid:
         yield uid, gang.pods[uid].problem

@@ -7,7 +7,7 @@ from muster.coordinator.core.answers import refused_or_seated
 from muster.coordinator.core.culprit import name_culprit
 from muster.coordinator.core.events import Now, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
 from muster.coordinator.core.knowledge import Knowledge
-from muster.coordinator.core.model import Gang, Group, SeatState
+from muster.coordinator.core.model import Gang, Group
 from muster.coordinator.core.queue import Queue
 from muster.gangs.placing import GangToPlace, GroupToPlace, Role
 
@@ -66,10 +66,10 @@ class Solving:
         permits = []
         for group in attempt.groups:
             result = results.get(group.id)
-            seated = self._answer(group, attempt.asked[group.id], result, now) if group.gangs else []
-            if seated:
-                permits.append((group, seated))
-            if result is not None and sum(run.count for run in result.runs) > _decided(seated):
+            seated = self._answer(group, attempt.asked[group.id], result, now) if group.gangs else {}
+            if seated and not group.accumulates:
+                permits.append((group, list(seated)))
+            if result is not None and sum(run.count for run in result.runs) > sum(seated.values()):
                 self._knowledge.helped = True  # what it did not take is there for those that came after it in the batch
         return permits
 
@@ -90,47 +90,49 @@ class Solving:
             self._knowledge.settled(group)
         return attempt
 
-    def _answer(self, group: Group, asked: GroupToPlace, result: SolveResult | None, now: Now) -> list[Gang]:
+    def _answer(self, group: Group, asked: GroupToPlace, result: SolveResult | None, now: Now) -> dict[Gang, int]:
+        """What becomes of a group; returns how many members of which gangs were given seats."""
         group.trouble = ""
         if result is None:
             self._refuse(group, "placement gave no answer for this gang", now)
-        elif result.outcome is not SolveOutcome.PLACED:
+            return {}
+        placed = result.outcome is SolveOutcome.PLACED
+        if not placed:
             self._not_placed(group, result, now)
-        else:
-            group.gathering = self._knowledge.why_not_yet(group)
-            if group.wants_seats:
-                seated = refused_or_seated(self._knowledge.ledger, group, asked, result.runs)
-                if not isinstance(seated, str):
-                    group.explanation = None
-                    return seated
-                self._refuse(group, f"placement's answer could not be used: {seated}", now)
-        return []
+        if not placed and not (group.accumulates and result.outcome is SolveOutcome.PARTLY):
+            return {}
+        group.gathering = self._knowledge.why_not_yet(group)
+        if not group.wants_seats:
+            return {}
+        seated = refused_or_seated(self._knowledge.ledger, group, asked, result.runs)
+        if isinstance(seated, str):
+            self._refuse(group, f"placement's answer could not be used: {seated}", now)
+            return {}
+        if placed:
+            group.explanation = None
+        return seated
 
     def _not_placed(self, group: Group, result: SolveResult, now: Now) -> None:
         knowledge = self._knowledge
         if result.explanation is not None:
             group.explanation = name_culprit(result.explanation, knowledge.gangs, knowledge.ledger.classes)
-        for gang in group.gangs:
-            gang.cycle.fail(gang.facts.total if gang.facts is not None else 1)
-        if result.outcome is SolveOutcome.INFEASIBLE:
+        if not group.accumulates:  # cycles are of gangs that are tried whole
+            for gang in group.gangs:
+                gang.cycle.fail(gang.facts.total if gang.facts is not None else 1)
+        if result.outcome is SolveOutcome.NOT_FOUND:
+            self._queue.back_off(group, now.monotonic_seconds)
+        else:
             group.refusals = 0
             self._queue.park(group)
-        else:
-            self._queue.back_off(group, now.monotonic_seconds)
 
     def _refuse(self, group: Group, trouble: str, now: Now) -> None:
         group.trouble = trouble
         self._queue.back_off(group, now.monotonic_seconds)
 
 
-def _decided(gangs: list[Gang]) -> int:
-    """Seats that are decided and not permitted yet."""
-    return sum(held.state is SeatState.DECIDED for gang in gangs for held in gang.seats.values())
-
-
 def to_place(group: Group) -> GroupToPlace:
     """The waiting members by class; gangs that need nothing more are left out."""
-    return GroupToPlace(group.id, tuple(_gang_to_place(gang) for gang in group.gangs if gang.waiting))
+    return GroupToPlace(group.id, tuple(_gang_to_place(gang) for gang in group.to_seat), partial=group.accumulates)
 
 
 def _gang_to_place(gang: Gang) -> GangToPlace:

@@ -16,19 +16,24 @@ from muster.coordinator.core.model import Gang, Group
 from muster.coordinator.core.permits import Permits
 from muster.coordinator.core.queue import Queue
 from muster.coordinator.core.reports import Reports
+from muster.coordinator.core.waiting import Waiting
 
 
 class Upkeep:
     """Keeps queue, records and what users see in step with what is known."""
 
-    def __init__(self, knowledge: Knowledge, queue: Queue, permits: Permits, reports: Reports) -> None:
+    def __init__(
+        self, knowledge: Knowledge, queue: Queue, permits: Permits, reports: Reports, waiting: Waiting
+    ) -> None:
         self._knowledge, self._queue, self._permits, self._reports = knowledge, queue, permits, reports
+        self._waiting = waiting
         self._phases: dict[Gang, Phase] = {}
 
     def look(self, now: Now) -> list[Effect]:
         """Look at all that was touched since the last look."""
         knowledge = self._knowledge
         effects: list[Effect] = []
+        self._waiting.drop_untenable()
         while knowledge.touched or knowledge.gone or knowledge.disbanded:
             self._bury(effects)
             touched, knowledge.touched = knowledge.touched, {}
@@ -45,7 +50,8 @@ class Upkeep:
             for gang, edited in touched.items():
                 groups[gang.group] = groups.get(gang.group, False) or edited
             for group, edited in groups.items():
-                self._queue_or_not(group, edited=edited)
+                self._waiting.look(group, now)
+                self._queue_or_not(group, now, effects, edited=edited)
             for gang in touched:
                 self._look_at(gang, now, effects)
         if knowledge.helped:
@@ -53,7 +59,7 @@ class Upkeep:
             self._queue.help_came()
         return effects
 
-    def _queue_or_not(self, group: Group, *, edited: bool) -> None:
+    def _queue_or_not(self, group: Group, now: Now, effects: list[Effect], *, edited: bool) -> None:
         if not group.gangs:
             return
         edited, group.edited = edited or group.edited, False
@@ -61,7 +67,10 @@ class Upkeep:
             group.edited = edited
             return
         group.gathering = self._knowledge.why_not_yet(group)
-        if not group.wants_seats:
+        if group.holds and group.complete and group.gathering is None:
+            self._queue.remove(group)
+            effects.append(self._permits.permit(group, [gang for gang in group.gangs if gang.seats], now))
+        elif not group.wants_seats:
             self._queue.remove(group)
         elif edited or group not in self._queue:
             group.refusals = 0 if edited else group.refusals
@@ -71,6 +80,9 @@ class Upkeep:
         done = gang.permitted and not gang.lost and not gang.seats
         if done and (gang.record is None or gang.record.state is not RecordState.SATISFIED):
             self._finish(gang, now, effects)
+        effects += self._waiting.forgive(gang)
+        if gang.group.persisting is None and (persist := self._permits.remember(gang, now)) is not None:
+            effects.append(persist)
         phase, before = gang.phase, self._phases.get(gang)
         if before is None:
             gang.first_seen = now.monotonic_seconds
