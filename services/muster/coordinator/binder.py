@@ -1,7 +1,8 @@
-"""Asks binding: Bind effects become calls whose results are events; reports are gathered and written behind them."""
+"""Asks binding: Bind and Evict effects become calls whose results are events; reports are written behind them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import TypeVar
 
 import grpc
 import structlog
@@ -16,6 +17,11 @@ from muster.coordinator.core.events import (
     BindOutcome,
     BindResult,
     BindResults,
+    Evict,
+    EvictCallFailed,
+    EvictOutcome,
+    EvictResult,
+    EvictResults,
     KubeEvent,
     PodCondition,
     Report,
@@ -31,6 +37,8 @@ WRITE_TIMEOUT_SECONDS = 60.0
 
 _NEVER_WRITTEN = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
 """Answers to a write that would be the same if it were repeated."""
+
+_R = TypeVar("_R", pb.BindResult, pb.EvictResult)
 
 _log = structlog.get_logger()
 
@@ -63,14 +71,30 @@ class Binder:
         reason = "binding ended the call without a result"
         try:
             async for response in self._stub.Bind(request, timeout=self._timeout_seconds):
-                results = [_result(result) for result in response.results if result.uid in left]
-                left.difference_update(result.uid for result in results)
-                yield BindResults(tuple(results))
+                yield BindResults(tuple(_bind_result(result) for result in _awaited(response.results, left)))
         except aio.AioRpcError as error:
             reason = describe(error)
         if left:
             _log.warning("bind call broke off", gang=effect.gang, pods=len(left), reason=reason)
             yield BindCallFailed(tuple(left), reason)
+
+    async def evict(self, effect: Evict) -> AsyncIterator[EvictResults | EvictCallFailed]:
+        """Results as they come; every pod ends in exactly one of them."""
+        request = pb.EvictRequest(
+            leader_epoch=self._epoch,
+            gang=effect.gang,
+            pods=[pb.PodName(uid=pod.uid, namespace=pod.namespace, name=pod.name) for pod in effect.pods],
+        )
+        left = {pod.uid for pod in effect.pods}
+        reason = "binding ended the call without a result"
+        try:
+            async for response in self._stub.Evict(request, timeout=self._timeout_seconds):
+                yield EvictResults(tuple(_evict_result(result) for result in _awaited(response.results, left)))
+        except aio.AioRpcError as error:
+            reason = describe(error)
+        if left:
+            _log.warning("evict call broke off", gang=effect.gang, pods=len(left), reason=reason)
+            yield EvictCallFailed(tuple(left), reason)
 
     # -- reports
 
@@ -153,9 +177,27 @@ def _event(event: KubeEvent) -> pb.Event:
     )
 
 
-def _result(result: pb.BindResult) -> BindResult:
+def _awaited(results: Iterable[_R], left: set[str]) -> list[_R]:
+    """Those that nothing was heard of before; they are left no more."""
+    awaited = []
+    for result in results:
+        if result.uid in left:
+            left.discard(result.uid)
+            awaited.append(result)
+    return awaited
+
+
+def _bind_result(result: pb.BindResult) -> BindResult:
     try:
         outcome = BindOutcome(result.outcome)
     except ValueError:
         outcome = BindOutcome.FAILED
     return BindResult(result.uid, outcome, result.node, result.message)
+
+
+def _evict_result(result: pb.EvictResult) -> EvictResult:
+    try:
+        outcome = EvictOutcome(result.outcome)
+    except ValueError:
+        outcome = EvictOutcome.FAILED
+    return EvictResult(result.uid, outcome, result.message)

@@ -16,6 +16,7 @@ from muster.coordinator import records
 from muster.coordinator.binder import Binder
 from muster.coordinator.core import events as core
 from muster.coordinator.core.machine import Machine
+from muster.coordinator.marks import TimeoutMarks
 from muster.coordinator.settings import Settings
 from muster.coordinator.solver import Solver
 from muster.coordinator.traces import GangTraces
@@ -28,6 +29,8 @@ from muster.telemetry import tracing
 
 DRAIN_SECONDS = 5.0
 """Binds that were sent are permitted: they may end after the term does."""
+EVICTION_DRAIN_SECONDS = 1.0
+"""Evictions may end, too, but they may wait for a disruption budget for long; the next term asks for them again."""
 
 _log = structlog.get_logger()
 
@@ -54,10 +57,12 @@ class Term:
         fence = leadership.fence
         self._solver = Solver(channels.placement, settings.solve_timeout_seconds)
         self._binder = Binder(channels.binding, fence.create_revision, settings.bind_timeout_seconds)
+        self._marks = TimeoutMarks(channels.binding, fence.create_revision)
         self._writer = records.RecordWriter(store, settings.etcd_prefix, fence, lambda gang: self.traces.root_of(gang))
         self._inbox: deque[core.Event] = deque()
         self._arrived = asyncio.Event()
         self._binds: set[asyncio.Task[None]] = set()
+        self._evictions: set[asyncio.Task[None]] = set()
         self._solves: set[asyncio.Task[None]] = set()
         self._call_failed = asyncio.Event()
         self._failure: BaseException | None = None
@@ -78,6 +83,7 @@ class Term:
                 ("cluster", self._follow_cluster()),
                 ("records", self._write_records()),
                 ("reports", self._binder.write_reports()),
+                ("marks", self._marks.write()),
                 ("machine", self._drive()),
                 ("calls", self._failed_call()),
             )
@@ -122,8 +128,10 @@ class Term:
                 self._writer.put(effect)
             case core.Bind():
                 self._start(self._bind(effect), self._binds)
-            case core.Evict() | core.MarkTimedOut():
-                raise NotImplementedError
+            case core.Evict():
+                self._start(self._evict(effect), self._evictions)
+            case core.MarkTimedOut():
+                self._marks.put(effect)
             case core.Report():
                 self._report(effect)
             case core.PhaseChanged():
@@ -151,6 +159,14 @@ class Term:
         token = context.attach(tracing.below(self.traces.phase_of(effect.gang)))
         try:
             async for event in self._binder.bind(effect, self.traces.trace_id(effect.gang)):
+                self._tell(event)
+        finally:
+            context.detach(token)
+
+    async def _evict(self, effect: core.Evict) -> None:
+        token = context.attach(tracing.below(self.traces.phase_of(effect.gang)))
+        try:
+            async for event in self._binder.evict(effect):
                 self._tell(event)
         finally:
             context.detach(token)
@@ -231,12 +247,19 @@ class Term:
     async def _drain(self) -> None:
         for task in self._solves:  # nothing comes of them any more
             task.cancel()
-        if self._binds:
-            await asyncio.wait(self._binds, timeout=DRAIN_SECONDS)
-        left = [*self._solves, *self._binds]
+        await asyncio.gather(
+            _ended(self._binds, within_seconds=DRAIN_SECONDS),
+            _ended(self._evictions, within_seconds=EVICTION_DRAIN_SECONDS),
+        )
+        left = [*self._solves, *self._binds, *self._evictions]
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+
+
+async def _ended(calls: set[asyncio.Task[None]], *, within_seconds: float) -> None:
+    if calls:
+        await asyncio.wait(set(calls), timeout=within_seconds)
 
 
 def _why_ended(done: set[asyncio.Task[None]]) -> str:
