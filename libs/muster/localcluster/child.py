@@ -102,9 +102,9 @@ class Child:
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal; nothing happens if it has ended."""
-        if self._process is not None:
+        if self.running:  # not by the process object: that would wait for it, and take its status from the event loop
             with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(number)
+                os.kill(self.pid, number)
 
     def died(self) -> ChildDied:
         """What to raise when it ended unasked."""

@@ -1,13 +1,11 @@
-"""Binding, the one write that schedulers live by, and eviction."""
+"""Binding, the one write that schedulers live by."""
 
 import asyncio
 from typing import Any
 
 import pytest
 
-from builders.api_client import PODS, STRATEGIC, ApiClient, pod
-
-BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+from builders.api_client import PODS, ApiClient, pod
 
 
 async def test_binding_puts_the_pod_on_the_node_and_merges_annotations_and_labels(api: ApiClient) -> None:
@@ -96,47 +94,3 @@ async def test_binding_a_pod_that_is_not_there(api: ApiClient) -> None:
     reply = await api.bind("a", "n")
 
     assert (reply.status, reply.message) == (404, 'pods "a" not found')
-
-
-async def _running(api: ApiClient, name: str) -> None:
-    await api.created(PODS, pod(name, metadata={"labels": {"app": "web"}}))
-    await api.bind(name, "n")
-    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    await api.patch(f"{PODS}/{name}/status", {"status": status}, STRATEGIC)
-
-
-async def test_eviction_honours_the_disruption_budget(api: ApiClient) -> None:
-    for name in ("a", "b"):
-        await _running(api, name)
-    selector = {"matchLabels": {"app": "web"}}
-    await api.created(BUDGETS, {"metadata": {"name": "web"}, "spec": {"minAvailable": 1, "selector": selector}})
-
-    allowed = await api.post(f"{PODS}/a/eviction", {"metadata": {"name": "a"}})
-    refused = await api.post(f"{PODS}/b/eviction", {"metadata": {"name": "b"}})
-
-    assert allowed.status == 201
-    assert "deletionTimestamp" in (await api.get(f"{PODS}/a")).body["metadata"]
-    assert (refused.status, refused.reason) == (429, "TooManyRequests")
-    [cause] = refused.body["details"]["causes"]
-    assert cause["reason"] == "DisruptionBudget"
-    assert cause["message"] == "The disruption budget web needs 1 healthy pods and has 1 currently"
-    assert "deletionTimestamp" not in (await api.get(f"{PODS}/b")).body["metadata"]
-
-
-async def test_a_budget_shows_what_it_allows(api: ApiClient) -> None:
-    await _running(api, "a")
-    selector = {"matchLabels": {"app": "web"}}
-    await api.created(BUDGETS, {"metadata": {"name": "web"}, "spec": {"maxUnavailable": "100%", "selector": selector}})
-
-    await api.until(f"{BUDGETS}/web", lambda reply: reply.body["status"]["disruptionsAllowed"] == 1)
-
-
-async def test_a_pending_pod_is_evicted_whatever_the_budget(api: ApiClient) -> None:
-    await api.created(PODS, pod("a", metadata={"labels": {"app": "web"}}))
-    selector = {"matchLabels": {"app": "web"}}
-    await api.created(BUDGETS, {"metadata": {"name": "web"}, "spec": {"minAvailable": 1, "selector": selector}})
-
-    reply = await api.post(f"{PODS}/a/eviction", {"metadata": {"name": "a"}})
-
-    assert reply.status == 201
-    assert (await api.get(f"{PODS}/a")).status == 404

@@ -1,13 +1,107 @@
-"""Keeps the status of disruption budgets in step with the pods that they cover."""
+"""Disruption budgets: what the API takes for one, what it allows at the moment, and the keeper of its status.
+
+A real controller asks the owners of the pods how many there should be; here a budget counts the pods that there are and
+that have not ended. No other owners than Jobs make pods in this cluster.
+"""
 
 import asyncio
-from typing import Final
+import contextlib
+import math
+import re
+import time
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final
 
+from muster.localcluster.apiserver.clock import now_text, parse_time
 from muster.localcluster.apiserver.cluster import Cluster
-from muster.localcluster.apiserver.eviction import BUDGETS, budget_status
-from muster.localcluster.apiserver.store import Change, Collection, in_namespace
+from muster.localcluster.apiserver.kinds import Rules
+from muster.localcluster.apiserver.selectors import label_selector
+from muster.localcluster.apiserver.status import Cause, invalid_value
+from muster.localcluster.apiserver.store import Change, Collection, Object, Record, in_namespace
+
+BUDGETS: Final = "poddisruptionbudgets.policy"
 
 _PAUSE_SECONDS: Final = 0.1  # pods change in bursts
+_DISRUPTED_SECONDS: Final = 120.0  # a pod that was to be evicted and is still there counts as healthy again
+
+_is_percent: Final = re.compile("[0-9]+%").fullmatch
+_PERCENT_WORDS: Final = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for "
+    "validation is '[0-9]+%')"
+)
+
+
+class BudgetRules(Rules):
+    """What the API takes for a disruption budget."""
+
+    counts_generations = True
+    empty_status: ClassVar = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
+
+    def validate(self, obj: Object) -> Iterable[Cause]:
+        spec = obj.get("spec") or {}
+        if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+            yield invalid_value("spec", spec, "minAvailable and maxUnavailable cannot be both set")
+        for name in ("minAvailable", "maxUnavailable"):
+            amount = spec.get(name)
+            if amount is not None and (problem := _amount_problem(amount)):
+                yield invalid_value(f"spec.{name}", amount, problem)
+
+
+def covers(budget: Object, pod: Object) -> bool:
+    """The budget is about the pod."""
+    selector = label_selector((budget.get("spec") or {}).get("selector"))
+    labels = pod["metadata"].get("labels") or {}
+    return selector is not None and all(requirement.matches(labels) for requirement in selector)
+
+
+def is_ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+
+
+def budget_status(budget: Object, pods: list[Record]) -> Object:
+    """How many of the budget's pods are healthy, must be, and may go. `pods`: all of its namespace."""
+    covered = [pod.object for pod in pods if covers(budget, pod.object)]
+    former = budget.get("status") or {}
+    disrupted = _still_disrupted(former.get("disruptedPods") or {}, covered)
+    expected = sum((pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed") for pod in covered)
+    healthy = sum(_is_healthy(pod, disrupted) for pod in covered)
+    spec = budget.get("spec") or {}
+    if spec.get("maxUnavailable") is not None:
+        desired = max(0, expected - _scaled(spec["maxUnavailable"], expected))
+    else:
+        desired = _scaled(spec.get("minAvailable", 1), expected)
+    allowed = max(0, healthy - desired) if expected else 0
+    status: Object = {
+        "observedGeneration": budget["metadata"].get("generation", 1),
+        "disruptionsAllowed": allowed,
+        "currentHealthy": healthy,
+        "desiredHealthy": desired,
+        "expectedPods": expected,
+    }
+    if disrupted:
+        status["disruptedPods"] = disrupted
+    return with_condition(status, former)
+
+
+def with_condition(status: Object, former: Object) -> Object:
+    """The status with the condition that says in a word what `disruptionsAllowed` says."""
+    allowed = status["disruptionsAllowed"] > 0
+    condition = {
+        "type": "DisruptionAllowed",
+        "status": "True" if allowed else "False",
+        "reason": "SufficientPods" if allowed else "InsufficientPods",
+        "message": "",
+        "observedGeneration": status["observedGeneration"],
+        "lastTransitionTime": now_text(),
+    }
+    others = []
+    for each in former.get("conditions") or ():
+        if each.get("type") != condition["type"]:
+            others.append(each)
+        elif each.get("status") == condition["status"]:
+            condition["lastTransitionTime"] = each.get("lastTransitionTime")
+    return {**status, "conditions": [*others, condition]}
 
 
 class BudgetKeeper:
@@ -16,6 +110,8 @@ class BudgetKeeper:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._stale: set[str] = set()
+        self._due: dict[str, float] = {}
+        """When a namespace's pods that were to be evicted count again, in seconds since 1970."""
         self._wake = asyncio.Event()
 
     def note(self, collection: Collection, change: Change) -> None:
@@ -27,9 +123,11 @@ class BudgetKeeper:
 
     async def run(self) -> None:
         while True:
-            await self._wake.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, min(self._due.values()) - time.time()) if self._due else None):
+                    await self._wake.wait()
             self._wake.clear()
-            stale, self._stale = self._stale, set()
+            stale, self._stale = self._stale | {each for each, due in self._due.items() if due <= time.time()}, set()
             for namespace in stale:
                 self._recount(namespace)
             await asyncio.sleep(_PAUSE_SECONDS)
@@ -37,8 +135,40 @@ class BudgetKeeper:
     def _recount(self, namespace: str) -> None:
         store = self._cluster.store
         pods = in_namespace(store.collection("pods").records.values(), namespace)
+        disrupted: list[float] = []
         for budget in in_namespace(store.collection(BUDGETS).records.values(), namespace):
-            former = budget.object.get("status") or {}
             status = budget_status(budget.object, pods)
-            if any(former.get(name) != value for name, value in status.items()):
+            if status != budget.object.get("status"):
                 store.put(BUDGETS, budget.key, {**budget.object, "metadata": dict(budget.metadata), "status": status})
+            disrupted += [parse_time(since) or 0.0 for since in (status.get("disruptedPods") or {}).values()]
+        self._due.pop(namespace, None)
+        if disrupted:
+            self._due[namespace] = min(disrupted) + _DISRUPTED_SECONDS
+
+
+def _still_disrupted(disrupted: Object, pods: Iterable[Object]) -> Object:
+    """Pods that were to be evicted, and may still go."""
+    present = {pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
+    since = time.time() - _DISRUPTED_SECONDS
+    return {pod: when for pod, when in disrupted.items() if pod in present and (parse_time(when) or 0.0) > since}
+
+
+def _is_healthy(pod: Object, disrupted: Object) -> bool:
+    metadata = pod["metadata"]
+    return "deletionTimestamp" not in metadata and metadata["name"] not in disrupted and is_ready(pod)
+
+
+def _amount_problem(amount: Any) -> str:
+    if isinstance(amount, int) and not isinstance(amount, bool):
+        return "" if amount >= 0 else "must be greater than or equal to 0"
+    if not isinstance(amount, str):
+        return "must be an integer or percentage (e.g '5%')"
+    if not _is_percent(amount):
+        return _PERCENT_WORDS
+    return "" if int(amount[:-1]) <= 100 else "must not be greater than 100%"
+
+
+def _scaled(amount: Any, expected: int) -> int:
+    if isinstance(amount, str) and amount.endswith("%"):
+        return math.ceil(int(amount[:-1]) * expected / 100)
+    return int(amount)

@@ -1,9 +1,10 @@
 """The kinds that are always served."""
 
 from collections.abc import Iterable
-from typing import ClassVar, Final
+from typing import Final
 
 from muster.localcluster.apiserver import events
+from muster.localcluster.apiserver.budgets import BudgetRules
 from muster.localcluster.apiserver.custom_kinds import DefinitionRules
 from muster.localcluster.apiserver.kinds import STATUS, Kind, Rules, Subresource, TableForm
 from muster.localcluster.apiserver.pod_defaults import default_pod_spec
@@ -18,12 +19,6 @@ _MOST_DATA_BYTES: Final = 1024 * 1024
 
 class _Stored(Rules):
     """Kept as it comes; status, if any, apart."""
-
-
-class _Counted(Rules):
-    """Kept as it comes, with generations."""
-
-    counts_generations = True
 
 
 class _Data(Rules):
@@ -112,10 +107,6 @@ class _JobRules(_TemplateRules):
             of_template["labels"] = {**(of_template.get("labels") or {}), **labels}
             if not metadata.get("labels"):
                 metadata["labels"] = dict(of_template["labels"])
-
-
-class _BudgetRules(_Counted):
-    empty_status: ClassVar = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
 
 
 _BIND: Final = Subresource("binding", ("create",), "Binding")
@@ -218,7 +209,7 @@ def _others() -> list[Kind]:
             "v1",
             "PodDisruptionBudget",
             "poddisruptionbudgets",
-            _BudgetRules(),
+            BudgetRules(),
             "pdb",
             subresources=only_status,
         ),
