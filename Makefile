@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
+SEEDS  ?= 2000
+SEED   ?=
 
 PROTOS := $(shell find proto -name '*.proto')
 
@@ -19,6 +21,9 @@ up: setup ## run a whole cluster here and start the example gangs (ARGS="--once 
 test: setup ## all tests (ARGS="-k name" to choose)
 	@tools/need-kubectl
 	@$(BIN)/pytest $(ARGS)
+
+simulate: setup ## random stories of the coordinator with faults everywhere (SEEDS=100000, or SEED=n for one)
+	@$(BIN)/python tests/simulation/run.py --seeds $(SEEDS) $(if $(SEED),--seed $(SEED))
 
 lint: setup ## ruff, mypy --strict, buf lint, breaking changes of the protos
 	@$(BIN)/ruff check .
@@ -62,4 +67,4 @@ $(VENV)/ready: $(VENV)/installed $(PROTOS)
 	@$(MAKE) --no-print-directory gen
 	@touch $@
 
-.PHONY: help setup up test lint format gen bench lock clean
+.PHONY: help setup up test simulate lint format gen bench lock clean

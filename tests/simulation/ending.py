@@ -1,0 +1,146 @@
+"""What must be true when a story has come to rest, and when nobody is left."""
+
+from builders.story import Story
+from builders.story_cast import gang
+from builders.story_invariants import check_quiet
+from muster.coordinator.core.events import RecordState, Solve, SolveOutcome
+from muster.coordinator.core.model import Group
+from muster.coordinator.core.reasons import reason
+from muster.coordinator.core.solving import to_place
+from muster.gangs.facts import PodPhase
+from muster.gangs.placing import PodsOnNode, Removable
+from simulation.world import THEIRS, World
+
+REST_SECONDS = (1.0, 30.0, 700.0, 1300.0, 1300.0, 30.0)
+"""Longer in all than any waiting-time and timeout that there is."""
+PROBE_SECONDS = 60.0
+
+
+def finish(world: World) -> None:
+    """All is heard, all is done; then everybody goes."""
+    story = world.story
+    story.graceful = False
+    for seconds in REST_SECONDS:
+        world.calm(seconds)
+        story.finish_deletions()
+    world.calm(1.0)
+    check_rest(world)
+    _everybody_goes(world)
+    check_nothing_left(world)
+    check_room_is_free(world)
+
+
+def check_rest(world: World) -> None:
+    """Nothing is under way, and everything that could be is done."""
+    story = world.story
+    check_quiet(story.leader.knowledge)
+    for waiting in story.leader.queue.ordered():
+        check_no_false_wait(story, waiting)
+    check_no_deadlock(story)
+    check_reasons(world)
+    check_seats_have_room(story)
+    known = story.leader.knowledge.gangs
+    for record in story.etcd.values():
+        assert record.gang in known, f"I5: the record of {record.gang} is left, the gang is gone"
+        assert not record.seats or known[record.gang].seats, f"I5: {record.gang} has seats in its record only"
+
+
+def check_no_false_wait(story: Story, group: Group) -> None:
+    """I7: it does not fit in what is free and kept for nobody."""
+    kept = story.solves[-1].withheld if story.solves else ()
+    reservations = story.leader.knowledge.ledger.reservations()
+    (answer,) = story.first_fit(Solve(0, {}, reservations, (to_place(group),), kept))
+    assert answer.outcome is not SolveOutcome.PLACED, f"I7: {group.id} fits and is not placed"
+
+
+def check_no_deadlock(story: Story) -> None:
+    """The first of those that wait with reservations cannot start with what lower ones hold."""
+    groups = list(story.leader.queue.ordered())
+    reservations = story.leader.knowledge.ledger.reservations()
+    for rank, group in enumerate(groups):
+        lower = [other for other in groups[rank + 1 :] if _held(other)]
+        removable = tuple(Removable(other.id, 0, 0, tuple(_held(other))) for other in lower)
+        if not removable:
+            continue
+        (answer,) = story.first_fit(Solve(0, {}, reservations, (to_place(group),), removable=removable))
+        names = [removed.id for removed in answer.removed]
+        assert answer.outcome is not SolveOutcome.PLACED, f"deadlock: {group.id} waits for what {names} hold"
+
+
+def _held(group: Group) -> list[PodsOnNode]:
+    return [
+        PodsOnNode(held.seat.node, held.seat.class_id, 1)
+        for gang in group.gangs
+        if not gang.permitted
+        for held in gang.seats.values()
+    ]
+
+
+def check_reasons(world: World) -> None:
+    """I10: who waits is told why, and what is told is true now."""
+    for found in world.story.leader.knowledge.gangs.values():
+        why = reason(found)
+        if found.waiting:
+            assert why, f"I10: {found.id} waits in silence"
+        for uid in found.waiting:
+            told = world.watch.told.get(uid)
+            assert told == why, f'I10: {uid} was told "{told}", true is "{why}"'
+        for uid in found.invalid:
+            told = world.watch.told.get(uid)
+            assert told == found.pods[uid].problem, f'I10: {uid} was told "{told}", its problem is another'
+        for pod in found.pods.values():
+            if pod.timed_out and not pod.node:
+                assert why, f"I10: {found.id} has timed out in silence"
+
+
+def check_seats_have_room(story: Story) -> None:
+    """I3: nobody waits with seats on nodes that are gone or were filled by others."""
+    knowledge = story.leader.knowledge
+    for found in knowledge.gangs.values():
+        for held in found.seats.values():
+            full = knowledge.ledger.overcommitted(held.seat.node, held.seat.class_id)
+            assert not full, f"I3: {held.seat.uid} holds a seat on {held.seat.node}, which has no room for it"
+
+
+def _everybody_goes(world: World) -> None:
+    story = world.story
+    story.lagging = False
+    story.change(remove_gangs=list(story.cluster.gangs), remove_pods=list(story.cluster.pods))
+    story.lagging = True
+    world.calm(PROBE_SECONDS)
+
+
+def check_nothing_left(world: World) -> None:
+    """I5: nothing outlives those whom it was for."""
+    story = world.story
+    knowledge = story.leader.knowledge
+    assert not story.etcd, f"I5: records are left: {sorted(story.etcd)}"
+    assert not knowledge.ledger.reserved, f"I5: reservations are left: {sorted(knowledge.ledger.reserved)}"
+    assert not knowledge.ledger.capacity.seats, "I5: room is used by nobody"
+    assert not knowledge.gangs, f"I5: gangs are left: {sorted(knowledge.gangs)}"
+    assert not knowledge.groups, f"I5: groups are left: {sorted(knowledge.groups)}"
+    assert not len(story.leader.queue), "I5: somebody is left in the queue"
+
+
+def check_room_is_free(world: World) -> None:
+    """I7: a gang of the size of the cluster starts: nothing is kept, reserved or forgotten."""
+    story = world.story
+    open_nodes = {
+        name: dict(facts.allocatable)["cpu"] // 1000
+        for name, facts in story.cluster.nodes.items()
+        if name != THEIRS and facts.ready and not facts.unschedulable
+    }
+    room = sum(open_nodes.values())
+    if not room:
+        return
+    probe = gang("probe").of(room).anew(str(world.number()))
+    story.lagging = False
+    story.add(probe)
+    story.pass_time(PROBE_SECONDS)
+    assert story.bound("probe") == room, f"I7: a gang does not start on empty nodes: {reason(story.gang('probe'))}"
+    pods = [pod for pod in story.cluster.pods.values() if pod.gang == probe.id]
+    assert all(pod.phase is PodPhase.RUNNING for pod in pods)
+    record = story.etcd.get(probe.id)
+    assert record is not None and record.state is RecordState.SATISFIED, (
+        "records: a gang runs whole and is not Satisfied"
+    )

@@ -1,0 +1,47 @@
+"""Tells a story as lines: what happens, what the coordinator hears of it, and what it wants done."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import fields
+
+from builders.story import Story
+from muster.coordinator.core.events import Effect, Event, GangChanged, Snapshot, Tick
+from simulation.acts import Act, line, perform
+from simulation.ending import finish
+from simulation.world import World
+
+MOST_LETTERS = 400
+
+
+def narrate(acts: Sequence[Act], say: Callable[[str], None]) -> None:
+    """Play the story and tell it, up to what goes wrong."""
+
+    def listen(story: Story, what: Event | Effect) -> None:
+        if not isinstance(what, GangChanged | Tick):
+            say(f"    {story.now:9.2f}  {_short(what)}"[:MOST_LETTERS])
+
+    world = World(listen)
+    for act in acts:
+        say(line(act))
+        perform(world, act)
+    say("the end")
+    finish(world)
+
+
+def _short(value: Any) -> str:
+    """Structs without what is as it is by default."""
+    if isinstance(value, Snapshot):
+        return "Snapshot(...)"
+    if isinstance(value, Struct):
+        said = [
+            f"{field.name}={_short(getattr(value, field.name))}"
+            for field in fields(value)
+            if getattr(value, field.name) != field.default
+        ]
+        return f"{type(value).__name__}({', '.join(said)})"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(_short(each) for each in value)}]"
+    name = getattr(value, "name", None)
+    return name if isinstance(name, str) else repr(value)

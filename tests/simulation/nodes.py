@@ -1,0 +1,77 @@
+"""Acts of nodes, and of other schedulers that use them."""
+
+from msgspec.structs import replace
+
+from builders.story_cast import node as node_of
+from builders.story_cast import plain_pod
+from simulation.acts import act
+from simulation.world import THEIRS, World
+
+
+@act(2, which=4, cpu=8)
+def node(world: World, which: int, cpu: int) -> None:
+    """A node comes, or one that was small grows."""
+    name = f"n{which}"
+    facts = world.story.cluster.nodes.get(name)
+    if facts is None or dict(facts.allocatable)["cpu"] < (cpu + 1) * 1000:
+        world.story.change(nodes=[node_of(name, cpu + 1)])
+
+
+@act(0.7, which=4)
+def lose_node(world: World, which: int) -> None:
+    """A node is gone; pods on it are not, yet."""
+    if name := world.node(which):
+        world.share(name)  # it may come back smaller while binds to it are on their way
+        world.story.change(remove_nodes=[name])
+
+
+@act(0.7, which=4, cpu=4)
+def shrink(world: World, which: int, cpu: int) -> None:
+    """A node offers less, perhaps less than is used."""
+    if name := world.node(which):
+        world.share(name)
+        facts = world.story.cluster.nodes[name]
+        world.story.change(nodes=[replace(facts, allocatable=node_of(name, cpu).allocatable)])
+
+
+@act(1, which=4)
+def cordon(world: World, which: int) -> None:
+    """A node is cordoned, or opened again."""
+    if name := world.node(which):
+        facts = world.story.cluster.nodes[name]
+        world.story.change(nodes=[replace(facts, unschedulable=not facts.unschedulable)])
+
+
+@act(0.7, which=4)
+def sleep(world: World, which: int) -> None:
+    """A node is not ready, or ready again."""
+    if name := world.node(which):
+        facts = world.story.cluster.nodes[name]
+        world.story.change(nodes=[replace(facts, ready=not facts.ready)])
+
+
+@act(1, which=4)
+def intrude(world: World, which: int) -> None:
+    """Another scheduler puts a pod of its own where there is room."""
+    free = sorted(name for name, room in world.story.cluster.free().items() if name != THEIRS and room >= 1000)
+    if free:
+        world.story.intrude(plain_pod(f"x{world.number()}"), free[which % len(free)])
+
+
+@act(1, which=4)
+def leave(world: World, which: int) -> None:
+    """A pod of another scheduler goes."""
+    others = [pod for pod in world.story.cluster.pods.values() if not pod.ours]
+    if others:
+        world.remove_pods(others[which % len(others)])
+
+
+@act(0.7, which=40)
+def bind_elsewhere(world: World, which: int) -> None:
+    """Another scheduler binds one of our pods, to a node that is closed to us."""
+    pod = world.pod(which)
+    if pod is not None and not (pod.node or pod.gated):
+        if THEIRS not in world.story.cluster.nodes:
+            world.story.change(nodes=[node_of(THEIRS, 1000, unschedulable=True)])
+        world.watch.edited(pod.gang)
+        world.story.bind_elsewhere(pod.uid, THEIRS)

@@ -1,0 +1,192 @@
+"""Acts of users, and of the controllers that make pods for them."""
+
+from dataclasses import replace as changed
+
+from msgspec.structs import replace
+
+from builders.story_cast import gang, plain_pod, pod_class
+from muster.gangs.facts import GangMode, MatchPolicy, PodPhase, RepairPolicy
+from simulation.acts import act
+from simulation.world import GROUPINGS, SLOTS, World
+
+WAITING_SECONDS = (5.0, 60.0, 600.0, 1200.0)
+EXPECTED_SECONDS = (0.0, 10.0, 300.0)
+
+
+# fmt: off
+@act(6, slot=6, size=5, missing=3, slack=3, cpu=3, priority=3, mode=2, waiting=4, policy=3, repair=2, expected=3,
+     group=3, never=4, budget=3)
+def create(world: World, slot: int, size: int, missing: int, slack: int, cpu: int, priority: int, mode: int,
+           waiting: int, policy: int, repair: int, expected: int, group: int, never: int, budget: int) -> None:
+    # fmt: on
+    """A user makes a gang, with some of its pods."""
+    if slot in world.gangs:
+        return
+    size += 1
+    built = gang(SLOTS[slot], "default" if slot < 3 else "other").anew(str(world.number())).priority(priority)
+    built = built.of(size, cpu + 1) if cpu < 2 else built.of(size - size // 2).of(size // 2, 2)
+    built = built.minimum(max(1, size - slack)).policy(list(MatchPolicy)[policy]).repair(list(RepairPolicy)[repair])
+    built = built.expected(EXPECTED_SECONDS[expected]).with_group(*_grouping(slot, group))
+    if mode:
+        built = built.non_strict(WAITING_SECONDS[waiting])
+    if never == 1:
+        built = built.never_preempts()
+    if budget == 1:
+        built = built.budget("default/budget")
+    world.declare(slot, built)
+    world.create_pods(slot, max(0, size - missing))
+
+
+def _grouping(slot: int, group: int) -> list[str]:
+    """Names of the gangs in the slot's first, second ... grouping; none for 0."""
+    groupings = [names for names in GROUPINGS if SLOTS[slot] in names]
+    if not group or group > len(groupings):
+        return []
+    return [f"{'default' if name in 'abc' else 'other'}/{name}" for name in groupings[group - 1]]
+
+
+@act(5, slot=6, count=4)
+def members(world: World, slot: int, count: int) -> None:
+    """The gang's controller makes pods that are missing."""
+    if slot in world.gangs:
+        world.create_pods(slot, count + 1)
+
+
+@act(1, slot=6, count=5)
+def minimum(world: World, slot: int, count: int) -> None:
+    """A user edits the minimum."""
+    if slot in world.gangs:
+        world.declare(slot, world.gangs[slot].minimum(count + 1))
+
+
+@act(1, slot=6, waiting=4)
+def mode(world: World, slot: int, waiting: int) -> None:
+    """A user makes a Strict gang NonStrict, or the other way round."""
+    if built := world.gangs.get(slot):
+        strict = built.mode is GangMode.STRICT
+        seconds = WAITING_SECONDS[waiting]
+        world.declare(slot, built.non_strict(seconds) if strict else changed(built, mode=GangMode.STRICT))
+
+
+@act(0.7, slot=6, policy=3, repair=2)
+def policies(world: World, slot: int, policy: int, repair: int) -> None:
+    """A user edits what happens later."""
+    if built := world.gangs.get(slot):
+        world.declare(slot, built.policy(list(MatchPolicy)[policy]).repair(list(RepairPolicy)[repair]))
+
+
+@act(1, slot=6, group=4)
+def regroup(world: World, slot: int, group: int) -> None:
+    """A user edits the gang group."""
+    if built := world.gangs.get(slot):
+        world.declare(slot, built.with_group(*_grouping(slot, group)))
+
+
+@act(0.7, slot=6)
+def declare_anew(world: World, slot: int) -> None:
+    """The definition is deleted and made again; the pods stay."""
+    if built := world.gangs.get(slot):
+        world.declare(slot, built.anew(str(world.number())))
+
+
+@act(1, slot=6)
+def spoil_definition(world: World, slot: int) -> None:
+    """The definition is deleted, or says what cannot be; or it is mended. The pods stay."""
+    if built := world.gangs.get(slot):
+        broken = built.broken("its definition does not exist")
+        world.declare(slot, changed(built, problems=()) if built.problems else broken)
+
+
+@act(2, slot=6)
+def delete_gang(world: World, slot: int) -> None:
+    """All of it goes at once."""
+    if built := world.gangs.get(slot):
+        pods = [pod.uid for pod in world.pods_of(slot)]
+        del world.gangs[slot]
+        world.watch.edited(built.id)
+        world.story.change(remove_pods=pods, remove_gangs=[built.id])
+
+
+@act(0.7, slot=6)
+def unmark(world: World, slot: int) -> None:
+    """A user takes the marks of having timed out off."""
+    if marked := [pod for pod in world.pods_of(slot) if pod.timed_out]:
+        world.change_pods(*(replace(pod, timed_out=False) for pod in marked))
+
+
+@act(2, which=3, cpu=2, priority=3, expected=3)
+def plain(world: World, which: int, cpu: int, priority: int, expected: int) -> None:
+    """A pod without marks, in the place of one of that name."""
+    name = f"p{which}"
+    world.remove_pods(*(pod for pod in list(world.story.cluster.pods.values()) if pod.name == name))
+    pod = plain_pod(name, cpu=cpu + 1, priority=priority, uid=f"{name}#{world.number()}")
+    world.story.add_pods(replace(pod, expected_seconds=EXPECTED_SECONDS[expected]))
+
+
+@act(1.5, which=40, slow=2)
+def delete_pod(world: World, which: int, slow: int) -> None:
+    """A pod is deleted, at once or gracefully."""
+    if pod := world.pod(which):
+        if slow and pod.node:
+            world.change_pods(replace(pod, deleting=True))
+        else:
+            world.remove_pods(pod)
+
+
+@act(1)
+def finish_deletions(world: World) -> None:
+    """Pods that are being deleted are gone."""
+    world.remove_pods(*(pod for pod in list(world.story.cluster.pods.values()) if pod.deleting))
+
+
+@act(2, which=40)
+def end_pod(world: World, which: int) -> None:
+    """A pod has done its work."""
+    if (pod := world.pod(which)) and pod.node:
+        world.change_pods(replace(pod, phase=PodPhase.SUCCEEDED))
+
+
+@act(0.7, which=40, cpu=3)
+def resize(world: World, which: int, cpu: int) -> None:
+    """A pod asks something else; running ones only shrink: growing is the kubelet's to allow."""
+    pod = world.pod(which)
+    if pod is None:
+        return
+    size = world.story.cluster.cpu(pod) // 1000
+    if not pod.seated or size > 1:
+        world.share()  # the seat that it may have was for another size
+        world.change_pods(replace(pod, class_id=pod_class(1 + cpu % (size if pod.node else 3)).id))
+
+
+@act(0.7, which=40)
+def spoil(world: World, which: int) -> None:
+    """Something is wrong with a waiting pod, or no longer."""
+    if (pod := world.pod(which)) and not pod.node:
+        world.change_pods(replace(pod, problem="" if pod.problem else "bad request"))
+
+
+@act(0.7, which=40, slot=6)
+def gate(world: World, which: int, slot: int) -> None:
+    """Gates are given at birth and only taken away."""
+    pod = world.pod(which)
+    if pod is not None and pod.gated:
+        world.change_pods(replace(pod, gated=False))
+    elif built := world.gangs.get(slot):
+        gated = replace(world.anew(built.pods()[0]), name=f"gated{world.number()}", gated=True)
+        world.change_pods(gated)
+
+
+@act(0.7, which=40, slot=6)
+def move_pod(world: World, which: int, slot: int) -> None:
+    """A user gives a pod to another gang."""
+    pod, built = world.pod(which), world.gangs.get(slot)
+    if pod is not None and pod.gang and built is not None:
+        world.share()  # it may be bound by what was sent before
+        world.watch.edited(pod.gang)
+        world.change_pods(replace(pod, gang=built.id))
+
+
+@act(0.7, allowed=3)
+def budget(world: World, allowed: int) -> None:
+    """A disruption budget comes, or is counted anew."""
+    world.story.set_budget("default/budget", allowed)

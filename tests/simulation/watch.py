@@ -1,0 +1,171 @@
+"""Looks at every step of a simulated story: what must hold at each of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from builders.story_invariants import check_reservations
+from muster.coordinator.core.events import (
+    Effect,
+    Evict,
+    MarkTimedOut,
+    Persist,
+    Phase,
+    PhaseChanged,
+    RecordState,
+    Report,
+    Solve,
+)
+from muster.coordinator.core.machine import Machine
+from muster.coordinator.core.model import Gang
+from muster.coordinator.core.seats import SeatState
+from muster.gangs.facts import GangMode
+
+if TYPE_CHECKING:
+    from builders.story import Story
+
+SLACK_SECONDS = 1.0
+"""Roundings of milliseconds, and a step."""
+
+
+class Watch:
+    """What it has to remember from step to step."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, str] = {}
+        """What pods were told last, by uid."""
+        self._phases: dict[str, Phase] = {}
+        self._holds: dict[
+            str, tuple[float, float]
+        ] = {}  # gang id -> since when it waits with reservations, both clocks
+        self._timed_out: set[str] = set()
+        self._leader: Machine | None = None
+
+    def edited(self, gang_id: str) -> None:
+        """A user did something about the gang."""
+        self._timed_out.discard(gang_id)
+
+    # -- what it wants done
+
+    def took(self, story: Story, effect: Effect) -> None:
+        """The coordinator wants something done."""
+        self._new_term(story)
+        match effect:
+            case PhaseChanged(gang_id, before, after):
+                assert self._phases.get(gang_id) is before, (
+                    f"phases: {gang_id} was {self._phases.get(gang_id)}, not {before}"
+                )
+                if after is None:
+                    self._phases.pop(gang_id, None)
+                else:
+                    self._phases[gang_id] = after
+            case Report():
+                self.told.update((condition.uid, condition.message) for condition in effect.conditions)
+            case Solve():
+                self._solve(story.leader, effect)
+            case Persist():
+                check_records(story.leader, effect)
+            case Evict():
+                check_harm(story, effect)
+            case MarkTimedOut(gang_id, _, True):
+                self._timed_out.add(gang_id)
+            case _:
+                pass
+
+    def _new_term(self, story: Story) -> None:
+        if story.machine is not self._leader:
+            self._leader = story.machine
+            self._phases.clear()
+            self._holds.clear()
+
+    def _solve(self, leader: Machine, solve: Solve) -> None:
+        for group in solve.groups:
+            for asked in group.gangs:
+                assert asked.id not in self._timed_out, f"timeout: {asked.id} is tried again although nothing changed"
+                gang = leader.knowledge.gangs[asked.id]
+                wanted = sum(role.wanted for role in asked.roles)
+                free = sum(not (pod.node or pod.timed_out or pod.gated or pod.deleting) for pod in gang.pods.values())
+                assert 1 <= asked.minimum <= wanted <= free, f"solve: {asked} is asked for {free} pods of {asked.id}"
+
+    # -- what is true after a step
+
+    def stepped(self, story: Story, leader: Machine) -> None:
+        """A step is done."""
+        self._new_term(story)
+        knowledge = leader.knowledge
+        check_reservations(knowledge)
+        self._settle_nodes(story, leader)
+        for gang in knowledge.gangs.values():
+            check_members(gang)
+            told = self._phases.get(gang.id)
+            assert told is gang.phase, f"phases: {gang.id} is {gang.phase!r}, {told!r} was told"
+            self._check_hold(story, gang)
+        for group in knowledge.groups.values():
+            waits = group.wants_seats and group not in leader.queue
+            assert not waits, f"I7: {group.id} wants seats and is not in the queue"
+
+    def _check_hold(self, story: Story, gang: Gang) -> None:
+        """Waiting for a permit with reservations is for NonStrict gangs, and for so long."""
+        holds = not gang.permitted and gang.seats and gang.group.persisting is None
+        if not holds:
+            self._holds.pop(gang.id, None)
+            return
+        facts = gang.facts
+        assert facts is not None, f"hold: {gang.id} holds seats without a declaration"
+        strict = [other.id for other in gang.group.gangs if other.facts and other.facts.mode is not GangMode.NON_STRICT]
+        assert not strict or gang.group.busy, f"hold: {gang.id} holds seats, {strict} of its group are Strict"
+        since = self._holds.setdefault(gang.id, (story.now, story.unix))
+        if facts.waiting_time_seconds:
+            waited = min(story.now - since[0], story.unix - since[1])
+            most = facts.waiting_time_seconds + SLACK_SECONDS
+            assert waited <= most, f"timeout: {gang.id} holds seats for {waited} s, {most} s at most"
+
+    def _settle_nodes(self, story: Story, leader: Machine) -> None:
+        """I3 in the coordinator's own books, on all nodes where nobody else spoiled it."""
+        capacity = leader.knowledge.ledger.capacity
+        full = np.flatnonzero((capacity.used > capacity.allocatable).any(axis=1)).tolist()
+        over = {capacity.names[row] for row in full}
+        if story.shared_nodes and not story.under_way and not story.stream:
+            free = story.cluster.free()
+            story.shared_nodes &= over | {name for name in story.shared_nodes if free.get(name, -1) < 0}
+        spoiled = over & leader.knowledge.ledger.nodes.keys() - story.shared_nodes
+        assert not spoiled, f"I3: more is reserved on {sorted(spoiled)} than they have"
+
+
+def check_members(gang: Gang) -> None:
+    """Every member is in one place."""
+    places = [set(gang.waiting), set(gang.seats), set(gang.acked), gang.bound]
+    everywhere = set().union(*places)
+    assert len(everywhere) == sum(map(len, places)), f"members: one of {gang.id} is in two places"
+    assert everywhere <= gang.pods.keys(), f"members: {gang.id} counts pods that are gone"
+    assert gang.lost <= gang.waiting.keys(), f"members: {gang.id} repairs pods that do not wait"
+    waits_for_permit = not gang.permitted and any(h.state is not SeatState.DECIDED for h in gang.seats.values())
+    assert not waits_for_permit, f"I2: {gang.id} was sent to binding and has no permit"
+
+
+def check_records(leader: Machine, persist: Persist) -> None:
+    """What is made durable makes sense."""
+    for record in persist.puts:
+        gang = leader.knowledge.gangs.get(record.gang)
+        assert gang is not None, f"record: {record.gang} is written and does not exist"
+        unpermitted = record.state is RecordState.UNPERMITTED
+        assert not (unpermitted and record.seats), f"record: {record.gang} has seats and no permit"
+
+
+def check_harm(story: Story, effect: Evict) -> None:
+    """I9: evictions serve a plan that still stands."""
+    record = story.etcd.get(effect.gang)
+    assert record is not None, f"I9: {effect.gang} is evicted without a record"
+    gangs = story.leader.knowledge.gangs
+    victim = gangs[effect.gang]
+    if not record.evicted_for:
+        return
+    preemptor, plan = gangs.get(record.evicted_for), story.etcd.get(record.evicted_for)
+    assert preemptor is not None, f"I9: {effect.gang} is evicted for {record.evicted_for}, which is gone"
+    assert preemptor.waiting, f"I9: {effect.gang} is evicted for {preemptor.id}, which does not wait"
+    assert plan is not None and plan.kept_room, f"I9: no room is kept for {preemptor.id}, for which others are evicted"
+    assert not any(pod.never_preempts for pod in preemptor.waiting.values()), f"I9: {preemptor.id} never preempts"
+    lowest = max(victim.pods[pod.uid].priority for pod in effect.pods if pod.uid in victim.pods)
+    assert lowest < preemptor.priority, f"I9: {effect.gang} ({lowest}) is evicted for {preemptor.id}"

@@ -1,0 +1,165 @@
+"""A cluster with users, other schedulers and services in which acts happen, watched at every step."""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from builders.story import Story
+from builders.story_cast import GangBuilder
+from muster.coordinator.core.events import Bind, Effect, Event, Evict, MarkTimedOut, Persist, Tick
+from muster.gangs.facts import PodFacts
+from simulation.watch import Watch
+
+SLOTS = "abcdef"
+"""Names of the gangs that may exist; a gang's slot is its place here."""
+GROUPINGS = ("ab", "cd", "ef", "abc", "def", "bc")
+"""Which of them may declare each other as their group."""
+THEIRS = "theirs"
+"""A node that is closed to us, on which other schedulers put pods."""
+MOST_EFFECTS = 3000
+"""More in a row, with nothing else happening, is a coordinator that spins."""
+
+Listener = Callable[[Story, Event | Effect], None]
+"""Hears what the coordinator is told and what it wants."""
+
+
+class WatchedStory(Story):
+    """A story of which every step is looked at."""
+
+    def __init__(self, nodes: dict[str, int], watch: Watch, listen: Listener | None = None) -> None:
+        self.watch = watch
+        self.listen = listen
+        super().__init__(nodes)
+
+    def tell(self, *events: Event) -> None:
+        if self.listen is not None:
+            for event in events:
+                self.listen(self, event)
+        super().tell(*events)
+        if self.machine is not None:
+            self.watch.stepped(self, self.machine)
+
+    def take(self, effect: Effect) -> None:
+        if self.listen is not None:
+            self.listen(self, effect)
+        self.watch.took(self, effect)
+        super().take(effect)
+
+    def run_effects(self, most: int = MOST_EFFECTS) -> None:
+        super().run_effects(most)
+
+
+class World:
+    """One story, and what its users remember."""
+
+    def __init__(self, listen: Listener | None = None) -> None:
+        self.watch = Watch()
+        self.story = WatchedStory({"n0": 4, "n1": 3}, self.watch, listen)
+        self.story.lagging = True
+        self.gangs: dict[int, GangBuilder] = {}
+        """What is declared, or was, by slot."""
+        self.old: list[Effect] = []
+        """Sent to binding by leaders of the past, and still on its way."""
+        self._count = 0
+
+    # -- what users do
+
+    def number(self) -> int:
+        """Never the same twice."""
+        self._count += 1
+        return self._count
+
+    def declare(self, slot: int, built: GangBuilder) -> None:
+        """A user declares a gang, or changes what is declared."""
+        self.gangs[slot] = built
+        self.watch.edited(built.id)
+        self.story.change(gangs=[built.gang_facts()])
+
+    def create_pods(self, slot: int, most: int) -> None:
+        """A controller makes pods that are missing."""
+        built = self.gangs[slot]
+        there = {(pod.gang, pod.name) for pod in self.story.cluster.pods.values()}
+        missing = [pod for pod in built.pods() if (pod.gang, pod.name) not in there]
+        if missing and most:
+            self.watch.edited(built.id)
+            self.story.change(pods=[self.anew(pod) for pod in missing[:most]])
+
+    def change_pods(self, *pods: PodFacts) -> None:
+        """Somebody changes pods."""
+        for pod in pods:
+            self.watch.edited(pod.gang)
+        self.story.change(pods=list(pods))
+
+    def remove_pods(self, *pods: PodFacts) -> None:
+        """Somebody deletes pods; they are gone at once."""
+        for pod in pods:
+            self.watch.edited(pod.gang)
+        if pods:
+            self.story.change(remove_pods=[pod.uid for pod in pods])
+
+    def anew(self, pod: PodFacts) -> PodFacts:
+        """No two pods ever have the same uid."""
+        return replace(pod, uid=f"{pod.uid}#{self.number()}")
+
+    # -- what there is
+
+    def pod(self, which: int) -> PodFacts | None:
+        """One of the pods that are there."""
+        pods = sorted(self.story.cluster.pods)
+        return self.story.cluster.pods[pods[which % len(pods)]] if pods else None
+
+    def pods_of(self, slot: int) -> list[PodFacts]:
+        """Pods of a slot's gang."""
+        built = self.gangs.get(slot)
+        return [pod for pod in self.story.cluster.pods.values() if built is not None and pod.gang == built.id]
+
+    def node(self, which: int) -> str | None:
+        """One of the nodes that are open to us."""
+        names = sorted(self.story.cluster.nodes.keys() - {THEIRS})
+        return names[which % len(names)] if names else None
+
+    def share(self, *nodes: str) -> None:
+        """Others put more on these nodes than they say: there I3 is not ours to keep, until it holds again."""
+        self.story.shared_nodes.update(nodes or self.story.cluster.nodes)
+
+    # -- what services do
+
+    def choices(self) -> list[int]:
+        """What may be done next; writes to etcd stay in order."""
+        under_way = self.story.under_way
+        first_write = next((i for i, effect in enumerate(under_way) if isinstance(effect, Persist)), None)
+        return [i for i, effect in enumerate(under_way) if not isinstance(effect, Persist) or i == first_write]
+
+    def do(self, index: int) -> None:
+        """Do one of the things under way. Binding stops what earlier leaders sent when a later one calls."""
+        if isinstance(self.story.under_way[index], Bind | Evict | MarkTimedOut):
+            self.old.clear()
+        self.story.do(index)
+
+    def run(self) -> None:
+        """All is seen and done at once."""
+        self.old.clear()
+        self.story.deliver()
+        while self.story.under_way or self.story.stream:
+            self.story.run_effects()
+            self.story.deliver()
+
+    def pass_time(self, seconds: float) -> None:
+        """Time passes; the coordinator is woken when it asks for it, but nobody does anything for it."""
+        story = self.story
+        end, at, wakes = story.now + seconds, -1.0, 0
+        while (wake := story.leader.next_wake()) is not None and wake <= end:
+            wakes = wakes + 1 if wake <= at else 0
+            assert wakes < 10, f"it asks again and again to be woken at {wake}"
+            at = wake
+            story.now = max(story.now, wake)
+            story.tell(Tick())
+        story.now = end
+        story.tell(Tick())
+
+    def calm(self, seconds: float) -> None:
+        """Time passes, and everybody does their part at once."""
+        self.run()
+        self.story.lagging = False
+        self.story.pass_time(seconds)
+        self.story.lagging = True
