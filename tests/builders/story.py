@@ -109,9 +109,8 @@ class Story:
 
     def deliver(self, most: int = 1_000_000) -> None:
         """Let it see what waits in the stream."""
-        due, self.stream = self.stream[:most], self.stream[most:]
-        for event in due:
-            self.tell(event)
+        for _ in range(min(most, len(self.stream))):
+            self.tell(self.stream.pop(0))
 
     def tell(self, *events: Event) -> None:
         """Let it know."""

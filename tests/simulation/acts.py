@@ -63,8 +63,8 @@ def perform(world: World, what: Act) -> None:
 
 
 def draw(seed: int) -> list[Act]:
-    """The acts of a story. Every story has habits of its own: some kinds come often, some hardly, some numbers are nearly
-    always the same; so stories differ more than those of one mixture would, and get deeper into something.
+    """The acts of a story. Every story has habits of its own: some kinds come often, some hardly, some numbers are
+    nearly always the same; so stories differ more than those of one mixture would, and get deeper into something.
     """
     dice = random.Random(seed)
     names = list(KINDS)
