@@ -42,7 +42,7 @@ gen: $(VENV)/installed ## write the Python code of proto/ into gen/
 	  --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc \
 	  --python_out=gen --grpc_python_out=gen --mypy_out=quiet:gen --mypy_grpc_out=quiet:gen $(PROTOS)
 
-bench: setup ## throughput and latency as JSON (ARGS="--kubeconfig FILE" for a real API server)
+bench: setup ## throughput, latency and idle cost as JSON (ARGS="--help" says what else, ARGS="--kubeconfig FILE" for a real API server)
 	@$(BIN)/python tests/bench/run.py $(ARGS)
 
 lock: setup ## resolve the dependencies anew into requirements.lock

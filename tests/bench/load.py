@@ -12,15 +12,17 @@ from muster.kube.session import ApiStatusError, KubeSession, Response
 from muster.localcluster.manifests import Manifest, apply_manifests
 
 LABEL = "muster.dev/bench"
+CPUS = 64
+ROOM = {"cpu": str(CPUS), "memory": "256Gi", "pods": "110"}
+"""Of every node."""
 _CALL_SECONDS = 120.0
 _AT_ONCE = 32
 
 
 async def add_nodes(session: KubeSession, count: int) -> None:
     """Nodes of 64 cpu and 256 GiB in racks of 20."""
-    room = {"cpu": "64", "memory": "256Gi", "pods": "110"}
     machines = [
-        Machine(f"bench-{number:04}", room, {LABEL: "true", "rack": f"rack-{number // 20:03}"})
+        Machine(f"bench-{number:04}", ROOM, {LABEL: "true", "rack": f"rack-{number // 20:03}"})
         for number in range(count)
     ]
     for start in range(0, count, _AT_ONCE):
@@ -44,6 +46,51 @@ def gangs_of(size: int, pods: int, namespace: str) -> list[Workload]:
         .on_nodes(**{LABEL: "true"})
         for number in range(pods // size)
     ]
+
+
+def wide_gangs(count: int, namespace: str) -> list[Workload]:
+    """Gangs that need two whole nodes, ahead of all others in the queue."""
+    return [_of_eighths(f"wide-{number:04}", namespace).of(16) for number in range(count)]
+
+
+def narrow_gang(name: str, namespace: str) -> Workload:
+    """A gang that needs one whole node."""
+    return _of_eighths(name, namespace).of(8)
+
+
+def _of_eighths(name: str, namespace: str) -> Workload:
+    return gang(name).asking(cpu=CPUS // 8).in_namespace(namespace).on_nodes(**{LABEL: "true"})
+
+
+async def fill(session: KubeSession, namespace: str, nodes: int) -> None:
+    """One pod on every node, not scheduled by us, that takes all its cpu."""
+    await apply_manifests(session, [Manifest(_filler(namespace, number)) for number in range(nodes)])
+
+
+async def remove_filler(session: KubeSession, namespace: str, number: int) -> None:
+    """Free one node."""
+    path = f"/api/v1/namespaces/{namespace}/pods/filler-{number:04}"
+    await _call(session, "DELETE", path, {"gracePeriodSeconds": "0"})
+
+
+async def touch_filler(session: KubeSession, namespace: str, number: int, message: str) -> None:
+    """Change something about one of them that concerns nobody."""
+    path = f"/api/v1/namespaces/{namespace}/pods/filler-{number:04}/status"
+    patch = msgspec.json.encode({"status": {"phase": "Running", "message": message}})
+    kind = "application/merge-patch+json"
+    response = await session.request("PATCH", path, body=patch, content_type=kind, timeout_seconds=_CALL_SECONDS)
+    if response.status >= 300:
+        raise ApiStatusError.from_response(response)
+
+
+def _filler(namespace: str, number: int) -> dict[str, Any]:
+    container = {"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": {"cpu": str(CPUS)}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"filler-{number:04}", "namespace": namespace},
+        "spec": {"nodeName": f"bench-{number:04}", "containers": [container]},
+    }
 
 
 def pod_names(gangs: list[Workload]) -> set[str]:

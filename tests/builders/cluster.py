@@ -6,16 +6,21 @@ from the first moment to the last.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+import grpc
 import msgspec
 
 from builders.etcd_records import EtcdRecords
 from builders.faults import Faults
 from builders.invariants import Invariants
 from builders.kube_watch import follow_kind
+from builders.solve_relay import SolveRelay
 from muster.cli.gangs import gang_line
 from muster.cli.picture import Picture, follow
 from muster.config.settings import PLAIN_TEXT, KubeSettings
@@ -31,6 +36,8 @@ CALL_SECONDS = 20.0
 WAIT_SECONDS = 30.0
 """How long a test waits for what should take a second on an idle machine."""
 
+_RETRY_SECONDS = 0.1
+
 JSON = dict[str, Any]
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -45,6 +52,7 @@ class Cluster:
         self.nodes: dict[str, JSON] = {}
         self.events: dict[str, JSON] = {}
         self.picture = Picture()
+        self.solves = SolveRelay(stack.addresses["placement"], self.picture.touch)
         self.records = EtcdRecords(stack.etcd_address, self._on_record)
         self.invariants = Invariants(self.records)
         self.on_record: Callable[[str, record_pb2.GangRecord | None], None] | None = None
@@ -75,6 +83,11 @@ class Cluster:
         """The coordinator's word, by id."""
         return self.picture.gangs
 
+    @property
+    def is_real(self) -> bool:
+        """The API server is not the embedded one."""
+        return self.stack.options.kubeconfig is not None
+
     def is_usable(self, node: str) -> bool:
         """The node is there, ready and without taints."""
         found = self.nodes.get(node, {"spec": {}, "status": {}})
@@ -82,11 +95,29 @@ class Cluster:
         return conditions.get("Ready") == "True" and not found["spec"].get("taints")
 
     async def explain(self, gang: str) -> coordinator_pb2.ExplainResponse:
-        """Ask the coordinator. Raises AioRpcError."""
+        """Ask the coordinator, also one that does not lead yet. Raises AioRpcError."""
         channel = open_channel(self.stack.addresses["coordinator"], PLAIN_TEXT)
-        async with channel:
+        async with channel, asyncio.timeout(CALL_SECONDS):
             stub = coordinator_pb2_grpc.CoordinatorServiceStub(channel)
-            return await stub.Explain(coordinator_pb2.ExplainRequest(gang=gang), timeout=CALL_SECONDS)
+            while True:
+                try:
+                    return await stub.Explain(coordinator_pb2.ExplainRequest(gang=gang), timeout=CALL_SECONDS)
+                except grpc.aio.AioRpcError as error:
+                    if error.code() != grpc.StatusCode.UNAVAILABLE:
+                        raise
+                await asyncio.sleep(_RETRY_SECONDS)  # that it leads is not told
+
+    async def muster(self, *arguments: str) -> str:
+        """Run the command line against the coordinator; what it prints."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "muster.cli", *arguments, "--coordinator", self.stack.addresses["coordinator"]),
+            env={**os.environ, "COLUMNS": "400"},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said = (await asyncio.wait_for(process.communicate(), CALL_SECONDS))[0].decode()
+        assert process.returncode == 0, said
+        return said
 
     def events_of(self, namespace: str, names: Collection[str]) -> list[JSON]:
         """Events about objects of these names."""
@@ -96,6 +127,16 @@ class Cluster:
             if (about := event.get("regarding") or event.get("involvedObject") or {}).get("name") in names
             and about.get("namespace") == namespace
         ]
+
+    @contextlib.contextmanager
+    def frozen(self, service: str) -> Iterator[None]:
+        """The process stands still: it answers nothing, and nothing that it is sent is lost."""
+        child = self.stack.children[service]
+        child.send(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            child.send(signal.SIGCONT)
 
     # -- writing
 
@@ -142,6 +183,7 @@ class Cluster:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.stack.stop()
         await self.faults.stop()
+        await self.solves.stop()
         await self.session.close()
 
     def _go(self, work: "Awaitable[None]") -> None:
@@ -201,6 +243,8 @@ async def running_cluster(
         await apply_manifests(cluster.session, load_manifests(CRDS))
         await cluster.watch()
         await cluster.faults.start(free_port(), broken)
+        await cluster.solves.start()
+        cluster.solves.lead_through(stack.children["coordinator"].argv)
         await stack.start(start)
         yield cluster
         await cluster.invariants.check()

@@ -1,6 +1,7 @@
 """What must always hold, checked at every change of the API from the start of a cluster to its end.
 
-I1 no pod of a gang is bound unless the gang starts: at its end, at least its minimum were bound
+I1 no pod of a gang is bound unless the gang starts: at its end, at least its minimum were bound; before its first bind,
+   every gang of its group was permitted
 I2 a gang's record is in etcd before its first bind is seen
 I3 bound pods never ask more than their node has, and no kubelet refuses one for want of room
 I4 a pod never moves
@@ -102,6 +103,9 @@ class Invariants:
             self._violated("I2", f"a pod of {name} was bound and there was never a permit in etcd")
         elif (seats := sum(len(seat.pods) for seat in permit.seats)) < minimum:
             self._violated("I1", f"{name} was permitted with {seats} seats and {minimum} must start together: {permit}")
+        for partner in self._gangs[name].group if name in self._gangs else ():
+            if partner in self._gangs and await self._records.permit(partner, seconds=_RECORD_SECONDS) is None:
+                self._violated("I1", f"a pod of {name} was bound and {partner} of its group was never permitted")
 
     def _judge(self, name: str) -> None:
         gang = self._gangs.get(name)

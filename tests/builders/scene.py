@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import secrets
 from collections import Counter
+from collections.abc import AsyncIterator
 from typing import Any
 
 from builders.cluster import JSON, WAIT_SECONDS, Cluster, node_of
@@ -27,6 +28,7 @@ class Scene:
         self.name = f"scene-{secrets.token_hex(3)}"  # what an interrupted run left in a real cluster is not met again
         self._namespaces: set[str] = set()
         self._workloads: dict[str, Workload] = {}
+        self._jobs: list[tuple[str, str]] = []
         self._nodes: list[str] = []
         self._kubelets: list[Kubelets] = []
         self.removed: set[str] = set()
@@ -90,6 +92,13 @@ class Scene:
             await self.cluster.apply(_priority_class(workload.priority))
         await self.cluster.apply(*workload.pods(*numbers))
 
+    async def create_job(self, workload: Workload, name: str, pods: int) -> None:
+        """Create a Job that makes so many of the gang's pods, under names of its own."""
+        workload = self.here(workload)
+        await self._make_namespace(workload.namespace)
+        self._jobs.append((workload.namespace, name))
+        await self.cluster.apply(workload.job(name, pods))
+
     async def delete(self, workload: Workload) -> None:
         """Delete its PodGroup and pods; returns when they are gone."""
         workload = self.here(workload)
@@ -112,6 +121,17 @@ class Scene:
             return all(key not in present or present[key]["metadata"]["uid"] != doomed.get(key) for key in keys)
 
         await self.cluster.until(gone, f"pods {keys} are gone")
+
+    @contextlib.asynccontextmanager
+    async def dying(self, workload: Workload, *numbers: int) -> AsyncIterator[None]:
+        """These pods are being deleted, and are gone only after the end of the block: a finalizer holds them."""
+        pods = self.here(workload).pods(*numbers)
+        for pod in pods:
+            await self.cluster.merge(_path(pod), {"metadata": {"finalizers": ["example.com/held"]}})
+            await self.cluster.call("DELETE", _path(pod), _AT_ONCE)
+        yield
+        for pod in pods:
+            await self.cluster.merge(_path(pod), {"metadata": {"finalizers": None}})
 
     async def undefine(self, workload: Workload) -> None:
         """Delete its PodGroup alone."""
@@ -136,6 +156,11 @@ class Scene:
         """Pods end well, as their kubelet would say."""
         for pod in self.here(workload).pods(*numbers):
             await self.cluster.merge(_path(pod) + "/status", {"status": {"phase": "Succeeded"}})
+
+    async def touch_status(self, workload: Workload, number: int, message: str) -> None:
+        """Something that concerns nobody happens to a pod."""
+        [pod] = self.here(workload).pods(number)
+        await self.cluster.merge(_path(pod) + "/status", {"status": {"message": message}})
 
     async def edit_minimum(self, workload: Workload, minimum: Any) -> None:
         """Edit spec.minMember of its PodGroup."""
@@ -184,6 +209,20 @@ class Scene:
             return gang is not None and gang.phase == Phase.PHASE_SATISFIED
 
         await self.cluster.until(is_satisfied, f"{id_} is satisfied", seconds=seconds)
+
+    async def phase(self, workload: Workload, phase: str, *, seconds: float = WAIT_SECONDS) -> coordinator_pb2.Gang:
+        """Wait until the coordinator says that the gang is in this phase, by its name in `muster gangs`."""
+        id_, wanted = self.here(workload).id, Phase.Value(f"PHASE_{phase.upper()}")
+        gangs = self.cluster.gangs
+        await self.cluster.until(
+            lambda: id_ in gangs and gangs[id_].phase == wanted, f"{id_} is {phase}", seconds=seconds
+        )
+        return gangs[id_]
+
+    async def minimum(self, workload: Workload, minimum: int) -> None:
+        """Wait until the coordinator knows that so many must start together."""
+        id_, gangs = self.here(workload).id, self.cluster.gangs
+        await self.cluster.until(lambda: id_ in gangs and gangs[id_].minimum == minimum, f"{id_} needs {minimum}")
 
     async def waits(self, workload: Workload, *saying: str, seconds: float = WAIT_SECONDS) -> coordinator_pb2.Gang:
         """Wait until the gang waits with a reason that says this, tried if it is complete; nothing is bound."""
@@ -240,14 +279,21 @@ class Scene:
 
     async def clear(self) -> None:
         """Delete everything; returns when the coordinator has forgotten it too, so that scenes do not meet."""
-        for workload in list(self._workloads.values()):
-            await self.delete(workload)
+        for gang in self._workloads.values():  # judged now: what starts while others go does not end
+            self.cluster.invariants.forget(gang.id)
+        await asyncio.gather(*map(self._delete_job, self._jobs))
+        await asyncio.gather(*map(self.delete, list(self._workloads.values())))
         ids = {f"/{namespace}/" for namespace in self._namespaces}
         await self.cluster.until(
             lambda: not any(mark in gang for gang in self.cluster.gangs for mark in ids), "all gangs are forgotten"
         )
         await self._stop_kubelets()
         await remove_nodes(self.cluster.session, *self._nodes)
+
+    async def _delete_job(self, job: tuple[str, str]) -> None:
+        namespace, name = job
+        path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
+        await self.cluster.try_call("DELETE", path, query={"propagationPolicy": "Background"})
 
     async def _stop_kubelets(self) -> None:
         for kubelets in self._kubelets:
@@ -259,7 +305,7 @@ class Scene:
             self._workloads[workload.id] = workload
             if workload.dialect != "plain":
                 pods = [(workload.namespace, workload.pod_name(number)) for number in range(workload.size)]
-                self.cluster.invariants.expect(workload.id, workload.needed, pods)
+                self.cluster.invariants.expect(workload.id, workload.needed, pods, workload.group)
         return workload
 
     async def _make_namespace(self, name: str) -> None:

@@ -100,6 +100,16 @@ class Workload:
         return f"{dialect}/{self.namespace}/{self.pod_name(0) if dialect == 'plain' else self.name}"
 
     @property
+    def group(self) -> tuple[str, ...]:
+        """Ids of the gangs that it declares as its group, if what it declares makes sense."""
+        try:
+            names = json.loads(self.annotations.get(_KOORDINATOR + "groups", "[]"))
+        except ValueError:
+            return ()
+        sensible = isinstance(names, list) and all(isinstance(name, str) and "/" in name for name in names)
+        return tuple(f"koordinator/{name}" for name in names) if sensible else ()
+
+    @property
     def needed(self) -> int:
         """Pods that must start together, if the minimum makes sense."""
         return self.minimum if isinstance(self.minimum, int) and self.minimum > 0 else self.size
@@ -120,6 +130,18 @@ class Workload:
             "kind": "PodGroup",
             "metadata": {"name": self.name, "namespace": self.namespace, "annotations": self.annotations},
             "spec": {"minMember": self.size if self.minimum is None else self.minimum},
+        }
+
+    def job(self, name: str, pods: int) -> dict[str, Any]:
+        """A Job that makes so many of its pods."""
+        pod = self._pod(0)
+        template = {"metadata": {key: pod["metadata"][key] for key in ("labels", "annotations")}, "spec": pod["spec"]}
+        template["spec"]["restartPolicy"] = "Never"
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {"parallelism": pods, "completions": pods, "template": template},
         }
 
     def _pod(self, number: int) -> dict[str, Any]:

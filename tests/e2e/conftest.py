@@ -10,6 +10,8 @@ import pytest_asyncio
 from builders.cluster import Cluster, running_cluster
 from builders.scene import Scene
 
+_HASTE = {"MUSTER_COORDINATOR_BIND_TIMEOUT_SECONDS": "1"}
+
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
@@ -19,9 +21,30 @@ async def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         yield cluster
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def hasty(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    """Another one, whose coordinator waits for nothing longer than a second or two."""
+    kubeconfig = _real_kubeconfig() if request.config.getoption("--cluster") == "real" else None
+    directory = tmp_path_factory.mktemp("hasty")
+    async with running_cluster(directory, kubeconfig=kubeconfig, service_environment=_HASTE) as cluster:
+        yield cluster
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def hasty_scene(hasty: Cluster) -> AsyncIterator[Scene]:
+    """A part of the cluster that waits for nothing."""
+    async for scene in _scene(hasty):
+        yield scene
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def scene(cluster: Cluster) -> AsyncIterator[Scene]:
     """A part of the cluster for one test, in which every process runs at its beginning."""
+    async for scene in _scene(cluster):
+        yield scene
+
+
+async def _scene(cluster: Cluster) -> AsyncIterator[Scene]:
     await cluster.stack.start()
     scene = Scene(cluster)
     yield scene

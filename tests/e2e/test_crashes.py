@@ -7,7 +7,7 @@ import pytest
 
 from builders.faults import BINDS
 from builders.scene import Scene, bind_by_hand
-from builders.workloads import gang
+from builders.workloads import gang, plain
 from muster.coordinator.v1.record_pb2 import GangRecord
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -72,6 +72,33 @@ async def test_g21_while_the_coordinator_is_down_others_take_two_of_the_decided_
     await scene.cluster.stack.start()
     await scene.bound(a)
     assert scene.bound_pods(a) != decided(await permitted(scene, placed.id))
+    await scene.satisfied(a)
+
+
+async def test_g21_800_pods_of_which_400_were_bound_and_two_seats_were_taken_i6_i10(scene: Scene) -> None:
+    """While it is short it says so, and when room comes the two are placed elsewhere."""
+    await scene.nodes(*[100] * 8)
+    a, thief = gang("a").of(800), plain("thief").asking(cpu=2)
+    with scene.cluster.faults.hold(BINDS, let_pass=400) as held:
+        [placed] = await scene.create(a)
+        await scene.bound(a, count=400)
+        await held.until(1)
+        for name in ("coordinator", "binding"):
+            await scene.cluster.stack.kill(name)
+        held.drop()
+    seats = decided(await permitted(scene, placed.id))
+    taken = next(node for pod, node in seats.items() if pod not in scene.bound_pods(a))
+    await scene.bind_by_hand(thief, {0: taken})
+    await scene.cluster.stack.start()
+    await scene.bound(a, count=798)
+    short = await scene.phase(a, "repairing")
+    assert "2 of 800 pods lost their node" in short.reason
+    assert len(scene.bound_pods(a)) == 798
+    await scene.event(a, "2 of 800 pods lost their node")
+    await scene.nodes(2)
+    await scene.bound(a)
+    moved = {pod for pod, node in scene.bound_pods(a).items() if seats[pod] != node}
+    assert len(moved) == 2
     await scene.satisfied(a)
 
 

@@ -6,7 +6,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from builders.faults import BINDS, EVERYTHING
+from builders.faults import BINDS, EVERYTHING, Requests
 from builders.scene import Scene
 from builders.workloads import gang
 
@@ -50,6 +50,25 @@ async def test_g37_binds_that_fail_with_500_are_tried_again_i6(scene: Scene) -> 
     with scene.cluster.faults.refuse(BINDS, 500, times=5):
         await scene.create(a)
         await scene.bound(a)
+
+
+async def test_g37_a_pod_whose_bind_fails_for_good_is_placed_again_and_the_others_stay_i6_i10(
+    hasty_scene: Scene,
+) -> None:
+    scene = hasty_scene
+    await scene.nodes(4, 4)
+    a = gang("a").of(8)
+    with scene.cluster.faults.refuse(Requests("POST", "/a-3/binding"), 500):
+        await scene.create(a)
+        await scene.bound(a, count=7)
+        seats = scene.bound_pods(a)
+        assert "a-3" not in seats
+        await scene.event(a, "is tried again", "made to fail")
+        await scene.event(a, "is placed again", "made to fail")
+        assert scene.bound_pods(a) == seats
+    await scene.bound(a)
+    assert {pod: node for pod, node in scene.bound_pods(a).items() if pod != "a-3"} == seats
+    await scene.satisfied(a)
 
 
 async def test_connections_that_break_before_the_bind_are_made_anew(scene: Scene) -> None:

@@ -1,0 +1,73 @@
+"""Where a part of the bench is run: a cluster of its own with nodes and without pods, services not started yet."""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from bench import load
+from bench.costs import Cost, costs, spent
+from builders.solve_relay import SolveRelay
+from muster.config.settings import KubeSettings
+from muster.kube.session import KubeSession
+from muster.localcluster.stack import API_SERVER, ETCD, SERVICES, Stack, StackOptions
+
+
+class Ground:
+    """The cluster, and what its processes cost."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self._external = {name: int(pid) for name, _, pid in (item.partition("=") for item in options.watch_pid)}
+        self._files = tempfile.TemporaryDirectory(prefix="muster-bench-")
+        self.stack = Stack(
+            StackOptions(
+                directory=Path(self._files.name), kubeconfig=options.kubeconfig, kubelets=False, log_level="warning"
+            )
+        )
+
+    async def __aenter__(self) -> "Ground":
+        await self.stack.start([name for name in (ETCD, API_SERVER) if name in self.stack.children])
+        self.session = await KubeSession.connect(KubeSettings(kubeconfig=self.stack.kubeconfig))
+        say(f"creating {self.options.nodes} nodes")
+        await load.add_nodes(self.session, self.options.nodes)
+        self.namespace = await load.add_namespace(self.session)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for name in SERVICES[::-1]:
+            await self.stack.stop_one(name)
+        if self.options.kubeconfig is not None:
+            await load.clear(self.session, self.namespace)
+        await self.session.close()
+        await self.stack.stop()
+        self._files.cleanup()
+
+    async def start_services(self, relay: SolveRelay | None = None) -> None:
+        """Start Muster; with a relay, the coordinator asks placement through it."""
+        if relay is not None:
+            relay.lead_through(self.stack.children["coordinator"].argv)
+        await self.stack.start(SERVICES[:-1])
+        if relay is not None:
+            await relay.start()
+        await self.stack.start(SERVICES[-1:])
+
+    # -- costs
+
+    def costs(self) -> dict[str, Cost]:
+        """Of all processes so far."""
+        return costs(self.stack, self._external)
+
+    def spent(self, before: dict[str, Cost]) -> dict[str, dict[str, float]]:
+        """By all processes since."""
+        return spent(before, self.costs())
+
+    def percent_of_a_core(self, before: dict[str, Cost], seconds: float) -> dict[str, float]:
+        """CPU of all processes since, as a share of that time."""
+        shares = {name: cost["cpu_seconds"] / seconds * 100 for name, cost in self.spent(before).items()}
+        return {name: round(share, 2) for name, share in shares.items()}
+
+
+def say(text: str) -> None:
+    """Progress, for people."""
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,71 @@
+"""A place between coordinator and placement that sees every Solve, and can hold answers back."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from grpc import aio
+
+from muster.placement.v1 import placement_pb2 as pb
+from muster.placement.v1 import placement_pb2_grpc as pb_grpc
+from muster.rpc.channel import MESSAGE_BYTES, open_channel
+
+_MESSAGES = (("grpc.max_send_message_length", MESSAGE_BYTES), ("grpc.max_receive_message_length", MESSAGE_BYTES))
+
+
+class SolveRelay(pb_grpc.PlacementServiceServicer):
+    """Passes everything on."""
+
+    def __init__(self, placement: str, on_change: Callable[[], None] = lambda: None) -> None:
+        self.asked: list[pb.SolveRequest] = []
+        """Every request that came, also those that placement never answered."""
+        self.answered: list[pb.SolveResponse] = []
+        self._channel = open_channel(placement)
+        self._stub = pb_grpc.PlacementServiceStub(self._channel)
+        self._on_change = on_change
+        self._open = asyncio.Event()
+        self._open.set()
+        self._server = aio.server(options=_MESSAGES)
+        pb_grpc.add_PlacementServiceServicer_to_server(self, self._server)
+        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+
+    async def start(self) -> None:
+        await self._server.start()
+
+    def lead_through(self, coordinator: list[str]) -> None:
+        """Make a coordinator's command line ask placement through here."""
+        coordinator[coordinator.index("--placement") + 1] = self.address
+
+    async def stop(self) -> None:
+        """Break what is under way."""
+        await self._server.stop(None)
+        await self._channel.close()
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """Placement answers, but the answers come only after the end of the block."""
+        self._open.clear()
+        try:
+            yield
+        finally:
+            self._open.set()
+
+    async def Solve(self, request: pb.SolveRequest, context: aio.ServicerContext[Any, Any]) -> pb.SolveResponse:  # noqa: N802
+        self.asked.append(request)
+        self._on_change()
+        trace = [(str(key), value) for key, value in context.invocation_metadata() or () if key == "traceparent"]
+        try:
+            response = await self._stub.Solve(request, timeout=context.time_remaining(), metadata=aio.Metadata(*trace))
+        except aio.AioRpcError as error:
+            await context.abort(error.code(), error.details() or "")
+            raise
+        await self._open.wait()
+        self.answered.append(response)
+        self._on_change()
+        return response
+
+    async def Describe(  # noqa: N802
+        self, request: pb.DescribeRequest, context: aio.ServicerContext[Any, Any]
+    ) -> pb.DescribeResponse:
+        return await self._stub.Describe(request, timeout=context.time_remaining())
