@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,7 +25,7 @@ from muster.rpc.channel import open_channel
 SECONDS = 20.0
 """Deadline of calls that should take milliseconds."""
 
-Outcome = pb.BindResult
+_R = TypeVar("_R", pb.BindResult, pb.EvictResult)
 Object = dict[str, Any]
 
 
@@ -54,6 +54,38 @@ class Rig:
     async def pod(self, name: str) -> Object:
         """A pod as it is now."""
         return await self.get(f"/api/v1/namespaces/ml/pods/{name}")
+
+    async def running(self, *names: str, **labels: str) -> list[Object]:
+        """Create pods that run and are ready."""
+        ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        pods = await self.pods(*names)
+        for name in names:
+            await self.kube.bind(name, "node-0")
+            await self.kube.patch("Pod", name, {"metadata": {"labels": labels}})
+            await self.kube.patch("Pod", name, {"status": ready}, part="/status")
+        return pods
+
+    async def budget(self, name: str, allowed: int, **spec: Any) -> None:
+        """A disruption budget for pods with the label app=NAME, once it allows so many disruptions."""
+        selector = {"matchLabels": {"app": name}}
+        body = {"metadata": {"name": name}, "spec": {"selector": selector, **spec}}
+        await self.kube.create("PodDisruptionBudget", body)
+        await self.allows(name, allowed)
+
+    async def allows(self, name: str, allowed: int) -> None:
+        """Wait until a disruption budget allows so many disruptions."""
+        path = f"/apis/policy/v1/namespaces/ml/poddisruptionbudgets/{name}"
+        async with asyncio.timeout(SECONDS):
+            while True:
+                status = (await self.get(path))["status"]
+                if "observedGeneration" in status and status["disruptionsAllowed"] == allowed:
+                    return
+                await asyncio.sleep(0.01)
+
+    async def is_going(self, name: str) -> bool:
+        """The pod is gone or being deleted."""
+        items = (await self.get("/api/v1/namespaces/ml/pods"))["items"]
+        return all("deletionTimestamp" in each["metadata"] for each in items if each["metadata"]["name"] == name)
 
     async def nodes_of(self, pods: Iterable[Object]) -> list[str]:
         """Where they are bound to now; "" for nowhere."""
@@ -106,31 +138,52 @@ class Rig:
         """All results, in the order of the pods. Fails if a pod has none or several."""
         return in_order(pods, await results_of(self.bind_call(pods, node, **more)))
 
+    def evict_call(self, pods: Sequence[Object], *, epoch: int = 5, timeout: float = SECONDS) -> Any:
+        """A running Evict call."""
+        request = pb.EvictRequest(leader_epoch=epoch, gang="koordinator/ml/gang", pods=map(name_of, pods))
+        return self.stub.Evict(request, timeout=timeout)
+
+    async def evict(self, pods: Sequence[Object], **more: Any) -> list[pb.EvictResult]:
+        """All results, in the order of the pods. Fails if a pod has none or several."""
+        return in_order(pods, await results_of(self.evict_call(pods, **more)))
+
     async def write(
         self,
         conditions: Sequence[pb.PodCondition] = (),
         events: Sequence[pb.Event] = (),
+        annotations: Sequence[pb.PodAnnotations] = (),
         *,
         epoch: int = 5,
         seconds: float = SECONDS,
     ) -> pb.WriteResponse:
-        request = pb.WriteRequest(leader_epoch=epoch, conditions=conditions, events=events)
+        request = pb.WriteRequest(leader_epoch=epoch, conditions=conditions, events=events, annotations=annotations)
         response: pb.WriteResponse = await self.stub.Write(request, timeout=seconds)
         return response
 
 
-async def results_of(call: Any) -> list[pb.BindResult]:
-    """What a Bind call still sends."""
-    results: list[pb.BindResult] = []
+async def results_of(call: Any) -> list[Any]:
+    """What a Bind or Evict call still sends."""
+    results = []
     async for response in call:
         results.extend(response.results)
     return results
 
 
-def in_order(pods: Sequence[Object], results: Sequence[pb.BindResult]) -> list[pb.BindResult]:
+def in_order(pods: Sequence[Object], results: Sequence[_R]) -> list[_R]:
     uids = [pod["metadata"]["uid"] for pod in pods]
     assert sorted(result.uid for result in results) == sorted(uids), "every pod has exactly one result"
     return sorted(results, key=lambda result: uids.index(result.uid))
+
+
+def name_of(pod: Object) -> pb.PodName:
+    """What names the pod to binding."""
+    meta = pod["metadata"]
+    return pb.PodName(uid=meta["uid"], namespace=meta["namespace"], name=meta["name"])
+
+
+def annotated(pod: Object, *remove: str, **more: str) -> pb.PodAnnotations:
+    """Annotations to be set, and keys of those to be removed."""
+    return pb.PodAnnotations(pod=name_of(pod), set=more, remove=remove)
 
 
 def waiting(pod: Object, message: str = "0/20 nodes are free", **more: str) -> pb.PodCondition:

@@ -16,11 +16,13 @@ _KINDS = {
     "Namespace": "/api/v1/namespaces",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
     "PodGroup": "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{namespace}/podgroups",
 }
 _VERSIONS = {
     "PriorityClass": "scheduling.k8s.io/v1",
     "CustomResourceDefinition": "apiextensions.k8s.io/v1",
+    "PodDisruptionBudget": "policy/v1",
     "PodGroup": "scheduling.x-k8s.io/v1alpha1",
 }
 

@@ -3,7 +3,13 @@
 import grpc
 import pytest
 
-from muster.binding.demands import check_bind, problem_of_condition, problem_of_event
+from muster.binding.demands import (
+    check_bind,
+    check_evict,
+    problem_of_annotations,
+    problem_of_condition,
+    problem_of_event,
+)
 from muster.binding.v1 import binding_pb2 as pb
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.rpc.errors import RpcError
@@ -69,3 +75,47 @@ def test_events() -> None:
     assert "type 'Bad' is not Normal or Warning" in problem_of_event(event(type="Bad"))
     assert "no reason or no action" in problem_of_event(event(action=""))
     assert "no kind, or no name" in problem_of_event(event({"name": "x/y"}))
+
+
+@pytest.mark.parametrize(
+    ("pods", "problem"),
+    [
+        ([pb.PodName(namespace="ml", name="pod-0")], "pod 'ml/pod-0' has no uid"),
+        ([pb.PodName(uid="u", namespace="ml", name="pod-0")] * 2, "uid 'u' .* is there twice"),
+        ([pb.PodName(uid="u", namespace="ml", name="../x")], "pod 'ml/../x' is no namespace/name"),
+    ],
+)
+def test_evictions(pods: list[pb.PodName], problem: str) -> None:
+    with pytest.raises(RpcError, match=problem) as refused:
+        check_evict(pb.EvictRequest(pods=pods))
+    assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+POD = pb.PodName(uid="u", namespace="ml", name="pod-0")
+
+
+@pytest.mark.parametrize(
+    "key", ["a", "A", "a.b_c-d", "gang.scheduling.koordinator.sh/timeout", "x" * 63, "p" * 253 + "/" + "x" * 63]
+)
+def test_keys_of_annotations_as_kubernetes_allows_them(key: str) -> None:
+    assert problem_of_annotations(pb.PodAnnotations(pod=POD, set={key: "1"})) == ""
+    assert problem_of_annotations(pb.PodAnnotations(pod=POD, remove=[key])) == ""
+
+
+@pytest.mark.parametrize(
+    ("annotations", "problem"),
+    [
+        (pb.PodAnnotations(pod=pb.PodName(namespace="ml", name="pod-0")), "no uid"),
+        (pb.PodAnnotations(pod=pb.PodName(uid="u", name="pod-0")), "no namespace/name that Kubernetes allows"),
+        (pb.PodAnnotations(pod=POD, set={"": "1"}), "'' is no key that Kubernetes allows"),
+        (pb.PodAnnotations(pod=POD, set={"a b": "1"}), "'a b' is no key"),
+        (pb.PodAnnotations(pod=POD, set={"a/b/c": "1"}), "'a/b/c' is no key"),
+        (pb.PodAnnotations(pod=POD, remove=["x" * 64]), "is no key"),
+        (pb.PodAnnotations(pod=POD, set={"a": "1"}, remove=["a"]), "'a' is to be set and to be removed"),
+        (pb.PodAnnotations(pod=POD, set={"a": "x" * 262_144}), "262145 bytes; Kubernetes allows 262144"),
+    ],
+)
+def test_annotations(annotations: pb.PodAnnotations, problem: str) -> None:
+    told = problem_of_annotations(annotations)
+    assert told.startswith("annotations of pod '")
+    assert problem in told

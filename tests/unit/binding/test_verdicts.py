@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.binding.verdicts import Again, Strained, repeatable, said
+from muster.binding.verdicts import Again, Strained, refused_by_budget, repeatable, said
 from muster.kube.responses import Response
 
 
@@ -48,3 +48,20 @@ def test_an_absurd_pause_is_bounded(text: str) -> None:
 
 def test_what_was_said_is_bounded() -> None:
     assert len(said(answer(500, b'{"message":"' + b"x" * 100_000 + b'"}'))) <= 512
+
+
+def test_a_refusal_of_a_disruption_budget_is_about_one_pod_and_names_the_budget() -> None:
+    body = (
+        b'{"reason":"TooManyRequests","message":"Cannot evict pod.","details":{"retryAfterSeconds":10,"causes":'
+        b'[{"reason":"DisruptionBudget","message":"The disruption budget web needs 1."}]}}'
+    )
+    verdict = refused_by_budget(answer(429, body))
+    assert verdict == Again("429 TooManyRequests: Cannot evict pod. The disruption budget web needs 1.", 10)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"slow down", b"[]", b'{"message":"slow"}', b'{"details":{"causes":[{"reason":"Other"}]}}']
+)
+def test_other_refusals_are_about_everybody(body: bytes) -> None:
+    assert refused_by_budget(answer(429, body)) is None
+    assert isinstance(repeatable(answer(429, body)), Strained)

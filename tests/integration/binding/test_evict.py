@@ -1,0 +1,328 @@
+"""Evict against an API server over real gRPC: each pod gets one true result, and disruption budgets hold."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from opentelemetry import trace
+from structlog.testing import capture_logs
+
+from builders.binding import Rig, in_order, results_of, rig, until, waiting
+from builders.faults import WRITES_OF_STATUS, Requests
+from builders.otlp import collecting
+from muster.binding.v1 import binding_pb2 as pb
+from muster.telemetry import tracing
+
+EVICTED, GONE, FAILED = pb.EvictResult.OUTCOME_EVICTED, pb.EvictResult.OUTCOME_GONE, pb.EvictResult.OUTCOME_FAILED
+EVICTIONS = Requests("POST", "/eviction")
+READS_OF_PODS = Requests("GET", "/pods/[^/]+")
+
+
+@pytest.fixture
+async def muster(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with rig(tmp_path, requests_in_flight=8) as found:
+        yield found
+
+
+def names(count: int, prefix: str = "trainer") -> list[str]:
+    return [f"{prefix}-{number}" for number in range(count)]
+
+
+# -- what becomes of a pod
+
+
+async def test_pods_are_evicted_with_their_grace(muster: Rig) -> None:
+    pods = await muster.running(*names(5))
+    results = await muster.evict(pods)
+    assert [(result.outcome, result.message) for result in results] == [(EVICTED, "")] * 5
+    found = await muster.pod("trainer-3")
+    assert found["metadata"]["deletionGracePeriodSeconds"] == 30
+    assert "DisruptionTarget" in [condition["type"] for condition in found["status"]["conditions"]]
+
+
+async def test_repeating_an_eviction_is_a_success(muster: Rig) -> None:
+    pods = await muster.running("trainer-0")
+    await muster.evict(pods)
+    with muster.faults.refuse(EVICTIONS, 500):
+        (again,) = await muster.evict(pods)
+    assert again.outcome == EVICTED
+
+
+async def test_a_pod_that_is_not_there(muster: Rig) -> None:
+    pods = await muster.running("trainer-0", "trainer-1")
+    await muster.kube.delete("Pod", "trainer-0")
+    gone, evicted = await muster.evict(pods)
+    assert (gone.outcome, evicted.outcome) == (GONE, EVICTED)
+    assert "not found" in gone.message
+
+
+async def test_another_pod_of_the_same_name_is_left_alone_and_so_is_its_budget(muster: Rig) -> None:
+    before = await muster.running("trainer-0", app="web")
+    await muster.kube.delete("Pod", "trainer-0")
+    await muster.running("trainer-0", app="web")
+    await muster.budget("web", 1, minAvailable=0)
+    (result,) = await muster.evict(before)
+    assert result.outcome == GONE
+    assert "another pod has the name" in result.message
+    assert not await muster.is_going("trainer-0")
+    await muster.allows("web", 1)
+
+
+async def test_a_pod_that_is_replaced_between_looking_and_evicting_is_left_alone(muster: Rig) -> None:
+    before = await muster.running("trainer-0")
+    with muster.faults.hold(EVICTIONS) as held:
+        evicting = asyncio.create_task(muster.evict(before))
+        await held.until(1)
+        await muster.kube.delete("Pod", "trainer-0")
+        await muster.running("trainer-0")
+        held.release()
+        (result,) = await evicting
+    assert result.outcome == GONE
+    assert not await muster.is_going("trainer-0")
+
+
+async def test_a_pod_that_goes_between_looking_and_evicting(muster: Rig) -> None:
+    pods = await muster.running("trainer-0")
+    with muster.faults.hold(EVICTIONS) as held:
+        evicting = asyncio.create_task(muster.evict(pods))
+        await held.until(1)
+        await muster.kube.delete("Pod", "trainer-0")
+        held.release()
+        (result,) = await evicting
+    assert result.outcome == GONE
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+async def test_a_pod_that_has_ended_is_kept_for_who_wants_to_see_how(muster: Rig, phase: str) -> None:
+    pods = await muster.running("trainer-0")
+    await muster.kube.patch("Pod", "trainer-0", {"status": {"phase": phase}}, part="/status")
+    (result,) = await muster.evict(pods)
+    assert (result.outcome, result.message) == (GONE, f"the pod has ended: {phase}")
+    assert not await muster.is_going("trainer-0")
+
+
+async def test_no_pods_no_results(muster: Rig) -> None:
+    assert await muster.evict([]) == []
+
+
+async def test_bad_requests_are_refused_whole(muster: Rig) -> None:
+    (pod,) = await muster.running("trainer-0")
+    with pytest.raises(grpc.aio.AioRpcError, match="is there twice") as refused:
+        await muster.evict([pod, pod])
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert not await muster.is_going("trainer-0")
+
+
+# -- disruption budgets
+
+
+async def test_what_a_budget_forbids_waits_until_it_allows_it(muster: Rig) -> None:
+    pods = await muster.running("web-0", "web-1", app="web")
+    await muster.budget("web", 1, minAvailable=1)
+    call = muster.evict_call(pods)
+    first = await call.read()
+    assert [result.outcome for result in first.results] == [EVICTED]
+    await muster.running("web-2", app="web")
+    results = [*first.results, *await results_of(call)]
+    assert {result.outcome for result in in_order(pods, results)} == {EVICTED}
+    assert not await muster.is_going("web-2")
+
+
+async def test_what_a_budget_forbids_until_the_deadline_has_failed_in_the_words_of_the_api_server(muster: Rig) -> None:
+    pods = await muster.running("web-0", app="web")
+    await muster.budget("web", 0, minAvailable=1)
+    with capture_logs() as logs:
+        (result,) = await muster.evict(pods, timeout=1)
+    assert result.outcome == FAILED
+    assert "Cannot evict pod as it would violate the pod's disruption budget." in result.message
+    assert "The disruption budget web needs 1 healthy pods and has 1 currently" in result.message
+    assert not await muster.is_going("web-0")
+    (line,) = (line for line in logs if line["event"] == "pod not evicted")
+    assert 2 <= line["attempts"] < 15, "with growing pauses"
+
+
+async def test_a_budget_without_room_holds_up_nobody_else(muster: Rig) -> None:
+    stuck = await muster.running(*names(30, "web"), app="web")
+    await muster.budget("web", 0, maxUnavailable=0)
+    others, new = await muster.running(*names(8, "other")), await muster.pods(*names(8, "new"))
+    evicting = asyncio.create_task(muster.evict(stuck, timeout=3))
+    evicted, bound = await asyncio.gather(muster.evict(others), muster.bind(new))
+    assert not evicting.done()
+    assert {result.outcome for result in evicted} == {EVICTED}
+    assert {result.outcome for result in bound} == {pb.BindResult.OUTCOME_BOUND}
+    assert {result.outcome for result in await evicting} == {FAILED}
+
+
+async def test_a_pod_of_several_budgets_has_failed_at_once(muster: Rig) -> None:
+    pods = await muster.running("web-0", app="web")
+    await muster.budget("web", 1, minAvailable=0)
+    await muster.kube.create(
+        "PodDisruptionBudget",
+        {"metadata": {"name": "too"}, "spec": {"minAvailable": 0, "selector": {"matchLabels": {"app": "web"}}}},
+    )
+    with capture_logs() as logs:
+        (result,) = await muster.evict(pods)
+    assert result.outcome == FAILED
+    assert "more than one PodDisruptionBudget" in result.message
+    assert [line["attempts"] for line in logs if line["event"] == "pod not evicted"] == [1]
+
+
+async def test_a_pod_that_has_not_started_is_evicted_whatever_the_budget(muster: Rig) -> None:
+    pods = await muster.pods("web-0")
+    await muster.kube.patch("Pod", "web-0", {"metadata": {"labels": {"app": "web"}}})
+    await muster.budget("web", 0, minAvailable=1)
+    (result,) = await muster.evict(pods)
+    assert result.outcome == EVICTED
+
+
+# -- trouble on the way
+
+
+@pytest.mark.parametrize("status", [409, 429, 500, 502, 503, 504])
+async def test_what_may_be_repeated_is_repeated(muster: Rig, status: int) -> None:
+    pods = await muster.running(*names(6))
+    with muster.faults.refuse(EVICTIONS, status, times=8, headers={"Retry-After": "0"}):
+        results = await muster.evict(pods)
+    assert {result.outcome for result in results} == {EVICTED}
+
+
+async def test_an_answer_that_is_final_is_not_repeated(muster: Rig) -> None:
+    pods = await muster.running("trainer-0")
+    with muster.faults.refuse(EVICTIONS, 403):
+        (result,) = await muster.evict(pods)
+    assert (result.outcome, result.message) == (FAILED, "403: made to fail")
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_a_connection_that_breaks_before_or_after_the_eviction(muster: Rig, carried_out: bool) -> None:
+    pods = await muster.running(*names(6))
+    with muster.faults.cut(EVICTIONS, times=6, carried_out=carried_out), muster.faults.cut(READS_OF_PODS, times=3):
+        results = await muster.evict(pods)
+    assert {result.outcome for result in results} == {EVICTED}
+    assert all([await muster.is_going(name) for name in names(6)])
+
+
+async def test_the_deadline_bounds_an_outage_and_every_pod_is_told(muster: Rig) -> None:
+    pods = await muster.running(*names(10))
+    with muster.faults.cut(EVICTIONS):
+        results = await muster.evict(pods, timeout=1)
+    assert {result.outcome for result in results} == {FAILED}
+    assert all(result.message.startswith("there was no time left") for result in results)
+    assert {result.outcome for result in await muster.evict(pods)} == {EVICTED}, "the caller tries again"
+
+
+# -- how much at once, and whose turn it is
+
+
+async def test_evictions_that_the_api_server_keeps_leave_room_for_binds(muster: Rig) -> None:
+    victims, new = await muster.running(*names(10)), await muster.pods(*names(10, "new"))
+    with muster.faults.hold(EVICTIONS) as held:
+        evicting = asyncio.create_task(muster.evict(victims))
+        await held.until(2)
+        results = await muster.bind(new)
+        assert len(held.paths) == 2, "a quarter of what may be under way"
+    assert {result.outcome for result in results} == {pb.BindResult.OUTCOME_BOUND}
+    assert {result.outcome for result in await evicting} == {EVICTED}
+
+
+async def test_evictions_go_before_conditions(muster: Rig) -> None:
+    busy, waiters = await muster.pods(*names(8, "busy")), await muster.pods(*names(20, "waiter"))
+    victims = await muster.running(*names(2))
+    with muster.faults.hold(Requests("POST", "/busy-[^/]+/binding")) as held, muster.faults.hold(WRITES_OF_STATUS):
+        binding = asyncio.create_task(muster.bind(busy))
+        await held.until(8)
+        writing = asyncio.create_task(muster.write([waiting(pod) for pod in waiters]))
+        await muster.until_waiting(20)
+        evicting = asyncio.create_task(muster.evict(victims))
+        await muster.until_waiting(22)
+        held.release()
+        assert {result.outcome for result in await evicting} == {EVICTED}
+        assert not writing.done()
+    await asyncio.gather(binding, writing)
+
+
+# -- callers that leave, leaders that change
+
+
+async def test_a_deposed_leader_evicts_nobody(muster: Rig) -> None:
+    pods = await muster.running("trainer-0")
+    await muster.bind([], epoch=7)
+    with pytest.raises(grpc.aio.AioRpcError, match="leader epoch 6 is over: epoch 7 has called") as refused:
+        await muster.evict(pods, epoch=6)
+    assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert not await muster.is_going("trainer-0")
+
+
+async def test_running_evictions_of_a_deposed_leader_send_nothing_more(muster: Rig) -> None:
+    pods = await muster.running(*names(10))
+    with muster.faults.hold(EVICTIONS) as held:
+        call = asyncio.create_task(muster.evict(pods, epoch=6))
+        await held.until(2)
+        await muster.write(epoch=7)
+        held.release()
+        results = await call
+    outcomes = [result.outcome for result in results]
+    assert (outcomes.count(EVICTED), outcomes.count(FAILED)) == (2, 8)
+    assert all("epoch 6 is over" in result.message for result in results if result.outcome == FAILED)
+    assert len(held.paths) == 2
+
+
+async def test_a_caller_that_leaves_stops_new_evictions(muster: Rig) -> None:
+    pods = await muster.running(*names(10))
+    with muster.faults.hold(EVICTIONS) as held, capture_logs() as logs:
+        call = muster.evict_call(pods)
+        reading = asyncio.create_task(results_of(call))
+        await held.until(2)
+        call.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        await until(lambda: sum(line["event"] == "pod not evicted" for line in logs) == 8)
+        held.release()
+        await muster.service.stop()
+    assert len(held.paths) == 2
+
+
+# -- what can be seen of it
+
+
+async def test_each_pod_and_each_call_has_its_line(muster: Rig) -> None:
+    pods = await muster.running("trainer-0", "trainer-1")
+    await muster.kube.delete("Pod", "trainer-1")
+    with capture_logs() as logs:
+        await muster.evict(pods)
+    lines = {line["pod"]: line for line in logs if line["event"] == "pod evicted"}
+    assert (lines["ml/trainer-0"]["outcome"], lines["ml/trainer-1"]["outcome"]) == ("evicted", "gone")
+    assert lines["ml/trainer-0"]["gang"] == "koordinator/ml/gang"
+    (call,) = (line for line in logs if line["event"] == "evict call")
+    assert (call["pods"], call["evicted"], call["gone"]) == (2, 1, 1)
+
+
+async def test_a_trace_tells_what_became_of_each_pod(muster: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = await muster.running("quick", "retried")
+    async with collecting() as (collector, endpoint):
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+        shutdown = tracing.configure_tracing("binding", "binding-0")
+        try:
+            gang = tracing.new_traceparent()
+            parent = tracing.from_traceparent(gang)
+            assert parent is not None
+            with (
+                trace.use_span(trace.NonRecordingSpan(parent)),
+                muster.faults.refuse(Requests("POST", "/retried/eviction"), 500, times=1),
+            ):
+                await muster.evict(pods)
+        finally:
+            await asyncio.to_thread(shutdown)
+    call = collector.named("muster.binding.v1.BindingService/Evict")
+    assert call.trace_id.hex() in gang
+    told: dict[str, str] = {}
+    for event in call.events:
+        columns: dict[str, Any] = {pair.key: pair.value.array_value.values for pair in event.attributes}
+        assert set(columns) == {"uids", "outcomes", "milliseconds"}
+        uids, outcomes = ([value.string_value for value in columns[name]] for name in ("uids", "outcomes"))
+        told |= dict(zip(uids, outcomes, strict=True))
+    assert told == {pod["metadata"]["uid"]: "evicted" for pod in pods}
+    slow = collector.named("evict pod")
+    assert {pair.key: pair.value for pair in slow.attributes}["attempts"].int_value == 2
