@@ -73,5 +73,4 @@ def bind_elsewhere(world: World, which: int) -> None:
     if pod is not None and not (pod.node or pod.gated):
         if THEIRS not in world.story.cluster.nodes:
             world.story.change(nodes=[node_of(THEIRS, 1000, unschedulable=True)])
-        world.watch.edited(pod.gang)
         world.story.bind_elsewhere(pod.uid, THEIRS)

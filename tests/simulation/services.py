@@ -218,6 +218,7 @@ def late_call(world: World, which: int) -> None:
     elif isinstance(call, Evict):
         _do_part(world, call, 100)
     elif isinstance(call, MarkTimedOut):
+        world.watch.unmarked(call.gang)
         world.story.mark(call)
 
 
@@ -226,5 +227,4 @@ def _bind_late(world: World, seat: Seat) -> None:
     pod = world.story.cluster.pods.get(seat.uid)
     if pod is not None and not (pod.node or pod.deleting) and pod.phase is PodPhase.PENDING:
         world.share(seat.node)
-        world.watch.edited(pod.gang)
         world.story.bind_elsewhere(seat.uid, seat.node)

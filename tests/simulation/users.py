@@ -103,7 +103,6 @@ def delete_gang(world: World, slot: int) -> None:
     if built := world.gangs.get(slot):
         pods = [pod.uid for pod in world.pods_of(slot)]
         del world.gangs[slot]
-        world.watch.edited(built.id)
         world.story.change(remove_pods=pods, remove_gangs=[built.id])
 
 
@@ -111,6 +110,7 @@ def delete_gang(world: World, slot: int) -> None:
 def unmark(world: World, slot: int) -> None:
     """A user takes the marks of having timed out off."""
     if marked := [pod for pod in world.pods_of(slot) if pod.timed_out]:
+        world.watch.unmarked(world.gangs[slot].id)
         world.change_pods(*(replace(pod, timed_out=False) for pod in marked))
 
 
@@ -182,7 +182,6 @@ def move_pod(world: World, which: int, slot: int) -> None:
     pod, built = world.pod(which), world.gangs.get(slot)
     if pod is not None and pod.gang and built is not None:
         world.share()  # it may be bound by what was sent before
-        world.watch.edited(pod.gang)
         world.change_pods(replace(pod, gang=built.id))
 
 

@@ -40,12 +40,12 @@ class Watch:
         self._holds: dict[
             str, tuple[float, float]
         ] = {}  # gang id -> since when it waits with reservations, both clocks
-        self._timed_out: set[str] = set()
+        self._timed_out: dict[str, frozenset[object]] = {}  # gang id -> what it was then
         self._leader: Machine | None = None
 
-    def edited(self, gang_id: str) -> None:
-        """A user did something about the gang."""
-        self._timed_out.discard(gang_id)
+    def unmarked(self, gang_id: str) -> None:
+        """A user took the marks of having timed out off."""
+        self._timed_out.pop(gang_id, None)
 
     # -- what it wants done
 
@@ -70,7 +70,7 @@ class Watch:
             case Evict():
                 check_harm(story, effect)
             case MarkTimedOut(gang_id, _, True):
-                self._timed_out.add(gang_id)
+                self._timed_out[gang_id] = _standing(story.leader.knowledge.gangs[gang_id])
             case _:
                 pass
 
@@ -83,8 +83,9 @@ class Watch:
     def _solve(self, leader: Machine, solve: Solve) -> None:
         for group in solve.groups:
             for asked in group.gangs:
-                assert asked.id not in self._timed_out, f"timeout: {asked.id} is tried again although nothing changed"
                 gang = leader.knowledge.gangs[asked.id]
+                same = asked.id in self._timed_out and self._timed_out[asked.id] == _standing(gang)
+                assert not same, f"timeout: {asked.id} is tried again although nothing changed"
                 wanted = sum(role.wanted for role in asked.roles)
                 free = sum(not (pod.node or pod.timed_out or pod.gated or pod.deleting) for pod in gang.pods.values())
                 assert 1 <= asked.minimum <= wanted <= free, f"solve: {asked} is asked for {free} pods of {asked.id}"
@@ -132,6 +133,14 @@ class Watch:
             story.shared_nodes &= over | {name for name in story.shared_nodes if free.get(name, -1) < 0}
         spoiled = over & leader.knowledge.ledger.nodes.keys() - story.shared_nodes
         assert not spoiled, f"I3: more is reserved on {sorted(spoiled)} than they have"
+
+
+def _standing(gang: Gang) -> frozenset[object]:
+    """What users may change of a gang: its declaration and its pods, apart from the marks."""
+    pods = {(pod.uid, pod.class_id, pod.node, pod.phase, pod.deleting, pod.gated) for pod in gang.pods.values()}
+    facts = gang.facts
+    declared = (facts.minimum, facts.total, facts.mode, facts.group, facts.waiting_time_seconds) if facts else ()
+    return frozenset([declared, *pods])
 
 
 def check_members(gang: Gang) -> None:

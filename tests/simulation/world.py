@@ -72,7 +72,6 @@ class World:
     def declare(self, slot: int, built: GangBuilder) -> None:
         """A user declares a gang, or changes what is declared."""
         self.gangs[slot] = built
-        self.watch.edited(built.id)
         self.story.change(gangs=[built.gang_facts()])
 
     def create_pods(self, slot: int, most: int) -> None:
@@ -81,19 +80,14 @@ class World:
         there = {(pod.gang, pod.name) for pod in self.story.cluster.pods.values()}
         missing = [pod for pod in built.pods() if (pod.gang, pod.name) not in there]
         if missing and most:
-            self.watch.edited(built.id)
             self.story.change(pods=[self.anew(pod) for pod in missing[:most]])
 
     def change_pods(self, *pods: PodFacts) -> None:
         """Somebody changes pods."""
-        for pod in pods:
-            self.watch.edited(pod.gang)
         self.story.change(pods=list(pods))
 
     def remove_pods(self, *pods: PodFacts) -> None:
         """Somebody deletes pods; they are gone at once."""
-        for pod in pods:
-            self.watch.edited(pod.gang)
         if pods:
             self.story.change(remove_pods=[pod.uid for pod in pods])
 
