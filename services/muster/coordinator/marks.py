@@ -22,7 +22,7 @@ from muster.rpc.errors import describe
 
 MOST_MARKS_PER_CALL: Final = 500
 WRITE_TIMEOUT_SECONDS: Final = 60.0
-LONGEST_PAUSE_SECONDS: Final = 30.0
+LONGEST_PAUSE_SECONDS: Final = 10.0
 
 _NEVER_WRITTEN: Final = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
 """Answers that would be the same if the call were repeated."""

@@ -1,0 +1,73 @@
+"""A binding that does what a test tells it to: it keeps what it is asked, and answers by a script."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from muster.binding.v1 import binding_pb2 as pb
+from muster.binding.v1 import binding_pb2_grpc as pb_grpc
+from muster.config.settings import PLAIN_TEXT
+from muster.rpc.channel import open_channel
+from muster.rpc.errors import RpcError
+from muster.rpc.server import RpcServer
+
+FULL_NAME = "muster.binding.v1.BindingService"
+
+
+class BindingStub(pb_grpc.BindingServiceServicer):
+    """Streams `evict_answers`, then breaks off with `evict_error` if there is one. Answers writes by `write_answers`,
+    one after the other, then with success.
+    """
+
+    def __init__(self) -> None:
+        self.evictions: list[pb.EvictRequest] = []
+        self.evict_answers: list[pb.EvictResponse] = []
+        self.evict_error: RpcError | None = None
+        self.writes: list[pb.WriteRequest] = []
+        self.write_answers: list[pb.WriteResponse | grpc.StatusCode] = []
+        self._asked = asyncio.Event()
+
+    async def Bind(self, request: pb.BindRequest, context: Any) -> AsyncIterator[pb.BindResponse]:  # noqa: N802
+        raise NotImplementedError
+        yield pb.BindResponse()
+
+    async def Evict(self, request: pb.EvictRequest, context: Any) -> AsyncIterator[pb.EvictResponse]:  # noqa: N802
+        self.evictions.append(request)
+        for answer in self.evict_answers:
+            yield answer
+        if self.evict_error is not None:
+            raise self.evict_error
+
+    async def Write(self, request: pb.WriteRequest, context: Any) -> pb.WriteResponse:  # noqa: N802
+        self.writes.append(request)
+        self._asked.set()
+        answer = self.write_answers.pop(0) if self.write_answers else pb.WriteResponse()
+        if isinstance(answer, grpc.StatusCode):
+            raise RpcError(answer, "as the test wants it")
+        return answer
+
+    async def until_written(self, holds: Callable[[list[pb.WriteRequest]], bool]) -> None:
+        """Wait until it is so of the writes."""
+        async with asyncio.timeout(30):
+            while not holds(self.writes):
+                self._asked.clear()
+                await self._asked.wait()
+
+
+@asynccontextmanager
+async def serving(stub: BindingStub) -> AsyncIterator[aio.Channel]:
+    """Serve it; yields a channel to it."""
+    server = RpcServer("127.0.0.1:0", PLAIN_TEXT, "binding-stub")
+    server.add(pb_grpc.add_BindingServiceServicer_to_server, stub, FULL_NAME)
+    port = await server.start()
+    server.set_ready(True)
+    channel = open_channel(f"127.0.0.1:{port}")
+    try:
+        yield channel
+    finally:
+        await channel.close()
+        await server.stop(grace_seconds=0)

@@ -1,0 +1,110 @@
+"""Marks of gangs that waited too long reach binding in the end: of each pod the newest, as its dialect has it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+import pytest
+
+from builders.binding_stub import BindingStub, serving
+from muster.binding.v1 import binding_pb2 as pb
+from muster.coordinator import marks
+from muster.coordinator.core.events import MarkTimedOut, PodName
+from muster.coordinator.marks import TimeoutMarks
+
+GANG = "koordinator/ml/gang"
+MARK = "gang.scheduling.koordinator.sh/timeout"
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marks, "LONGEST_PAUSE_SECONDS", 0.02)
+
+
+def pods(count: int) -> tuple[PodName, ...]:
+    return tuple(PodName(f"uid-{number}", "ml", f"pod-{number}") for number in range(count))
+
+
+@asynccontextmanager
+async def writing(stub: BindingStub) -> AsyncIterator[TimeoutMarks]:
+    async with serving(stub) as channel:
+        found = TimeoutMarks(channel, leader_epoch=7)
+        task = asyncio.create_task(found.write())
+        try:
+            yield found
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def written(writes: list[pb.WriteRequest]) -> dict[str, dict[str, str | None]]:
+    """What the pods have after these writes."""
+    after: dict[str, dict[str, str | None]] = {}
+    for write in writes:
+        for each in write.annotations:
+            after.setdefault(each.pod.uid, {}).update({**each.set, **dict.fromkeys(each.remove)})
+    return after
+
+
+async def test_pods_are_marked_and_the_mark_is_taken_off() -> None:
+    stub = BindingStub()
+    async with writing(stub) as found:
+        found.put(MarkTimedOut(GANG, pods(2), timed_out=True))
+        await stub.until_written(lambda writes: len(written(writes)) == 2)
+        assert written(stub.writes) == {"uid-0": {MARK: "true"}, "uid-1": {MARK: "true"}}
+        found.put(MarkTimedOut(GANG, pods(1), timed_out=False))
+        await stub.until_written(lambda writes: written(writes)["uid-0"][MARK] is None)
+    (first, _) = stub.writes
+    assert first.leader_epoch == 7
+    assert [(each.pod.namespace, each.pod.name) for each in first.annotations] == [("ml", "pod-0"), ("ml", "pod-1")]
+    assert written(stub.writes)["uid-1"] == {MARK: "true"}
+
+
+async def test_a_gang_whose_dialect_has_no_mark_is_left_alone() -> None:
+    stub = BindingStub()
+    async with writing(stub) as found:
+        found.put(MarkTimedOut("plain/ml/pod", pods(1), timed_out=True))
+        found.put(MarkTimedOut(GANG, pods(2)[1:], timed_out=True))
+        await stub.until_written(lambda writes: bool(writes))
+    assert list(written(stub.writes)) == ["uid-1"]
+
+
+async def test_while_binding_is_away_the_newest_mark_of_each_pod_waits() -> None:
+    stub = BindingStub()
+    stub.write_answers = [grpc.StatusCode.UNAVAILABLE] * 3
+    async with writing(stub) as found:
+        found.put(MarkTimedOut(GANG, pods(2), timed_out=True))
+        await stub.until_written(lambda writes: bool(writes))
+        found.put(MarkTimedOut(GANG, pods(1), timed_out=False))
+        await stub.until_written(
+            lambda writes: len(writes) > 3 and written(writes[3:]) == {"uid-0": {MARK: None}, "uid-1": {MARK: "true"}}
+        )
+
+
+async def test_what_failed_for_some_pods_is_written_again() -> None:
+    stub = BindingStub()
+    stub.write_answers = [pb.WriteResponse(written=1, failures=["annotations of pod ml/pod-1: 500: no"])] * 2
+    async with writing(stub) as found:
+        found.put(MarkTimedOut(GANG, pods(2), timed_out=True))
+        await stub.until_written(lambda writes: len(writes) == 3)
+    assert written(stub.writes[2:]) == written(stub.writes[:1])
+
+
+async def test_a_request_that_can_never_be_written_does_not_hold_up_others() -> None:
+    stub = BindingStub()
+    stub.write_answers = [grpc.StatusCode.INVALID_ARGUMENT]
+    async with writing(stub) as found:
+        found.put(MarkTimedOut(GANG, pods(1), timed_out=True))
+        await stub.until_written(lambda writes: len(writes) == 1)
+        found.put(MarkTimedOut(GANG, pods(2)[1:], timed_out=True))
+        await stub.until_written(lambda writes: len(writes) == 2)
+    assert list(written(stub.writes[1:])) == ["uid-1"]
+
+
+async def test_many_marks_go_in_several_calls() -> None:
+    stub = BindingStub()
+    async with writing(stub) as found:
+        found.put(MarkTimedOut(GANG, pods(1200), timed_out=True))
+        await stub.until_written(lambda writes: len(written(writes)) == 1200)
+    assert [len(write.annotations) for write in stub.writes] == [500, 500, 200]
