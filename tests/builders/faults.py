@@ -39,6 +39,15 @@ WRITES_OF_STATUS = Requests("PATCH", "/status")
 EVERYTHING = Requests("", "")
 
 
+@dataclass(frozen=True)
+class Seen:
+    """A request that was carried out."""
+
+    path: str
+    body: bytes
+    status: int
+
+
 class Held:
     """Requests that wait."""
 
@@ -175,6 +184,20 @@ class Faults:
 
         with self._rule(Fault(requests, act, times=times)) as rule:
             yield rule
+
+    @contextlib.contextmanager
+    def seen(self, requests: Requests) -> Iterator[list[Seen]]:
+        """Requests are carried out, and kept with what was answered. Other faults for them must be set before."""
+        kept: list[Seen] = []
+
+        async def act(request: web.Request, forward: Forward) -> web.StreamResponse:
+            body = await request.read()
+            answer = await forward()
+            kept.append(Seen(request.path, body, answer.status))
+            return answer
+
+        with self._rule(Fault(requests, act)):
+            yield kept
 
     def break_watches(self) -> None:
         """All open watches end in the middle."""

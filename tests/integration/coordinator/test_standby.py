@@ -1,20 +1,15 @@
 """Several coordinators as processes on a real etcd: one leads, another follows at once, and all say who does."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import grpc
 import pytest
 
+from builders.coordinators import Coordinator
 from builders.etcd import etcd_in
-from muster.coordinator.v1 import coordinator_pb2 as pb
-from muster.coordinator.v1.coordinator_pb2_grpc import CoordinatorServiceStub
-from muster.localcluster.child import Child
 from muster.localcluster.etcd import EtcdProcess
-from muster.localcluster.ports import free_port
 from muster.localcluster.probes import grpc_serving, wait_until_ready
 
 
@@ -24,51 +19,15 @@ async def etcd(tmp_path: Path) -> AsyncIterator[EtcdProcess]:
         yield process
 
 
-class Coordinator:
-    """A coordinator's process; the other services are not there."""
-
-    def __init__(self, name: str, etcd: EtcdProcess, directory: Path) -> None:
-        self.name, self.address = name, f"127.0.0.1:{free_port()}"
-        nobody = f"127.0.0.1:{free_port()}"
-        self.child = Child(
-            name,
-            [
-                *(sys.executable, "-m", "muster.cli", "run", "coordinator"),
-                *("--listen", self.address, "--instance", name, "--etcd", etcd.endpoint, "--lease-seconds", "2"),
-                *("--cluster-state", nobody, "--placement", nobody, "--binding", nobody),
-            ],
-            directory / f"{name}.log",
-        )
-
-    async def ask(self) -> str:
-        """What it answers to List: "leads", or why not."""
-        async with grpc.aio.insecure_channel(self.address) as channel:
-            try:
-                await CoordinatorServiceStub(channel).List(pb.ListRequest(), timeout=5)
-            except grpc.aio.AioRpcError as error:
-                assert error.code() is grpc.StatusCode.UNAVAILABLE
-                return error.details() or ""
-        return "leads"
-
-    async def until(self, answer: str) -> None:
-        """Wait until it answers so."""
-        async with asyncio.timeout(30):
-            while answer not in (said := await self.ask()):
-                assert self.child.running, (said, self.child.log.read_text())
-                await asyncio.sleep(0.05)
-
-
 @asynccontextmanager
 async def coordinators(etcd: EtcdProcess, directory: Path, *names: str) -> AsyncIterator[list[Coordinator]]:
     """Started one after the other, the first leads."""
     started: list[Coordinator] = []
     try:
         for name in names:
-            coordinator = Coordinator(name, etcd, directory)
+            coordinator = Coordinator(name, directory, etcd=etcd.endpoint)
             started.append(coordinator)
-            await coordinator.child.start()
-            async with asyncio.timeout(30):
-                await wait_until_ready(coordinator.child, grpc_serving(coordinator.address))
+            await coordinator.start()
             if len(started) == 1:
                 await coordinator.until("leads")
         yield started

@@ -1,0 +1,81 @@
+"""Coordinators as processes, each with the addresses that it is told."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import grpc
+
+from muster.coordinator.v1 import coordinator_pb2 as pb
+from muster.coordinator.v1.coordinator_pb2_grpc import CoordinatorServiceStub
+from muster.localcluster.child import Child
+from muster.localcluster.ports import free_port
+from muster.localcluster.probes import grpc_serving, wait_until_ready
+
+LEASE_SECONDS = 2
+_SECONDS = 30.0
+
+
+class Coordinator:
+    """A coordinator's process. Services that it is told no address of are not there."""
+
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        *,
+        etcd: str,
+        cluster_state: str | None = None,
+        placement: str | None = None,
+        binding: str | None = None,
+    ) -> None:
+        self.name, self.address = name, f"127.0.0.1:{free_port()}"
+        nobody = f"127.0.0.1:{free_port()}"
+        self.child = Child(
+            name,
+            [
+                *(sys.executable, "-m", "muster.cli", "run", "coordinator", "--listen", self.address),
+                *("--instance", name, "--etcd", etcd, "--lease-seconds", str(LEASE_SECONDS)),
+                *("--cluster-state", cluster_state or nobody, "--placement", placement or nobody),
+                *("--binding", binding or nobody),
+            ],
+            directory / f"{name}.log",
+        )
+
+    async def start(self) -> None:
+        """Start it; returns when it is ready to lead."""
+        await self.child.start()
+        async with asyncio.timeout(_SECONDS):
+            await wait_until_ready(self.child, grpc_serving(self.address))
+
+    async def ask(self) -> str:
+        """What it answers to List: "leads", or why not."""
+        async with grpc.aio.insecure_channel(self.address) as channel:
+            try:
+                await CoordinatorServiceStub(channel).List(pb.ListRequest(), timeout=5)
+            except grpc.aio.AioRpcError as error:
+                assert error.code() is grpc.StatusCode.UNAVAILABLE
+                return error.details() or ""
+        return "leads"
+
+    async def until(self, answer: str) -> None:
+        """Wait until it answers so."""
+        async with asyncio.timeout(_SECONDS):
+            while answer not in (said := await self.ask()):
+                assert self.child.running, (said, self.child.log.read_text())
+                await asyncio.sleep(0.05)
+
+    async def until_logged(self, words: str) -> None:
+        """Wait until its log has the words."""
+        async with asyncio.timeout(_SECONDS):
+            while words not in self.child.log.read_text():  # noqa: ASYNC110 (a file tells nobody)
+                await asyncio.sleep(0.05)
+
+    def freeze(self) -> None:
+        """It stands still, and what it is sent waits."""
+        self.child.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """It goes on as if no time had passed."""
+        self.child.send(signal.SIGCONT)
