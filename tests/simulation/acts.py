@@ -10,15 +10,13 @@ Numbers that are 0 are left out. What an act does is a function of the world and
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from simulation.world import World
-
-SHORTEST, LONGEST = 40, 120
-"""Acts of a story."""
 
 
 class Act(NamedTuple):
@@ -62,23 +60,22 @@ def perform(world: World, what: Act) -> None:
     KINDS[what.what].do(world, *what.numbers)
 
 
-def draw(seed: int) -> list[Act]:
-    """The acts of a story. Every story has habits of its own: some kinds come often, some hardly, some numbers are
-    nearly always the same; so stories differ more than those of one mixture would, and get deeper into something.
+def draw(seed: int) -> Iterator[Act]:
+    """Acts without end. Every seed has habits of its own: some kinds come often, some hardly, some numbers are nearly
+    always the same; so stories differ more than those of one mixture would, and get deeper into something.
     """
     dice = random.Random(seed)
     names = list(KINDS)
-    weights = [kind.weight * dice.choice((0.1, 0.5, 1, 1, 2, 4)) for kind in KINDS.values()]
+    weights = list(accumulate(kind.weight * dice.choice((0.1, 0.5, 1, 1, 2, 4)) for kind in KINDS.values()))
     habits = {
         (name, number): dice.randrange(bound)
         for name, kind in KINDS.items()
         for number, bound in kind.bounds.items()
-        if dice.random() < 0.25 and number not in ("slot", "which")
+        if dice.random() < 0.3 and number not in ("slot", "which")
     }
-    kinds = dice.choices(names, weights, k=dice.randint(SHORTEST, LONGEST))
-    return [
-        Act(name, tuple(_number(dice, habits, name, *item) for item in KINDS[name].bounds.items())) for name in kinds
-    ]
+    while True:
+        (name,) = dice.choices(names, cum_weights=weights)
+        yield Act(name, tuple(_number(dice, habits, name, *item) for item in KINDS[name].bounds.items()))
 
 
 def _number(dice: random.Random, habits: dict[tuple[str, str], int], name: str, number: str, bound: int) -> int:

@@ -19,7 +19,7 @@ PROBE_SECONDS = 60.0
 def finish(world: World) -> None:
     """All is heard, all is done; then everybody goes."""
     story = world.story
-    story.graceful = False
+    story.graceful = story.lagging = False
     for seconds in REST_SECONDS:
         world.calm(seconds)
         story.finish_deletions()
@@ -106,9 +106,7 @@ def check_seats_have_room(story: Story) -> None:
 
 def _everybody_goes(world: World) -> None:
     story = world.story
-    story.lagging = False
     story.change(remove_gangs=list(story.cluster.gangs), remove_pods=list(story.cluster.pods))
-    story.lagging = True
     world.calm(PROBE_SECONDS)
 
 
@@ -136,7 +134,6 @@ def check_room_is_free(world: World) -> None:
     if not room:
         return
     probe = gang("probe").of(room).anew(str(world.number()))
-    story.lagging = False
     story.add(probe)
     story.pass_time(PROBE_SECONDS)
     assert story.bound("probe") == room, f"I7: a gang does not start on empty nodes: {reason(story.gang('probe'))}"

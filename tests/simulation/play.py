@@ -1,15 +1,19 @@
 """Plays a story from its acts, and says what went wrong."""
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from simulation import nodes, services, users
-from simulation.acts import Act, perform
+from simulation.acts import Act, draw, perform
 from simulation.ending import finish
 from simulation.world import Listener, World
 
 KINDS_FROM = (users, nodes, services)
 """Where acts are registered."""
+SHORTEST, LONGEST = 40, 120
+"""Acts of a story."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,32 @@ def failure(acts: Sequence[Act]) -> Failure | None:
     try:
         play(acts)
     except Exception as error:  # whatever it is, it is what the simulator is for
-        message = str(error).split("\n", 1)[0]
-        named = isinstance(error, AssertionError) and ":" in message
-        return Failure(message.split(":", 1)[0] if named else type(error).__name__, message)
+        return failure_of(error)
     return None
+
+
+def invent(seed: int, listen: Listener | None = None) -> tuple[list[Act], Failure | None]:
+    """The seed's story, without the acts that find nothing to do, and what goes wrong in it."""
+    acts: list[Act] = []
+    world = World(listen)
+    length = random.Random(seed).randint(SHORTEST, LONGEST)
+    try:
+        for act in islice(draw(seed), 4 * length):
+            before = world.standing()
+            acts.append(act)
+            perform(world, act)
+            if world.standing() == before:
+                acts.pop()
+            elif len(acts) == length:
+                break
+        finish(world)
+    except Exception as error:
+        return acts, failure_of(error)
+    return acts, None
+
+
+def failure_of(error: Exception) -> Failure:
+    """What went wrong, in one line."""
+    message = str(error).split("\n", 1)[0]
+    named = isinstance(error, AssertionError) and ":" in message
+    return Failure(message.split(":", 1)[0] if named else type(error).__name__, message)

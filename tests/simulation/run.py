@@ -14,9 +14,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from simulation.acts import Act, draw, text
+from simulation.acts import text
 from simulation.narrate import narrate
-from simulation.play import Failure, failure
+from simulation.play import Failure, failure_of, invent
 from simulation.shrink import shrink
 
 SEEDS_AT_ONCE = 20
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-shrink", action="store_true", help="tell what went wrong as it is")
     options = parser.parse_args(arguments)
     if options.seed is not None:
-        found = failure(draw(options.seed))
+        _, found = invent(options.seed)
         failures = [] if found is None else [(options.seed, found)]
     else:
         failures = _play_all(range(options.first, options.first + options.seeds))
@@ -69,7 +69,7 @@ def _batches(seeds: range) -> Iterator[list[int]]:
 
 
 def _play_some(seeds: list[int]) -> list[tuple[int, Failure]]:
-    return [(seed, found) for seed in seeds if (found := failure(draw(seed))) is not None]
+    return [(seed, found) for seed in seeds if (found := invent(seed)[1]) is not None]
 
 
 def _progress(done: int, all_: int, failures: int) -> None:
@@ -79,13 +79,13 @@ def _progress(done: int, all_: int, failures: int) -> None:
 
 
 def _tell(seed: int, found: Failure, *, shrinking: bool) -> None:
-    acts: list[Act] = draw(seed)
+    acts, _ = invent(seed)
     if shrinking:
         acts = shrink(acts)
     try:
         narrate(acts, print)
-    except Exception as error:  # told below
-        found = Failure(found.kind, str(error).split("\n", 1)[0])
+    except Exception as error:  # it is what there is to tell
+        found = failure_of(error)
     print(f"\nseed {seed}: {found.message}\n\n{text(acts)}\n")
 
 

@@ -28,20 +28,29 @@ SCALES = (0.1, 1.0, 4.0, 20.0, 90.0, 700.0)
 # -- in time
 
 
-@act(9, which=12)
+@act(8, which=12)
 def effect(world: World, which: int) -> None:
     """One of the things under way is done."""
     if choices := world.choices():
         world.do(choices[which % len(choices)])
 
 
-@act(4, count=3)
+@act(1)
+def lag(world: World) -> None:
+    """From now on what happens is seen later (see `deliver`), or at once again."""
+    story = world.story
+    story.lagging = not story.lagging
+    if not story.lagging:
+        story.deliver()
+
+
+@act(3, count=3)
 def deliver(world: World, count: int) -> None:
     """The coordinator sees what happened, up to there."""
     world.story.deliver(count + 1)
 
 
-@act(5)
+@act(3)
 def run(world: World) -> None:
     """All is seen and done."""
     world.run()
@@ -83,7 +92,7 @@ def blink(world: World, soon: int) -> None:
         world.story.deliver()
 
 
-@act(0.7, which=4)
+@act(2, which=4)
 def break_call(world: World, which: int) -> None:
     """Binding cannot be reached."""
     calls = [i for i, each in enumerate(world.story.under_way) if isinstance(each, Bind | Evict)]
@@ -91,7 +100,7 @@ def break_call(world: World, which: int) -> None:
         world.story.break_call(calls[which % len(calls)])
 
 
-@act(1, which=4, count=5)
+@act(2, which=4, count=5)
 def part_of_call(world: World, which: int, count: int) -> None:
     """Some pods of a call are bound or evicted, but nobody hears of it; the call stays and is done again later."""
     calls = [each for each in world.story.under_way if isinstance(each, Bind | Evict)]
@@ -108,7 +117,7 @@ def _do_part(world: World, call: Bind | Evict, count: int) -> None:
             world.story.evict(pod)
 
 
-@act(0.7, which=4)
+@act(1.5, which=4)
 def results_twice(world: World, which: int) -> None:
     """Results come twice."""
     story = world.story
@@ -166,17 +175,17 @@ def refuse_write(world: World) -> None:
         world.story.tell(NotPersisted(write.persist_id, "too large"))
 
 
-@act(1, which=40, times=4)
+@act(2, which=12, times=4)
 def fail_bind(world: World, which: int, times: int) -> None:
     """The next binds of a pod fail."""
-    if pod := world.pod(which):
+    if pod := world.pod(which, bound=False):
         world.story.bind_failures[pod.uid] = times + 1
 
 
-@act(0.7, which=40, times=4)
+@act(1, which=12, times=4)
 def fail_evict(world: World, which: int, times: int) -> None:
     """The next evictions of a pod fail."""
-    if pod := world.pod(which):
+    if pod := world.pod(which, bound=True):
         world.story.evict_failures[pod.uid] = times + 1
 
 

@@ -14,19 +14,23 @@ EXPECTED_SECONDS = (0.0, 10.0, 300.0)
 
 
 # fmt: off
-@act(6, slot=6, size=5, missing=3, slack=3, cpu=3, priority=3, mode=2, waiting=4, policy=3, repair=2, expected=3,
-     group=3, never=4, budget=3)
+@act(10, slot=6, size=6, missing=6, slack=5, cpu=4, priority=3, mode=2, waiting=4, policy=3, repair=2, expected=3,
+     group=8, never=4, budget=3)
 def create(world: World, slot: int, size: int, missing: int, slack: int, cpu: int, priority: int, mode: int,
            waiting: int, policy: int, repair: int, expected: int, group: int, never: int, budget: int) -> None:
     # fmt: on
-    """A user makes a gang, with some of its pods."""
-    if slot in world.gangs:
-        return
+    """A user makes a gang, most often with all of its pods; if there is one in that slot, its pods."""
     size += 1
+    if slot in world.gangs:
+        world.create_pods(slot, size)
+        return
     built = gang(SLOTS[slot], "default" if slot < 3 else "other").anew(str(world.number())).priority(priority)
-    built = built.of(size, cpu + 1) if cpu < 2 else built.of(size - size // 2).of(size // 2, 2)
-    built = built.minimum(max(1, size - slack)).policy(list(MatchPolicy)[policy]).repair(list(RepairPolicy)[repair])
-    built = built.expected(EXPECTED_SECONDS[expected]).with_group(*_grouping(slot, group))
+    sizes = {1: ((size, 2),), 2: ((size - size // 2, 1), (size // 2, 2))}.get(cpu, ((size, 1),))
+    for count, each in sizes:
+        built = built.of(count, each)
+    built = built.minimum(max(1, size - max(0, slack - 2)))
+    built = built.policy(list(MatchPolicy)[policy]).repair(list(RepairPolicy)[repair])
+    built = built.expected(EXPECTED_SECONDS[expected]).with_group(*_grouping(slot, max(0, group - 4)))
     if mode:
         built = built.non_strict(WAITING_SECONDS[waiting])
     if never == 1:
@@ -34,7 +38,7 @@ def create(world: World, slot: int, size: int, missing: int, slack: int, cpu: in
     if budget == 1:
         built = built.budget("default/budget")
     world.declare(slot, built)
-    world.create_pods(slot, max(0, size - missing))
+    world.create_pods(slot, size - max(0, missing - 3))
 
 
 def _grouping(slot: int, group: int) -> list[str]:
@@ -97,7 +101,7 @@ def spoil_definition(world: World, slot: int) -> None:
         world.declare(slot, changed(built, problems=()) if built.problems else broken)
 
 
-@act(2, slot=6)
+@act(1.5, slot=6)
 def delete_gang(world: World, slot: int) -> None:
     """All of it goes at once."""
     if built := world.gangs.get(slot):
@@ -114,7 +118,7 @@ def unmark(world: World, slot: int) -> None:
         world.change_pods(*(replace(pod, timed_out=False) for pod in marked))
 
 
-@act(2, which=3, cpu=2, priority=3, expected=3)
+@act(1.2, which=3, cpu=2, priority=3, expected=3)
 def plain(world: World, which: int, cpu: int, priority: int, expected: int) -> None:
     """A pod without marks, in the place of one of that name."""
     name = f"p{which}"
@@ -144,6 +148,19 @@ def end_pod(world: World, which: int) -> None:
     """A pod has done its work."""
     if (pod := world.pod(which)) and pod.node:
         world.change_pods(replace(pod, phase=PodPhase.SUCCEEDED))
+
+
+@act(2)
+def expire(world: World) -> None:
+    """Pods that run as long as they said end."""
+    story = world.story
+    over = [
+        replace(pod, phase=PodPhase.SUCCEEDED)
+        for pod in story.cluster.pods.values()
+        if pod.seated and pod.expected_seconds and pod.started_seconds + pod.expected_seconds <= story.unix
+    ]
+    if over:
+        world.change_pods(*over)
 
 
 @act(0.7, which=40, cpu=3)

@@ -29,12 +29,14 @@ class WatchedStory(Story):
     def __init__(self, nodes: dict[str, int], watch: Watch, listen: Listener | None = None) -> None:
         self.watch = watch
         self.listen = listen
+        self.steps = 0
         super().__init__(nodes)
 
     def tell(self, *events: Event) -> None:
         if self.listen is not None:
             for event in events:
                 self.listen(self, event)
+        self.steps += 1
         super().tell(*events)
         if self.machine is not None:
             self.watch.stepped(self, self.machine)
@@ -55,7 +57,6 @@ class World:
     def __init__(self, listen: Listener | None = None) -> None:
         self.watch = Watch()
         self.story = WatchedStory({"n0": 4, "n1": 3}, self.watch, listen)
-        self.story.lagging = True
         self.gangs: dict[int, GangBuilder] = {}
         """What is declared, or was, by slot."""
         self.old: list[Effect] = []
@@ -97,10 +98,18 @@ class World:
 
     # -- what there is
 
-    def pod(self, which: int) -> PodFacts | None:
-        """One of the pods that are there."""
-        pods = sorted(self.story.cluster.pods)
-        return self.story.cluster.pods[pods[which % len(pods)]] if pods else None
+    def standing(self) -> tuple[object, ...]:
+        """Differs before and after an act that did something."""
+        story = self.story
+        under_way, stream, failures = len(story.under_way), len(story.stream), len(story.bind_failures)
+        flags = (story.lagging, story.graceful, story.now, story.unix_ahead, failures, len(story.evict_failures))
+        return (*flags, under_way, stream, story.steps, self._count, len(self.gangs), len(self.old))
+
+    def pod(self, which: int, *, bound: bool | None = None) -> PodFacts | None:
+        """One of the pods that are there; if said so, one of those that are bound, or are not."""
+        there = self.story.cluster.pods.values()
+        pods = sorted((pod for pod in there if bound in (None, bool(pod.node))), key=lambda pod: pod.uid)
+        return pods[which % len(pods)] if pods else None
 
     def pods_of(self, slot: int) -> list[PodFacts]:
         """Pods of a slot's gang."""
@@ -154,6 +163,6 @@ class World:
     def calm(self, seconds: float) -> None:
         """Time passes, and everybody does their part at once."""
         self.run()
-        self.story.lagging = False
+        lagging, self.story.lagging = self.story.lagging, False
         self.story.pass_time(seconds)
-        self.story.lagging = True
+        self.story.lagging = lagging
