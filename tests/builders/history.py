@@ -9,7 +9,7 @@ from muster.clusterstate.state import ClusterState
 from muster.dialects import coscheduling, koordinator
 from muster.gangs.facts import Batch
 from muster.kube.changes import Changes, Removed
-from muster.kube.resources import NODES, PODS, PRIORITY_CLASSES, Resource, definitions
+from muster.kube.resources import BUDGETS, NODES, PODS, PRIORITY_CLASSES, Resource, definitions
 
 SIGS_POD_GROUPS = definitions(koordinator.DEFINITION)
 X_POD_GROUPS = definitions(coscheduling.DEFINITION)
@@ -91,21 +91,31 @@ def priority_class_object(name: str, value: int, *, is_default: bool = False, **
     return {"metadata": {"name": name, "uid": f"uid-{name}"}, "value": value, "globalDefault": is_default, **more}
 
 
+def budget_object(
+    name: str, selector: Any = None, *, allowed: Any = 1, uid: str = "", namespace: str = "ml", **spec: Any
+) -> Object:
+    """A PodDisruptionBudget as the API has it, with a status that is up to date."""
+    return {
+        "metadata": {"name": name, "namespace": namespace, "uid": uid or f"uid-budget-{name}", "generation": 2},
+        "spec": {"minAvailable": 1, "selector": selector, **spec},
+        "status": {"observedGeneration": 2, "disruptionsAllowed": allowed},
+    }
+
+
 class History:
     """Applies changes to a state, one event after the other, each with the next revision."""
 
     def __init__(self, *scheduler_names: str, settled: bool = True) -> None:
         self.state = ClusterState(scheduler_names or ("muster",))
         self.revision = 0
+        self._pods: dict[str, Any] = {}
         self._count = itertools.count(1)
         if settled:
             self.state.settle()
 
     def put(self, resource: Resource[Any], *objects: Object) -> Batch:
         """The objects come or change, in one batch."""
-        return self.state.apply(
-            Changes(resource.kind, [self.stamped(resource, each) for each in objects], self.revision)
-        )
+        return self._told(resource, [self.stamped(resource, each) for each in objects], self.revision)
 
     def pods(self, *pods: Object) -> Batch:
         return self.put(PODS, *pods)
@@ -122,19 +132,39 @@ class History:
 
     def remove(self, resource: Resource[Any], *uids: str) -> Batch:
         """The objects go, in one batch."""
-        gone: list[Any] = [Removed(uid, self._next()) for uid in uids]
-        return self.state.apply(Changes(resource.kind, gone, self.revision))
+        return self._told(resource, [Removed(uid, self._next()) for uid in uids], self.revision)
 
     def mixed(self, resource: Resource[Any], items: list[Object | str]) -> Batch:
         """Objects come or change, and others, given by their uids, go, in one batch."""
         changes = [
             Removed(item, self._next()) if isinstance(item, str) else self.stamped(resource, item) for item in items
         ]
-        return self.state.apply(Changes(resource.kind, changes, self.revision))
+        return self._told(resource, changes, self.revision)
 
     def page(self, resource: Resource[Any], *objects: Object) -> Batch:
         """Part of a list in progress: how far the kind is known then is not said."""
-        return self.state.apply(Changes(resource.kind, [self.stamped(resource, each) for each in objects]))
+        return self._told(resource, [self.stamped(resource, each) for each in objects])
+
+    def budgets(self, *budgets: Object) -> Batch:
+        return self.put(BUDGETS, *budgets)
+
+    def make_sure(self) -> list[Batch]:
+        """Pods of which the state is not sure are told again, as they are."""
+        batches = []
+        while self.state.unsure:
+            namespace = self.state.unsure.pop()
+            there = [pod for pod in self._pods.values() if pod.metadata.namespace == namespace]
+            batches.append(self.state.apply(Changes(PODS.kind, there)))
+        return batches
+
+    def _told(self, resource: Resource[Any], items: list[Any], through: int = 0) -> Batch:
+        if resource.kind == PODS.kind:
+            for item in items:
+                if isinstance(item, Removed):
+                    self._pods.pop(item.uid, None)
+                else:
+                    self._pods[item.metadata.uid] = item
+        return self.state.apply(Changes(resource.kind, items, through))
 
     def _next(self) -> int:
         self.revision = next(self._count)

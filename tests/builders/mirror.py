@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
-from muster.gangs.facts import GangFacts, NodeFacts, PodClass, PodFacts
+from muster.gangs.facts import DisruptionBudget, GangFacts, NodeFacts, PodClass, PodFacts
 from muster.rpc.channel import open_channel
 from muster.rpc.subscription import Changes, Disconnected, SnapshotBegun, SnapshotComplete, subscribe
 
@@ -17,6 +17,7 @@ class Mirror:
         self.nodes: dict[str, NodeFacts] = {}
         self.gangs: dict[str, GangFacts] = {}
         self.classes: dict[str, PodClass] = {}
+        self.budgets: dict[str, DisruptionBudget] = {}
         self.through: dict[str, int] = {}
         self.changed: dict[str, int] = {}
         self.snapshots = 0
@@ -69,7 +70,7 @@ class Mirror:
         match step:
             case SnapshotBegun():
                 self._synced = False
-                self.pods, self.nodes, self.gangs, self.classes = {}, {}, {}, {}
+                self.pods, self.nodes, self.gangs, self.classes, self.budgets = {}, {}, {}, {}, {}
             case SnapshotComplete(through=through):
                 self.snapshots += 1
                 self._synced, self.through = True, through
@@ -79,6 +80,7 @@ class Mirror:
                 self.classes.update((each.id, each) for each in batch.pod_classes)
                 self.nodes.update((node.name, node) for node in batch.nodes)
                 self.gangs.update((gang.id, gang) for gang in batch.gangs)
+                self.budgets.update((budget.id, budget) for budget in batch.budgets)
                 for pod in batch.pods:
                     assert pod.class_id in self.classes, "classes come before the pods that name them"
                     self.pods[pod.uid] = pod
@@ -88,6 +90,8 @@ class Mirror:
                     self.pods.pop(uid, None)
                 for id_ in batch.removed_gangs:
                     self.gangs.pop(id_, None)
+                for id_ in batch.removed_budgets:
+                    self.budgets.pop(id_, None)
                 if self._synced:
                     assert all(batch.through[kind] >= revision for kind, revision in batch.changed.items())
                     assert all(batch.through.get(kind, 0) >= revision for kind, revision in self.through.items())

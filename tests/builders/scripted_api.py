@@ -14,7 +14,7 @@ Object = dict[str, Any]
 class ScriptedApi:
     """Serves one kind at any path. Lists come from `objects`, unless a failure is due; a watch is the test's to write.
 
-    `requests` are the queries of all requests, in order.
+    `requests` are the queries of all requests, in order, `paths` their paths.
     """
 
     def __init__(self) -> None:
@@ -23,6 +23,7 @@ class ScriptedApi:
         self.failures: list[web.Response] = []
         self.absent = False
         self.requests: list[dict[str, str]] = []
+        self.paths: list[str] = []
         self._watches: asyncio.Queue[Watch] = asyncio.Queue()
         self._open: set[Watch] = set()
         self.url = ""
@@ -65,6 +66,7 @@ class ScriptedApi:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         query = dict(request.query)
         self.requests.append(query)
+        self.paths.append(request.path)
         if self.failures:
             return self.failures.pop(0)
         if self.absent:

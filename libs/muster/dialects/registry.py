@@ -107,7 +107,7 @@ def read_gang(gang_id: str, definition: Definition | None, mark_sets: Iterable[M
 
 
 def timeout_annotations(gang_id: str, timed_out: bool) -> Annotations:
-    """What to write on the gang's pods when it timed out, or may be tried again; empty: its dialect has no such mark."""
+    """What to write on the gang's pods when it timed out, or may be tried again; empty: there is no such mark."""
     write = _WRITES.get(gang_id.partition("/")[0])
     return write(Transition.TIMED_OUT if timed_out else Transition.TRIED_ANEW) if write else {}
 

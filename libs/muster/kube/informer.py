@@ -3,7 +3,7 @@
     list (pages) --> watch from the list's revision --> watch from the last revision seen --> ...
       ^   ^                  | 410: the revision is too old, or the kind is gone
       |   +------------------+
-      +-- wait: the kind is not served (its CustomResourceDefinition is not installed)
+      +-- wait: the kind is not to be had (its CustomResourceDefinition is not installed, or it may not be read)
 
 Failures are retried for ever with exponential backoff and full jitter. What was told stays valid meanwhile: it is
 stale, but consistent.
@@ -12,6 +12,7 @@ stale, but consistent.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -70,7 +71,7 @@ class Informer(Generic[T]):
     """Tells `sink` all changes of a kind, in order.
 
     `sink` is called on the event loop with at most `Pace.batch_size` changes and must not block. `complete` is set once
-    the first list has been told, or the kind turned out not to be served; it stays set.
+    the first list has been told, or the kind turned out not to be had; it stays set.
     """
 
     def __init__(
@@ -95,9 +96,9 @@ class Informer(Generic[T]):
         """Until cancelled."""
         fruitless = 0
         while True:
-            served = await self._persistently("list", self._list)
+            available = await self._persistently("list", self._list)
             self.complete.set()
-            if not served:
+            if not available:
                 self._absences += 1
                 await asyncio.sleep(_half_jittered(self._pace.absent_seconds, self._absences))
                 continue
@@ -107,6 +108,10 @@ class Informer(Generic[T]):
             fruitless = fruitless + 1 if self._through == listed else 0
             if fruitless:
                 await asyncio.sleep(jittered_seconds(self._pace.retry_seconds, fruitless))
+
+    async def tell_again(self, namespace: str) -> None:
+        """Tell all objects of a namespace as they are, for a sink that did not keep what it needs of them now."""
+        await self._persistently("list of a namespace", partial(self._tell_again, namespace))
 
     async def _persistently(self, what: str, step: Callable[[], Awaitable[R]]) -> R:
         failures = 0
@@ -130,7 +135,7 @@ class Informer(Generic[T]):
     # -- list
 
     async def _list(self) -> bool:
-        """List everything and tell what differs from what was told. False: the kind is not served."""
+        """List everything and tell what differs from what was told. False: the kind is not to be had."""
         missing = set(self._revisions)
         token = ""
         while True:
@@ -139,7 +144,7 @@ class Informer(Generic[T]):
                 await self._tell_absent()
                 return False
             missing.difference_update(map(_uid, page.items))
-            await self._tell([item for item in page.items if self._revisions.get(_uid(item)) != _revision(item)])
+            await self._tell([item for item in page.items if not self._is_told(item)])
             token = page.proceed
             if not token:
                 break
@@ -148,23 +153,46 @@ class Informer(Generic[T]):
         self._log.info("listed", objects=len(self._revisions), revision=page.revision)
         return True
 
-    async def _page(self, token: str) -> Page[T] | None:
+    async def _page(self, token: str, namespace: str = "") -> Page[T] | None:
+        """A page of the list of all objects, or of those in a namespace. None: the kind is not to be had."""
         query = {"limit": str(self._pace.page_size)}
         if token:
             query["continue"] = token
+        path = self.resource.in_namespace(namespace) if namespace else self.resource.path
         response = await self._session.request(
-            "GET", self.resource.path, query=query, timeout_seconds=self._pace.list_timeout_seconds
+            "GET", path, query=query, timeout_seconds=self._pace.list_timeout_seconds
         )
         if response.status == 404 and self.resource.optional:
+            self._note_absence("not served; it is picked up when it appears")
+            return None
+        if response.status == 403 and self.resource.dispensable and not self._through:
+            self._note_absence(f"goes on without it, until it may be read: {ApiStatusError.from_response(response)}")
             return None
         if response.status != 200:
             raise ApiStatusError.from_response(response)
         return self._decoding.page(response.body)
 
-    async def _tell_absent(self) -> None:
+    def _note_absence(self, why: str) -> None:
         if not self.complete.is_set() or self._revisions:
-            self._log.info("not served; it is picked up when it appears", path=self.resource.path)
+            self._log.warning(why, path=self.resource.path)
+
+    async def _tell_absent(self) -> None:
         await self._tell([Removed(uid) for uid in sorted(self._revisions)])
+
+    async def _tell_again(self, namespace: str) -> None:
+        token = ""
+        while (page := await self._page(token, namespace)) is not None:
+            for start in range(0, len(page.items), self._pace.batch_size):
+                some = page.items[start : start + self._pace.batch_size]
+                # What differs from what was told is older, or the watch is about to tell it.
+                self._sink(Changes(self.resource.kind, [each for each in some if self._is_told(each)]))
+                await asyncio.sleep(0)
+            token = page.proceed
+            if not token:
+                break
+
+    def _is_told(self, item: T) -> bool:
+        return self._revisions.get(_uid(item)) == _revision(item)
 
     # -- watch
 

@@ -229,7 +229,7 @@ def decode_pod(data: Encoded) -> Pod:
     try:
         return _pod.decode(data)
     except UNREADABLE:
-        known, problem = _salvage(Pod, data)
+        known, problem = salvage(Pod, data)
         return MalformedPod(**known, unreadable=problem)
 
 
@@ -238,7 +238,7 @@ def decode_node(data: Encoded) -> Node:
     try:
         return _node.decode(data)
     except UNREADABLE:
-        known, problem = _salvage(Node, data)
+        known, problem = salvage(Node, data)
         return MalformedNode(**known, unreadable=problem)
 
 
@@ -247,7 +247,7 @@ def decode_pod_group(data: Encoded) -> PodGroup:
     try:
         return _pod_group.decode(data)
     except UNREADABLE:
-        return PodGroup(**_salvage(PodGroup, data)[0])
+        return PodGroup(**salvage(PodGroup, data)[0])
 
 
 def decode_priority_class(data: Encoded) -> PriorityClass:
@@ -255,15 +255,15 @@ def decode_priority_class(data: Encoded) -> PriorityClass:
     try:
         return _priority_class.decode(data)
     except UNREADABLE:
-        return PriorityClass(**_salvage(PriorityClass, data)[0])
+        return PriorityClass(**salvage(PriorityClass, data)[0])
 
 
 def _beginning(data: Encoded) -> str:
     return quoted(bytes(data)[:256].decode(errors="replace"))
 
 
-def _salvage(kind: type[Struct], data: Encoded) -> tuple[dict[str, Any], str]:
-    """The readable fields of an object, and what is wrong with the others."""
+def salvage(kind: type[Struct], data: Encoded) -> tuple[dict[str, Any], str]:
+    """The readable fields of an object, and what is wrong with the others. Raises BadObject."""
     try:
         content = msgspec.json.decode(data)
     except UNREADABLE as error:

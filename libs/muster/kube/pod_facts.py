@@ -106,11 +106,12 @@ def pod_facts(
     problem: str = "",
     *,
     timed_out: bool = False,
+    budgets: tuple[str, ...] = (),
 ) -> tuple[PodFacts, PodClass]:
     """What Muster knows of a pod, and the class that the facts name.
 
-    `gang`, `problem` and `timed_out` are what the dialects found. Anything else that is wrong with the pod is added to
-    `problem`. Raises BadResourceVersion.
+    `gang`, `problem` and `timed_out` are what the dialects found, `budgets` are those that cover the pod. Anything else
+    that is wrong with the pod is added to `problem`. Raises BadResourceVersion.
     """
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     ours = (spec.scheduler_name or DEFAULT_SCHEDULER) in scheduler_names
@@ -139,6 +140,7 @@ def pod_facts(
         never_preempts=priorities.never_preempts(spec),
         expected_seconds=_expected_seconds(pod, ours=ours),
         started_seconds=started,
+        budgets=budgets,
     )
     return facts, read.pod_class
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 from muster.dialects.marks import DefinitionKind
 from muster.dialects.registry import DIALECTS
 from muster.gangs.facts import NODE_REVISIONS, POD_REVISIONS
+from muster.kube.budget_facts import PodDisruptionBudget, decode_budget
 from muster.kube.objects import (
     Encoded,
     Node,
@@ -26,8 +27,8 @@ T = TypeVar("T")
 class Resource(Struct, Generic[T], frozen=True):
     """A kind. `kind` is its plural with its group, the name it has in revisions; `path` lists it in all namespaces.
 
-    `decode` reads an object that does not fit `type`, as far as that goes. An `optional` kind comes with a
-    CustomResourceDefinition, which may not be installed.
+    `decode` reads an object that does not fit `type`, as far as that goes. An `optional` kind may not be served, as
+    when its CustomResourceDefinition is not installed. A `dispensable` one may be forbidden: Muster goes on without.
     """
 
     kind: str
@@ -35,6 +36,12 @@ class Resource(Struct, Generic[T], frozen=True):
     type: type[T]
     decode: Callable[[Encoded], T]
     optional: bool = False
+    dispensable: bool = False
+
+    def in_namespace(self, namespace: str) -> str:
+        """The path that lists a kind of namespaced objects in one namespace."""
+        versioned, _, plural = self.path.rpartition("/")
+        return f"{versioned}/namespaces/{namespace}/{plural}"
 
 
 PODS: Final = Resource(POD_REVISIONS, "/api/v1/pods", Pod, decode_pod)
@@ -44,6 +51,14 @@ PRIORITY_CLASSES: Final = Resource(
     "/apis/scheduling.k8s.io/v1/priorityclasses",
     PriorityClass,
     decode_priority_class,
+)
+BUDGETS: Final = Resource(
+    "poddisruptionbudgets.policy",
+    "/apis/policy/v1/poddisruptionbudgets",
+    PodDisruptionBudget,
+    decode_budget,
+    optional=True,
+    dispensable=True,
 )
 DEFINITIONS: Final[Mapping[str, DefinitionKind]] = {
     dialect.DEFINITION.revision_key: dialect.DEFINITION for dialect in DIALECTS if dialect.DEFINITION is not None
@@ -57,5 +72,11 @@ def definitions(kind: DefinitionKind) -> Resource[PodGroup]:
     return Resource(kind.revision_key, path, PodGroup, decode_pod_group, optional=True)
 
 
-ALL: Final[tuple[Resource[Any], ...]] = (NODES, PRIORITY_CLASSES, *map(definitions, DEFINITIONS.values()), PODS)
+ALL: Final[tuple[Resource[Any], ...]] = (
+    NODES,
+    PRIORITY_CLASSES,
+    BUDGETS,
+    *map(definitions, DEFINITIONS.values()),
+    PODS,
+)
 """All kinds that there is anything to know of."""

@@ -145,4 +145,6 @@ def _changes(batch: Batch) -> int:
         + len(batch.removed_pods)
         + len(batch.gangs)
         + len(batch.removed_gangs)
+        + len(batch.budgets)
+        + len(batch.removed_budgets)
     )

@@ -31,7 +31,9 @@ class Pods:
         """It is ours, or holds room on a node."""
         return self.is_ours(pod) or (bool(pod.spec.node_name) and pod.status.phase not in _ENDED)
 
-    def put(self, pod: Pod, membership: Membership) -> tuple[PodFacts | None, PodClass | None]:
+    def put(
+        self, pod: Pod, membership: Membership, budgets: tuple[str, ...]
+    ) -> tuple[PodFacts | None, PodClass | None]:
         """Its facts if more than the revision changed, and its class if subscribers do not know it."""
         facts, pod_class = pod_facts(
             pod,
@@ -40,6 +42,7 @@ class Pods:
             membership.gang_id,
             membership.problem,
             timed_out=membership.timed_out,
+            budgets=budgets,
         )
         before = self.facts.get(facts.uid)
         self.facts[facts.uid] = facts
@@ -69,6 +72,20 @@ class Pods:
         self.classes.drop(facts.class_id)
         self._unresolved.pop(uid, None)
         return True
+
+    def ours_in(self, namespace: str) -> list[PodFacts]:
+        """Facts of our pods in a namespace."""
+        return [facts for facts in self.facts.values() if facts.namespace == namespace and facts.ours]
+
+    def cover(self, namespace: str, budget: str, *, covered: bool) -> list[PodFacts]:
+        """A budget covers all our pods of a namespace, or none: facts of those for which that is new."""
+        changed = []
+        for facts in self.ours_in(namespace):
+            if (budget in facts.budgets) != covered:
+                budgets = {*facts.budgets, budget} if covered else {*facts.budgets} - {budget}
+                facts = self.facts[facts.uid] = replace(facts, budgets=tuple(sorted(budgets)))
+                changed.append(facts)
+        return changed
 
     def reprioritise(self, priorities: Priorities) -> list[PodFacts]:
         """Priority classes changed: facts of the pods that get another priority or policy by that."""

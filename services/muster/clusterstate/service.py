@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
@@ -12,7 +13,7 @@ from muster.clusterstate.state import ClusterState
 from muster.clusterstate.watch import FULL_NAME, WatchServicer, register
 from muster.kube.changes import Changes
 from muster.kube.informer import Informer, Pace
-from muster.kube.resources import ALL
+from muster.kube.resources import ALL, BUDGETS, PODS
 from muster.kube.session import KubeSession
 from muster.rpc.lifetime import until_stopped
 from muster.rpc.server import RpcServer
@@ -60,7 +61,8 @@ class ClusterStateService:
         self._watch = WatchServicer(self.hub, self.whole)
         self._server = RpcServer(settings.listen, settings.tls, "cluster-state")
         self._server.add(register, self._watch, FULL_NAME)
-        self._informers = [Informer(session, resource, self._take_in, pace) for resource in ALL]
+        self._informers = {resource.kind: Informer(session, resource, self._take_in, pace) for resource in ALL}
+        self._unsure = asyncio.Event()
 
     async def start(self) -> int:
         """Listen; returns the port."""
@@ -73,14 +75,14 @@ class ClusterStateService:
     async def follow(self) -> None:
         """Follow the API server until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for informer in self._informers:
-                tasks.create_task(informer.run(), name=f"informer {informer.resource.kind}")
-            for informer in self._informers:
-                await informer.complete.wait()
+            first = self._informers[BUDGETS.kind]  # pods that come after the budgets need not be told again
+            await _start(tasks, [first])
+            await _start(tasks, [each for each in self._informers.values() if each is not first])
             self.state.settle()
             _log.info("state is whole", **self.state.sizes())
             self.whole.set()
             self._server.set_ready(True)
+            tasks.create_task(self._make_sure(), name="make sure")
             while True:
                 await asyncio.sleep(_SWEEP_SECONDS)
                 self.state.sweep()
@@ -89,3 +91,21 @@ class ClusterStateService:
         batch = self.state.apply(changes)
         if self.whole.is_set():
             self.hub.publish(batch)
+        if self.state.unsure:
+            self._unsure.set()
+
+    async def _make_sure(self) -> None:
+        """Have pods told again where a budget came or changed its selector."""
+        while True:
+            await self._unsure.wait()
+            self._unsure.clear()
+            while self.state.unsure:
+                await self._informers[PODS.kind].tell_again(self.state.unsure.pop())
+
+
+async def _start(tasks: asyncio.TaskGroup, informers: Sequence[Informer[Any]]) -> None:
+    """Until all of them have told what there is."""
+    for informer in informers:
+        tasks.create_task(informer.run(), name=f"informer {informer.resource.kind}")
+    for informer in informers:
+        await informer.complete.wait()

@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from muster.gangs.facts import Batch, GangFacts, NodeFacts, PodClass, PodFacts
+from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodClass, PodFacts
 
 T = TypeVar("T")
 
@@ -21,6 +21,7 @@ class Snapshot(Struct, frozen=True):
     gangs: Sequence[GangFacts]
     pods: Sequence[PodFacts]
     through: dict[str, int]
+    budgets: Sequence[DisruptionBudget] = ()
 
     def pieces(self, size: int = PIECE) -> Iterator[Batch]:
         """Batches that make up the state: classes before the pods that name them.
@@ -33,6 +34,8 @@ class Snapshot(Struct, frozen=True):
             yield Batch(nodes=nodes)
         for gangs in _cut(self.gangs, size):
             yield Batch(gangs=gangs)
+        for budgets in _cut(self.budgets, size):
+            yield Batch(budgets=budgets)
         for pods in _cut(self.pods, size):
             yield Batch(pods=pods)
 

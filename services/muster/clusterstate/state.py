@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import structlog
 
+from muster.clusterstate.budgets import Budgets
 from muster.clusterstate.gangs import Gangs
 from muster.clusterstate.incarnation import Member, Standing
 from muster.clusterstate.nodes import Nodes
@@ -13,12 +14,14 @@ from muster.clusterstate.pods import Pods
 from muster.clusterstate.snapshot import Snapshot
 from muster.dialects import registry
 from muster.dialects.marks import DefinitionKind, GangMarks, Membership
-from muster.gangs.facts import Batch, GangFacts, NodeFacts, PodClass, PodFacts
+from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodClass, PodFacts
+from muster.kube.budget_facts import PodDisruptionBudget
 from muster.kube.changes import Changes, Removed
 from muster.kube.gang_marks import definition, gang_marks, pod_age
+from muster.kube.label_selector import EVERYTHING_SELECTED, NOTHING_SELECTED, LabelSelector
 from muster.kube.objects import Node, Pod, PodGroup, PriorityClass
 from muster.kube.pod_facts import Priorities
-from muster.kube.resources import DEFINITIONS, NODES, PODS, PRIORITY_CLASSES
+from muster.kube.resources import BUDGETS, DEFINITIONS, NODES, PODS, PRIORITY_CLASSES
 
 _log = structlog.get_logger(__name__)
 
@@ -37,6 +40,9 @@ class ClusterState:
         self.nodes = Nodes()
         self.pods = Pods(scheduler_names)
         self.gangs = Gangs()
+        self.budgets = Budgets()
+        self.unsure: set[str] = set()
+        """Namespaces whose pods have to be told again, as they are: which budgets cover them is not known for sure."""
         self.through: dict[str, int] = {}
         self._priority_classes: dict[str, PriorityClass] = {}
         self._settled = False
@@ -47,12 +53,14 @@ class ClusterState:
             NODES.kind: self._put_node,
             PODS.kind: self._put_pod,
             PRIORITY_CLASSES.kind: self._put_priority_class,
+            BUDGETS.kind: self._put_budget,
             **{name: partial(self._put_definition, kind) for name, kind in DEFINITIONS.items()},
         }
         self._drop: dict[str, Callable[[Removed], bool]] = {
             NODES.kind: self._drop_node,
             PODS.kind: self._drop_pod,
             PRIORITY_CLASSES.kind: self._drop_priority_class,
+            BUDGETS.kind: self._drop_budget,
             **{name: partial(self._drop_definition, name) for name in DEFINITIONS},
         }
 
@@ -90,6 +98,7 @@ class ClusterState:
             list(self.gangs.facts.values()),
             list(self.pods.facts.values()),
             dict(self.through),
+            list(self.budgets.facts.values()),
         )
 
     def sweep(self) -> None:
@@ -103,6 +112,7 @@ class ClusterState:
             "pods": len(self.pods.facts),
             "pod_classes": len(self.pods.classes),
             "gangs": len(self.gangs.facts),
+            "budgets": len(self.budgets.facts),
         }
 
     # -- each returns whether subscribers have to be told
@@ -124,10 +134,12 @@ class ClusterState:
         if not self.pods.matters(pod):
             return self._drop_pod(Removed(metadata.uid, metadata.revision))
         marks, membership = NO_MARKS, PLAIN
+        budgets: tuple[str, ...] = ()
         if self.pods.is_ours(pod):
             marks = gang_marks(pod)
             membership = registry.membership_of(marks) or PLAIN
-        facts, unknown_class = self.pods.put(pod, membership)
+            budgets = self.budgets.covering(metadata.namespace, metadata.labels)
+        facts, unknown_class = self.pods.put(pod, membership, budgets)
         if unknown_class is not None:
             self._told.classes.append(unknown_class)
         if facts is not None:
@@ -162,6 +174,29 @@ class ClusterState:
         changed = self.pods.reprioritise(Priorities.of(self._priority_classes.values()))
         self._told.pods.update((facts.uid, facts) for facts in changed)
         return bool(changed)
+
+    def _put_budget(self, budget: PodDisruptionBudget) -> bool:
+        change = self.budgets.put(budget)
+        if change.facts is not None:
+            self._told.budgets[change.id] = change.facts
+        covered = change.selector is not None and self._cover(budget.metadata.namespace, change.id, change.selector)
+        return change.facts is not None or covered
+
+    def _cover(self, namespace: str, budget: str, selector: LabelSelector) -> bool:
+        """Until the pods have been told again, which only then show their labels, it may cover any of them."""
+        changed = self.pods.cover(namespace, budget, covered=selector != NOTHING_SELECTED)
+        self._told.pods.update((facts.uid, facts) for facts in changed)
+        if selector not in (NOTHING_SELECTED, EVERYTHING_SELECTED) and self.pods.ours_in(namespace):
+            self.unsure.add(namespace)
+        return bool(changed)
+
+    def _drop_budget(self, gone: Removed) -> bool:
+        id_ = self.budgets.remove(gone.uid)
+        if id_ is None:
+            return False
+        self._told.budgets[id_] = None
+        self._cover(id_.partition("/")[0], id_, NOTHING_SELECTED)
+        return True
 
     def _put_definition(self, kind: DefinitionKind, group: PodGroup) -> bool:
         """Whether the gang's facts change by it shows when it is read."""
@@ -202,16 +237,19 @@ class ClusterState:
             removed_gangs=tuple(gone),
             changed={kind: revision for kind, revision in reached.items() if revision},
             through=dict(self.through),
+            budgets=tuple([facts for facts in told.budgets.values() if facts is not None]),
+            removed_budgets=tuple([id_ for id_, facts in told.budgets.items() if facts is None]),
         )
 
 
 class _Told:
-    """What subscribers have to be told next: newest facts by uid or name; None: it is gone."""
+    """What subscribers have to be told next: newest facts by uid, name or id; None: it is gone."""
 
     def __init__(self) -> None:
         self.classes: list[PodClass] = []
         self.nodes: dict[str, NodeFacts | None] = {}
         self.pods: dict[str, PodFacts | None] = {}
+        self.budgets: dict[str, DisruptionBudget | None] = {}
 
 
 def _name(item: Any) -> str:

@@ -15,9 +15,11 @@ from msgspec.structs import replace
 from builders.history import node_object, pod_group_object, pod_object, priority_class_object
 from builders.kube_calls import KubeCalls
 from builders.mirror import Mirror, mirroring
+from builders.scripted_api import eventually
 from muster.clusterstate.service import ClusterStateService
 from muster.clusterstate.settings import Settings
 from muster.config.settings import KubeSettings
+from muster.dialects.registry import timeout_annotations
 from muster.gangs.facts import PodPhase
 from muster.kube.informer import Pace
 from muster.kube.session import ApiStatusError, KubeSession
@@ -28,6 +30,8 @@ CRD = Path(__file__).parents[3] / "deploy/crds/scheduling.x-k8s.io_podgroups.yam
 QUICK = Pace(retry_seconds=(0.01, 0.1), absent_seconds=(0.02, 0.1))
 LABEL = "scheduling.x-k8s.io/pod-group"
 KOORDINATOR = "gang.scheduling.koordinator.sh/"
+
+RUNNING = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 
 Edit = Callable[[str], Awaitable[None]]
 
@@ -79,6 +83,11 @@ async def health(port: int) -> Any:
         stub = health_pb2_grpc.HealthStub(channel)
         answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=5)
         return answer.status
+
+
+def budget(name: str, app: str, minimum: int = 0) -> dict[str, Any]:
+    spec = {"minAvailable": minimum, "selector": {"matchLabels": {"app": app}}}
+    return {"metadata": {"name": name}, "spec": spec}
 
 
 def koordinator(gang: str, minimum: object = "2") -> dict[str, str]:
@@ -237,6 +246,53 @@ async def test_priority_classes_count_where_admission_left_it_open(kube: KubeCal
     await mirror.until(lambda: "ml/a" in mirror.names and mirror.names["ml/a"].priority == 1000)
 
 
+async def test_budgets_cover_pods_whatever_comes_first(kube: KubeCalls, mirror: Mirror) -> None:
+    for name, app in (("a", "web"), ("b", "db")):
+        await kube.create("Pod", pod_object(name, labels={"app": app}))
+    await mirror.until(lambda: set(mirror.names) == {"ml/a", "ml/b"})
+    await kube.create("PodDisruptionBudget", budget("x", "web"))
+    await mirror.until(lambda: mirror.names["ml/a"].budgets == ("ml/x",) and mirror.names["ml/b"].budgets == ())
+    await kube.create("Pod", pod_object("c", labels={"app": "web"}))
+    await mirror.until(lambda: "ml/c" in mirror.names and mirror.names["ml/c"].budgets == ("ml/x",))
+    await kube.patch("PodDisruptionBudget", "x", {"spec": {"selector": {"matchLabels": {"app": "db"}}}})
+    await mirror.until(
+        lambda: {name: pod.budgets for name, pod in mirror.names.items()} == {"ml/a": (), "ml/b": ("ml/x",), "ml/c": ()}
+    )
+    await kube.delete("PodDisruptionBudget", "x")
+    await mirror.until(lambda: not mirror.budgets and not mirror.names["ml/b"].budgets)
+
+
+async def test_what_a_budget_allows_follows_its_status(kube: KubeCalls, mirror: Mirror) -> None:
+    await kube.create("Node", node_object("n"))
+    for name in ("a", "b"):
+        await kube.create("Pod", pod_object(name, labels={"app": "web"}))
+        await kube.bind(name, "n")
+        await kube.patch("Pod", name, {"status": RUNNING}, part="/status")
+    await kube.create("PodDisruptionBudget", budget("x", "web", minimum=1))
+    await mirror.until(lambda: "ml/x" in mirror.budgets and mirror.budgets["ml/x"].allowed == 1)
+    await kube.delete("Pod", "a")
+    await mirror.until(lambda: mirror.budgets["ml/x"].allowed == 0)
+
+
+async def test_without_leave_to_read_budgets_it_goes_on(config: KubeSettings, kube: KubeCalls) -> None:
+    await kube.create("Pod", pod_object("a", labels={"app": "web"}))
+    await kube.create("PodDisruptionBudget", budget("x", "web"))
+    await kube.fault(method="GET", path_prefix="/apis/policy", status=403, count=5)
+    async with replica(config) as (_, port), mirroring(port) as mirror:
+        await mirror.until(lambda: "ml/a" in mirror.names)
+        await mirror.until(lambda: mirror.names["ml/a"].budgets == ("ml/x",) and "ml/x" in mirror.budgets)
+        assert mirror.snapshots == 1
+
+
+async def test_g09_a_timeout_mark_is_seen_and_so_is_its_end(kube: KubeCalls, mirror: Mirror) -> None:
+    await kube.create("Pod", pod_object("a", annotations=koordinator("g")))
+    for timed_out in (True, False):
+        written = timeout_annotations("koordinator/ml/g", timed_out=timed_out)
+        await kube.patch("Pod", "a", {"metadata": {"annotations": written}})
+        await mirror.until(lambda timed_out=timed_out: mirror.names["ml/a"].timed_out is timed_out)  # type: ignore[misc]
+    assert mirror.gangs["koordinator/ml/g"].problems == ()
+
+
 async def test_replicas_agree_whatever_happens(config: KubeSettings, kube: KubeCalls) -> None:
     await kube.create("CustomResourceDefinition", yaml.safe_load(CRD.read_text()))
     await kube.served("PodGroup")
@@ -248,6 +304,7 @@ async def test_replicas_agree_whatever_happens(config: KubeSettings, kube: KubeC
             last = await last_changes(kube)
             for each in (mirror, other_mirror):
                 await each.until(lambda each=each: all(each.through[kind] >= last[kind] for kind in last))  # type: ignore[misc]
+            await eventually(lambda: content(one)[1] == content(other)[1])  # pods may be about to be told again
         assert content(one) == content(other)
         async with replica(config) as (late, port), mirroring(port) as late_mirror:
             await late_mirror.until(lambda: True)
@@ -255,6 +312,7 @@ async def test_replicas_agree_whatever_happens(config: KubeSettings, kube: KubeC
             assert content(late, incarnations=False) == content(one, incarnations=False)
             assert late_mirror.gangs == late.state.gangs.facts
             assert late_mirror.pods == late.state.pods.facts
+            assert late_mirror.budgets == late.state.budgets.facts
             assert late_mirror.nodes == late.state.nodes.facts
 
 
@@ -263,6 +321,7 @@ async def last_changes(kube: KubeCalls) -> dict[str, int]:
     created = {
         "pods": await kube.create("Pod", pod_object("last")),
         "nodes": await kube.create("Node", node_object("last")),
+        "poddisruptionbudgets.policy": await kube.create("PodDisruptionBudget", budget("last", "last")),
         "podgroups.scheduling.x-k8s.io": await kube.create("PodGroup", pod_group_object("last")),
     }
     return {kind: int(each["metadata"]["resourceVersion"]) for kind, each in created.items()}
@@ -279,7 +338,7 @@ class RandomEdits:
     async def run(self, edits: int) -> None:
         for _ in range(edits):
             of_pods: list[Edit] = [self._create, self._create, self._bind, self._finish, self._mark, self._delete]
-            edit = self._chance.choice([*of_pods, self._group, self._node])
+            edit = self._chance.choice([*of_pods, self._group, self._node, self._budget])
             try:
                 await edit(self._chance.choice(self._names))
             except ApiStatusError as error:
@@ -288,7 +347,7 @@ class RandomEdits:
     async def _create(self, name: str) -> None:
         gang = self._chance.choice(["g", "h"])
         annotations = self._chance.choice([koordinator(gang, self._chance.randint(0, 4)), {}])
-        labels = self._chance.choice([{LABEL: gang}, {}])
+        labels = self._chance.choice([{LABEL: gang}, {"app": gang}, {}])
         scheduler = self._chance.choice(["muster", "muster", "default-scheduler"])
         owner = self._chance.choice(["", "", "job-1", "job-2"])
         await self._kube.create(
@@ -319,6 +378,17 @@ class RandomEdits:
             case _:
                 await self._kube.delete("PodGroup", name)
 
+    async def _budget(self, _: str) -> None:
+        name = self._chance.choice(["x", "y"])
+        match self._chance.randrange(3):
+            case 0:
+                await self._kube.create("PodDisruptionBudget", budget(name, self._chance.choice("gh"), minimum=1))
+            case 1:
+                labels = {"app": self._chance.choice("gh")}
+                await self._kube.patch("PodDisruptionBudget", name, {"spec": {"selector": {"matchLabels": labels}}})
+            case _:
+                await self._kube.delete("PodDisruptionBudget", name)
+
     async def _node(self, _: str) -> None:
         name = f"n-{self._chance.randrange(4)}"
         match self._chance.randrange(3):
@@ -336,4 +406,4 @@ def content(service: ClusterStateService, *, incarnations: bool = True) -> Any:
     gangs = dict(state.gangs.facts)
     if not incarnations:
         gangs = {id_: replace(gang, incarnation="") for id_, gang in gangs.items()}
-    return dict(state.nodes.facts), dict(state.pods.facts), gangs
+    return dict(state.nodes.facts), dict(state.pods.facts), gangs, dict(state.budgets.facts)

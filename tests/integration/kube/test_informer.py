@@ -51,6 +51,10 @@ class Told:
         return sorted(self.names.values())
 
     @property
+    def objects(self) -> list[str]:
+        return [item.metadata.name for batch in self.batches for item in batch.items if not isinstance(item, Removed)]
+
+    @property
     def changes(self) -> int:
         return sum(len(batch.items) for batch in self.batches)
 
@@ -75,8 +79,8 @@ async def follow(api: ScriptedApi, told: Told, tmp_path: Any) -> AsyncIterator[C
     tasks: list[asyncio.Task[None]] = []
 
     async def start(**pace: Any) -> Informer[Any]:
-        optional = pace.pop("optional", False)
-        informer = Informer(session, replace(PODS, optional=optional), told, replace(QUICK, **pace))
+        may = {name: pace.pop(name) for name in ("optional", "dispensable") if name in pace}
+        informer = Informer(session, replace(PODS, **may), told, replace(QUICK, **pace))
         tasks.append(asyncio.create_task(informer.run()))
         return informer
 
@@ -343,3 +347,70 @@ class TestAbsentKind:
         informer = await follow()
         await eventually(lambda: len(api.requests) >= 3)
         assert not informer.complete.is_set()
+
+
+class TestForbidden:
+    async def test_a_dispensable_kind_that_may_not_be_read_keeps_nobody_waiting_and_is_told_of_once(
+        self, api: ScriptedApi, told: Told, follow: Any
+    ) -> None:
+        api.object("a")
+        api.failures = [status(403, "Forbidden", "pods is forbidden") for _ in range(5)]
+        with structlog.testing.capture_logs() as logs:
+            informer = await follow(dispensable=True)
+            await complete(informer)
+            assert told.batches == []
+            watch = await api.watch()
+        warnings = [entry["event"] for entry in logs if entry["log_level"] == "warning"]
+        assert len(warnings) == 1 and "pods is forbidden" in warnings[0]
+        assert told.pods == ["a"], "it is picked up when it may be read"
+        watch.end()
+
+    async def test_what_was_read_stays_when_it_may_not_be_read_any_more(
+        self, api: ScriptedApi, told: Told, follow: Any
+    ) -> None:
+        api.object("a")
+        await complete(await follow(dispensable=True))
+        watch = await api.watch()
+        api.failures = [status(403, "Forbidden") for _ in range(5)]
+        watch.fail(410, "Expired")
+        watch.end()
+        await api.watch()
+        assert told.pods == ["a"]
+        assert not any(isinstance(item, Removed) for batch in told.batches for item in batch.items)
+
+
+class TestToldAgain:
+    async def test_what_was_told_is_told_once_more(self, api: ScriptedApi, told: Told, follow: Any) -> None:
+        for number in range(8):
+            api.object(f"pod-{number}")
+        informer = await follow()
+        await api.watch()
+        told.batches.clear()
+        await informer.tell_again("ml")
+        assert told.objects == [f"pod-{number}" for number in range(8)]
+        assert all(batch.through == 0 for batch in told.batches)
+        assert api.paths[-1] == "/api/v1/namespaces/ml/pods"
+
+    async def test_what_the_watch_has_yet_to_tell_is_left_to_it(
+        self, api: ScriptedApi, told: Told, follow: Any
+    ) -> None:
+        first, second = api.object("a"), api.object("b")
+        informer = await follow()
+        watch = await api.watch()
+        api.change(first)
+        api.object("c")
+        told.batches.clear()
+        await informer.tell_again("ml")
+        assert told.objects == ["b"]
+        watch.say("MODIFIED", api.change(second))
+        await eventually(lambda: told.through == api.revision)
+
+    async def test_failures_are_tried_again(self, api: ScriptedApi, told: Told, follow: Any) -> None:
+        api.object("a")
+        informer = await follow()
+        await api.watch()
+        told.batches.clear()
+        api.failures = [status(500, "Failed"), status(410, "Expired")]
+        async with asyncio.timeout(10):
+            await informer.tell_again("ml")
+        assert told.changes == 1

@@ -11,13 +11,14 @@ from builders.history import (
     X_POD_GROUPS,
     History,
     Object,
+    budget_object,
     node_object,
     pod_group_object,
     pod_object,
     priority_class_object,
 )
-from muster.gangs.facts import Batch, GangFacts, NodeFacts, PodFacts
-from muster.kube.resources import NODES, PODS, PRIORITY_CLASSES, Resource
+from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodFacts
+from muster.kube.resources import BUDGETS, NODES, PODS, PRIORITY_CLASSES, Resource
 
 PREFIX = "gang.scheduling.koordinator.sh/"
 Event = Object | str
@@ -27,11 +28,13 @@ Step = tuple[Resource[Any], list[Event]]
 
 names = st.sampled_from(["a", "b", "c", "d"])
 marks = st.sampled_from(["2", "3", "five"]).map(lambda text: {PREFIX + "name": "g", PREFIX + "min-available": text})
-labels = st.sampled_from([{}, {"scheduling.x-k8s.io/pod-group": "g"}, {"scheduling.x-k8s.io/pod-group": "h"}])
+LABEL = "scheduling.x-k8s.io/pod-group"
+labels = st.sampled_from([{}, {LABEL: "g"}, {LABEL: "h"}])
 pods = st.builds(
     pod_object,
     names,
     uid=st.sampled_from(["", "u1", "u2", "u3"]),
+    namespace=st.sampled_from(["ml", "ml", "dev"]),
     node=st.sampled_from(["", "n", "m"]),
     phase=st.sampled_from(["Pending", "Running", "Succeeded", "Failed"]),
     scheduler=st.sampled_from(["muster", "muster", "other"]),
@@ -53,6 +56,14 @@ groups = st.builds(
     minimum=st.sampled_from([0, 2, 3, "x"]),
 )
 classes = st.builds(priority_class_object, st.just("high"), st.integers(0, 3), is_default=st.booleans())
+budgets = st.builds(
+    budget_object,
+    st.sampled_from(["x", "y"]),
+    st.sampled_from([None, {}, {"matchLabels": {LABEL: "g"}}, {"matchLabels": {LABEL: "h"}}, "junk"]),
+    allowed=st.sampled_from([0, 1, "many"]),
+    uid=st.sampled_from(["", "u6"]),
+    namespace=st.sampled_from(["ml", "dev"]),
+)
 
 
 def steps_of(resource: Resource[Any], objects: st.SearchStrategy[Object]) -> st.SearchStrategy[Step]:
@@ -68,8 +79,8 @@ def legal(steps: list[Any]) -> list[Step]:
         events: list[Event] = []
         for each, what in items:
             metadata = each["metadata"]
-            place = (resource.kind, metadata["name"])
-            uid = f"{metadata['name']}.{metadata['uid']}"
+            place = (resource.kind, f"{metadata.get('namespace', '')}/{metadata['name']}")
+            uid = f"{metadata.get('namespace', '')}.{metadata['name']}.{metadata['uid']}"
             if (before := owners.get(place)) is not None and (before != uid or what == "remove"):
                 events.append(before)
                 del owners[place]
@@ -87,6 +98,7 @@ histories = st.lists(
         steps_of(NODES, nodes),
         steps_of(X_POD_GROUPS, groups),
         steps_of(PRIORITY_CLASSES, classes),
+        steps_of(BUDGETS, budgets),
     ),
     max_size=20,
 ).map(legal)
@@ -99,6 +111,7 @@ class Listener:
         self.pods: dict[str, PodFacts] = {}
         self.nodes: dict[str, NodeFacts] = {}
         self.gangs: dict[str, GangFacts] = {}
+        self.budgets: dict[str, DisruptionBudget] = {}
         self.classes: set[str] = set()
         self.through: dict[str, int] = {}
 
@@ -107,9 +120,9 @@ class Listener:
         assert all(pod.class_id in self.classes for pod in batch.pods)
         assert all(batch.through[kind] >= revision for kind, revision in batch.changed.items())
         assert all(batch.through[kind] >= revision for kind, revision in self.through.items())
-        assert bool(batch.changed) <= any(
-            (batch.pods, batch.removed_pods, batch.nodes, batch.removed_nodes, batch.gangs, batch.removed_gangs)
-        )
+        told: tuple[tuple[Any, ...], ...] = (batch.pods, batch.removed_pods, batch.nodes, batch.removed_nodes)
+        told += (batch.gangs, batch.removed_gangs, batch.budgets, batch.removed_budgets)
+        assert bool(batch.changed) <= any(told)
         self.through = batch.through
         self.pods.update((pod.uid, pod) for pod in batch.pods)
         self.nodes.update((node.name, node) for node in batch.nodes)
@@ -120,17 +133,26 @@ class Listener:
             del self.nodes[name]
         for id_ in batch.removed_gangs:
             del self.gangs[id_]
+        self.budgets.update((budget.id, budget) for budget in batch.budgets)
+        for id_ in batch.removed_budgets:
+            del self.budgets[id_]
 
     def content(self) -> Any:
-        return contents(self.pods, self.nodes, self.gangs)
+        return contents(self.pods, self.nodes, self.gangs, self.budgets)
 
 
-def contents(pods: dict[str, PodFacts], nodes: dict[str, NodeFacts], gangs: dict[str, GangFacts]) -> Any:
+def contents(
+    pods: dict[str, PodFacts],
+    nodes: dict[str, NodeFacts],
+    gangs: dict[str, GangFacts],
+    budgets: dict[str, DisruptionBudget],
+) -> Any:
     """By value, but for revisions: those of changes without effect are not told."""
     return (
         {uid: replace(pod, revision=0) for uid, pod in pods.items()},
         {name: replace(node, revision=0) for name, node in nodes.items()},
         dict(gangs),
+        dict(budgets),
     )
 
 
@@ -150,11 +172,14 @@ def test_what_was_told_is_what_there_is(steps: list[Step]) -> None:
     for step in steps:
         for batch in take(history, step):
             listener.hear(batch)
+    for batch in history.make_sure():
+        listener.hear(batch)
     snapshot = history.state.snapshot()
     state = (
         {pod.uid: pod for pod in snapshot.pods},
         {node.name: node for node in snapshot.nodes},
         {gang.id: gang for gang in snapshot.gangs},
+        {budget.id: budget for budget in snapshot.budgets},
     )
     assert listener.content() == contents(*state)
     assert {pod.class_id for pod in snapshot.pods} <= {each.id for each in snapshot.pod_classes}
@@ -168,6 +193,8 @@ def test_how_events_are_batched_makes_no_difference(steps: list[Step]) -> None:
         take(singly, step)
         resource, items = step
         together.mixed(resource, [copy.deepcopy(item) for item in items])
+    singly.make_sure()
+    together.make_sure()
     assert everything(singly) == everything(together)
 
 
@@ -188,8 +215,10 @@ def test_a_replica_that_comes_later_finds_the_same(steps: list[Step]) -> None:
     for resource, item in alive.values():
         late.page(resource, copy.deepcopy(item))
     late.state.settle()
-    (_, pods, gangs), (_, late_pods, late_gangs) = everything(early), everything(late)
-    assert pods == late_pods
+    early.make_sure()
+    late.make_sure()
+    (_, pods, gangs, budgets), (_, late_pods, late_gangs, late_budgets) = everything(early), everything(late)
+    assert (pods, budgets) == (late_pods, late_budgets)
     # The incarnation of pods without a controller depends on what was there before.
     assert {id_: replace(gang, incarnation="") for id_, gang in gangs.items()} == {
         id_: replace(gang, incarnation="") for id_, gang in late_gangs.items()
@@ -200,4 +229,4 @@ def everything(history: History) -> Any:
     state = history.state
     pods = {uid: replace(pod, revision=0) for uid, pod in state.pods.facts.items()}
     nodes = {name: replace(node, revision=0) for name, node in state.nodes.facts.items()}
-    return nodes, pods, dict(state.gangs.facts)
+    return nodes, pods, dict(state.gangs.facts), dict(state.budgets.facts)

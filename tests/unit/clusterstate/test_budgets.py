@@ -1,0 +1,141 @@
+"""Which budgets cover our pods, whatever comes first and whatever changes."""
+
+from typing import Any
+
+import pytest
+
+from builders.history import History, budget_object, pod_object
+from muster.gangs.facts import Batch, DisruptionBudget, PodFacts
+from muster.kube.resources import BUDGETS, PODS
+
+WEB = {"matchLabels": {"app": "web"}}
+
+
+def web_pod(name: str = "a", **more: Any) -> dict[str, Any]:
+    return pod_object(name, labels={"app": "web"}, **more)
+
+
+def only_pod(batch: Batch) -> PodFacts:
+    (pod,) = batch.pods
+    return pod
+
+
+def covering(history: History) -> dict[str, tuple[str, ...]]:
+    return {pod.name: pod.budgets for pod in history.state.snapshot().pods}
+
+
+def test_a_pod_knows_the_budgets_that_were_there_before_it() -> None:
+    history = History()
+    batch = history.budgets(budget_object("y", WEB, allowed=2), budget_object("x", {}), budget_object("z", None))
+    assert batch.budgets == (DisruptionBudget("ml/y", 2), DisruptionBudget("ml/x", 1), DisruptionBudget("ml/z", 1))
+    assert batch.changed == {"poddisruptionbudgets.policy": 3}
+    history.pods(web_pod("a"), pod_object("b"), web_pod("c", namespace="dev"))
+    assert covering(history) == {"a": ("ml/x", "ml/y"), "b": ("ml/x",), "c": ()}
+    assert not history.state.unsure
+
+
+def test_a_budget_that_comes_later_covers_every_pod_until_their_labels_are_seen() -> None:
+    history = History()
+    history.pods(web_pod("a"), pod_object("b"), web_pod("c", namespace="dev"))
+    batch = history.budgets(budget_object("x", WEB))
+    assert {pod.name: pod.budgets for pod in batch.pods} == {"a": ("ml/x",), "b": ("ml/x",)}
+    assert batch.changed == {"poddisruptionbudgets.policy": 4}
+    assert history.state.unsure == {"ml"}
+    (again,) = history.make_sure()
+    assert {pod.name: pod.budgets for pod in again.pods} == {"b": ()}
+    assert covering(history) == {"a": ("ml/x",), "b": (), "c": ()}
+
+
+@pytest.mark.parametrize("selector", [None, {}], ids=["nothing", "everything"])
+def test_one_that_covers_all_or_none_needs_no_labels(selector: Any) -> None:
+    history = History()
+    history.pods(web_pod())
+    history.budgets(budget_object("x", selector))
+    assert covering(history) == {"a": () if selector is None else ("ml/x",)}
+    assert not history.state.unsure
+
+
+def test_where_no_pod_of_ours_is_nothing_has_to_be_told_again() -> None:
+    history = History()
+    history.pods(web_pod("a", scheduler="default-scheduler", node="n"), web_pod("b", namespace="dev"))
+    assert history.budgets(budget_object("x", WEB)).pods == ()
+    assert not history.state.unsure
+
+
+def test_an_edited_selector_covers_others() -> None:
+    history = History()
+    history.budgets(budget_object("x", WEB))
+    history.pods(web_pod("a"), pod_object("b"))
+    history.budgets(budget_object("x", {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}))
+    history.make_sure()
+    assert covering(history) == {"a": (), "b": ("ml/x",)}
+
+
+def test_a_new_status_tells_the_budget_alone() -> None:
+    history = History()
+    history.budgets(budget_object("x", WEB, allowed=1))
+    history.pods(web_pod())
+    batch = history.budgets(budget_object("x", WEB, allowed=0))
+    assert (batch.budgets, batch.pods, batch.changed) == (
+        (DisruptionBudget("ml/x", 0),),
+        (),
+        {"poddisruptionbudgets.policy": 3},
+    )
+    assert not history.state.unsure
+    assert history.budgets(budget_object("x", WEB, allowed=0, minAvailable=7)) == Batch(
+        through={"pods": 2, "poddisruptionbudgets.policy": 4}
+    )
+
+
+def test_a_pod_whose_labels_change_changes_its_budgets() -> None:
+    history = History()
+    history.budgets(budget_object("x", WEB))
+    history.pods(web_pod())
+    assert only_pod(history.pods(pod_object("a"))).budgets == ()
+    assert only_pod(history.pods(web_pod())).budgets == ("ml/x",)
+
+
+def test_labels_that_no_budget_asks_for_change_nothing() -> None:
+    history = History()
+    history.budgets(budget_object("x", WEB))
+    history.pods(web_pod())
+    assert history.pods(pod_object("a", labels={"app": "web", "color": "red"})).pods == ()
+
+
+def test_a_budget_that_goes_leaves_its_pods() -> None:
+    history = History()
+    history.budgets(budget_object("x", WEB), budget_object("y", {}))
+    history.pods(web_pod())
+    batch = history.remove(BUDGETS, "uid-budget-x")
+    assert (batch.removed_budgets, only_pod(batch).budgets) == (("ml/x",), ("ml/y",))
+    assert history.remove(BUDGETS, "uid-budget-x") == Batch(through=batch.through | {BUDGETS.kind: 5})
+    history.pods(web_pod("b"))
+    assert covering(history)["b"] == ("ml/y",)
+
+
+def test_one_that_was_made_anew_is_not_taken_for_gone() -> None:
+    history = History()
+    history.budgets(budget_object("x", WEB, uid="one"))
+    history.budgets(budget_object("x", WEB, uid="two"))
+    assert history.remove(BUDGETS, "one").removed_budgets == ()
+    assert history.remove(BUDGETS, "two").removed_budgets == ("ml/x",)
+
+
+def test_one_that_cannot_be_read_spares_all_pods_of_its_namespace() -> None:
+    history = History()
+    history.pods(web_pod())
+    batch = history.budgets(budget_object("x", "app=web", allowed=5))
+    assert (batch.budgets, only_pod(batch).budgets) == ((DisruptionBudget("ml/x", 0),), ("ml/x",))
+    corrected = history.budgets(budget_object("x", {"matchLabels": {"app": "db"}}, allowed=5))
+    assert corrected.budgets == (DisruptionBudget("ml/x", 5),)
+    (again,) = history.make_sure()
+    assert only_pod(again).budgets == ()
+
+
+def test_pods_that_were_told_again_after_they_went_do_not_come_back() -> None:
+    history = History()
+    history.pods(web_pod())
+    history.budgets(budget_object("x", WEB))
+    history.remove(PODS, "uid-a")
+    history.make_sure()
+    assert covering(history) == {}

@@ -1,0 +1,94 @@
+"""Label selectors select what Kubernetes says they select."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.kube.label_selector import (
+    EVERYTHING_SELECTED,
+    NOTHING_SELECTED,
+    BadSelector,
+    LabelSelector,
+    label_selector,
+)
+
+WEB = {"app": "web", "tier": "front"}
+
+
+def selector(content: Any) -> LabelSelector:
+    return label_selector(json.dumps(content).encode())
+
+
+def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": key, "operator": operator, **({"values": list(values)} if values else {})}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "labels", "selected"),
+    [
+        (None, WEB, False),
+        (None, {}, False),
+        ({}, WEB, True),
+        ({}, {}, True),
+        ({"matchLabels": None, "matchExpressions": None}, {}, True),
+        ({"matchLabels": {}, "matchExpressions": []}, WEB, True),
+        ({"matchLabels": {"app": "web"}}, WEB, True),
+        ({"matchLabels": {"app": "web"}}, {}, False),
+        ({"matchLabels": {"app": "web", "tier": "back"}}, WEB, False),
+        ({"matchLabels": {"app": ""}}, {"app": ""}, True),
+        ({"matchLabels": {"app": ""}}, {}, False),
+        (expression("app", "In", "db", "web"), WEB, True),
+        (expression("app", "In", "db"), WEB, False),
+        (expression("zone", "In", "db"), WEB, False),
+        (expression("app", "NotIn", "db"), WEB, True),
+        (expression("app", "NotIn", "web"), WEB, False),
+        (expression("zone", "NotIn", "db"), WEB, True),
+        (expression("app", "Exists"), WEB, True),
+        (expression("zone", "Exists"), WEB, False),
+        (expression("app", "DoesNotExist"), WEB, False),
+        (expression("zone", "DoesNotExist"), WEB, True),
+        ({"matchLabels": {"app": "web"}, **expression("tier", "NotIn", "front")}, WEB, False),
+        ({"matchLabels": {"app": "web"}, **expression("tier", "In", "front")}, WEB, True),
+    ],
+)
+def test_what_is_selected(content: Any, labels: dict[str, str], selected: bool) -> None:
+    assert selector(content).matches(labels) is selected
+
+
+def test_absent_null_and_empty() -> None:
+    assert label_selector(b"") == NOTHING_SELECTED
+    assert label_selector(b"null") == NOTHING_SELECTED
+    assert label_selector(b"{}") == EVERYTHING_SELECTED
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("app=web", '""app=web""'),
+        ([], "array"),
+        ({"matchLabels": {"app": 1}}, '{"app": 1}'),
+        ({"matchLabels": ["app"]}, '["app"]'),
+        (expression("app", "Is", "web"), '"Is": it must be one of In, NotIn, Exists, DoesNotExist'),
+        (expression("app", ""), 'operator ""'),
+        (expression("app", "In"), '"In" and 0 values'),
+        (expression("app", "NotIn"), '"NotIn" and 0 values'),
+        (expression("app", "Exists", "web"), '"Exists" and 1 values'),
+        (expression("app", "DoesNotExist", "web"), '"DoesNotExist" and 1 values'),
+    ],
+)
+def test_what_is_malformed_is_quoted(content: Any, words: str) -> None:
+    with pytest.raises(BadSelector) as error:
+        selector(content)
+    assert words in str(error.value)
+    assert len(str(error.value)) < 400
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_selector_or_refused(raw: bytes) -> None:
+    try:
+        label_selector(raw).matches(WEB)
+    except BadSelector as error:
+        assert str(error)
