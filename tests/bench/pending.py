@@ -18,13 +18,14 @@ from muster.cli.picture import Picture, follow
 from muster.coordinator.v1.coordinator_pb2 import Phase
 
 UPDATES_PER_SECOND = 20
-_QUIET_SECONDS = 6.0
+_QUIET_SECONDS = 10.0  # what users are told is written by then
 _BREATH_SECONDS = 0.3  # between rounds, so that each is measured on a scheduler at rest
 
 
 async def idle(ground: Ground) -> dict[str, Any]:
     """A full cluster, gangs that cannot fit, and nothing happens; then only what concerns nobody."""
-    async with waiting(ground, ground.options.pending) as (relay, _):
+    relay = SolveRelay(ground.stack.addresses["placement"])
+    async with waiting(ground, ground.options.pending, relay):
         asked = len(relay.asked)
         say(f"{ground.options.pending} gangs wait; {asked} solves so far; watching for {ground.options.seconds:g} s")
         nothing = await _watched(ground, relay, asyncio.sleep(ground.options.seconds))
@@ -42,7 +43,7 @@ async def freed(ground: Ground, pending: int) -> dict[str, Any]:
     """From the answer of the API server that frees room to the first and last bind of the gang that fits in it, while
     so many others wait ahead of it that do not fit.
     """
-    async with waiting(ground, pending) as (_, picture):
+    async with waiting(ground, pending) as picture:
         binds = BindTimes(ground.session, ground.namespace)
         await binds.start()
         rounds = ground.options.rounds
@@ -61,23 +62,24 @@ async def freed(ground: Ground, pending: int) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def waiting(ground: Ground, pending: int) -> AsyncIterator[tuple[SolveRelay, Picture]]:
+async def waiting(ground: Ground, pending: int, relay: SolveRelay | None = None) -> AsyncIterator[Picture]:
     """Every node is full, and so many gangs that need two whole nodes have been tried once."""
     say(f"filling {ground.options.nodes} nodes, creating {pending} gangs of 16")
     await load.fill(ground.session, ground.namespace, ground.options.nodes)
     gangs = load.wide_gangs(pending, ground.namespace)
     await load.create(ground.session, *gangs)
-    relay, picture = SolveRelay(ground.stack.addresses["placement"]), Picture()
+    picture = Picture()
     await ground.start_services(relay)
     following = asyncio.ensure_future(follow(ground.stack.addresses["coordinator"], picture))
     try:
         await _tried(picture, *gangs)
-        await _quiet(relay)
-        yield relay, picture
+        await asyncio.sleep(_QUIET_SECONDS)
+        yield picture
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
-        await relay.stop()
+        if relay is not None:
+            await relay.stop()
 
 
 class _Latencies:
@@ -136,11 +138,3 @@ async def _tried(picture: Picture, *gangs: Workload) -> None:
         version = -1
         while not all(waits(gang.id) for gang in gangs):
             version = await picture.newer_than(version)
-
-
-async def _quiet(relay: SolveRelay) -> None:
-    """What was begun is ended, also telling users."""
-    asked = -1
-    while asked != len(relay.asked):
-        asked = len(relay.asked)
-        await asyncio.sleep(_QUIET_SECONDS)
