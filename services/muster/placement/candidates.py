@@ -1,93 +1,132 @@
-"""Pods that may be removed, as arrays: what is free where when some of them are gone."""
+"""Pods that may be removed, as arrays: what they hold, on which nodes, and what is free where when some are gone."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Self
 
 import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.placing import PodsOnNode, Removable, Removed
 from muster.placement.kept import Kept
+from muster.placement.nodes import Bool
 from muster.placement.room import Room
 
+_UNLIMITED: Final = np.iinfo(np.int64).max
 
+
+@dataclass(frozen=True)
 class Candidates:
     """Entries are pods of one class of one gang on one node, sorted by node and, on each, in the order of the request.
 
-    `gang`, `at` and `count` are int64[entries]: index of the gang, index into `rows`, pods. `turn` is the place of each
-    entry in the order of the request. `rows` are the distinct rows, int64[nodes], `starts` their first entries;
-    `amounts` is what one pod of each entry holds, int64[resources, entries]. Pods on nodes that are not known are left
-    out, and no node gives back more than is used there, whatever the caller says.
+    `gang`, `at`, `count` and `turn` are int64[entries]: index into `gangs`, index into `rows`, pods, and place in the
+    order of the request. `rows` are the rows of the nodes, int64[nodes], `starts` their first entries. `amounts` is
+    what one pod of each entry holds, int64[resources, entries].
     """
 
-    def __init__(self, room: Room, removable: Sequence[Removable], kept: Kept) -> None:
-        self.removable = removable
-        self.level = np.array([gang.level for gang in removable], np.int64)
-        self.spare = np.array([gang.spare for gang in removable], np.int64)
-        listed = [(index, pods) for index, gang in enumerate(removable) for pods in gang.pods if pods.count]
-        row_of = {name: room.nodes.row(name) for name in {pods.node for _, pods in listed}}
-        self._listed = [pods for _, pods in listed]
-        rows = np.array([-1 if (row := row_of[pods.node]) is None else row for _, pods in listed], np.int64)
-        turn = np.flatnonzero(rows >= 0)
-        turn = turn[np.argsort(rows[turn], kind="stable")]
-        class_ids = list(dict.fromkeys(pods.class_id for pods in self._listed))
-        class_of = {class_id: index for index, class_id in enumerate(class_ids)}
-        vectors = np.zeros((len(room.free), len(class_ids)), np.int64)
-        for class_id, index in class_of.items():
-            vectors[:, index] = room.of(class_id).vector(len(room.free))
-        self.turn: Int64 = turn
-        self.gang: Int64 = np.array([index for index, _ in listed], np.int64)[turn]
-        self.count: Int64 = np.array([pods.count for pods in self._listed], np.int64)[turn]
-        self.amounts: Int64 = vectors[:, np.array([class_of[pods.class_id] for pods in self._listed], np.int64)[turn]]
-        self.rows, self.starts, self.at = np.unique(rows[turn], return_index=True, return_inverse=True)
-        self._clip(_in_use(room, self.rows, kept))
+    gangs: Sequence[Removable]
+    gang: Int64
+    at: Int64
+    count: Int64
+    turn: Int64
+    rows: Int64
+    starts: Int64
+    amounts: Int64
 
     def __len__(self) -> int:
         return len(self.gang)
 
+    @property
+    def in_order(self) -> Int64:
+        """Entries in the order of the request, int64[entries]."""
+        return np.argsort(self.turn)
+
     def freed(self, removed: Int64) -> Int64:
         """What is given back by so many pods of each entry: int64[resources, nodes]."""
-        if not len(self.rows):
+        if not len(self):
             return np.zeros((len(self.amounts), 0), np.int64)
         freed: Int64 = np.add.reduceat(self.amounts * removed, self.starts, axis=1)
         return freed
 
+    def only(self, entries: Bool) -> Self:
+        """Some of the entries."""
+        places, starts, at = np.unique(self.at[entries], return_index=True, return_inverse=True)
+        return type(self)(
+            self.gangs,
+            self.gang[entries],
+            at,
+            self.count[entries],
+            self.turn[entries],
+            self.rows[places],
+            starts,
+            self.amounts[:, entries],
+        )
+
     def answer(self, removed: Int64) -> tuple[Removed, ...]:
-        """In the words of the answer: gangs and their pods in the order of the request. Of a gang of which all that
-        can be found goes, everything that was listed goes.
-        """
+        """In the words of the answer, in the order of the request."""
         by_gang: dict[int, list[tuple[int, int]]] = {}
         for entry in np.flatnonzero(removed).tolist():
             by_gang.setdefault(int(self.gang[entry]), []).append((int(self.turn[entry]), int(removed[entry])))
-        return tuple(self._of_gang(index, taken) for index, taken in sorted(by_gang.items()))
+        held = np.bincount(self.gang, self.count, len(self.gangs))
+        first = np.cumsum([0, *(len(gang.pods) for gang in self.gangs)]).tolist()
+        return tuple(
+            _of_gang(
+                self.gangs[index], [(turn - first[index], count) for turn, count in sorted(gone)], int(held[index])
+            )
+            for index, gone in sorted(by_gang.items())
+        )
 
-    def _of_gang(self, index: int, taken: list[tuple[int, int]]) -> Removed:
-        gang = self.removable[index]
-        if sum(count for _, count in taken) == int(self.count[self.gang == index].sum()):
-            return Removed(gang.id, True, tuple(pods for pods in gang.pods if pods.count))
-        pods = ((self._listed[turn], count) for turn, count in sorted(taken))
-        return Removed(gang.id, False, tuple(PodsOnNode(each.node, each.class_id, count) for each, count in pods))
 
-    def _clip(self, in_use: Int64) -> None:
-        """Let no node give back more than is used there: `in_use` is int64[resources, nodes]."""
-        if not len(self):
-            return
-        most = np.where(self.amounts > 0, in_use[:, self.at] // np.maximum(self.amounts, 1), np.iinfo(np.int64).max)
-        self.count = np.minimum(self.count, np.maximum(most.min(axis=0), 0))
-        given = np.add.reduceat(self.amounts * self.count.astype(np.float64), self.starts, axis=1)
-        for node in np.flatnonzero((given > in_use).any(axis=0)).tolist():
-            left = in_use[:, node].copy()
-            for entry in range(self.starts[node], len(self) if node + 1 == len(self.rows) else self.starts[node + 1]):
-                asked = np.flatnonzero(self.amounts[:, entry])
-                fits = int((left[asked] // self.amounts[asked, entry]).min(initial=int(self.count[entry])))
-                self.count[entry] = max(0, min(int(self.count[entry]), fits))
-                left -= self.amounts[:, entry] * self.count[entry]
+def _of_gang(gang: Removable, gone: list[tuple[int, int]], held: int) -> Removed:
+    """`gone`: (index of pods, count). When all that it `held` goes, all that was listed does."""
+    if sum(count for _, count in gone) == held:
+        return Removed(gang.id, True, tuple(pods for pods in gang.pods if pods.count))
+    listed = ((gang.pods[index], count) for index, count in gone)
+    return Removed(gang.id, False, tuple(PodsOnNode(pods.node, pods.class_id, count) for pods, count in listed))
+
+
+def candidates_of(room: Room, removable: Sequence[Removable], kept: Kept) -> Candidates:
+    """What may be removed. Pods on nodes that are not known are left out, and no node gives back more than pods hold
+    there, whatever the caller says.
+    """
+    listed = [pods for gang in removable for pods in gang.pods]
+    row_of = {name: room.nodes.row(name) for name in {pods.node for pods in listed}}
+    rows = np.array([-1 if (row := row_of[pods.node]) is None else row for pods in listed], np.int64)
+    turn = np.flatnonzero(rows >= 0)
+    turn = turn[np.argsort(rows[turn], kind="stable")]
+    gang = np.repeat(np.arange(len(removable)), [len(each.pods) for each in removable])[turn]
+    count = np.array([pods.count for pods in listed], np.int64)[turn]
+    class_ids = {class_id: index for index, class_id in enumerate(dict.fromkeys(pods.class_id for pods in listed))}
+    vectors = np.array([room.of(class_id).vector(len(room.free)) for class_id in class_ids], np.int64)
+    class_at = np.array([class_ids[pods.class_id] for pods in listed], np.int64)[turn]
+    amounts = vectors.reshape(-1, len(room.free)).T[:, class_at]
+    distinct, starts, at = np.unique(rows[turn], return_index=True, return_inverse=True)
+    count = _clipped(count, amounts, at, starts, _in_use(room, distinct, kept))
+    return Candidates(removable, gang, at, count, turn, distinct, starts, amounts)
+
+
+def _clipped(count: Int64, amounts: Int64, at: Int64, starts: Int64, in_use: Int64) -> Int64:
+    """Counts that free no more than is `in_use`, int64[resources, nodes]; first entries are believed first."""
+    if not len(count):
+        return count
+    most = np.where(amounts > 0, in_use[:, at] // np.maximum(amounts, 1), _UNLIMITED).min(axis=0)
+    count = np.minimum(count, np.maximum(most, 0))
+    given = np.add.reduceat(amounts * count.astype(np.float64), starts, axis=1)
+    for node in np.flatnonzero((given > in_use).any(axis=0)).tolist():
+        left = in_use[:, node].copy()
+        for entry in np.flatnonzero(at == node).tolist():
+            asked = np.flatnonzero(amounts[:, entry])
+            fits = (left[asked] // amounts[asked, entry]).min(initial=count[entry])
+            count[entry] = max(0, int(fits))
+            left -= amounts[:, entry] * count[entry]
+    return count
 
 
 def _in_use(room: Room, rows: Int64, kept: Kept) -> Int64:
     """What pods hold on nodes, seated or reserved: int64[resources, rows]."""
     free = room.free[:, rows]
     if len(kept.rows):
-        withheld = np.zeros((len(room.free), room.nodes.rows), np.int64)
+        withheld = np.zeros_like(room.free)
         withheld[:, kept.rows] = kept.amounts
         free += withheld[:, rows]
     in_use: Int64 = room.capacity.allocatable[rows, : len(room.free)].T - free

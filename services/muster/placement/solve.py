@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -76,7 +75,7 @@ class _Batch:
         if isinstance(answer, NotPlaced):
             self._remember(group, answer)
             if self._removable:
-                answer = self._place_by_removal(group, parts, budget)
+                answer = self._place_by_removal(group, parts)
             if isinstance(answer, NotPlaced) and group.partial:
                 answer = self._place_partly(group, parts, answer, budget)
         self._steps_left -= granted - max(0, budget.left)
@@ -125,9 +124,11 @@ class _Batch:
             return place_equal(self._room, group, parts, self._explainer)
         return place_mixed(self._room, group, parts, self._explainer, budget)
 
-    def _place_by_removal(self, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> Placed | NotPlaced:
-        place = partial(self._place_whole, group, parts, budget)
-        return place_by_removal(self._room, group, parts, self._removable, self._kept, place, budget)
+    def _place_by_removal(self, group: GroupToPlace, parts: Sequence[Part]) -> Placed | NotPlaced:
+        def place() -> Placed | NotPlaced:
+            return self._place_whole(group, parts, Budget(STEPS_PER_GROUP))
+
+        return place_by_removal(self._room, group, parts, self._removable, self._kept, place)
 
     def _place_partly(
         self, group: GroupToPlace, parts: Sequence[Part], whole: NotPlaced, budget: Budget
