@@ -12,6 +12,7 @@ from muster.localcluster.apiserver import ApiServer, Timing
 from muster.localcluster.kubelets import node_shapes
 
 SHAPES = node_shapes(2, racks=2, cpu="2", memory="4Gi", pods=10, gpus=1)
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
@@ -130,6 +131,24 @@ async def test_a_deleted_pod_makes_room_and_goes_at_once(api: ApiClient, kubelet
 
     assert marked.body["metadata"]["deletionGracePeriodSeconds"] == 30
     await api.until(f"{PODS}/first", _phase("Running"))
+
+
+async def test_an_evicted_pod_goes_at_once_and_its_budget_waits_for_another(api: ApiClient, kubelets: None) -> None:
+    labels = {"labels": {"app": "web"}}
+    for name in ("a", "b"):
+        await _bound(api, pod(name, metadata=labels))
+    spec = {"minAvailable": 1, "selector": {"matchLabels": labels["labels"]}}
+    await api.created(BUDGETS, {"metadata": {"name": "web"}, "spec": spec})
+    await api.until(f"{BUDGETS}/web", lambda reply: reply.body["status"]["disruptionsAllowed"] == 1)
+
+    evicted = await api.post(f"{PODS}/a/eviction", {"metadata": {"name": "a"}})
+    refused = await api.post(f"{PODS}/b/eviction", {"metadata": {"name": "b"}})
+    await api.until_gone(f"{PODS}/a")
+    await _bound(api, pod("a", metadata=labels))
+    await api.until(f"{BUDGETS}/web", lambda reply: reply.body["status"]["disruptionsAllowed"] == 1)
+
+    assert (evicted.status, refused.status) == (201, 429)
+    assert (await api.post(f"{PODS}/b/eviction", {"metadata": {"name": "b"}})).status == 201
 
 
 @pytest.mark.parametrize(
