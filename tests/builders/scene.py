@@ -174,6 +174,11 @@ class Scene:
         pods = self.here(workload).pods()
         await asyncio.gather(*(self.cluster.merge(_path(pod), {"metadata": {"annotations": changed}}) for pod in pods))
 
+    async def unmark(self, workload: Workload, annotation: str) -> None:
+        """Take an annotation off all its pods."""
+        patch = {"metadata": {"annotations": {annotation: None}}}
+        await asyncio.gather(*(self.cluster.merge(_path(pod), patch) for pod in self.here(workload).pods()))
+
     # -- then
 
     def bound_pods(self, workload: Workload) -> dict[str, str]:
@@ -237,6 +242,19 @@ class Scene:
             await self.tried(workload, seconds=seconds)
         assert self.bound_pods(workload) == {}, f"pods of {id_} are bound: {self.bound_pods(workload)}"
         return self.cluster.gangs[id_]
+
+    async def holds(self, workload: Workload, seats: int) -> coordinator_pb2.ExplainResponse:
+        """Wait until so many of its pods have a reservation and none is bound; what `muster explain` knows then."""
+        id_ = self.here(workload).id
+        version = -1
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                if id_ in self.cluster.gangs:
+                    answer = await self.cluster.explain(id_)
+                    if sum(bool(member.reserved_node) for member in answer.members) == seats:
+                        assert self.bound_pods(workload) == {}
+                        return answer
+                version = await self.cluster.picture.newer_than(version)
 
     async def tried(self, workload: Workload, *, more_than: int = 0, seconds: float = WAIT_SECONDS) -> int:
         """Wait until placement was asked for it more than so many times; returns how many times."""
