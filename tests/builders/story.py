@@ -285,7 +285,7 @@ class Story:
             removed_pods=tuple(remove_pods or ()),
             removed_gangs=tuple(remove_gangs or ()),
         )
-        if self.lagging or self.stream:  # what happened before is seen before
+        if self.lagging:
             self.stream.append(Changes(batch))
         else:
             self.tell(Changes(batch))

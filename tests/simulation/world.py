@@ -1,6 +1,7 @@
 """A cluster with users, other schedulers and services in which acts happen, watched at every step."""
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -31,6 +32,12 @@ class WatchedStory(Story):
         self.listen = listen
         self.steps = 0
         super().__init__(nodes)
+
+    def change(self, **changes: Any) -> None:
+        """What happened before is seen before."""
+        lagging, self.lagging = self.lagging, self.lagging or bool(self.stream)
+        super().change(**changes)
+        self.lagging = lagging
 
     def tell(self, *events: Event) -> None:
         if self.listen is not None:
@@ -101,9 +108,10 @@ class World:
     def standing(self) -> tuple[object, ...]:
         """Differs before and after an act that did something."""
         story = self.story
-        under_way, stream, failures = len(story.under_way), len(story.stream), len(story.bind_failures)
-        flags = (story.lagging, story.graceful, story.now, story.unix_ahead, failures, len(story.evict_failures))
-        return (*flags, under_way, stream, story.steps, self._count, len(self.gangs), len(self.old))
+        failures = (story.bind_failures.total(), story.evict_failures.total())
+        waits = (len(story.under_way), len(story.stream), len(self.old))
+        clocks = (story.now, story.unix_ahead)
+        return (*failures, *waits, *clocks, story.lagging, story.graceful, story.steps, self._count, len(self.gangs))
 
     def pod(self, which: int, *, bound: bool | None = None) -> PodFacts | None:
         """One of the pods that are there; if said so, one of those that are bound, or are not."""
