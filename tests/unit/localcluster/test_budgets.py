@@ -65,6 +65,12 @@ def test_a_pod_whose_eviction_was_allowed_counts_no_more_while_it_is_still_there
     assert list(status["disruptedPods"]) == ["a"]
 
 
+def test_a_new_pod_of_the_name_counts_when_the_evicted_one_was_seen_to_go() -> None:
+    pods = [ready_pod("a"), ready_pod("b")]
+    status = budget_status(budget(disruptedPods={"a": later_text(-1)}), pods, {"a"})
+    assert (status["currentHealthy"], "disruptedPods" in status) == (2, False)
+
+
 def test_a_pod_that_did_not_go_after_all_counts_again() -> None:
     pods = [ready_pod("a"), ready_pod("b")]
     status = budget_status(budget(disruptedPods={"a": later_text(-121)}), pods)

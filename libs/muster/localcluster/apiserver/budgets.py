@@ -9,7 +9,8 @@ import contextlib
 import math
 import re
 import time
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable
 from typing import Any, ClassVar, Final
 
 from muster.localcluster.apiserver.clock import now_text, parse_time
@@ -17,7 +18,8 @@ from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.kinds import Rules
 from muster.localcluster.apiserver.selectors import label_selector
 from muster.localcluster.apiserver.status import Cause, invalid_value
-from muster.localcluster.apiserver.store import Change, Collection, Object, Record, in_namespace
+from muster.localcluster.apiserver.store import Change, Object, Record, in_namespace
+from muster.localcluster.apiserver.store import Collection as Stored
 
 BUDGETS: Final = "poddisruptionbudgets.policy"
 
@@ -59,11 +61,14 @@ def is_ready(pod: Object) -> bool:
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
-def budget_status(budget: Object, pods: list[Record]) -> Object:
-    """How many of the budget's pods are healthy, must be, and may go. `pods`: all of its namespace."""
+def budget_status(budget: Object, pods: list[Record], gone: Collection[str] = ()) -> Object:
+    """How many of the budget's pods are healthy, must be, and may go. `pods`: all of its namespace; `gone`: names of
+    those that were seen to go, even if others have their names by now.
+    """
     covered = [pod.object for pod in pods if covers(budget, pod.object)]
     former = budget.get("status") or {}
-    disrupted = _still_disrupted(former.get("disruptedPods") or {}, covered)
+    evicted = {pod: since for pod, since in (former.get("disruptedPods") or {}).items() if pod not in gone}
+    disrupted = _still_disrupted(evicted, covered)
     expected = sum((pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed") for pod in covered)
     healthy = sum(_is_healthy(pod, disrupted) for pod in covered)
     spec = budget.get("spec") or {}
@@ -110,16 +115,21 @@ class BudgetKeeper:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._stale: set[str] = set()
+        self._gone: defaultdict[str, set[str]] = defaultdict(set)
+        """Names of pods that have gone since the last count, by namespace."""
         self._due: dict[str, float] = {}
         """When a namespace's pods that were to be evicted count again, in seconds since 1970."""
         self._wake = asyncio.Event()
 
-    def note(self, collection: Collection, change: Change) -> None:
-        if collection.name == BUDGETS or (
-            collection.name == "pods" and self._cluster.store.collection(BUDGETS).records
-        ):
-            self._stale.add(change.record.metadata["namespace"])
-            self._wake.set()
+    def note(self, collection: Stored, change: Change) -> None:
+        about_pods = collection.name == "pods" and self._cluster.store.collection(BUDGETS).records
+        if not about_pods and collection.name != BUDGETS:
+            return
+        metadata = change.record.metadata
+        if about_pods and (change.type == "DELETED" or "deletionTimestamp" in metadata):
+            self._gone[metadata["namespace"]].add(metadata["name"])
+        self._stale.add(metadata["namespace"])
+        self._wake.set()
 
     async def run(self) -> None:
         while True:
@@ -135,9 +145,10 @@ class BudgetKeeper:
     def _recount(self, namespace: str) -> None:
         store = self._cluster.store
         pods = in_namespace(store.collection("pods").records.values(), namespace)
+        gone = self._gone.pop(namespace, set())
         disrupted: list[float] = []
         for budget in in_namespace(store.collection(BUDGETS).records.values(), namespace):
-            status = budget_status(budget.object, pods)
+            status = budget_status(budget.object, pods, gone)
             if status != budget.object.get("status"):
                 store.put(BUDGETS, budget.key, {**budget.object, "metadata": dict(budget.metadata), "status": status})
             disrupted += [parse_time(since) or 0.0 for since in (status.get("disruptedPods") or {}).values()]
