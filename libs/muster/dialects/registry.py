@@ -64,7 +64,9 @@ _WRITES: Final[Mapping[str, Callable[[Transition], Annotations]]] = {koordinator
 def gang_marks(namespace: str, labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None) -> GangMarks:
     """The part of a pod's labels and annotations that is read of any gang; false if there is none."""
     kept = _reduced(annotations, _ANNOTATIONS)
-    return GangMarks(namespace, _reduced(labels, _LABELS), own_marks.of_gang(kept) if kept else kept)
+    if annotations and own_marks.EXPECTED_DURATION in annotations:
+        kept = own_marks.of_gang(kept)
+    return GangMarks(namespace, _reduced(labels, _LABELS), kept)
 
 
 @lru_cache(maxsize=16384)

@@ -28,6 +28,7 @@ _PHASES: Final[Mapping[str | None, PodPhase]] = {
     "Succeeded": PodPhase.SUCCEEDED,
     "Failed": PodPhase.FAILED,
 }
+_PENDING: Final = PodPhase.PENDING
 _BUILT_IN_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _NEVER: Final = "Never"
 _CLASSES_KEPT: Final = 16384
@@ -117,16 +118,27 @@ def pod_facts(
     ours = (spec.scheduler_name or DEFAULT_SCHEDULER) in scheduler_names
     read = read_class(pod, ours=ours)
     problems = [each for each in (problem, pod.problem, read.problem) if each]
-    phase = _PHASES.get(status.phase, PodPhase.PENDING)
-    created = _moment(metadata.creation_timestamp, "metadata.creationTimestamp", problems)
-    # Pods get a start time while they are pending; it is told with what makes them run, not by itself.
-    started = 0 if phase is PodPhase.PENDING else _moment(status.start_time, "status.startTime", problems)
-    facts = PodFacts(
-        uid=metadata.uid,
-        namespace=metadata.namespace,
-        name=metadata.name,
-        class_id=read.pod_class.id,
-        revision=metadata.revision,
+    phase = _PHASES.get(status.phase, _PENDING)
+    created = started = 0
+    try:
+        if metadata.creation_timestamp:
+            created = parse_timestamp(metadata.creation_timestamp)
+    except BadTimestamp as error:
+        problems.append(f"metadata.creationTimestamp: {error}")
+    try:
+        # Pods get a start time while they are pending; it is told with what makes them run, not by itself.
+        if status.start_time and phase is not _PENDING:
+            started = parse_timestamp(status.start_time)
+    except BadTimestamp as error:
+        problems.append(f"status.startTime: {error}")
+    deadline = spec.active_deadline_seconds
+    annotated = own_marks.expected_seconds(metadata.annotations) if ours and metadata.annotations else 0.0
+    facts = PodFacts(  # of more than 15 arguments by name Python would make a dictionary first
+        metadata.uid,
+        metadata.namespace,
+        metadata.name,
+        read.pod_class.id,
+        metadata.revision,
         node=spec.node_name or "",
         phase=phase,
         priority=priorities.of_pod(spec),
@@ -138,30 +150,18 @@ def pod_facts(
         problem="; ".join(problems),
         timed_out=timed_out and ours,
         never_preempts=priorities.never_preempts(spec),
-        expected_seconds=_expected_seconds(pod, ours=ours),
+        expected_seconds=_shorter(annotated, deadline) if deadline else annotated,
         started_seconds=started,
         budgets=budgets,
     )
     return facts, read.pod_class
 
 
-def _moment(text: str | None, field: str, problems: list[str]) -> int:
-    if not text:
-        return 0
-    try:
-        return parse_timestamp(text)
-    except BadTimestamp as error:
-        problems.append(f"{field}: {error}")
-        return 0
-
-
-def _expected_seconds(pod: Pod, *, ours: bool) -> float:
-    """How long the pod runs at most or is expected to run, whichever is shorter; 0: nobody knows."""
-    expected = own_marks.expected_seconds(pod.metadata.annotations) if ours else 0.0
-    deadline = pod.spec.active_deadline_seconds
-    if not deadline or deadline < 0:
-        return expected
-    return min(expected, float(deadline)) if expected else float(deadline)
+def _shorter(annotated: float, deadline: int) -> float:
+    """The shorter of both times in seconds; 0 of the one, or less of the other, says nothing."""
+    if deadline < 0:
+        return annotated
+    return min(annotated, float(deadline)) if annotated else float(deadline)
 
 
 def _rank(each: PriorityClass) -> tuple[int, str]:
