@@ -292,5 +292,6 @@ def _joined(batches: Sequence[Batch]) -> Batch:
         nodes=nodes,
         pods=pods,
         gangs=tuple(gang for batch in batches for gang in batch.gangs),
+        budgets=tuple(budget for batch in batches for budget in batch.budgets),
         changed=newest,
     )
