@@ -11,8 +11,8 @@ being deleted                                 EVICTED
 not final (see verdicts)                      try again, until the deadline: FAILED
 anything else                                 FAILED
 
-The pod is looked at first because an eviction that names another pod's uid is no cheap mistake: the API server repeats
-it against the conflict for ten seconds, and may have taken from the other pod's budget before it sees that it must not.
+The pod is looked at first because an eviction that names another pod's uid is no cheap mistake: if that one has not
+started, the API server repeats the attempt for ten seconds; if it runs, its budget has paid before the uid is compared.
 """
 
 import asyncio

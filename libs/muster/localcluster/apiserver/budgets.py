@@ -16,8 +16,9 @@ from typing import Any, ClassVar, Final
 from muster.localcluster.apiserver.clock import now_text, parse_time
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.kinds import Rules
+from muster.localcluster.apiserver.metadata import json_type
 from muster.localcluster.apiserver.selectors import label_selector
-from muster.localcluster.apiserver.status import Cause, invalid_value
+from muster.localcluster.apiserver.status import Cause, bad_request, invalid_value
 from muster.localcluster.apiserver.store import Change, Object, Record, in_namespace
 from muster.localcluster.apiserver.store import Collection as Stored
 
@@ -39,8 +40,19 @@ class BudgetRules(Rules):
     counts_generations = True
     empty_status: ClassVar = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
 
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        for name in ("minAvailable", "maxUnavailable"):
+            amount = spec.get(name)
+            if isinstance(amount, bool) or not isinstance(amount, int | str | None):
+                field = f"PodDisruptionBudgetSpec.spec.{name}"
+                raise bad_request(
+                    'PodDisruptionBudget in version "v1" cannot be handled as a PodDisruptionBudget: json: cannot '
+                    f"unmarshal {json_type(amount)} into Go struct field {field} of type int32"
+                )
+
     def validate(self, obj: Object) -> Iterable[Cause]:
-        spec = obj.get("spec") or {}
+        spec = obj["spec"]
         if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
             yield invalid_value("spec", spec, "minAvailable and maxUnavailable cannot be both set")
         for name in ("minAvailable", "maxUnavailable"):
@@ -169,11 +181,9 @@ def _is_healthy(pod: Object, disrupted: Object) -> bool:
     return "deletionTimestamp" not in metadata and metadata["name"] not in disrupted and is_ready(pod)
 
 
-def _amount_problem(amount: Any) -> str:
-    if isinstance(amount, int) and not isinstance(amount, bool):
+def _amount_problem(amount: int | str) -> str:
+    if isinstance(amount, int):
         return "" if amount >= 0 else "must be greater than or equal to 0"
-    if not isinstance(amount, str):
-        return "must be an integer or percentage (e.g '5%')"
     if not _is_percent(amount):
         return _PERCENT_WORDS
     return "" if int(amount[:-1]) <= 100 else "must not be greater than 100%"

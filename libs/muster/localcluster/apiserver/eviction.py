@@ -78,6 +78,8 @@ def _check(budget: Record, status: Object) -> None:
         raise forbidden("poddisruptionbudget", "policy", name, why)
     if status.get("disruptionsAllowed", 0) < 1:
         needs, has = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+        if has > needs:  # what was evicted last is not counted yet
+            raise _refusal(f"The disruption budget {name} does not allow evicting pods currently")
         raise _refusal(f"The disruption budget {name} needs {needs} healthy pods and has {has} currently")
 
 
