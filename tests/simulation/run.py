@@ -90,4 +90,6 @@ def _tell(seed: int, found: Failure, *, shrinking: bool) -> None:
 
 
 if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":  # so that a seed is the same story in every process
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
     sys.exit(main())

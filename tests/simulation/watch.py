@@ -52,6 +52,7 @@ class Watch:
     def took(self, story: Story, effect: Effect) -> None:
         """The coordinator wants something done."""
         self._new_term(story)
+        self._forgive(story.leader)
         match effect:
             case PhaseChanged(gang_id, before, after):
                 assert self._phases.get(gang_id) is before, (
@@ -74,6 +75,13 @@ class Watch:
             case _:
                 pass
 
+    def _forgive(self, leader: Machine) -> None:
+        """Those that timed out and were changed since."""
+        for gang_id, standing in list(self._timed_out.items()):
+            gang = leader.knowledge.gangs.get(gang_id)
+            if gang is None or _standing(gang) != standing:
+                del self._timed_out[gang_id]
+
     def _new_term(self, story: Story) -> None:
         if story.machine is not self._leader:
             self._leader = story.machine
@@ -83,9 +91,8 @@ class Watch:
     def _solve(self, leader: Machine, solve: Solve) -> None:
         for group in solve.groups:
             for asked in group.gangs:
+                assert asked.id not in self._timed_out, f"timeout: {asked.id} is tried again although nothing changed"
                 gang = leader.knowledge.gangs[asked.id]
-                same = asked.id in self._timed_out and self._timed_out[asked.id] == _standing(gang)
-                assert not same, f"timeout: {asked.id} is tried again although nothing changed"
                 wanted = sum(role.wanted for role in asked.roles)
                 free = sum(not (pod.node or pod.timed_out or pod.gated or pod.deleting) for pod in gang.pods.values())
                 assert 1 <= asked.minimum <= wanted <= free, f"solve: {asked} is asked for {free} pods of {asked.id}"
@@ -95,6 +102,7 @@ class Watch:
     def stepped(self, story: Story, leader: Machine) -> None:
         """A step is done."""
         self._new_term(story)
+        self._forgive(leader)
         knowledge = leader.knowledge
         check_reservations(knowledge)
         self._settle_nodes(story, leader)
