@@ -4,7 +4,7 @@ import asyncio
 import base64
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import aiohttp
@@ -37,13 +37,20 @@ class EtcdRecords:
                 pass
             await asyncio.sleep(_RETRY_SECONDS)
 
-    async def permit(self, gang: str, *, seconds: float) -> record_pb2.GangRecord | None:
-        """The first permit that there ever was of the gang; asks etcd anew when none has been seen here yet."""
+    def permit(self, gang: str, *, seconds: float) -> Awaitable[record_pb2.GangRecord | None]:
+        """The first permit that there ever was of the gang; asks etcd anew when none has been seen here yet. It is the
+        gang of the moment of the call, also if that is forgotten before the answer comes.
+        """
         found = next(filter(_is_permit, self.history[gang]), None)
+        return self._permit(gang, found, self._since.get(gang, 0) + 1, seconds)
+
+    async def _permit(
+        self, gang: str, found: record_pb2.GangRecord | None, start: int, seconds: float
+    ) -> record_pb2.GangRecord | None:
         if found is None:
             with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):
                 async with asyncio.timeout(seconds):
-                    async for _, value in self._changes(PREFIX + gang, "", self._since.get(gang, 0) + 1):
+                    async for _, value in self._changes(PREFIX + gang, "", start):
                         record = record_pb2.GangRecord.FromString(value or b"")
                         if _is_permit(record):
                             return record

@@ -9,11 +9,12 @@ I4 a pod never moves
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from builders.etcd_records import EtcdRecords
+from muster.coordinator.v1.record_pb2 import GangRecord
 from muster.gangs.facts import PODS
 from muster.kube.quantity import to_amount
 
@@ -92,20 +93,28 @@ class Invariants:
         if gang is None or name is None:
             return
         if not gang.bound:
-            doubt = asyncio.ensure_future(self._recorded(name, gang.minimum))
-            self._doubts.add(doubt)
-            doubt.add_done_callback(self._doubts.discard)
+            self._doubt(self._permitted(name, gang.minimum, self._records.permit(name, seconds=_RECORD_SECONDS)))
+            for partner in gang.group:
+                if partner in self._gangs:
+                    permit = self._records.permit(partner, seconds=_RECORD_SECONDS)
+                    self._doubt(self._permitted_too(name, partner, permit))
         gang.bound.add(uid)
 
-    async def _recorded(self, name: str, minimum: int) -> None:
-        permit = await self._records.permit(name, seconds=_RECORD_SECONDS)
-        if permit is None:
+    def _doubt(self, check: Coroutine[Any, Any, None]) -> None:
+        doubt = asyncio.ensure_future(check)
+        self._doubts.add(doubt)
+        doubt.add_done_callback(self._doubts.discard)
+
+    async def _permitted(self, name: str, minimum: int, permit: Awaitable[GangRecord | None]) -> None:
+        record = await permit
+        if record is None:
             self._violated("I2", f"a pod of {name} was bound and there was never a permit in etcd")
-        elif (seats := sum(len(seat.pods) for seat in permit.seats)) < minimum:
-            self._violated("I1", f"{name} was permitted with {seats} seats and {minimum} must start together: {permit}")
-        for partner in self._gangs[name].group if name in self._gangs else ():
-            if partner in self._gangs and await self._records.permit(partner, seconds=_RECORD_SECONDS) is None:
-                self._violated("I1", f"a pod of {name} was bound and {partner} of its group was never permitted")
+        elif (seats := sum(len(seat.pods) for seat in record.seats)) < minimum:
+            self._violated("I1", f"{name} was permitted with {seats} seats and {minimum} must start together: {record}")
+
+    async def _permitted_too(self, name: str, partner: str, permit: Awaitable[GangRecord | None]) -> None:
+        if await permit is None:
+            self._violated("I1", f"a pod of {name} was bound and {partner} of its group was never permitted")
 
     def _judge(self, name: str) -> None:
         gang = self._gangs.get(name)

@@ -3,29 +3,25 @@
 import asyncio
 import contextlib
 import secrets
-from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
-from builders.cluster import JSON, WAIT_SECONDS, Cluster, node_of
+from builders.cluster import JSON, Cluster
 from builders.machines import remove_nodes, untaint_nodes
+from builders.scene_sights import LABEL, Sights
 from builders.workloads import Workload
-from muster.coordinator.v1 import coordinator_pb2
-from muster.coordinator.v1.coordinator_pb2 import Phase
 from muster.localcluster.kubelets.fleet import Kubelets
 from muster.localcluster.kubelets.shapes import NodeShape
 
-WAITING = (Phase.PHASE_GATHERING, Phase.PHASE_QUEUED, Phase.PHASE_WAITING)
-LABEL = "muster.dev/scene"
 _PODS_PER_NODE = 110
 
 
-class Scene:
+class Scene(Sights):
     """What is created here uses only nodes made here, and is cleared away at the end."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.name = f"scene-{secrets.token_hex(3)}"  # what an interrupted run left in a real cluster is not met again
+        # What an interrupted run left in a real cluster is not met again.
+        super().__init__(cluster, f"scene-{secrets.token_hex(3)}")
         self._namespaces: set[str] = set()
         self._workloads: dict[str, Workload] = {}
         self._jobs: list[tuple[str, str]] = []
@@ -56,15 +52,6 @@ class Scene:
         self.removed.update(names)
         await remove_nodes(self.cluster.session, *names)
         await self.cluster.until(lambda: not self.cluster.nodes.keys() & set(names), f"nodes {names} are gone")
-
-    def namespace(self, name: str) -> str:
-        """A further namespace of this scene."""
-        return f"{self.name}-{name}"
-
-    def here(self, workload: Workload) -> Workload:
-        """The workload as it will be created: in this scene's namespace unless it has one, on this scene's nodes."""
-        placed = workload.in_namespace(self.name) if workload.namespace == "default" else workload
-        return placed.on_nodes(**{LABEL: self.name})
 
     # -- when
 
@@ -179,120 +166,6 @@ class Scene:
         patch = {"metadata": {"annotations": {annotation: None}}}
         await asyncio.gather(*(self.cluster.merge(_path(pod), patch) for pod in self.here(workload).pods()))
 
-    # -- then
-
-    def bound_pods(self, workload: Workload) -> dict[str, str]:
-        """Node by pod name, of those that are bound."""
-        workload = self.here(workload)
-        nodes = {
-            workload.pod_name(number): node_of(
-                self.cluster.pods.get((workload.namespace, workload.pod_name(number)), _NONE)
-            )
-            for number in range(workload.size)
-        }
-        return {pod: node for pod, node in nodes.items() if node}
-
-    def per_node(self, *workloads: Workload) -> Counter[str]:
-        """How many of their pods are bound to each node."""
-        return Counter(node for workload in workloads for node in self.bound_pods(workload).values())
-
-    async def bound(self, *workloads: Workload, count: int | None = None, seconds: float = WAIT_SECONDS) -> None:
-        """Wait until all pods (or so many) of each are bound."""
-        for workload in workloads:
-            await self._bound(workload, workload.size if count is None else count, seconds)
-
-    async def _bound(self, workload: Workload, count: int, seconds: float) -> None:
-        what = f"{count} pods of {workload.name} bound"
-        await self.cluster.until(lambda: len(self.bound_pods(workload)) >= count, what, seconds=seconds)
-
-    async def satisfied(self, workload: Workload, *, seconds: float = WAIT_SECONDS) -> None:
-        """Wait until the coordinator says that it has started."""
-        id_ = self.here(workload).id
-
-        def is_satisfied() -> bool:
-            gang = self.cluster.gangs.get(id_)
-            return gang is not None and gang.phase == Phase.PHASE_SATISFIED
-
-        await self.cluster.until(is_satisfied, f"{id_} is satisfied", seconds=seconds)
-
-    async def phase(self, workload: Workload, phase: str, *, seconds: float = WAIT_SECONDS) -> coordinator_pb2.Gang:
-        """Wait until the coordinator says that the gang is in this phase, by its name in `muster gangs`."""
-        id_, wanted = self.here(workload).id, Phase.Value(f"PHASE_{phase.upper()}")
-        gangs = self.cluster.gangs
-        await self.cluster.until(
-            lambda: id_ in gangs and gangs[id_].phase == wanted, f"{id_} is {phase}", seconds=seconds
-        )
-        return gangs[id_]
-
-    async def minimum(self, workload: Workload, minimum: int) -> None:
-        """Wait until the coordinator knows that so many must start together."""
-        id_, gangs = self.here(workload).id, self.cluster.gangs
-        await self.cluster.until(lambda: id_ in gangs and gangs[id_].minimum == minimum, f"{id_} needs {minimum}")
-
-    async def waits(self, workload: Workload, *saying: str, seconds: float = WAIT_SECONDS) -> coordinator_pb2.Gang:
-        """Wait until the gang waits with a reason that says this, tried if it is complete; nothing is bound."""
-        id_ = self.here(workload).id
-
-        def settled() -> bool:
-            gang = self.cluster.gangs.get(id_)
-            return gang is not None and gang.phase in WAITING and all(words in gang.reason for words in saying)
-
-        await self.cluster.until(settled, f"{id_} waits, saying {saying}", seconds=seconds)
-        if self.cluster.gangs[id_].phase == Phase.PHASE_QUEUED:
-            await self.tried(workload, seconds=seconds)
-        assert self.bound_pods(workload) == {}, f"pods of {id_} are bound: {self.bound_pods(workload)}"
-        return self.cluster.gangs[id_]
-
-    async def holds(self, workload: Workload, seats: int) -> coordinator_pb2.ExplainResponse:
-        """Wait until so many of its pods have a reservation and none is bound; what `muster explain` knows then."""
-        id_ = self.here(workload).id
-        version = -1
-        async with asyncio.timeout(WAIT_SECONDS):
-            while True:
-                if id_ in self.cluster.gangs:
-                    answer = await self.cluster.explain(id_)
-                    if sum(bool(member.reserved_node) for member in answer.members) == seats:
-                        assert self.bound_pods(workload) == {}
-                        return answer
-                version = await self.cluster.picture.newer_than(version)
-
-    async def tried(self, workload: Workload, *, more_than: int = 0, seconds: float = WAIT_SECONDS) -> int:
-        """Wait until placement was asked for it more than so many times; returns how many times."""
-        id_ = self.here(workload).id
-        async with asyncio.timeout(seconds):
-            while (answer := await self.cluster.explain(id_)).attempts <= more_than:
-                with contextlib.suppress(TimeoutError):  # a try that changes nothing is not told
-                    await asyncio.wait_for(self.cluster.picture.newer_than(self.cluster.picture.version), 0.1)
-        return answer.attempts
-
-    async def event(self, workload: Workload, *saying: str, kind: str = "Warning") -> JSON:
-        """Wait for an event about one of its pods or its PodGroup that says this."""
-        workload = self.here(workload)
-        names = [workload.name, *(workload.pod_name(number) for number in range(workload.size))]
-        found: list[JSON] = []
-
-        def there() -> bool:
-            found[:] = [
-                event
-                for event in self.cluster.events_of(workload.namespace, names)
-                if event["type"] == kind and all(words in _note(event) for words in saying)
-            ]
-            return bool(found)
-
-        await self.cluster.until(there, f"a {kind} event of {workload.id} that says {saying}")
-        return found[0]
-
-    async def unschedulable(self, workload: Workload, *saying: str) -> None:
-        """Wait until every pod of it that exists has PodScheduled=False, reason Unschedulable, and says this (I10)."""
-        workload = self.here(workload)
-        keys = {(workload.namespace, workload.pod_name(number)) for number in range(workload.size)}
-
-        def all_say() -> bool:
-            pods = [pod for key, pod in self.cluster.pods.items() if key in keys]
-            return bool(pods) and all(_says_unschedulable(pod, saying) for pod in pods)
-
-        await self.cluster.until(all_say, f"all pods of {workload.id} say Unschedulable and {saying}")
-
     # -- the end
 
     async def clear(self) -> None:
@@ -343,7 +216,6 @@ async def bind_by_hand(cluster: Cluster, namespace: str, pod: str, node: str) ->
     await cluster.call("POST", f"/api/v1/namespaces/{namespace}/pods/{pod}/binding", body)
 
 
-_NONE: JSON = {"spec": {}}
 _AT_ONCE: JSON = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
 _PLURALS = {"Pod": "pods", "PodGroup": "podgroups"}
 
@@ -352,22 +224,6 @@ def _path(manifest: JSON) -> str:
     version, metadata = manifest["apiVersion"], manifest["metadata"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     return f"{root}/namespaces/{metadata['namespace']}/{_PLURALS[manifest['kind']]}/{metadata['name']}"
-
-
-def _note(event: JSON) -> str:
-    return str(event.get("note") or event.get("message") or "")
-
-
-def _says_unschedulable(pod: JSON, saying: tuple[str, ...]) -> bool:
-    for condition in pod.get("status", {}).get("conditions") or ():
-        if condition["type"] == "PodScheduled":
-            message = condition.get("message", "")
-            return (
-                condition["status"] == "False"
-                and condition.get("reason") == "Unschedulable"
-                and all(words in message for words in saying)
-            )
-    return False
 
 
 def _priority_class(value: int) -> JSON:
