@@ -90,15 +90,17 @@ def candidates_of(room: Room, removable: Sequence[Removable], kept: Kept) -> Can
     there, whatever the caller says.
     """
     listed = [pods for gang in removable for pods in gang.pods]
-    row_of = {name: room.nodes.row(name) for name in {pods.node for pods in listed}}
-    rows = np.array([-1 if (row := row_of[pods.node]) is None else row for pods in listed], np.int64)
+    names = [pods.node for pods in listed]
+    classes = [pods.class_id for pods in listed]
+    row_of = {name: -1 if (row := room.nodes.row(name)) is None else row for name in set(names)}
+    rows = np.fromiter(map(row_of.__getitem__, names), np.int64)
     turn = np.flatnonzero(rows >= 0)
     turn = turn[np.argsort(rows[turn], kind="stable")]
     gang = np.repeat(np.arange(len(removable)), [len(each.pods) for each in removable])[turn]
     count = np.array([pods.count for pods in listed], np.int64)[turn]
-    class_ids = {class_id: index for index, class_id in enumerate(dict.fromkeys(pods.class_id for pods in listed))}
+    class_ids = {class_id: index for index, class_id in enumerate(sorted(set(classes)))}
     vectors = np.array([room.of(class_id).vector(len(room.free)) for class_id in class_ids], np.int64)
-    class_at = np.array([class_ids[pods.class_id] for pods in listed], np.int64)[turn]
+    class_at = np.fromiter(map(class_ids.__getitem__, classes), np.int64)[turn]
     amounts = vectors.reshape(-1, len(room.free)).T[:, class_at]
     distinct, starts, at = np.unique(rows[turn], return_index=True, return_inverse=True)
     count = _clipped(count, amounts, at, starts, _in_use(room, distinct, kept))

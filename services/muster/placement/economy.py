@@ -23,14 +23,17 @@ Pods = list[tuple[int, int]]
 def spare_for(trial: Trial, removed: Int64, available: Int64, allowance: Sequence[int]) -> Int64 | None:
     """What has to go besides what is `removed` anyway: of the `available` pods of each entry, and of each gang no more
     than its `allowance`. None if seating members one after another does not find a place.
+
+    Raises Spent.
     """
+    mark = trial.room.mark()
     for order in _orders(trial):
-        mark = trial.room.mark()
-        economy = _Economy(trial, removed.copy(), available.copy(), list(allowance))
-        found = economy.seat(order)
-        trial.room.undo(mark)
-        if found:
-            return economy.removed
+        try:
+            economy = _Economy(trial, removed.copy(), available.copy(), list(allowance))
+            if economy.seat(order):
+                return economy.removed
+        finally:
+            trial.room.undo(mark)
     return None
 
 
@@ -76,6 +79,7 @@ class _Economy:
         heapify(heap)
         seated = 0
         while heap and seated < missing:
+            self._trial.spend(2)
             _, by_name, at = heappop(heap)
             pods = self._next_seat(of_class, at)
             if pods is None:

@@ -9,14 +9,16 @@ from muster.placement.nodes import Bool
 from muster.placement.trial import Spent, Trial
 
 
-def put_back(trial: Trial, removed: Int64, allowance: Sequence[int]) -> Int64:
+def put_back(trial: Trial, removed: Int64, allowance: Sequence[int], efforts: int) -> Int64:
     """What goes after whole gangs, then spare pods one by one, were put back where that can be, the last ones first."""
     entries = removed > 0
     if not entries.any():
         return removed
-    kept = removed.copy()
-    kept[entries] = _Back(trial.among(trial.candidates.only(entries)), removed[entries], allowance).put()
-    return kept
+    trial = trial.among(trial.candidates.only(entries))
+    trial.allow(efforts)
+    needed = removed.copy()
+    needed[entries] = _Back(trial, removed[entries], allowance).put()
+    return needed
 
 
 class _Back:

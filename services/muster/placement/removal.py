@@ -1,6 +1,8 @@
 """Who has to go so that a group has a place: the lowest levels, spare pods, few gangs, and nobody for nothing."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -9,13 +11,20 @@ from muster.gangs.capacity import Int64
 from muster.gangs.placing import GroupToPlace, Removable
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.candidates import candidates_of
-from muster.placement.fewest import few_gangs, fewest_gangs
+from muster.placement.fewest import fewest_gangs
+from muster.placement.greedy import few_gangs
+from muster.placement.holds import Holds
 from muster.placement.kept import Kept
 from muster.placement.parts import Part
 from muster.placement.putback import put_back
 from muster.placement.room import Room
 from muster.placement.spare import Spare
 from muster.placement.trial import Spent, Trial
+
+_EFFORTS: Final = 5_000
+"""For each stage of a removal; a quarter of a second, which only the largest come near."""
+_EFFORTS_FOR_FEWEST: Final = 600
+"""For trying sets of gangs, whose number has no end."""
 
 PlaceWhole = Callable[[], Placed | NotPlaced]
 """Places the group in the room as it is then."""
@@ -28,8 +37,9 @@ def place_by_removal(
     removable: Sequence[Removable],
     kept: Kept,
     place: PlaceWhole,
+    present: NotPlaced,
 ) -> Placed | NotPlaced:
-    """Place a group that has no place otherwise, if it has one once some of the removable pods are gone."""
+    """Place a group that has no place at `present`, if it has one once some of the removable pods are gone."""
     candidates = candidates_of(room, removable, kept)
     mark = room.mark()
     room.shift(candidates.rows, candidates.freed(candidates.count))
@@ -39,19 +49,28 @@ def place_by_removal(
         summary = f"even if all that may be removed were gone: {answer.explanation.summary}"
         return replace(answer, explanation=replace(answer.explanation, summary=summary))
     removed = _who_goes(Trial(room, group, parts, candidates))
+    if removed is None:
+        return NotPlaced(False, present.explanation)
     room.shift(candidates.rows, candidates.freed(removed))
     answer = place()
-    return replace(answer, removed=candidates.answer(removed)) if isinstance(answer, Placed) else answer
+    if isinstance(answer, NotPlaced):
+        room.undo(mark)
+        return NotPlaced(False, present.explanation)
+    return replace(answer, removed=candidates.answer(removed))
 
 
-def _who_goes(trial: Trial) -> Int64:
-    """How many pods of each entry go."""
+def _who_goes(trial: Trial) -> Int64 | None:
+    """How many pods of each entry go; None if that is too hard to tell, which leaves all of them where they are."""
+    trial.allow(_EFFORTS)
     allowed = _lowest_levels(trial)
+    if not trial.fits(allowed):
+        return None
     spare = Spare(trial, allowed)
-    removed = spare.beside(())
+    trial.allow(_EFFORTS)
+    removed = _unless_spent(lambda: spare.beside(()))
     if removed is None:
-        removed = _few_gangs(trial, allowed, spare)
-    return put_back(trial, removed, spare.allowance)
+        removed = _some_gangs(trial, allowed, spare)
+    return put_back(trial, removed, spare.allowance, _EFFORTS)
 
 
 def _lowest_levels(trial: Trial) -> Int64:
@@ -59,27 +78,34 @@ def _lowest_levels(trial: Trial) -> Int64:
     candidates = trial.candidates
     level_of = np.array([gang.level for gang in candidates.gangs], np.int64)[candidates.gang]
     levels = np.unique(level_of)
-    low, high = 0, len(levels) - 1
+
+    def up_to(index: int) -> Int64:
+        pods: Int64 = np.where(level_of <= levels[index], candidates.count, 0)
+        return pods
+
+    return up_to(bisect_left(range(len(levels) - 1), True, key=lambda index: trial.fits(up_to(index))))
+
+
+def _some_gangs(trial: Trial, allowed: Int64, spare: Spare) -> Int64:
+    """What goes if gangs have to go whole: as few as can be found; in the worst case all that is allowed."""
+    trial.allow(_EFFORTS_FOR_FEWEST)
+    holds = Holds(trial, spare.limited, spare.most, allowed - spare.most)
+    removed = _unless_spent(lambda: fewest_gangs(holds, spare.beside))
+    if removed is not None:
+        return removed
+    trial.allow(_EFFORTS)
+    holds = Holds(trial, spare.limited, spare.first, allowed - spare.first)
+    removed = _unless_spent(lambda: few_gangs(holds, spare.first_beside))
+    if removed is None:
+        return allowed
+    lost = np.bincount(trial.candidates.gang, removed, len(spare.allowance))
+    whole = np.flatnonzero(lost > spare.allowance).tolist()
+    fewer_pods = _unless_spent(lambda: spare.beside(whole))
+    return removed if fewer_pods is None else fewer_pods
+
+
+def _unless_spent(search: Callable[[], Int64 | None]) -> Int64 | None:
     try:
-        while low < high:
-            middle = (low + high) // 2
-            if trial.fits(candidates.count * (level_of <= levels[middle])):
-                high = middle
-            else:
-                low = middle + 1
+        return search()
     except Spent:
-        pass
-    allowed: Int64 = candidates.count * (level_of <= levels[high])
-    return allowed
-
-
-def _few_gangs(trial: Trial, allowed: Int64, spare: Spare) -> Int64:
-    """What goes if few gangs go whole; in the worst case all that is allowed."""
-    for search, spared in ((fewest_gangs, spare.most), (few_gangs, spare.first)):
-        try:
-            removed = search(trial, spare.limited, spared, allowed - spared, spare.beside)
-        except Spent:
-            removed = None
-        if removed is not None:
-            return removed
-    return allowed
+        return None

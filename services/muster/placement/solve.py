@@ -75,7 +75,7 @@ class _Batch:
         if isinstance(answer, NotPlaced):
             self._remember(group, answer)
             if self._removable:
-                answer = self._place_by_removal(group, parts)
+                answer = self._place_by_removal(group, parts, answer)
             if isinstance(answer, NotPlaced) and group.partial:
                 answer = self._place_partly(group, parts, answer, budget)
         self._steps_left -= granted - max(0, budget.left)
@@ -124,11 +124,11 @@ class _Batch:
             return place_equal(self._room, group, parts, self._explainer)
         return place_mixed(self._room, group, parts, self._explainer, budget)
 
-    def _place_by_removal(self, group: GroupToPlace, parts: Sequence[Part]) -> Placed | NotPlaced:
+    def _place_by_removal(self, group: GroupToPlace, parts: Sequence[Part], present: NotPlaced) -> Placed | NotPlaced:
         def place() -> Placed | NotPlaced:
             return self._place_whole(group, parts, Budget(STEPS_PER_GROUP))
 
-        return place_by_removal(self._room, group, parts, self._removable, self._kept, place)
+        return place_by_removal(self._room, group, parts, self._removable, self._kept, place, present)
 
     def _place_partly(
         self, group: GroupToPlace, parts: Sequence[Part], whole: NotPlaced, budget: Budget

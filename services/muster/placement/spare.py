@@ -47,12 +47,18 @@ class Spare:
         if not trial.fits(removed + available):
             return None
         found = spare_for(trial, removed, available, self.allowance)
-        if found is not None:
+        if found is not None and trial.fits(found):
             return found
         for choice in self._choices(available):
             if trial.fits(removed + choice):
                 return removed + choice
         return None
+
+    def first_beside(self, whole: Sequence[int]) -> Int64 | None:
+        """As `beside`, but the first pods of each gang go whether they are needed or not."""
+        goes_whole = np.isin(self._trial.candidates.gang, whole)
+        removed: Int64 = np.where(goes_whole, self._allowed, self.first)
+        return removed if self._trial.fits(removed) else None
 
     def _choices(self, available: Int64) -> Iterator[Int64]:
         """Ways to choose as many as each gang can spare: the first pods of each, then others as far as that goes."""

@@ -18,8 +18,11 @@ from muster.placement.search import Budget
 
 STEPS_PER_TRIAL: Final = 2_000
 STEPS_FOR_ALL: Final = 30_000
-TRIALS_OF_MIXED: Final = 400
-"""What trials may spend on exact searches, and how many there may be at most: mixed groups take a millisecond each."""
+"""What trials may spend on exact searches, about 5 microseconds a step."""
+_EFFORT_OF_MIXED: Final = 20
+_ENTRIES_PER_EFFORT: Final = 5_000
+"""A trial by counting is one effort for so many entries; for a mixed group, whose members have to be seated, it is so
+many more."""
 
 
 class ClassNeed:
@@ -39,13 +42,14 @@ class ClassNeed:
 
 
 class Spent(Exception):
-    """There were more trials than there may be."""
+    """More efforts were made than were allowed."""
 
 
 class Trial:
     """One group, one room, and pods that may go. Nothing stays taken or freed.
 
     `free` is what is free on the candidates' nodes, int64[resources, nodes]; `needs` has each class of the group once.
+    Efforts are counted, about 50 microseconds each: counts and not seconds, so that every replica answers the same.
     """
 
     def __init__(self, room: Room, group: GroupToPlace, parts: Sequence[Part], candidates: Candidates) -> None:
@@ -58,13 +62,21 @@ class Trial:
         self.needs = [ClassNeed(room.of(each), needed, candidates.rows) for each, needed in must_seat.items()]
         self._alike = alike(parts)
         self._steps_left = STEPS_FOR_ALL
-        self._trials_left = TRIALS_OF_MIXED
+        self._efforts_left = 0
 
     def among(self, candidates: Candidates) -> "Trial":
-        """The same for some of the candidates, with what is left to be spent."""
-        trial = Trial(self.room, self.group, self.parts, candidates)
-        trial._steps_left, trial._trials_left = self._steps_left, self._trials_left
-        return trial
+        """The same for some of the candidates."""
+        return Trial(self.room, self.group, self.parts, candidates)
+
+    def allow(self, efforts: int) -> None:
+        """Make so many more efforts and no more."""
+        self._efforts_left = efforts
+
+    def spend(self, efforts: int) -> None:
+        """Count efforts. Raises Spent."""
+        self._efforts_left -= efforts
+        if self._efforts_left < 0:
+            raise Spent
 
     def useful(self) -> Bool:
         """Whether some member of the group may go where the entry is, bool[entries]."""
@@ -76,6 +88,7 @@ class Trial:
 
         Raises Spent.
         """
+        self.spend(1 + len(removed) // _ENTRIES_PER_EFFORT)
         freed = self.candidates.freed(removed)
         free = self.free + freed
         if any(need.elsewhere + int(need.fits(free).sum()) < need.needed for need in self.needs):
@@ -83,9 +96,7 @@ class Trial:
         return self._alike or self._seated(freed)
 
     def _seated(self, freed: Int64) -> bool:
-        self._trials_left -= 1
-        if self._trials_left < 0:
-            raise Spent
+        self.spend(_EFFORT_OF_MIXED)
         changed = np.flatnonzero(freed.any(axis=0))
         mark = self.room.mark()
         self.room.shift(self.candidates.rows[changed], freed[:, changed])
