@@ -76,13 +76,13 @@ def gang(name: str, *roles: tuple[str, int], minimum: int | None = None) -> Gang
     return GangToPlace(name, wanted if minimum is None else minimum, tuple(Role(*role) for role in roles))
 
 
-def group(*gangs: GangToPlace) -> GroupToPlace:
-    return GroupToPlace(gangs[0].id, gangs)
+def group(*gangs: GangToPlace, partial: bool = False) -> GroupToPlace:
+    return GroupToPlace(gangs[0].id, gangs, partial)
 
 
-def alone(name: str, *roles: tuple[str, int], minimum: int | None = None) -> GroupToPlace:
+def alone(name: str, *roles: tuple[str, int], minimum: int | None = None, partial: bool = False) -> GroupToPlace:
     """A group of one gang."""
-    return group(gang(name, *roles, minimum=minimum))
+    return group(gang(name, *roles, minimum=minimum), partial=partial)
 
 
 def cluster(
@@ -101,11 +101,18 @@ def removable(name: str, *pods: tuple[str, str, int], level: int = 0, spare: int
 
 
 def answers(
-    on: Cluster, *groups: GroupToPlace, withheld: Iterable[Withheld] = (), removing: Sequence[Removable] = ()
+    on: Cluster,
+    *groups: GroupToPlace,
+    reserved: Iterable[tuple[str, str, tuple[str, ...]]] = (),
+    withheld: Iterable[Withheld] = (),
+    removing: Sequence[Removable] = (),
 ) -> list[Answer]:
+    """`reserved`: (node, class id, uids)."""
     on.room.refresh()
     try:
-        return list(solve(on.room, groups, keep(on.room, withheld), removing))
+        kept = keep(on.room, withheld)
+        on.reserve(reserved)
+        return list(solve(on.room, groups, kept, removing))
     finally:
         on.room.undo(0)
 
