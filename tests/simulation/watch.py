@@ -72,6 +72,8 @@ class Watch:
                 check_harm(story, effect)
             case MarkTimedOut(gang_id, _, True):
                 self._timed_out[gang_id] = _standing(story.leader.knowledge.gangs[gang_id])
+            case MarkTimedOut(gang_id):
+                self._timed_out.pop(gang_id, None)
             case _:
                 pass
 
@@ -147,7 +149,9 @@ def _standing(gang: Gang) -> frozenset[object]:
     """What users may change of a gang: its declaration and its pods, apart from the marks."""
     pods = {(pod.uid, pod.class_id, pod.node, pod.phase, pod.deleting, pod.gated) for pod in gang.pods.values()}
     facts = gang.facts
-    declared = (facts.minimum, facts.total, facts.mode, facts.group, facts.waiting_time_seconds) if facts else ()
+    if facts is None:
+        return frozenset(pods)
+    declared = (facts.incarnation, facts.minimum, facts.total, facts.mode, facts.group, facts.waiting_time_seconds)
     return frozenset([declared, *pods])
 
 

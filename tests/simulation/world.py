@@ -19,6 +19,7 @@ THEIRS = "theirs"
 """A node that is closed to us, on which other schedulers put pods."""
 MOST_EFFECTS = 3000
 """More in a row, with nothing else happening, is a coordinator that spins."""
+_IN_ORDER = (Persist, MarkTimedOut)
 
 Listener = Callable[[Story, Event | Effect], None]
 """Hears what the coordinator is told and what it wants."""
@@ -136,10 +137,10 @@ class World:
     # -- what services do
 
     def choices(self) -> list[int]:
-        """What may be done next; writes to etcd stay in order."""
+        """What may be done next; writes to etcd stay in order, and marks do."""
         under_way = self.story.under_way
-        first_write = next((i for i, effect in enumerate(under_way) if isinstance(effect, Persist)), None)
-        return [i for i, effect in enumerate(under_way) if not isinstance(effect, Persist) or i == first_write]
+        first = [next((i for i, each in enumerate(under_way) if isinstance(each, kind)), -1) for kind in _IN_ORDER]
+        return [i for i, each in enumerate(under_way) if i in first or not isinstance(each, _IN_ORDER)]
 
     def do(self, index: int) -> None:
         """Do one of the things under way. Binding stops what earlier leaders sent when a later one calls."""
