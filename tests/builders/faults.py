@@ -35,6 +35,7 @@ class Requests:
 
 
 BINDS = Requests("POST", "/binding")
+EVICTIONS = Requests("POST", "/eviction")
 WRITES_OF_STATUS = Requests("PATCH", "/status")
 EVERYTHING = Requests("", "")
 

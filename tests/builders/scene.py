@@ -6,7 +6,7 @@ import secrets
 from collections.abc import AsyncIterator
 from typing import Any
 
-from builders.cluster import JSON, Cluster
+from builders.cluster import JSON, WAIT_SECONDS, Cluster
 from builders.machines import remove_nodes, untaint_nodes
 from builders.scene_sights import LABEL, Sights
 from builders.workloads import Workload
@@ -14,6 +14,7 @@ from muster.localcluster.kubelets.fleet import Kubelets
 from muster.localcluster.kubelets.shapes import NodeShape
 
 _PODS_PER_NODE = 110
+_LOOK_SECONDS = 0.05
 
 
 class Scene(Sights):
@@ -76,7 +77,7 @@ class Scene(Sights):
         workload = self._known(self.here(workload))
         await self._make_namespace(workload.namespace)
         if workload.priority is not None:
-            await self.cluster.apply(_priority_class(workload.priority))
+            await self.cluster.apply(_priority_class(workload))
         await self.cluster.apply(*workload.pods(*numbers))
 
     async def create_job(self, workload: Workload, name: str, pods: int) -> None:
@@ -148,6 +149,23 @@ class Scene(Sights):
         """Something that concerns nobody happens to a pod."""
         [pod] = self.here(workload).pods(number)
         await self.cluster.merge(_path(pod) + "/status", {"status": {"message": message}})
+
+    async def budget(self, workload: Workload, *, least: int) -> None:
+        """A PodDisruptionBudget that wants so many of its pods to be available; returns when it is in force."""
+        workload = self.here(workload)
+        budget = {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": workload.name, "namespace": workload.namespace},
+            "spec": {"minAvailable": least, "selector": {"matchLabels": workload.labels}},
+        }
+        await self.cluster.apply(budget)
+        path = f"/apis/policy/v1/namespaces/{workload.namespace}/poddisruptionbudgets/{workload.name}"
+        healthy = -1
+        async with asyncio.timeout(WAIT_SECONDS):
+            while healthy != workload.size:
+                await asyncio.sleep(_LOOK_SECONDS)  # another process counts, and budgets are not followed here
+                healthy = (await self.cluster.call("GET", path)).get("status", {}).get("currentHealthy", 0)
 
     async def edit_minimum(self, workload: Workload, minimum: Any) -> None:
         """Edit spec.minMember of its PodGroup."""
@@ -226,10 +244,11 @@ def _path(manifest: JSON) -> str:
     return f"{root}/namespaces/{metadata['namespace']}/{_PLURALS[manifest['kind']]}/{metadata['name']}"
 
 
-def _priority_class(value: int) -> JSON:
+def _priority_class(workload: Workload) -> JSON:
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
-        "metadata": {"name": f"priority-{value}"},
-        "value": value,
+        "metadata": {"name": workload.priority_class},
+        "value": workload.priority,
+        "preemptionPolicy": "PreemptLowerPriority" if workload.preempts else "Never",
     }

@@ -41,6 +41,13 @@ class Sights:
         }
         return {pod: node for pod, node in nodes.items() if node}
 
+    def uids(self, *workloads: Workload) -> set[str]:
+        """Of all their pods that exist and are not being deleted."""
+        placed = [self.here(workload) for workload in workloads]
+        keys = [(each.namespace, each.pod_name(number)) for each in placed for number in range(each.size)]
+        pods = [self.cluster.pods[key]["metadata"] for key in keys if key in self.cluster.pods]
+        return {pod["uid"] for pod in pods if "deletionTimestamp" not in pod}
+
     def per_node(self, *workloads: Workload) -> Counter[str]:
         """How many of their pods are bound to each node."""
         return Counter(node for workload in workloads for node in self.bound_pods(workload).values())
@@ -113,6 +120,11 @@ class Sights:
                 with contextlib.suppress(TimeoutError):  # a try that changes nothing is not told
                     await asyncio.wait_for(self.cluster.picture.newer_than(self.cluster.picture.version), 0.1)
         return answer.attempts
+
+    async def forgotten(self, workload: Workload) -> None:
+        """Wait until the coordinator does not know the gang any more."""
+        id_ = self.here(workload).id
+        await self.cluster.until(lambda: id_ not in self.cluster.gangs, f"{id_} is forgotten")
 
     async def event(self, workload: Workload, *saying: str, kind: str = "Warning") -> JSON:
         """Wait for an event about one of its pods or its PodGroup that says this."""

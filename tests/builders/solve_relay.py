@@ -25,7 +25,7 @@ class SolveRelay(pb_grpc.PlacementServiceServicer):
         self._stub = pb_grpc.PlacementServiceStub(self._channel)
         self._on_change = on_change
         self._open = asyncio.Event()
-        self._open.set()
+        self._waits: asyncio.Event | None = None
         self._server = aio.server(options=_MESSAGES)
         pb_grpc.add_PlacementServiceServicer_to_server(self, self._server)
         self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
@@ -43,12 +43,15 @@ class SolveRelay(pb_grpc.PlacementServiceServicer):
         await self._channel.close()
 
     @contextlib.contextmanager
-    def holding(self) -> Iterator[None]:
-        """Placement answers, but the answers come only after the end of the block."""
+    def holding_answers_that_remove(self) -> Iterator[asyncio.Event]:
+        """Answers that name pods to be removed come only after the end of the block; the event says that one waits."""
+        waits = asyncio.Event()
+        self._waits = waits
         self._open.clear()
         try:
-            yield
+            yield waits
         finally:
+            self._waits = None
             self._open.set()
 
     async def Solve(self, request: pb.SolveRequest, context: aio.ServicerContext[Any, Any]) -> pb.SolveResponse:  # noqa: N802
@@ -60,7 +63,9 @@ class SolveRelay(pb_grpc.PlacementServiceServicer):
         except aio.AioRpcError as error:
             await context.abort(error.code(), error.details() or "")
             raise
-        await self._open.wait()
+        if self._waits is not None and any(result.removed for result in response.results):
+            self._waits.set()
+            await self._open.wait()
         self.answered.append(response)
         self._on_change()
         return response

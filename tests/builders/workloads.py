@@ -37,9 +37,14 @@ class Workload:
     selectors: dict[int, dict[str, str]] = field(default_factory=dict)
     """Further node selectors of single pods."""
     priority: int | None = None
+    preempts: bool = True
+    """Others may be evicted for it."""
     gates: tuple[str, ...] = ()
 
     # -- what it is
+
+    def named(self, name: str) -> Self:
+        return replace(self, name=name)
 
     def of(self, size: int) -> Self:
         return replace(self, size=size)
@@ -69,6 +74,10 @@ class Workload:
         named = {_KOORDINATOR + key.replace("_", "-"): value for key, value in annotations.items()}
         return replace(self, annotations={**self.annotations, **named})
 
+    def labelled(self, **labels: str) -> Self:
+        """Labels on its pods."""
+        return replace(self, labels={**self.labels, **labels})
+
     def marked(self, annotations: dict[str, str]) -> Self:
         """Annotations by their full keys."""
         return replace(self, annotations={**self.annotations, **annotations})
@@ -79,6 +88,10 @@ class Workload:
 
     def with_priority(self, priority: int) -> Self:
         return replace(self, priority=priority)
+
+    def harming_nobody(self) -> Self:
+        """preemptionPolicy Never, by its priority class."""
+        return replace(self, preempts=False)
 
     def gated(self, *gates: str) -> Self:
         return replace(self, gates=gates)
@@ -113,6 +126,10 @@ class Workload:
     def needed(self) -> int:
         """Pods that must start together, if the minimum makes sense."""
         return self.minimum if isinstance(self.minimum, int) and self.minimum > 0 else self.size
+
+    @property
+    def priority_class(self) -> str:
+        return f"priority-{self.priority}".replace("--", "-minus-") + ("" if self.preempts else "-never")
 
     def pod_name(self, number: int) -> str:
         return f"{self.name}-{number}"
@@ -155,7 +172,7 @@ class Workload:
             "terminationGracePeriodSeconds": 0,
         }
         if self.priority is not None:
-            spec["priorityClassName"] = f"priority-{self.priority}"
+            spec["priorityClassName"] = self.priority_class
         if self.gates:
             spec["schedulingGates"] = [{"name": gate} for gate in self.gates]
         metadata = {"name": self.pod_name(number), "namespace": self.namespace}
