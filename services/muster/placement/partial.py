@@ -1,6 +1,7 @@
 """What of a group has room when the whole of it has none: for gangs that may collect their seats one by one."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 
 from muster.gangs.placing import GroupToPlace
@@ -20,7 +21,7 @@ def place_partly(room: Room, group: GroupToPlace, parts: Sequence[Part], budget:
     partly = _Partly(room, group, parts)
     best = partly.quickly()
     if not alike(parts):
-        best = partly.raise_by_search(best, budget)
+        best = partly.first_roles(partly.raise_by_search(best, budget), budget)
     retake(room, parts, best)
     partly.add_extras(best)
     return best if best.total else None
@@ -38,12 +39,33 @@ class _Partly:
 
     def raise_by_search(self, best: Attempt, budget: Budget) -> Attempt:
         """Gang by gang, one member more as long as that can be; nothing stays taken."""
-        easiest_last = self._by_seats()
+        hardest_first = self._by_seats()
         for gang, minimum in enumerate(self._minimums):
             while best.of_gang(self._parts, gang) < minimum:
                 required = self._toward_minimums(best)
                 required[gang] += 1
-                found, _ = find(self._room, self._parts, easiest_last, required, budget)
+                found, _ = find(self._room, self._parts, hardest_first, required, budget)
+                if found is None:
+                    break
+                best = found
+        return best
+
+    def first_roles(self, best: Attempt, budget: Budget) -> Attempt:
+        """One more of an earlier part for one less of a later one of its gang, as long as that can be; nothing stays
+        taken.
+        """
+        hardest_first = self._by_seats()
+        by_themselves = [replace(part, gang=index) for index, part in enumerate(self._parts)]
+        for index, part in enumerate(self._parts):
+            while best.placed[index] < part.wanted:
+                later = [i for i in range(index + 1, len(self._parts)) if self._parts[i].gang == part.gang]
+                given_up = next((i for i in reversed(later) if best.placed[i]), None)
+                if given_up is None:
+                    break
+                required = list(best.placed)
+                required[index] += 1
+                required[given_up] -= 1
+                found, _ = find(self._room, by_themselves, hardest_first, required, budget)
                 if found is None:
                     break
                 best = found

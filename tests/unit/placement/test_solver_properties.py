@@ -52,15 +52,14 @@ def usable(each: PodClass, on: NodeFacts) -> bool:
     return all(on.labels.get(key) == value for key, value in each.node_selector)
 
 
-def check_answer(
-    nodes: list[NodeFacts], classes: list[PodClass], asked: list[GroupToPlace], got: list[Placed | NotPlaced]
-) -> None:
+def check_answer(nodes: list[NodeFacts], classes: list[PodClass], asked: list[GroupToPlace], got: list[Answer]) -> None:
     """I3 and all-or-nothing: nothing oversubscribed, every gang placed has its minimum and no more than it wants."""
     by_class, by_node = {each.id: each for each in classes}, {each.name: each for each in nodes}
     used: dict[tuple[str, str], int] = {}
     for of_group, answer in zip(asked, got, strict=True):
         if isinstance(answer, NotPlaced):
             continue
+        assert isinstance(answer, Placed), "only groups that are partial may be placed in part"
         for of_gang in of_group.gangs:
             counts = [0] * len(of_gang.roles)
             for run in answer.runs:
