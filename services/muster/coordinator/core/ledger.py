@@ -115,6 +115,8 @@ class Ledger:
         return self.overcommitted(seat.node, seat.class_id) or self._why_unfit(seat.node, seat.class_id) is not None
 
     def _overfull(self, wanted: Mapping[tuple[str, str], int]) -> str | None:
+        if not wanted:
+            return None
         capacity = self.capacity
         rows, where = np.unique([capacity.rows[node] for node, _ in wanted], return_inverse=True)
         classes = [capacity.classes[class_id] for _, class_id in wanted]

@@ -1,6 +1,7 @@
 """Why a gang, or what is left of it, is not running: one sentence that is true now (I10)."""
 
 from muster.coordinator.core.model import Gang
+from muster.dialects.registry import timeout_annotations
 from muster.gangs.facts import GangMode, Severity
 
 
@@ -9,7 +10,7 @@ def reason(gang: Gang) -> str:
     group = gang.group
     if gang.permitted:
         if not gang.waiting:
-            return _not_bound_yet(gang)
+            return _not_bound_yet(gang) or _marked(gang)
         if gang.lost:
             return f"{len(gang.lost)} of {gang.members} pods lost their node and are to be placed again{_because(gang)}"
         if group.gathering is not None:
@@ -52,6 +53,14 @@ def _not_bound_yet(gang: Gang) -> str:
     if not gang.seats or not gang.bind_trouble:
         return ""
     return f"gang {gang.label} starts; {len(gang.seats)} of its pods are not bound yet: {gang.bind_trouble}"
+
+
+def _marked(gang: Gang) -> str:
+    if not gang.marked:
+        return ""
+    mark = next(iter(timeout_annotations(gang.id, True)), "that says so")
+    count = len(gang.marked)
+    return f"gang {gang.label} runs; {count} more of its pods are not tried while they bear the annotation {mark}"
 
 
 def _because(gang: Gang) -> str:

@@ -30,8 +30,7 @@ def recover(knowledge: Knowledge, records: Sequence[Record]) -> tuple[tuple[str,
         else:
             _resume(knowledge, gang, record)
     for gang in knowledge.gangs.values():
-        unpermitted = gang.record is None or gang.record.state is RecordState.UNPERMITTED
-        if unpermitted and not gang.leaving and (gang.bound or _ran(gang)):
+        if gang.record is None and (gang.bound or _ran(gang)):
             gang.permitted = gang.started = True
         if gang.permitted:
             knowledge.regroup(gang)

@@ -102,8 +102,9 @@ class Reports:
 def _by_pod(gang: Gang, why: str) -> Iterator[tuple[str, str]]:
     """What the pods that have no seat are told, by uid: what is wrong with themselves comes first."""
     if why:
-        for uid in (*gang.waiting, *gang.seats, *gang.marked) if not gang.permitted else gang.waiting:
-            yield uid, why
+        for uid in (*gang.waiting, *gang.marked, *(gang.seats if not gang.permitted else ())):
+            if uid not in gang.invalid:
+                yield uid, why
     for uid in gang.invalid:
         yield uid, gang.pods[uid].problem
 

@@ -52,7 +52,8 @@ class Upkeep:
             for group, edited in groups.items():
                 self._waiting.look(group, now)
                 self._queue_or_not(group, now, effects, edited=edited)
-            for gang in touched:
+            # What one gang does is told on those of its group too.
+            for gang in dict.fromkeys([*touched, *(gang for group in groups for gang in group.gangs)]):
                 self._look_at(gang, now, effects)
         if knowledge.helped:
             knowledge.helped = False

@@ -93,7 +93,8 @@ class Waiting:
 
     def next_time(self) -> float | None:
         """When the next gang has waited too long."""
-        gangs = [gang for group in self.groups for gang in group.gangs if gang.seats]
+        groups = [group for group in self.groups if group.persisting is None]
+        gangs = [gang for group in groups for gang in group.gangs if gang.seats]
         return min((_deadline(gang) for gang in gangs if gang.waiting_since is not None), default=None)
 
     def due(self, now: Now) -> list[Effect]:
@@ -131,7 +132,9 @@ class Waiting:
 
     def timed_out(self, decision: TimeOut) -> list[Effect]:
         """That they have waited too long is durable: the pods are marked."""
-        return [_mark(gang, gang.timing_out, True) for gang in decision.gangs if gang.timing_out]
+        known = self._knowledge.gangs  # one that was declared anew meanwhile is another gang
+        gangs = [gang for gang in decision.gangs if gang.timing_out and known.get(gang.id) is gang]
+        return [_mark(gang, gang.timing_out, True) for gang in gangs]
 
     # -- tried again
 
