@@ -18,9 +18,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from builders.placement import GPU, alone
 from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass, PodFacts
-from muster.gangs.placing import GroupToPlace
+from muster.gangs.placing import GroupToPlace, PodsOnNode, Removable
 from muster.placement.answers import Placed
 from muster.placement.cluster import Cluster
+from muster.placement.kept import NOTHING
 from muster.placement.solve import solve
 
 GIB = 2**30
@@ -63,12 +64,63 @@ def batches(nodes: int) -> Iterator[tuple[str, list[GroupToPlace]]]:
     yield "500 gangs that do not fit", [alone(f"g{i}", ("gpu", 8 * nodes)) for i in range(500)]
 
 
+def full_cluster(nodes: int, levels: int, spare: int, seed: int = 7) -> tuple[Cluster, list[Removable]]:
+    """Nodes of 20 cpu, full of gangs of 8 pods that are strewn over them and may all be removed."""
+    chance = random.Random(seed)
+    classes = [
+        PodClass(f"{cpu} cpu", (("cpu", 1000 * cpu), ("memory", 4 * GIB * cpu), (PODS, 1))) for cpu in (1, 4, 16)
+    ]
+    offers = (("cpu", 20_000), ("memory", 80 * GIB), (PODS, 110))
+    names = [f"node-{index:06}" for index in range(nodes)]
+    slots = [name for name in names for _ in range(20)]
+    chance.shuffle(slots)
+    pods = [PodFacts(f"pod-{i}", "load", f"pod-{i}", "1 cpu", node=name) for i, name in enumerate(slots)]
+    gangs = [
+        Removable(
+            f"gang-{start // 8}",
+            start * levels // len(slots),
+            spare,
+            tuple(PodsOnNode(name, "1 cpu", 1) for name in slots[start : start + 8]),
+        )
+        for start in range(0, len(slots), 8)
+    ]
+    members = tuple(NodeFacts(name, allocatable=offers) for name in names)
+    cluster = Cluster()
+    cluster.apply(Batch(pod_classes=tuple(classes), nodes=members, pods=tuple(pods)))
+    return cluster, gangs
+
+
+def removals(nodes: int) -> Iterator[tuple[str, Cluster, list[Removable], GroupToPlace]]:
+    """Name, cluster, what may be removed and the group that has no place otherwise, of each removal to be timed."""
+    cluster, gangs = full_cluster(120, levels=1, spare=0)
+    yield "one of 300 gangs for 8 pods", cluster, gangs, alone("g", ("1 cpu", 8))
+    yield "several of 300 gangs for 8 larger pods", cluster, gangs, alone("g", ("4 cpu", 8))
+    yield "several of 300 gangs for a mixed gang", cluster, gangs, alone("g", ("16 cpu", 1), ("1 cpu", 7))
+    cluster, gangs = full_cluster(120, levels=5, spare=2)
+    yield "spare pods of 300 gangs for 64 pods", cluster, gangs, alone("g", ("1 cpu", 64))
+    yield "gangs and spare pods of 300 gangs for 400 pods", cluster, gangs, alone("g", ("1 cpu", 400))
+    cluster, gangs = full_cluster(nodes, levels=5, spare=0)
+    yield "gangs of the whole cluster for 500 pods", cluster, gangs, alone("g", ("1 cpu", 500))
+    yield "gangs of the whole cluster for 32 larger pods", cluster, gangs, alone("g", ("4 cpu", 32))
+    cluster, gangs = full_cluster(nodes, levels=100, spare=8)
+    yield "whoever ends first, for 32 pods that fill a node", cluster, gangs, alone("g", ("16 cpu", 32))
+    yield "whoever ends first, for 500 larger pods", cluster, gangs, alone("g", ("4 cpu", 500))
+
+
 def run(cluster: Cluster, groups: list[GroupToPlace]) -> int:
     """Solve one batch; returns how many groups were placed."""
     cluster.room.refresh()
     placed = sum(isinstance(answer, Placed) for answer in solve(cluster.room, groups))
     cluster.room.undo(0)
     return placed
+
+
+def run_removal(cluster: Cluster, gangs: list[Removable], group: GroupToPlace) -> int:
+    """Find who has to go; returns how many pods."""
+    cluster.room.refresh()
+    [answer] = solve(cluster.room, [group], NOTHING, gangs)
+    cluster.room.undo(0)
+    return sum(pods.count for gone in answer.removed for pods in gone.pods) if isinstance(answer, Placed) else 0
 
 
 def median_milliseconds(work: Callable[[], object], rounds: int) -> float:
@@ -97,7 +149,17 @@ def main() -> None:
                 "milliseconds": median_milliseconds(partial(run, cluster, groups), arguments.rounds),
             }
         )
-    print(json.dumps({"nodes": arguments.nodes, "pods": cluster.capacity.seats, "solves": figures}, indent=2))
+    told = {"nodes": arguments.nodes, "pods": cluster.capacity.seats, "solves": figures}
+    told["removals"] = [
+        {
+            "removal": name,
+            "removable": sum(pods.count for gang in gangs for pods in gang.pods),
+            "removed": run_removal(full, gangs, group),
+            "milliseconds": median_milliseconds(partial(run_removal, full, gangs, group), arguments.rounds),
+        }
+        for name, full, gangs, group in removals(arguments.nodes)
+    ]
+    print(json.dumps(told, indent=2))
 
 
 if __name__ == "__main__":

@@ -9,12 +9,17 @@ import grpc
 import pytest
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from msgspec import structs
 
 from builders.cluster_stream import ClusterStream, begin, part, serving, synced
 from builders.placement import node, pod_class
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.config.settings import PLAIN_TEXT
+from muster.coordinator.core.events import Solve, Solved, SolveFailed, SolveOutcome
+from muster.coordinator.solver import Solver
+from muster.gangs import placing as values
 from muster.gangs.facts import Batch, PodFacts, PodPhase
+from muster.gangs.placing import GangToPlace, GroupToPlace, Role
 from muster.localcluster.ports import free_port
 from muster.placement.mirror import Mirror
 from muster.placement.service import FULL_NAME, PlacementServicer, run
@@ -26,6 +31,7 @@ from muster.rpc.server import RpcServer
 from muster.rpc.subscription import subscribe
 
 PLACED, INFEASIBLE = pb.GroupResult.OUTCOME_PLACED, pb.GroupResult.OUTCOME_INFEASIBLE
+PARTLY = pb.GroupResult.OUTCOME_PARTLY
 
 
 def snapshot(*nodes: str, cpu: int = 4) -> Batch:
@@ -36,10 +42,11 @@ def bound(uid: str, on: str, class_id: str = "x", phase: PodPhase = PodPhase.RUN
     return PodFacts(uid, "default", uid, class_id, node=on, phase=phase)
 
 
-def asks(*roles: tuple[str, int], name: str = "g", minimum: int | None = None) -> pb.GangGroup:
+def asks(*roles: tuple[str, int], name: str = "g", minimum: int | None = None, partial: bool = False) -> pb.GangGroup:
     wanted = sum(count for _, count in roles)
     return pb.GangGroup(
         id=name,
+        partial=partial,
         gangs=[
             pb.Gang(
                 id=name,
@@ -50,10 +57,23 @@ def asks(*roles: tuple[str, int], name: str = "g", minimum: int | None = None) -
     )
 
 
+def withheld(on: str, **amounts: int) -> pb.Withheld:
+    return pb.Withheld(
+        node=on, amounts=[state_pb.ResourceAmount(name=name, amount=amount) for name, amount in amounts.items()]
+    )
+
+
+def removable(name: str, *pods: tuple[str, str, int], level: int = 0, spare: int = 0) -> pb.Removable:
+    """Pods as (node, class id, count)."""
+    listed = [pb.PodsOnNode(node=on, class_id=class_id, count=count) for on, class_id, count in pods]
+    return pb.Removable(id=name, level=level, spare=spare, pods=listed)
+
+
 @dataclass
 class Placement:
     """The service and how to talk to it."""
 
+    channel: aio.Channel
     stub: "pb_grpc.PlacementServiceAsyncStub"
     health: health_pb2_grpc.HealthStub
 
@@ -67,6 +87,15 @@ class Placement:
     async def refused(self, *groups: pb.GangGroup, pods: int = 0, seconds: float = 10) -> tuple[grpc.StatusCode, str]:
         with pytest.raises(aio.AioRpcError) as caught:
             await self.solve(*groups, pods=pods, seconds=seconds)
+        return caught.value.code(), caught.value.details() or ""
+
+    async def answer(self, request: pb.SolveRequest) -> pb.GroupResult:
+        [result] = (await self.stub.Solve(request, timeout=10)).results
+        return result
+
+    async def refusal(self, request: pb.SolveRequest) -> tuple[grpc.StatusCode, str]:
+        with pytest.raises(aio.AioRpcError) as caught:
+            await self.stub.Solve(request, timeout=10)
         return caught.value.code(), caught.value.details() or ""
 
     async def until(self, status: "health_pb2.HealthCheckResponse.ServingStatus.ValueType") -> None:
@@ -89,7 +118,7 @@ async def running(stream: ClusterStream) -> AsyncIterator[Placement]:
         following = asyncio.create_task(mirror.follow(lambda: subscribe(channel, "placement/test"), server.set_ready))
         client = open_channel(f"127.0.0.1:{port}", PLAIN_TEXT)
         try:
-            yield Placement(pb_grpc.PlacementServiceStub(client), health_pb2_grpc.HealthStub(client))
+            yield Placement(client, pb_grpc.PlacementServiceStub(client), health_pb2_grpc.HealthStub(client))
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
@@ -213,6 +242,116 @@ async def test_a_pod_reserved_twice_is_refused(placement: Placement) -> None:
     )
     with pytest.raises(aio.AioRpcError, match="reserved pod 'p' is named twice"):
         await placement.solve(asks(("x", 1)), held=held)
+
+
+# -- in part, with room kept for others, and with others removed
+
+
+async def test_a_partial_group_is_placed_as_far_as_there_is_room(placement: Placement) -> None:
+    groups = asks(("x", 9), name="some", partial=True), asks(("x", 1), name="none", partial=True)
+    some, none = (await placement.solve(*groups)).results
+    assert some.outcome == PARTLY
+    assert where(some) == {"a": 4, "b": 4}
+    assert (some.explanation.fit, some.explanation.needed) == (8, 9)
+    assert none.outcome == INFEASIBLE
+
+
+async def test_withheld_room_is_not_given_and_told_of(placement: Placement) -> None:
+    kept = [withheld("a", cpu=3000), withheld("b", cpu=4000, **{"no such thing": 7}), withheld("gone", cpu=1)]
+    result = await placement.answer(pb.SolveRequest(groups=[asks(("x", 2))], withheld=kept))
+    assert result.explanation.fit == 1
+    assert result.explanation.summary.endswith("; room is kept for others on 2 nodes")
+    again = await placement.answer(pb.SolveRequest(groups=[asks(("x", 8))]))
+    assert where(again) == {"a": 4, "b": 4}
+
+
+async def test_g43_who_has_to_go_is_told(placement: Placement, stream: ClusterStream) -> None:
+    pods = tuple(bound(f"{on}{i}", on) for on in "ab" for i in range(4))
+    stream.send(part(Batch(pods=pods, through={"pods": 11})))
+    revision = state_pb.Revision(kinds={"pods": 11})
+    gangs = [
+        *(removable(f"loses-one-{i}", ("a", "x", 1), ("gone", "x", 1)) for i in range(2)),
+        removable("one", ("a", "x", 2), level=0),
+        removable("higher", ("b", "x", 4), level=1, spare=4),
+    ]
+    request = pb.SolveRequest(min_revision=revision, groups=[asks(("x", 2))], removable=gangs)
+    result = await placement.answer(request)
+    assert (result.outcome, where(result)) == (PLACED, {"a": 2})
+    assert list(result.removed) == [
+        pb.Removed(id="one", whole=True, pods=[pb.PodsOnNode(node="a", class_id="x", count=2)])
+    ]
+    request.groups[0].CopyFrom(asks(("x", 6)))
+    more = await placement.answer(request)
+    assert [(each.id, each.pods[0].count) for each in more.removed] == [("one", 2), ("higher", 4)]
+    request.groups[0].CopyFrom(asks(("x", 9)))
+    never = await placement.answer(request)
+    assert (never.outcome, len(never.removed)) == (INFEASIBLE, 0)
+    assert never.explanation.summary.startswith("even if all that may be removed were gone: 8 of 9 members fit")
+
+
+async def test_g08_reservations_of_others_may_be_what_has_to_go(placement: Placement) -> None:
+    held = [pb.Reservation(node=on, class_id="x", pod_uids=[f"{on}{i}" for i in range(4)]) for on in "ab"]
+    gangs = [removable("waiting-a", ("a", "x", 4), spare=4), removable("waiting-b", ("b", "x", 4), level=1, spare=4)]
+    request = pb.SolveRequest(groups=[asks(("x", 3))], reservations=held, removable=gangs)
+    result = await placement.answer(request)
+    assert [(each.id, each.whole, each.pods[0].count) for each in result.removed] == [("waiting-a", False, 3)]
+
+
+@pytest.mark.parametrize(
+    ("request_", "quoted"),
+    [
+        (pb.SolveRequest(withheld=[withheld("a", cpu=-1)]), "-1 of 'cpu' cannot be withheld on node 'a'"),
+        (pb.SolveRequest(withheld=[withheld("a", cpu=2**53 + 1)]), "9007199254740993 of 'cpu' cannot be withheld"),
+        (
+            pb.SolveRequest(groups=[asks(("x", 1)), asks(("x", 1), name="h")], removable=[removable("r")]),
+            "2 groups, but what may be removed may be for one only",
+        ),
+        (
+            pb.SolveRequest(groups=[asks(("x", 1))], removable=[removable("r"), removable("r")]),
+            "removable gang 'r' is named twice",
+        ),
+        (pb.SolveRequest(groups=[asks(("x", 1))], removable=[removable("")]), "a removable gang has an empty id"),
+        (
+            pb.SolveRequest(groups=[asks(("x", 2), minimum=3, partial=True)], removable=[removable("r")]),
+            "gang 'g': minimum 3 is out of range",
+        ),
+    ],
+)
+async def test_p36_senseless_room_and_removals_are_refused(
+    placement: Placement, request_: pb.SolveRequest, quoted: str
+) -> None:
+    code, message = await placement.refusal(request_)
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert quoted in message
+
+
+async def test_a_removable_pod_of_an_unknown_class_is_a_failed_precondition(placement: Placement) -> None:
+    code, message = await placement.refusal(
+        pb.SolveRequest(groups=[asks(("x", 1))], removable=[removable("r", ("a", "nobody", 1))])
+    )
+    assert code is grpc.StatusCode.FAILED_PRECONDITION
+    assert "'nobody'" in message
+
+
+async def test_the_coordinator_asks_and_understands_all_of_it(placement: Placement, stream: ClusterStream) -> None:
+    stream.send(part(Batch(pods=tuple(bound(f"a{i}", "a") for i in range(4)), through={"pods": 11})))
+    solver = Solver(placement.channel, timeout_seconds=10)
+    group = GroupToPlace("g", (GangToPlace("g", 6, (Role("x", 6),)),), partial=True)
+    kept = (values.Withheld("b", (("cpu", 1000),)),)
+    effect = Solve(1, {"pods": 11}, (), (group,), kept)
+    partly = await solver.solve(effect, {})
+    assert isinstance(partly, Solved)
+    assert partly.results[0].outcome is SolveOutcome.PARTLY
+    assert partly.results[0].runs == (values.Run("g", 0, "b", 3),)
+    assert partly.results[0].explanation is not None
+    gangs = (values.Removable("v", 3, 1, (values.PodsOnNode("a", "x", 4),)),)
+    whole = await solver.solve(structs.replace(effect, removable=gangs), {})
+    assert isinstance(whole, Solved)
+    assert whole.results[0].outcome is SolveOutcome.PLACED
+    assert whole.results[0].removed == (values.Removed("v", True, (values.PodsOnNode("a", "x", 4),)),)
+    refused = await solver.solve(structs.replace(effect, groups=(group, group), removable=gangs), {})
+    assert isinstance(refused, SolveFailed)
+    assert "INVALID_ARGUMENT" in refused.message
 
 
 async def test_before_the_first_snapshot_it_is_not_ready_and_refuses(stream: ClusterStream) -> None:
