@@ -7,7 +7,7 @@ from simulation.play import play
 
 FOUND = {
     "no member is left when the answer for them comes": """
-        create size=1 slack=1 cpu=1 mode=1
+        create size=1 slack=3 cpu=1 mode=1
         delete_pod
         resize
     """,
@@ -29,8 +29,8 @@ FOUND = {
     """,
     "a marked pod with a problem of its own is told the problem": """
         create size=4 slack=3 cpu=1 mode=1
-        calm scale=3
         spoil
+        calm scale=3
     """,
     "a gang that timed out is not satisfied after a restart because somebody else bound a pod of it": """
         create size=3 cpu=1 mode=1
