@@ -23,6 +23,8 @@ from muster.placement.trial import Spent, Trial
 
 _EFFORTS: Final = 5_000
 """For each stage of a removal; a quarter of a second, which only the largest come near."""
+_EFFORTS_PER_MEMBER: Final = 8
+"""More where members are seated one by one."""
 _EFFORTS_FOR_FEWEST: Final = 600
 """For trying sets of gangs, whose number has no end."""
 
@@ -66,7 +68,7 @@ def _who_goes(trial: Trial) -> Int64 | None:
     if not trial.fits(allowed):
         return None
     spare = Spare(trial, allowed)
-    trial.allow(_EFFORTS)
+    trial.allow(_EFFORTS + _EFFORTS_PER_MEMBER * trial.members)
     removed = _unless_spent(lambda: spare.beside(()))
     if removed is None:
         removed = _some_gangs(trial, allowed, spare)
@@ -100,6 +102,7 @@ def _some_gangs(trial: Trial, allowed: Int64, spare: Spare) -> Int64:
         return allowed
     lost = np.bincount(trial.candidates.gang, removed, len(spare.allowance))
     whole = np.flatnonzero(lost > spare.allowance).tolist()
+    trial.allow(_EFFORTS + _EFFORTS_PER_MEMBER * trial.members)
     fewer_pods = _unless_spent(lambda: spare.beside(whole))
     return removed if fewer_pods is None else fewer_pods
 

@@ -10,8 +10,11 @@ from muster.gangs.capacity import Int64
 from muster.placement.economy import spare_for
 from muster.placement.trial import Trial
 
+_GANGS_VARIED: Final = 7
 _CHOICES_TRIED: Final = 200
-"""Of the ways to choose among the pods of gangs that can spare some of them but not all."""
+"""Of the ways to choose among the pods of gangs that can spare some of them but not all; of more gangs there are more
+ways than would be tried.
+"""
 
 
 class Spare:
@@ -65,6 +68,8 @@ class Spare:
         candidates = self._trial.candidates
         first = np.minimum(self.first, available)
         yield first
+        if len(self.limited) > _GANGS_VARIED:
+            return
         in_order = candidates.in_order
         of_gang, held = candidates.gang[in_order], available[in_order]
         totals = np.bincount(candidates.gang, available, len(self.allowance))

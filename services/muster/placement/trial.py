@@ -60,6 +60,7 @@ class Trial:
         self.free: Int64 = room.free[:, candidates.rows]
         must_seat = _must_seat(group, parts)
         self.needs = [ClassNeed(room.of(each), needed, candidates.rows) for each, needed in must_seat.items()]
+        self.members = sum(part.wanted for part in parts)
         self._alike = alike(parts)
         self._steps_left = STEPS_FOR_ALL
         self._efforts_left = 0

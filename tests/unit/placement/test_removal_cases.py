@@ -19,7 +19,7 @@ from builders.placement import (
 )
 from muster.gangs.facts import NodeFacts
 from muster.gangs.placing import PodsOnNode, Removable, Removed, Withheld
-from muster.placement.answers import PartlyPlaced, Placed
+from muster.placement.answers import NotPlaced, PartlyPlaced, Placed
 from muster.placement.cluster import Cluster
 
 CLASSES = [pod_class("x"), pod_class("xx", 2), pod_class("big", 8), pod_class("a", selector={"zone": "a"})]
@@ -228,3 +228,29 @@ def test_starved_gangs_wait_for_those_that_end_first(levels: int) -> None:
 def _removed(answer: object) -> tuple[Removed, ...]:
     assert isinstance(answer, Placed)
     return answer.removed
+
+
+def test_many_gangs_lose_what_they_can_spare_before_few_go_whole() -> None:
+    # 60 gangs of 8 can spare 120; each that goes whole gives 6 more
+    slots = [f"n{i % 24:02}" for i in range(480)]
+    random.Random(5).shuffle(slots)
+    gangs = [removable(f"v{i:02}", *((name, "x", 1) for name in slots[i::60]), spare=2) for i in range(60)]
+    built = full(*(node(f"n{i:02}", 20) for i in range(24)), gangs=gangs)
+    [answer] = answers(built, alone("g", ("x", 150)), removing=gangs)
+    lost = {gone.id: (gone.whole, sum(pods.count for pods in gone.pods)) for gone in _removed(answer)}
+    assert sorted(count for _, count in lost.values()) == [2] * 55 + [8] * 5
+    assert all(whole == (count == 8) for whole, count in lost.values())
+
+
+def test_large_mixed_groups_make_nobody_go_for_nothing() -> None:
+    # too many sets and members to try all, each node is held by two gangs
+    gangs = [removable(f"v{i:02}", *((f"n{i:02}", "x", 4), (f"n{(i + 1) % 40:02}", "x", 4))) for i in range(40)]
+    built = full(*(node(f"n{i:02}", 8) for i in range(40)), gangs=gangs)
+    [answer] = answers(built, alone("g", ("big", 5), ("xx", 20), ("x", 10)), removing=gangs)
+    gone = {removed.id for removed in _removed(answer)}
+    assert all(removed.whole for removed in _removed(answer))
+    for name in gone:
+        [fewer] = answers(
+            built, alone("g", ("big", 5), ("xx", 20), ("x", 10)), removing=[g for g in gangs if g.id in gone - {name}]
+        )
+        assert isinstance(fewer, NotPlaced)
