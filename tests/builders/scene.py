@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 from builders.cluster import JSON, WAIT_SECONDS, Cluster
@@ -12,6 +13,8 @@ from builders.scene_sights import LABEL, Sights
 from builders.workloads import Workload
 from muster.localcluster.kubelets.fleet import Kubelets
 from muster.localcluster.kubelets.shapes import NodeShape
+from muster.rpc.channel import open_channel
+from muster.rpc.subscription import Changes, subscribe
 
 _PODS_PER_NODE = 110
 _LOOK_SECONDS = 0.05
@@ -166,6 +169,17 @@ class Scene(Sights):
             while healthy != workload.size:
                 await asyncio.sleep(_LOOK_SECONDS)  # another process counts, and budgets are not followed here
                 healthy = (await self.cluster.call("GET", path)).get("status", {}).get("currentHealthy", 0)
+
+    async def cordon(self, node: str) -> None:
+        """Close a node for new pods; returns when cluster-state has told everybody."""
+        await self.cluster.merge(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
+        channel = open_channel(self.cluster.stack.addresses["cluster-state"])
+        async with channel, asyncio.timeout(WAIT_SECONDS), aclosing(subscribe(channel, "test")) as steps:
+            async for step in steps:
+                if isinstance(step, Changes) and any(
+                    each.name == node and each.unschedulable for each in step.batch.nodes
+                ):
+                    return
 
     async def edit_minimum(self, workload: Workload, minimum: Any) -> None:
         """Edit spec.minMember of its PodGroup."""

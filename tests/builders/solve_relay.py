@@ -14,6 +14,16 @@ from muster.rpc.channel import MESSAGE_BYTES, open_channel
 _MESSAGES = (("grpc.max_send_message_length", MESSAGE_BYTES), ("grpc.max_receive_message_length", MESSAGE_BYTES))
 
 
+def places(response: pb.SolveResponse) -> bool:
+    """Somebody is to start."""
+    return any(result.outcome == pb.GroupResult.OUTCOME_PLACED for result in response.results)
+
+
+def removes(response: pb.SolveResponse) -> bool:
+    """Somebody has to go."""
+    return any(result.removed for result in response.results)
+
+
 class SolveRelay(pb_grpc.PlacementServiceServicer):
     """Passes everything on."""
 
@@ -25,7 +35,7 @@ class SolveRelay(pb_grpc.PlacementServiceServicer):
         self._stub = pb_grpc.PlacementServiceStub(self._channel)
         self._on_change = on_change
         self._open = asyncio.Event()
-        self._waits: asyncio.Event | None = None
+        self._held: tuple[Callable[[pb.SolveResponse], bool], asyncio.Event] | None = None
         self._server = aio.server(options=_MESSAGES)
         pb_grpc.add_PlacementServiceServicer_to_server(self, self._server)
         self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
@@ -43,15 +53,15 @@ class SolveRelay(pb_grpc.PlacementServiceServicer):
         await self._channel.close()
 
     @contextlib.contextmanager
-    def holding_answers_that_remove(self) -> Iterator[asyncio.Event]:
-        """Answers that name pods to be removed come only after the end of the block; the event says that one waits."""
+    def holding(self, chosen: Callable[[pb.SolveResponse], bool]) -> Iterator[asyncio.Event]:
+        """Answers of this kind come only after the end of the block; the event says that one waits."""
         waits = asyncio.Event()
-        self._waits = waits
+        self._held = (chosen, waits)
         self._open.clear()
         try:
             yield waits
         finally:
-            self._waits = None
+            self._held = None
             self._open.set()
 
     async def Solve(self, request: pb.SolveRequest, context: aio.ServicerContext[Any, Any]) -> pb.SolveResponse:  # noqa: N802
@@ -63,8 +73,8 @@ class SolveRelay(pb_grpc.PlacementServiceServicer):
         except aio.AioRpcError as error:
             await context.abort(error.code(), error.details() or "")
             raise
-        if self._waits is not None and any(result.removed for result in response.results):
-            self._waits.set()
+        if self._held is not None and self._held[0](response):
+            self._held[1].set()
             await self._open.wait()
         self.answered.append(response)
         self._on_change()

@@ -3,6 +3,7 @@
 import pytest
 
 from builders.scene import Scene
+from builders.solve_relay import places
 from builders.workloads import Dialect, gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -190,6 +191,21 @@ async def test_g33_the_podgroup_is_deleted_while_its_pods_wait(scene: Scene) -> 
     assert scene.bound_pods(a) == {}
     await scene.define(a)
     await scene.bound(a)
+
+
+async def test_g36_a_node_closed_between_placements_answer_and_the_permit_is_not_used(scene: Scene) -> None:
+    [node] = await scene.nodes(3)
+    a, fence = gang("a").of(3), gang("fence").of(1).needing(2)
+    with scene.cluster.solves.holding(places) as held:
+        await scene.create(a)
+        await held.wait()
+        await scene.cordon(node)
+        await scene.create(fence)
+        await scene.waits(fence, "1 of 2 members")  # what was told before it is known too
+    await scene.waits(a, "unschedulable")
+    [other] = await scene.nodes(3)
+    await scene.bound(a)
+    assert set(scene.bound_pods(a).values()) == {other}
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
