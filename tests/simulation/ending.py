@@ -5,8 +5,8 @@ from builders.story_cast import gang
 from builders.story_invariants import check_quiet
 from muster.coordinator.core.events import RecordState, Solve, SolveOutcome
 from muster.coordinator.core.model import Group
+from muster.coordinator.core.questions import to_place
 from muster.coordinator.core.reasons import reason
-from muster.coordinator.core.solving import to_place
 from muster.gangs.facts import PodPhase
 from muster.gangs.placing import PodsOnNode, Removable
 from simulation.world import THEIRS, World

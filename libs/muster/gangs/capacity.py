@@ -32,6 +32,7 @@ class Capacity:
         self.touched: Int64 = np.zeros(0, np.int64)
         self.classes: dict[str, int] = {}
         self.vectors: Int64 = np.zeros((0, 0), np.int64)
+        self._class_ids: list[str] = []
         self._seats: dict[str, tuple[int, int]] = {}  # pod uid -> (class index, node row)
         self._known: set[str] = set()
         self._free_rows: list[int] = []
@@ -61,6 +62,7 @@ class Capacity:
         index = self.classes.get(pod_class.id)
         if index is None:
             index = self.classes[pod_class.id] = len(self.classes)
+            self._class_ids.append(pod_class.id)
             columns = [self._column(name) for name, _ in pod_class.requests]
             if index >= len(self.vectors):
                 self.vectors = _grown(self.vectors, rows=max(16, 2 * index))
@@ -105,6 +107,23 @@ class Capacity:
         """Node that holds the pod's room."""
         at = self._seats.get(uid)
         return None if at is None else self.names[at[1]]
+
+    def class_of(self, uid: str) -> str:
+        """Class id of a seated pod."""
+        return self._class_ids[self._seats[uid][0]]
+
+    def used_by(self, uids: Iterable[str]) -> tuple[Int64, Int64]:
+        """What pods hold, by node: rows int64[n] without duplicates, and amounts int64[n, resources]. Pods that are not
+        seated are passed over.
+        """
+        seats = [at for uid in uids if (at := self._seats.get(uid)) is not None]
+        if not seats:
+            return np.zeros(0, np.int64), np.zeros((0, self.vectors.shape[1]), np.int64)
+        indexes, rows = np.array(seats).T
+        rows, where = np.unique(rows, return_inverse=True)
+        amounts = np.zeros((len(rows), self.vectors.shape[1]), np.int64)
+        np.add.at(amounts, where, self.vectors[indexes])
+        return rows, amounts
 
     @property
     def seats(self) -> int:

@@ -1,16 +1,19 @@
 """Checks placement's answers: nothing is believed that the ledger and the gangs' own members do not bear out."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from muster.coordinator.core.events import Seat
 from muster.coordinator.core.ledger import Ledger
 from muster.coordinator.core.model import Gang, Group
+from muster.gangs.capacity import Int64
 from muster.gangs.facts import PodFacts
 from muster.gangs.placing import GroupToPlace, Run
 
 
-def refused_or_seated(ledger: Ledger, group: Group, asked: GroupToPlace, runs: Sequence[Run]) -> str | dict[Gang, int]:
+def refused_or_seated(
+    ledger: Ledger, group: Group, asked: GroupToPlace, runs: Sequence[Run], withheld: Mapping[str, Int64]
+) -> str | dict[Gang, int]:
     """Give seats to the members and reserve them, or say why the answer cannot be used and change nothing. Returns how
     many members of which gangs got a seat.
 
@@ -27,7 +30,7 @@ def refused_or_seated(ledger: Ledger, group: Group, asked: GroupToPlace, runs: S
         if len(seats[gang.id]) < gang.minimum:
             return f"it seats {len(seats[gang.id])} of gang {gang.label}, which needs {gang.minimum}"
     demand = Counter((seat.node, seat.class_id) for taken in seats.values() for seat in taken)
-    problem = ledger.refusal(demand)
+    problem = ledger.refusal(demand, withheld)
     if problem is not None:
         return problem
     for gang_id, taken in seats.items():

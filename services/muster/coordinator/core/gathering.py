@@ -33,6 +33,8 @@ def groups_agree(gang: Gang, known: Mapping[str, Gang]) -> bool:
 
 
 def _lacks(gang: Gang, known: Mapping[str, Gang]) -> str | None:
+    if gang.leaves_whole:
+        return f"its pods are evicted {_for_whom(gang)}; it starts anew when they are gone"
     if gang.single:
         return None
     reason = _wrongly_declared(gang, known)
@@ -45,8 +47,6 @@ def _wrongly_declared(gang: Gang, known: Mapping[str, Gang]) -> str | None:
     facts = gang.facts
     if facts is None:
         return "its definition has not been seen yet"
-    if gang.leaves_whole:
-        return f"its pods are evicted {_for_whom(gang)}; it starts anew when they are gone"
     for problem in facts.problems:
         if problem.severity is Severity.BLOCKING:
             return problem.message
@@ -60,7 +60,7 @@ def _wrongly_declared(gang: Gang, known: Mapping[str, Gang]) -> str | None:
 def _for_whom(gang: Gang) -> str:
     if gang.evicted_for:
         return f"for gang {gang.evicted_for.split('/', 1)[-1]}"
-    return "because it could not be completed"
+    return "because it cannot run whole"
 
 
 def _timed_out(gang: Gang) -> str:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from muster.coordinator.core.gathering import groups_agree, why_not_yet
+from muster.coordinator.core.kept_room import KeptRoom
 from muster.coordinator.core.ledger import Ledger
 from muster.coordinator.core.model import Gang, Group, plain_facts
 from muster.gangs.facts import Batch, GangFacts, PodFacts
@@ -22,6 +23,10 @@ class Knowledge:
         self.groups: dict[str, Group] = {}
         self.gang_of: dict[str, Gang] = {}
         self.revision: dict[str, int] = {}
+        self.budgets: dict[str, int] = {}
+        """Evictions that disruption budgets allow now, by budget."""
+        self.kept: dict[Group, KeptRoom] = {}
+        """Room that is kept, by the group that it is kept for."""
         self.touched: dict[Gang, bool] = {}
         self.gone: list[Gang] = []
         self.disbanded: list[Group] = []
@@ -46,7 +51,9 @@ class Knowledge:
         nodes = {node.name for node in batch.nodes}
         gangs = {gang.id for gang in batch.gangs}
         seen = set(self.ledger.capacity.seated_uids()) - set(self.ledger.reserved)
+        budgets = {budget.id for budget in batch.budgets}
         gone = Batch(
+            removed_budgets=tuple(id_ for id_ in self.budgets if id_ not in budgets),
             removed_nodes=tuple(name for name in self.ledger.nodes if name not in nodes),
             removed_pods=tuple(uid for uid in dict.fromkeys([*seen, *self.gang_of]) if uid not in pods),
             removed_gangs=tuple(id_ for id_, gang in self.gangs.items() if not gang.plain and id_ not in gangs),
@@ -79,6 +86,9 @@ class Knowledge:
         for id_ in batch.removed_gangs:
             if (gang := self.gangs.get(id_)) is not None:
                 self.drop_gang(gang)
+        self.budgets.update((budget.id, budget.allowed) for budget in batch.budgets)
+        for id_ in batch.removed_budgets:
+            self.budgets.pop(id_, None)
         for kind, revision in batch.changed.items():
             self.revision[kind] = max(revision, self.revision.get(kind, 0))
 
@@ -247,7 +257,12 @@ class Knowledge:
 
     def why_not_yet(self, group: Group) -> str | None:
         """Why the group may not be tried; None: it may."""
-        return why_not_yet(group.gangs, self.gangs) if self.in_place(group) else "its gang group is changing"
+        if not self.in_place(group):
+            return "its gang group is changing"
+        if group.yields_to is not None:
+            others = " and ".join(f"gang {gang.label}" for gang in group.yields_to.gangs)
+            return f"it gave its places to {others}, and is tried again when that has started or timed out"
+        return why_not_yet(group.gangs, self.gangs)
 
     def _group_id(self, gang: Gang) -> str:
         facts = gang.facts

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from muster.coordinator.core.events import Seat
-from muster.gangs.capacity import Capacity
+from muster.gangs.capacity import LARGEST_AMOUNT, Capacity, Int64
 from muster.gangs.facts import NodeFacts, PodClass, PodFacts
 from muster.gangs.match import why_not
 from muster.gangs.placing import Reservation
@@ -20,8 +20,7 @@ class Ledger:
         self.nodes: dict[str, NodeFacts] = {}
         self.classes: dict[str, PodClass] = {}
         self.reserved: dict[str, Seat] = {}
-        self.disturbed: set[str] = set()
-        """Nodes that changed, or took pods without a reservation there: what is reserved on them is to be looked at."""
+        self._disturbed: set[str] = set()
         self._unfit: dict[str, dict[str, str | None]] = {}  # node -> class id -> why it cannot take the class
 
     # -- what is seen
@@ -30,7 +29,7 @@ class Ledger:
         """Take in a node's newest state. True: it may take pods now that it could not take before."""
         before = self.nodes.get(node.name)
         self.nodes[node.name] = node
-        self.disturbed.add(node.name)
+        self._disturbed.add(node.name)
         self._unfit.pop(node.name, None)
         self.capacity.put_node(node)
         return before is None or _more_welcoming(before, node)
@@ -38,7 +37,7 @@ class Ledger:
     def drop_node(self, name: str) -> None:
         """Forget a node."""
         self.nodes.pop(name, None)
-        self.disturbed.add(name)
+        self._disturbed.add(name)
         self._unfit.pop(name, None)
         self.capacity.drop_node(name)
 
@@ -53,7 +52,7 @@ class Ledger:
         for uid, _, node in seated:
             seat = self.reserved.pop(uid, None)
             if seat is None or seat.node != node:
-                self.disturbed.add(node)
+                self._disturbed.add(node)
         left = self.capacity.seat(seated)  # where others were bound than decided, or running pods were resized
         freed = self._free(pod.uid for pod in pods if not pod.seated and pod.uid not in self.reserved)
         return bool(left) or freed
@@ -65,11 +64,16 @@ class Ledger:
             self.reserved.pop(uid, None)
         return self._free(uids)
 
+    def take_disturbed(self) -> set[str]:
+        """Nodes that changed since this was asked before, or took pods that were not expected there."""
+        disturbed, self._disturbed = self._disturbed, set()
+        return disturbed
+
     # -- reservations
 
     def reserve(self, seats: Sequence[Seat]) -> bool:
         """Claim room for pods that are decided but not seen bound. True: room came free, of claims that they had."""
-        self.disturbed.update(seat.node for seat in seats if seat.uid in self.reserved)
+        self._disturbed.update(seat.node for seat in seats if seat.uid in self.reserved)
         self.reserved.update((seat.uid, seat) for seat in seats)
         return bool(self.capacity.seat((seat.uid, seat.class_id, seat.node) for seat in seats))
 
@@ -86,19 +90,20 @@ class Ledger:
 
     # -- checks
 
-    def refusal(self, wanted: Mapping[tuple[str, str], int]) -> str | None:
+    def refusal(self, wanted: Mapping[tuple[str, str], int], withheld: Mapping[str, Int64] | None = None) -> str | None:
         """Why this many pods by (node, class) may not be reserved; None: they may.
 
-        Checks that nodes exist and take the class, and that the sum fits in what is free.
+        Checks that nodes exist and take the class, and that the sum fits in what is free and not withheld. What is
+        withheld may be below zero: room that comes free before the pods are bound.
         """
         for node, class_id in wanted:
             if node not in self.nodes:
                 return f"node {node} does not exist"
             if class_id not in self.classes:
                 return f"pod class {class_id} is not known"
-            if (reason := self._why_unfit(node, class_id)) is not None:
+            if (reason := self.why_unfit(node, class_id)) is not None:
                 return f"node {node}: {reason}"
-        return self._overfull(wanted)
+        return self._overfull(wanted, withheld or {})
 
     def overcommitted(self, node: str, class_id: str) -> bool:
         """The node is gone, or more is seated and reserved there than it offers of something that the class asks.
@@ -112,9 +117,18 @@ class Ledger:
 
     def untenable(self, seat: Seat) -> bool:
         """A reservation cannot stand: the node is gone, overfull, or does not take such pods any more."""
-        return self.overcommitted(seat.node, seat.class_id) or self._why_unfit(seat.node, seat.class_id) is not None
+        return self.overcommitted(seat.node, seat.class_id) or self.why_unfit(seat.node, seat.class_id) is not None
 
-    def _overfull(self, wanted: Mapping[tuple[str, str], int]) -> str | None:
+    def most(self, class_id: str) -> int:
+        """How many pods of a class would fit if all nodes were empty, and took such pods."""
+        capacity = self.capacity
+        vector = capacity.vectors[capacity.classes[class_id]]
+        asked = vector > 0
+        if not asked.any():
+            return LARGEST_AMOUNT
+        return int((capacity.allocatable[:, asked] // vector[asked]).min(axis=1).sum())
+
+    def _overfull(self, wanted: Mapping[tuple[str, str], int], withheld: Mapping[str, Int64]) -> str | None:
         if not wanted:
             return None
         capacity = self.capacity
@@ -123,6 +137,9 @@ class Ledger:
         asked = np.zeros((len(rows), capacity.vectors.shape[1]), np.int64)
         np.add.at(asked, where, capacity.vectors[classes] * np.fromiter(wanted.values(), np.int64)[:, None])
         free = capacity.allocatable[rows] - capacity.used[rows]
+        for index, row in enumerate(rows.tolist() if withheld else ()):
+            if (vector := withheld.get(capacity.names[row])) is not None:
+                free[index, : len(vector)] -= vector
         over = (asked > free) & (asked > 0)
         if not over.any():
             return None
@@ -133,7 +150,8 @@ class Ledger:
             f"{asked[row, column]} would be used"
         )
 
-    def _why_unfit(self, node: str, class_id: str) -> str | None:
+    def why_unfit(self, node: str, class_id: str) -> str | None:
+        """Why the node does not take such pods, however empty it is; None: it does."""
         known = self._unfit.setdefault(node, {})
         if class_id not in known:
             known[class_id] = why_not(self.classes[class_id], self.nodes[node])

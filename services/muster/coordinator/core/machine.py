@@ -1,9 +1,11 @@
 """The coordinator's main path: events in, effects out. See the package's theory of operation."""
 
+import itertools
 from collections.abc import Sequence
 from typing import assert_never
 
 from muster.coordinator.core.binding import Binds
+from muster.coordinator.core.decisions import Permit, Plan, TimeOut
 from muster.coordinator.core.events import (
     BindCallFailed,
     BindResults,
@@ -18,34 +20,48 @@ from muster.coordinator.core.events import (
     Record,
     Recovered,
     Snapshot,
+    Solve,
     Solved,
     SolveFailed,
     Tick,
     ViewLost,
 )
+from muster.coordinator.core.evictions import Evictions
 from muster.coordinator.core.knowledge import Knowledge
+from muster.coordinator.core.making_room import MakingRoom
 from muster.coordinator.core.model import Gang, Group
-from muster.coordinator.core.permits import Permit, Permits, TimeOut
+from muster.coordinator.core.permits import Permits
+from muster.coordinator.core.plans import Plans
 from muster.coordinator.core.queue import Queue
 from muster.coordinator.core.recovery import recover
+from muster.coordinator.core.repairs import Repairs
 from muster.coordinator.core.reports import Reports
+from muster.coordinator.core.rules import Rules
 from muster.coordinator.core.solving import Solving
 from muster.coordinator.core.upkeep import Upkeep
 from muster.coordinator.core.waiting import Waiting
+
+DEFAULTS = Rules()
 
 
 class Machine:
     """One term of leadership. It is made anew for every term; all that outlives it is in etcd and in the cluster."""
 
-    def __init__(self) -> None:
-        self.knowledge = Knowledge()
-        self.queue = Queue()
-        self._permits = Permits()
+    def __init__(self, rules: Rules = DEFAULTS) -> None:
+        self.knowledge = knowledge = Knowledge()
+        self.queue = queue = Queue()
+        self._permits = permits = Permits()
         self._binds = Binds()
+        self._evictions = Evictions()
         self._reports = Reports()
-        self._solving = Solving(self.knowledge, self.queue)
-        self._waiting = Waiting(self.knowledge, self._permits)
-        self._upkeep = Upkeep(self.knowledge, self.queue, self._permits, self._reports, self._waiting)
+        self._waiting = Waiting(knowledge, permits)
+        self._plans = plans = Plans(knowledge, queue, permits, self._evictions)
+        self._repairs = Repairs(plans, rules)
+        self._upkeep = Upkeep(knowledge, queue, permits, self._reports, self._waiting, plans, self._repairs)
+        solve_ids = itertools.count(1)
+        self._making_room = MakingRoom(knowledge, queue, self._waiting, plans, rules, solve_ids)
+        self._solving = Solving(knowledge, queue, self._making_room, solve_ids)
+        self._room_first = False
         self._records: tuple[Record, ...] | None = None
         self._seeing = False
         self._now = Now(0.0, 0.0)
@@ -57,11 +73,12 @@ class Machine:
         for event in events:
             self._take(event)
         self._effects += self._binds.due(self.knowledge, now.monotonic_seconds)
+        self._effects += self._evictions.due(now.monotonic_seconds)
         self._effects += self._upkeep.look(now)
-        if late := self._waiting.due(now):
+        if late := [*self._waiting.due(now), *self._repairs.due(now)]:
             self._effects += late
             self._effects += self._upkeep.look(now)
-        if self._may_solve and (solve := self._solving.begin(now)) is not None:
+        if self._may_solve and (solve := self._solve(now)) is not None:
             self._effects.append(solve)
             self._effects += self._upkeep.look(now)  # those that are being solved have left the queue
         self._effects += self._reports.due(now.monotonic_seconds)
@@ -70,13 +87,24 @@ class Machine:
 
     def next_wake(self) -> float | None:
         """Monotonic time at which a Tick has something to do; None: only an event has."""
-        solve_time = self.queue.next_time() if self._may_solve else None
-        times = (solve_time, self._binds.next_time(), self._reports.next_time(), self._waiting.next_time())
+        parts = (self._binds, self._evictions, self._reports, self._waiting, self._repairs)
+        times = [part.next_time() for part in parts]
+        if self._may_solve:
+            times += [self.queue.next_time(), self._making_room.next_time()]
         return min((time for time in times if time is not None), default=None)
 
     @property
     def _may_solve(self) -> bool:
-        return self._seeing and not self._solving.under_way
+        return self._seeing and not self._solving.under_way and not self._making_room.under_way
+
+    def _solve(self, now: Now) -> Solve | None:
+        """Ask for the head of the queue, or who could make room for somebody: in turns, if there is both to ask."""
+        if self._room_first and (solve := self._making_room.begin(now)) is not None:
+            self._room_first = False
+            return solve
+        solve = self._solving.begin(now)
+        self._room_first = solve is not None
+        return solve or self._making_room.begin(now)
 
     def _take(self, event: Event) -> None:
         match event:
@@ -85,6 +113,7 @@ class Machine:
             case Solved():
                 for group, gangs in self._solving.answered(event, self._now):
                     self._effects.append(self._permits.permit(group, gangs, self._now))
+                self._effects += self._making_room.answered(event.solve_id, event.results, self._now)
             case Persisted(persist_id):
                 self._persisted(persist_id)
             case BindResults():
@@ -93,6 +122,7 @@ class Machine:
                 self._binds.call_failed(self.knowledge, event, self._now.monotonic_seconds)
             case SolveFailed():
                 self._solving.failed(event, self._now)
+                self._effects += self._making_room.answered(event.solve_id, (), self._now)
             case NotPersisted():
                 self._not_persisted(event)
             case Recovered(records):
@@ -103,7 +133,11 @@ class Machine:
                 self._recover()
             case ViewLost():
                 self._seeing = False
-            case EvictResults() | EvictCallFailed() | Tick():
+            case EvictResults():
+                self._effects += self._evictions.results(self.knowledge, event, self._now.monotonic_seconds)
+            case EvictCallFailed():
+                self._evictions.call_failed(self.knowledge, event, self._now.monotonic_seconds)
+            case Tick():
                 pass
             case _:
                 assert_never(event)
@@ -112,12 +146,13 @@ class Machine:
         """The first snapshot of the term: what is recorded goes on where it was."""
         if self._records is None:
             return
-        void, others = recover(self.knowledge, self._records)
+        void, resumed = recover(self.knowledge, self._records)
         self._records = None
         if void:
             self._effects.append(self._permits.persist(deletes=void))
-        for gang, record in others:
+        for gang, record in resumed:
             self._effects += self._waiting.recall(gang, record, self._now)
+        self._effects += self._plans.recall(resumed)
         for gang in self.knowledge.gangs.values():
             self._effects += self._binds.send(gang, gang.outstanding)
 
@@ -129,6 +164,8 @@ class Machine:
                 self._permitted(permit.group, permit.gangs)
             case TimeOut() as decision:
                 self._effects += self._waiting.timed_out(decision)
+            case Plan() as plan:
+                self._effects += self._plans.durable(plan)
 
     def _permitted(self, group: Group, gangs: Sequence[Gang]) -> None:
         group.persisting = None
@@ -161,6 +198,8 @@ class Machine:
         decision = self._permits.settled(event.persist_id)
         if isinstance(decision, TimeOut):  # what is not remembered is done nevertheless
             self._effects += self._waiting.timed_out(decision)
+        if isinstance(decision, Plan):
+            self._plans.refused(decision)
         if not isinstance(decision, Permit):
             return
         group = decision.group

@@ -94,7 +94,7 @@ class Gang:
             seat = self._leave_seat(pod.uid)
             stays = pod.seated and not pod.deleting
             if not stays:
-                self.leaving.pop(pod.uid, None)
+                self._has_left(pod.uid)
             _put(self.bound, pod.uid, stays and pod.uid not in self.leaving)
             return seat
         if pod.uid not in self.seats and pod.uid not in self.acked:
@@ -107,7 +107,7 @@ class Gang:
         self.priorities[pod.priority] -= 1
         self.waiting.pop(uid, None)
         self.bound.discard(uid)
-        self.leaving.pop(uid, None)
+        self._has_left(uid)
         for uids in (self.lost, self.invalid, self.timing_out, self.marked, self.unmarking):
             uids.discard(uid)
         return self._leave_seat(uid)
@@ -173,9 +173,13 @@ class Gang:
 
     def keep(self, uids: Iterable[str]) -> None:
         """Members are not evicted after all."""
-        for uid in uids:
-            del self.leaving[uid]
+        for uid in list(uids):
+            self._has_left(uid)
             self.bound.add(uid)
+
+    def _has_left(self, uid: str) -> None:
+        if self.leaving.pop(uid, None) is not None and not self.leaving:
+            self.leaves_whole, self.evicted_for = False, ""
 
     def name_of(self, uid: str) -> PodName:
         """A member's name."""
@@ -286,6 +290,10 @@ class Group:
     refusals: int = 0
     """Answers in a row that could not be used."""
     explanation: Explanation | None = None
+    yields_to: "Group | None" = None
+    """It gave its reservations up for this group, and is not tried before that has started or timed out."""
+    no_way: str = ""
+    """Why nobody could make room for it; empty: not known."""
     trouble: str = ""
     """What went wrong at the last try besides lack of room; empty: nothing."""
 
@@ -339,7 +347,7 @@ class Group:
             return Phase.WAITING
         if self.solving is not None:
             return Phase.SOLVING
-        return Phase.QUEUED if self.gathering is None else Phase.GATHERING
+        return Phase.QUEUED if self.gathering is None or self.yields_to is not None else Phase.GATHERING
 
 
 def pod_reference(pod: PodFacts) -> ObjectReference:

@@ -1,31 +1,11 @@
 """Decisions on their way to etcd: what is written about a gang, and what waits for it to be durable (I2)."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
+from muster.coordinator.core.decisions import Decision, Permit
 from muster.coordinator.core.events import Now, Persist, PodName, Record, RecordState
 from muster.coordinator.core.model import Gang, Group
 from muster.gangs.placing import PodsOnNode
-
-
-@dataclass(slots=True, frozen=True)
-class Permit:
-    """These gangs of the group may bind once it is durable."""
-
-    group: Group
-    gangs: Sequence[Gang]
-    before: Sequence[Record | None]
-    """Their records before."""
-
-
-@dataclass(slots=True, frozen=True)
-class TimeOut:
-    """The pods of these gangs may be marked once it is durable."""
-
-    gangs: Sequence[Gang]
-
-
-Decision = Permit | TimeOut
 
 
 class Permits:
@@ -72,6 +52,7 @@ class Permits:
             state = RecordState.UNPERMITTED
         else:
             state = before.state if before is not None else RecordState.SATISFIED
+            state = RecordState.SATISFIED if state is RecordState.UNPERMITTED else state
         return self.persist((self.record(gang, state, now.unix_seconds),))
 
     @staticmethod

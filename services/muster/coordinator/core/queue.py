@@ -1,7 +1,7 @@
 """The order in which gang groups may choose: active ones by key, unschedulable ones parked until something helps."""
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 
 from muster.coordinator.core.model import Group, QueueKey
 
@@ -85,8 +85,10 @@ class Queue:
 
     # -- taking
 
-    def take(self, now: float, most_groups: int, most_pods: int) -> list[Group]:
-        """The head of the queue: what is taken leaves the queue."""
+    def take(
+        self, now: float, most_groups: int, most_pods: int, kind: Callable[[Group], Hashable] = lambda _group: None
+    ) -> list[Group]:
+        """The head of the queue, as far as it is of one kind: what is taken leaves the queue."""
         self._wake(now)
         taken: list[Group] = []
         pods = 0
@@ -97,7 +99,7 @@ class Queue:
                 continue
             group = self._groups[group_id]
             size = sum(len(gang.waiting) for gang in group.gangs)
-            if taken and pods + size > most_pods:
+            if taken and (pods + size > most_pods or kind(group) != kind(taken[0])):
                 break
             heapq.heappop(self._active)
             self.remove(group)

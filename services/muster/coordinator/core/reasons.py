@@ -71,7 +71,7 @@ def _because(gang: Gang) -> str:
     if explanation is None:
         return ""
     other = f"gang {_label(explanation.gang)}: " if explanation.gang not in ("", gang.id) else ""
-    return f": {other}{explanation.summary}"
+    return f": {other}{explanation.summary}{f'; {group.no_way}' if group.no_way else ''}"
 
 
 def _label(gang_id: str) -> str:

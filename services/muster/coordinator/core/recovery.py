@@ -12,13 +12,12 @@ from muster.coordinator.core.seats import SeatState
 
 
 def recover(knowledge: Knowledge, records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[Gang, Record]]]:
-    """Bring records and snapshot together; returns the gangs whose records are void, and those that are not permitted
-    and of which something else is remembered.
+    """Bring records and snapshot together; returns the gangs whose records are void, and the others with their records.
 
     Permits are taken up in the order in which they were given. A gang without a record of which a pod is bound counts
     as satisfied.
     """
-    void, others = [], []
+    void, resumed = [], []
     for record in sorted(records, key=lambda record: (record.permitted_unix_millis, record.gang)):
         gang = knowledge.gangs.get(record.gang)
         if gang is None or not _same(gang, record):
@@ -26,16 +25,17 @@ def recover(knowledge: Knowledge, records: Sequence[Record]) -> tuple[tuple[str,
         elif record.state is RecordState.UNPERMITTED:
             gang.record = record
             gang.cycle.number = record.schedule_cycle
-            others.append((gang, record))
+            resumed.append((gang, record))
         else:
             _resume(knowledge, gang, record)
+            resumed.append((gang, record))
     for gang in knowledge.gangs.values():
         if gang.record is None and (gang.bound or _ran(gang)):
             gang.permitted = gang.started = True
         if gang.permitted:
             knowledge.regroup(gang)
             knowledge.touch(gang, edited=True)
-    return tuple(void), others
+    return tuple(void), resumed
 
 
 def _same(gang: Gang, record: Record) -> bool:

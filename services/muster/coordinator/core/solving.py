@@ -1,19 +1,26 @@
 """Tries: the head of the queue goes to placement as one batch, and what becomes of each group by the answer."""
 
-from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from muster.coordinator.core.answers import refused_or_seated
 from muster.coordinator.core.culprit import name_culprit
 from muster.coordinator.core.events import Now, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
+from muster.coordinator.core.kept_room import as_amounts, withheld_from
 from muster.coordinator.core.knowledge import Knowledge
+from muster.coordinator.core.making_room import MakingRoom
 from muster.coordinator.core.model import Gang, Group
+from muster.coordinator.core.questions import to_place
 from muster.coordinator.core.queue import Queue
-from muster.gangs.placing import GangToPlace, GroupToPlace, Role
+from muster.gangs.placing import GroupToPlace
 
 MOST_GROUPS_PER_SOLVE = 100
 """So that the first permits of a long queue leave while the rest is still being placed."""
 MOST_PODS_PER_SOLVE = 2000
+
+_NOBODY: Final[frozenset[Group]] = frozenset()
 
 
 @dataclass(slots=True, frozen=True)
@@ -29,10 +36,10 @@ class _Attempt:
 class Solving:
     """At most one solve is under way: the next one knows what this one took."""
 
-    def __init__(self, knowledge: Knowledge, queue: Queue) -> None:
-        self._knowledge, self._queue = knowledge, queue
+    def __init__(self, knowledge: Knowledge, queue: Queue, making_room: MakingRoom, solve_ids: Iterator[int]) -> None:
+        self._knowledge, self._queue, self._making_room = knowledge, queue, making_room
         self._attempt: _Attempt | None = None
-        self._solves = 0
+        self._solve_ids = solve_ids
 
     @property
     def under_way(self) -> bool:
@@ -41,20 +48,33 @@ class Solving:
 
     def begin(self, now: Now) -> Solve | None:
         """Ask placement for the head of the queue; None if nobody is to be tried now."""
-        groups = self._queue.take(now.monotonic_seconds, MOST_GROUPS_PER_SOLVE, MOST_PODS_PER_SOLVE)
+        knowledge, time = self._knowledge, now.monotonic_seconds
+        kind = partial(self._closed, now=time)
+        groups = self._queue.take(time, MOST_GROUPS_PER_SOLVE, MOST_PODS_PER_SOLVE, kind)
         if not groups:
             return None
-        self._solves += 1
+        solve_id = next(self._solve_ids)
         asked = {group.id: to_place(group) for group in groups}
-        self._attempt = _Attempt(self._solves, groups, asked, now.monotonic_seconds)
+        self._attempt = _Attempt(solve_id, groups, asked, time)
         for group in groups:
-            group.solving = self._solves
+            group.solving = solve_id
             for gang in group.gangs:
                 gang.attempts += 1
                 gang.cycle.begin_try(gang.waiting)
             self._knowledge.touch_group(group)
-        reservations = self._knowledge.ledger.reservations()
-        return Solve(self._solves, dict(self._knowledge.revision), reservations, tuple(asked.values()))
+        withheld = withheld_from(groups[0], knowledge.kept.values(), knowledge.ledger, time)
+        return Solve(
+            solve_id,
+            dict(knowledge.revision),
+            knowledge.ledger.reservations(),
+            tuple(asked.values()),
+            as_amounts(withheld, knowledge.ledger),
+        )
+
+    def _closed(self, group: Group, now: float) -> frozenset[Group]:
+        """Whose kept room is closed to the group; those that are asked for together have the same answer."""
+        kept = self._knowledge.kept
+        return frozenset(owner for owner, room in kept.items() if not room.open_to(group, now)) if kept else _NOBODY
 
     def answered(self, event: Solved, now: Now) -> list[tuple[Group, list[Gang]]]:
         """Placement answered. Returns the groups to permit, with their gangs that were given seats."""
@@ -104,18 +124,31 @@ class Solving:
         group.gathering = self._knowledge.why_not_yet(group)
         if not group.wants_seats:
             return {}
-        seated = refused_or_seated(self._knowledge.ledger, group, asked, result.runs)
+        kept = self._knowledge.kept.values()
+        withheld = withheld_from(group, kept, self._knowledge.ledger, now.monotonic_seconds)
+        draining = [room for room in kept if room.drains and room.group is not group]
+        drained = [(room, room.outlasts(group, now.monotonic_seconds)) for room in draining]
+        seated = refused_or_seated(self._knowledge.ledger, group, asked, result.runs, withheld)
         if isinstance(seated, str):
             self._refuse(group, f"placement's answer could not be used: {seated}", now)
             return {}
         if placed:
             group.explanation = None
+            self._making_room.has_place(group)
+        for room, ends_in_time in drained:
+            if ends_in_time:
+                room.going.update(uid for gang in seated for uid in gang.seats)
+            elif room.open_to(group, now.monotonic_seconds):
+                room.overtaken = True
         return seated
 
     def _not_placed(self, group: Group, result: SolveResult, now: Now) -> None:
         knowledge = self._knowledge
         if result.explanation is not None:
-            group.explanation = name_culprit(result.explanation, knowledge.gangs, knowledge.ledger.classes)
+            explanation = name_culprit(result.explanation, knowledge.gangs, knowledge.ledger.classes)
+            if explanation != group.explanation:
+                group.no_way = ""  # things have changed since it was asked who could make room
+            group.explanation = explanation
         if not group.accumulates:  # cycles are of gangs that are tried whole
             for gang in group.gangs:
                 gang.cycle.fail(gang.facts.total if gang.facts is not None else 1)
@@ -124,18 +157,8 @@ class Solving:
         else:
             group.refusals = 0
             self._queue.park(group)
+            self._making_room.no_place(group, now)
 
     def _refuse(self, group: Group, trouble: str, now: Now) -> None:
         group.trouble = trouble
         self._queue.back_off(group, now.monotonic_seconds)
-
-
-def to_place(group: Group) -> GroupToPlace:
-    """The waiting members by class; gangs that need nothing more are left out."""
-    return GroupToPlace(group.id, tuple(_gang_to_place(gang) for gang in group.to_seat), partial=group.accumulates)
-
-
-def _gang_to_place(gang: Gang) -> GangToPlace:
-    counts = Counter(pod.class_id for pod in gang.waiting.values())
-    roles = tuple(Role(class_id, count) for class_id, count in sorted(counts.items()))
-    return GangToPlace(gang.id, min(gang.minimum, len(gang.waiting)), roles)

@@ -14,7 +14,9 @@ from muster.coordinator.core.events import (
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.model import Gang, Group
 from muster.coordinator.core.permits import Permits
+from muster.coordinator.core.plans import Plans
 from muster.coordinator.core.queue import Queue
+from muster.coordinator.core.repairs import Repairs
 from muster.coordinator.core.reports import Reports
 from muster.coordinator.core.waiting import Waiting
 
@@ -23,18 +25,27 @@ class Upkeep:
     """Keeps queue, records and what users see in step with what is known."""
 
     def __init__(
-        self, knowledge: Knowledge, queue: Queue, permits: Permits, reports: Reports, waiting: Waiting
+        self,
+        knowledge: Knowledge,
+        queue: Queue,
+        permits: Permits,
+        reports: Reports,
+        waiting: Waiting,
+        plans: Plans,
+        repairs: Repairs,
     ) -> None:
         self._knowledge, self._queue, self._permits, self._reports = knowledge, queue, permits, reports
-        self._waiting = waiting
+        self._waiting, self._plans, self._repairs = waiting, plans, repairs
         self._phases: dict[Gang, Phase] = {}
 
     def look(self, now: Now) -> list[Effect]:
         """Look at all that was touched since the last look."""
         knowledge = self._knowledge
         effects: list[Effect] = []
-        self._waiting.drop_untenable()
-        while knowledge.touched or knowledge.gone or knowledge.disbanded:
+        if disturbed := knowledge.ledger.take_disturbed():
+            self._waiting.drop_untenable(disturbed)
+            self._plans.drop_untenable(disturbed)
+        while self._plans.look() or knowledge.touched or knowledge.gone or knowledge.disbanded:
             self._bury(effects)
             touched, knowledge.touched = knowledge.touched, {}
             for gang in touched:
@@ -78,9 +89,10 @@ class Upkeep:
             self._queue.activate(group)
 
     def _look_at(self, gang: Gang, now: Now, effects: list[Effect]) -> None:
-        done = gang.permitted and not gang.lost and not gang.seats
+        done = gang.permitted and not (gang.lost or gang.seats or gang.leaves_whole)
         if done and (gang.record is None or gang.record.state is not RecordState.SATISFIED):
             self._finish(gang, now, effects)
+        self._repairs.look(gang, now)
         effects += self._waiting.forgive(gang)
         if gang.group.persisting is None and (persist := self._permits.remember(gang, now)) is not None:
             effects.append(persist)
@@ -118,10 +130,12 @@ class Upkeep:
             if gang.record is not None and not (gang.plain and gang.record.state is RecordState.SATISFIED):
                 effects.append(self._permits.persist(deletes=(gang.id,)))
             self._reports.forget(gang)
+            self._repairs.forget(gang)
             effects.append(PhaseChanged(gang.id, self._phases.pop(gang, None), None))
             effects.append(GangChanged(gang.id))
         self._knowledge.gone.clear()
         for group in self._knowledge.disbanded:
+            self._waiting.groups.pop(group, None)
             if group in self._queue:
                 self._queue.remove(group)
         self._knowledge.disbanded.clear()

@@ -1,5 +1,8 @@
 """Gangs that hold what they get and wait for the rest (NonStrict): when the clock starts, and what ends the wait."""
 
+from collections.abc import Collection
+
+from muster.coordinator.core.decisions import TimeOut
 from muster.coordinator.core.events import (
     Effect,
     EventType,
@@ -13,7 +16,7 @@ from muster.coordinator.core.events import (
 from muster.coordinator.core.gathering import why_not_hold
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.model import Gang, Group
-from muster.coordinator.core.permits import Permits, TimeOut
+from muster.coordinator.core.permits import Permits
 from muster.gangs.facts import GangFacts
 
 
@@ -30,12 +33,9 @@ class Waiting:
 
     # -- every look
 
-    def drop_untenable(self) -> None:
+    def drop_untenable(self, disturbed: Collection[str]) -> None:
         """Reservations on nodes that are gone, full or closed by now end: their pods are placed again."""
         ledger = self._knowledge.ledger
-        disturbed, ledger.disturbed = ledger.disturbed, set()
-        if not disturbed:
-            return
         for group in [group for group in self.groups if group.persisting is None]:
             for gang in group.gangs:
                 for held in reversed([held for held in gang.seats.values() if held.seat.node in disturbed]):

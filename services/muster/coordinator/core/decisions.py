@@ -1,0 +1,45 @@
+"""What is decided and acted upon only when it is durable."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from muster.coordinator.core.events import Record
+from muster.coordinator.core.kept_room import KeptRoom
+from muster.coordinator.core.model import Gang, Group
+
+
+@dataclass(slots=True, frozen=True)
+class Permit:
+    """These gangs of the group may bind."""
+
+    group: Group
+    gangs: Sequence[Gang]
+    before: Sequence[Record | None]
+    """Their records before."""
+
+
+@dataclass(slots=True, frozen=True)
+class TimeOut:
+    """The pods of these gangs are marked: they waited too long."""
+
+    gangs: Sequence[Gang]
+
+
+@dataclass(slots=True, frozen=True)
+class Victims:
+    """Pods that make room: `reserved` give up reservations, `bound` are evicted, `whole` are gangs that go whole."""
+
+    reserved: dict[Gang, list[str]] = field(default_factory=dict)
+    bound: dict[Gang, list[str]] = field(default_factory=dict)
+    whole: frozenset[Gang] = frozenset()
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class Plan:
+    """These victims make room for a group; without `kept` for nobody: their own gang gives up."""
+
+    victims: Victims
+    kept: KeptRoom | None = None
+
+
+Decision = Permit | TimeOut | Plan

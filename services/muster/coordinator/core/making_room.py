@@ -1,0 +1,240 @@
+"""Room for groups that have no place: from gangs that wait behind them, from gangs of lower priority, or by and by.
+
+A group that found no place is asked about once more, with what could make room for it (`victims`, `draining`). What the
+answer takes from others is kept for the group (`kept_room`) until it starts, or stops wanting it.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from muster.coordinator.core.decisions import Plan
+from muster.coordinator.core.draining import Draining, could_ever_fit
+from muster.coordinator.core.events import Effect, EventType, Now, Solve, SolveOutcome, SolveResult
+from muster.coordinator.core.kept_room import KeptRoom, as_amounts, demand, withheld_from, without
+from muster.coordinator.core.knowledge import Knowledge
+from muster.coordinator.core.model import Group
+from muster.coordinator.core.plans import Plans, tell
+from muster.coordinator.core.questions import to_place
+from muster.coordinator.core.queue import Queue
+from muster.coordinator.core.rules import Rules
+from muster.coordinator.core.victims import Candidates, lowest_running_priority, may_preempt
+from muster.coordinator.core.waiting import Waiting
+from muster.gangs.placing import GroupToPlace, Run
+
+SHARE = 0.2
+"""At most this share of time goes into asking who could make room."""
+
+
+@dataclass(slots=True, frozen=True)
+class _Attempt:
+    solve_id: int
+    group: Group
+    asked: GroupToPlace
+    demand: Counter[str]
+    offer: Candidates | Draining
+    began: float
+
+
+class MakingRoom:
+    """Groups that have no place, and what is done for them."""
+
+    def __init__(
+        self,
+        knowledge: Knowledge,
+        queue: Queue,
+        waiting: Waiting,
+        plans: Plans,
+        rules: Rules,
+        solve_ids: Iterator[int],
+    ) -> None:
+        self._knowledge, self._queue, self._waiting, self._plans = knowledge, queue, waiting, plans
+        self._rules, self._solve_ids = rules, solve_ids
+        self._asking: dict[Group, float] = {}  # group -> when to ask for it
+        self._unplaced: dict[Group, float] = {}  # group -> since when it has no place, the earliest first
+        self._attempt: _Attempt | None = None
+        self._not_before = 0.0
+
+    @property
+    def under_way(self) -> bool:
+        """Placement has not answered yet."""
+        return self._attempt is not None
+
+    # -- what solves tell
+
+    def no_place(self, group: Group, now: Now) -> None:
+        """A solve found none for the group, or only for a part of it."""
+        kept = self._knowledge.kept.get(group)
+        if kept is not None and kept.ready:
+            self._plans.drop(kept)  # what was to be room for it is none
+        elif kept is None:
+            delay = self._rules.deadlock_after_seconds if group.accumulates else 0.0
+            self._asking[group] = now.monotonic_seconds + delay
+        self._unplaced.setdefault(group, now.monotonic_seconds)
+
+    def has_place(self, group: Group) -> None:
+        """It got what it asked for."""
+        self._asking.pop(group, None)
+        self._unplaced.pop(group, None)
+        group.no_way = ""
+
+    # -- asking
+
+    def next_time(self) -> float | None:
+        """When to ask for somebody."""
+        times = [max(self._not_before, min(self._asking.values()))] if self._asking else []
+        if self._unplaced and not self._drains:
+            times.append(next(iter(self._unplaced.values())) + self._rules.starvation_after_seconds)
+        return min(times, default=None)
+
+    def begin(self, now: Now) -> Solve | None:
+        """Ask placement who could make room for a group; None if there is nobody to ask for."""
+        if self._asking and now.monotonic_seconds >= self._not_before:
+            for group in self._due(now.monotonic_seconds):
+                offer = Candidates(self._knowledge, group, self._waiting.groups)
+                if offer.removable:
+                    return self._ask(group, offer, now)
+        if (starved := self._starved(now.monotonic_seconds)) is not None:
+            draining = Draining(self._knowledge, starved, now)
+            return self._ask(starved, draining, now)
+        return None
+
+    def _due(self, now: float) -> Iterator[Group]:
+        """Groups to be asked for now, in queue order. They are asked for once."""
+        lowest = lowest_running_priority(self._knowledge.gangs)
+        due = [group for group, at in self._asking.items() if at <= now]
+        for group in due:
+            if group not in self._queue or not (self._may_gain(group, lowest)):
+                del self._asking[group]
+        for group in sorted((group for group in due if group in self._asking), key=lambda group: group.key):
+            del self._asking[group]
+            yield group
+
+    def _may_gain(self, group: Group, lowest: int | None) -> bool:
+        """There may be somebody to make room for it."""
+        if not group.gangs or group in self._knowledge.kept:
+            return False
+        if any(other is not group for other in self._waiting.groups):
+            return True
+        return lowest is not None and -group.key[1] > lowest and may_preempt(group)
+
+    @property
+    def _drains(self) -> bool:
+        return any(kept.drains for kept in self._knowledge.kept.values())
+
+    def _starved(self, now: float) -> Group | None:
+        """The first in the queue of those that had no place for too long and would have one in the empty cluster."""
+        if self._drains:
+            return None
+        starved = []
+        for group, since in list(self._unplaced.items()):
+            if since + self._rules.starvation_after_seconds > now:
+                break
+            if group not in self._queue or not group.gangs:
+                del self._unplaced[group]
+            elif not group.accumulates and group not in self._knowledge.kept:
+                starved.append(group)
+            else:
+                del self._unplaced[group]
+        for group in sorted(starved, key=lambda group: group.key):
+            if could_ever_fit(group, self._knowledge.ledger):
+                return group
+            del self._unplaced[group]  # it is looked at again when it was tried again
+        return None
+
+    def _ask(self, group: Group, offer: Candidates | Draining, now: Now) -> Solve:
+        knowledge = self._knowledge
+        asked = to_place(group)
+        self._attempt = _Attempt(next(self._solve_ids), group, asked, demand(group), offer, now.monotonic_seconds)
+        withheld = withheld_from(group, knowledge.kept.values(), knowledge.ledger, now.monotonic_seconds)
+        return Solve(
+            self._attempt.solve_id,
+            dict(knowledge.revision),
+            knowledge.ledger.reservations(),
+            (asked,),
+            as_amounts(withheld, knowledge.ledger),
+            tuple(offer.removable),
+        )
+
+    # -- answers
+
+    def answered(self, solve_id: int, results: tuple[SolveResult, ...], now: Now) -> list[Effect]:
+        """Placement answered; no results: it did not."""
+        attempt = self._attempt
+        if attempt is None or attempt.solve_id != solve_id:
+            return []
+        self._attempt = None
+        if isinstance(attempt.offer, Draining) and self._unplaced.pop(attempt.group, None) is not None:
+            self._unplaced[attempt.group] = now.monotonic_seconds
+        group = attempt.group
+        seconds = now.monotonic_seconds - attempt.began
+        self._not_before = now.monotonic_seconds + seconds * (1 / SHARE - 1)
+        if group not in self._queue or not group.wants_seats or demand(group) != attempt.demand:
+            return []  # it changed, and is tried again
+        result = next((result for result in results if result.id == group.id), None)
+        if result is None:
+            return []
+        if result.outcome is not SolveOutcome.PLACED:
+            self._no_way(attempt)
+            return []
+        if not result.removed:
+            self._queue.activate(group)
+            return []
+        return self._make_room(attempt, result, now)
+
+    def _no_way(self, attempt: _Attempt) -> None:
+        if isinstance(attempt.offer, Candidates):
+            attempt.group.no_way = "nobody could be made to give way so that it would fit"
+        else:
+            self._unplaced.pop(attempt.group, None)
+            attempt.group.no_way = "it would not fit either if everything that Muster placed had ended"
+        self._knowledge.touch_group(attempt.group)
+
+    def _make_room(self, attempt: _Attempt, result: SolveResult, now: Now) -> list[Effect]:
+        kept = KeptRoom(attempt.group, attempt.asked.gangs[0].id, _room(attempt.asked, result.runs))
+        if isinstance(attempt.offer, Draining):
+            ends = attempt.offer.chosen(result.removed)
+            if ends is None or not self._bears(kept, ends, now):
+                return []
+            kept.going, kept.drains, kept.starts_at = set(ends), True, max(ends.values())
+            self._plans.keep(kept)
+            return tell(kept.group, EventType.NORMAL, "RoomKept", _kept_note(kept, now))
+        victims = attempt.offer.victims(result.removed)
+        if victims is None:
+            return []
+        kept.going = {uid for uids in (*victims.reserved.values(), *victims.bound.values()) for uid in uids}
+        return self._plans.begin(Plan(victims, kept), now) if self._bears(kept, kept.going, now) else []
+
+    def _bears(self, kept: KeptRoom, going: Iterable[str], now: Now) -> bool:
+        """The ledger bears the answer out: what is free, and what the pods that go leave, suffices."""
+        ledger = self._knowledge.ledger
+        others = withheld_from(kept.group, self._knowledge.kept.values(), ledger, now.monotonic_seconds)
+        return bool(kept.room) and ledger.refusal(kept.room, without(others, going, ledger)) is None
+
+
+def _room(asked: GroupToPlace, runs: Sequence[Run]) -> Counter[tuple[str, str]]:
+    """Members by node and class; nothing if the answer is about what was not asked."""
+    roles = {(gang.id, index): role for gang in asked.gangs for index, role in enumerate(gang.roles)}
+    room: Counter[tuple[str, str]] = Counter()
+    placed: Counter[tuple[str, int]] = Counter()
+    for run in runs:
+        role = roles.get((run.gang, run.role))
+        if role is None or run.count < 1:
+            return Counter()
+        placed[run.gang, run.role] += run.count
+        room[run.node, role.class_id] += run.count
+    fits = all(placed[key] <= role.wanted for key, role in roles.items())
+    enough = all(
+        sum(placed[gang.id, index] for index in range(len(gang.roles))) >= gang.minimum for gang in asked.gangs
+    )
+    return room if fits and enough else Counter()
+
+
+def _kept_note(kept: KeptRoom, now: Now) -> str:
+    nodes = len({node for node, _ in kept.room})
+    where = "1 node" if nodes == 1 else f"{nodes} nodes"
+    when = (
+        "" if math.isinf(kept.starts_at) else f", expected in {max(0.0, kept.starts_at - now.monotonic_seconds):.0f} s"
+    )
+    return f"room on {where} is kept for it until enough of what runs there has ended{when}"

@@ -1,0 +1,274 @@
+"""Plans to make room: decided, durable, carried out, dropped when nobody wants them any more (I9)."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+
+from muster.coordinator.core.cycle import ScheduleCycle
+from muster.coordinator.core.decisions import Plan
+from muster.coordinator.core.events import (
+    Effect,
+    EventType,
+    KubeEvent,
+    Now,
+    Persist,
+    Record,
+    RecordState,
+    Report,
+)
+from muster.coordinator.core.evictions import Evictions
+from muster.coordinator.core.kept_room import KeptRoom, demand
+from muster.coordinator.core.knowledge import Knowledge
+from muster.coordinator.core.model import Gang, Group, pod_reference
+from muster.coordinator.core.permits import Permits
+from muster.coordinator.core.queue import Queue
+
+PODS_WITH_EVENTS = 64
+
+
+class Plans:
+    """From the decision that somebody makes room until the room is used."""
+
+    def __init__(self, knowledge: Knowledge, queue: Queue, permits: Permits, evictions: Evictions) -> None:
+        self._knowledge, self._queue, self._permits, self._evictions = knowledge, queue, permits, evictions
+        self._yielding: dict[Group, None] = {}
+
+    # -- beginning
+
+    def keep(self, kept: KeptRoom) -> None:
+        """Keep room for a group."""
+        self._knowledge.kept[kept.group] = kept
+        self._knowledge.touch_group(kept.group)
+
+    def begin(self, plan: Plan, now: Now) -> list[Effect]:
+        """Victims are to go. Nobody is evicted before that is durable; giving up reservations harms nobody."""
+        if plan.kept is not None:
+            self.keep(plan.kept)
+        if not plan.victims.bound:
+            return self._take_reservations(plan)
+        return [self._decide(plan, now), *_preempts(plan)]
+
+    def _decide(self, plan: Plan, now: Now) -> Persist:
+        victims, kept = plan.victims, plan.kept
+        gangs = list(victims.bound)
+        for gang, uids in victims.bound.items():
+            gang.let_go(uids)
+            gang.leaves_whole = gang in victims.whole
+            gang.evicted_for = kept.owner if kept is not None else ""
+            self._knowledge.touch(gang)
+        if kept is not None:
+            owner = self._knowledge.gangs[kept.owner]
+            owner.kept_room = kept.recorded
+            gangs.append(owner)
+        records = tuple(self._permits.record(gang, _state(gang), now.unix_seconds) for gang in gangs)
+        return self._permits.decide(plan, records)
+
+    # -- carrying out
+
+    def durable(self, plan: Plan) -> list[Effect]:
+        """The decision is durable: evict, unless the room is not wanted any more (I9)."""
+        kept, knowledge = plan.kept, self._knowledge
+        if kept is not None and knowledge.kept.get(kept.group) is not kept:
+            for gang in plan.victims.bound:
+                self._spare(gang)
+            return []
+        effects = self._take_reservations(plan)
+        for gang, uids in plan.victims.bound.items():
+            if knowledge.gangs.get(gang.id) is gang:
+                if gang.leaves_whole:
+                    unpermit(knowledge, gang)
+                knowledge.touch(gang, edited=True)
+                effects += self._evictions.send(gang, uids)
+                effects.append(Report(gang.id, events=_told(gang, uids)))
+        return effects
+
+    def _spare(self, gang: Gang) -> None:
+        """Members of the gang whose eviction has not begun stay."""
+        uids = self._evictions.unsent(gang)
+        if len(uids) == len(gang.leaving):
+            gang.leaves_whole = False
+        elif gang.leaves_whole:
+            gang.evicted_for = ""
+            self._knowledge.touch(gang)
+            return  # half of it is worth nothing: the rest follows
+        gang.keep(uids)
+        self._knowledge.touch(gang, edited=True)
+
+    def _take_reservations(self, plan: Plan) -> list[Effect]:
+        knowledge, kept = self._knowledge, plan.kept
+        effects: list[Effect] = []
+        for gang, uids in plan.victims.reserved.items():
+            held = [uid for uid in uids if uid in gang.seats]
+            if gang.permitted or gang.group.persisting is not None or not held:
+                continue
+            effects += _gave_way(gang, kept)
+            for other in gang.group.gangs:  # what is left of its reservations is of no use to it
+                uids = list(other.seats)
+                for uid in uids:
+                    other.give_seat_back(uid)
+                knowledge.release(other, uids)
+            if kept is not None:
+                gang.group.yields_to = kept.group
+                self._yielding[gang.group] = None
+        return effects
+
+    def refused(self, plan: Plan) -> None:
+        """The decision cannot be made durable."""
+        if plan.kept is not None and self._knowledge.kept.get(plan.kept.group) is plan.kept:
+            self.drop(plan.kept)
+        for gang in plan.victims.bound:
+            self._spare(gang)
+
+    # -- a new term
+
+    def recall(self, resumed: Sequence[tuple[Gang, Record]]) -> list[Effect]:
+        """What an earlier leader decided goes on where it was; what was for somebody who is gone does not begin."""
+        knowledge = self._knowledge
+        going: defaultdict[str, set[str]] = defaultdict(set)
+        for _, record in resumed:
+            going[record.evicted_for].update(name.uid for name in record.evicting)
+        for gang, record in resumed:
+            if record.kept_room:
+                for id_ in (gang.id, *(gang.facts.group if gang.facts is not None else ())):
+                    if (partner := knowledge.gangs.get(id_)) is not None:
+                        knowledge.regroup(partner)
+                room = Counter({(each.node, each.class_id): each.count for each in record.kept_room})
+                if all(class_id in knowledge.ledger.classes for _, class_id in room):
+                    gang.kept_room = record.kept_room
+                    self.keep(KeptRoom(gang.group, gang.id, room, going[gang.id]))
+        effects: list[Effect] = []
+        for gang, record in resumed:
+            if record.evicting:
+                effects += self._resume(gang, record)
+        return effects
+
+    def _resume(self, gang: Gang, record: Record) -> list[Effect]:
+        there = [name.uid for name in record.evicting if name.uid in gang.bound]
+        whole = record.state is RecordState.UNPERMITTED
+        preemptor = self._knowledge.gangs.get(record.evicted_for)
+        wanted = not record.evicted_for or (preemptor is not None and bool(preemptor.kept_room))
+        if not wanted and (len(there) == len(record.evicting) or not whole):
+            gang.permitted = gang.started = True
+            return []
+        gang.let_go(there)
+        gang.leaves_whole = whole and bool(there)
+        gang.evicted_for = record.evicted_for if there else ""
+        self._knowledge.touch(gang, edited=True)
+        return self._evictions.send(gang, there)
+
+    # -- until it is used
+
+    def drop_untenable(self, disturbed: Collection[str]) -> None:
+        """Room on nodes that are gone, closed, or taken by strangers is kept no more."""
+        for kept in list(self._knowledge.kept.values()):
+            if any(node in disturbed for node, _ in kept.room) and not kept.stands(self._knowledge.ledger):
+                self.drop(kept)
+
+    def look(self) -> bool:
+        """Drop what nobody wants any more; try those whose room is free. True: somebody is to be looked at by that."""
+        changed = False
+        for kept in list(self._knowledge.kept.values()):
+            if not self._wanted(kept):
+                self.drop(kept)
+                changed = True
+            elif not kept.drains and not kept.ready and kept.all_gone(self._knowledge.ledger):
+                kept.ready = True
+                if kept.group in self._queue:
+                    self._queue.activate(kept.group)
+        for group in list(self._yielding):
+            if group.yields_to is None or not _still_comes(group.yields_to) or not group.accumulates:
+                group.yields_to = None
+                del self._yielding[group]
+                for gang in group.gangs:
+                    self._knowledge.touch(gang, edited=True)
+                changed = True
+        return changed
+
+    def _wanted(self, kept: KeptRoom) -> bool:
+        group = kept.group
+        if not group.gangs or self._knowledge.groups.get(group.id) is not group:
+            return False
+        if group.busy:
+            return True
+        wanted = demand(group)
+        return (
+            group.wants_seats
+            and all(wanted[class_id] >= count for class_id, count in kept.members.items())
+            and not kept.overtaken
+        )
+
+    def drop(self, kept: KeptRoom) -> None:
+        """The room is used, or not wanted any more."""
+        del self._knowledge.kept[kept.group]
+        self._knowledge.helped = True
+        for gang in kept.group.gangs:
+            gang.kept_room = ()
+            self._knowledge.touch(gang)
+        for gang in self._knowledge.gangs.values():
+            if gang.leaving and gang.evicted_for == kept.owner:
+                self._spare(gang)
+
+
+def unpermit(knowledge: Knowledge, gang: Gang) -> None:
+    """The gang is taken back to the queue, to start anew as a whole."""
+    gang.permitted = gang.started = False
+    gang.lost.clear()
+    gang.repairing_since = None
+    gang.start_seconds = None
+    gang.cycle = ScheduleCycle(gang.cycle.number + 1)
+    knowledge.touch(gang, edited=True)
+    knowledge.touch_partners(gang.id)
+
+
+def _still_comes(group: Group) -> bool:
+    """The group is still on its way to a start."""
+    comes = group.gathering is None or group.yields_to is not None
+    return bool(group.gangs) and comes and any(not gang.permitted for gang in group.gangs)
+
+
+def _state(gang: Gang) -> RecordState:
+    if gang.leaves_whole or not gang.permitted:
+        return RecordState.UNPERMITTED
+    return gang.record.state if gang.record is not None else RecordState.SATISFIED
+
+
+def _gave_way(gang: Gang, kept: KeptRoom | None) -> list[Effect]:
+    if kept is None or gang.reference is None:
+        return []
+    others = " and ".join(f"gang {other.label}" for other in kept.group.gangs)
+    note = (
+        f"gives its {len(gang.seats)} places back: {others}, before it in the queue, needs room of gangs that wait; "
+        "it is tried again when that has started or timed out"
+    )
+    return [Report(gang.id, events=(KubeEvent(gang.reference, EventType.WARNING, "GaveWay", note),))]
+
+
+def _preempts(plan: Plan) -> list[Effect]:
+    if plan.kept is None:
+        return []
+    pods = sum(len(uids) for uids in plan.victims.bound.values())
+    whom = ", ".join(sorted(gang.label for gang in plan.victims.bound)[:10])
+    note = f"{pods} {'pod of a gang' if pods == 1 else 'pods of gangs'} of lower priority are evicted for it: {whom}"
+    return tell(plan.kept.group, EventType.NORMAL, "Preempting", note)
+
+
+def tell(group: Group, type_: EventType, reason: str, note: str) -> list[Effect]:
+    """An event on every gang of the group."""
+    return [
+        Report(gang.id, events=(KubeEvent(gang.reference, type_, reason, note),))
+        for gang in group.gangs
+        if gang.reference is not None
+    ]
+
+
+def _told(gang: Gang, uids: list[str]) -> tuple[KubeEvent, ...]:
+    whom = "because its gang cannot run whole"
+    if gang.evicted_for:
+        whom = f"for gang {gang.evicted_for.split('/', 1)[-1]}"
+    reason = "Preempted" if gang.evicted_for else "GangEvicted"
+    what = "the whole gang" if gang.leaves_whole else f"{len(uids)} of its pods, which it can spare,"
+    pods = [gang.pods[uid] for uid in sorted(uids)[:PODS_WITH_EVENTS] if uid in gang.pods]
+    events = [KubeEvent(pod_reference(pod), EventType.WARNING, reason, f"evicted {whom}") for pod in pods]
+    if gang.facts is not None and gang.facts.definition is not None:
+        note = f"{what} {'is' if gang.leaves_whole else 'are'} evicted {whom}"
+        events.append(KubeEvent(gang.facts.definition, EventType.WARNING, reason, note))
+    return tuple(events)

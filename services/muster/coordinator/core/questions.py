@@ -1,0 +1,17 @@
+"""What placement is asked about a group."""
+
+from collections import Counter
+
+from muster.coordinator.core.model import Gang, Group
+from muster.gangs.placing import GangToPlace, GroupToPlace, Role
+
+
+def to_place(group: Group) -> GroupToPlace:
+    """The waiting members by class; gangs that need nothing more are left out."""
+    return GroupToPlace(group.id, tuple(_gang_to_place(gang) for gang in group.to_seat), partial=group.accumulates)
+
+
+def _gang_to_place(gang: Gang) -> GangToPlace:
+    counts = Counter(pod.class_id for pod in gang.waiting.values())
+    roles = tuple(Role(class_id, count) for class_id, count in sorted(counts.items()))
+    return GangToPlace(gang.id, min(gang.minimum, len(gang.waiting)), roles)
