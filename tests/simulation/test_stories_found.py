@@ -56,6 +56,16 @@ FOUND = {
         declare_anew
         resize cpu=1
     """,
+    "a pod that held nothing does not start the clock of a gang that waits since an earlier leader": """
+        create slot=3 size=3 cpu=1 mode=1 waiting=3
+        run
+        time scale=4
+        calm scale=4 more=1
+        stall scale=4
+        time scale=4 more=3
+        crash
+        gate slot=3
+    """,
 }
 
 

@@ -14,6 +14,7 @@ from muster.coordinator.core.events import (
     Persist,
     Phase,
     PhaseChanged,
+    Record,
     RecordState,
     Report,
     Solve,
@@ -21,7 +22,7 @@ from muster.coordinator.core.events import (
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.model import Gang
 from muster.coordinator.core.seats import SeatState
-from muster.gangs.facts import GangMode
+from muster.gangs.facts import GangMode, MatchPolicy
 
 if TYPE_CHECKING:
     from builders.story import Story
@@ -89,6 +90,11 @@ class Watch:
             self._leader = story.machine
             self._phases.clear()
             self._holds.clear()
+            self._term_began = story.now
+            waiting = [record for record in story.etcd.values() if record.waiting_since_unix_millis]
+            self._inherited = {
+                record.gang: max(0.0, story.unix - record.waiting_since_unix_millis / 1000) for record in waiting
+            }
 
     def _solve(self, leader: Machine, solve: Solve) -> None:
         for group in solve.groups:
@@ -127,11 +133,19 @@ class Watch:
         assert facts is not None, f"hold: {gang.id} holds seats without a declaration"
         strict = [other.id for other in gang.group.gangs if other.facts and other.facts.mode is not GangMode.NON_STRICT]
         assert not strict or gang.group.busy, f"hold: {gang.id} holds seats, {strict} of its group are Strict"
-        since = self._holds.setdefault(gang.id, (story.now, story.unix))
+        since = self._holds.setdefault(gang.id, self._since(story, gang.id, facts.waiting_time_seconds))
         if facts.waiting_time_seconds:
             waited = min(story.now - since[0], story.unix - since[1])
             most = facts.waiting_time_seconds + SLACK_SECONDS
             assert waited <= most, f"timeout: {gang.id} holds seats for {waited} s, {most} s at most"
+
+    def _since(self, story: Story, gang_id: str, most: float) -> tuple[float, float]:
+        """Since when it waits, by both clocks, if it holds something from now on. What it had waited under an earlier
+        leader counts, unless it was over before it got anything.
+        """
+        began = self._term_began - self._inherited.pop(gang_id, 0.0)
+        earlier = story.now - began if began + most > story.now and began < self._term_began else 0.0
+        return story.now - earlier, story.unix - earlier
 
     def _settle_nodes(self, story: Story, leader: Machine) -> None:
         """I3 in the coordinator's own books, on all nodes where nobody else spoiled it."""
@@ -173,6 +187,20 @@ def check_records(leader: Machine, persist: Persist) -> None:
         assert gang is not None, f"record: {record.gang} is written and does not exist"
         unpermitted = record.state is RecordState.UNPERMITTED
         assert not (unpermitted and record.seats), f"record: {record.gang} has seats and no permit"
+        if record.state is RecordState.BINDING and not gang.permitted:
+            check_minimum(gang, record)
+
+
+def check_minimum(gang: Gang, record: Record) -> None:
+    """I1: as many as must start together have a seat, or run."""
+    assert gang.facts is not None, f"I1: {gang.id} is permitted without a declaration"
+    seats = {seat.uid for seat in record.seats}
+    gone = {uid for uid in seats if (pod := gang.pods.get(uid)) is None or pod.node or pod.deleting or pod.gated}
+    assert not gone, f"I1: {gang.id} is permitted with pods that cannot be bound: {sorted(gone)}"
+    only_waiting = gang.facts.match_policy is MatchPolicy.ONLY_WAITING
+    running = [] if only_waiting else [pod for pod in gang.pods.values() if pod.seated and not pod.deleting]
+    starting = len(seats) + len(running)
+    assert starting >= gang.facts.minimum, f"I1: {gang.id} is permitted with {starting} of {gang.facts.minimum}"
 
 
 def check_harm(story: Story, effect: Evict) -> None:

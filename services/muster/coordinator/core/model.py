@@ -146,7 +146,7 @@ class Gang:
 
     def _pop_held(self, uid: str) -> HeldSeat | None:
         held = self.seats.pop(uid, None)
-        if not self.seats:
+        if held is not None and not self.seats:
             self.waiting_since = None  # the clock of a waiting gang runs from the first seat that it holds
         return held
 
