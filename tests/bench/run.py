@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # gRPC's core writes a line whenever a process is started
 
 import uvloop
 
