@@ -29,9 +29,9 @@ class Evictions:
         self._retries: dict[str, tuple[Gang, LeavingPod]] = {}
 
     @staticmethod
-    def unsent(gang: Gang) -> list[str]:
-        """Pods that were never handed to binding."""
-        return [uid for uid, leaving in gang.leaving.items() if leaving.state is SeatState.DECIDED]
+    def stoppable(gang: Gang) -> list[str]:
+        """Pods that were never handed to binding, or that it could not evict."""
+        return [uid for uid, leaving in gang.leaving.items() if leaving.state is not SeatState.SENT]
 
     def send(self, gang: Gang, uids: Collection[str]) -> list[Effect]:
         """Hand pods to binding; those that are gone meanwhile, or were sent before, are passed over."""

@@ -163,10 +163,9 @@ class Knowledge:
     def _put_gang(self, facts: GangFacts) -> None:
         gang = self.gangs.get(facts.id)
         if gang is not None and gang.facts is not None and self._reborn(gang, facts):
-            pods, timed_out_declaration = list(gang.pods.values()), gang.timed_out_declaration
+            pods = list(gang.pods.values())
             self.drop_gang(gang)
             gang = self._new_gang(facts.id)
-            gang.timed_out_declaration = timed_out_declaration  # pods that bear the mark are still there
             for pod in pods:  # what is left of the old one is on its way out, but holds its name
                 self.gang_of[pod.uid] = gang
                 gang.put_pod(pod)
@@ -185,7 +184,8 @@ class Knowledge:
     @staticmethod
     def _reborn(gang: Gang, facts: GangFacts) -> bool:
         """It was deleted and declared anew: nothing of the old one counts. While one pod of it lives it is the same."""
-        return gang.facts is not None and gang.facts.incarnation != facts.incarnation and gang.members == 0
+        lives = gang.members or gang.leaving or gang.marked or gang.timing_out
+        return gang.facts is not None and gang.facts.incarnation != facts.incarnation and not lives
 
     def drop_gang(self, gang: Gang) -> None:
         """The gang is gone, with all it holds."""

@@ -67,9 +67,8 @@ class Plans:
     def durable(self, plan: Plan) -> list[Effect]:
         """The decision is durable: evict, unless the room is not wanted any more (I9)."""
         kept, knowledge = plan.kept, self._knowledge
-        if kept is not None and knowledge.kept.get(kept.group) is not kept:
-            for gang in plan.victims.bound:
-                self._spare(gang)
+        if kept is not None and not (knowledge.kept.get(kept.group) is kept and self._needed(kept)):
+            self.refused(plan)
             return []
         effects = self._take_reservations(plan)
         for gang, uids in plan.victims.bound.items():
@@ -82,16 +81,18 @@ class Plans:
         return effects
 
     def _spare(self, gang: Gang) -> None:
-        """Members of the gang whose eviction has not begun stay."""
-        uids = self._evictions.unsent(gang)
-        if len(uids) == len(gang.leaving):
-            gang.leaves_whole = False
-        elif gang.leaves_whole:
-            gang.evicted_for = ""
-            self._knowledge.touch(gang)
-            return  # half of it is worth nothing: the rest follows
-        gang.keep(uids)
+        """Members of the gang that are not known to be on their way out stay."""
+        if self._knowledge.gangs.get(gang.id) is not gang or not gang.leaving:
+            return
+        uids = self._evictions.stoppable(gang)
         self._knowledge.touch(gang, edited=True)
+        if not gang.leaves_whole:
+            gang.keep(uids)
+        elif gang.record is not None and len(uids) == len(gang.leaving) == len(gang.record.evicting):
+            gang.keep(uids)
+            gang.permitted = gang.started = True
+        else:
+            gang.evicted_for = ""  # half of it is worth nothing: the rest follows
 
     def _take_reservations(self, plan: Plan) -> list[Effect]:
         knowledge, kept = self._knowledge, plan.kept
@@ -112,7 +113,7 @@ class Plans:
         return effects
 
     def refused(self, plan: Plan) -> None:
-        """The decision cannot be made durable."""
+        """The decision is not carried out: nobody needs it by now, or it cannot be made durable."""
         if plan.kept is not None and self._knowledge.kept.get(plan.kept.group) is plan.kept:
             self.drop(plan.kept)
         for gang in plan.victims.bound:
@@ -185,16 +186,17 @@ class Plans:
 
     def _wanted(self, kept: KeptRoom) -> bool:
         group = kept.group
-        if not group.gangs or self._knowledge.groups.get(group.id) is not group:
+        if group.gangs and group.busy:
+            return self._knowledge.groups.get(group.id) is group  # what comes of that decides
+        return self._needed(kept) and group.wants_seats
+
+    def _needed(self, kept: KeptRoom) -> bool:
+        """The group still has members for all of the room."""
+        group = kept.group
+        if not group.gangs or self._knowledge.groups.get(group.id) is not group or kept.overtaken:
             return False
-        if group.busy:
-            return True
         wanted = demand(group)
-        return (
-            group.wants_seats
-            and all(wanted[class_id] >= count for class_id, count in kept.members.items())
-            and not kept.overtaken
-        )
+        return all(wanted[class_id] >= count for class_id, count in kept.members.items())
 
     def drop(self, kept: KeptRoom) -> None:
         """The room is used, or not wanted any more."""
