@@ -43,6 +43,8 @@ def place_by_removal(
 ) -> Placed | NotPlaced:
     """Place a group that has no place at `present`, if it has one once some of the removable pods are gone."""
     candidates = candidates_of(room, removable, kept)
+    if not len(candidates):
+        return present
     mark = room.mark()
     room.shift(candidates.rows, candidates.freed(candidates.count))
     answer = place()

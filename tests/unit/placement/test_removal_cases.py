@@ -145,6 +145,15 @@ def test_a_node_with_more_on_it_than_it_offers_gives_no_more_than_it_offers() ->
     assert refusal(never).explanation.fit == 4
 
 
+def test_room_that_is_kept_for_others_cannot_be_claimed_to_be_in_use() -> None:
+    built = cluster([node("a", 4)], CLASSES, [("p", "x", "a"), ("q", "x", "a")])
+    kept, liar = [Withheld("a", (("cpu", 2000),))], [removable("liar", ("a", "x", 4), spare=4)]
+    [fits] = answers(built, alone("g", ("x", 2)), withheld=kept, removing=liar)
+    assert seats(fits) == {"a": 2}
+    [never] = answers(built, alone("g", ("x", 3)), withheld=kept, removing=liar)
+    assert refusal(never).explanation.fit == 2
+
+
 def test_room_that_victims_leave_may_be_kept_for_somebody_else() -> None:
     gangs = [removable("low", ("a", "x", 4), ("b", "x", 4))]
     built = full(node("a", 4), node("b", 4), gangs=gangs)
