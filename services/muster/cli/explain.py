@@ -55,6 +55,10 @@ def explanation_lines(answer: ExplainResponse) -> Iterator[str]:
     yield f"[dim]declared by[/]  {escape(gang.dialect)}{_group(answer)}"
     yield f"[dim]members[/]      {_members(gang)}"
     yield f"[dim]queue[/]        {_queue(answer)}"
+    if answer.waits_until_unix_millis:
+        yield f"[dim]waits[/]        until {moment(answer.waits_until_unix_millis)}; then all reservations are given back"
+    if answer.nodes_with_kept_room:
+        yield f"[dim]room[/]         {_kept(answer)}"
     if gang.HasField("start_seconds"):
         yield f"[dim]start[/]        {duration(gang.start_seconds)} from its first pod to its last bind"
     if gang.trace_id:
@@ -71,11 +75,21 @@ def _group(answer: ExplainResponse) -> str:
     return f", starts together with {escape(', '.join(partners))}" if partners else ""
 
 
+def _kept(answer: ExplainResponse) -> str:
+    nodes = answer.nodes_with_kept_room
+    room = f"kept for it on {nodes} {'node' if nodes == 1 else 'nodes'}"
+    evicted = [gang.split("/", 1)[-1] for gang in answer.evicted_for_it]
+    return (
+        f"{room}, while {_some(evicted, len(evicted))} make way" if evicted else f"{room}, until enough has ended there"
+    )
+
+
 def _members(gang: Gang) -> str:
     minimum = f"{gang.minimum} must start together" if gang.minimum else "no valid minimum is declared"
     short = gang.minimum - gang.members
     missing = f", [yellow]{short} missing[/]" if short > 0 and gang.phase == Phase.PHASE_GATHERING else ""
-    return f"{gang.members} exist, {gang.bound} bound; {minimum}{missing}"
+    reserved = f", {gang.reserved} reserved" if gang.reserved else ""
+    return f"{gang.members} exist, {gang.bound} bound{reserved}; {minimum}{missing}"
 
 
 def _queue(answer: ExplainResponse) -> str:

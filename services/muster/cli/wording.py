@@ -1,5 +1,7 @@
 """Gangs and durations in words, colours and JSON: the same on every screen."""
 
+import time
+from datetime import datetime
 from typing import Any
 
 from muster.coordinator.v1.coordinator_pb2 import Gang, Phase
@@ -41,6 +43,13 @@ def duration(seconds: float) -> str:
         return f"{minutes} min {rest:02} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min"
+
+
+def moment(unix_millis: int) -> str:
+    """A time of day, here, and how far away it is."""
+    seconds = unix_millis / 1000 - time.time()
+    at = datetime.fromtimestamp(unix_millis / 1000).strftime("%H:%M:%S")
+    return f"{at} (in {duration(seconds)})" if seconds > 0 else at
 
 
 def pods_words(bound: int, members: int) -> str:

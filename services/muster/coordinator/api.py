@@ -142,6 +142,7 @@ def _gang(term: Term, gang: Gang) -> pb.Gang:
         created_seconds=facts.created_seconds if facts is not None else 0,
         start_seconds=gang.start_seconds,
         schedule_cycle=gang.cycle.number,
+        reserved=len(gang.seats),
     )
 
 
@@ -169,6 +170,9 @@ def _explanation_of(term: Term, gang: Gang) -> pb.ExplainResponse:
             )
             for pod in sorted(gang.pods.values(), key=lambda pod: (len(pod.name), pod.name))
         ],
+        waits_until_unix_millis=explain.waits_until_unix_millis(gang),
+        nodes_with_kept_room=explain.nodes_with_kept_room(term.machine, gang),
+        evicted_for_it=explain.evicted_for(term.machine, gang),
     )
     if gang.group.explanation is not None:
         response.explanation.CopyFrom(encode_explanation(gang.group.explanation))

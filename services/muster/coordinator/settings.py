@@ -6,6 +6,7 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from muster.config.settings import COORDINATOR_PORT, PLAIN_TEXT, Address, CannotStart, ServiceSettings, TlsSettings
+from muster.coordinator.core.rules import Rules
 
 
 class Settings(ServiceSettings):
@@ -32,10 +33,19 @@ class Settings(ServiceSettings):
     """Below which keys are kept; another one per coordinator where several share an etcd."""
     lease_seconds: int = Field(default=3, ge=2, le=60)
     """A leader that is not heard of for so long is replaced."""
+    starvation_after_seconds: float = Field(default=Rules.starvation_after_seconds, gt=0)
+    """The head of the queue gets room kept for it when it could not be placed for so long."""
+    repair_timeout_seconds: float = Field(default=Rules.repair_timeout_seconds, gt=0)
+    """A started gang below its minimum that cannot be completed for so long goes by its repair policy."""
     solve_timeout_seconds: float = Field(default=10.0, gt=0)
     """How long placement may take for one batch."""
     bind_timeout_seconds: float = Field(default=60.0, gt=0)
     """How long binding may take for the pods of one gang; what has no result by then is sent again."""
+
+    @property
+    def rules(self) -> Rules:
+        """What the core is told of them."""
+        return Rules(self.starvation_after_seconds, self.repair_timeout_seconds)
 
 
 def read_password(file: Path | None) -> str | None:

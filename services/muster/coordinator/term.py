@@ -48,7 +48,7 @@ class Term:
     """The machine and what it needs around it."""
 
     def __init__(self, settings: Settings, channels: Channels, store: Store, leadership: Leadership) -> None:
-        self.machine = Machine()
+        self.machine = Machine(settings.rules)
         self.traces = GangTraces()
         self.changed: Callable[[str], None] = lambda _gang: None
         """Called with the id of every gang that changed."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from muster.coordinator.core.events import Phase
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.model import Gang, Group, QueueKey
+from muster.dialects.registry import timeout_annotations
 from muster.gangs.facts import PodFacts, Severity
 
 MOST_AHEAD = 10
@@ -69,12 +70,16 @@ def pod_state(gang: Gang, pod: PodFacts) -> str:
         return "ended"
     if pod.deleting:
         return "deleting"
+    if pod.uid in gang.leaving:
+        return "evicted"
     if pod.node:
         return "bound"
     if pod.problem:
         return "invalid"
     if pod.gated:
         return "gated"
+    if pod.uid in gang.marked or pod.uid in gang.timing_out:
+        return "timed-out"
     return "reserved" if pod.uid in gang.seats or pod.uid in gang.acked else "pending"
 
 
@@ -83,6 +88,28 @@ def reserved_node(gang: Gang, pod: PodFacts) -> str:
     if (held := gang.seats.get(pod.uid)) is not None:
         return held.seat.node
     return seat.node if (seat := gang.acked.get(pod.uid)) is not None else ""
+
+
+def waits_until_unix_millis(gang: Gang) -> int:
+    """When a waiting gang gives its reservations back, by the leader's wall clock; 0: it does not wait."""
+    if gang.permitted or not gang.seats or gang.waiting_since is None or gang.facts is None:
+        return 0
+    return gang.waiting_since_unix_millis + int(gang.facts.waiting_time_seconds * 1000)
+
+
+def nodes_with_kept_room(machine: Machine, gang: Gang) -> int:
+    """Nodes that have room kept for its group."""
+    kept = machine.knowledge.kept.get(gang.group)
+    return len({node for node, _ in kept.room}) if kept is not None else 0
+
+
+def evicted_for(machine: Machine, gang: Gang) -> list[str]:
+    """Ids of gangs that are evicted for its group."""
+    kept = machine.knowledge.kept.get(gang.group)
+    if kept is None:
+        return []
+    gangs = machine.knowledge.gangs.values()
+    return sorted(other.id for other in gangs if other.leaving and other.evicted_for == kept.owner)
 
 
 def would_help(gang: Gang) -> list[str]:
@@ -95,7 +122,10 @@ def would_help(gang: Gang) -> list[str]:
         for problem in facts.problems
         if problem.severity is Severity.BLOCKING
     ]
-    if not gang.single and not facts.blocked and gang.counted < facts.minimum:
+    if gang.timed_out:
+        mark = next(iter(timeout_annotations(gang.id, True)), "that says so")
+        helps.append(f"remove the annotation {mark} from its pods, replace them by new ones, or edit its declaration")
+    elif not gang.single and not facts.blocked and gang.counted < facts.minimum:
         missing = facts.minimum - gang.counted
         helps.append(f"{missing} more {'pod' if missing == 1 else 'pods'}, or a minimum of at most {gang.counted}")
     if group.gathering is not None and not helps:

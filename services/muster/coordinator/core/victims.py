@@ -45,10 +45,10 @@ class Candidates:
                 reserved[gang] = uids
                 continue
             bound[gang] = uids
-            if each.whole:
+            if len(uids) > _spare(gang):
+                if set(uids) != gang.bound:
+                    return None  # it would neither run nor start anew
                 whole.add(gang)
-            elif len(uids) > _spare(gang):
-                return None
         return Victims(reserved, bound, frozenset(whole))
 
     def _waiting(self, group: Group, holding: Iterable[Group]) -> int:
