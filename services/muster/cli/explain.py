@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from muster.cli.coordinator import ask, explain_gang
 from muster.cli.screen import show
-from muster.cli.wording import duration, gang_as_json, phase_markup
+from muster.cli.wording import duration, gang_as_json, moment, phase_markup
 from muster.clusterstate.v1.clusterstate_pb2 import Problem, ResourceAmount
 from muster.coordinator.v1.coordinator_pb2 import ExplainResponse, Gang, Member, Phase
 
@@ -56,7 +56,8 @@ def explanation_lines(answer: ExplainResponse) -> Iterator[str]:
     yield f"[dim]members[/]      {_members(gang)}"
     yield f"[dim]queue[/]        {_queue(answer)}"
     if answer.waits_until_unix_millis:
-        yield f"[dim]waits[/]        until {moment(answer.waits_until_unix_millis)}; then all reservations are given back"
+        until = moment(answer.waits_until_unix_millis)
+        yield f"[dim]waits[/]        until {until}; then all reservations are given back"
     if answer.nodes_with_kept_room:
         yield f"[dim]room[/]         {_kept(answer)}"
     if gang.HasField("start_seconds"):

@@ -1,7 +1,7 @@
 """Gangs and durations in words, colours and JSON: the same on every screen."""
 
 import time
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from muster.coordinator.v1.coordinator_pb2 import Gang, Phase
@@ -48,7 +48,7 @@ def duration(seconds: float) -> str:
 def moment(unix_millis: int) -> str:
     """A time of day, here, and how far away it is."""
     seconds = unix_millis / 1000 - time.time()
-    at = datetime.fromtimestamp(unix_millis / 1000).strftime("%H:%M:%S")
+    at = datetime.fromtimestamp(unix_millis / 1000, UTC).astimezone().strftime("%H:%M:%S")
     return f"{at} (in {duration(seconds)})" if seconds > 0 else at
 
 

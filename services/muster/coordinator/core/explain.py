@@ -144,10 +144,6 @@ def would_help(gang: Gang) -> list[str]:
     return helps
 
 
-def _nodes(count: int) -> str:
-    return "1 node is" if count == 1 else f"{count} nodes are"
-
-
 def _amount(resource: str, amount: int) -> str:
     if resource == "cpu":
         return f"{amount / 1000:g}"

@@ -52,7 +52,7 @@ class Repairs:
             else "it goes on as it is, and they go on being tried first"
         )
         seconds = f"{self._rules.repair_timeout_seconds:g} s"
-        note = f"{len(gang.lost)} of its pods could not be placed again for {seconds}: {what}"
+        note = f"it could not be completed: {len(gang.lost)} of its pods found no other place for {seconds}; {what}"
         effects: list[Effect] = [Report(gang.id, events=(KubeEvent(about, EventType.WARNING, "RepairTimedOut", note),))]
         if evict:
             victims = Victims(bound={gang: sorted(gang.bound)}, whole=frozenset({gang}))
