@@ -65,7 +65,7 @@ class Story:
         self.cluster = Cluster({name: node(name, cpu) for name, cpu in (nodes or {}).items()})
         self.etcd: dict[str, Record] = {}
         self.permitted_with: defaultdict[str, set[str]] = defaultdict(set)
-        """Gangs whose records were written together, by gang."""
+        """Gangs that had a permit when this one was written, by gang."""
         self.now = 1000.0
         self.unix_ahead = 1_700_000_000.0
         """Wall clock minus monotonic clock; set it to let the wall clock jump."""
@@ -188,7 +188,9 @@ class Story:
         for record in effect.puts:
             self.etcd[record.gang] = record
             if record.gang in permits:
-                self.permitted_with[record.gang] |= permits
+                durable = (self.etcd.get(partner) for partner in record.group)
+                others = {other.gang for other in durable if other and other.state is not RecordState.UNPERMITTED}
+                self.permitted_with[record.gang] |= permits | others
             else:
                 self.permitted_with.pop(record.gang, None)
         for key in effect.deletes:

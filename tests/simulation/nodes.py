@@ -66,11 +66,11 @@ def leave(world: World, which: int) -> None:
         world.remove_pods(others[which % len(others)])
 
 
-@act(0.7, which=40)
+@act(1, which=40)
 def bind_elsewhere(world: World, which: int) -> None:
     """Another scheduler binds one of our pods, to a node that is closed to us."""
-    pod = world.pod(which)
-    if pod is not None and not (pod.node or pod.gated):
+    pod = world.pod(which, bound=False)
+    if pod is not None and not pod.gated:
         if THEIRS not in world.story.cluster.nodes:
             world.story.change(nodes=[node_of(THEIRS, 1000, unschedulable=True)])
         world.story.bind_elsewhere(pod.uid, THEIRS)

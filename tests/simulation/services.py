@@ -18,6 +18,7 @@ from muster.coordinator.core.events import (
     ViewLost,
 )
 from muster.gangs.facts import PodPhase
+from muster.gangs.placing import GroupToPlace, Run
 from simulation.acts import act
 from simulation.world import World
 
@@ -150,12 +151,27 @@ def not_found(world: World) -> None:
         world.story.tell(Solved(solve.solve_id, results))
 
 
-@act(0.5)
-def answer_for_others(world: World) -> None:
+@act(0.7)
+def forget_reservations(world: World) -> None:
     """Placement answers as if nothing were reserved or kept, and forgets a group."""
     if solve := _solve(world):
         blind = Solve(solve.solve_id, {}, (), solve.groups[:-1] or solve.groups)
         world.story.tell(Solved(solve.solve_id, world.story.first_fit(blind)))
+
+
+@act(0.7, which=4)
+def crowd(world: World, which: int) -> None:
+    """Placement puts everybody on one node."""
+    name = world.node(which)
+    if name is not None and (solve := _solve(world)):
+        results = tuple(SolveResult(group.id, SolveOutcome.PLACED, _all_on(name, group)) for group in solve.groups)
+        world.story.tell(Solved(solve.solve_id, results))
+
+
+def _all_on(node: str, group: GroupToPlace) -> tuple[Run, ...]:
+    return tuple(
+        Run(asked.id, index, node, role.wanted) for asked in group.gangs for index, role in enumerate(asked.roles)
+    )
 
 
 def _solve(world: World) -> Solve | None:

@@ -116,6 +116,7 @@ class Watch:
         self._settle_nodes(story, leader)
         for gang in knowledge.gangs.values():
             check_members(gang)
+            check_bound(story, gang)
             told = self._phases.get(gang.id)
             assert told is gang.phase, f"phases: {gang.id} is {gang.phase!r}, {told!r} was told"
             self._check_hold(story, gang)
@@ -175,9 +176,17 @@ def check_members(gang: Gang) -> None:
     everywhere = set().union(*places)
     assert len(everywhere) == sum(map(len, places)), f"members: one of {gang.id} is in two places"
     assert everywhere <= gang.pods.keys(), f"members: {gang.id} counts pods that are gone"
+    assert not (gang.timing_out & everywhere), f"members: one of {gang.id} timed out and is a member still"
     assert gang.lost <= gang.waiting.keys(), f"members: {gang.id} repairs pods that do not wait"
     waits_for_permit = not gang.permitted and any(h.state is not SeatState.DECIDED for h in gang.seats.values())
     assert not waits_for_permit, f"I2: {gang.id} was sent to binding and has no permit"
+
+
+def check_bound(story: Story, gang: Gang) -> None:
+    """I4: what binding acknowledged is where the API server has it."""
+    for uid, seat in gang.acked.items():
+        pod = story.cluster.pods.get(uid)
+        assert pod is None or pod.node == seat.node, f"I4: {uid} is on {pod.node}, {seat.node} is believed"
 
 
 def check_records(leader: Machine, persist: Persist) -> None:
@@ -213,8 +222,10 @@ def check_harm(story: Story, effect: Evict) -> None:
         return
     preemptor, plan = gangs.get(record.evicted_for), story.etcd.get(record.evicted_for)
     assert preemptor is not None, f"I9: {effect.gang} is evicted for {record.evicted_for}, which is gone"
-    assert preemptor.waiting, f"I9: {effect.gang} is evicted for {preemptor.id}, which does not wait"
+    waiting = [pod for gang in preemptor.group.gangs for pod in gang.waiting.values()]
+    assert waiting, f"I9: {effect.gang} is evicted for {preemptor.id}, which does not wait"
     assert plan is not None and plan.kept_room, f"I9: no room is kept for {preemptor.id}, for which others are evicted"
-    assert not any(pod.never_preempts for pod in preemptor.waiting.values()), f"I9: {preemptor.id} never preempts"
-    lowest = max(victim.pods[pod.uid].priority for pod in effect.pods if pod.uid in victim.pods)
-    assert lowest < preemptor.priority, f"I9: {effect.gang} ({lowest}) is evicted for {preemptor.id}"
+    assert not any(pod.never_preempts for pod in waiting), f"I9: {preemptor.id} never preempts"
+    victims = max(victim.pods[pod.uid].priority for pod in effect.pods if pod.uid in victim.pods)
+    priority = max(gang.priority for gang in preemptor.group.gangs)
+    assert victims < priority, f"I9: {effect.gang} ({victims}) is evicted for {preemptor.id} ({priority})"
