@@ -1,0 +1,201 @@
+"""Bugs that somebody could write into the core, one by one: where, what, and what it would be instead."""
+
+from typing import NamedTuple
+
+
+class Bug(NamedTuple):
+    """`source` is found exactly once in the file of services/muster/coordinator/core."""
+
+    what: str
+    file: str
+    source: str
+    instead: str
+
+
+BUGS = (
+    Bug(
+        "a permit is acted upon before it is durable",
+        "machine.py",
+        """                    self._effects.append(self._permits.permit(group, gangs, self._now))
+""",
+        """                    self._effects.append(self._permits.permit(group, gangs, self._now))
+                    self._permitted(group, gangs)
+""",
+    ),
+    Bug(
+        "a reservation is not released when its pod is deleted",
+        "knowledge.py",
+        "self.release(gang, [seat.uid] if seat is not None else [])\n        self.touch(gang)\n",
+        "self.touch(gang)\n",
+    ),
+    Bug(
+        "room of deleted pods is not free",
+        "ledger.py",
+        "            self.reserved.pop(uid, None)\n        return self._free(uids)",
+        "            self.reserved.pop(uid, None)\n        return False",
+    ),
+    Bug(
+        "only the first gang of a group is asked whether it may start",
+        "gathering.py",
+        "    for gang in gangs:\n        reason = _lacks(gang, known)",
+        "    for gang in gangs[:1]:\n        reason = _lacks(gang, known)",
+    ),
+    Bug(
+        "one-sided groups are believed",
+        "gathering.py",
+        "    if partner.facts.group != gang.facts.group:",
+        "    if False:",
+    ),
+    Bug(
+        "the schedule cycle does not advance",
+        "cycle.py",
+        "        self.number += 1\n",
+        "",
+    ),
+    Bug(
+        "the waiting-time counts from the last look, not from the first reservation",
+        "waiting.py",
+        "            if gang.seats and gang.waiting_since is None:",
+        "            if gang.seats:",
+    ),
+    Bug(
+        "the waiting-time begins anew with every leader",
+        "waiting.py",
+        "gang.waiting_since = now.monotonic_seconds - waited",
+        "gang.waiting_since = now.monotonic_seconds",
+    ),
+    Bug(
+        "when a gang has waited too long, only its own reservations are given back, not its group's",
+        "waiting.py",
+        "        self.give_up(group)\n        self.groups.pop(group, None)\n",
+        "        self._give_back(late, list(late.seats))\n",
+    ),
+    Bug(
+        "a new leader forgets who is still to be marked as timed out",
+        "waiting.py",
+        "gang.timing_out = {name.uid for name in record.timing_out if name.uid in gang.waiting}",
+        "gang.timing_out = set()",
+    ),
+    Bug(
+        "marked pods are tried again",
+        "model.py",
+        "held_back = bool(pod.problem) or pod.timed_out or pod.uid in self.timing_out",
+        "held_back = bool(pod.problem)",
+    ),
+    Bug(
+        "a group of NonStrict gangs starts when one of them has its minimum",
+        "model.py",
+        "return self.accumulates and all(gang.lacking <= 0 for gang in self.gangs)",
+        "return self.accumulates and any(gang.lacking <= 0 for gang in self.gangs)",
+    ),
+    Bug(
+        "a group accumulates although one of its gangs is Strict",
+        "model.py",
+        """        return all(
+            not gang.permitted and gang.facts is not None and gang.facts.mode is GangMode.NON_STRICT""",
+        """        return any(
+            not gang.permitted and gang.facts is not None and gang.facts.mode is GangMode.NON_STRICT""",
+    ),
+    Bug(
+        "reservations on nodes that are gone are kept by gangs that wait",
+        "waiting.py",
+        "                    if ledger.untenable(held.seat):",
+        "                    if False:",
+    ),
+    Bug(
+        "what went while the permit was written is not seen",
+        "machine.py",
+        "        if self._overtaken(group, gangs):",
+        "        if False:",
+    ),
+    Bug(
+        "a refused permit keeps its seats",
+        "machine.py",
+        "        self._take_seats_back(group, decision.gangs)\n        for gang",
+        "        for gang",
+    ),
+    Bug(
+        "seats that binding acknowledged are dropped when a snapshot does not show them yet",
+        "model.py",
+        "        if pod.uid not in self.seats and pod.uid not in self.acked:",
+        "        if pod.uid not in self.seats:",
+    ),
+    Bug(
+        "a new leader takes every record for a permit",
+        "recovery.py",
+        "        elif record.state is RecordState.UNPERMITTED:",
+        "        elif False:",
+    ),
+    Bug(
+        "a new leader believes records of gangs that were declared anew",
+        "recovery.py",
+        "        if gang is None or not _same(gang, record):",
+        "        if gang is None:",
+    ),
+    Bug(
+        "a new leader does not bind what the one before had permitted",
+        "machine.py",
+        "            self._effects += self._binds.send(gang, gang.outstanding)\n",
+        "            pass\n",
+    ),
+    Bug(
+        "a result of an earlier seat is taken for one of the present seat",
+        "binding.py",
+        "            if gang is None or held is None or not _awaited(held, result):",
+        "            if gang is None or held is None:",
+    ),
+    Bug(
+        "a pod that somebody else bound elsewhere is taken for one that is where it was decided",
+        "binding.py",
+        "gang.acknowledge(result.uid, result.node)",
+        "gang.acknowledge(result.uid, planned)",
+    ),
+    Bug(
+        "binds are not sent again when binding could not be reached",
+        "binding.py",
+        "                self._retry(gang, held, now + CALL_RETRY_SECONDS)\n",
+        "",
+    ),
+    Bug(
+        "pods that have ended count toward the minimum",
+        "model.py",
+        "return len(self.waiting) + len(self.seats) + len(self.acked) + len(self.bound)",
+        "return len(self.waiting) + len(self.seats) + len(self.acked) + sum(bool(p.node) for p in self.pods.values())",
+    ),
+    Bug(
+        "placement is believed without a look into the ledger",
+        "answers.py",
+        "    problem = ledger.refusal(demand)\n",
+        "",
+    ),
+    Bug(
+        "who was found not to fit is not tried again when room comes",
+        "queue.py",
+        "        self._help_came = True\n",
+        "",
+    ),
+    Bug(
+        "records of gangs that are gone stay in etcd",
+        "upkeep.py",
+        "                effects.append(self._permits.persist(deletes=(gang.id,)))\n            self._reports",
+        "                pass\n            self._reports",
+    ),
+    Bug(
+        "what is half started waits behind the others",
+        "model.py",
+        "        return (0 if repairing else 1, -max(",
+        "        return (1, -max(",
+    ),
+    Bug(
+        "partners are not told what changed with a gang of their group",
+        "upkeep.py",
+        "for gang in dict.fromkeys([*touched, *(gang for group in groups for gang in group.gangs)]):",
+        "for gang in touched:",
+    ),
+    Bug(
+        "pods are told once why they wait, and not when that changes",
+        "reports.py",
+        "for uid, text in _by_pod(gang, told.reason) if told.pods.get(uid) != text]",
+        "for uid, text in _by_pod(gang, told.reason) if uid not in told.pods]",
+    ),
+)
