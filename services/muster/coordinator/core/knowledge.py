@@ -86,7 +86,9 @@ class Knowledge:
         for id_ in batch.removed_gangs:
             if (gang := self.gangs.get(id_)) is not None:
                 self.drop_gang(gang)
-        self.budgets.update((budget.id, budget.allowed) for budget in batch.budgets)
+        for budget in batch.budgets:
+            self.helped |= budget.allowed > self.budgets.get(budget.id, 0)
+            self.budgets[budget.id] = budget.allowed
         for id_ in batch.removed_budgets:
             self.budgets.pop(id_, None)
         for kind, revision in batch.changed.items():

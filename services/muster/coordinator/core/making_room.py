@@ -16,10 +16,10 @@ from muster.coordinator.core.kept_room import KeptRoom, as_amounts, demand, with
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.model import Group
 from muster.coordinator.core.plans import Plans, tell
-from muster.coordinator.core.questions import to_place
+from muster.coordinator.core.questions import may_preempt, to_place
 from muster.coordinator.core.queue import Queue
 from muster.coordinator.core.rules import Rules
-from muster.coordinator.core.victims import Candidates, lowest_running_priority, may_preempt
+from muster.coordinator.core.victims import Candidates, lowest_running_priority
 from muster.coordinator.core.waiting import Waiting
 from muster.gangs.placing import GroupToPlace, Run
 

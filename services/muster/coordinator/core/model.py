@@ -17,6 +17,9 @@ PLAIN = "plain"
 
 QueueKey = tuple[int, int, int, str, str]
 
+Shape = tuple[object, ...]
+"""What a group asks of placement, without its names: groups of one shape fit where the others do."""
+
 
 @dataclass(slots=True, eq=False)
 class Gang:
@@ -292,6 +295,8 @@ class Group:
     explanation: Explanation | None = None
     yields_to: "Group | None" = None
     """It gave its reservations up for this group, and is not tried before that has started or timed out."""
+    infeasible: Shape | None = None
+    """What it asked for when it was proved to have no place; None: it was not, or asks something else by now."""
     no_way: str = ""
     """Why nobody could make room for it; empty: not known."""
     trouble: str = ""

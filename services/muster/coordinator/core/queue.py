@@ -1,9 +1,11 @@
 """The order in which gang groups may choose: active ones by key, unschedulable ones parked until something helps."""
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 
-from muster.coordinator.core.model import Group, QueueKey
+from muster.coordinator.core.alike import Alike
+from muster.coordinator.core.model import Group, QueueKey, Shape
 
 RETRY_SHARE = 0.2
 """At most this share of time goes into trying parked groups again, however often something changes."""
@@ -26,6 +28,7 @@ class Queue:
         self._backoff: list[tuple[float, str]] = []
         self._backoff_until: dict[str, float] = {}
         self._unschedulable: dict[str, Group] = {}
+        self._alike = Alike()
         self._groups: dict[str, Group] = {}
         self._help_came = False
         self._next_retry = 0.0
@@ -66,7 +69,22 @@ class Queue:
         self._forget_place(group.id)
         self._groups.pop(group.id, None)
 
+    def settle(self, shape: Shape, now: float, *, fits: bool | None) -> None:
+        """What became of those that speak for a shape: they have a place, or have none, or it is not known (None)."""
+        for group in self._alike.settle(shape, fits=fits):
+            if fits:
+                self.activate(group)
+            elif fits is None:
+                self.back_off(group, now)
+            else:
+                self.park(group)
+
+    def first_behind(self, shape: Shape) -> QueueKey | None:
+        """Place in the queue of the first for which another speaks; None: there is none."""
+        return min((group.key for group in self._alike.behind(shape)), default=None)
+
     def _forget_place(self, group_id: str) -> None:
+        self._alike.drop(group_id)
         self._active_keys.pop(group_id, None)
         self._backoff_until.pop(group_id, None)
         self._unschedulable.pop(group_id, None)
@@ -91,6 +109,7 @@ class Queue:
         """The head of the queue, as far as it is of one kind: what is taken leaves the queue."""
         self._wake(now)
         taken: list[Group] = []
+        spoken_for: Counter[Shape] = Counter()
         pods = 0
         while self._active and len(taken) < most_groups:
             key, group_id = self._active[0]
@@ -102,6 +121,12 @@ class Queue:
             if taken and (pods + size > most_pods or kind(group) != kind(taken[0])):
                 break
             heapq.heappop(self._active)
+            if (shape := group.infeasible) is not None:
+                if spoken_for[shape] >= self._alike.at_once(shape):
+                    self._forget_place(group_id)
+                    self._alike.put(group, shape)
+                    continue
+                spoken_for[shape] += 1
             self.remove(group)
             taken.append(group)
             pods += size

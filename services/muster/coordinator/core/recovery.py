@@ -43,6 +43,8 @@ def _same(gang: Gang, record: Record) -> bool:
     facts = gang.facts
     if facts is not None and facts.incarnation == record.incarnation:
         return True
+    if any(pod.uid in gang.pods for pod in (*record.timing_out, *record.evicting)):
+        return True
     return any(seat.uid in gang.waiting or seat.uid in gang.bound for seat in record.seats)
 
 

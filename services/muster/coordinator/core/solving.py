@@ -11,8 +11,8 @@ from muster.coordinator.core.events import Now, Solve, Solved, SolveFailed, Solv
 from muster.coordinator.core.kept_room import as_amounts, withheld_from
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.making_room import MakingRoom
-from muster.coordinator.core.model import Gang, Group
-from muster.coordinator.core.questions import to_place
+from muster.coordinator.core.model import Gang, Group, QueueKey, Shape
+from muster.coordinator.core.questions import shape_of, to_place
 from muster.coordinator.core.queue import Queue
 from muster.gangs.placing import GroupToPlace
 
@@ -30,6 +30,8 @@ class _Attempt:
     solve_id: int
     groups: list[Group]
     asked: dict[str, GroupToPlace]
+    shapes: dict[str, Shape]
+    """Of groups that speak for others of their shape."""
     began: float
 
 
@@ -55,7 +57,8 @@ class Solving:
             return None
         solve_id = next(self._solve_ids)
         asked = {group.id: to_place(group) for group in groups}
-        self._attempt = _Attempt(solve_id, groups, asked, time)
+        shapes = {group.id: group.infeasible for group in groups if group.infeasible is not None}
+        self._attempt = _Attempt(solve_id, groups, asked, shapes, time)
         for group in groups:
             group.solving = solve_id
             for gang in group.gangs:
@@ -84,9 +87,19 @@ class Solving:
         self._queue.retried(attempt.began, now.monotonic_seconds)
         results = {result.id: result for result in event.results}
         permits = []
+        behind: QueueKey | None = None
         for group in attempt.groups:
             result = results.get(group.id)
+            if behind is not None and group.gangs and group.key > behind and _says_where(result):
+                self._queue.activate(
+                    group
+                )  # one that stands before it, and was not asked for, may have a place as well
+                self._knowledge.helped = True
+                continue
             seated = self._answer(group, attempt.asked[group.id], result, now) if group.gangs else {}
+            if (shape := attempt.shapes.get(group.id)) is not None:
+                first = self._settle(shape, result, bool(seated), group, now)
+                behind = first if behind is None else behind
             if seated and not group.accumulates:
                 permits.append((group, list(seated)))
             if result is not None and sum(run.count for run in result.runs) > sum(seated.values()):
@@ -99,6 +112,16 @@ class Solving:
         for group in attempt.groups if attempt is not None else ():
             if group.gangs:
                 self._refuse(group, f"placement is not available: {event.message}", now)
+            if attempt is not None and (shape := attempt.shapes.get(group.id)) is not None:
+                self._queue.settle(shape, now.monotonic_seconds, fits=None)
+
+    def _settle(self, shape: Shape, result: SolveResult | None, fits: bool, group: Group, now: Now) -> QueueKey | None:
+        """What became of the group counts for those that it spoke for. Returns the first of them that may fit, too."""
+        known = fits or not (result is None or result.outcome is SolveOutcome.NOT_FOUND or group.trouble)
+        fits = known and (fits or result is None or result.outcome is not SolveOutcome.INFEASIBLE)
+        first = self._queue.first_behind(shape) if fits else None
+        self._queue.settle(shape, now.monotonic_seconds, fits=fits if known else None)
+        return first
 
     def _end(self, solve_id: int) -> _Attempt | None:
         attempt = self._attempt
@@ -118,7 +141,7 @@ class Solving:
             return {}
         placed = result.outcome is SolveOutcome.PLACED
         if not placed:
-            self._not_placed(group, result, now)
+            self._not_placed(group, asked, result, now)
         if not placed and not (group.accumulates and result.outcome is SolveOutcome.PARTLY):
             return {}
         group.gathering = self._knowledge.why_not_yet(group)
@@ -133,7 +156,7 @@ class Solving:
             self._refuse(group, f"placement's answer could not be used: {seated}", now)
             return {}
         if placed:
-            group.explanation = None
+            group.explanation = group.infeasible = None
             self._making_room.has_place(group)
         for room, ends_in_time in drained:
             if ends_in_time:
@@ -142,8 +165,9 @@ class Solving:
                 room.overtaken = True
         return seated
 
-    def _not_placed(self, group: Group, result: SolveResult, now: Now) -> None:
+    def _not_placed(self, group: Group, asked: GroupToPlace, result: SolveResult, now: Now) -> None:
         knowledge = self._knowledge
+        group.infeasible = shape_of(group, asked) if result.outcome is SolveOutcome.INFEASIBLE else None
         if result.explanation is not None:
             explanation = name_culprit(result.explanation, knowledge.gangs, knowledge.ledger.classes)
             if explanation != group.explanation:
@@ -162,3 +186,7 @@ class Solving:
     def _refuse(self, group: Group, trouble: str, now: Now) -> None:
         group.trouble = trouble
         self._queue.back_off(group, now.monotonic_seconds)
+
+
+def _says_where(result: SolveResult | None) -> bool:
+    return result is not None and bool(result.runs)

@@ -15,6 +15,7 @@ from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.model import Gang, Group
 from muster.coordinator.core.permits import Permits
 from muster.coordinator.core.plans import Plans
+from muster.coordinator.core.questions import shape_of, to_place
 from muster.coordinator.core.queue import Queue
 from muster.coordinator.core.repairs import Repairs
 from muster.coordinator.core.reports import Reports
@@ -79,6 +80,9 @@ class Upkeep:
             group.edited = edited
             return
         group.gathering = self._knowledge.why_not_yet(group)
+        if group.infeasible is not None and (edited or shape_of(group, to_place(group)) != group.infeasible):
+            group.infeasible = None
+            edited = True
         if group.holds and group.complete and group.gathering is None:
             self._queue.remove(group)
             effects.append(self._permits.permit(group, [gang for gang in group.gangs if gang.seats], now))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from muster.coordinator.core.decisions import Victims
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.model import Gang, Group
+from muster.coordinator.core.questions import may_preempt
 from muster.gangs.facts import PodFacts
 from muster.gangs.placing import PodsOnNode, Removable, Removed
 
@@ -96,11 +97,6 @@ class Candidates:
         self._pods[gang.id] = places
         counted = tuple(PodsOnNode(node, class_id, len(uids)) for (node, class_id), uids in places.items())
         self.removable.append(Removable(gang.id, level, spare, counted))
-
-
-def may_preempt(group: Group) -> bool:
-    """None of the members that it has to place says that nothing is to be evicted for it."""
-    return not any(pod.never_preempts for gang in group.to_seat for pod in gang.waiting.values())
 
 
 def lowest_running_priority(gangs: Mapping[str, Gang]) -> int | None:
