@@ -61,6 +61,17 @@ class Sights:
         what = f"{count} pods of {workload.name} bound"
         await self.cluster.until(lambda: len(self.bound_pods(workload)) >= count, what, seconds=seconds)
 
+    async def ended(self, workload: Workload, *, seconds: float = WAIT_SECONDS) -> None:
+        """Wait until all its pods have run to their end."""
+        workload = self.here(workload)
+        keys = [(workload.namespace, workload.pod_name(number)) for number in range(workload.size)]
+
+        def all_ended() -> bool:
+            pods = [self.cluster.pods.get(key, _NO_POD) for key in keys]
+            return all(pod.get("status", {}).get("phase") == "Succeeded" for pod in pods)
+
+        await self.cluster.until(all_ended, f"all pods of {workload.id} have ended", seconds=seconds)
+
     async def satisfied(self, workload: Workload, *, seconds: float = WAIT_SECONDS) -> None:
         """Wait until the coordinator says that it has started."""
         id_ = self.here(workload).id

@@ -153,7 +153,6 @@ class Workload:
         """A Job that makes so many of its pods."""
         pod = self._pod(0)
         template = {"metadata": {key: pod["metadata"][key] for key in ("labels", "annotations")}, "spec": pod["spec"]}
-        template["spec"]["restartPolicy"] = "Never"
         return {
             "apiVersion": "batch/v1",
             "kind": "Job",
@@ -170,6 +169,7 @@ class Workload:
             "containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": resources}],
             "nodeSelector": {**self.node_selector, **self.selectors.get(number, {})},
             "terminationGracePeriodSeconds": 0,
+            "restartPolicy": "Never",
         }
         if self.priority is not None:
             spec["priorityClassName"] = self.priority_class

@@ -10,7 +10,11 @@ import pytest_asyncio
 from builders.cluster import Cluster, running_cluster
 from builders.scene import Scene
 
-_HASTE = {"MUSTER_COORDINATOR_BIND_TIMEOUT_SECONDS": "1"}
+_HASTE = {
+    "MUSTER_COORDINATOR_BIND_TIMEOUT_SECONDS": "1",
+    "MUSTER_COORDINATOR_REPAIR_TIMEOUT_SECONDS": "2",
+    "MUSTER_COORDINATOR_STARVATION_AFTER_SECONDS": "2",
+}
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

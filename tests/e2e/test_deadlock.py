@@ -1,0 +1,47 @@
+"""Waiting gangs that hold what each other needs: the lowest in queue order gives way, within seconds, and says so."""
+
+import pytest
+
+from builders.scene import Scene
+from builders.workloads import Workload, gang
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+def loose(name: str) -> Workload:
+    """A NonStrict gang that would wait for ever."""
+    return gang(name).annotated(mode="NonStrict", waiting_time="3600s")
+
+
+async def test_g08_two_gangs_that_hold_what_each_other_needs_do_not_wait_for_ever(scene: Scene) -> None:
+    await scene.nodes(2)
+    low, high = loose("low").of(5), loose("high").of(5).with_priority(10)
+    await scene.create(low)
+    await scene.holds(low, 2)
+    await scene.create(high)
+    await scene.waits(high, "fit")
+    await scene.nodes(3)
+    await scene.bound(high)
+    assert scene.bound_pods(low) == {}
+    await scene.event(low, "high")
+    await scene.delete(high)
+    await scene.bound(low)
+
+
+async def test_g08_of_three_gangs_that_hold_what_each_other_needs_the_first_starts_and_then_the_others(
+    scene: Scene,
+) -> None:
+    gangs = [loose(f"g{number}").of(4).with_priority(number).harming_nobody() for number in range(3)]
+    for each in gangs:  # two seats come for each; who is higher in the queue takes them
+        await scene.create(each)
+        await scene.nodes(2)
+        await scene.holds(each, 2)
+    low, middle, high = gangs
+    await scene.bound(high)
+    await scene.delete(high)
+    await scene.cluster.until(lambda: scene.bound_pods(low) or scene.bound_pods(middle), "another starts")
+    first, last = (low, middle) if scene.bound_pods(low) else (middle, low)
+    await scene.bound(first)
+    assert scene.bound_pods(last) == {}
+    await scene.delete(first)
+    await scene.bound(last)

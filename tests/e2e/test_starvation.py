@@ -1,0 +1,60 @@
+"""A gang that fits only an empty cluster starts, whatever stream of small ones arrives (I8)."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+
+from builders.scene import Scene
+from builders.workloads import Workload, gang
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+AT_A_TIME = 12
+"""Small gangs that exist at every moment: half as many again as there is room for."""
+RUN_SECONDS = (0.6, 1.4)
+RUN, EXPECTED = "muster.dev/run-seconds", "muster.dev/expected-duration"
+
+
+@contextlib.asynccontextmanager
+async def stream(scene: Scene, *, announced: bool) -> AsyncIterator[list[Workload]]:
+    """Gangs of 4 come for ever: when one has run, which all its pods do for the same time, the next one is created.
+    `announced`: they say how long they will run, so that they may run in room that is kept for later.
+    """
+    chance = random.Random(47)
+    born: list[Workload] = []
+
+    async def one_after_another(lane: int) -> None:
+        for number in range(10_000):
+            run = f"{chance.uniform(*RUN_SECONDS):.2f}"
+            marks = {RUN: run, **({EXPECTED: f"{run}s"} if announced else {})}
+            each = scene.here(gang(f"small-{lane}-{number}").of(4).marked(marks))
+            born.append(each)
+            await scene.create(each)
+            await scene.ended(each, seconds=600)
+
+    tasks = [asyncio.create_task(one_after_another(lane)) for lane in range(AT_A_TIME)]
+    try:
+        yield born
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("announced", [False, True])
+async def test_g47_a_gang_that_needs_the_whole_cluster_starts_under_an_endless_stream_i8(
+    hasty_scene: Scene, announced: bool
+) -> None:
+    scene = hasty_scene
+    await scene.nodes(*[4] * 8)
+    large = gang("large").of(32)
+    async with stream(scene, announced=announced) as born:
+        await scene.cluster.until(lambda: len(born) > 2 * AT_A_TIME, "small gangs come and go")
+        before = len(born)
+        await scene.create(large)
+        await scene.bound(large, seconds=60)
+        await scene.satisfied(large)
+    assert len(born) > before, "others ran while it waited"
