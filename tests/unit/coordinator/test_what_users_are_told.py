@@ -1,15 +1,21 @@
 """What users are told on their objects: current, true, and again after a restart (I10)."""
 
+from collections import Counter
+from statistics import median
+
 from msgspec.structs import replace
 
 from builders.story import Story
-from builders.story_cast import gang, plain_pod
+from builders.story_cast import GangBuilder, gang, node, plain_pod
 from muster.coordinator.core.events import (
     Bind,
     BindResults,
     Phase,
+    Solve,
+    SolveFailed,
 )
 from muster.coordinator.core.reasons import reason
+from muster.coordinator.core.reports import CHANGES_PER_SECOND, MOST_CHANGES_SAVED
 from muster.gangs.facts import PodPhase, Problem, Severity
 
 NAMES = ("default/a", "default/b")
@@ -109,3 +115,130 @@ def test_i10_binding_that_cannot_be_reached_is_told_of_a_gang_half_started() -> 
     story.pass_time(2)
     assert story.bound("a") == 3
     assert reason(story.gang("a")) == ""
+
+
+# -- many gangs wait: news at once, changed numbers in turn
+
+
+def waiting_gangs() -> tuple[Story, list[GangBuilder]]:
+    """45 gangs of 8 to 16, none like another, that do not fit; each is told so."""
+    story = Story({"n2": 2})
+    sizes = [(size, minimum) for size in range(8, 17) for minimum in range(8, size + 1)]
+    gangs = [gang(f"g{number:03}").minimum(least).of(size) for number, (size, least) in enumerate(sizes)]
+    story.add(*gangs)
+    story.pass_time(5)
+    assert all(conditions_of(story, pod.uid) for each in gangs for pod in each.pods())
+    story.reports.clear()
+    return story, gangs
+
+
+def conditions_written(story: Story) -> int:
+    return sum(len(report.conditions) for report in story.reports)
+
+
+def test_i10_changed_numbers_of_all_gangs_are_told_in_turn_and_all_in_the_end() -> None:
+    story, gangs = waiting_gangs()
+    story.change(nodes=[node("n4", 4)])
+    story.pass_time(1)
+    pods = sum(len(each.pods()) for each in gangs)
+    assert 0 < conditions_written(story) < MOST_CHANGES_SAVED + 16 + CHANGES_PER_SECOND < pods
+    story.pass_time(pods / CHANGES_PER_SECOND)
+    for each in gangs:
+        why = reason(story.gang(each.name))
+        assert "6 of " in why
+        assert all(conditions_of(story, pod.uid) == [why] for pod in each.pods())
+    assert not [event for report in story.reports for event in report.events], "the kind of the reasons is the same"
+
+
+def test_i10_every_gang_is_told_though_numbers_never_stop_changing() -> None:
+    story, gangs = waiting_gangs()
+    for round_ in range(40):
+        story.change(nodes=[node("n4", 2 + round_ % 4)])
+        story.pass_time(0.5)
+    assert conditions_written(story) <= MOST_CHANGES_SAVED + 16 + 20 * CHANGES_PER_SECOND
+    assert {report.gang for report in story.reports} == {each.id for each in gangs}
+
+
+def test_the_first_in_the_queue_is_told_more_often_than_others() -> None:
+    story, gangs = waiting_gangs()
+    for round_ in range(40):
+        story.change(nodes=[node("n4", 2 + round_ % 4)])
+        story.pass_time(0.5)
+    told = Counter(report.gang for report in story.reports)
+    assert told[gangs[0].id] > 2 * median(told[each.id] for each in gangs)
+
+
+def test_i10_news_do_not_wait_for_changed_numbers() -> None:
+    story, gangs = waiting_gangs()
+    late = gang("late").minimum(5).of(4)
+    story.change(nodes=[node("n4", 4)])
+    story.add(late)
+    first, second = gangs[0], gangs[30]
+    gone = first.pods()[0].uid
+    bad = replace(second.pods()[0], problem='request "x" is no amount')
+    story.change(remove_pods=[gone], pods=[bad])
+    story.pass_time(1)
+    assert conditions_of(story, late.pods()[0].uid) == [reason(story.gang("late"))]
+    assert conditions_of(story, first.pods()[1].uid)[-1] == "gang default/g000 waits: 7 of 8 members"
+    assert conditions_of(story, bad.uid)[-1] == 'request "x" is no amount'
+    noted = {event.note for report in story.reports for event in report.events}
+    assert {"gang default/g000 waits: 7 of 8 members", 'request "x" is no amount'} <= noted
+
+
+def test_who_gathers_is_told_of_every_new_lack_and_without_events_of_numbers() -> None:
+    story = Story({"n2": 2})
+    a = gang("a").minimum(6).of(6)
+    for count in (2, 4):
+        story.change(gangs=[a.gang_facts()], pods=a.pods()[:count])
+        story.pass_time(3)
+    first, third = a.pods()[0].uid, a.pods()[2].uid
+    waits = "gang default/a waits: {} of 6 members"
+    assert conditions_of(story, first) == [waits.format(2), waits.format(4)]
+    assert conditions_of(story, third) == [waits.format(4)]
+    events = [(event.regarding.uid, event.note) for report in story.reports for event in report.events]
+    assert (first, waits.format(4)) not in events
+    assert (third, waits.format(4)) in events
+    blocked = replace(a.gang_facts(), problems=(Problem(Severity.BLOCKING, 'min-available "6x" is no number'),))
+    story.change(gangs=[blocked])
+    story.pass_time(2)
+    assert conditions_of(story, first)[-1] == 'gang default/a waits: min-available "6x" is no number'
+    assert any("6x" in event.note for report in story.reports for event in report.events)
+
+
+def test_that_placement_is_away_for_a_moment_is_no_news_to_who_knows_that_there_is_no_room() -> None:
+    story = Story({"n2": 2})
+    a = gang("a").of(4)
+    story.add(a)
+    story.pass_time(5)
+    assert len(conditions_of(story, a.pods()[0].uid)) == 1
+    story.reports.clear()
+    story.change(nodes=[node("n3", 1)])
+    story.tell(SolveFailed(story.only(Solve).solve_id, "connection refused"))
+    story.under_way.clear()
+    solver, story.solver = story.solver, lambda _solve: ()
+    story.pass_time(5)
+    assert "placement" in conditions_of(story, a.pods()[0].uid)[-1]
+    story.solver = solver
+    story.pass_time(15)
+    assert conditions_of(story, a.pods()[0].uid)[-1] == reason(story.gang("a"))
+    assert "members fit" in reason(story.gang("a"))
+    assert not [event for report in story.reports for event in report.events]
+
+
+def test_i10_g37_what_the_api_server_answers_to_a_bind_is_told_until_the_pod_is_bound() -> None:
+    story = Story({"n2": 2})
+    a = gang("a").of(2)
+    story.add(a)
+    failing = a.pods()[0].uid
+    story.bind_failures[failing] = 5
+    seen = []
+    for _ in range(40):
+        story.pass_time(0.1)
+        if story.bound("a") == 1:
+            seen.append(reason(story.gang("a")))
+    assert story.bound("a") == 2
+    assert len(seen) > 20
+    assert all("500: try again" in why for why in seen), "also while it is placed again"
+    assert any("500: try again" in text for text in conditions_of(story, failing))
+    assert reason(story.gang("a")) == ""
+    assert not story.gang("a").bind_trouble

@@ -30,6 +30,8 @@ class Binds:
 
     def __init__(self) -> None:
         self._retries: dict[str, tuple[Gang, HeldSeat]] = {}
+        self._failing: dict[Gang, set[str]] = {}
+        """Pods whose last bind failed."""
 
     @staticmethod
     def unsent(gang: Gang) -> list[Seat]:
@@ -70,7 +72,8 @@ class Binds:
                 continue
             knowledge.touch(gang)
             note = self._result(knowledge, gang, held, result, now)
-            gang.bind_trouble = (result.message or gang.bind_trouble) if gang.seats else ""
+            if result.outcome is BindOutcome.FAILED:
+                self._in_trouble(gang, result.uid, result.message)
             if note:
                 pod = gang.pods.get(result.uid)
                 if pod is not None:
@@ -106,8 +109,20 @@ class Binds:
             held = gang.seats.get(uid) if gang is not None else None
             if gang is not None and held is not None and held.state is SeatState.SENT:
                 self._retry(gang, held, now + CALL_RETRY_SECONDS)
-                gang.bind_trouble = event.message
+                self._in_trouble(gang, uid, event.message)
                 knowledge.touch(gang)
+
+    def _in_trouble(self, gang: Gang, uid: str, message: str) -> None:
+        self._failing.setdefault(gang, set()).add(uid)
+        gang.bind_trouble = message
+
+    def _forget_troubles(self) -> None:
+        """Those are over whose pods are bound or gone. One that is placed again because of it has it still."""
+        for gang, uids in list(self._failing.items()):
+            uids &= gang.seats.keys() | gang.lost
+            if not uids:
+                del self._failing[gang]
+                gang.bind_trouble = ""
 
     def _retry(self, gang: Gang, held: HeldSeat, at: float) -> None:
         held.state = SeatState.RETRY
@@ -120,6 +135,7 @@ class Binds:
 
     def due(self, knowledge: Knowledge, now: float) -> list[Effect]:
         """Seats to be sent again now; those that were given up meanwhile are passed over."""
+        self._forget_troubles()
         ready = {uid: entry for uid, entry in self._retries.items() if entry[1].retry_at <= now}
         by_gang: dict[Gang, list[Seat]] = {}
         for uid, (gang, held) in ready.items():

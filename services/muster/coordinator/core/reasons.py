@@ -1,32 +1,109 @@
 """Why a gang, or what is left of it, is not running: one sentence that is true now (I10)."""
 
+import re
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
 from muster.coordinator.core.model import Gang
 from muster.dialects.registry import timeout_annotations
 from muster.gangs.facts import GangMode, Severity
 
+_NUMBER: Final = re.compile(r"\d+")
 
-def reason(gang: Gang) -> str:
-    """In the user's terms; empty when nothing is in its way."""
+
+class Kind(Enum):
+    """What a reason is about. Two of one kind differ in numbers and details."""
+
+    NONE = auto()
+    GATHERING = auto()
+    CANNOT_START = auto()
+    UNTRIED = auto()
+    """As CANNOT_START, but what is in the way is not the lack of room: the try itself failed."""
+    HOLDING = auto()
+    LATER_GATHERING = auto()
+    LATER_CANNOT_START = auto()
+    LATER_UNTRIED = auto()
+    LOST = auto()
+    NOT_BOUND = auto()
+    MARKED = auto()
+    BAD_POD = auto()
+    """Not of the gang: of one of its pods."""
+
+
+class Theme(NamedTuple):
+    """The kind of a reason, and what of its details makes it another one."""
+
+    kind: Kind
+    about: str = ""
+
+
+NOTHING: Final = Theme(Kind.NONE)
+_PASSES: Final = {Kind.CANNOT_START: Kind.UNTRIED, Kind.LATER_CANNOT_START: Kind.LATER_UNTRIED}
+
+
+def kind(gang: Gang) -> Kind:
+    """What its reason is about; costs less than the reason."""
     group = gang.group
     if gang.permitted:
         if not gang.waiting:
-            return _not_bound_yet(gang) or _marked(gang)
+            if gang.seats and gang.bind_trouble:
+                return Kind.NOT_BOUND
+            return Kind.MARKED if gang.marked else Kind.NONE
         if gang.lost:
-            return f"{len(gang.lost)} of {gang.members} pods lost their node and are to be placed again{_because(gang)}"
+            return Kind.LOST
         if group.gathering is not None:
-            later = "1 later pod waits" if len(gang.waiting) == 1 else f"{len(gang.waiting)} later pods wait"
-            return f"gang {gang.label} runs; {later}: {group.gathering}"
-        because = _because(gang)
-        return f"gang {gang.label} runs; {len(gang.waiting)} more of its pods cannot start{because}" if because else ""
-    name = f"{'pod' if gang.plain else 'gang'} {gang.label}"
+            return Kind.LATER_GATHERING
+        if group.trouble:
+            return Kind.LATER_UNTRIED
+        return Kind.LATER_CANNOT_START if group.explanation is not None else Kind.NONE
     if gang.seats and group.persisting is None:
-        return _holding(gang)
+        return Kind.HOLDING
     if group.gathering is not None:
-        return f"{name} waits: {group.gathering}"
+        return Kind.GATHERING
     if not gang.waiting or group.persisting is not None:
-        return ""
-    because = _because(gang)
-    return f"{name} cannot start{because}" if because else ""
+        return Kind.NONE
+    if group.trouble:
+        return Kind.UNTRIED
+    return Kind.CANNOT_START if group.explanation is not None else Kind.NONE
+
+
+def theme(gang: Gang) -> Theme:
+    """What a gang that gathers lacks is another theme for every lack, whatever the numbers."""
+    found = kind(gang)
+    gathering = gang.group.gathering if found in (Kind.GATHERING, Kind.LATER_GATHERING) else None
+    return Theme(found, _NUMBER.sub("#", gathering)) if gathering else Theme(found)
+
+
+def is_news(before: Theme, after: Theme) -> bool:
+    """Who was told the one should hear the other at once. That a try failed is none to who knows that there is no room:
+    every service that restarts would have it told of all gangs that wait, and back.
+    """
+    return before != after and _PASSES.get(before.kind) is not after.kind
+
+
+def reason(gang: Gang) -> str:
+    """In the user's terms; empty when nothing is in its way."""
+    name, gathering = f"{'pod' if gang.plain else 'gang'} {gang.label}", gang.group.gathering
+    match kind(gang):
+        case Kind.GATHERING:
+            return f"{name} waits: {gathering}"
+        case Kind.CANNOT_START | Kind.UNTRIED:
+            return f"{name} cannot start{_because(gang)}"
+        case Kind.HOLDING:
+            return _holding(gang)
+        case Kind.LATER_GATHERING:
+            later = "1 later pod waits" if len(gang.waiting) == 1 else f"{len(gang.waiting)} later pods wait"
+            return f"gang {gang.label} runs; {later}: {gathering}"
+        case Kind.LATER_CANNOT_START | Kind.LATER_UNTRIED:
+            return f"gang {gang.label} runs; {len(gang.waiting)} more of its pods cannot start{_because(gang)}"
+        case Kind.LOST:
+            return _lost(gang)
+        case Kind.NOT_BOUND:
+            return f"gang {gang.label} starts; {len(gang.seats)} of its pods are not bound yet: {gang.bind_trouble}"
+        case Kind.MARKED:
+            return _marked(gang)
+        case _:
+            return ""
 
 
 def warnings(gang: Gang) -> list[str]:
@@ -49,15 +126,12 @@ def _holding(gang: Gang) -> str:
     return f"{have} for {'the rest' if lacking else 'its group'}{_because(gang)}"
 
 
-def _not_bound_yet(gang: Gang) -> str:
-    if not gang.seats or not gang.bind_trouble:
-        return ""
-    return f"gang {gang.label} starts; {len(gang.seats)} of its pods are not bound yet: {gang.bind_trouble}"
+def _lost(gang: Gang) -> str:
+    again = f"{len(gang.lost)} of {gang.members} pods lost their node and are to be placed again{_because(gang)}"
+    return f"{again}; the last bind failed: {gang.bind_trouble}" if gang.bind_trouble else again
 
 
 def _marked(gang: Gang) -> str:
-    if not gang.marked:
-        return ""
     mark = next(iter(timeout_annotations(gang.id, True)), "that says so")
     count = len(gang.marked)
     return f"gang {gang.label} runs; {count} more of its pods are not tried while they bear the annotation {mark}"
