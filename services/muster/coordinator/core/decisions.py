@@ -42,4 +42,11 @@ class Plan:
     kept: KeptRoom | None = None
 
 
-Decision = Permit | TimeOut | Plan
+@dataclass(slots=True, frozen=True, eq=False)
+class PlanPart:
+    """Some of a plan's victims: the plan does not come about without it."""
+
+    plan: Plan
+
+
+Decision = Permit | TimeOut | Plan | PlanPart

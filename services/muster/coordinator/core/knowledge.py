@@ -90,7 +90,7 @@ class Knowledge:
             self.helped |= budget.allowed > self.budgets.get(budget.id, 0)
             self.budgets[budget.id] = budget.allowed
         for id_ in batch.removed_budgets:
-            self.budgets.pop(id_, None)
+            self.helped |= self.budgets.pop(id_, None) is not None
         for kind, revision in batch.changed.items():
             self.revision[kind] = max(revision, self.revision.get(kind, 0))
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from muster.coordinator.core.binding import Binds
-from muster.coordinator.core.decisions import Permit, Plan, TimeOut
+from muster.coordinator.core.decisions import Permit, Plan, PlanPart, TimeOut
 from muster.coordinator.core.events import (
     BindCallFailed,
     BindResults,
@@ -55,12 +55,14 @@ class Machine:
         self._evictions = Evictions()
         self._reports = Reports()
         self._waiting = Waiting(knowledge, permits)
-        self._plans = plans = Plans(knowledge, queue, permits, self._evictions)
+        self._plans = plans = Plans(knowledge, queue, permits, self._evictions, self._waiting)
         self._repairs = Repairs(plans, rules)
-        self._upkeep = Upkeep(knowledge, queue, permits, self._reports, self._waiting, plans, self._repairs)
         solve_ids = itertools.count(1)
-        self._making_room = MakingRoom(knowledge, queue, self._waiting, plans, rules, solve_ids)
-        self._solving = Solving(knowledge, queue, self._making_room, solve_ids)
+        self._making_room = making_room = MakingRoom(knowledge, queue, self._waiting, plans, rules, solve_ids)
+        self._solving = Solving(knowledge, queue, making_room, solve_ids)
+        self._upkeep = Upkeep(
+            knowledge, queue, permits, self._reports, self._waiting, plans, self._repairs, making_room
+        )
         self._room_first = False
         self._records: tuple[Record, ...] | None = None
         self._seeing = False
@@ -200,6 +202,8 @@ class Machine:
             self._effects += self._waiting.timed_out(decision)
         if isinstance(decision, Plan):
             self._plans.refused(decision)
+        if isinstance(decision, PlanPart):
+            self._plans.refused(decision.plan)
         if not isinstance(decision, Permit):
             return
         group = decision.group

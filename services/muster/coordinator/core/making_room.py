@@ -14,7 +14,7 @@ from muster.coordinator.core.draining import Draining, could_ever_fit
 from muster.coordinator.core.events import Effect, EventType, Now, Solve, SolveOutcome, SolveResult
 from muster.coordinator.core.kept_room import KeptRoom, as_amounts, demand, withheld_from, without
 from muster.coordinator.core.knowledge import Knowledge
-from muster.coordinator.core.model import Group
+from muster.coordinator.core.model import Gang, Group, Shape
 from muster.coordinator.core.plans import Plans, tell
 from muster.coordinator.core.questions import may_preempt, to_place
 from muster.coordinator.core.queue import Queue
@@ -25,6 +25,8 @@ from muster.gangs.placing import GroupToPlace, Run
 
 SHARE = 0.2
 """At most this share of time goes into asking who could make room."""
+AGAIN_SECONDS = 1.0
+"""After an answer that did not come, or could not be used."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -55,6 +57,7 @@ class MakingRoom:
         self._unplaced: dict[Group, float] = {}  # group -> since when it has no place, the earliest first
         self._attempt: _Attempt | None = None
         self._not_before = 0.0
+        self._may_yield: int | None = None
 
     @property
     def under_way(self) -> bool:
@@ -70,7 +73,7 @@ class MakingRoom:
             self._plans.drop(kept)  # what was to be room for it is none
         elif kept is None:
             delay = self._rules.deadlock_after_seconds if group.accumulates else 0.0
-            self._asking[group] = now.monotonic_seconds + delay
+            self._asking.setdefault(group, now.monotonic_seconds + delay)
         self._unplaced.setdefault(group, now.monotonic_seconds)
 
     def has_place(self, group: Group) -> None:
@@ -78,6 +81,11 @@ class MakingRoom:
         self._asking.pop(group, None)
         self._unplaced.pop(group, None)
         group.no_way = ""
+
+    def may_yield(self, gang: Gang) -> None:
+        """The gang could be evicted from now on: groups that matter more may be asked for again."""
+        priority = gang.priority
+        self._may_yield = priority if self._may_yield is None else min(priority, self._may_yield)
 
     # -- asking
 
@@ -90,6 +98,8 @@ class MakingRoom:
 
     def begin(self, now: Now) -> Solve | None:
         """Ask placement who could make room for a group; None if there is nobody to ask for."""
+        if self._may_yield is not None:
+            self._ask_again(self._may_yield, now)
         if self._asking and now.monotonic_seconds >= self._not_before:
             for group in self._due(now.monotonic_seconds):
                 offer = Candidates(self._knowledge, group, self._waiting.groups)
@@ -100,14 +110,23 @@ class MakingRoom:
             return self._ask(starved, draining, now)
         return None
 
+    def _ask_again(self, priority: int, now: Now) -> None:
+        self._may_yield = None
+        shapes: set[Shape] = set()
+        for group in self._queue.parked():
+            if -group.key[1] > priority and group.infeasible not in shapes:
+                self._asking.setdefault(group, now.monotonic_seconds)
+                if group.infeasible is not None:
+                    shapes.add(group.infeasible)
+
     def _due(self, now: float) -> Iterator[Group]:
         """Groups to be asked for now, in queue order. They are asked for once."""
         lowest = lowest_running_priority(self._knowledge.gangs)
         due = [group for group, at in self._asking.items() if at <= now]
-        for group in due:
-            if group not in self._queue or not (self._may_gain(group, lowest)):
-                del self._asking[group]
-        for group in sorted((group for group in due if group in self._asking), key=lambda group: group.key):
+        worth_it = [group for group in due if group in self._queue and self._may_gain(group, lowest)]
+        for group in set(due).difference(worth_it):
+            del self._asking[group]
+        for group in sorted(worth_it, key=lambda group: group.key):
             del self._asking[group]
             yield group
 
@@ -131,12 +150,10 @@ class MakingRoom:
         for group, since in list(self._unplaced.items()):
             if since + self._rules.starvation_after_seconds > now:
                 break
-            if group not in self._queue or not group.gangs:
+            if group not in self._queue or not group.gangs or group in self._knowledge.kept:
                 del self._unplaced[group]
-            elif not group.accumulates and group not in self._knowledge.kept:
-                starved.append(group)
             else:
-                del self._unplaced[group]
+                starved.append(group)
         for group in sorted(starved, key=lambda group: group.key):
             if could_ever_fit(group, self._knowledge.ledger):
                 return group
@@ -165,8 +182,6 @@ class MakingRoom:
         if attempt is None or attempt.solve_id != solve_id:
             return []
         self._attempt = None
-        if isinstance(attempt.offer, Draining) and self._unplaced.pop(attempt.group, None) is not None:
-            self._unplaced[attempt.group] = now.monotonic_seconds
         group = attempt.group
         seconds = now.monotonic_seconds - attempt.began
         self._not_before = now.monotonic_seconds + seconds * (1 / SHARE - 1)
@@ -174,14 +189,23 @@ class MakingRoom:
             return []  # it changed, and is tried again
         result = next((result for result in results if result.id == group.id), None)
         if result is None:
-            return []
-        if result.outcome is not SolveOutcome.PLACED:
+            self._later(attempt, now)
+        elif result.outcome is not SolveOutcome.PLACED:
             self._no_way(attempt)
-            return []
-        if not result.removed:
+        elif not result.removed:
             self._queue.activate(group)
-            return []
-        return self._make_room(attempt, result, now)
+        elif (effects := self._make_room(attempt, result, now)) is not None:
+            return effects
+        else:
+            self._later(attempt, now)
+        return []
+
+    def _later(self, attempt: _Attempt, now: Now) -> None:
+        """There was no answer, or none that could be used: ask again."""
+        if isinstance(attempt.offer, Candidates):
+            self._asking[attempt.group] = now.monotonic_seconds + AGAIN_SECONDS
+        elif self._unplaced.pop(attempt.group, None) is not None:
+            self._unplaced[attempt.group] = now.monotonic_seconds
 
     def _no_way(self, attempt: _Attempt) -> None:
         if isinstance(attempt.offer, Candidates):
@@ -191,20 +215,21 @@ class MakingRoom:
             attempt.group.no_way = "it would not fit either if everything that Muster placed had ended"
         self._knowledge.touch_group(attempt.group)
 
-    def _make_room(self, attempt: _Attempt, result: SolveResult, now: Now) -> list[Effect]:
+    def _make_room(self, attempt: _Attempt, result: SolveResult, now: Now) -> list[Effect] | None:
+        """What the answer wants is planned; None: the answer cannot be used."""
         kept = KeptRoom(attempt.group, attempt.asked.gangs[0].id, _room(attempt.asked, result.runs))
         if isinstance(attempt.offer, Draining):
             ends = attempt.offer.chosen(result.removed)
             if ends is None or not self._bears(kept, ends, now):
-                return []
+                return None
             kept.going, kept.drains, kept.starts_at = set(ends), True, max(ends.values())
             self._plans.keep(kept)
             return tell(kept.group, EventType.NORMAL, "RoomKept", _kept_note(kept, now))
         victims = attempt.offer.victims(result.removed)
         if victims is None:
-            return []
+            return None
         kept.going = {uid for uids in (*victims.reserved.values(), *victims.bound.values()) for uid in uids}
-        return self._plans.begin(Plan(victims, kept), now) if self._bears(kept, kept.going, now) else []
+        return self._plans.begin(Plan(victims, kept), now) if self._bears(kept, kept.going, now) else None
 
     def _bears(self, kept: KeptRoom, going: Iterable[str], now: Now) -> bool:
         """The ledger bears the answer out: what is free, and what the pods that go leave, suffices."""

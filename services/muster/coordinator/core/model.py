@@ -254,6 +254,12 @@ class Gang:
         return [held.seat for held in self.seats.values()]
 
     @property
+    def owed(self) -> list[Seat]:
+        """What the permit promised and is not known to be kept: seats, and lost ones, which have no node."""
+        lost = (self.pods[uid] for uid in sorted(self.lost))
+        return [*self.outstanding, *(Seat(pod.uid, pod.namespace, pod.name, pod.class_id, "") for pod in lost)]
+
+    @property
     def label(self) -> str:
         """Name for people: namespace/name."""
         return f"{self.facts.namespace}/{self.facts.name}" if self.facts is not None else self.id

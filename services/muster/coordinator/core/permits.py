@@ -66,7 +66,7 @@ class Permits:
             gang=gang.id,
             incarnation=facts.incarnation if facts is not None else "",
             state=state,
-            seats=tuple(gang.outstanding) if state is RecordState.BINDING else (),
+            seats=tuple(gang.owed) if state is RecordState.BINDING else (),
             schedule_cycle=gang.cycle.number,
             group=_permitted_with(gang),
             permitted_unix_millis=_permitted_unix_millis(gang, state, unix_seconds),

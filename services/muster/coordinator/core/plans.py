@@ -4,13 +4,12 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 
 from muster.coordinator.core.cycle import ScheduleCycle
-from muster.coordinator.core.decisions import Plan
+from muster.coordinator.core.decisions import Plan, PlanPart
 from muster.coordinator.core.events import (
     Effect,
     EventType,
     KubeEvent,
     Now,
-    Persist,
     Record,
     RecordState,
     Report,
@@ -21,15 +20,22 @@ from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.model import Gang, Group, pod_reference
 from muster.coordinator.core.permits import Permits
 from muster.coordinator.core.queue import Queue
+from muster.coordinator.core.waiting import Waiting
 
 PODS_WITH_EVENTS = 64
+MOST_RECORDS = 64
+MOST_PODS = 5000
+"""In one transaction; etcd takes 128 writes and 1.5 MiB by default."""
 
 
 class Plans:
     """From the decision that somebody makes room until the room is used."""
 
-    def __init__(self, knowledge: Knowledge, queue: Queue, permits: Permits, evictions: Evictions) -> None:
-        self._knowledge, self._queue, self._permits, self._evictions = knowledge, queue, permits, evictions
+    def __init__(
+        self, knowledge: Knowledge, queue: Queue, permits: Permits, evictions: Evictions, waiting: Waiting
+    ) -> None:
+        self._knowledge, self._queue, self._permits = knowledge, queue, permits
+        self._evictions, self._waiting = evictions, waiting
         self._yielding: dict[Group, None] = {}
 
     # -- beginning
@@ -45,9 +51,10 @@ class Plans:
             self.keep(plan.kept)
         if not plan.victims.bound:
             return self._take_reservations(plan)
-        return [self._decide(plan, now), *_preempts(plan)]
+        return self._decide(plan, now)
 
-    def _decide(self, plan: Plan, now: Now) -> Persist:
+    def _decide(self, plan: Plan, now: Now) -> list[Effect]:
+        """Victims are recorded first, the group that they go for last: what a crash leaves without it is void."""
         victims, kept = plan.victims, plan.kept
         gangs = list(victims.bound)
         for gang, uids in victims.bound.items():
@@ -59,8 +66,9 @@ class Plans:
             owner = self._knowledge.gangs[kept.owner]
             owner.kept_room = kept.recorded
             gangs.append(owner)
-        records = tuple(self._permits.record(gang, _state(gang), now.unix_seconds) for gang in gangs)
-        return self._permits.decide(plan, records)
+        records = [self._permits.record(gang, _state(gang), now.unix_seconds) for gang in gangs]
+        *parts, last = _in_parts(records)
+        return [*(self._permits.decide(PlanPart(plan), part) for part in parts), self._permits.decide(plan, last)]
 
     # -- carrying out
 
@@ -70,7 +78,7 @@ class Plans:
         if kept is not None and not (knowledge.kept.get(kept.group) is kept and self._needed(kept)):
             self.refused(plan)
             return []
-        effects = self._take_reservations(plan)
+        effects = [*self._take_reservations(plan), *_preempts(plan)]
         for gang, uids in plan.victims.bound.items():
             if knowledge.gangs.get(gang.id) is gang:
                 if gang.leaves_whole:
@@ -86,6 +94,7 @@ class Plans:
             return
         uids = self._evictions.stoppable(gang)
         self._knowledge.touch(gang, edited=True)
+        self._knowledge.helped |= bool(uids)  # it may make room for others again
         if not gang.leaves_whole:
             gang.keep(uids)
         elif gang.record is not None and len(uids) == len(gang.leaving) == len(gang.record.evicting):
@@ -95,21 +104,17 @@ class Plans:
             gang.evicted_for = ""  # half of it is worth nothing: the rest follows
 
     def _take_reservations(self, plan: Plan) -> list[Effect]:
-        knowledge, kept = self._knowledge, plan.kept
+        kept = plan.kept
         effects: list[Effect] = []
         for gang, uids in plan.victims.reserved.items():
-            held = [uid for uid in uids if uid in gang.seats]
-            if gang.permitted or gang.group.persisting is not None or not held:
+            group = gang.group
+            if gang.permitted or group.persisting is not None or not any(uid in gang.seats for uid in uids):
                 continue
             effects += _gave_way(gang, kept)
-            for other in gang.group.gangs:  # what is left of its reservations is of no use to it
-                uids = list(other.seats)
-                for uid in uids:
-                    other.give_seat_back(uid)
-                knowledge.release(other, uids)
+            self._waiting.give_up(group)  # what is left of its reservations is of no use to it
             if kept is not None:
-                gang.group.yields_to = kept.group
-                self._yielding[gang.group] = None
+                group.yields_to = kept.group
+                self._yielding[group] = None
         return effects
 
     def refused(self, plan: Plan) -> None:
@@ -147,7 +152,9 @@ class Plans:
         whole = record.state is RecordState.UNPERMITTED
         preemptor = self._knowledge.gangs.get(record.evicted_for)
         wanted = not record.evicted_for or (preemptor is not None and bool(preemptor.kept_room))
-        if not wanted and (len(there) == len(record.evicting) or not whole):
+        if not wanted and not whole:
+            return []
+        if not wanted and len(there) == len(record.evicting):
             gang.permitted = gang.started = True
             return []
         gang.let_go(there)
@@ -202,12 +209,25 @@ class Plans:
         """The room is used, or not wanted any more."""
         del self._knowledge.kept[kept.group]
         self._knowledge.helped = True
-        for gang in kept.group.gangs:
-            gang.kept_room = ()
-            self._knowledge.touch(gang)
+        if (owner := self._knowledge.gangs.get(kept.owner)) is not None:
+            owner.kept_room = ()
+            self._knowledge.touch(owner)
+        self._knowledge.touch_group(kept.group)
         for gang in self._knowledge.gangs.values():
             if gang.leaving and gang.evicted_for == kept.owner:
                 self._spare(gang)
+
+
+def _in_parts(records: Sequence[Record]) -> list[tuple[Record, ...]]:
+    """Transactions that etcd takes: few enough records, of few enough pods."""
+    parts: list[tuple[Record, ...]] = []
+    part: list[Record] = []
+    for record in records:
+        if part and (len(part) == MOST_RECORDS or sum(len(each.evicting) for each in (*part, record)) > MOST_PODS):
+            parts.append(tuple(part))
+            part = []
+        part.append(record)
+    return [*parts, tuple(part)]
 
 
 def unpermit(knowledge: Knowledge, gang: Gang) -> None:

@@ -143,6 +143,10 @@ class Queue:
             times.append(self._next_retry)
         return min(times, default=None)
 
+    def parked(self) -> Iterator[Group]:
+        """Groups that had no place when they were tried, and wait for something that helps."""
+        return (group for group in self._groups.values() if group.id not in self._active_keys)
+
     def ordered(self) -> Iterator[Group]:
         """All groups in queue order, whichever way they wait."""
         return iter(sorted(self._groups.values(), key=lambda group: (group.key, group.id)))

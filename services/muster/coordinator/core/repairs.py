@@ -37,7 +37,7 @@ class Repairs:
         late = [gang for gang in self._gangs if self._deadline(gang) <= now.monotonic_seconds and not _under_way(gang)]
         effects: list[Effect] = []
         for gang in late:
-            del self._gangs[gang]
+            gang.repairing_since = now.monotonic_seconds  # what goes on as it is may come to be below its minimum
             effects += self._give_up(gang, now)
         return effects
 

@@ -162,7 +162,7 @@ class Solving:
             if ends_in_time:
                 room.going.update(uid for gang in seated for uid in gang.seats)
             elif room.open_to(group, now.monotonic_seconds):
-                room.overtaken = True
+                room.overtaken = not room.stands(self._knowledge.ledger)
         return seated
 
     def _not_placed(self, group: Group, asked: GroupToPlace, result: SolveResult, now: Now) -> None:
@@ -181,7 +181,7 @@ class Solving:
         else:
             group.refusals = 0
             self._queue.park(group)
-            self._making_room.no_place(group, now)
+        self._making_room.no_place(group, now)
 
     def _refuse(self, group: Group, trouble: str, now: Now) -> None:
         group.trouble = trouble

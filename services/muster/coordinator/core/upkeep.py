@@ -12,6 +12,7 @@ from muster.coordinator.core.events import (
     Report,
 )
 from muster.coordinator.core.knowledge import Knowledge
+from muster.coordinator.core.making_room import MakingRoom
 from muster.coordinator.core.model import Gang, Group
 from muster.coordinator.core.permits import Permits
 from muster.coordinator.core.plans import Plans
@@ -34,9 +35,10 @@ class Upkeep:
         waiting: Waiting,
         plans: Plans,
         repairs: Repairs,
+        making_room: MakingRoom,
     ) -> None:
         self._knowledge, self._queue, self._permits, self._reports = knowledge, queue, permits, reports
-        self._waiting, self._plans, self._repairs = waiting, plans, repairs
+        self._waiting, self._plans, self._repairs, self._making_room = waiting, plans, repairs, making_room
         self._phases: dict[Gang, Phase] = {}
 
     def look(self, now: Now) -> list[Effect]:
@@ -118,6 +120,7 @@ class Upkeep:
             effects.append(self._permits.persist((record,)))
         elif recorded:  # once bound, a single pod has nothing left to be remembered
             effects.append(self._permits.persist(deletes=(gang.id,)))
+        self._making_room.may_yield(gang)
         if gang.started:
             return
         gang.started = True
