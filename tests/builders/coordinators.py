@@ -50,14 +50,14 @@ class Coordinator:
             await wait_until_ready(self.child, grpc_serving(self.address))
 
     async def ask(self) -> str:
-        """What it answers to List: "leads", or why not."""
+        """What it answers to List: "this replica leads", or why it gives no list."""
         async with grpc.aio.insecure_channel(self.address) as channel:
             try:
                 await CoordinatorServiceStub(channel).List(pb.ListRequest(), timeout=5)
             except grpc.aio.AioRpcError as error:
                 assert error.code() is grpc.StatusCode.UNAVAILABLE
                 return error.details() or ""
-        return "leads"
+        return "this replica leads"
 
     async def until(self, answer: str) -> None:
         """Wait until it answers so."""

@@ -34,21 +34,20 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
     def lead(self, term: Term) -> None:
         """A term begins."""
         self._term = term
-        term.changed = self._changed
+        term.changed, term.saw = self._changed, self._wake
 
     def standby(self, leader: Callable[[], Awaitable[str | None]]) -> None:
         """No term is under way; `leader` finds out who leads."""
         self._term, self._leader = None, leader
-        for watcher in self._watchers:
-            watcher.wake()
+        self._wake()
 
     async def List(self, request: pb.ListRequest, context: Any) -> pb.ListResponse:  # noqa: N802
-        term = await self._leading()
+        term = await self._seeing()
         gangs = explain.in_order(term.machine)
         return pb.ListResponse(gangs=[_gang(term, gang) for gang in gangs if _in_namespace(gang, request.namespace)])
 
     async def Explain(self, request: pb.ExplainRequest, context: Any) -> pb.ExplainResponse:  # noqa: N802
-        term = await self._leading()
+        term = await self._seeing()
         if not request.gang:
             raise RpcError(grpc.StatusCode.INVALID_ARGUMENT, "say which gang: its id, namespace/name, or name")
         try:
@@ -64,6 +63,9 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
         watcher = _Watcher()
         self._watchers.add(watcher)
         try:
+            while not term.sees:
+                await watcher.changes()
+                self._still(term)
             gangs = [gang for gang in explain.in_order(term.machine) if _in_namespace(gang, request.namespace)]
             sent = {gang.id for gang in gangs}
             for start in range(0, len(gangs), GANGS_PER_MESSAGE):
@@ -71,8 +73,7 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
             yield pb.WatchResponse(synced=True)
             while True:
                 changed = await watcher.changes()
-                if self._term is not term:
-                    raise RpcError(grpc.StatusCode.UNAVAILABLE, "this replica does not lead any more")
+                self._still(term)
                 known = term.machine.knowledge.gangs
                 there = [known[id_] for id_ in changed if id_ in known and _in_namespace(known[id_], request.namespace)]
                 removed = [id_ for id_ in changed if id_ not in known and id_ in sent]
@@ -86,6 +87,21 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
     def _changed(self, gang: str) -> None:
         for watcher in self._watchers:
             watcher.add(gang)
+
+    def _wake(self) -> None:
+        for watcher in self._watchers:
+            watcher.wake()
+
+    def _still(self, term: Term) -> None:
+        if self._term is not term:
+            raise RpcError(grpc.StatusCode.UNAVAILABLE, "this replica does not lead any more")
+
+    async def _seeing(self) -> Term:
+        """The term under way, if it has anything to say: before its first look it knows of no gang."""
+        term = await self._leading()
+        if not term.sees:
+            raise RpcError(grpc.StatusCode.UNAVAILABLE, "this replica leads, and does not see the cluster yet")
+        return term
 
     async def _leading(self) -> Term:
         if self._term is not None:

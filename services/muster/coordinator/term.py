@@ -52,6 +52,10 @@ class Term:
         self.traces = GangTraces()
         self.changed: Callable[[str], None] = lambda _gang: None
         """Called with the id of every gang that changed."""
+        self.saw: Callable[[], None] = lambda: None
+        """Called when it sees the cluster for the first time."""
+        self.sees = False
+        """It has seen the cluster, and knows what there is."""
         self._settings, self._store, self._leadership = settings, store, leadership
         self._channels = channels
         fence = leadership.fence
@@ -115,6 +119,9 @@ class Term:
                 return
             for effect in self.machine.step(arrived, core.Now(monotonic(), time())):
                 self._do(effect)
+            if not self.sees and any(isinstance(event, core.Snapshot) for event in arrived):
+                self.sees = True
+                self.saw()
 
     def _tell(self, *arrived: core.Event) -> None:
         self._inbox.extend(arrived)
@@ -178,16 +185,17 @@ class Term:
         gang = self.machine.knowledge.gangs.get(effect.gang)
         trace_id = self.traces.trace_id(effect.gang)
         self._binder.tell(effect, trace_id)
-        for event in effect.events:
-            _log.info(
-                "told",
-                gang=effect.gang,
-                regarding=f"{event.regarding.kind} {event.regarding.namespace}/{event.regarding.name}",
-                reason=event.reason,
-                note=event.note[:256],
-                cycle=gang.cycle.number if gang is not None else None,
-                trace_id=trace_id or None,
-            )
+        told = [*(event.note for event in effect.events), *(condition.message for condition in effect.conditions)]
+        _log.info(
+            "told",
+            gang=effect.gang,
+            reasons=sorted({event.reason for event in effect.events}),
+            note=next(iter(told), "")[:256],
+            pods=len(effect.conditions),
+            events=len(effect.events),
+            cycle=gang.cycle.number if gang is not None else None,
+            trace_id=trace_id or None,
+        )
 
     def _phase_changed(self, change: core.PhaseChanged) -> None:
         gang = self.machine.knowledge.gangs.get(change.gang)

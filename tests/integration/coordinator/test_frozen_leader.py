@@ -70,7 +70,7 @@ class Scene:
 
     async def take_over(self) -> int:
         """Wait until the second leads; its epoch."""
-        await self.second.until("leads")
+        await self.second.until("this replica leads")
         await self.history.until(lambda: len(self.history.terms) == 2)
         return self.history.terms[1]
 
@@ -177,7 +177,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         for coordinator in (found.first, found.second):
             stack.push_async_callback(coordinator.child.kill)
             await coordinator.start()
-            await found.first.until("leads")
+            await found.first.until("this replica leads")
         yield found
 
 

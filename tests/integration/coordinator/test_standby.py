@@ -29,7 +29,7 @@ async def coordinators(etcd: EtcdProcess, directory: Path, *names: str) -> Async
             started.append(coordinator)
             await coordinator.start()
             if len(started) == 1:
-                await coordinator.until("leads")
+                await coordinator.until("this replica leads")
         yield started
     finally:
         for coordinator in started:
@@ -40,14 +40,14 @@ async def test_the_standby_names_the_leader_and_takes_over_when_it_is_killed(etc
     async with coordinators(etcd, tmp_path, "first", "second") as (first, second):
         assert await second.ask() == "this replica does not lead; first leads"
         await first.child.kill()
-        await second.until("leads")
+        await second.until("this replica leads")
 
 
 async def test_a_leader_that_is_asked_to_stop_hands_over_and_exits_cleanly(etcd: EtcdProcess, tmp_path: Path) -> None:
     async with coordinators(etcd, tmp_path, "first", "second") as (first, second):
         await first.child.stop()
         assert first.child.returncode == 0
-        await second.until("leads")
+        await second.until("this replica leads")
 
 
 async def test_without_etcd_it_is_not_ready_and_goes_on_when_etcd_is_back(etcd: EtcdProcess, tmp_path: Path) -> None:
@@ -59,6 +59,6 @@ async def test_without_etcd_it_is_not_ready_and_goes_on_when_etcd_is_back(etcd: 
                 await asyncio.sleep(0.05)
         await first.until("does not lead")
         await etcd.start()
-        await first.until("leads")
+        await first.until("this replica leads")
         async with asyncio.timeout(30):
             await wait_until_ready(first.child, ready)

@@ -9,7 +9,7 @@ import pytest
 from grpc import aio
 from msgspec.structs import replace
 
-from builders.cluster_stream import ClusterStream, serving
+from builders.cluster_stream import ClusterStream, begin, part, serving, synced
 from builders.etcd import etcd_in, store_at
 from builders.story_cast import node, plain_pod, pod_class
 from muster.config.settings import PLAIN_TEXT
@@ -77,6 +77,38 @@ async def test_a_term_that_fails_is_followed_by_another(etcd: EtcdProcess) -> No
                 while not await gangs(channel):
                     assert not running.done()
                     await asyncio.sleep(0.05)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_before_its_first_look_at_the_cluster_a_leader_does_not_say_that_there_are_no_gangs(
+    etcd: EtcdProcess,
+) -> None:
+    stream = ClusterStream()
+    stream.opening = [begin(), part(ONE_POD)]
+    async with serving(stream) as address:
+        told = settings(etcd, address)
+        running = asyncio.create_task(service.run(told))
+        try:
+            await stream.until_subscribed()
+            async with asyncio.timeout(30), aio.insecure_channel(told.listen) as channel:
+                coordinator = CoordinatorServiceStub(channel)
+                watch = coordinator.Watch(pb.WatchRequest())
+                first_read = asyncio.create_task(watch.read())
+                for ask in (
+                    lambda: coordinator.List(pb.ListRequest(), timeout=5),
+                    lambda: coordinator.Explain(pb.ExplainRequest(gang="default/p"), timeout=5),
+                ):
+                    with pytest.raises(aio.AioRpcError, match="does not see the cluster yet") as refused:
+                        await ask()
+                    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+                assert not first_read.done()
+                stream.send(synced({"pods": 1}))
+                first, second = await first_read, await watch.read()
+                assert [gang.id for gang in first.gangs] == ["plain/default/p"]
+                assert second.synced
+                assert (await coordinator.Explain(pb.ExplainRequest(gang="default/p"), timeout=5)).gang.minimum == 1
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
