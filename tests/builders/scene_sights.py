@@ -61,6 +61,17 @@ class Sights:
         what = f"{count} pods of {workload.name} bound"
         await self.cluster.until(lambda: len(self.bound_pods(workload)) >= count, what, seconds=seconds)
 
+    async def one_bound(self, *workloads: Workload) -> Workload:
+        """Wait until all pods of one of them are bound; returns it."""
+
+        def started() -> Workload | None:
+            return next((each for each in workloads if len(self.bound_pods(each)) == each.size), None)
+
+        await self.cluster.until(started, f"one of {len(workloads)} gangs is bound")
+        found = started()
+        assert found is not None
+        return found
+
     async def ended(self, workload: Workload, *, seconds: float = WAIT_SECONDS) -> None:
         """Wait until all its pods have run to their end."""
         workload = self.here(workload)

@@ -33,18 +33,6 @@ async def all_marked(scene: Scene, workload: Workload) -> None:
     await scene.cluster.until(lambda: len(timed_out(scene, workload)) == workload.size, what)
 
 
-async def one_bound(scene: Scene, gangs: list[Workload]) -> Workload:
-    """Wait until all pods of one of them are bound."""
-
-    def bound() -> Workload | None:
-        return next((each for each in gangs if len(scene.bound_pods(each)) == each.size), None)
-
-    await scene.cluster.until(bound, f"one of {[each.name for each in gangs]} is bound")
-    found = bound()
-    assert found is not None
-    return found
-
-
 def _annotations(pod: JSON) -> dict[str, Any]:
     return pod["metadata"].get("annotations") or {}
 
@@ -60,7 +48,7 @@ async def test_g08_gangs_created_interleaved_start_one_after_another(scene: Scen
         for each in gangs:
             await scene.add_pods(each, number)
     while gangs:
-        started = await one_bound(scene, gangs)
+        started = await scene.one_bound(*gangs)
         gangs.remove(started)
         assert not any(scene.bound_pods(each) for each in gangs)
         await scene.delete(started)
@@ -142,6 +130,8 @@ async def test_g10_the_last_seat_comes_in_time_and_nothing_is_marked(scene: Scen
     a = loose("a").of(5)
     await scene.create(a)
     waiting = await scene.holds(a, 4)
+    assert waiting.gang.reserved == 4
+    assert waiting.waits_until_unix_millis > 0
     assert "4 of 5 places" in waiting.gang.reason
     assert "4 reserved" in await scene.cluster.muster("explain", waiting.gang.id)
     assert waiting.gang.id not in scene.cluster.records.history or not any(
