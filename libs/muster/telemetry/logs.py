@@ -18,7 +18,8 @@ _OTHERS_LEVEL = logging.WARNING  # libraries are heard when something is wrong
 def configure_logs(service: str, level: str = "info", format: Literal["json", "console"] = "json") -> None:  # noqa: A002
     """Send the logs of this process, and those of libraries, to stderr. `level`: debug, info, warning or error.
 
-    May be called again; the last call counts, also for loggers that exist already.
+    Counts for all loggers, also those made before. To be called before the first line is written: a logger keeps what
+    it is told with its first line, so that lines below the level cost next to nothing.
     """
     number = getattr(logging, level.upper())
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # gRPC's core writes lines of its own, of every lost connection
@@ -34,7 +35,7 @@ def configure_logs(service: str, level: str = "info", format: Literal["json", "c
         processors=[*shared, *render],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=False,
+        cache_logger_on_first_use=True,
     )
     others = logging.StreamHandler(sys.stderr)
     others.setFormatter(

@@ -53,11 +53,18 @@ def test_lines_below_the_level_are_not_written(capsys: pytest.CaptureFixture[str
 
 def test_loggers_made_before_count_too(capsys: pytest.CaptureFixture[str]) -> None:
     logger = structlog.get_logger()
-    configure_logs("test")
+    configure_logs("test", "warning")
+    logger.info("quiet")
+    logger.warning("loud")
+    assert [line["event"] for line in lines(capsys)] == ["loud"]
+
+
+def test_a_line_below_the_level_makes_no_logger_anew() -> None:
+    configure_logs("test", "warning")
+    logger = structlog.get_logger()
     logger.info("first")
-    configure_logs("test", "error")
-    logger.info("second")
-    assert [line["event"] for line in lines(capsys)] == ["first"]
+    assert logger.info == logger.info
+    assert logger.bind() is logger.bind()
 
 
 def test_a_line_names_the_span_that_it_was_written_in(capsys: pytest.CaptureFixture[str]) -> None:
