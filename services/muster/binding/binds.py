@@ -5,6 +5,7 @@ answer to the bind          result
 404                         GONE
 409                         the pod tells: on that node BOUND, on another CONFLICT, deleted, ended or another
                             pod GONE; free after all: try again, some times
+500 and the like            try again, for some seconds: FAILED; who decided on the node may decide otherwise
 not final (see verdicts)    try again, until the deadline: FAILED
 anything else               FAILED
 """
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     Outcome: TypeAlias = pb.BindResult.Outcome.ValueType
 
 _CONFLICTS_WITHOUT_CAUSE: Final = 4  # then what the API server says is taken for its last word
+_OWN_TROUBLE_SECONDS: Final = 3.0  # of a pod whose bind fails while others get through; the caller tries a few times
 
 BOUND: Final = pb.BindResult.OUTCOME_BOUND
 CONFLICT: Final = pb.BindResult.OUTCOME_CONFLICT
@@ -130,7 +132,7 @@ class _BindPod(Job):
             return self._settled(_Result(BOUND))
         if response.status == 404:
             return self._settled(_Result(GONE, message=said(response)))
-        return repeatable(response) or self._settled(_Result(FAILED, message=said(response)))
+        return self._repeated(response)
 
     def give_up(self, why: str) -> None:
         self._call.settle(self, _Result(FAILED, message=why))
@@ -141,7 +143,7 @@ class _BindPod(Job):
         if response.status == 404:
             return self._settled(_Result(GONE, message=said(response)))
         if response.status != 200:
-            return repeatable(response) or self._settled(_Result(FAILED, message=said(response)))
+            return self._repeated(response)
         try:
             found = decode_pod(response.body)
         except BadObject as error:
@@ -168,6 +170,14 @@ class _BindPod(Job):
         if found.status.phase in ("Succeeded", "Failed"):
             return _Result(GONE, message=f"the pod has ended: {found.status.phase}")
         return None
+
+    def _repeated(self, response: Response) -> Verdict:
+        """Try again, if the answer is not final and the pod has not been in trouble for long."""
+        verdict = repeatable(response)
+        seconds = self._call.loop.time() - self.started
+        if verdict is None or (isinstance(verdict, Again) and seconds >= _OWN_TROUBLE_SECONDS):
+            return self._settled(_Result(FAILED, message=said(response)))
+        return verdict
 
     def _settled(self, result: _Result) -> Verdict:
         self._call.settle(self, result)

@@ -113,6 +113,16 @@ async def test_i6_what_may_be_repeated_is_repeated(muster: Rig, status: int) -> 
     assert {result.outcome for result in results} == {BOUND}
 
 
+async def test_g37_a_pod_that_alone_is_in_trouble_has_failed_long_before_the_deadline(muster: Rig) -> None:
+    """Whoever decided on the node may decide otherwise; the others are bound meanwhile."""
+    pods = await muster.pods(*names(4))
+    with muster.faults.refuse(Requests("POST", "/trainer-2/binding"), 500) as refused:
+        results = in_order(pods, await results_of(muster.bind_call(pods, timeout=300)))
+        await refused.struck(3)
+    assert [result.outcome for result in results] == [BOUND, BOUND, FAILED, BOUND]
+    assert results[2].message == "500: made to fail"
+
+
 @pytest.mark.parametrize("carried_out", [False, True])
 async def test_i4_a_connection_that_breaks_before_or_after_the_bind(muster: Rig, carried_out: bool) -> None:
     pods = await muster.pods(*names(10))
