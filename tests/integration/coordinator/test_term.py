@@ -106,6 +106,8 @@ async def test_before_its_first_look_at_the_cluster_a_leader_does_not_say_that_t
                 assert not first_read.done()
                 stream.send(synced({"pods": 1}))
                 first, second = await first_read, await watch.read()
+                assert isinstance(first, pb.WatchResponse)
+                assert isinstance(second, pb.WatchResponse)
                 assert [gang.id for gang in first.gangs] == ["plain/default/p"]
                 assert second.synced
                 assert (await coordinator.Explain(pb.ExplainRequest(gang="default/p"), timeout=5)).gang.minimum == 1
