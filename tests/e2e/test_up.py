@@ -18,6 +18,7 @@ from muster.localcluster.endpoints import Endpoints, read_endpoints
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 WAIT_SECONDS = 90
+EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
 PROCESSES = 7  # etcd, API server, kubelets and four services
 
 WRONG = """
@@ -180,6 +181,33 @@ async def test_the_first_gang_of_the_readme_starts_when_its_commands_are_pasted(
     assert "1 of 2 members" in described
     assert "satisfied" in rest
     assert {"coordinator", "placement", "binding"} <= set(rest.split())
+
+
+async def test_the_example_of_preemption_evicts_and_its_job_brings_the_gang_back_to_the_queue(tmp_path: Path) -> None:
+    assert shutil.which("kubectl"), "kubectl is not installed: apt-get install kubernetes-client"
+    async with running_up(tmp_path / "state") as up:
+        await up.says("koordinator/default/urgent satisfied, 4/4 bound")
+        up.lines.clear()
+        await kubectl(up, "delete", "pod", "-l", "app=urgent", "--wait=false")
+        await up.says("coscheduling/default/scavenger satisfied, 6/6 bound")
+        up.lines.clear()
+        await kubectl(up, "apply", "-f", str(EXAMPLES / "11-preemption.yaml"))
+        await up.says("koordinator/default/urgent satisfied, 4/4 bound")
+        await up.says("coscheduling/default/scavenger queued, 0/6 bound")
+        events = await kubectl(up, "get", "events", "-o", "custom-columns=R:.reason,N:.note,M:.message")
+    assert "default/urgent" in next(line for line in events.splitlines() if line.startswith("Preempted"))
+
+
+async def kubectl(up: Up, *arguments: str) -> str:
+    """Run kubectl against it; what it prints."""
+    process = await asyncio.create_subprocess_exec(
+        *("kubectl", "--kubeconfig", up.endpoints.kubeconfig, *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said = (await asyncio.wait_for(process.communicate(), WAIT_SECONDS))[0].decode()
+    assert process.returncode == 0, said
+    return said
 
 
 def commands_below(heading: str) -> str:
