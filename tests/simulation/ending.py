@@ -4,6 +4,7 @@ from builders.story import Story
 from builders.story_cast import gang
 from builders.story_invariants import check_quiet
 from muster.coordinator.core.events import RecordState, Solve, SolveOutcome
+from muster.coordinator.core.kept_room import as_amounts, withheld_from
 from muster.coordinator.core.model import Group
 from muster.coordinator.core.questions import to_place
 from muster.coordinator.core.reasons import reason
@@ -20,6 +21,7 @@ def finish(world: World) -> None:
     """All is heard, all is done; then everybody goes."""
     story = world.story
     story.graceful = story.lagging = False
+    world.watch.harmed_for.clear()
     for seconds in REST_SECONDS:
         world.calm(seconds)
         story.finish_deletions()
@@ -39,6 +41,8 @@ def check_rest(world: World) -> None:
     check_no_deadlock(story)
     check_reasons(world)
     check_seats_have_room(story)
+    check_kept_room(story)
+    check_harm_was_of_use(world)
     known = story.leader.knowledge.gangs
     for record in story.etcd.values():
         found = known.get(record.gang)
@@ -48,10 +52,10 @@ def check_rest(world: World) -> None:
 
 
 def check_no_false_wait(story: Story, group: Group) -> None:
-    """I7: it does not fit in what is free and kept for nobody."""
-    kept = story.solves[-1].withheld if story.solves else ()
-    reservations = story.leader.knowledge.ledger.reservations()
-    (answer,) = story.first_fit(Solve(0, {}, reservations, (to_place(group),), kept))
+    """I7: it does not fit in what is free and kept for nobody else."""
+    knowledge = story.leader.knowledge
+    kept = as_amounts(withheld_from(group, knowledge.kept.values(), knowledge.ledger, story.now), knowledge.ledger)
+    (answer,) = story.first_fit(Solve(0, {}, knowledge.ledger.reservations(), (to_place(group),), kept))
     assert answer.outcome is not SolveOutcome.PLACED, f"I7: {group.id} fits and is not placed"
 
 
@@ -102,6 +106,23 @@ def check_seats_have_room(story: Story) -> None:
         for held in found.seats.values():
             full = knowledge.ledger.overcommitted(held.seat.node, held.seat.class_id)
             assert not full, f"I3: {held.seat.uid} holds a seat on {held.seat.node}, which has no room for it"
+
+
+def check_kept_room(story: Story) -> None:
+    """Room is kept as long as somebody is still to go from there, and for who can have it then."""
+    knowledge = story.leader.knowledge
+    for kept in knowledge.kept.values():
+        going = [uid for uid in kept.going if uid in story.cluster.pods]
+        assert going, f"kept: room is kept for {kept.owner}, and nobody is to go from there"
+        assert kept.stands(knowledge.ledger), f"kept: room is kept for {kept.owner} that it cannot have"
+
+
+def check_harm_was_of_use(world: World) -> None:
+    """I9: while nobody disturbed, every gang for which others were evicted has started."""
+    gangs = world.story.leader.knowledge.gangs
+    for gang_id in world.watch.harmed_for - {""}:
+        gang = gangs.get(gang_id)
+        assert gang is None or gang.permitted, f"I9: in vain others were evicted for {gang_id}"
 
 
 def _everybody_goes(world: World) -> None:

@@ -12,7 +12,7 @@ from simulation.acts import Act, line, perform
 from simulation.ending import finish
 from simulation.world import World
 
-MOST_LETTERS = 400
+MOST_LETTERS = 1200
 
 
 def narrate(acts: Sequence[Act], say: Callable[[str], None]) -> None:

@@ -37,6 +37,8 @@ class Watch:
     def __init__(self) -> None:
         self.told: dict[str, str] = {}
         """What pods were told last, by uid."""
+        self.harmed_for: set[str] = set()
+        """Gangs for which others were evicted, and which have not started since."""
         self._phases: dict[str, Phase] = {}
         self._holds: dict[
             str, tuple[float, float]
@@ -63,6 +65,8 @@ class Watch:
                     self._phases.pop(gang_id, None)
                 else:
                     self._phases[gang_id] = after
+                if after is Phase.BINDING:
+                    self.harmed_for.discard(gang_id)
             case Report():
                 self.told.update((condition.uid, condition.message) for condition in effect.conditions)
             case Solve():
@@ -71,8 +75,11 @@ class Watch:
                 check_records(story.leader, effect)
             case Evict():
                 check_harm(story, effect)
+                self.harmed_for.add(story.leader.knowledge.gangs[effect.gang].evicted_for)
             case MarkTimedOut(gang_id, _, True):
-                self._timed_out[gang_id] = _standing(story.leader.knowledge.gangs[gang_id])
+                gang = story.leader.knowledge.gangs[gang_id]
+                if gang.timed_out:  # else there are enough others
+                    self._timed_out[gang_id] = _standing(gang)
             case MarkTimedOut(gang_id):
                 self._timed_out.pop(gang_id, None)
             case _:
@@ -116,6 +123,7 @@ class Watch:
         self._settle_nodes(story, leader)
         for gang in knowledge.gangs.values():
             check_members(gang)
+            check_sent(gang)
             check_bound(story, gang)
             told = self._phases.get(gang.id)
             assert told is gang.phase, f"phases: {gang.id} is {gang.phase!r}, {told!r} was told"
@@ -123,6 +131,10 @@ class Watch:
         for group in knowledge.groups.values():
             waits = group.wants_seats and group not in leader.queue
             assert not waits, f"I7: {group.id} wants seats and is not in the queue"
+        for kept in knowledge.kept.values():
+            known = knowledge.groups.get(kept.group.id) is kept.group
+            wanted = kept.group.busy or kept.group.wants_seats
+            assert known and wanted, f"kept: room is kept for {kept.owner}, which does not want it"
 
     def _check_hold(self, story: Story, gang: Gang) -> None:
         """Waiting for a permit with reservations is for NonStrict gangs, and for so long."""
@@ -182,6 +194,13 @@ def check_members(gang: Gang) -> None:
     assert not waits_for_permit, f"I2: {gang.id} was sent to binding and has no permit"
 
 
+def check_sent(gang: Gang) -> None:
+    """I6: what is permitted is on its way."""
+    unsent = [held.seat.uid for held in gang.seats.values() if held.state is SeatState.DECIDED]
+    waits = gang.permitted and unsent and gang.group.persisting is None
+    assert not waits, f"I6: {gang.id} runs, and nobody sends {unsent} to binding"
+
+
 def check_bound(story: Story, gang: Gang) -> None:
     """I4: what binding acknowledged is where the API server has it."""
     for uid, seat in gang.acked.items():
@@ -218,10 +237,10 @@ def check_harm(story: Story, effect: Evict) -> None:
     assert record is not None, f"I9: {effect.gang} is evicted without a record"
     gangs = story.leader.knowledge.gangs
     victim = gangs[effect.gang]
-    if not record.evicted_for:
+    if not victim.evicted_for:  # its own policy wants it; or half of it went for somebody who is gone
         return
-    preemptor, plan = gangs.get(record.evicted_for), story.etcd.get(record.evicted_for)
-    assert preemptor is not None, f"I9: {effect.gang} is evicted for {record.evicted_for}, which is gone"
+    preemptor, plan = gangs.get(victim.evicted_for), story.etcd.get(victim.evicted_for)
+    assert preemptor is not None, f"I9: {effect.gang} is evicted for {victim.evicted_for}, which is gone"
     waiting = [pod for gang in preemptor.group.gangs for pod in gang.waiting.values()]
     assert waiting, f"I9: {effect.gang} is evicted for {preemptor.id}, which does not wait"
     assert plan is not None and plan.kept_room, f"I9: no room is kept for {preemptor.id}, for which others are evicted"
