@@ -144,8 +144,10 @@ class Scene(Sights):
             await self.cluster.merge(_path(pod), {"spec": {"schedulingGates": []}})
 
     async def end_pods(self, workload: Workload, *numbers: int) -> None:
-        """Pods end well, as their kubelet would say."""
-        for pod in self.here(workload).pods(*numbers):
+        """Pods end well, as their kubelet would say, which has its say first."""
+        pods = self.here(workload).pods(*numbers)
+        await self.running(workload, *(pod["metadata"]["name"] for pod in pods))
+        for pod in pods:
             await self.cluster.merge(_path(pod) + "/status", {"status": {"phase": "Succeeded"}})
 
     async def touch_status(self, workload: Workload, number: int, message: str) -> None:

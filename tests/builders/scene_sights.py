@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections import Counter
+from collections.abc import Callable
 
 from builders.cluster import JSON, WAIT_SECONDS, Cluster, node_of
 from builders.workloads import Workload
@@ -72,6 +73,16 @@ class Sights:
         assert found is not None
         return found
 
+    async def running(self, workload: Workload, *pods: str) -> None:
+        """Wait until those of these pods that are bound run."""
+        namespace = self.here(workload).namespace
+
+        def all_run() -> bool:
+            found = [self.cluster.pods.get((namespace, pod), _NO_POD) for pod in pods]
+            return all(pod.get("status", {}).get("phase") != "Pending" for pod in found if node_of(pod))
+
+        await self.cluster.until(all_run, f"bound pods among {pods} run")
+
     async def ended(self, workload: Workload, *, seconds: float = WAIT_SECONDS) -> None:
         """Wait until all its pods have run to their end."""
         workload = self.here(workload)
@@ -123,16 +134,28 @@ class Sights:
 
     async def holds(self, workload: Workload, seats: int) -> coordinator_pb2.ExplainResponse:
         """Wait until so many of its pods have a reservation and none is bound; what `muster explain` knows then."""
+        answer = await self._explained(
+            workload, lambda answer: sum(bool(member.reserved_node) for member in answer.members) == seats
+        )
+        assert self.bound_pods(workload) == {}
+        return answer
+
+    async def kept(self, workload: Workload, *, nodes: int) -> coordinator_pb2.ExplainResponse:
+        """Wait until room is kept for it on so many nodes."""
+        return await self._explained(workload, lambda answer: answer.nodes_with_kept_room == nodes)
+
+    async def _explained(
+        self, workload: Workload, condition: Callable[[coordinator_pb2.ExplainResponse], bool]
+    ) -> coordinator_pb2.ExplainResponse:
+        """Wait until what `muster explain` knows of it is so."""
         id_ = self.here(workload).id
         version = -1
         async with asyncio.timeout(WAIT_SECONDS):
             while True:
-                if id_ in self.cluster.gangs:
-                    answer = await self.cluster.explain(id_)
-                    if sum(bool(member.reserved_node) for member in answer.members) == seats:
-                        assert self.bound_pods(workload) == {}
-                        return answer
-                version = await self.cluster.picture.newer_than(version)
+                if id_ in self.cluster.gangs and condition(answer := await self.cluster.explain(id_)):
+                    return answer
+                with contextlib.suppress(TimeoutError):  # not everything is told
+                    version = await asyncio.wait_for(self.cluster.picture.newer_than(version), 0.2)
 
     async def tried(self, workload: Workload, *, more_than: int = 0, seconds: float = WAIT_SECONDS) -> int:
         """Wait until placement was asked for it more than so many times; returns how many times."""

@@ -56,6 +56,33 @@ async def test_g43_one_whole_gang_goes_rather_than_a_member_of_each_of_four_i9(s
     await scene.satisfied(preemptor)
 
 
+async def test_a_waiting_gang_of_higher_priority_gets_what_it_lacks_from_others(scene: Scene) -> None:
+    await scene.nodes(6, pool=MAIN)
+    victim = running("victim").of(4)
+    await scene.create(victim)
+    await scene.bound(victim)
+    preemptor = urgent("urgent").of(6).annotated(mode="NonStrict", waiting_time="600s")
+    await scene.create(preemptor)
+    await scene.bound(preemptor)
+    assert scene.uids(victim) == set()
+
+
+async def test_a_group_in_two_namespaces_preempts_as_one_i1_i9(scene: Scene) -> None:
+    await scene.nodes(4, 4, pool=MAIN)
+    victims = [running(f"victim-{number}").of(4) for number in range(2)]
+    await scene.create(*victims)
+    await scene.bound(*victims)
+    spaces = [scene.namespace(name) for name in "ab"]
+    names = [f"{space}/half" for space in spaces]
+    halves = [urgent("half").of(4).in_namespace(space).with_group(*names) for space in spaces]
+    await scene.create(halves[0])
+    await scene.waits(halves[0], "does not exist")
+    assert len(scene.uids(*victims)) == 8, "half a group harms nobody"
+    await scene.create(halves[1])
+    await scene.bound(*halves)
+    assert scene.uids(*victims) == set()
+
+
 async def test_g44_equals_and_betters_are_never_evicted_i9(scene: Scene) -> None:
     await scene.nodes(4, pool=MAIN)
     equal, better = urgent("equal").of(2), ranked("better", 2000).of(2)

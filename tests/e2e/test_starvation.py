@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from builders.scene import Scene
-from builders.workloads import Workload, gang
+from builders.workloads import Workload, gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -58,3 +58,23 @@ async def test_g47_a_gang_that_needs_the_whole_cluster_starts_under_an_endless_s
         await scene.bound(large, seconds=60)
         await scene.satisfied(large)
     assert len(born) > before, "others ran while it waited"
+
+
+async def test_room_that_is_kept_is_used_by_what_ends_in_time_and_by_nothing_else_i8(hasty_scene: Scene) -> None:
+    scene = hasty_scene
+    await scene.nodes(4)
+    now = gang("now").of(3).marked({EXPECTED: "600s"})
+    await scene.create(now)
+    await scene.bound(now)
+    head = gang("head").of(4)
+    await scene.create(head)
+    await scene.kept(head, nodes=1)
+    long, short = plain("long"), plain("short").marked({EXPECTED: "10s"})
+    await scene.create(long)
+    await scene.waits(long)
+    await scene.create(short)
+    await scene.bound(short)
+    await scene.end_pods(short)
+    await scene.end_pods(now)
+    await scene.bound(head)
+    assert scene.bound_pods(long) == {}
