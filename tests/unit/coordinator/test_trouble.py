@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from builders.story import Story
 from builders.story_cast import gang, node, plain_pod
 from muster.coordinator.core.events import Bind, Persist, Phase, Solve, Solved, SolveOutcome, SolveResult
+from muster.coordinator.core.reasons import reason
 from muster.gangs.facts import PodPhase
 from muster.gangs.placing import Run
 
@@ -101,6 +102,21 @@ def test_g37_a_bind_that_fails_is_tried_again_and_then_placed_elsewhere() -> Non
     assert story.bound("a") == 2
     assert story.gang("a").phase is Phase.SATISFIED
     assert any("is placed again" in note for note in story.notes())
+
+
+def test_g37_a_pod_that_can_never_be_bound_is_tried_less_and_less() -> None:
+    """And the trouble of one is forgotten when it is gone: it is not told of others that are bound later."""
+    story = Story({"n1": 2, "n2": 2})
+    a = gang("a").minimum(2).of(2)
+    failing = a.pods()[0].uid
+    story.add(a)
+    story.bind_failures[failing] = 1000
+    story.pass_time(120)
+    assert 12 <= 1000 - story.bind_failures[failing] <= 30
+    assert "500: try again" in reason(story.gang("a"))
+    story.change(remove_pods=[failing])
+    story.run()
+    assert not story.gang("a").bind_trouble
 
 
 def test_g38_a_pod_bound_by_somebody_else_is_accepted() -> None:

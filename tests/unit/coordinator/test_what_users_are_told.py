@@ -232,7 +232,7 @@ def test_i10_g37_what_the_api_server_answers_to_a_bind_is_told_until_the_pod_is_
     failing = a.pods()[0].uid
     story.bind_failures[failing] = 5
     seen = []
-    for _ in range(40):
+    for _ in range(200):
         story.pass_time(0.1)
         if story.bound("a") == 1:
             seen.append(reason(story.gang("a")))

@@ -1,5 +1,6 @@
 """Seats on their way to bound pods: sent, acknowledged, sent again, or lost and to be placed again (I4, I6)."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from muster.coordinator.core.events import (
@@ -21,6 +22,7 @@ from muster.coordinator.core.seats import HeldSeat, SeatState
 MOST_FAILURES = 3
 """After so many failed binds a pod is placed again elsewhere."""
 RETRY_FIRST_SECONDS = 0.5
+RETRY_MOST_SECONDS = 10.0
 CALL_RETRY_SECONDS = 0.5
 """When binding itself cannot be reached; nothing speaks against the node then."""
 
@@ -30,8 +32,8 @@ class Binds:
 
     def __init__(self) -> None:
         self._retries: dict[str, tuple[Gang, HeldSeat]] = {}
-        self._failing: dict[Gang, set[str]] = {}
-        """Pods whose last bind failed."""
+        self._failing: dict[Gang, Counter[str]] = {}
+        """Pods whose last bind failed, and how many in a row did, wherever they were to go."""
 
     @staticmethod
     def unsent(gang: Gang) -> list[Seat]:
@@ -72,8 +74,6 @@ class Binds:
                 continue
             knowledge.touch(gang)
             note = self._result(knowledge, gang, held, result, now)
-            if result.outcome is BindOutcome.FAILED:
-                self._in_trouble(gang, result.uid, result.message)
             if note:
                 pod = gang.pods.get(result.uid)
                 if pod is not None:
@@ -94,8 +94,10 @@ class Binds:
                 knowledge.forget_pod(result.uid)
             case BindOutcome.FAILED:
                 held.failures += 1
+                in_all = self._in_trouble(gang, result.uid, result.message)
                 if held.failures < MOST_FAILURES:
-                    self._retry(gang, held, now + RETRY_FIRST_SECONDS * 2 ** (held.failures - 1))
+                    pause = min(RETRY_MOST_SECONDS, RETRY_FIRST_SECONDS * 2 ** min(in_all - 1, 16))
+                    self._retry(gang, held, now + pause)
                     return f"could not be bound to {held.seat.node} and is tried again: {result.message}"
                 node = held.seat.node
                 knowledge.lose_seat(gang, result.uid)
@@ -112,15 +114,18 @@ class Binds:
                 self._in_trouble(gang, uid, event.message)
                 knowledge.touch(gang)
 
-    def _in_trouble(self, gang: Gang, uid: str, message: str) -> None:
-        self._failing.setdefault(gang, set()).add(uid)
+    def _in_trouble(self, gang: Gang, uid: str, message: str) -> int:
         gang.bind_trouble = message
+        failures = self._failing.setdefault(gang, Counter())
+        failures[uid] += 1
+        return failures[uid]
 
     def _forget_troubles(self) -> None:
         """Those are over whose pods are bound or gone. One that is placed again because of it has it still."""
-        for gang, uids in list(self._failing.items()):
-            uids &= gang.seats.keys() | gang.lost
-            if not uids:
+        for gang, failures in list(self._failing.items()):
+            for uid in failures.keys() - gang.seats.keys() - gang.lost:
+                del failures[uid]
+            if not failures:
                 del self._failing[gang]
                 gang.bind_trouble = ""
 
