@@ -22,11 +22,13 @@ from muster.coordinator.core.events import (
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.model import Gang
 from muster.coordinator.core.seats import SeatState
-from muster.gangs.facts import GangMode, MatchPolicy
+from muster.gangs.facts import GangMode, MatchPolicy, PodFacts
 
 if TYPE_CHECKING:
     from builders.story import Story
 
+_HARM_ENDS = (Phase.BINDING, Phase.TIMED_OUT, Phase.REPAIRING)
+"""It was of use; or others could not be evicted for too long; or the gang takes what it gets, pod by pod."""
 SLACK_SECONDS = 1.0
 """Roundings of milliseconds, and a step."""
 
@@ -45,6 +47,12 @@ class Watch:
         ] = {}  # gang id -> since when it waits with reservations, both clocks
         self._timed_out: dict[str, frozenset[object]] = {}  # gang id -> what it was then
         self._leader: Machine | None = None
+
+    def harmed(self, story: Story, pod: PodFacts) -> None:
+        """A pod was evicted."""
+        gang = story.machine.knowledge.gangs.get(pod.gang) if story.machine is not None else None
+        if gang is not None and gang.evicted_for:
+            self.harmed_for.add(gang.evicted_for)
 
     def unmarked(self, gang_id: str) -> None:
         """A user took the marks of having timed out off."""
@@ -65,7 +73,7 @@ class Watch:
                     self._phases.pop(gang_id, None)
                 else:
                     self._phases[gang_id] = after
-                if after is Phase.BINDING:
+                if after in _HARM_ENDS:
                     self.harmed_for.discard(gang_id)
             case Report():
                 self.told.update((condition.uid, condition.message) for condition in effect.conditions)
@@ -75,7 +83,6 @@ class Watch:
                 check_records(story.leader, effect)
             case Evict():
                 check_harm(story, effect)
-                self.harmed_for.add(story.leader.knowledge.gangs[effect.gang].evicted_for)
             case MarkTimedOut(gang_id, _, True):
                 gang = story.leader.knowledge.gangs[gang_id]
                 if gang.timed_out:  # else there are enough others

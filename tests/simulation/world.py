@@ -7,7 +7,18 @@ from msgspec.structs import replace
 
 from builders.story import Story
 from builders.story_cast import GangBuilder
-from muster.coordinator.core.events import Bind, Effect, Event, Evict, MarkTimedOut, Persist, Tick
+from muster.coordinator.core.events import (
+    Bind,
+    Effect,
+    Event,
+    Evict,
+    EvictOutcome,
+    EvictResult,
+    MarkTimedOut,
+    Persist,
+    PodName,
+    Tick,
+)
 from muster.gangs.facts import PodFacts
 from simulation.watch import Watch
 
@@ -54,6 +65,13 @@ class WatchedStory(Story):
             self.listen(self, effect)
         self.watch.took(self, effect)
         super().take(effect)
+
+    def evict(self, name: PodName) -> EvictResult:
+        pod = self.cluster.pods.get(name.uid)
+        result = super().evict(name)
+        if pod is not None and result.outcome is EvictOutcome.EVICTED:
+            self.watch.harmed(self, pod)
+        return result
 
     def run_effects(self, most: int = MOST_EFFECTS) -> None:
         super().run_effects(most)
