@@ -78,15 +78,13 @@ class Scene(Sights):
     async def add_pods(self, workload: Workload, *numbers: int) -> None:
         """Create pods of a workload, all if none are named."""
         workload = self._known(self.here(workload))
-        await self._make_namespace(workload.namespace)
-        if workload.priority is not None:
-            await self.cluster.apply(_priority_class(workload))
+        await self._prepare(workload)
         await self.cluster.apply(*workload.pods(*numbers))
 
     async def create_job(self, workload: Workload, name: str, pods: int) -> None:
         """Create a Job that makes so many of the gang's pods, under names of its own."""
         workload = self.here(workload)
-        await self._make_namespace(workload.namespace)
+        await self._prepare(workload)
         self._jobs.append((workload.namespace, name))
         await self.cluster.apply(workload.job(name, pods))
 
@@ -232,6 +230,12 @@ class Scene(Sights):
                 pods = [(workload.namespace, workload.pod_name(number)) for number in range(workload.size)]
                 self.cluster.invariants.expect(workload.id, workload.needed, pods, workload.group)
         return workload
+
+    async def _prepare(self, workload: Workload) -> None:
+        """What its pods cannot be created without."""
+        await self._make_namespace(workload.namespace)
+        if workload.priority is not None:
+            await self.cluster.apply(_priority_class(workload))
 
     async def _make_namespace(self, name: str) -> None:
         if name not in self._namespaces:

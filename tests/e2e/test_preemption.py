@@ -10,6 +10,7 @@ from builders.workloads import Workload, gang, plain
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
+ROUNDS = 10
 MAIN, ASIDE = "main", "aside"
 
 
@@ -222,6 +223,26 @@ async def test_a_coordinator_killed_while_victims_go_finishes_what_was_planned_i
     await scene.bound(preemptor)
     assert scene.uids(victim) == set()
     assert scene.bound_pods(thief) == {}
+
+
+async def test_victims_that_a_job_brings_back_at_once_never_take_the_room_and_nobody_else_goes_i9(scene: Scene) -> None:
+    if scene.cluster.is_real:
+        pytest.skip("a bare API server runs no Job controller")
+    await scene.nodes(*[8] * 12, pool=MAIN)
+    bystander = running("bystander").of(12)
+    await scene.create(bystander)
+    await scene.bound(bystander)
+    before = scene.uids(bystander)
+    victim = await scene.define(ranked("victim", -1000).asking(cpu=7).needing(6).declared_by("coscheduling").of(0))
+    await scene.create_job(victim, "victim", 6)
+    for _ in range(ROUNDS):
+        preemptor = urgent("urgent").asking(cpu=7).of(8)
+        await scene.all_members_bound(victim, 6)
+        await scene.create(preemptor)
+        await scene.bound(preemptor)
+        assert scene.uids(bystander) == before
+        await scene.waits(victim, "members fit")
+        await scene.delete(preemptor)
 
 
 async def test_victims_that_are_made_anew_wait_and_start_again_when_there_is_room(scene: Scene) -> None:
