@@ -28,22 +28,26 @@ async def pending_gangs(scene: Scene, count: int, priority: int) -> list[Workloa
     return gangs
 
 
-async def asked_for(scene: Scene, fence: str, since: int) -> list[set[str]]:
-    """What placement was asked for since then, call by call, up to a plain pod of that name that is created now."""
-    pod = plain(fence).asking(cpu="1m").with_priority(0)
-    await scene.create(pod)
-    await scene.bound(pod)
-    await scene.satisfied(pod)
+def small(name: str, priority: int) -> Workload:
+    """A pod that has room, and could not be evicted for those that wait."""
+    return plain(name).asking(cpu="1m").with_priority(priority)
+
+
+async def asked_for(scene: Scene, fence: Workload, since: int) -> list[set[str]]:
+    """What placement was asked for since then, call by call, up to this pod, which is created now."""
+    await scene.create(fence)
+    await scene.bound(fence)
+    await scene.satisfied(fence)
     return [{group.id for group in request.groups} for request in scene.cluster.solves.asked[since:]]
 
 
-async def settled(scene: Scene) -> None:
+async def settled(scene: Scene, priority: int) -> None:
     """Wait until placement is asked for nobody but those who come now, many times in a row."""
     in_a_row = 0
     async with asyncio.timeout(90):
         for number in itertools.count():
-            fence = plain(f"settled-{number}")
-            asked = await asked_for(scene, fence.name, len(scene.cluster.solves.asked))
+            fence = small(f"settled-{number}", priority)
+            asked = await asked_for(scene, fence, len(scene.cluster.solves.asked))
             in_a_row = in_a_row + 1 if asked == [{scene.here(fence).id}] else 0
             if in_a_row == QUIET_IN_A_ROW:
                 return
@@ -63,11 +67,12 @@ async def test_g50_gangs_that_cannot_fit_are_tried_once_and_then_only_when_somet
     first_round = [group.id for request in solves.asked[since:] if not request.removable for group in request.groups]
     assert len(first_round) == len(set(first_round)), "none is tried twice"
 
-    await settled(scene)
+    await settled(scene, priority)
     since = len(solves.asked)
     for number in range(UNRELATED_EVENTS):
         await scene.touch_status(running, 0, f"step {number}")
-    assert await asked_for(scene, "fence", since) == [{scene.here(plain("fence")).id}]
+    fence = small("fence", priority)
+    assert await asked_for(scene, fence, since) == [{scene.here(fence).id}]
 
     since = len(solves.asked)
     await scene.nodes(8)
