@@ -7,40 +7,39 @@ from muster.coordinator.core.events import Now
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.ledger import Ledger
 from muster.coordinator.core.model import Group
+from muster.coordinator.core.offers import OfferedPods, offered
+from muster.coordinator.core.victims import claimed
 from muster.gangs.facts import PodFacts
-from muster.gangs.placing import PodsOnNode, Removable, Removed
+from muster.gangs.placing import Removable, Removed
 
 MOST_LEVELS = 64
 """Ends that are told apart; what ends at about the same time counts as one."""
 
 
 class Draining:
-    """Pods of others that Muster placed, in the order in which they are expected to end; who never says comes last."""
+    """Pods of others that Muster placed, in the order in which they are expected to end."""
 
     def __init__(self, knowledge: Knowledge, group: Group, now: Now) -> None:
         self._ends: dict[str, float] = {}
-        self._places: dict[str, dict[tuple[str, str], list[str]]] = {}
+        self._offers: dict[str, OfferedPods] = {}
         self.removable: list[Removable] = []
         capacity = knowledge.ledger.capacity
+        others = claimed(knowledge, group, now.monotonic_seconds)
         there = [
             (pod, node)
             for gang in knowledge.gangs.values()
             if gang.group is not group
             for uid, pod in gang.pods.items()
-            if (node := capacity.seated_on(uid)) is not None
+            if uid not in others and (node := capacity.seated_on(uid)) is not None
         ]
         self._ends = {pod.uid: expected_end(pod, now) for pod, _ in there}
-        there.sort(key=lambda entry: (self._ends[entry[0].uid], entry[0].uid))
-        levels = _levels([self._ends[pod.uid] for pod, _ in there])
-        for level in sorted(set(levels)):
-            places: dict[tuple[str, str], list[str]] = {}
-            for (pod, node), its_level in zip(there, levels, strict=True):
-                if its_level == level:
-                    places.setdefault((node, capacity.class_of(pod.uid)), []).append(pod.uid)
-            counted = tuple(PodsOnNode(node, class_id, len(uids)) for (node, class_id), uids in places.items())
-            name = f"end/{level}"
-            self._places[name] = places
-            self.removable.append(Removable(name, level, sum(entry.count for entry in counted), counted))
+        guesses = [_guessed_end(pod, self._ends[pod.uid], now) for pod, _ in there]
+        pods_of: dict[int, list[tuple[str, str, str]]] = {}
+        for level, (pod, node) in zip(_levels(guesses), there, strict=True):
+            pods_of.setdefault(level, []).append((pod.uid, node, capacity.class_of(pod.uid)))
+        for level in sorted(pods_of):
+            pods = self._offers[f"end/{level}"] = offered(pods_of[level])
+            self.removable.append(Removable(f"end/{level}", level, len(pods_of[level]), pods.counted))
 
     def chosen(self, removed: Sequence[Removed]) -> dict[str, float] | None:
         """Uids of the pods that are meant and when they are expected to end, on the monotonic clock; None if the answer
@@ -48,14 +47,11 @@ class Draining:
         """
         going: dict[str, float] = {}
         for each in removed:
-            places = self._places.get(each.id)
-            if places is None:
+            pods = self._offers.get(each.id)
+            uids = pods.taken(each) if pods is not None else None
+            if uids is None:
                 return None
-            for taken in each.pods:
-                there = places.get((taken.node, taken.class_id), [])
-                if not 0 < taken.count <= len(there):
-                    return None
-                going.update((uid, self._ends[uid]) for uid in there[: taken.count])
+            going.update((uid, self._ends[uid]) for uid in uids)
         return going
 
 
@@ -67,6 +63,13 @@ def expected_end(pod: PodFacts, now: Now) -> float:
         return math.inf
     ran = max(0.0, now.unix_seconds - pod.started_seconds) if pod.started_seconds else 0.0
     return now.monotonic_seconds + max(0.0, pod.expected_seconds - ran)
+
+
+def _guessed_end(pod: PodFacts, end: float, now: Now) -> float:
+    """For pods that do not say: what has run for long will run for long, so as long again as it has run."""
+    if end < math.inf:
+        return end
+    return now.monotonic_seconds + max(0.0, now.unix_seconds - (pod.started_seconds or pod.created_seconds))
 
 
 def could_ever_fit(group: Group, ledger: Ledger) -> bool:
@@ -81,9 +84,8 @@ def could_ever_fit(group: Group, ledger: Ledger) -> bool:
 
 
 def _levels(ends: Sequence[float]) -> list[int]:
-    """For ends in rising order: equal ends on one level, at most so many levels in all."""
-    distinct = sorted({end for end in ends if end < math.inf})
-    step = max(1, math.ceil(len(distinct) / (MOST_LEVELS - 1)))
+    """Their rank, equal ends on one level, at most so many levels in all."""
+    distinct = sorted(set(ends))
+    step = max(1, math.ceil(len(distinct) / MOST_LEVELS))
     rank = {end: index // step for index, end in enumerate(distinct)}
-    last = len(distinct) // step + 1 if distinct else 0
-    return [rank[end] if end < math.inf else last for end in ends]
+    return [rank[end] for end in ends]

@@ -19,6 +19,8 @@ from muster.coordinator.core.seats import LeavingPod, SeatState
 RETRY_FIRST_SECONDS = 1.0
 RETRY_MOST_SECONDS = 30.0
 """A disruption budget may forbid an eviction for long."""
+MOST_FAILURES = 3
+"""After so many failed evictions of a pod a plan that counts on it is given up. Each takes binding up to a minute."""
 CALL_RETRY_SECONDS = 0.5
 
 
@@ -27,6 +29,11 @@ class Evictions:
 
     def __init__(self) -> None:
         self._retries: dict[str, tuple[Gang, LeavingPod]] = {}
+
+    @staticmethod
+    def stuck(gang: Gang) -> bool:
+        """Some of its pods cannot be evicted."""
+        return any(leaving.failures >= MOST_FAILURES for leaving in gang.leaving.values())
 
     @staticmethod
     def stoppable(gang: Gang) -> list[str]:
@@ -39,6 +46,7 @@ class Evictions:
         leaving = [each for each in leaving if each.state is not SeatState.SENT]
         for each in leaving:
             each.state = SeatState.SENT
+        gang.eviction_begun |= bool(leaving)
         return [Evict(gang.id, tuple(each.pod for each in leaving))] if leaving else []
 
     def results(self, knowledge: Knowledge, event: EvictResults, now: float) -> list[Effect]:
@@ -48,6 +56,8 @@ class Evictions:
             gang, leaving = self._leaving(knowledge, result.uid)
             if gang is None or leaving is None or result.outcome is not EvictOutcome.FAILED:
                 continue
+            if leaving.state is not SeatState.SENT:
+                continue  # told before
             leaving.failures += 1
             pause = min(RETRY_MOST_SECONDS, RETRY_FIRST_SECONDS * 2 ** min(leaving.failures - 1, 10))
             self._retry(gang, leaving, now + pause)

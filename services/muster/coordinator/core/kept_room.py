@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from muster.coordinator.core.events import Seat
 from muster.coordinator.core.ledger import Ledger
-from muster.coordinator.core.model import Group
+from muster.coordinator.core.model import Gang, Group
 from muster.gangs.capacity import Int64
 from muster.gangs.placing import PodsOnNode, Withheld
 
@@ -24,10 +25,18 @@ class KeptRoom:
     """Members by node and class."""
     going: set[str] = field(default_factory=set)
     """Uids of pods that are to go: evicted, or expected to end."""
+    victims: list[Gang] = field(default_factory=list)
+    """Gangs of which pods are evicted for it."""
+    begun: bool = False
+    """The evictions have begun."""
     drains: bool = False
     """Nobody is evicted: work ends by itself, and others may use the room for what ends in time."""
     starts_at: float = math.inf
     """When the last of `going` is expected to have ended, on the monotonic clock; infinite: not known."""
+    held_before: frozenset[str] = frozenset()
+    """Uids of members that had a seat when the room was decided on: that is not for them."""
+    used: bool = False
+    """The group got seats; what is not theirs of the room is not needed any more."""
     overtaken: bool = False
     """Somebody who stands before the group in the queue took some of it."""
     ready: bool = False
@@ -35,16 +44,20 @@ class KeptRoom:
 
     def open_to(self, group: Group, now: float) -> bool:
         """The group may use the room: it is its own; or it drains, and the group goes first, or ends in time."""
-        return group is self.group or (self.drains and (group.key < self.group.key or self.outlasts(group, now)))
+        if group is self.group or not self.group.gangs:
+            return True
+        return self.drains and (group.key < self.group.key or self.outlasts(group, now))
 
     def outlasts(self, group: Group, now: float) -> bool:
-        """The group, started now, ends before the room is needed."""
-        return now + longest_run(group) <= self.starts_at < math.inf
+        """The group, started now, ends before the room is needed. One that accumulates may not start now."""
+        return not group.accumulates and now + longest_run(group) <= self.starts_at < math.inf
 
     def vectors(self, ledger: Ledger) -> dict[str, Int64]:
-        """What others may not have, int64[resources] by node: the room less what the pods that are to go still hold."""
+        """What others may not have, int64[resources] by node: the room less what those hold who are to go, and what the
+        group holds there already.
+        """
         vectors = self._needed(ledger)
-        for node, amounts in _held(self.going, ledger):
+        for node, amounts in _held(self._going_or_come(), ledger):
             if node in vectors:
                 vectors[node] = vectors[node] - amounts
         return {node: np.maximum(vector, 0) for node, vector in vectors.items()}
@@ -54,8 +67,17 @@ class KeptRoom:
         for node, class_id in self.room:
             if node not in ledger.nodes or ledger.why_unfit(node, class_id) is not None:
                 return False
-        going = {node: -amounts for node, amounts in _held(self.going, ledger)}
+        going = {node: -amounts for node, amounts in _held(self._going_or_come(), ledger)}
         return ledger.refusal(self.room, going) is None
+
+    @property
+    def come(self) -> list[Seat]:
+        """Seats that the group holds in the room already."""
+        seats = (held.seat for gang in self.group.gangs if not gang.permitted for held in gang.seats.values())
+        return [seat for seat in seats if seat.uid not in self.held_before and (seat.node, seat.class_id) in self.room]
+
+    def _going_or_come(self) -> list[str]:
+        return [*self.going, *(seat.uid for seat in self.come)]
 
     def _needed(self, ledger: Ledger) -> dict[str, Int64]:
         capacity = ledger.capacity
@@ -67,7 +89,11 @@ class KeptRoom:
 
     def all_gone(self, ledger: Ledger) -> bool:
         """Nothing that was to go holds room any more."""
-        return not any(ledger.capacity.seated_on(uid) is not None for uid in self.going)
+        return not self.still_there(ledger)
+
+    def still_there(self, ledger: Ledger) -> list[str]:
+        """Uids of pods that are to go and hold room yet."""
+        return [uid for uid in self.going if ledger.capacity.seated_on(uid) is not None]
 
     @property
     def members(self) -> Counter[str]:

@@ -111,6 +111,7 @@ class Knowledge:
         self.release(gang, [seat.uid] if (seat := gang.put_pod(pod)) is not None and not pod.seated else [])
         if before is None or before.priority != pod.priority:
             edited = True
+            self.helped |= before is not None and pod.priority < before.priority  # it may make room for others now
         elif before.class_id != pod.class_id:
             edited = pod.uid in gang.waiting
             if (resized := gang.resize_seat(pod)) is not None:
@@ -194,6 +195,7 @@ class Knowledge:
         self.release(gang, [*gang.seats, *gang.acked])
         gang.seats.clear()
         gang.acked.clear()
+        gang.lost.clear()
         for uid in gang.pods:
             if self.gang_of.get(uid) is gang:
                 del self.gang_of[uid]

@@ -126,7 +126,9 @@ class Ledger:
         asked = vector > 0
         if not asked.any():
             return LARGEST_AMOUNT
-        return int((capacity.allocatable[:, asked] // vector[asked]).min(axis=1).sum())
+        fits = (capacity.allocatable[:, asked] // vector[asked]).min(axis=1)
+        nodes = ((capacity.names[row], int(fits[row])) for row in np.flatnonzero(fits))
+        return sum(count for node, count in nodes if node in self.nodes and self.why_unfit(node, class_id) is None)
 
     def _overfull(self, wanted: Mapping[tuple[str, str], int], withheld: Mapping[str, Int64]) -> str | None:
         if not wanted:

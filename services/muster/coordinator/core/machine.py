@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from muster.coordinator.core.binding import Binds
 from muster.coordinator.core.decisions import Permit, Plan, PlanPart, TimeOut
@@ -44,6 +44,10 @@ from muster.coordinator.core.waiting import Waiting
 DEFAULTS = Rules()
 
 
+class _Waking(Protocol):
+    def next_time(self) -> float | None: ...
+
+
 class Machine:
     """One term of leadership. It is made anew for every term; all that outlives it is in etcd and in the cluster."""
 
@@ -64,6 +68,7 @@ class Machine:
             knowledge, queue, permits, self._reports, self._waiting, plans, self._repairs, making_room
         )
         self._room_first = False
+        self._unseen: list[Plan] = []
         self._records: tuple[Record, ...] | None = None
         self._seeing = False
         self._now = Now(0.0, 0.0)
@@ -77,7 +82,7 @@ class Machine:
         self._effects += self._binds.due(self.knowledge, now.monotonic_seconds)
         self._effects += self._evictions.due(now.monotonic_seconds)
         self._effects += self._upkeep.look(now)
-        if late := [*self._waiting.due(now), *self._repairs.due(now)]:
+        if late := [*self._waiting.due(now), *(self._repairs.due(now) if self._seeing else ())]:
             self._effects += late
             self._effects += self._upkeep.look(now)
         if self._may_solve and (solve := self._solve(now)) is not None:
@@ -89,7 +94,9 @@ class Machine:
 
     def next_wake(self) -> float | None:
         """Monotonic time at which a Tick has something to do; None: only an event has."""
-        parts = (self._binds, self._evictions, self._reports, self._waiting, self._repairs)
+        parts: list[_Waking] = [self._binds, self._evictions, self._reports, self._waiting]
+        if self._seeing:
+            parts.append(self._repairs)
         times = [part.next_time() for part in parts]
         if self._may_solve:
             times += [self.queue.next_time(), self._making_room.next_time()]
@@ -133,6 +140,9 @@ class Machine:
                 self.knowledge.replace(batch)
                 self._seeing = True
                 self._recover()
+                unseen, self._unseen = self._unseen, []
+                for plan in unseen:
+                    self._carry_out(plan)
             case ViewLost():
                 self._seeing = False
             case EvictResults():
@@ -167,7 +177,14 @@ class Machine:
             case TimeOut() as decision:
                 self._effects += self._waiting.timed_out(decision)
             case Plan() as plan:
-                self._effects += self._plans.durable(plan)
+                self._carry_out(plan)
+
+    def _carry_out(self, plan: Plan) -> None:
+        """Nobody is evicted on what may not be so any more."""
+        if self._seeing:
+            self._effects += self._plans.durable(plan)
+        else:
+            self._unseen.append(plan)
 
     def _permitted(self, group: Group, gangs: Sequence[Gang]) -> None:
         group.persisting = None
@@ -197,22 +214,24 @@ class Machine:
         )
 
     def _not_persisted(self, event: NotPersisted) -> None:
-        decision = self._permits.settled(event.persist_id)
-        if isinstance(decision, TimeOut):  # what is not remembered is done nevertheless
-            self._effects += self._waiting.timed_out(decision)
-        if isinstance(decision, Plan):
-            self._plans.refused(decision)
-        if isinstance(decision, PlanPart):
-            self._plans.refused(decision.plan)
-        if not isinstance(decision, Permit):
-            return
+        match self._permits.settled(event.persist_id):
+            case Permit() as permit:
+                self._not_permitted(permit, event.message)
+            case TimeOut() as decision:  # what is not remembered is done nevertheless
+                self._effects += self._waiting.timed_out(decision)
+            case Plan() as plan:
+                self._plans.not_persisted(plan, event.message, self._now)
+            case PlanPart(plan):
+                self._plans.not_persisted(plan, event.message, self._now)
+
+    def _not_permitted(self, decision: Permit, message: str) -> None:
         group = decision.group
         group.persisting = None
         self._take_seats_back(group, decision.gangs)
         for gang, record in zip(decision.gangs, decision.before, strict=True):
             gang.record = record
         if group.gangs:
-            group.trouble = event.message
+            group.trouble = message
             self.queue.back_off(group, self._now.monotonic_seconds)  # the room that it gives back is no help to itself
 
     def _take_seats_back(self, group: Group, gangs: Sequence[Gang]) -> None:

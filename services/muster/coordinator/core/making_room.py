@@ -19,12 +19,17 @@ from muster.coordinator.core.plans import Plans, tell
 from muster.coordinator.core.questions import may_preempt, to_place
 from muster.coordinator.core.queue import Queue
 from muster.coordinator.core.rules import Rules
-from muster.coordinator.core.victims import Candidates, lowest_running_priority
+from muster.coordinator.core.running import Running
+from muster.coordinator.core.victims import Candidates
 from muster.coordinator.core.waiting import Waiting
 from muster.gangs.placing import GroupToPlace, Run
 
 SHARE = 0.2
 """At most this share of time goes into asking who could make room."""
+MOST_AT_ONCE = 10
+"""Groups that are looked at in one step."""
+LOOK_SECONDS = 5.0
+"""How often it is looked who else starves while room is kept for somebody."""
 AGAIN_SECONDS = 1.0
 """After an answer that did not come, or could not be used."""
 
@@ -57,7 +62,10 @@ class MakingRoom:
         self._unplaced: dict[Group, float] = {}  # group -> since when it has no place, the earliest first
         self._attempt: _Attempt | None = None
         self._not_before = 0.0
-        self._may_yield: int | None = None
+        self.running = Running()
+        self._may_be_evicted: int | None = None
+        self._cautious: set[Group] = set()  # an answer for them took more than budgets allow
+        self._look_again = 0.0
 
     @property
     def under_way(self) -> bool:
@@ -66,14 +74,14 @@ class MakingRoom:
 
     # -- what solves tell
 
-    def no_place(self, group: Group, now: Now) -> None:
+    def no_place(self, group: Group, now: Now, *, proved: bool) -> None:
         """A solve found none for the group, or only for a part of it."""
         kept = self._knowledge.kept.get(group)
-        if kept is not None and kept.ready:
+        if kept is not None and kept.ready and proved:
             self._plans.drop(kept)  # what was to be room for it is none
         elif kept is None:
             delay = self._rules.deadlock_after_seconds if group.accumulates else 0.0
-            self._asking.setdefault(group, now.monotonic_seconds + delay)
+            self._asking.setdefault(group, max(now.monotonic_seconds + delay, group.next_plan))
         self._unplaced.setdefault(group, now.monotonic_seconds)
 
     def has_place(self, group: Group) -> None:
@@ -81,83 +89,101 @@ class MakingRoom:
         self._asking.pop(group, None)
         self._unplaced.pop(group, None)
         group.no_way = ""
+        if (kept := self._knowledge.kept.get(group)) is not None:
+            kept.used = not group.accumulates
 
-    def may_yield(self, gang: Gang) -> None:
-        """The gang could be evicted from now on: groups that matter more may be asked for again."""
+    def may_be_evicted(self, gang: Gang) -> None:
+        """The gang could make room from now on: groups that matter more may be asked for again."""
         priority = gang.priority
-        self._may_yield = priority if self._may_yield is None else min(priority, self._may_yield)
+        self._may_be_evicted = priority if self._may_be_evicted is None else min(priority, self._may_be_evicted)
 
     # -- asking
 
     def next_time(self) -> float | None:
         """When to ask for somebody."""
         times = [max(self._not_before, min(self._asking.values()))] if self._asking else []
-        if self._unplaced and not self._drains:
-            times.append(next(iter(self._unplaced.values())) + self._rules.starvation_after_seconds)
+        if self._unplaced:
+            due = next(iter(self._unplaced.values())) + self._rules.starvation_after_seconds
+            times.append(max(due, self._look_again, self._not_before))
         return min(times, default=None)
 
     def begin(self, now: Now) -> Solve | None:
         """Ask placement who could make room for a group; None if there is nobody to ask for."""
-        if self._may_yield is not None:
-            self._ask_again(self._may_yield, now)
-        if self._asking and now.monotonic_seconds >= self._not_before:
-            for group in self._due(now.monotonic_seconds):
-                offer = Candidates(self._knowledge, group, self._waiting.groups)
-                if offer.removable:
-                    return self._ask(group, offer, now)
+        if self._may_be_evicted is not None:
+            self._ask_again(self._may_be_evicted, now)
+        if now.monotonic_seconds < self._not_before:
+            return None
+        for group in self._due(now.monotonic_seconds):
+            offer = self._candidates(group, now)
+            if offer.removable:
+                return self._ask(group, offer, now)
         if (starved := self._starved(now.monotonic_seconds)) is not None:
-            draining = Draining(self._knowledge, starved, now)
-            return self._ask(starved, draining, now)
+            return self._ask(starved, Draining(self._knowledge, starved, now), now)
         return None
 
+    def _candidates(self, group: Group, now: Now) -> Candidates:
+        cautious = group in self._cautious
+        self._cautious.discard(group)
+        holding, time = self._waiting.groups, now.monotonic_seconds
+        return Candidates(self._knowledge, self.running, group, holding, time, cautious)
+
     def _ask_again(self, priority: int, now: Now) -> None:
-        self._may_yield = None
+        self._may_be_evicted = None
         shapes: set[Shape] = set()
         for group in self._queue.parked():
-            if -group.key[1] > priority and group.infeasible not in shapes:
+            if group.priority > priority and group.infeasible not in shapes:
                 self._asking.setdefault(group, now.monotonic_seconds)
                 if group.infeasible is not None:
                     shapes.add(group.infeasible)
 
     def _due(self, now: float) -> Iterator[Group]:
-        """Groups to be asked for now, in queue order. They are asked for once."""
-        lowest = lowest_running_priority(self._knowledge.gangs)
+        """Groups to be asked for now, in queue order. They are asked for once, and of one shape only the first."""
         due = [group for group, at in self._asking.items() if at <= now]
-        worth_it = [group for group in due if group in self._queue and self._may_gain(group, lowest)]
+        worth_it = [group for group in due if group in self._queue and self._may_gain(group)]
         for group in set(due).difference(worth_it):
             del self._asking[group]
-        for group in sorted(worth_it, key=lambda group: group.key):
+        asked: set[tuple[int, Shape]] = set()
+        for group in sorted(worth_it, key=lambda group: group.key)[:MOST_AT_ONCE]:
             del self._asking[group]
-            yield group
+            if group.infeasible is None or (group.priority, group.infeasible) not in asked:
+                yield group
+            if group.infeasible is not None:
+                asked.add((group.priority, group.infeasible))
 
-    def _may_gain(self, group: Group, lowest: int | None) -> bool:
+    def _may_gain(self, group: Group) -> bool:
         """There may be somebody to make room for it."""
         if not group.gangs or group in self._knowledge.kept:
             return False
         if any(other is not group for other in self._waiting.groups):
             return True
-        return lowest is not None and -group.key[1] > lowest and may_preempt(group)
+        lowest = self.running.lowest
+        return lowest is not None and group.priority > lowest and may_preempt(group)
 
-    @property
-    def _drains(self) -> bool:
-        return any(kept.drains for kept in self._knowledge.kept.values())
+    def _draining(self) -> KeptRoom | None:
+        return next((kept for kept in self._knowledge.kept.values() if kept.drains), None)
 
     def _starved(self, now: float) -> Group | None:
-        """The first in the queue of those that had no place for too long and would have one in the empty cluster."""
-        if self._drains:
+        """The first in the queue of those that had no place for too long and would have one in the empty cluster; None
+        also while room drains for somebody who stands before it.
+        """
+        if now < self._look_again:
             return None
         starved = []
         for group, since in list(self._unplaced.items()):
             if since + self._rules.starvation_after_seconds > now:
                 break
-            if group not in self._queue or not group.gangs or group in self._knowledge.kept:
+            if group not in self._queue or not group.gangs:
                 del self._unplaced[group]
-            else:
+            elif group not in self._knowledge.kept:
                 starved.append(group)
+        draining = self._draining()
         for group in sorted(starved, key=lambda group: group.key):
+            if draining is not None and draining.group.key < group.key:
+                break
             if could_ever_fit(group, self._knowledge.ledger):
                 return group
             del self._unplaced[group]  # it is looked at again when it was tried again
+        self._look_again = now + LOOK_SECONDS if draining is not None or self._knowledge.kept else 0.0
         return None
 
     def _ask(self, group: Group, offer: Candidates | Draining, now: Now) -> Solve:
@@ -185,6 +211,8 @@ class MakingRoom:
         group = attempt.group
         seconds = now.monotonic_seconds - attempt.began
         self._not_before = now.monotonic_seconds + seconds * (1 / SHARE - 1)
+        if isinstance(attempt.offer, Draining):
+            self._look_again = now.monotonic_seconds + AGAIN_SECONDS
         if group not in self._queue or not group.wants_seats or demand(group) != attempt.demand:
             return []  # it changed, and is tried again
         result = next((result for result in results if result.id == group.id), None)
@@ -218,15 +246,20 @@ class MakingRoom:
     def _make_room(self, attempt: _Attempt, result: SolveResult, now: Now) -> list[Effect] | None:
         """What the answer wants is planned; None: the answer cannot be used."""
         kept = KeptRoom(attempt.group, attempt.asked.gangs[0].id, _room(attempt.asked, result.runs))
+        kept.held_before = frozenset(uid for gang in attempt.group.gangs for uid in gang.seats)
         if isinstance(attempt.offer, Draining):
             ends = attempt.offer.chosen(result.removed)
             if ends is None or not self._bears(kept, ends, now):
                 return None
             kept.going, kept.drains, kept.starts_at = set(ends), True, max(ends.values())
+            if (before := self._draining()) is not None:
+                self._plans.drop(before)
             self._plans.keep(kept)
             return tell(kept.group, EventType.NORMAL, "RoomKept", _kept_note(kept, now))
         victims = attempt.offer.victims(result.removed)
         if victims is None:
+            if attempt.offer.beyond_budget:
+                self._cautious.add(attempt.group)
             return None
         kept.going = {uid for uids in (*victims.reserved.values(), *victims.bound.values()) for uid in uids}
         return self._plans.begin(Plan(victims, kept), now) if self._bears(kept, kept.going, now) else None

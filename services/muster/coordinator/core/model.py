@@ -39,6 +39,8 @@ class Gang:
     lost: set[str] = field(default_factory=set)
     """Permitted pods that lost their seat and wait for another: what keeps the gang Repairing (I6)."""
     leaving: dict[str, LeavingPod] = field(default_factory=dict)
+    eviction_begun: bool = False
+    """Binding was told of some of `leaving`."""
     leaves_whole: bool = False
     """All its pods are to be evicted; then it starts anew."""
     evicted_for: str = ""
@@ -182,7 +184,7 @@ class Gang:
 
     def _has_left(self, uid: str) -> None:
         if self.leaving.pop(uid, None) is not None and not self.leaving:
-            self.leaves_whole, self.evicted_for = False, ""
+            self.leaves_whole, self.eviction_begun, self.evicted_for = False, False, ""
 
     def name_of(self, uid: str) -> PodName:
         """A member's name."""
@@ -303,6 +305,8 @@ class Group:
     """It gave its reservations up for this group, and is not tried before that has started or timed out."""
     infeasible: Shape | None = None
     """What it asked for when it was proved to have no place; None: it was not, or asks something else by now."""
+    next_plan: float = 0.0
+    """Nobody is evicted for it before: the last plan for that could not be written."""
     no_way: str = ""
     """Why nobody could make room for it; empty: not known."""
     trouble: str = ""
@@ -313,7 +317,12 @@ class Group:
         """Place in the queue: what is half started first (I6), then priority, age, name."""
         first = min(self.gangs, key=_age)
         repairing = any(gang.lost for gang in self.gangs)
-        return (0 if repairing else 1, -max(gang.priority for gang in self.gangs), *_age(first))
+        return (0 if repairing else 1, -self.priority, *_age(first))
+
+    @property
+    def priority(self) -> int:
+        """The highest of its gangs'."""
+        return max(gang.priority for gang in self.gangs)
 
     @property
     def busy(self) -> bool:

@@ -23,6 +23,8 @@ from muster.coordinator.core.queue import Queue
 from muster.coordinator.core.waiting import Waiting
 
 PODS_WITH_EVENTS = 64
+REFUSED_PLAN_SECONDS = 60.0
+"""A plan that cannot be written is not made again before."""
 MOST_RECORDS = 64
 MOST_PODS = 5000
 """In one transaction; etcd takes 128 writes and 1.5 MiB by default."""
@@ -63,6 +65,7 @@ class Plans:
             gang.evicted_for = kept.owner if kept is not None else ""
             self._knowledge.touch(gang)
         if kept is not None:
+            kept.victims = list(victims.bound)
             owner = self._knowledge.gangs[kept.owner]
             owner.kept_room = kept.recorded
             gangs.append(owner)
@@ -75,9 +78,12 @@ class Plans:
     def durable(self, plan: Plan) -> list[Effect]:
         """The decision is durable: evict, unless the room is not wanted any more (I9)."""
         kept, knowledge = plan.kept, self._knowledge
-        if kept is not None and not (knowledge.kept.get(kept.group) is kept and self._needed(kept)):
+        wanted = kept is None or (knowledge.kept.get(kept.group) is kept and self._needed(kept))
+        if not (wanted and self._holds(plan)):
             self.refused(plan)
             return []
+        if kept is not None:
+            kept.begun = True
         effects = [*self._take_reservations(plan), *_preempts(plan)]
         for gang, uids in plan.victims.bound.items():
             if knowledge.gangs.get(gang.id) is gang:
@@ -95,13 +101,28 @@ class Plans:
         uids = self._evictions.stoppable(gang)
         self._knowledge.touch(gang, edited=True)
         self._knowledge.helped |= bool(uids)  # it may make room for others again
+        nobody_left = gang.record is not None and len(uids) == len(gang.leaving) == len(gang.record.evicting)
         if not gang.leaves_whole:
             gang.keep(uids)
-        elif gang.record is not None and len(uids) == len(gang.leaving) == len(gang.record.evicting):
-            gang.keep(uids)
+        elif nobody_left or not gang.eviction_begun:
+            gang.keep(list(gang.leaving))
             gang.permitted = gang.started = True
         else:
             gang.evicted_for = ""  # half of it is worth nothing: the rest follows
+
+    def _holds(self, plan: Plan) -> bool:
+        """The victims still matter less, and can spare or give up what they were to."""
+        seated_on = self._knowledge.ledger.capacity.seated_on
+        victims = plan.victims
+        if plan.kept is not None and any(gang.priority >= plan.kept.group.priority for gang in victims.bound):
+            return False
+        for gang in victims.bound.keys() - victims.whole:
+            if len(gang.bound) < (gang.facts.minimum if gang.facts is not None else 1):
+                return False  # it cannot spare them any more
+        return not any(
+            (gang.permitted or gang.group.persisting is not None) and any(seated_on(uid) is not None for uid in uids)
+            for gang, uids in plan.victims.reserved.items()
+        )
 
     def _take_reservations(self, plan: Plan) -> list[Effect]:
         kept = plan.kept
@@ -113,12 +134,21 @@ class Plans:
             effects += _gave_way(gang, kept)
             self._waiting.give_up(group)  # what is left of its reservations is of no use to it
             if kept is not None:
+                kept.going.difference_update(uids)
                 group.yields_to = kept.group
                 self._yielding[group] = None
         return effects
 
+    def not_persisted(self, plan: Plan, message: str, now: Now) -> None:
+        """The decision can never be made durable as it is."""
+        self.refused(plan)
+        if plan.kept is not None and (group := plan.kept.group) in self._queue:
+            group.trouble = message
+            group.next_plan = now.monotonic_seconds + REFUSED_PLAN_SECONDS
+            self._queue.back_off(group, now.monotonic_seconds)
+
     def refused(self, plan: Plan) -> None:
-        """The decision is not carried out: nobody needs it by now, or it cannot be made durable."""
+        """The decision is not carried out."""
         if plan.kept is not None and self._knowledge.kept.get(plan.kept.group) is plan.kept:
             self.drop(plan.kept)
         for gang in plan.victims.bound:
@@ -140,12 +170,19 @@ class Plans:
                 room = Counter({(each.node, each.class_id): each.count for each in record.kept_room})
                 if all(class_id in knowledge.ledger.classes for _, class_id in room):
                     gang.kept_room = record.kept_room
-                    self.keep(KeptRoom(gang.group, gang.id, room, going[gang.id]))
+                    going_for_it = going[gang.id] | self._on_their_way_out(room)
+                    self.keep(KeptRoom(gang.group, gang.id, room, going_for_it, begun=True))
         effects: list[Effect] = []
         for gang, record in resumed:
             if record.evicting:
                 effects += self._resume(gang, record)
         return effects
+
+    def _on_their_way_out(self, room: Counter[tuple[str, str]]) -> set[str]:
+        """Pods that hold room on these nodes until they have ended: those that were evicted are among them."""
+        nodes = {node for node, _ in room}
+        gangs = self._knowledge.gangs.values()
+        return {uid for gang in gangs for uid, pod in gang.pods.items() if pod.deleting and pod.node in nodes}
 
     def _resume(self, gang: Gang, record: Record) -> list[Effect]:
         there = [name.uid for name in record.evicting if name.uid in gang.bound]
@@ -154,13 +191,15 @@ class Plans:
         wanted = not record.evicted_for or (preemptor is not None and bool(preemptor.kept_room))
         if not wanted and not whole:
             return []
-        if not wanted and len(there) == len(record.evicting):
-            gang.permitted = gang.started = True
+        if not wanted and there and not any(gang.pods[uid].deleting for uid in _known(gang, record)):
+            gang.permitted = gang.started = True  # as far as one can see nobody was evicted
             return []
         gang.let_go(there)
         gang.leaves_whole = whole and bool(there)
-        gang.evicted_for = record.evicted_for if there else ""
+        gang.evicted_for = record.evicted_for if there and wanted else ""
         self._knowledge.touch(gang, edited=True)
+        if wanted and preemptor is not None and (kept := self._knowledge.kept.get(preemptor.group)) is not None:
+            kept.victims.append(gang)
         return self._evictions.send(gang, there)
 
     # -- until it is used
@@ -178,12 +217,12 @@ class Plans:
             if not self._wanted(kept):
                 self.drop(kept)
                 changed = True
-            elif not kept.drains and not kept.ready and kept.all_gone(self._knowledge.ledger):
+            elif not (kept.drains or kept.ready or kept.group.busy) and kept.all_gone(self._knowledge.ledger):
                 kept.ready = True
                 if kept.group in self._queue:
                     self._queue.activate(kept.group)
         for group in list(self._yielding):
-            if group.yields_to is None or not _still_comes(group.yields_to) or not group.accumulates:
+            if group.yields_to is None or not self._still_comes(group.yields_to) or not group.accumulates:
                 group.yields_to = None
                 del self._yielding[group]
                 for gang in group.gangs:
@@ -195,15 +234,35 @@ class Plans:
         group = kept.group
         if group.gangs and group.busy:
             return self._knowledge.groups.get(group.id) is group  # what comes of that decides
-        return self._needed(kept) and group.wants_seats
+        return not kept.used and self._needed(kept) and group.wants_seats and not self._is_stuck(kept)
+
+    def _is_stuck(self, kept: KeptRoom) -> bool:
+        """Somebody who was to go cannot be evicted, or does not go any more."""
+        if not kept.begun or kept.ready:
+            return False
+        return any(self._evictions.stuck(gang) for gang in kept.victims) or any(
+            not self._goes(uid, kept.owner) for uid in kept.still_there(self._knowledge.ledger)
+        )
+
+    def _goes(self, uid: str, owner: str) -> bool:
+        gang = self._knowledge.gang_of.get(uid)
+        return gang is None or gang.pods[uid].deleting or (uid in gang.leaving and gang.evicted_for == owner)
+
+    def _still_comes(self, group: Group) -> bool:
+        """The group for which another gave way is still on its way to a start."""
+        if not group.gangs or all(gang.permitted for gang in group.gangs):
+            return False
+        return group.busy or group.holds or group in self._knowledge.kept
 
     def _needed(self, kept: KeptRoom) -> bool:
-        """The group still has members for all of the room."""
+        """The group still has members for all of the room, and the room is enough for it to start."""
         group = kept.group
         if not group.gangs or self._knowledge.groups.get(group.id) is not group or kept.overtaken:
             return False
-        wanted = demand(group)
-        return all(wanted[class_id] >= count for class_id, count in kept.members.items())
+        wanted, come = demand(group), kept.come
+        wanted.update(seat.class_id for seat in come)
+        enough = sum(gang.minimum for gang in group.to_seat) <= kept.room.total() - len(come)
+        return enough and all(wanted[class_id] >= count for class_id, count in kept.members.items())
 
     def drop(self, kept: KeptRoom) -> None:
         """The room is used, or not wanted any more."""
@@ -213,9 +272,13 @@ class Plans:
             owner.kept_room = ()
             self._knowledge.touch(owner)
         self._knowledge.touch_group(kept.group)
-        for gang in self._knowledge.gangs.values():
+        for gang in kept.victims:
             if gang.leaving and gang.evicted_for == kept.owner:
                 self._spare(gang)
+
+
+def _known(gang: Gang, record: Record) -> list[str]:
+    return [name.uid for name in record.evicting if name.uid in gang.pods]
 
 
 def _in_parts(records: Sequence[Record]) -> list[tuple[Record, ...]]:
@@ -239,12 +302,6 @@ def unpermit(knowledge: Knowledge, gang: Gang) -> None:
     gang.cycle = ScheduleCycle(gang.cycle.number + 1)
     knowledge.touch(gang, edited=True)
     knowledge.touch_partners(gang.id)
-
-
-def _still_comes(group: Group) -> bool:
-    """The group is still on its way to a start."""
-    comes = group.gathering is None or group.yields_to is not None
-    return bool(group.gangs) and comes and any(not gang.permitted for gang in group.gangs)
 
 
 def _state(gang: Gang) -> RecordState:

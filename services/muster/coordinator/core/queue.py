@@ -145,7 +145,8 @@ class Queue:
 
     def parked(self) -> Iterator[Group]:
         """Groups that had no place when they were tried, and wait for something that helps."""
-        return (group for group in self._groups.values() if group.id not in self._active_keys)
+        waiting = (group for group in self._groups.values() if group.id not in self._active_keys)
+        return (group for group in waiting if group.id not in self._backoff_until)
 
     def ordered(self) -> Iterator[Group]:
         """All groups in queue order, whichever way they wait."""

@@ -14,19 +14,21 @@ class Repairs:
     def __init__(self, plans: Plans, rules: Rules) -> None:
         self._plans, self._rules = plans, rules
         self._gangs: dict[Gang, None] = {}
+        self._told: dict[Gang, int] = {}
 
     def look(self, gang: Gang, now: Now) -> None:
         """The gang was touched."""
-        if not gang.lost:
+        if not gang.lost and not any(held.repairs for held in gang.seats.values()):
             gang.repairing_since = None
-            self._gangs.pop(gang, None)
+            self.forget(gang)
         elif gang.repairing_since is None:
             gang.repairing_since = now.monotonic_seconds
             self._gangs[gang] = None
 
     def forget(self, gang: Gang) -> None:
-        """The gang is gone."""
+        """The gang is whole, or gone."""
         self._gangs.pop(gang, None)
+        self._told.pop(gang, None)
 
     def next_time(self) -> float | None:
         """When the next gang's time is up."""
@@ -53,7 +55,10 @@ class Repairs:
         )
         seconds = f"{self._rules.repair_timeout_seconds:g} s"
         note = f"it could not be completed: {len(gang.lost)} of its pods found no other place for {seconds}; {what}"
-        effects: list[Effect] = [Report(gang.id, events=(KubeEvent(about, EventType.WARNING, "RepairTimedOut", note),))]
+        effects: list[Effect] = []
+        if evict or self._told.get(gang) != len(gang.lost):
+            self._told[gang] = len(gang.lost)
+            effects.append(Report(gang.id, events=(KubeEvent(about, EventType.WARNING, "RepairTimedOut", note),)))
         if evict:
             victims = Victims(bound={gang: sorted(gang.bound)}, whole=frozenset({gang}))
             effects += self._plans.begin(Plan(victims), now)

@@ -181,7 +181,7 @@ class Solving:
         else:
             group.refusals = 0
             self._queue.park(group)
-        self._making_room.no_place(group, now)
+        self._making_room.no_place(group, now, proved=result.outcome is not SolveOutcome.NOT_FOUND)
 
     def _refuse(self, group: Group, trouble: str, now: Now) -> None:
         group.trouble = trouble

@@ -53,6 +53,7 @@ class Upkeep:
             touched, knowledge.touched = knowledge.touched, {}
             for gang in touched:
                 if gang.started_by_others:
+                    self._waiting.give_up(gang.group)
                     gang.permitted = gang.started = True
                     knowledge.touch_partners(gang.id)
                 knowledge.regroup(gang)
@@ -99,6 +100,7 @@ class Upkeep:
         if done and (gang.record is None or gang.record.state is not RecordState.SATISFIED):
             self._finish(gang, now, effects)
         self._repairs.look(gang, now)
+        self._making_room.running.look(gang)
         effects += self._waiting.forgive(gang)
         if gang.group.persisting is None and (persist := self._permits.remember(gang, now)) is not None:
             effects.append(persist)
@@ -120,7 +122,7 @@ class Upkeep:
             effects.append(self._permits.persist((record,)))
         elif recorded:  # once bound, a single pod has nothing left to be remembered
             effects.append(self._permits.persist(deletes=(gang.id,)))
-        self._making_room.may_yield(gang)
+        self._making_room.may_be_evicted(gang)
         if gang.started:
             return
         gang.started = True
@@ -138,11 +140,12 @@ class Upkeep:
                 effects.append(self._permits.persist(deletes=(gang.id,)))
             self._reports.forget(gang)
             self._repairs.forget(gang)
+            self._making_room.running.forget(gang)
             effects.append(PhaseChanged(gang.id, self._phases.pop(gang, None), None))
             effects.append(GangChanged(gang.id))
         self._knowledge.gone.clear()
         for group in self._knowledge.disbanded:
-            self._waiting.groups.pop(group, None)
+            self._waiting.forget(group)
             if group in self._queue:
                 self._queue.remove(group)
         self._knowledge.disbanded.clear()

@@ -1,14 +1,15 @@
 """Who may have to make room for a group, in which order; and which pods the solver's answer means."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from muster.coordinator.core.decisions import Victims
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.model import Gang, Group
+from muster.coordinator.core.offers import OfferedPods, offered
 from muster.coordinator.core.questions import may_preempt
-from muster.gangs.facts import PodFacts
-from muster.gangs.placing import PodsOnNode, Removable, Removed
+from muster.coordinator.core.running import Running
+from muster.gangs.placing import Removable, Removed
 
 
 class Candidates:
@@ -16,105 +17,113 @@ class Candidates:
 
     First those that wait with reservations and stand behind it in the queue, the last of them first: giving way costs
     them nothing but the wait. Then running gangs of lower priority, the lowest and youngest first. What a disruption
-    budget protects, and what is on its way out already, is none.
+    budget protects, what is on its way out already, and what others count on, is none.
     """
 
-    def __init__(self, knowledge: Knowledge, group: Group, holding: Iterable[Group]) -> None:
-        self._knowledge = knowledge
-        self._pods: dict[str, dict[tuple[str, str], list[str]]] = {}  # gang -> (node, class) -> uids, youngest first
+    def __init__(
+        self, knowledge: Knowledge, running: Running, group: Group, holding: Iterable[Group], now: float, cautious: bool
+    ) -> None:
+        """`cautious`: a budget is used up by all that are offered, not only by those that are taken in the end."""
+        self._knowledge, self._running = knowledge, running
+        self._claimed = claimed(knowledge, group, now)
+        self._offers: dict[str, OfferedPods] = {}
+        self._were_waiting: set[str] = set()
         self.removable: list[Removable] = []
-        levels = self._waiting(group, holding)
+        self.beyond_budget = False
+        """The answer takes more than a disruption budget allows."""
+        levels = self._offer_waiting(group, holding)
         if may_preempt(group):
-            self._running(group, levels)
+            self._offer_running(group, levels, cautious)
 
-    def victims(self, removed: Sequence[Removed]) -> Victims | None:
-        """The pods that are meant; None if the answer names what was not offered."""
-        reserved: dict[Gang, list[str]] = {}
-        bound: dict[Gang, list[str]] = {}
-        whole = set()
-        for each in removed:
-            gang, places = self._knowledge.gangs.get(each.id), self._pods.get(each.id)
-            if gang is None or places is None:
-                return None
-            uids: list[str] = []
-            for taken in each.pods:
-                there = places.get((taken.node, taken.class_id), [])
-                if not 0 < taken.count <= len(there):
-                    return None
-                uids += there[: taken.count]
-            if not gang.permitted and gang.seats:
-                reserved[gang] = uids
-                continue
-            bound[gang] = uids
-            if len(uids) > _spare(gang):
-                if set(uids) != gang.bound:
-                    return None  # it would neither run nor start anew
-                whole.add(gang)
-        return Victims(reserved, bound, frozenset(whole))
+    # -- the offer
 
-    def _waiting(self, group: Group, holding: Iterable[Group]) -> int:
+    def _offer_waiting(self, group: Group, holding: Iterable[Group]) -> int:
         """Returns how many levels they are."""
         key, level = group.key, 0
         behind = [other for other in holding if other.holds and not other.busy and other.key > key]
         for other in sorted(behind, key=lambda other: other.key, reverse=True):
-            if not group.holds and _priority(other) >= _priority(group):
+            if not group.holds and other.priority >= group.priority:
                 continue  # only among gangs that wait is a wait for each other a deadlock
             for gang in other.gangs:
-                seats = [(held.seat.uid, held.seat.node, held.seat.class_id) for held in gang.seats.values()]
-                if seats:
-                    self._offer(gang, level, len(seats), seats)
+                if gang.seats and self._claimed.isdisjoint(gang.seats):
+                    seats = (held.seat for held in gang.seats.values())
+                    self._were_waiting.add(gang.id)
+                    pods = offered((seat.uid, seat.node, seat.class_id) for seat in seats)
+                    self._offer(gang, level, len(gang.seats), pods)
             level += 1
         return level
 
-    def _running(self, group: Group, first_level: int) -> None:
-        priority = _priority(group)
-        allowed = Counter(self._knowledge.budgets)
-        lower: defaultdict[int, list[Gang]] = defaultdict(list)
-        for gang in self._knowledge.gangs.values():
-            if gang.bound and not (gang.leaving or gang.seats or gang.acked) and gang.priority < priority:
-                lower[gang.priority].append(gang)
-        for level, each in enumerate(sorted(lower), start=first_level):
-            for gang in sorted(lower[each], key=_youngest_first):
-                self._offer_running(gang, level, allowed)
+    def _offer_running(self, group: Group, first_level: int, cautious: bool) -> None:
+        allowed = self._allowed()
+        for level, (_, gangs) in enumerate(self._running.below(group.priority), start=first_level):
+            for gang in gangs:
+                on_the_move = gang.leaving or gang.seats or gang.acked
+                if on_the_move or (self._claimed and not self._claimed.isdisjoint(gang.bound)):
+                    continue
+                covered = self._running.covered(gang)
+                if covered and any(count > allowed[budget] for budget, count in covered.items()):
+                    self._offer_unprotected(gang, level)
+                    continue
+                if cautious:
+                    allowed.subtract(covered)
+                self._offer(gang, level, _spare(gang), self._running.offer(gang))
 
-    def _offer_running(self, gang: Gang, level: int, allowed: Counter[str]) -> None:
-        pods = sorted((gang.pods[uid] for uid in gang.bound), key=_youngest_pod_first)
-        covered = Counter(budget for pod in pods for budget in pod.budgets)
-        spare = _spare(gang)
-        if any(count > allowed[budget] for budget, count in covered.items()):
-            pods = [pod for pod in pods if not pod.budgets]
-            spare = min(spare, len(pods))
-            pods = pods[:spare]  # it cannot go whole
-        else:
-            allowed.subtract(covered)
+    def _offer_unprotected(self, gang: Gang, level: int) -> None:
+        """Of a gang that cannot go whole, members that it can spare and no budget covers."""
+        uids = [uid for there in self._running.offer(gang).places.values() for uid in there]
+        pods = [gang.pods[uid] for uid in uids if not gang.pods[uid].budgets][: _spare(gang)]
         if pods:
-            self._offer(gang, level, spare, [(pod.uid, pod.node, pod.class_id) for pod in pods])
+            self._offer(gang, level, len(pods), offered((pod.uid, pod.node, pod.class_id) for pod in pods))
 
-    def _offer(self, gang: Gang, level: int, spare: int, pods: Sequence[tuple[str, str, str]]) -> None:
-        places: dict[tuple[str, str], list[str]] = {}
-        for uid, node, class_id in pods:
-            places.setdefault((node, class_id), []).append(uid)
-        self._pods[gang.id] = places
-        counted = tuple(PodsOnNode(node, class_id, len(uids)) for (node, class_id), uids in places.items())
-        self.removable.append(Removable(gang.id, level, spare, counted))
+    def _offer(self, gang: Gang, level: int, spare: int, pods: OfferedPods) -> None:
+        self._offers[gang.id] = pods
+        self.removable.append(Removable(gang.id, level, spare, pods.counted))
+
+    def _allowed(self) -> Counter[str]:
+        """Evictions that budgets allow beyond those that are decided and not seen yet."""
+        allowed = Counter(self._knowledge.budgets)
+        for kept in self._knowledge.kept.values():
+            for uid in kept.going if not kept.drains else ():
+                gang = self._knowledge.gang_of.get(uid)
+                if gang is not None and uid in gang.leaving:
+                    allowed.subtract(gang.pods[uid].budgets)
+        return allowed
+
+    # -- the answer
+
+    def victims(self, removed: Sequence[Removed]) -> Victims | None:
+        """The pods that are meant; None if it cannot be so, or not any more."""
+        reserved: dict[Gang, list[str]] = {}
+        bound: dict[Gang, list[str]] = {}
+        whole = set()
+        for each in removed:
+            gang, pods = self._knowledge.gangs.get(each.id), self._offers.get(each.id)
+            uids = pods.taken(each) if pods is not None else None
+            if gang is None or uids is None:
+                return None
+            if each.id in self._were_waiting:
+                if gang.permitted or gang.group.persisting is not None:
+                    return None
+                reserved[gang] = uids
+                continue
+            bound[gang] = uids
+            if len(uids) > _spare(gang):
+                whole.add(gang)
+            if not gang.bound.issuperset(uids) or (gang in whole and len(uids) < len(gang.bound)):
+                return None
+        self.beyond_budget = self._beyond_budget(bound)
+        return None if self.beyond_budget else Victims(reserved, bound, frozenset(whole))
+
+    def _beyond_budget(self, bound: Mapping[Gang, Sequence[str]]) -> bool:
+        taken = Counter(budget for gang, uids in bound.items() for uid in uids for budget in gang.pods[uid].budgets)
+        allowed = self._allowed() if taken else taken
+        return any(count > allowed[budget] for budget, count in taken.items())
 
 
-def lowest_running_priority(gangs: Mapping[str, Gang]) -> int | None:
-    """The lowest priority of a gang that has bound members; None if none has."""
-    return min((gang.priority for gang in gangs.values() if gang.bound), default=None)
-
-
-def _priority(group: Group) -> int:
-    return max(gang.priority for gang in group.gangs)
+def claimed(knowledge: Knowledge, group: Group, now: float) -> set[str]:
+    """Uids of pods that are to go for others: what they leave is not for this group."""
+    return set().union(*(kept.going for kept in knowledge.kept.values() if not kept.open_to(group, now)))
 
 
 def _spare(gang: Gang) -> int:
     return max(0, len(gang.bound) - (gang.facts.minimum if gang.facts is not None else 1))
-
-
-def _youngest_first(gang: Gang) -> tuple[int, str]:
-    return (-(gang.facts.created_seconds if gang.facts is not None else 0), gang.id)
-
-
-def _youngest_pod_first(pod: PodFacts) -> tuple[int, str]:
-    return (-pod.created_seconds, pod.name)

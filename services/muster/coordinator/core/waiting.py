@@ -77,6 +77,10 @@ class Waiting:
         knowledge = self._knowledge
         return group.accumulates and knowledge.in_place(group) and why_not_hold(group.gangs, knowledge.gangs) is None
 
+    def forget(self, group: Group) -> None:
+        """The group is gone."""
+        self.groups.pop(group, None)
+
     def give_up(self, group: Group) -> None:
         """All that its gangs hold is given back."""
         for gang in group.gangs:
