@@ -165,7 +165,7 @@ BUGS = (
     Bug(
         "placement is believed without a look into the ledger",
         "answers.py",
-        "    problem = ledger.refusal(demand)\n",
+        "    problem = ledger.refusal(demand, withheld)\n",
         "",
     ),
     Bug(
@@ -195,7 +195,85 @@ BUGS = (
     Bug(
         "pods are told once why they wait, and not when that changes",
         "reports.py",
-        "for uid, text in _by_pod(gang, told.reason) if told.pods.get(uid) != text]",
-        "for uid, text in _by_pod(gang, told.reason) if uid not in told.pods]",
+        "            elif before.text != said.text:\n                changed = True\n",
+        "",
+    ),
+    Bug(
+        "pods are evicted before it is durable that they are to be",
+        "plans.py",
+        "        return self._decide(plan, now)",
+        "        return [*self._decide(plan, now), *self.durable(plan)]",
+    ),
+    Bug(
+        "room that is kept for somebody is given to others",
+        "kept_room.py",
+        "        if not each.open_to(group, now):",
+        "        if False:",
+    ),
+    Bug(
+        "room is kept for who does not want it any more",
+        "plans.py",
+        "            if not self._wanted(kept):",
+        "            if False:",
+    ),
+    Bug(
+        "in a deadlock the first in the queue gives way",
+        "victims.py",
+        "other.key > key]",
+        "other.key < key]",
+    ),
+    Bug(
+        "gangs that wait for each other are not asked to give way",
+        "victims.py",
+        "        levels = self._waiting(group, holding)",
+        "        levels = 0",
+    ),
+    Bug(
+        "gangs of the same priority are evicted",
+        "victims.py",
+        "gang.priority < priority:",
+        "gang.priority <= priority:",
+    ),
+    Bug(
+        "others are evicted for pods that never preempt",
+        "questions.py",
+        "    return not any(pod.never_preempts for gang in group.to_seat for pod in gang.waiting.values())",
+        "    return True",
+    ),
+    Bug(
+        "evictions are not tried again when binding could not be reached",
+        "evictions.py",
+        "                self._retry(gang, leaving, now + CALL_RETRY_SECONDS)\n",
+        "                pass\n",
+    ),
+    Bug(
+        "a new leader does not evict what was decided",
+        "plans.py",
+        "        return self._evictions.send(gang, there)",
+        "        return []",
+    ),
+    Bug(
+        "a gang that is evicted whole is still permitted",
+        "plans.py",
+        "                if gang.leaves_whole:\n                    unpermit(knowledge, gang)\n",
+        "",
+    ),
+    Bug(
+        "evictions go on for a gang that is gone",
+        "plans.py",
+        "            if gang.leaving and gang.evicted_for == kept.owner:",
+        "            if False:",
+    ),
+    Bug(
+        "a gang is repaired for ever although its policy is to start anew",
+        "repairs.py",
+        "        evict = facts.repair_policy is RepairPolicy.EVICT and",
+        "        evict = False and",
+    ),
+    Bug(
+        "work that outlasts the start of a starved gang uses the room that is kept for it",
+        "kept_room.py",
+        "        return now + longest_run(group) <= self.starts_at < math.inf",
+        "        return True",
     ),
 )

@@ -14,14 +14,14 @@ from mutation.bugs import BUGS, Bug
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "services/muster/coordinator/core"
-SCENARIOS = ROOT / "tests/unit/coordinator"
+SCENARIOS = [str(ROOT / "tests/simulation/test_stories_found.py"), str(ROOT / "tests/unit/coordinator")]
 SEEDS = 300
 
 
 def hunt(core: Path) -> subprocess.CompletedProcess[str]:
     """Play on the core in this folder: it comes first on the path, and `muster` has room for more than one root."""
     environment = {**os.environ, "PYTHONPATH": str(core.parents[2]), "PYTHONHASHSEED": "0"}
-    command = [sys.executable, str(Path(__file__).with_name("hunt.py")), str(SEEDS), str(SCENARIOS)]
+    command = [sys.executable, str(Path(__file__).with_name("hunt.py")), str(SEEDS), *SCENARIOS]
     run = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     assert f"core: {core}" in run.stdout, run.stdout + run.stderr
     return run

@@ -42,6 +42,7 @@ def check_rest(world: World) -> None:
     check_reasons(world)
     check_seats_have_room(story)
     check_kept_room(story)
+    check_evicted(story)
     check_harm_was_of_use(world)
     known = story.leader.knowledge.gangs
     for record in story.etcd.values():
@@ -115,6 +116,16 @@ def check_kept_room(story: Story) -> None:
         going = [uid for uid in kept.going if uid in story.cluster.pods]
         assert going, f"kept: room is kept for {kept.owner}, and nobody is to go from there"
         assert kept.stands(knowledge.ledger), f"kept: room is kept for {kept.owner} that it cannot have"
+
+
+def check_evicted(story: Story) -> None:
+    """I6: what is to be evicted is, unless the API server refuses."""
+    for found in story.leader.knowledge.gangs.values():
+        for uid in found.leaving:
+            pod = story.cluster.pods[uid]
+            budgets = [story.cluster.budgets[name] for name in pod.budgets if name in story.cluster.budgets]
+            refused = story.evict_failures[uid] or any(budget.allowed < 1 for budget in budgets)
+            assert refused, f"I6: {uid} is to be evicted, and nobody does it"
 
 
 def check_harm_was_of_use(world: World) -> None:

@@ -66,6 +66,103 @@ FOUND = {
         crash
         gate slot=3
     """,
+    "room is not kept for who has started with all that it was kept for": """
+        cordon which=1
+        create size=1 cpu=1 mode=1 waiting=1
+        create slot=1 size=1 slack=3 cpu=1
+        cordon
+        cordon which=1
+    """,
+    "a gang that holds reservations and is started by others does not keep them for ever": """
+        create size=3
+        create slot=5 size=4 mode=1
+        run
+        bind_elsewhere
+        run
+        minimum slot=5
+        intrude
+    """,
+    "a victim of which half is gone is not evicted for somebody who runs": """
+        create size=2
+        effect
+        effect
+        effect
+        effect
+        fail_evict
+        create slot=1 size=4 priority=1 mode=1
+        plain priority=1
+        effect
+        effect
+        effect
+        effect
+        effect
+        effect
+        effect
+        effect which=1
+        effect
+        effect which=5
+        effect
+        crash writes=2
+    """,
+    "a gang that timed out stays so when it is declared anew with the same pods, also after a restart": """
+        lose_node
+        create slot=3 size=1 cpu=1 mode=1
+        effect
+        stall scale=3
+        effect
+        declare_anew slot=3
+        effect
+        crash
+    """,
+    "nobody is evicted for room that another is promised": """
+        create size=2 missing=4 priority=1
+        create slot=3 size=3 slack=3 cpu=2 expected=1 group=5
+        create slot=2 size=1 cpu=2 group=5 budget=1
+        run
+        time scale=3 more=3
+        not_found
+        plain cpu=1 priority=1
+        create
+    """,
+    "an answer that the ledger refuses is not asked for again and again": """
+        create slot=2 size=2 slack=3 priority=1
+        create slot=1
+        lose_node
+        create size=3 priority=1 mode=1
+        plain which=2 priority=2
+        calm
+        lag
+        create slot=2
+        run
+        lag
+        node
+        effect
+        effect
+        node which=1 cpu=4
+        plain which=2 priority=2
+        stall scale=4
+        lag
+        run
+    """,
+    "a victim may be deleted while it is asked whether it could go": """
+        create slot=5 group=5
+        node which=2
+        create slot=4 size=4 group=5
+        lose_node which=2
+        calm
+        plain cpu=1 priority=1
+        effect
+        delete_pod
+    """,
+    "evictions are tried again when binding could not be reached": """
+        create size=5
+        run
+        plain cpu=1 priority=1
+        effect
+        effect
+        effect
+        break_call
+    """,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,6 +47,7 @@ class Watch:
             str, tuple[float, float]
         ] = {}  # gang id -> since when it waits with reservations, both clocks
         self._timed_out: dict[str, frozenset[object]] = {}  # gang id -> what it was then
+        self._gave_way: dict[str, str] = {}  # gang id -> group for which it gave its reservations back
         self._leader: Machine | None = None
 
     def harmed(self, story: Story, pod: PodFacts) -> None:
@@ -77,6 +79,8 @@ class Watch:
                     self.harmed_for.discard(gang_id)
             case Report():
                 self.told.update((condition.uid, condition.message) for condition in effect.conditions)
+                if any(event.reason == "GaveWay" for event in effect.events):
+                    self._gave_way[effect.gang] = _asked_for(story.solves, effect.gang)
             case Solve():
                 self._solve(story.leader, effect)
             case Persist():
@@ -104,6 +108,7 @@ class Watch:
             self._leader = story.machine
             self._phases.clear()
             self._holds.clear()
+            self._gave_way.clear()
             self._term_began = story.now
             waiting = [record for record in story.etcd.values() if record.waiting_since_unix_millis]
             self._inherited = {
@@ -138,10 +143,22 @@ class Watch:
         for group in knowledge.groups.values():
             waits = group.wants_seats and group not in leader.queue
             assert not waits, f"I7: {group.id} wants seats and is not in the queue"
+        self._check_given_way(leader)
         for kept in knowledge.kept.values():
             known = knowledge.groups.get(kept.group.id) is kept.group
             wanted = kept.group.busy or kept.group.wants_seats
             assert known and wanted, f"kept: room is kept for {kept.owner}, which does not want it"
+
+    def _check_given_way(self, leader: Machine) -> None:
+        """Who gave way takes nothing again before the others have started, or cannot any more."""
+        knowledge = leader.knowledge
+        for gang_id, group_id in list(self._gave_way.items()):
+            gang, others = knowledge.gangs.get(gang_id), knowledge.groups.get(group_id)
+            comes = others is not None and others.gathering is None and not any(each.permitted for each in others.gangs)
+            if gang is None or gang.permitted or not gang.group.accumulates or not comes:
+                del self._gave_way[gang_id]
+            else:
+                assert not gang.seats, f"deadlock: {gang_id} holds seats again, for which {group_id} waits"
 
     def _check_hold(self, story: Story, gang: Gang) -> None:
         """Waiting for a permit with reservations is for NonStrict gangs, and for so long."""
@@ -177,6 +194,12 @@ class Watch:
             story.shared_nodes &= over | {name for name in story.shared_nodes if free.get(name, -1) < 0}
         spoiled = over & leader.knowledge.ledger.nodes.keys() - story.shared_nodes
         assert not spoiled, f"I3: more is reserved on {sorted(spoiled)} than they have"
+
+
+def _asked_for(solves: Sequence[Solve], gang_id: str) -> str:
+    """The group for which it was asked last whether the gang could give way."""
+    asked = (solve for solve in reversed(solves) if any(each.id == gang_id for each in solve.removable))
+    return next(asked).groups[0].id
 
 
 def _standing(gang: Gang) -> frozenset[object]:
