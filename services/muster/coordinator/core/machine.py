@@ -81,6 +81,7 @@ class Machine:
             self._take(event)
         self._effects += self._binds.due(self.knowledge, now.monotonic_seconds)
         self._effects += self._evictions.due(now.monotonic_seconds)
+        self._solving.pass_on(now)
         self._effects += self._upkeep.look(now)
         if late := [*self._waiting.due(now), *(self._repairs.due(now) if self._seeing else ())]:
             self._effects += late
@@ -94,7 +95,7 @@ class Machine:
 
     def next_wake(self) -> float | None:
         """Monotonic time at which a Tick has something to do; None: only an event has."""
-        parts: list[_Waking] = [self._binds, self._evictions, self._reports, self._waiting]
+        parts: list[_Waking] = [self._binds, self._evictions, self._reports, self._waiting, self._solving]
         if self._seeing:
             parts.append(self._repairs)
         times = [part.next_time() for part in parts]

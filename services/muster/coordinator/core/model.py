@@ -301,6 +301,8 @@ class Group:
     refusals: int = 0
     """Answers in a row that could not be used."""
     explanation: Explanation | None = None
+    said: Explanation | None = None
+    """The explanation in placement's words."""
     yields_to: "Group | None" = None
     """It gave its reservations up for this group, and is not tried before that has started or timed out."""
     infeasible: Shape | None = None

@@ -69,15 +69,19 @@ class Queue:
         self._forget_place(group.id)
         self._groups.pop(group.id, None)
 
-    def settle(self, shape: Shape, now: float, *, fits: bool | None) -> None:
-        """What became of those that speak for a shape: they have a place, or have none, or it is not known (None)."""
-        for group in self._alike.settle(shape, fits=fits):
+    def settle(self, shape: Shape, now: float, *, fits: bool | None) -> list[Group]:
+        """What became of those that speak for a shape: they have a place, or have none, or it is not known (None).
+        Returns those that they spoke for.
+        """
+        others = self._alike.settle(shape, fits=fits)
+        for group in others:
             if fits:
                 self.activate(group)
             elif fits is None:
                 self.back_off(group, now)
             else:
                 self.park(group)
+        return others
 
     def first_behind(self, shape: Shape) -> QueueKey | None:
         """Place in the queue of the first for which another speaks; None: there is none."""

@@ -1,20 +1,23 @@
 """Tries: the head of the queue goes to placement as one batch, and what becomes of each group by the answer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from muster.coordinator.core.answers import refused_or_seated
 from muster.coordinator.core.culprit import name_culprit
 from muster.coordinator.core.events import Now, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
+from muster.coordinator.core.hearsay import Hearsay
 from muster.coordinator.core.kept_room import as_amounts, withheld_from
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.making_room import MakingRoom
 from muster.coordinator.core.model import Gang, Group, QueueKey, Shape
 from muster.coordinator.core.questions import shape_of, to_place
 from muster.coordinator.core.queue import Queue
-from muster.gangs.placing import GroupToPlace
+from muster.gangs.placing import Explanation, GroupToPlace
 
 MOST_GROUPS_PER_SOLVE = 100
 """So that the first permits of a long queue leave while the rest is still being placed."""
@@ -42,6 +45,7 @@ class Solving:
         self._knowledge, self._queue, self._making_room = knowledge, queue, making_room
         self._attempt: _Attempt | None = None
         self._solve_ids = solve_ids
+        self._hearsay = Hearsay()
 
     @property
     def under_way(self) -> bool:
@@ -91,14 +95,13 @@ class Solving:
         for group in attempt.groups:
             result = results.get(group.id)
             if behind is not None and group.gangs and group.key > behind and _says_where(result):
-                self._queue.activate(
-                    group
-                )  # one that stands before it, and was not asked for, may have a place as well
+                # One that stands before it, and was not asked for, may have a place as well.
+                self._queue.activate(group)
                 self._knowledge.helped = True
                 continue
             seated = self._answer(group, attempt.asked[group.id], result, now) if group.gangs else {}
             if (shape := attempt.shapes.get(group.id)) is not None:
-                first = self._settle(shape, result, bool(seated), group, now)
+                first = self._settle(shape, group, result, _fits(group, result, seated), now)
                 behind = first if behind is None else behind
             if seated and not group.accumulates:
                 permits.append((group, list(seated)))
@@ -115,13 +118,37 @@ class Solving:
             if attempt is not None and (shape := attempt.shapes.get(group.id)) is not None:
                 self._queue.settle(shape, now.monotonic_seconds, fits=None)
 
-    def _settle(self, shape: Shape, result: SolveResult | None, fits: bool, group: Group, now: Now) -> QueueKey | None:
+    def _settle(
+        self, shape: Shape, group: Group, result: SolveResult | None, fits: bool | None, now: Now
+    ) -> QueueKey | None:
         """What became of the group counts for those that it spoke for. Returns the first of them that may fit, too."""
-        known = fits or not (result is None or result.outcome is SolveOutcome.NOT_FOUND or group.trouble)
-        fits = known and (fits or result is None or result.outcome is not SolveOutcome.INFEASIBLE)
         first = self._queue.first_behind(shape) if fits else None
-        self._queue.settle(shape, now.monotonic_seconds, fits=fits if known else None)
+        others = self._queue.settle(shape, now.monotonic_seconds, fits=fits)
+        if fits is False and result is not None and result.explanation is not None:
+            about = result.explanation.gang
+            index = next((index for index, gang in enumerate(group.to_seat) if gang.id == about), 0)
+            for other in others:
+                self._hearsay.put(other, result.explanation, index)
         return first
+
+    def pass_on(self, now: Now) -> None:
+        """Groups that others spoke for hear what was said."""
+        for group, said, gang_index in self._hearsay.due(now.monotonic_seconds):
+            if group in self._queue and group.infeasible is not None and gang_index < len(group.to_seat):
+                self._explain(group, replace(said, gang=group.to_seat[gang_index].id))
+
+    def next_time(self) -> float | None:
+        """When something is to be passed on."""
+        return self._hearsay.next_time()
+
+    def _explain(self, group: Group, said: Explanation) -> None:
+        if said == group.said:
+            return
+        knowledge = self._knowledge
+        group.said = said
+        group.explanation = name_culprit(said, knowledge.gangs, knowledge.ledger.classes)
+        group.no_way = ""  # things have changed since it was asked who could make room
+        knowledge.touch_group(group)
 
     def _end(self, solve_id: int) -> _Attempt | None:
         attempt = self._attempt
@@ -156,7 +183,7 @@ class Solving:
             self._refuse(group, f"placement's answer could not be used: {seated}", now)
             return {}
         if placed:
-            group.explanation = group.infeasible = None
+            group.explanation = group.said = group.infeasible = None
             self._making_room.has_place(group)
         for room, ends_in_time in drained:
             if ends_in_time:
@@ -166,13 +193,9 @@ class Solving:
         return seated
 
     def _not_placed(self, group: Group, asked: GroupToPlace, result: SolveResult, now: Now) -> None:
-        knowledge = self._knowledge
         group.infeasible = shape_of(group, asked) if result.outcome is SolveOutcome.INFEASIBLE else None
         if result.explanation is not None:
-            explanation = name_culprit(result.explanation, knowledge.gangs, knowledge.ledger.classes)
-            if explanation != group.explanation:
-                group.no_way = ""  # things have changed since it was asked who could make room
-            group.explanation = explanation
+            self._explain(group, result.explanation)
         if not group.accumulates:  # cycles are of gangs that are tried whole
             for gang in group.gangs:
                 gang.cycle.fail(gang.facts.total if gang.facts is not None else 1)
@@ -190,3 +213,12 @@ class Solving:
 
 def _says_where(result: SolveResult | None) -> bool:
     return result is not None and bool(result.runs)
+
+
+def _fits(group: Group, result: SolveResult | None, seated: Mapping[Gang, int]) -> bool | None:
+    """Whether groups that want the same may have a place; None: it is not known."""
+    if seated:
+        return True
+    if result is None or result.outcome is SolveOutcome.NOT_FOUND or group.trouble:
+        return None
+    return result.outcome is not SolveOutcome.INFEASIBLE  # it went, or wants something else by now
