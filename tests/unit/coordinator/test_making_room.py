@@ -1,6 +1,7 @@
 """Groups without a place are asked about again when somebody could make room who could not before."""
 
 from builders.story import Story
+from builders.story_acts import answered, asks_for_room, held_back, until
 from builders.story_cast import gang, node, plain_pod
 from muster.coordinator.core.events import (
     Bind,
@@ -9,7 +10,6 @@ from muster.coordinator.core.events import (
     Persist,
     Phase,
     Solve,
-    Solved,
     SolveFailed,
     SolveOutcome,
     SolveResult,
@@ -22,10 +22,7 @@ from muster.gangs.placing import Removed, Run
 def test_a_gang_that_was_being_bound_makes_room_when_it_is() -> None:
     story = Story({"n": 4})
     story.add(gang("a").of(4))
-    while not any(isinstance(effect, Bind) for effect in story.under_way):
-        story.do(0)
-    bind = story.only(Bind)
-    story.under_way.clear()
+    bind = held_back(story, Bind)
     story.add(gang("p").of(4).priority(10).created(9))
     story.run_effects()
     assert story.bound("p") == 0
@@ -52,10 +49,7 @@ def test_a_question_that_placement_did_not_answer_is_asked_again() -> None:
     story.add(gang("a").of(4))
     story.run_effects()
     story.add(gang("p").of(4).priority(10).created(9))
-    while not (isinstance(story.under_way[0], Solve) and story.under_way[0].removable):
-        story.do(0)
-    question = story.under_way.pop(0)
-    assert isinstance(question, Solve)
+    question = held_back(story, Solve, asks_for_room)
     story.tell(SolveFailed(question.solve_id, "placement is away"))
     story.run_effects()
     assert story.bound("p") == 0
@@ -113,9 +107,7 @@ def test_i8_a_gang_that_accumulates_gets_room_kept_too() -> None:
 def test_i6_lost_members_are_lost_for_the_next_leader_too() -> None:
     story = Story({"n": 4, "m": 4})
     story.add(gang("a").of(8).repair(RepairPolicy.EVICT))
-    while not any(isinstance(effect, Bind) for effect in story.under_way):
-        story.do(0)
-    seats = story.only(Bind).seats
+    seats = until(story, Bind).seats
     for seat in seats[:4]:
         story.bind(seat)
     story.crash()
@@ -166,12 +158,8 @@ def test_i9_a_plan_of_which_a_part_cannot_be_recorded_evicts_nobody() -> None:
     story.run_effects()
     story.solver = evicts_everybody
     story.add(gang("p").of(150).priority(10).created(9))
-    story.do(0)
-    question = story.under_way.pop(0)
-    assert isinstance(question, Solve)
-    story.tell(Solved(question.solve_id, evicts_everybody(question)))
-    first = story.under_way.pop(0)
-    assert isinstance(first, Persist)
+    story.tell(answered(story, held_back(story, Solve, asks_for_room)))
+    first = held_back(story, Persist)
     story.tell(NotPersisted(first.persist_id, "too large"))
     story.solver = lambda solve: tuple(SolveResult(group.id, SolveOutcome.INFEASIBLE) for group in solve.groups)
     story.run_effects()

@@ -1,43 +1,17 @@
 """Gang preemption: whole gangs, spare members first, nothing for nothing, and the room is the preemptor's (I9)."""
 
-from collections.abc import Iterable
-
 import pytest
 from msgspec.structs import replace
 
 from builders.story import Story
-from builders.story_cast import GangBuilder, gang, node, plain_pod
-from muster.coordinator.core.events import Evict, Persist, Phase, RecordState, Solve
+from builders.story_acts import brought_back, end, evicted, full, places, until, until_planned
+from builders.story_cast import gang, node, plain_pod
+from muster.coordinator.core.events import Evict, Phase, RecordState, Solve
 from muster.gangs.facts import DisruptionBudget
-
-
-def full(*gangs: GangBuilder, nodes: dict[str, int]) -> Story:
-    story = Story(nodes)
-    story.graceful = True
-    story.add(*gangs)
-    story.run_effects()
-    for built in gangs:
-        assert story.bound(built.name), f"{built.name} was to run"
-    return story
-
-
-def evicted(story: Story) -> set[str]:
-    return {pod.gang.rsplit("/", 1)[-1] for pod in story.cluster.pods.values() if pod.deleting}
 
 
 def begin_eviction(story: Story) -> None:
     """Everything but the end of the pods."""
-    story.run_effects()
-
-
-def until_the_plan_is_decided(story: Story) -> Persist:
-    while not any(isinstance(effect, Persist) for effect in story.under_way):
-        story.do(0)
-    return next(effect for effect in story.under_way if isinstance(effect, Persist))
-
-
-def end(story: Story) -> None:
-    story.finish_deletions()
     story.run_effects()
 
 
@@ -89,7 +63,7 @@ def test_g46_the_preemptor_goes_before_anything_is_evicted() -> None:
     story = full(victim, nodes={"n": 4})
     preemptor = gang("p").of(4).priority(10)
     story.add(preemptor)
-    assert until_the_plan_is_decided(story).puts[0].evicting
+    assert until_planned(story).puts[0].evicting
     story.delete(preemptor)
     story.run_effects()
     story.pass_time(10)
@@ -103,10 +77,7 @@ def test_g46_the_preemptor_goes_before_anything_is_evicted() -> None:
 def test_i9_nothing_is_evicted_before_that_is_durable() -> None:
     story = full(gang("a").of(4), nodes={"n": 4})
     story.add(gang("p").of(4).priority(10))
-    while story.under_way:
-        if any(isinstance(effect, Evict) for effect in story.under_way):
-            break
-        story.do(0)
+    until(story, Evict)
     assert story.etcd["test/default/a"].evicting
     assert story.etcd["test/default/p"].kept_room
 
@@ -140,7 +111,7 @@ def test_a_gang_that_was_evicted_starts_anew_as_a_whole() -> None:
     story.add(preemptor)
     begin_eviction(story)
     end(story)
-    story.add_pods(*[replace(pod, uid=f"{pod.uid}/new") for pod in victim.pods()])
+    story.add_pods(*brought_back(victim))
     story.run_effects()
     story.change(nodes=[node("m", 3)])
     story.run_effects()
@@ -173,7 +144,7 @@ def test_a_crash_after_the_preemptor_went_evicts_nobody() -> None:
     story = full(victim, nodes={"n": 4})
     preemptor = gang("p").of(4).priority(10)
     story.add(preemptor)
-    story.persist(until_the_plan_is_decided(story))
+    story.persist(until_planned(story))
     story.crash()
     story.delete(preemptor)
     story.start()
@@ -247,10 +218,6 @@ def test_the_preemptor_that_fits_elsewhere_meanwhile_takes_that() -> None:
     story.run_effects()
     assert story.bound("p") == 4
     assert not story.leader.knowledge.kept
-
-
-def places(story: Story, names: Iterable[str]) -> dict[str, int]:
-    return {name: story.bound(name) for name in names}
 
 
 def test_a_group_preempts_as_a_whole() -> None:

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from builders.story import Story
+from builders.story_acts import until
 from builders.story_cast import GangBuilder, gang, node, plain_pod
 from muster.coordinator.core.events import Bind, Phase, RecordState
 from muster.gangs.facts import RepairPolicy
@@ -12,9 +13,7 @@ def half_started(built: GangBuilder) -> Story:
     """Of 8 pods 4 are bound when the coordinator dies; another scheduler takes two of the seats that were left."""
     story = Story({"n": 4, "m": 4})
     story.add(built)
-    while not any(isinstance(effect, Bind) for effect in story.under_way):
-        story.do(0)
-    seats = story.only(Bind).seats
+    seats = until(story, Bind).seats
     for seat in seats[:4]:
         story.bind(seat)
     story.crash()
@@ -75,3 +74,13 @@ def test_g22_a_crash_in_the_middle_of_the_eviction() -> None:
     story.run_effects()
     assert story.bound("a") == 0
     assert not story.gang("a").permitted
+
+
+def test_i6_a_gang_whose_pod_can_never_be_bound_is_evicted_by_its_policy() -> None:
+    """It is placed again and again: that is no progress."""
+    built = gang("a").of(4).repair(RepairPolicy.EVICT)
+    story = Story({"n": 8})
+    story.bind_failures[built.pods()[0].uid] = 10**9
+    story.add(built)
+    story.pass_time(1000)
+    assert any("starts anew" in note for note in story.notes())

@@ -1,14 +1,9 @@
 """A gang at the head that cannot be placed for too long gets room kept for it, and starts (I8)."""
 
-from msgspec.structs import replace
-
 from builders.story import Story
+from builders.story_acts import ends
 from builders.story_cast import gang, node, plain_pod
 from muster.gangs.facts import PodPhase
-
-
-def ends(story: Story, uid: str) -> None:
-    story.change(pods=[replace(story.cluster.pods[uid], phase=PodPhase.SUCCEEDED)])
 
 
 def test_g47_a_gang_that_needs_the_whole_cluster_starts_under_an_endless_stream() -> None:
