@@ -137,18 +137,14 @@ class MakingRoom:
                     shapes.add(group.infeasible)
 
     def _due(self, now: float) -> Iterator[Group]:
-        """Groups to be asked for now, in queue order. They are asked for once, and of one shape only the first."""
+        """Groups to be asked for now, in queue order. They are asked for once."""
         due = [group for group, at in self._asking.items() if at <= now]
         worth_it = [group for group in due if group in self._queue and self._may_gain(group)]
         for group in set(due).difference(worth_it):
             del self._asking[group]
-        asked: set[tuple[int, Shape]] = set()
         for group in sorted(worth_it, key=lambda group: group.key)[:MOST_AT_ONCE]:
             del self._asking[group]
-            if group.infeasible is None or (group.priority, group.infeasible) not in asked:
-                yield group
-            if group.infeasible is not None:
-                asked.add((group.priority, group.infeasible))
+            yield group
 
     def _may_gain(self, group: Group) -> bool:
         """There may be somebody to make room for it."""
@@ -188,6 +184,9 @@ class MakingRoom:
 
     def _ask(self, group: Group, offer: Candidates | Draining, now: Now) -> Solve:
         knowledge = self._knowledge
+        if isinstance(offer, Candidates) and group.infeasible is not None:
+            for other in [other for other in self._asking if _alike(group, other)]:
+                del self._asking[other]  # it would hear the same
         asked = to_place(group)
         self._attempt = _Attempt(next(self._solve_ids), group, asked, demand(group), offer, now.monotonic_seconds)
         withheld = withheld_from(group, knowledge.kept.values(), knowledge.ledger, now.monotonic_seconds)
@@ -262,13 +261,20 @@ class MakingRoom:
                 self._cautious.add(attempt.group)
             return None
         kept.going = {uid for uids in (*victims.reserved.values(), *victims.bound.values()) for uid in uids}
-        return self._plans.begin(Plan(victims, kept), now) if self._bears(kept, kept.going, now) else None
+        if not self._bears(kept, kept.going, now):
+            return None
+        self._may_be_evicted = self.running.lowest  # there may be victims for those that want the same as well
+        return self._plans.begin(Plan(victims, kept), now)
 
     def _bears(self, kept: KeptRoom, going: Iterable[str], now: Now) -> bool:
         """The ledger bears the answer out: what is free, and what the pods that go leave, suffices."""
         ledger = self._knowledge.ledger
         others = withheld_from(kept.group, self._knowledge.kept.values(), ledger, now.monotonic_seconds)
         return bool(kept.room) and ledger.refusal(kept.room, without(others, going, ledger)) is None
+
+
+def _alike(group: Group, other: Group) -> bool:
+    return other.infeasible == group.infeasible and bool(other.gangs) and other.priority == group.priority
 
 
 def _room(asked: GroupToPlace, runs: Sequence[Run]) -> Counter[tuple[str, str]]:

@@ -8,7 +8,9 @@ from muster.coordinator.core.alike import Alike
 from muster.coordinator.core.model import Group, QueueKey, Shape
 
 RETRY_SHARE = 0.2
-"""At most this share of time goes into trying parked groups again, however often something changes."""
+"""At most this share of time goes into trying parked groups again, however often something changes; but when others are
+tried they are tried too, since they may stand before those in the queue.
+"""
 RETRY_WAIT_MOST_SECONDS = 1.0
 """But it never waits longer than this: a solve that was slow once must not keep others from starting."""
 BACKOFF_FIRST_SECONDS = 0.1
@@ -161,7 +163,7 @@ class Queue:
             until, group_id = heapq.heappop(self._backoff)
             if self._backoff_until.get(group_id) == until:
                 self.activate(self._groups[group_id])
-        if self._help_came and now >= self._next_retry:
+        if self._help_came and (self._active or now >= self._next_retry):
             self._help_came = False
             for group in list(self._unschedulable.values()):
                 self.activate(group)
