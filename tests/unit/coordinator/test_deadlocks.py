@@ -143,14 +143,14 @@ def test_the_clock_stands_while_a_gang_that_gave_way_holds_nothing() -> None:
 def test_the_clock_of_a_gang_that_gave_way_begins_anew_with_its_next_reservation() -> None:
     story = Story({"n": 4})
     story.add(gang("w").of(5).created(1).non_strict(waiting_time_seconds=100))
-    story.pass_time(90)
+    story.pass_time(60)
     story.add(gang("p").of(4).priority(10).created(5))
-    story.pass_time(90)
+    story.pass_time(20)
     assert places(story, "pw") == {"p": 4, "w": 0}
     all_end(story)
-    story.pass_time(90)
+    story.pass_time(99)
     assert reservations(story, "w") == {"w": 4}
-    story.pass_time(11)
+    story.pass_time(2)
     assert story.gang("w").phase is Phase.TIMED_OUT
 
 
