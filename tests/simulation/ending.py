@@ -131,7 +131,7 @@ def check_evicted(story: Story) -> None:
 def check_harm_was_of_use(world: World) -> None:
     """I9: while nobody disturbed, every gang for which others were evicted has started."""
     gangs = world.story.leader.knowledge.gangs
-    for gang_id in world.watch.harmed_for - {""}:
+    for gang_id in world.watch.harmed_for - world.watch.hindered:
         gang = gangs.get(gang_id)
         assert gang is None or gang.permitted, f"I9: in vain others were evicted for {gang_id}"
 

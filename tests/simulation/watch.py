@@ -42,6 +42,8 @@ class Watch:
         """What pods were told last, by uid."""
         self.harmed_for: set[str] = set()
         """Gangs for which others were evicted, and which have not started since."""
+        self.hindered: set[str] = set()
+        """Gangs for which some could not be evicted."""
         self._phases: dict[str, Phase] = {}
         self._holds: dict[
             str, tuple[float, float]
@@ -50,11 +52,11 @@ class Watch:
         self._gave_way: dict[str, str] = {}  # gang id -> group for which it gave its reservations back
         self._leader: Machine | None = None
 
-    def harmed(self, story: Story, pod: PodFacts) -> None:
-        """A pod was evicted."""
+    def harmed(self, story: Story, pod: PodFacts, *, refused: bool) -> None:
+        """A pod was evicted, or its eviction was refused: then what was evicted before may have been in vain."""
         gang = story.machine.knowledge.gangs.get(pod.gang) if story.machine is not None else None
         if gang is not None and gang.evicted_for:
-            self.harmed_for.add(gang.evicted_for)
+            (self.hindered if refused else self.harmed_for).add(gang.evicted_for)
 
     def unmarked(self, gang_id: str) -> None:
         """A user took the marks of having timed out off."""
@@ -154,8 +156,7 @@ class Watch:
         knowledge = leader.knowledge
         for gang_id, group_id in list(self._gave_way.items()):
             gang, others = knowledge.gangs.get(gang_id), knowledge.groups.get(group_id)
-            comes = others is not None and others.gathering is None and not any(each.permitted for each in others.gangs)
-            if gang is None or gang.permitted or not gang.group.accumulates or not comes:
+            if gang is None or gang.permitted or not gang.group.accumulates or others not in knowledge.kept:
                 del self._gave_way[gang_id]
             else:
                 assert not gang.seats, f"deadlock: {gang_id} holds seats again, for which {group_id} waits"

@@ -69,8 +69,8 @@ class WatchedStory(Story):
     def evict(self, name: PodName) -> EvictResult:
         pod = self.cluster.pods.get(name.uid)
         result = super().evict(name)
-        if pod is not None and result.outcome is EvictOutcome.EVICTED:
-            self.watch.harmed(self, pod)
+        if pod is not None and result.outcome is not EvictOutcome.GONE:
+            self.watch.harmed(self, pod, refused=result.outcome is EvictOutcome.FAILED)
         return result
 
     def run_effects(self, most: int = MOST_EFFECTS) -> None:
