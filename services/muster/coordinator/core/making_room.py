@@ -4,18 +4,18 @@ A group that found no place is asked about once more, with what could make room 
 answer takes from others is kept for the group (`kept_room`) until it starts, or stops wanting it.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from muster.coordinator.core.decisions import Plan
 from muster.coordinator.core.draining import Draining, could_ever_fit
-from muster.coordinator.core.events import Effect, EventType, Now, Solve, SolveOutcome, SolveResult
+from muster.coordinator.core.events import Effect, Now, Solve, SolveOutcome, SolveResult
 from muster.coordinator.core.kept_room import KeptRoom, as_amounts, demand, withheld_from, without
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.model import Gang, Group, Shape
-from muster.coordinator.core.plans import Plans, tell
+from muster.coordinator.core.plan_events import room_kept
+from muster.coordinator.core.plans import Plans
 from muster.coordinator.core.questions import may_preempt, to_place
 from muster.coordinator.core.queue import Queue
 from muster.coordinator.core.rules import Rules
@@ -84,13 +84,24 @@ class MakingRoom:
             self._asking.setdefault(group, max(now.monotonic_seconds + delay, group.next_plan))
         self._unplaced.setdefault(group, now.monotonic_seconds)
 
-    def has_place(self, group: Group) -> None:
-        """It got what it asked for."""
-        self._asking.pop(group, None)
-        self._unplaced.pop(group, None)
-        group.no_way = ""
-        if (kept := self._knowledge.kept.get(group)) is not None:
-            kept.used = not group.accumulates
+    def rooms_that_drain_longer(self, group: Group, now: Now) -> list[KeptRoom]:
+        """Room that drains for others, for longer than the group runs if it starts now."""
+        kept = self._knowledge.kept.values()
+        return [room for room in kept if room.drains and room.outlasts(group, now.monotonic_seconds)]
+
+    def seated(self, group: Group, gangs: Iterable[Gang], drain_longer: Iterable[KeptRoom], *, whole: bool) -> None:
+        """Gangs of the group got seats; `whole`: all that was asked for."""
+        for room in drain_longer:
+            room.going.update(uid for gang in gangs for uid in gang.seats)
+        for room in self._knowledge.kept.values():
+            if room.drains and room.group is not group:
+                room.overtaken |= not room.stands(self._knowledge.ledger)
+        if whole:
+            self._asking.pop(group, None)
+            self._unplaced.pop(group, None)
+            group.no_way = ""
+            if (kept := self._knowledge.kept.get(group)) is not None:
+                kept.used = not group.accumulates
 
     def may_be_evicted(self, gang: Gang) -> None:
         """The gang could make room from now on: groups that matter more may be asked for again."""
@@ -254,7 +265,7 @@ class MakingRoom:
             if (before := self._draining()) is not None:
                 self._plans.drop(before)
             self._plans.keep(kept)
-            return tell(kept.group, EventType.NORMAL, "RoomKept", _kept_note(kept, now))
+            return room_kept(kept, now)
         victims = attempt.offer.victims(result.removed)
         if victims is None:
             if attempt.offer.beyond_budget:
@@ -293,12 +304,3 @@ def _room(asked: GroupToPlace, runs: Sequence[Run]) -> Counter[tuple[str, str]]:
         sum(placed[gang.id, index] for index in range(len(gang.roles))) >= gang.minimum for gang in asked.gangs
     )
     return room if fits and enough else Counter()
-
-
-def _kept_note(kept: KeptRoom, now: Now) -> str:
-    nodes = len({node for node, _ in kept.room})
-    where = "1 node" if nodes == 1 else f"{nodes} nodes"
-    when = (
-        "" if math.isinf(kept.starts_at) else f", expected in {max(0.0, kept.starts_at - now.monotonic_seconds):.0f} s"
-    )
-    return f"room on {where} is kept for it until enough of what runs there has ended{when}"

@@ -7,22 +7,19 @@ from muster.coordinator.core.cycle import ScheduleCycle
 from muster.coordinator.core.decisions import Plan, PlanPart
 from muster.coordinator.core.events import (
     Effect,
-    EventType,
-    KubeEvent,
     Now,
     Record,
     RecordState,
-    Report,
 )
 from muster.coordinator.core.evictions import Evictions
 from muster.coordinator.core.kept_room import KeptRoom, demand
 from muster.coordinator.core.knowledge import Knowledge
-from muster.coordinator.core.model import Gang, Group, pod_reference
+from muster.coordinator.core.model import Gang, Group
 from muster.coordinator.core.permits import Permits
+from muster.coordinator.core.plan_events import evicted, gave_way, preempts
 from muster.coordinator.core.queue import Queue
 from muster.coordinator.core.waiting import Waiting
 
-PODS_WITH_EVENTS = 64
 REFUSED_PLAN_SECONDS = 60.0
 """A plan that cannot be written is not made again before."""
 MOST_RECORDS = 64
@@ -84,14 +81,14 @@ class Plans:
             return []
         if kept is not None:
             kept.begun = True
-        effects = [*self._take_reservations(plan), *_preempts(plan)]
+        effects = [*self._take_reservations(plan), *preempts(plan)]
         for gang, uids in plan.victims.bound.items():
             if knowledge.gangs.get(gang.id) is gang:
                 if gang.leaves_whole:
                     unpermit(knowledge, gang)
                 knowledge.touch(gang, edited=True)
                 effects += self._evictions.send(gang, uids)
-                effects.append(Report(gang.id, events=_told(gang, uids)))
+                effects.append(evicted(gang, uids))
         return effects
 
     def _spare(self, gang: Gang) -> None:
@@ -131,7 +128,7 @@ class Plans:
             group = gang.group
             if gang.permitted or group.persisting is not None or not any(uid in gang.seats for uid in uids):
                 continue
-            effects += _gave_way(gang, kept)
+            effects += gave_way(gang, kept)
             self._waiting.give_up(group)  # what is left of its reservations is of no use to it
             if kept is not None:
                 kept.going.difference_update(uids)
@@ -308,46 +305,3 @@ def _state(gang: Gang) -> RecordState:
     if gang.leaves_whole or not gang.permitted:
         return RecordState.UNPERMITTED
     return gang.record.state if gang.record is not None else RecordState.SATISFIED
-
-
-def _gave_way(gang: Gang, kept: KeptRoom | None) -> list[Effect]:
-    if kept is None or gang.reference is None:
-        return []
-    others = " and ".join(f"gang {other.label}" for other in kept.group.gangs)
-    note = (
-        f"gives its {len(gang.seats)} places back: {others}, before it in the queue, needs room of gangs that wait; "
-        "it is tried again when that has started or timed out"
-    )
-    return [Report(gang.id, events=(KubeEvent(gang.reference, EventType.WARNING, "GaveWay", note),))]
-
-
-def _preempts(plan: Plan) -> list[Effect]:
-    if plan.kept is None:
-        return []
-    pods = sum(len(uids) for uids in plan.victims.bound.values())
-    whom = ", ".join(sorted(gang.label for gang in plan.victims.bound)[:10])
-    note = f"{pods} {'pod of a gang' if pods == 1 else 'pods of gangs'} of lower priority are evicted for it: {whom}"
-    return tell(plan.kept.group, EventType.NORMAL, "Preempting", note)
-
-
-def tell(group: Group, type_: EventType, reason: str, note: str) -> list[Effect]:
-    """An event on every gang of the group."""
-    return [
-        Report(gang.id, events=(KubeEvent(gang.reference, type_, reason, note),))
-        for gang in group.gangs
-        if gang.reference is not None
-    ]
-
-
-def _told(gang: Gang, uids: list[str]) -> tuple[KubeEvent, ...]:
-    whom = "because its gang cannot run whole"
-    if gang.evicted_for:
-        whom = f"for gang {gang.evicted_for.split('/', 1)[-1]}"
-    reason = "Preempted" if gang.evicted_for else "GangEvicted"
-    what = "the whole gang" if gang.leaves_whole else f"{len(uids)} of its pods, which it can spare,"
-    pods = [gang.pods[uid] for uid in sorted(uids)[:PODS_WITH_EVENTS] if uid in gang.pods]
-    events = [KubeEvent(pod_reference(pod), EventType.WARNING, reason, f"evicted {whom}") for pod in pods]
-    if gang.facts is not None and gang.facts.definition is not None:
-        note = f"{what} {'is' if gang.leaves_whole else 'are'} evicted {whom}"
-        events.append(KubeEvent(gang.facts.definition, EventType.WARNING, reason, note))
-    return tuple(events)

@@ -174,22 +174,15 @@ class Solving:
         group.gathering = self._knowledge.why_not_yet(group)
         if not group.wants_seats:
             return {}
-        kept = self._knowledge.kept.values()
-        withheld = withheld_from(group, kept, self._knowledge.ledger, now.monotonic_seconds)
-        draining = [room for room in kept if room.drains and room.group is not group]
-        drained = [(room, room.outlasts(group, now.monotonic_seconds)) for room in draining]
+        withheld = withheld_from(group, self._knowledge.kept.values(), self._knowledge.ledger, now.monotonic_seconds)
+        drain_longer = self._making_room.rooms_that_drain_longer(group, now)
         seated = refused_or_seated(self._knowledge.ledger, group, asked, result.runs, withheld)
         if isinstance(seated, str):
             self._refuse(group, f"placement's answer could not be used: {seated}", now)
             return {}
         if placed:
             group.explanation = group.said = group.infeasible = None
-            self._making_room.has_place(group)
-        for room, ends_in_time in drained:
-            if ends_in_time:
-                room.going.update(uid for gang in seated for uid in gang.seats)
-            elif room.open_to(group, now.monotonic_seconds):
-                room.overtaken = not room.stands(self._knowledge.ledger)
+        self._making_room.seated(group, seated, drain_longer, whole=placed)
         return seated
 
     def _not_placed(self, group: Group, asked: GroupToPlace, result: SolveResult, now: Now) -> None:

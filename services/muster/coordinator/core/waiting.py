@@ -50,7 +50,7 @@ class Waiting:
             self.give_up(group)
         for gang in group.gangs:
             if gang.waiting_since is not None and not gang.seats and _deadline(gang) <= now.monotonic_seconds:
-                gang.waiting_since = None  # it held something under an earlier leader
+                gang.waiting_since = None  # what it held was an earlier leader's; the wait for it is over
         if not group.holds:
             self.groups.pop(group, None)
             return
