@@ -131,6 +131,7 @@ async def test_g46_the_preemptor_is_deleted_before_the_answer_with_the_victims_c
     with solves.holding(removes) as held:
         await scene.create(preemptor)
         await held.wait()
+        await scene.minimum(preemptor, 4)  # it is known, so that it can be forgotten
         await scene.delete(preemptor)
         await scene.forgotten(preemptor)
     await nothing_was_evicted(scene, before, victim)
@@ -148,6 +149,7 @@ async def test_g46_the_preemptor_is_deleted_while_the_plan_is_written_i9(scene: 
         await scene.cluster.until(
             lambda: any(map(removes, scene.cluster.solves.answered[answered:])), "placement has named victims"
         )
+        await scene.minimum(preemptor, 4)  # it is known, so that it can be forgotten
         await scene.delete(preemptor)
         await scene.forgotten(preemptor)
     await nothing_was_evicted(scene, before, victim)
