@@ -113,6 +113,10 @@ class Watch:
             self._gave_way.clear()
             self._term_began = story.now
             waiting = [record for record in story.etcd.values() if record.waiting_since_unix_millis]
+            gangs = story.cluster.gangs  # one that was declared anew begins anew
+            waiting = [
+                each for each in waiting if each.gang in gangs and gangs[each.gang].incarnation == each.incarnation
+            ]
             self._inherited = {
                 record.gang: max(0.0, story.unix - record.waiting_since_unix_millis / 1000) for record in waiting
             }
