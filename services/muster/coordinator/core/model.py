@@ -87,7 +87,7 @@ class Gang:
         may_run = not (pod.phase.ended or pod.deleting or pod.gated)
         on_its_way = self.on_its_way(pod.uid)
         _put(self.invalid, pod.uid, bool(pod.problem) and not pod.node and may_run and not on_its_way)
-        _put(self.marked, pod.uid, pod.timed_out and not pod.node and may_run)
+        _put(self.marked, pod.uid, pod.timed_out and not (pod.node or pod.phase.ended or pod.deleting))
         if pod.timed_out or pod.node or not may_run:
             self.timing_out.discard(pod.uid)
         if not pod.timed_out:
