@@ -80,12 +80,12 @@ class Machine:
         for event in events:
             self._take(event)
         self._effects += self._binds.due(self.knowledge, now.monotonic_seconds)
-        self._effects += self._evictions.due(now.monotonic_seconds)
         self._solving.pass_on(now)
         self._effects += self._upkeep.look(now)
         if late := [*self._waiting.due(now), *(self._repairs.due(now) if self._seeing else ())]:
             self._effects += late
             self._effects += self._upkeep.look(now)
+        self._effects += self._evictions.due(now.monotonic_seconds)  # those that are still wanted
         if self._may_solve and (solve := self._solve(now)) is not None:
             self._effects.append(solve)
             self._effects += self._upkeep.look(now)  # those that are being solved have left the queue

@@ -229,9 +229,7 @@ class Plans:
 
     def _wanted(self, kept: KeptRoom) -> bool:
         group = kept.group
-        if group.gangs and group.busy:
-            return self._knowledge.groups.get(group.id) is group  # what comes of that decides
-        return not kept.used and self._needed(kept) and group.wants_seats and not self._is_stuck(kept)
+        return self._needed(kept) and (group.busy or group.wants_seats) and not self._is_stuck(kept)
 
     def _is_stuck(self, kept: KeptRoom) -> bool:
         """Somebody who was to go cannot be evicted, or does not go any more."""
@@ -254,7 +252,7 @@ class Plans:
     def _needed(self, kept: KeptRoom) -> bool:
         """The group still has members for all of the room, and the room is enough for it to start."""
         group = kept.group
-        if not group.gangs or self._knowledge.groups.get(group.id) is not group or kept.overtaken:
+        if not group.gangs or self._knowledge.groups.get(group.id) is not group or kept.overtaken or kept.used:
             return False
         wanted, come = demand(group), kept.come
         wanted.update(seat.class_id for seat in come)
