@@ -183,8 +183,8 @@ BUGS = (
     Bug(
         "what is half started waits behind the others",
         "model.py",
-        "        return (0 if repairing else 1, -max(",
-        "        return (1, -max(",
+        "        return (0 if repairing else 1, -self.priority",
+        "        return (1, -self.priority",
     ),
     Bug(
         "partners are not told what changed with a gang of their group",
@@ -225,14 +225,14 @@ BUGS = (
     Bug(
         "gangs that wait for each other are not asked to give way",
         "victims.py",
-        "        levels = self._waiting(group, holding)",
+        "        levels = self._offer_waiting(group, holding)",
         "        levels = 0",
     ),
     Bug(
         "gangs of the same priority are evicted",
         "victims.py",
-        "gang.priority < priority:",
-        "gang.priority <= priority:",
+        "enumerate(self._running.below(group.priority), start=first_level)",
+        "enumerate(self._running.below(group.priority + 1), start=first_level)",
     ),
     Bug(
         "others are evicted for pods that never preempt",
@@ -273,7 +273,7 @@ BUGS = (
     Bug(
         "work that outlasts the start of a starved gang uses the room that is kept for it",
         "kept_room.py",
-        "        return now + longest_run(group) <= self.starts_at < math.inf",
+        "        return not group.accumulates and now + longest_run(group) <= self.starts_at < math.inf",
         "        return True",
     ),
 )

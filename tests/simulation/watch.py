@@ -132,11 +132,15 @@ class Watch:
 
     # -- what is true after a step
 
-    def stepped(self, story: Story, leader: Machine) -> None:
-        """A step is done."""
+    def stepped(self, story: Story, leader: Machine, *, idle: bool) -> None:
+        """A step is done; an idle one has changed nothing but the time."""
         self._new_term(story)
-        self._forgive(leader)
         knowledge = leader.knowledge
+        if idle:
+            for gang in knowledge.gangs.values():
+                self._check_hold(story, gang)
+            return
+        self._forgive(leader)
         check_reservations(knowledge)
         self._settle_nodes(story, leader)
         for gang in knowledge.gangs.values():

@@ -43,6 +43,7 @@ class WatchedStory(Story):
         self.watch = watch
         self.listen = listen
         self.steps = 0
+        self.effects = 0
         super().__init__(nodes)
 
     def change(self, **changes: Any) -> None:
@@ -56,11 +57,14 @@ class WatchedStory(Story):
             for event in events:
                 self.listen(self, event)
         self.steps += 1
+        effects = self.effects
         super().tell(*events)
         if self.machine is not None:
-            self.watch.stepped(self, self.machine)
+            idle = effects == self.effects and all(isinstance(event, Tick) for event in events)
+            self.watch.stepped(self, self.machine, idle=idle)
 
     def take(self, effect: Effect) -> None:
+        self.effects += 1
         if self.listen is not None:
             self.listen(self, effect)
         self.watch.took(self, effect)
