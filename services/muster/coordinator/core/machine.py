@@ -148,8 +148,10 @@ class Machine:
                 self._seeing = False
             case EvictResults():
                 self._effects += self._evictions.results(self.knowledge, event, self._now.monotonic_seconds)
+                self._plans.reconsider(result.uid for result in event.results)
             case EvictCallFailed():
                 self._evictions.call_failed(self.knowledge, event, self._now.monotonic_seconds)
+                self._plans.reconsider(event.uids)
             case Tick():
                 pass
             case _:

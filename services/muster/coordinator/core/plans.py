@@ -1,7 +1,7 @@
 """Plans to make room: decided, durable, carried out, dropped when nobody wants them any more (I9)."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from muster.coordinator.core.cycle import ScheduleCycle
 from muster.coordinator.core.decisions import Plan, PlanPart
@@ -107,6 +107,13 @@ class Plans:
         else:
             gang.evicted_for = ""  # half of it is worth nothing: the rest follows
 
+    def reconsider(self, uids: Iterable[str]) -> None:
+        """Evictions of these pods have failed: those that nobody waits for any more are not tried again."""
+        owners = {kept.owner for kept in self._knowledge.kept.values()}
+        for gang in {self._knowledge.gang_of[uid] for uid in uids if uid in self._knowledge.gang_of}:
+            if gang.evicted_for and gang.evicted_for not in owners:
+                self._spare(gang)
+
     def _holds(self, plan: Plan) -> bool:
         """The victims still matter less, and can spare or give up what they were to."""
         seated_on = self._knowledge.ledger.capacity.seated_on
@@ -165,7 +172,8 @@ class Plans:
                     if (partner := knowledge.gangs.get(id_)) is not None:
                         knowledge.regroup(partner)
                 room = Counter({(each.node, each.class_id): each.count for each in record.kept_room})
-                if all(class_id in knowledge.ledger.classes for _, class_id in room):
+                known = all(class_id in knowledge.ledger.classes for _, class_id in room)
+                if known and gang.group.to_seat:
                     gang.kept_room = record.kept_room
                     going_for_it = going[gang.id] | self._on_their_way_out(room)
                     self.keep(KeptRoom(gang.group, gang.id, room, going_for_it, begun=True))
