@@ -8,6 +8,9 @@ from builders.story_cast import Cluster
 from muster.coordinator.core.events import Solve, SolveOutcome, SolveResult
 from muster.gangs.placing import Explanation, GangToPlace, GroupToPlace, PodsOnNode, Removable, Removed, Run
 
+MOST_COMBINED = 12
+"""Of more gangs not every set is tried."""
+
 Free = dict[str, int]
 """Millicores that may be used, by node; nodes that take nobody are not in it."""
 
@@ -148,13 +151,23 @@ class _Removal:
         return None
 
     def _fewest(self, offered: list[Removable]) -> dict[str, list[PodsOnNode]]:
-        """All that can be spared, and as few whole gangs as possible."""
+        """All that can be spared, and as few whole gangs as possible; of many, those that are needed in turn."""
+        if len(offered) > MOST_COMBINED:
+            return self._needed_in_turn(offered)
         for count in range(len(offered) + 1):
             for whole in combinations(offered, count):
                 going = {each.id: _singly(each)[: None if each in whole else each.spare] for each in offered}
                 if not self._fit(going).short:
                     return going
         raise AssertionError("all of it was seen to suffice")
+
+    def _needed_in_turn(self, offered: list[Removable]) -> dict[str, list[PodsOnNode]]:
+        going = {each.id: _singly(each) for each in offered}
+        for each in reversed(offered):
+            fewer = {**going, each.id: going[each.id][: each.spare]}
+            if not self._fit(fewer).short:
+                going = fewer
+        return going
 
     def _put_back(self, going: dict[str, list[PodsOnNode]], each: Removable) -> None:
         """Spared pods that the place does not need stay, the last first."""

@@ -14,7 +14,6 @@ import pytest
 import muster.coordinator.core as core
 from simulation.play import invent
 
-
 FIRST_SEEDS = 60
 """They find most; then the scenarios are quicker than more of them."""
 

@@ -1,0 +1,80 @@
+"""The solver of stories is right about what must go, and about what fits in part: others are measured by it."""
+
+import pytest
+
+from builders.story import Story
+from builders.story_cast import gang, plain_pod
+from muster.coordinator.core.events import Solve, SolveOutcome, SolveResult
+from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Removable, Role, Withheld
+
+
+@pytest.fixture
+def story() -> Story:
+    """a runs on m4 and has nothing to spare, b runs on n4 and can spare two."""
+    story = Story({"n4": 4, "m4": 4})
+    story.add(gang("a").of(4), gang("b").minimum(2).of(4))
+    story.run()
+    return story
+
+
+def ask(story: Story, count: int, *removable: Removable, partial: bool = False, withheld: int = 0) -> SolveResult:
+    group = GroupToPlace("x", (GangToPlace("x", count, (Role("cpu1", count),)),), partial)
+    kept = (Withheld("m4", (("cpu", withheld * 1000),)),) if withheld else ()
+    (answer,) = story.first_fit(Solve(1, {}, (), (group,), kept, removable))
+    return answer
+
+
+def offer(a_level: int, b_level: int) -> tuple[Removable, Removable]:
+    return (
+        Removable("a", a_level, 0, (PodsOnNode("m4", "cpu1", 4),)),
+        Removable("b", b_level, 2, (PodsOnNode("n4", "cpu1", 4),)),
+    )
+
+
+def going(answer: SolveResult) -> dict[str, tuple[bool, int]]:
+    return {each.id: (each.whole, sum(pods.count for pods in each.pods)) for each in answer.removed}
+
+
+def test_what_can_be_spared_goes_before_whole_gangs(story: Story) -> None:
+    assert going(ask(story, 2, *offer(0, 0))) == {"b": (False, 2)}
+    assert going(ask(story, 1, *offer(0, 0))) == {"b": (False, 1)}
+
+
+def test_the_fewest_whole_gangs_go_the_first_of_the_request_first(story: Story) -> None:
+    assert going(ask(story, 3, *offer(0, 0))) == {"a": (True, 4)}
+    assert going(ask(story, 7, *offer(0, 0))) == {"a": (True, 4), "b": (True, 4)}
+
+
+def test_nothing_of_a_level_goes_if_lower_ones_suffice(story: Story) -> None:
+    assert going(ask(story, 2, *offer(0, 1))) == {"a": (True, 4)}
+    assert going(ask(story, 3, *offer(1, 0))) == {"b": (True, 4)}
+
+
+def test_nothing_goes_in_vain(story: Story) -> None:
+    answer = ask(story, 9, *offer(0, 0))
+    assert answer.outcome is SolveOutcome.INFEASIBLE
+    assert not answer.removed
+
+
+def test_of_very_many_only_those_that_are_needed_go(story: Story) -> None:
+    many = [Removable(f"a{i}", 0, 0, (PodsOnNode("m4", "cpu1", 1),)) for i in range(20)]
+    story.delete(gang("a").of(4))
+    for index in range(4):
+        story.bind_elsewhere(_pod(story, index), "m4")
+    assert len(going(ask(story, 3, *many))) == 3
+
+
+def _pod(story: Story, index: int) -> str:
+    pod = plain_pod(f"p{index}")
+    story.add_pods(pod)
+    return pod.uid
+
+
+def test_what_has_room_is_placed_in_part_but_not_in_room_that_is_withheld(story: Story) -> None:
+    story.delete(gang("a").of(4))
+    assert ask(story, 5).outcome is SolveOutcome.INFEASIBLE
+    answer = ask(story, 5, partial=True)
+    assert answer.outcome is SolveOutcome.PARTLY
+    assert sum(run.count for run in answer.runs) == 4
+    assert sum(run.count for run in ask(story, 5, partial=True, withheld=3).runs) == 1
+    assert ask(story, 5, partial=True, withheld=4).outcome is SolveOutcome.INFEASIBLE
