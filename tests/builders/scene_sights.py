@@ -9,6 +9,7 @@ from builders.cluster import JSON, WAIT_SECONDS, Cluster, node_of
 from builders.workloads import Workload
 from muster.coordinator.v1 import coordinator_pb2
 from muster.coordinator.v1.coordinator_pb2 import Phase
+from muster.coordinator.v1.record_pb2 import GangRecord
 
 WAITING = (Phase.PHASE_GATHERING, Phase.PHASE_QUEUED, Phase.PHASE_WAITING)
 LABEL = "muster.dev/scene"
@@ -119,6 +120,13 @@ class Sights:
             lambda: id_ in gangs and gangs[id_].phase == wanted, f"{id_} is {phase}", seconds=seconds
         )
         return gangs[id_]
+
+    async def recorded(self, workload: Workload) -> None:
+        """Wait until its record says that it has started, so that nothing about it waits for etcd any more."""
+        id_, present = self.here(workload).id, self.cluster.records.present
+        await self.cluster.until(
+            lambda: id_ in present and present[id_].state == GangRecord.STATE_SATISFIED, f"{id_} is recorded as started"
+        )
 
     async def minimum(self, workload: Workload, minimum: int) -> None:
         """Wait until the coordinator knows that so many must start together."""

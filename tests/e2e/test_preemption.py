@@ -1,5 +1,7 @@
 """Gangs of higher priority take the room of others: of as few gangs as can be, and only for a start that is certain."""
 
+import contextlib
+
 import pytest
 
 from builders.faults import EVICTIONS
@@ -143,13 +145,14 @@ async def test_g46_the_preemptor_is_deleted_while_the_plan_is_written_i9(scene: 
     await scene.create(victim)
     await scene.bound(victim)
     before = scene.uids(victim)
-    answered = len(scene.cluster.solves.answered)
-    with scene.cluster.frozen("etcd"):
-        await scene.create(preemptor)
-        await scene.cluster.until(
-            lambda: any(map(removes, scene.cluster.solves.answered[answered:])), "placement has named victims"
-        )
-        await scene.minimum(preemptor, 4)  # it is known, so that it can be forgotten
+    await scene.recorded(victim)
+    solves = scene.cluster.solves
+    with contextlib.ExitStack() as etcd:
+        with solves.holding(removes) as held:
+            await scene.create(preemptor)
+            await held.wait()
+            await scene.minimum(preemptor, 4)
+            etcd.enter_context(scene.cluster.frozen("etcd"))
         await scene.delete(preemptor)
         await scene.forgotten(preemptor)
     await nothing_was_evicted(scene, before, victim)
