@@ -129,3 +129,33 @@ def test_room_is_kept_elsewhere_when_its_node_goes() -> None:
     story.pass_time(62)
     (kept,) = story.leader.knowledge.kept.values()
     assert lost not in {name for name, _ in kept.room}
+
+
+def test_g50_alike_gangs_that_wait_for_strangers_ask_nothing_without_a_cause() -> None:
+    story = Story({"n": 8})
+    for index in range(8):
+        story.intrude(plain_pod(f"x{index}"), "n")
+    story.add(*[gang(f"g{index:02}").of(4).created(index) for index in range(100)])
+    story.run_effects()
+    story.pass_time(5)
+    solves = len(story.solves)
+    story.pass_time(3600)
+    assert len(story.solves) == solves
+
+
+def test_i8_those_behind_the_one_that_room_is_kept_for_come_after_it() -> None:
+    story = Story({"n": 4, "m": 4})
+    story.add(gang("a").of(4).expected(100), gang("b").of(4).expected(200))
+    story.run()
+    story.add(gang("first").of(8).created(5), gang("second").of(8).created(6))
+    story.pass_time(100)
+    asked = len(story.solves)
+    story.pass_time(60)
+    assert len(story.solves) == asked, "nothing has changed"
+    for pod in [pod for pod in story.cluster.pods.values() if pod.node]:
+        ends(story, pod.uid)
+    story.run_effects()
+    assert story.bound("first") == 8
+    story.pass_time(2)
+    (kept,) = story.leader.knowledge.kept.values()
+    assert kept.owner == "test/default/second"

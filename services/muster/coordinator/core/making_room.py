@@ -28,8 +28,6 @@ SHARE = 0.2
 """At most this share of time goes into asking who could make room."""
 MOST_AT_ONCE = 10
 """Groups that are looked at in one step."""
-LOOK_SECONDS = 5.0
-"""How often it is looked who else starves while room is kept for somebody."""
 AGAIN_SECONDS = 1.0
 """After an answer that did not come, or could not be used."""
 
@@ -65,7 +63,8 @@ class MakingRoom:
         self.running = Running()
         self._may_be_evicted: int | None = None
         self._cautious: set[Group] = set()  # an answer for them took more than budgets allow
-        self._look_again = 0.0
+        self._passed: dict[Group, float] = {}  # those of them for whom, or for somebody before whom, room drains
+        self._drain_again = 0.0
 
     @property
     def under_way(self) -> bool:
@@ -97,8 +96,8 @@ class MakingRoom:
             if room.drains and room.group is not group:
                 room.overtaken |= not room.stands(self._knowledge.ledger)
         if whole:
-            self._asking.pop(group, None)
-            self._unplaced.pop(group, None)
+            for waiting in (self._asking, self._unplaced, self._passed):
+                waiting.pop(group, None)
             group.no_way = ""
             if (kept := self._knowledge.kept.get(group)) is not None:
                 kept.used = not group.accumulates
@@ -115,7 +114,9 @@ class MakingRoom:
         times = [max(self._not_before, min(self._asking.values()))] if self._asking else []
         if self._unplaced:
             due = next(iter(self._unplaced.values())) + self._rules.starvation_after_seconds
-            times.append(max(due, self._look_again, self._not_before))
+            times.append(max(due, self._drain_again, self._not_before))
+        if self._passed and self._draining() is None:
+            times.append(max(self._drain_again, self._not_before))
         return min(times, default=None)
 
     def begin(self, now: Now) -> Solve | None:
@@ -128,9 +129,23 @@ class MakingRoom:
             offer = self._candidates(group, now)
             if offer.removable:
                 return self._ask(group, offer, now)
-        if (starved := self._starved(now.monotonic_seconds)) is not None:
-            return self._ask(starved, Draining(self._knowledge, starved, now), now)
+        while (
+            now.monotonic_seconds >= self._drain_again and (starved := self._starved(now.monotonic_seconds)) is not None
+        ):
+            draining = Draining(self._knowledge, starved, now)
+            if draining.removable:
+                return self._ask(starved, draining, now)
+            self._never_drains(starved)
         return None
+
+    def _never_drains(self, group: Group) -> None:
+        """Nothing that ends would make room for it, nor for those that want the same; when they are tried again, it is
+        looked at again.
+        """
+        for other in [other for other in self._unplaced if other is group or _alike(group, other)]:
+            del self._unplaced[other]
+            other.no_way = "it would not fit either if everything that Muster placed had ended"
+            self._knowledge.touch_group(other)
 
     def _candidates(self, group: Group, now: Now) -> Candidates:
         cautious = group in self._cautious
@@ -173,29 +188,30 @@ class MakingRoom:
         """The first in the queue of those that had no place for too long and would have one in the empty cluster; None
         also while room drains for somebody who stands before it.
         """
-        if now < self._look_again:
-            return None
+        draining = self._draining()
+        if draining is None:
+            self._unplaced, self._passed = {**self._passed, **self._unplaced}, {}
         starved = []
         for group, since in list(self._unplaced.items()):
             if since + self._rules.starvation_after_seconds > now:
                 break
             if group not in self._queue or not group.gangs:
                 del self._unplaced[group]
-            elif group not in self._knowledge.kept:
+            elif draining is not None and draining.group.key <= group.key:
+                self._passed[group] = self._unplaced.pop(group)
+            elif group in self._knowledge.kept:
+                del self._unplaced[group]
+            else:
                 starved.append(group)
-        draining = self._draining()
         for group in sorted(starved, key=lambda group: group.key):
-            if draining is not None and draining.group.key < group.key:
-                break
             if could_ever_fit(group, self._knowledge.ledger):
                 return group
             del self._unplaced[group]  # it is looked at again when it was tried again
-        self._look_again = now + LOOK_SECONDS if draining is not None or self._knowledge.kept else 0.0
         return None
 
     def _ask(self, group: Group, offer: Candidates | Draining, now: Now) -> Solve:
         knowledge = self._knowledge
-        if isinstance(offer, Candidates) and group.infeasible is not None:
+        if isinstance(offer, Candidates):
             for other in [other for other in self._asking if _alike(group, other)]:
                 del self._asking[other]  # it would hear the same
         asked = to_place(group)
@@ -222,7 +238,7 @@ class MakingRoom:
         seconds = now.monotonic_seconds - attempt.began
         self._not_before = now.monotonic_seconds + seconds * (1 / SHARE - 1)
         if isinstance(attempt.offer, Draining):
-            self._look_again = now.monotonic_seconds + AGAIN_SECONDS
+            self._drain_again = now.monotonic_seconds + AGAIN_SECONDS
         if group not in self._queue or not group.wants_seats or demand(group) != attempt.demand:
             return []  # it changed, and is tried again
         result = next((result for result in results if result.id == group.id), None)
@@ -246,12 +262,11 @@ class MakingRoom:
             self._unplaced[attempt.group] = now.monotonic_seconds
 
     def _no_way(self, attempt: _Attempt) -> None:
-        if isinstance(attempt.offer, Candidates):
-            attempt.group.no_way = "nobody could be made to give way so that it would fit"
+        if isinstance(attempt.offer, Draining):
+            self._never_drains(attempt.group)
         else:
-            self._unplaced.pop(attempt.group, None)
-            attempt.group.no_way = "it would not fit either if everything that Muster placed had ended"
-        self._knowledge.touch_group(attempt.group)
+            attempt.group.no_way = "nobody could be made to give way so that it would fit"
+            self._knowledge.touch_group(attempt.group)
 
     def _make_room(self, attempt: _Attempt, result: SolveResult, now: Now) -> list[Effect] | None:
         """What the answer wants is planned; None: the answer cannot be used."""
@@ -285,7 +300,8 @@ class MakingRoom:
 
 
 def _alike(group: Group, other: Group) -> bool:
-    return other.infeasible == group.infeasible and bool(other.gangs) and other.priority == group.priority
+    same = group.infeasible is not None and other.infeasible == group.infeasible
+    return same and bool(other.gangs) and other.priority == group.priority
 
 
 def _room(asked: GroupToPlace, runs: Sequence[Run]) -> Counter[tuple[str, str]]:

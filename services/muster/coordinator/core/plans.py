@@ -260,7 +260,7 @@ class Plans:
     def _needed(self, kept: KeptRoom) -> bool:
         """The group still has members for all of the room, and the room is enough for it to start."""
         group = kept.group
-        if not group.gangs or self._knowledge.groups.get(group.id) is not group or kept.overtaken or kept.used:
+        if kept.overtaken or kept.used or self._knowledge.groups.get(group.id) is not group or not group.to_seat:
             return False
         wanted, come = demand(group), kept.come
         wanted.update(seat.class_id for seat in come)
