@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -133,6 +134,8 @@ class Cluster:
         """The process stands still: it answers nothing, and nothing that it is sent is lost."""
         child = self.stack.children[service]
         child.send(signal.SIGSTOP)
+        while not _stands_still(child.pid):
+            time.sleep(0.001)
         try:
             yield
         finally:
@@ -212,6 +215,15 @@ class Cluster:
         else:
             kept[key] = item
         self.picture.touch()
+
+
+def _stands_still(pid: int) -> bool:
+    """Every thread has stopped: a signal reaches those that run on other cores a moment later."""
+    try:
+        states = [stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except FileNotFoundError:  # a thread ended meanwhile
+        return False
+    return set(states) <= {"T"}
 
 
 def node_of(pod: JSON) -> str:
