@@ -52,7 +52,8 @@ class Permits:
             state = RecordState.UNPERMITTED
         else:
             state = before.state if before is not None else RecordState.SATISFIED
-            state = RecordState.SATISFIED if state is RecordState.UNPERMITTED else state
+            if state is RecordState.UNPERMITTED:  # it was to be evicted, and is not
+                state = RecordState.SATISFIED if gang.started else RecordState.BINDING
         return self.persist((self.record(gang, state, now.unix_seconds),))
 
     @staticmethod
