@@ -30,9 +30,11 @@ class GangTraces:
         if tracing.enabled():
             for record, traceparent in recovered:
                 if tracing.from_traceparent(traceparent) is not None:
+                    # One that was not permitted has no earlier time than that of its first reservation.
+                    began = record.permitted_unix_millis or record.waiting_since_unix_millis
                     self._traces[record.gang] = _Trace(
                         traceparent,
-                        record.permitted_unix_millis * 1_000_000,
+                        began * 1_000_000 or time_ns(),
                         ended=record.state is RecordState.SATISFIED,  # told when it was
                     )
 

@@ -16,8 +16,10 @@ ROOT = f"00-{'ab' * 16}-{'cd' * 8}-01"
 
 def permitted(state: RecordState) -> tuple[Gang, Record]:
     """A gang that took up its record."""
-    record = Record(GANG, "1", state, permitted_unix_millis=1_700_000_000_000)
-    gang = Gang(GANG, Group(GANG), record=record, permitted=True)
+    unpermitted = state is RecordState.UNPERMITTED
+    times = {"waiting_since_unix_millis" if unpermitted else "permitted_unix_millis": 1_700_000_000_000}
+    record = Record(GANG, "1", state, **times)
+    gang = Gang(GANG, Group(GANG), record=record, permitted=not unpermitted)
     return gang, record
 
 
@@ -52,6 +54,13 @@ async def test_a_gang_without_a_trace_that_runs_gets_none(monkeypatch: pytest.Mo
 async def test_a_gang_that_is_taken_up_goes_on_in_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     changes = (PhaseChanged(GANG, None, Phase.BINDING), PhaseChanged(GANG, Phase.BINDING, Phase.SATISFIED))
     collector = await spans_of(monkeypatch, RecordState.BINDING, *changes, known=True)
+    assert trace_of(collector.named("gang")) == ROOT[3:-3]
+    assert collector.named("gang").start_time_unix_nano == 1_700_000_000_000 * 1_000_000
+
+
+async def test_a_gang_that_waits_with_reservations_goes_on_in_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = (PhaseChanged(GANG, None, Phase.WAITING), PhaseChanged(GANG, Phase.WAITING, Phase.SATISFIED))
+    collector = await spans_of(monkeypatch, RecordState.UNPERMITTED, *changes, known=True)
     assert trace_of(collector.named("gang")) == ROOT[3:-3]
     assert collector.named("gang").start_time_unix_nano == 1_700_000_000_000 * 1_000_000
 
