@@ -16,9 +16,14 @@ ROOT = f"00-{'ab' * 16}-{'cd' * 8}-01"
 
 def permitted(state: RecordState) -> tuple[Gang, Record]:
     """A gang that took up its record."""
-    unpermitted = state is RecordState.UNPERMITTED
-    times = {"waiting_since_unix_millis" if unpermitted else "permitted_unix_millis": 1_700_000_000_000}
-    record = Record(GANG, "1", state, **times)
+    unpermitted, at = state is RecordState.UNPERMITTED, 1_700_000_000_000
+    record = Record(
+        GANG,
+        "1",
+        state,
+        permitted_unix_millis=0 if unpermitted else at,
+        waiting_since_unix_millis=at if unpermitted else 0,
+    )
     gang = Gang(GANG, Group(GANG), record=record, permitted=not unpermitted)
     return gang, record
 
