@@ -47,6 +47,8 @@ async def test_a_group_of_a_hundred_gangs_in_ten_namespaces_starts_whole_or_not_
         await scene.waits(member, "1 cpu")
     await scene.nodes(1)
     await scene.bound(*group)
+    for member in group:
+        await scene.recorded(member)
     permits = [next(iter(scene.cluster.records.history[scene.here(member).id])) for member in group]
     assert {len(permit.group) for permit in permits} == {GANGS}
     assert len({permit.permitted_unix_millis for permit in permits}) == 1, "one transaction permits all of them"

@@ -20,6 +20,7 @@ async def test_g30_a_cycle_ends_when_all_children_were_tried_and_the_record_keep
     await scene.nodes(1)
     await scene.bound(a)
     await scene.satisfied(a)
+    await scene.recorded(a)
     then = await scene.cluster.explain(id_)
     permits = [record for record in scene.cluster.records.history[id_] if record.seats]
     assert [permit.schedule_cycle for permit in permits] == [then.gang.schedule_cycle]
@@ -39,6 +40,7 @@ async def test_g30_a_cycle_stays_invalid_while_children_are_missing_that_total_n
     await scene.tried(a, more_than=first.attempts)
     await scene.nodes(3)
     await scene.bound(a)
+    await scene.recorded(a)
     permits = [record for record in scene.cluster.records.history[id_] if record.seats]
     assert permits[0].schedule_cycle > 1
 

@@ -239,6 +239,7 @@ async def test_a_gang_of_5000_pods_has_one_record_and_is_explained_at_once_g42(s
     a = gang("a").of(size).declared_by("coscheduling")
     await scene.create(a)
     await scene.bound(a, seconds=90)
+    await scene.recorded(a)
     id_ = scene.here(a).id
     answer = await scene.cluster.explain(id_)
     assert answer.gang.bound == size
