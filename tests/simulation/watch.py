@@ -174,6 +174,8 @@ class Watch:
         holds = not gang.permitted and gang.seats and gang.group.persisting is None
         if not holds:
             self._holds.pop(gang.id, None)
+            if gang.group.persisting is not None:  # what it had waited is over, whatever becomes of the permit
+                self._inherited.pop(gang.id, None)
             return
         facts = gang.facts
         assert facts is not None, f"hold: {gang.id} holds seats without a declaration"
@@ -212,11 +214,14 @@ def _asked_for(solves: Sequence[Solve], gang_id: str) -> str:
 
 
 def _standing(gang: Gang) -> frozenset[object]:
-    """What users may change of a gang: its declaration and its pods, apart from the marks."""
-    pods = {(pod.uid, pod.class_id, pod.node, pod.phase, pod.deleting, pod.gated) for pod in gang.pods.values()}
+    """What users may change of a gang: its declaration, its pods, and that marks come off."""
+    pods: set[object] = {
+        (pod.uid, pod.class_id, pod.node, pod.phase, pod.deleting, pod.gated) for pod in gang.pods.values()
+    }
     facts = gang.facts
     if facts is None:
         return frozenset(pods)
+    pods.add(sum(pod.timed_out for pod in gang.pods.values()) + len(gang.timing_out))
     declared = (facts.incarnation, facts.minimum, facts.total, facts.mode, facts.group, facts.waiting_time_seconds)
     return frozenset([declared, *pods])
 
@@ -280,7 +285,7 @@ def check_harm(story: Story, effect: Evict) -> None:
         return
     preemptor, plan = gangs.get(victim.evicted_for), story.etcd.get(victim.evicted_for)
     assert preemptor is not None, f"I9: {effect.gang} is evicted for {victim.evicted_for}, which is gone"
-    waiting = [pod for gang in preemptor.group.gangs for pod in gang.waiting.values()]
+    waiting = [pod for gang in preemptor.group.to_seat for pod in gang.waiting.values()]
     assert waiting, f"I9: {effect.gang} is evicted for {preemptor.id}, which does not wait"
     assert plan is not None and plan.kept_room, f"I9: no room is kept for {preemptor.id}, for which others are evicted"
     assert not any(pod.never_preempts for pod in waiting), f"I9: {preemptor.id} never preempts"

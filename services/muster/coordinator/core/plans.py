@@ -17,6 +17,7 @@ from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.model import Gang, Group
 from muster.coordinator.core.permits import Permits
 from muster.coordinator.core.plan_events import evicted, gave_way, preempts
+from muster.coordinator.core.questions import may_preempt
 from muster.coordinator.core.queue import Queue
 from muster.coordinator.core.waiting import Waiting
 
@@ -118,8 +119,10 @@ class Plans:
         """The victims still matter less, and can spare or give up what they were to."""
         seated_on = self._knowledge.ledger.capacity.seated_on
         victims = plan.victims
-        if plan.kept is not None and any(gang.priority >= plan.kept.group.priority for gang in victims.bound):
-            return False
+        if plan.kept is not None and victims.bound:
+            group = plan.kept.group
+            if not may_preempt(group) or any(gang.priority >= group.priority for gang in victims.bound):
+                return False
         for gang in victims.bound.keys() - victims.whole:
             if len(gang.bound) < (gang.facts.minimum if gang.facts is not None else 1):
                 return False  # it cannot spare them any more
@@ -252,10 +255,8 @@ class Plans:
         return gang is None or gang.pods[uid].deleting or (uid in gang.leaving and gang.evicted_for == owner)
 
     def _still_comes(self, group: Group) -> bool:
-        """The group for which another gave way is still on its way to a start."""
-        if not group.gangs or all(gang.permitted for gang in group.gangs):
-            return False
-        return group.busy or group.holds or group in self._knowledge.kept
+        """The group for which another gave way is still on its way to its place."""
+        return bool(group.gangs) and (group.busy or group.holds or group in self._knowledge.kept)
 
     def _needed(self, kept: KeptRoom) -> bool:
         """The group still has members for all of the room, and the room is enough for it to start."""

@@ -30,6 +30,7 @@ class Waiting:
     def __init__(self, knowledge: Knowledge, permits: Permits) -> None:
         self._knowledge, self._permits = knowledge, permits
         self.groups: dict[Group, None] = {}
+        self._recalled: dict[Gang, None] = {}  # they held something under an earlier leader, and nothing yet
 
     # -- every look
 
@@ -48,9 +49,6 @@ class Waiting:
             return
         if group.holds and not self._may_hold(group):
             self.give_up(group)
-        for gang in group.gangs:
-            if gang.waiting_since is not None and not gang.seats and _deadline(gang) <= now.monotonic_seconds:
-                gang.waiting_since = None  # what it held was an earlier leader's; the wait for it is over
         if not group.holds:
             self.groups.pop(group, None)
             return
@@ -67,6 +65,7 @@ class Waiting:
             waited = max(0.0, now.unix_seconds - record.waiting_since_unix_millis / 1000)
             gang.waiting_since = now.monotonic_seconds - waited
             gang.waiting_since_unix_millis = record.waiting_since_unix_millis
+            self._recalled[gang] = None
         gang.timed_out_declaration = record.timed_out_declaration
         gang.timing_out = {name.uid for name in record.timing_out if name.uid in gang.waiting}
         for uid in gang.timing_out:
@@ -99,20 +98,27 @@ class Waiting:
         """When the next gang has waited too long."""
         groups = [group for group in self.groups if group.persisting is None]
         gangs = [gang for group in groups for gang in group.gangs if gang.seats]
+        gangs += [gang for gang in self._recalled if self._still_waits(gang) and gang.group.persisting is None]
         return min((_deadline(gang) for gang in gangs if gang.waiting_since is not None), default=None)
 
     def due(self, now: Now) -> list[Effect]:
         """Groups of which a gang has waited too long give everything back; their pods are to be marked."""
         effects: list[Effect] = []
-        for group in list(self.groups):
+        self._recalled = {gang: None for gang in self._recalled if self._still_waits(gang)}
+        for group in dict.fromkeys([*self.groups, *(gang.group for gang in self._recalled)]):
             late = [
                 gang
                 for gang in group.gangs
                 if gang.waiting_since is not None and _deadline(gang) <= now.monotonic_seconds
             ]
-            if late and group.persisting is None and group.holds:
+            if late and group.persisting is None and (group.holds or not self._recalled.keys().isdisjoint(late)):
                 effects += self._time_out(group, late[0], now)
         return effects
+
+    def _still_waits(self, gang: Gang) -> bool:
+        """It held something under an earlier leader, and neither holds anything yet nor does without."""
+        there = self._knowledge.gangs.get(gang.id) is gang and not gang.permitted
+        return there and gang.waiting_since is not None and not gang.seats and gang.group.accumulates
 
     def _time_out(self, group: Group, late: Gang, now: Now) -> list[Effect]:
         gangs = [gang for gang in group.gangs if gang.facts is not None]
@@ -123,6 +129,7 @@ class Waiting:
         self.groups.pop(group, None)
         for gang in gangs:
             assert gang.facts is not None
+            gang.waiting_since = None
             gang.timed_out_declaration = declaration(gang.facts)
             gang.timing_out = {
                 pod.uid
