@@ -52,10 +52,7 @@ async def test_g37_binds_that_fail_with_500_are_tried_again_i6(scene: Scene) -> 
         await scene.bound(a)
 
 
-async def test_g37_a_pod_whose_bind_fails_for_good_is_placed_again_and_the_others_stay_i6_i10(
-    hasty_scene: Scene,
-) -> None:
-    scene = hasty_scene
+async def test_g37_a_pod_whose_bind_fails_for_good_is_placed_again_and_the_others_stay_i6_i10(scene: Scene) -> None:
     await scene.nodes(4, 4)
     a = gang("a").of(8)
     with scene.cluster.faults.refuse(Requests("POST", "/a-3/binding"), 500):
