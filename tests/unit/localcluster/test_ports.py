@@ -12,6 +12,6 @@ def test_no_port_is_given_twice_although_nothing_listens_on_it() -> None:
 
 def test_a_seed_of_the_common_source_does_not_choose_the_ports() -> None:
     random.seed(7)
-    first = [random.randint(20_000, 32_000) for _ in range(20)]  # noqa: S311
+    first = [random.randint(20_000, 32_000) for _ in range(20)]
     random.seed(7)
     assert [free_port() for _ in range(20)] != first
