@@ -289,7 +289,9 @@ async def test_g09_a_timeout_mark_is_seen_and_so_is_its_end(kube: KubeCalls, mir
     for timed_out in (True, False):
         written = timeout_annotations("koordinator/ml/g", timed_out=timed_out)
         await kube.patch("Pod", "a", {"metadata": {"annotations": written}})
-        await mirror.until(lambda timed_out=timed_out: mirror.names["ml/a"].timed_out is timed_out)  # type: ignore[misc]
+        await mirror.until(
+            lambda timed_out=timed_out: "ml/a" in mirror.names and mirror.names["ml/a"].timed_out is timed_out
+        )  # type: ignore[misc]
     assert mirror.gangs["koordinator/ml/g"].problems == ()
 
 
