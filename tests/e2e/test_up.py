@@ -193,7 +193,6 @@ async def test_the_example_of_preemption_evicts_and_its_job_brings_the_gang_back
         up.lines.clear()
         await kubectl(up, "apply", "-f", str(EXAMPLES / "11-preemption.yaml"))
         await up.says("koordinator/default/urgent satisfied, 4/4 bound")
-        await up.says("coscheduling/default/scavenger queued")
         events = await kubectl(up, "get", "events", "-o", "custom-columns=R:.reason,N:.note,M:.message")
     assert "default/urgent" in next(line for line in events.splitlines() if line.startswith("Preempted"))
 
