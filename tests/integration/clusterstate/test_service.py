@@ -286,12 +286,13 @@ async def test_without_leave_to_read_budgets_it_goes_on(config: KubeSettings, ku
 
 async def test_g09_a_timeout_mark_is_seen_and_so_is_its_end(kube: KubeCalls, mirror: Mirror) -> None:
     await kube.create("Pod", pod_object("a", annotations=koordinator("g")))
-    for timed_out in (True, False):
-        written = timeout_annotations("koordinator/ml/g", timed_out=timed_out)
-        await kube.patch("Pod", "a", {"metadata": {"annotations": written}})
-        await mirror.until(
-            lambda timed_out=timed_out: "ml/a" in mirror.names and mirror.names["ml/a"].timed_out is timed_out
-        )  # type: ignore[misc]
+    await mirror.until(lambda: "ml/a" in mirror.names)
+    await kube.patch("Pod", "a", {"metadata": {"annotations": timeout_annotations("koordinator/ml/g", timed_out=True)}})
+    await mirror.until(lambda: mirror.names["ml/a"].timed_out)
+    await kube.patch(
+        "Pod", "a", {"metadata": {"annotations": timeout_annotations("koordinator/ml/g", timed_out=False)}}
+    )
+    await mirror.until(lambda: not mirror.names["ml/a"].timed_out)
     assert mirror.gangs["koordinator/ml/g"].problems == ()
 
 
