@@ -80,6 +80,16 @@ class RepairPolicy(IntEnum):
     EVICT = 2
 
 
+class LevelPolicy(IntEnum):
+    """How members are divided over the domains of a level; values as in the proto."""
+
+    PACK = 1
+    SPREAD = 2
+    PARTITION = 3
+    RANGE = 4
+    FACTOR = 5
+
+
 class Severity(IntEnum):
     """How bad a problem of a declaration is; values as in the proto."""
 
@@ -126,8 +136,45 @@ class Taint(Struct, frozen=True):
     effect: TaintEffect
 
 
+class PodTerm(Struct, frozen=True):
+    """Pods that a selector (by id) selects, in the domain of nodes with the same value of a label."""
+
+    selector: str
+    topology_key: str
+
+
+class PreferredPodTerm(Struct, frozen=True):
+    """A wish for the company of pods, weight 1 to 100, or against it, weight -100 to -1."""
+
+    weight: int
+    term: PodTerm
+
+
+class SpreadConstraint(Struct, frozen=True):
+    """One of spec.topologySpreadConstraints; `hard` is DoNotSchedule, the other policies at their defaults."""
+
+    max_skew: int
+    topology_key: str
+    selector: str
+    hard: bool = True
+    min_domains: int = 1
+    ignores_node_affinity: bool = False
+    honors_taints: bool = False
+
+
+class HostPort(Struct, frozen=True):
+    """A port of the node; ip "0.0.0.0" conflicts with every other."""
+
+    protocol: str
+    ip: str
+    port: int
+
+
 class PodClass(Struct, frozen=True):
-    """Everything about a pod that matters to placement. `id` is a hash of the rest."""
+    """Everything about a pod that matters to placement. `id` is a hash of the rest.
+
+    `selected_by`: ids of selectors that select its pods, sorted. `volumes`: one requirement each, all must match.
+    """
 
     id: str
     requests: Amounts = ((PODS, 1),)
@@ -135,6 +182,13 @@ class PodClass(Struct, frozen=True):
     required_node_affinity: tuple[NodeSelectorTerm, ...] | None = None
     preferred_node_affinity: tuple[PreferredNodeTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    selected_by: tuple[str, ...] = ()
+    required_pod_affinity: tuple[PodTerm, ...] = ()
+    required_pod_anti_affinity: tuple[PodTerm, ...] = ()
+    preferred_pod_affinity: tuple[PreferredPodTerm, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    volumes: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
 
 
 class NodeFacts(Struct, frozen=True):
@@ -172,6 +226,7 @@ class PodFacts(Struct, frozen=True, gc=False):  # there are 100,000 of them, and
     expected_seconds: float = 0.0
     started_seconds: int = 0
     budgets: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
 
     @property
     def seated(self) -> bool:
@@ -196,6 +251,19 @@ class Problem(Struct, frozen=True):
     message: str
 
 
+class LevelConstraint(Struct, frozen=True):
+    """How a gang's members are divided over the domains of a level. `count` is that of partition and factor, `minimum`
+    and `maximum` are those of range.
+    """
+
+    level: str
+    policy: LevelPolicy
+    hard: bool = False
+    count: int = 0
+    minimum: int = 0
+    maximum: int = 0
+
+
 class GangFacts(Struct, frozen=True):
     """What users declared of pods that belong together, in one form whatever the dialect."""
 
@@ -215,6 +283,8 @@ class GangFacts(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     match_policy: MatchPolicy = MatchPolicy.ONCE_SATISFIED
     repair_policy: RepairPolicy = RepairPolicy.WAIT
+    tree: str = ""
+    constraints: tuple[LevelConstraint, ...] = ()
 
     @property
     def blocked(self) -> bool:
@@ -227,6 +297,37 @@ class DisruptionBudget(Struct, frozen=True):
 
     id: str
     allowed: int
+
+
+class TreeLevel(Struct, frozen=True):
+    """A level of a topology tree. With a label key, domains are the values of that label."""
+
+    name: str
+    label_key: str = ""
+
+
+class TreeDomain(Struct, frozen=True):
+    """A listed domain: `level` is an index into the tree's levels, `parent` one into its domains, -1 at the top."""
+
+    name: str
+    level: int
+    parent: int = -1
+
+
+class TopologyTree(Struct, frozen=True):
+    """Which nodes are near which. `levels` go from the top to the nodes; the last is that of the nodes themselves.
+
+    `domains` and `leaves` (node name, index of its domain, -1 right below the root) are there if domains are listed,
+    and not if they are read from labels.
+    """
+
+    name: str
+    levels: tuple[TreeLevel, ...] = (TreeLevel("node"),)
+    domains: tuple[TreeDomain, ...] = ()
+    leaves: tuple[tuple[str, int], ...] = ()
+    default: bool = False
+    definition: ObjectReference | None = None
+    problems: tuple[Problem, ...] = ()
 
 
 class Batch(Struct, frozen=True):
@@ -247,3 +348,5 @@ class Batch(Struct, frozen=True):
     through: dict[str, int] = {}
     budgets: tuple[DisruptionBudget, ...] = ()
     removed_budgets: tuple[str, ...] = ()
+    trees: tuple[TopologyTree, ...] = ()
+    removed_trees: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from muster.gangs.facts import Amounts
+from muster.gangs.facts import Amounts, LevelConstraint
 
 
 class Role(Struct, frozen=True):
@@ -12,12 +12,27 @@ class Role(Struct, frozen=True):
     wanted: int
 
 
+class PodsOnNode(Struct, frozen=True):
+    """A number of pods of one class on one node."""
+
+    node: str
+    class_id: str
+    count: int
+
+
 class GangToPlace(Struct, frozen=True):
-    """A gang to place: at least `minimum` members in all, of first roles rather than of later ones."""
+    """A gang to place: at least `minimum` members in all, of first roles rather than of later ones.
+
+    `tree`: the topology tree it goes by, "" for the default one. `placed`: members that have a place already and count
+    for the constraints.
+    """
 
     id: str
     minimum: int
     roles: tuple[Role, ...]
+    tree: str = ""
+    constraints: tuple[LevelConstraint, ...] = ()
+    placed: tuple[PodsOnNode, ...] = ()
 
 
 class GroupToPlace(Struct, frozen=True):
@@ -41,14 +56,6 @@ class Withheld(Struct, frozen=True):
 
     node: str
     amounts: Amounts
-
-
-class PodsOnNode(Struct, frozen=True):
-    """A number of pods of one class on one node."""
-
-    node: str
-    class_id: str
-    count: int
 
 
 class Removable(Struct, frozen=True):
@@ -89,3 +96,6 @@ class Explanation(Struct, frozen=True):
     needed: int = 0
     nodes_lost: tuple[tuple[str, int], ...] = ()
     short_by: Amounts = ()
+    best_domain: str = ""
+    best_domain_fit: int = 0
+    remedy: str = ""

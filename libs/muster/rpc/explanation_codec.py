@@ -19,11 +19,14 @@ def encode_explanation(explanation: Explanation) -> pb.Explanation:
         needed=explanation.needed,
         nodes_lost=[pb.NodesLost(reason=reason, nodes=nodes) for reason, nodes in explanation.nodes_lost],
         short_by=[state_pb.ResourceAmount(name=name, amount=amount) for name, amount in explanation.short_by],
+        best_domain=explanation.best_domain,
+        best_domain_fit=explanation.best_domain_fit,
+        remedy=explanation.remedy,
     )
 
 
 def decode_explanation(message: pb.Explanation) -> Explanation:
-    """The value; a summary that is too long is cut."""
+    """The value; sentences that are too long are cut."""
     return Explanation(
         summary=message.summary[:_LONGEST_SUMMARY],
         gang=message.gang,
@@ -32,4 +35,7 @@ def decode_explanation(message: pb.Explanation) -> Explanation:
         needed=message.needed,
         nodes_lost=tuple((lost.reason, lost.nodes) for lost in message.nodes_lost),
         short_by=tuple((amount.name, amount.amount) for amount in message.short_by),
+        best_domain=message.best_domain[:_LONGEST_SUMMARY],
+        best_domain_fit=message.best_domain_fit,
+        remedy=message.remedy[:_LONGEST_SUMMARY],
     )

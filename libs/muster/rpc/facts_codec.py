@@ -5,44 +5,34 @@ read as its contract says; an enum value of a newer sender is read as the contra
 """
 
 import sys
-from collections.abc import Mapping, Sequence
-from enum import IntEnum
+from collections.abc import Mapping
 from typing import Any, Final
 
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.gangs.facts import (
-    Amounts,
     Batch,
     DisruptionBudget,
     GangFacts,
     GangMode,
     MatchPolicy,
     NodeFacts,
-    NodeOperator,
-    NodeRequirement,
-    NodeSelectorTerm,
     ObjectReference,
-    PodClass,
     PodFacts,
     PodPhase,
-    PreferredNodeTerm,
     Problem,
     RepairPolicy,
     Severity,
     Taint,
     TaintEffect,
-    Toleration,
-    TolerationOperator,
 )
+from muster.rpc.class_codec import EFFECTS, decode_amounts, decode_pod_class, encode_amounts, encode_pod_class, number
+from muster.rpc.topology_codec import UnknownPolicy, decode_constraint, decode_tree, encode_constraint, encode_tree
 
 _MODES: Final = {mode.value: mode for mode in GangMode}
 _MATCH_POLICIES: Final = {policy.value: policy for policy in MatchPolicy}
 _REPAIR_POLICIES: Final = {policy.value: policy for policy in RepairPolicy}
-_OPERATORS: Final = {operator.value: operator for operator in NodeOperator}
 _PHASES: Final = {phase.value: phase for phase in PodPhase}
 _SEVERITIES: Final = {severity.value: severity for severity in Severity}
-_EFFECTS: Final = {effect.value: effect for effect in TaintEffect}
-_TOLERATIONS: Final = {operator.value: operator for operator in TolerationOperator}
 
 _INT32_MAX: Final = 2**31 - 1
 _intern = sys.intern  # names that many pods share are kept once and compare by identity
@@ -62,6 +52,8 @@ def encode_batch(batch: Batch) -> pb.Batch:
         removed_gangs=batch.removed_gangs,
         budgets=map(encode_budget, batch.budgets),
         removed_budgets=batch.removed_budgets,
+        trees=[encode_tree(tree, encode_reference, encode_problem) for tree in batch.trees],
+        removed_trees=batch.removed_trees,
     )
     add = message.pods.add
     for pod in batch.pods:
@@ -87,6 +79,8 @@ def decode_batch(message: pb.Batch) -> Batch:
         decode_revision(message.through),
         tuple(map(decode_budget, message.budgets)),
         tuple(message.removed_budgets),
+        tuple(decode_tree(tree, decode_reference, decode_problem) for tree in message.trees),
+        tuple(message.removed_trees),
     )
 
 
@@ -145,11 +139,13 @@ def _fill_pod(message: pb.Pod, pod: PodFacts) -> None:
         message.started_seconds = pod.started_seconds
     if pod.budgets:
         message.budgets.extend(pod.budgets)
+    if pod.claims:
+        message.claims.extend(pod.claims)
 
 
 def decode_pod(message: pb.Pod) -> PodFacts:
     """The pod that a message carries."""
-    budgets = message.budgets
+    budgets, claims = message.budgets, message.claims
     return PodFacts(
         message.uid,
         _intern(message.namespace),
@@ -170,74 +166,8 @@ def decode_pod(message: pb.Pod) -> PodFacts:
         message.expected_seconds or 0.0,  # one 0.0 for all
         message.started_seconds,
         tuple(map(_intern, budgets)) if budgets else (),
+        tuple(claims) if claims else (),
     )
-
-
-def encode_pod_class(pod_class: PodClass) -> pb.PodClass:
-    """A pod class as a message."""
-    message = pb.PodClass(
-        id=pod_class.id,
-        requests=_encode_amounts(pod_class.requests),
-        node_selector=dict(pod_class.node_selector),
-        preferred_node_affinity=[
-            pb.PreferredNodeTerm(weight=wish.weight, term=_encode_term(wish.term))
-            for wish in pod_class.preferred_node_affinity
-        ],
-        tolerations=[
-            pb.Toleration(key=t.key, operator=_number(t.operator), value=t.value, effect=_number(t.effect))
-            for t in pod_class.tolerations
-        ],
-    )
-    if pod_class.required_node_affinity is not None:
-        message.required_node_affinity.SetInParent()
-        message.required_node_affinity.terms.extend(map(_encode_term, pod_class.required_node_affinity))
-    return message
-
-
-def decode_pod_class(message: pb.PodClass) -> PodClass:
-    """The pod class that a message carries; its selector sorted by key."""
-    required = None
-    if message.HasField("required_node_affinity"):
-        required = tuple(map(_decode_term, message.required_node_affinity.terms))
-    return PodClass(
-        _intern(message.id),
-        _decode_amounts(message.requests),
-        tuple(sorted(message.node_selector.items())),
-        required,
-        tuple(PreferredNodeTerm(wish.weight, _decode_term(wish.term)) for wish in message.preferred_node_affinity),
-        tuple(
-            Toleration(
-                t.key,
-                _TOLERATIONS.get(t.operator, TolerationOperator.EQUAL),
-                t.value,
-                _EFFECTS.get(t.effect, TaintEffect.NONE),
-            )
-            for t in message.tolerations
-        ),
-    )
-
-
-def _encode_term(term: NodeSelectorTerm) -> pb.NodeSelectorTerm:
-    return pb.NodeSelectorTerm(
-        labels=map(_encode_requirement, term.labels), fields=map(_encode_requirement, term.fields)
-    )
-
-
-def _decode_term(message: pb.NodeSelectorTerm) -> NodeSelectorTerm:
-    return NodeSelectorTerm(
-        tuple(map(_decode_requirement, message.labels)), tuple(map(_decode_requirement, message.fields))
-    )
-
-
-def _encode_requirement(requirement: NodeRequirement) -> pb.NodeRequirement:
-    return pb.NodeRequirement(key=requirement.key, operator=_number(requirement.operator), values=requirement.values)
-
-
-def _decode_requirement(message: pb.NodeRequirement) -> NodeRequirement:
-    operator = _OPERATORS.get(message.operator)
-    if operator is None:  # not understood, so no node may pass: no label has a value out of none
-        return NodeRequirement(message.key, NodeOperator.IN, ())
-    return NodeRequirement(message.key, operator, tuple(message.values))
 
 
 # -- nodes
@@ -249,9 +179,9 @@ def encode_node(node: NodeFacts) -> pb.Node:
         name=node.name,
         uid=node.uid,
         revision=node.revision,
-        allocatable=_encode_amounts(node.allocatable),
+        allocatable=encode_amounts(node.allocatable),
         labels=node.labels,
-        taints=[pb.Taint(key=t.key, value=t.value, effect=_number(t.effect)) for t in node.taints],
+        taints=[pb.Taint(key=t.key, value=t.value, effect=number(t.effect)) for t in node.taints],
         unschedulable=node.unschedulable,
         ready=node.ready,
     )
@@ -263,9 +193,9 @@ def decode_node(message: pb.Node) -> NodeFacts:
         _intern(message.name),
         message.uid,
         message.revision,
-        _decode_amounts(message.allocatable),
+        decode_amounts(message.allocatable),
         dict(message.labels),
-        tuple(Taint(t.key, t.value, _EFFECTS.get(t.effect, TaintEffect.NONE)) for t in message.taints),
+        tuple(Taint(t.key, t.value, EFFECTS.get(t.effect, TaintEffect.NONE)) for t in message.taints),
         message.unschedulable,
         message.ready,
     )
@@ -284,20 +214,28 @@ def encode_gang(gang: GangFacts) -> pb.Gang:
         incarnation=gang.incarnation,
         minimum=_int32(gang.minimum),
         total=_int32(gang.total),
-        mode=_number(gang.mode),
+        mode=number(gang.mode),
         group=gang.group,
         waiting_time_seconds=gang.waiting_time_seconds,
         priority=None if gang.priority is None else _int32(gang.priority),
         created_seconds=gang.created_seconds,
         definition=None if gang.definition is None else encode_reference(gang.definition),
         problems=map(encode_problem, gang.problems),
-        match_policy=_number(gang.match_policy),
-        repair_policy=_number(gang.repair_policy),
+        match_policy=number(gang.match_policy),
+        repair_policy=number(gang.repair_policy),
+        tree=gang.tree,
+        constraints=map(encode_constraint, gang.constraints),
     )
 
 
 def decode_gang(message: pb.Gang) -> GangFacts:
-    """The gang that a message carries."""
+    """The gang that a message carries. Constraints that are not understood block it."""
+    constraints, problems = [], [decode_problem(problem) for problem in message.problems]
+    for each in message.constraints:
+        try:
+            constraints.append(decode_constraint(each))
+        except UnknownPolicy as error:
+            problems.append(Problem(Severity.BLOCKING, str(error)))
     return GangFacts(
         _intern(message.id),
         _intern(message.dialect),
@@ -312,9 +250,11 @@ def decode_gang(message: pb.Gang) -> GangFacts:
         message.priority if message.HasField("priority") else None,
         message.created_seconds,
         decode_reference(message.definition) if message.HasField("definition") else None,
-        tuple(map(decode_problem, message.problems)),
+        tuple(problems),
         _MATCH_POLICIES.get(message.match_policy, MatchPolicy.ONCE_SATISFIED),
         _REPAIR_POLICIES.get(message.repair_policy, RepairPolicy.WAIT),
+        _intern(message.tree),
+        tuple(constraints),
     )
 
 
@@ -352,25 +292,12 @@ def decode_reference(message: pb.ObjectReference) -> ObjectReference:
 
 def encode_problem(problem: Problem) -> pb.Problem:
     """A problem as a message."""
-    return pb.Problem(severity=_number(problem.severity), message=problem.message)
+    return pb.Problem(severity=number(problem.severity), message=problem.message)
 
 
 def decode_problem(message: pb.Problem) -> Problem:
     """A problem; one of unknown severity blocks."""
     return Problem(_SEVERITIES.get(message.severity, Severity.BLOCKING), message.message)
-
-
-def _encode_amounts(amounts: Amounts) -> list[pb.ResourceAmount]:
-    return [pb.ResourceAmount(name=name, amount=amount) for name, amount in amounts]
-
-
-def _decode_amounts(messages: Sequence[pb.ResourceAmount]) -> Amounts:
-    return tuple((_intern(message.name), message.amount) for message in messages)
-
-
-def _number(value: IntEnum) -> Any:
-    """Enums have the numbers of the contract, which its types do not know."""
-    return value
 
 
 def _int32(number: int) -> int:
