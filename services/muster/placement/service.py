@@ -33,6 +33,12 @@ from muster.telemetry.tracing import record_span, tracer
 
 FULL_NAME: Final = "muster.placement.v1.PlacementService"
 IMPLEMENTATION: Final = "best-fit"
+FEATURES: Final = (
+    pb.FEATURE_PARTIAL,
+    pb.FEATURE_REMOVABLE,
+    pb.FEATURE_CONSTRAINTS,
+    pb.FEATURE_POD_TOPOLOGY,
+)
 
 _PAUSE_AFTER_SECONDS: Final = 0.005
 """A batch that takes longer lets others run."""
@@ -97,7 +103,7 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
         self, request: pb.DescribeRequest, context: aio.ServicerContext[Any, Any]
     ) -> pb.DescribeResponse:
         cluster = self._mirror.cluster
-        response = pb.DescribeResponse(implementation=IMPLEMENTATION, version=version("muster"))
+        response = pb.DescribeResponse(implementation=IMPLEMENTATION, version=version("muster"), features=FEATURES)
         if cluster is not None:
             response.revision.CopyFrom(encode_revision(cluster.revision))
             response.nodes = len(cluster.nodes)
