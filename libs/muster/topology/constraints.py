@@ -1,0 +1,200 @@
+"""Constraints per level as users write them, as sentences quote them, and what about them cannot be.
+
+    topology    = entry, { ";" or line break, entry }
+    entry       = level, ":", policy, { ",", policy }
+    policy      = [ "hard" | "soft" ], ( "pack" | "spread" | "partition(n)" | "range(min,max)" | "factor(k)" )
+
+"soft" is the default. Levels are the tree's and compared as they are; words may be written in any case.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final
+
+from muster.gangs.facts import LevelConstraint, LevelPolicy
+from muster.gangs.quoting import quoted
+from muster.topology.divisible import meets
+
+LARGEST_NUMBER: Final = 2**31 - 1
+LONGEST_TEXT: Final = 4096
+"""Characters of an annotation; trees have a few levels, and a level has five policies."""
+
+_LEVEL: Final = re.compile(r"[^\s:;,()](?:[^:;,()\n\r]{0,251}[^\s:;,()])?")
+_POLICY: Final = re.compile(r"(?:(hard|soft)\s+)?([a-z]+)\s*(?:\(([^()]*)\))?", re.ASCII | re.IGNORECASE)
+_NUMBER: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
+_ENTRIES: Final = re.compile(r"[;\n\r]")
+_COMMAS: Final = re.compile(r",(?![^(]*\))")  # not those in parentheses
+_NUMBERS_OF: Final[Mapping[LevelPolicy, tuple[str, ...]]] = {
+    LevelPolicy.PACK: (),
+    LevelPolicy.SPREAD: (),
+    LevelPolicy.PARTITION: ("n",),
+    LevelPolicy.RANGE: ("min", "max"),
+    LevelPolicy.FACTOR: ("k",),
+}
+_FORMS: Final = "pack, spread, partition(n), range(min,max) or factor(k)"
+
+
+class BadConstraints(ValueError):
+    """A text that says no constraints. The message quotes the part that does not, and says what it must be."""
+
+
+def parse_constraints(text: str) -> tuple[LevelConstraint, ...]:
+    """Constraints that users wrote, in their order. Raises BadConstraints.
+
+    What is well written may still be contradictory: see `clashes` and `contradictions`.
+    """
+    if len(text) > LONGEST_TEXT:
+        raise BadConstraints(f"{quoted(text)}, which has {len(text)} characters; {LONGEST_TEXT} are allowed")
+    found = tuple(each for entry in _ENTRIES.split(text) if entry.strip() for each in _entry(entry.strip()))
+    if not found:
+        raise BadConstraints(f'{quoted(text)}, which says nothing: write for example "rack: hard pack; node: spread"')
+    return found
+
+
+def in_words(constraint: LevelConstraint) -> str:
+    """A constraint as users would write it, e.g. "rack: hard pack" or "node: range(2,4)"."""
+    return f"{constraint.level}: {'hard ' if constraint.hard else ''}{_form(constraint)}"
+
+
+def clashes(constraints: Iterable[LevelConstraint]) -> list[str]:
+    """What about the constraints cannot be, whatever the tree and the gang's size; a sentence each."""
+    by_level: dict[str, list[LevelConstraint]] = {}
+    for each in constraints:
+        by_level.setdefault(each.level, []).append(each)
+    return [problem for given in by_level.values() for problem in (*_bad_numbers(given), *_clashes_of_level(given))]
+
+
+def contradictions(
+    constraints: Sequence[LevelConstraint], levels: Sequence[str], minimum: int, wanted: int
+) -> list[str]:
+    """What about the constraints of a gang cannot be, a sentence each; none: nothing speaks against trying.
+
+    `levels` are the names of the tree's levels from the top to the nodes. From `minimum` to `wanted` members are to
+    be divided, those that have a place already included.
+    """
+    known = frozenset(levels)
+    problems = [
+        f'constraint "{in_words(each)}" is on a level that the tree does not have: its levels are {", ".join(levels)}'
+        for each in constraints
+        if each.level not in known
+    ]
+    problems += clashes(constraints)
+    if problems or wanted < 1:
+        return problems
+    return list(_unmeetable(constraints, levels, max(1, minimum), wanted))
+
+
+# -- reading
+
+
+def _entry(entry: str) -> Iterator[LevelConstraint]:
+    level, colon, policies = entry.partition(":")
+    level = level.strip()
+    if not colon or not _LEVEL.fullmatch(level):
+        raise BadConstraints(f'{quoted(entry)}, which is not a level, a colon and policies, e.g. "rack: hard pack"')
+    for text in _COMMAS.split(policies):
+        yield _policy(level, text.strip())
+
+
+def _policy(level: str, text: str) -> LevelConstraint:
+    match = _POLICY.fullmatch(text)
+    policy = LevelPolicy.__members__.get(match[2].upper()) if match else None
+    if match is None or policy is None:
+        raise BadConstraints(f"{quoted(text)} on level {quoted(level)}, but a policy is {_FORMS}, after hard or soft")
+    names = _NUMBERS_OF[policy]
+    numbers = [_number(level, text, part.strip()) for part in match[3].split(",")] if match[3] else []
+    if len(numbers) != len(names) or (match[3] is not None and not names):
+        form = f"{policy.name.lower()}({','.join(names)})" if names else policy.name.lower()
+        raise BadConstraints(f"{quoted(text)} on level {quoted(level)}, but it is written {form}")
+    hard = (match[1] or "").lower() == "hard"
+    if policy is LevelPolicy.RANGE:
+        return LevelConstraint(level, policy, hard, minimum=numbers[0], maximum=numbers[1])
+    return LevelConstraint(level, policy, hard, *numbers)
+
+
+def _number(level: str, text: str, part: str) -> int:
+    if not _NUMBER.fullmatch(part) or int(part) > LARGEST_NUMBER:
+        where = f"{quoted(text)} on level {quoted(level)}"
+        raise BadConstraints(f"{where} with {quoted(part)}, which is not a whole number from 0 to {LARGEST_NUMBER}")
+    return int(part)
+
+
+def _form(constraint: LevelConstraint) -> str:
+    match constraint.policy:
+        case LevelPolicy.RANGE:
+            return f"range({constraint.minimum},{constraint.maximum})"
+        case LevelPolicy.PARTITION | LevelPolicy.FACTOR:
+            return f"{constraint.policy.name.lower()}({constraint.count})"
+        case _:
+            return constraint.policy.name.lower()
+
+
+# -- what cannot be, whatever the gang
+
+
+def _bad_numbers(given: Iterable[LevelConstraint]) -> Iterator[str]:
+    for each in given:
+        words = f'constraint "{in_words(each)}"'
+        match each.policy:
+            case LevelPolicy.PARTITION | LevelPolicy.FACTOR if each.count < 1:
+                yield f"{words} has the number {each.count}, but it must be at least 1"
+            case LevelPolicy.RANGE if each.minimum < 1:
+                yield f"{words} begins at {each.minimum}, but it must begin at 1 or more"
+            case LevelPolicy.RANGE if each.minimum > each.maximum:
+                yield f"{words} begins above its end: write range({each.maximum},{each.minimum})"
+
+
+def _clashes_of_level(given: Sequence[LevelConstraint]) -> Iterator[str]:
+    for _, same in groupby(sorted(given, key=_policy_of), _policy_of):
+        first, *more = same
+        if more:
+            yield f'constraints "{in_words(first)}" and "{in_words(more[0])}" are of one kind: only one may be given'
+    by_policy = {each.policy: each for each in given}
+    pack, spread = by_policy.get(LevelPolicy.PACK), by_policy.get(LevelPolicy.SPREAD)
+    partition = by_policy.get(LevelPolicy.PARTITION)
+    if pack and spread:
+        yield _both(pack, spread, "the one asks for few domains, the other for many")
+    if pack and partition and partition.count > 1:
+        yield _both(pack, partition, f"the one asks for few domains, the other for {partition.count}")
+    if spread and partition:
+        yield _both(spread, partition, f"the one asks for many domains, the other for {partition.count}")
+    of_range, factor = by_policy.get(LevelPolicy.RANGE), by_policy.get(LevelPolicy.FACTOR)
+    if of_range and factor and not _has_multiple(of_range, factor.count):
+        reason = f"no multiple of {factor.count} is from {of_range.minimum} to {of_range.maximum}"
+        yield _both(of_range, factor, reason)
+
+
+def _has_multiple(of_range: LevelConstraint, factor: int) -> bool:
+    """True also if the numbers are bad by themselves, which is said already."""
+    if factor < 1 or not 0 < of_range.minimum <= of_range.maximum:
+        return True
+    return of_range.maximum // factor * factor >= of_range.minimum
+
+
+def _policy_of(constraint: LevelConstraint) -> LevelPolicy:
+    return constraint.policy
+
+
+def _both(one: LevelConstraint, other: LevelConstraint, why: str) -> str:
+    return f'constraints "{in_words(one)}" and "{in_words(other)}" contradict each other: {why}'
+
+
+# -- what cannot be with so many members
+
+
+def _unmeetable(
+    constraints: Sequence[LevelConstraint], levels: Sequence[str], minimum: int, wanted: int
+) -> Iterator[str]:
+    hard = [each for each in constraints if each.hard]
+    members = f"{wanted} members" if minimum >= wanted else f"any number of members from {minimum} to {wanted}"
+    alone = [each for each in hard if not meets((each,), levels, minimum, wanted)]
+    for each in alone:
+        if each.policy is LevelPolicy.PARTITION:
+            yield f'constraint "{in_words(each)}" asks for {each.count} domains, but there are only {wanted} members'
+        else:
+            yield f'constraint "{in_words(each)}" cannot be met by {members}'
+    if alone or meets(tuple(constraints), levels, minimum, wanted):
+        return
+    together = " and ".join(f'"{in_words(each)}"' for each in hard)
+    yield f"constraints {together} cannot all be met by {members}"

@@ -1,0 +1,138 @@
+"""Which numbers of members hard constraints can divide at all, if every domain had room: arithmetic, no cluster.
+
+Sets of numbers are integers used as bits: bit n says that n members can be divided. A set is computed per constrained
+level from the nodes up, as what a domain of the level above may be given.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Final
+
+from muster.gangs.facts import LevelConstraint, LevelPolicy
+
+LARGEST_GANG: Final = 16_384
+"""Beyond it the arithmetic would take too long, and nothing is ruled out."""
+
+_ARITHMETIC: Final = frozenset({LevelPolicy.PARTITION, LevelPolicy.RANGE, LevelPolicy.FACTOR})
+
+_Numbers = int
+"""A set of numbers, as bits."""
+
+
+def meets(constraints: tuple[LevelConstraint, ...], levels: Sequence[str], minimum: int, wanted: int) -> bool:
+    """Whether some number from `minimum` to `wanted`, at least 1, can be divided as the hard constraints say."""
+    arithmetic = [each for each in constraints if each.hard and each.policy in _ARITHMETIC]
+    if any(each.policy is LevelPolicy.PARTITION and each.count > wanted for each in arithmetic):
+        return False
+    if not arithmetic or wanted > LARGEST_GANG:
+        return True
+    return _meets(constraints, tuple(levels), min(minimum, wanted), wanted)
+
+
+@lru_cache(maxsize=1024)
+def _meets(constraints: tuple[LevelConstraint, ...], levels: tuple[str, ...], minimum: int, wanted: int) -> bool:
+    everything = (2 << wanted) - 2  # 1 to wanted
+    divisible = everything
+    packed = False
+    for level in reversed(levels):
+        given = {each.policy: each for each in constraints if each.level == level}
+        if not given:
+            continue
+        pack = given.get(LevelPolicy.PACK)
+        # A hard pack makes soft ones above it hard.
+        packed = packed or (pack is not None and pack.hard)
+        hard = {policy: each for policy, each in given.items() if each.hard}
+        sizes = divisible & _sizes(hard, wanted)
+        divisible = everything & _sums(hard, sizes, wanted, packed=pack is not None and packed)
+    return bool(divisible >> minimum)
+
+
+def _sizes(hard: dict[LevelPolicy, LevelConstraint], wanted: int) -> _Numbers:
+    """Sizes that a domain may have by itself."""
+    sizes = (2 << wanted) - 2
+    if of_range := hard.get(LevelPolicy.RANGE):
+        sizes &= _from_to(of_range.minimum, min(of_range.maximum, wanted))
+    if factor := hard.get(LevelPolicy.FACTOR):
+        sizes &= _multiples(factor.count, wanted)
+    return sizes
+
+
+def _sums(hard: dict[LevelPolicy, LevelConstraint], sizes: _Numbers, wanted: int, *, packed: bool) -> _Numbers:
+    """Numbers that can be divided over domains of these sizes, in the shape that is asked for."""
+    if packed:
+        return sizes
+    if partition := hard.get(LevelPolicy.PARTITION):
+        return _even(sizes, partition.count, wanted)
+    if LevelPolicy.SPREAD in hard:
+        return _even_over_any(sizes, wanted)
+    return _any_sums(sizes, wanted)
+
+
+def _any_sums(sizes: _Numbers, wanted: int) -> _Numbers:
+    """Sums of any of the sizes, each as often as needed."""
+    everything = (2 << wanted) - 1
+    sums = 1
+    for size in _members(sizes):
+        if sums == everything:
+            break
+        if sums >> size & 1:
+            continue  # made of smaller ones
+        step = size
+        while step <= wanted:
+            sums |= sums << step & everything
+            step *= 2
+    return sums
+
+
+def _even(sizes: _Numbers, domains: int, wanted: int) -> _Numbers:
+    """Sums of so many of the sizes that differ by at most one."""
+    found = 0
+    for size in _members(sizes):
+        if size * domains > wanted:
+            break
+        if sizes >> size + 1 & 1:
+            found |= _from_to(size * domains, min((size + 1) * domains, wanted))
+        else:
+            found |= 1 << size * domains
+    return found
+
+
+def _even_over_any(sizes: _Numbers, wanted: int) -> _Numbers:
+    """Sums of any number of the sizes that differ by at most one."""
+    found, everything = 0, _from_to(1, wanted)
+    for size in _members(sizes):
+        if found == everything:
+            break
+        if not sizes >> size + 1 & 1:
+            found |= _multiples(size, wanted)
+            continue
+        for domains in range(1, wanted // size + 1):
+            if domains >= size - 1:  # from here on, one interval begins where the last ended
+                found |= _from_to(size * domains, wanted)
+                break
+            found |= _from_to(size * domains, min((size + 1) * domains, wanted))
+    return found
+
+
+def _members(numbers: _Numbers) -> Iterator[int]:
+    """The numbers in the set, in order."""
+    bits = bin(numbers)[:1:-1]
+    at = bits.find("1")
+    while at >= 0:
+        yield at
+        at = bits.find("1", at + 1)
+
+
+def _from_to(first: int, last: int) -> _Numbers:
+    return (1 << last + 1) - (1 << first) if first <= last else 0
+
+
+def _multiples(of: int, wanted: int) -> _Numbers:
+    """`of`, twice `of`, and so on."""
+    if of > wanted:
+        return 0
+    found, step = 1 << of, of
+    while step < wanted:
+        found |= found << step
+        step *= 2
+    return found & ((2 << wanted) - 1)
