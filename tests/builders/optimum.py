@@ -1,0 +1,258 @@
+"""The best place for a small group under constraints, by looking at every place: what solvers are held against.
+
+Nothing here is clever and nothing is shared with the solver. A place is told by sizes: how many members of each gang
+are on each node, those counted that were there before. Every way to seat members is walked through node by node; of
+each the sizes are kept, and the constraints are judged on them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from muster.gangs.facts import LevelConstraint, LevelPolicy, NodeFacts, PodClass, TopologyTree
+from muster.gangs.placing import GangToPlace, GroupToPlace
+from muster.placement.answers import PartlyPlaced, Placed
+
+Cost = tuple[int, ...]
+"""Smaller is better. Members left out come first, then those outside of trees, then gang by gang the levels of its tree
+from the top: range, factor, shape."""
+
+Sizes = tuple[tuple[int, ...], ...]
+"""Members of each gang on each node."""
+
+Path = tuple[str, ...]
+"""A domain, by the names from the top to it."""
+
+_SHAPES = (LevelPolicy.PACK, LevelPolicy.SPREAD, LevelPolicy.PARTITION)
+
+FLAT = TopologyTree("flat", default=True)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A small cluster and a group. Members that are placed already hold none of the room that nodes have."""
+
+    nodes: Sequence[NodeFacts]
+    classes: Sequence[PodClass]
+    group: GroupToPlace
+    trees: Sequence[TopologyTree] = (FLAT,)
+
+    def tree_of(self, gang: GangToPlace) -> TopologyTree:
+        return next(tree for tree in self.trees if (tree.name == gang.tree if gang.tree else tree.default))
+
+
+@dataclass(frozen=True)
+class Level:
+    """What is asked of one level; `depth` is how long the paths of its domains are."""
+
+    name: str
+    depth: int
+    shape: LevelConstraint
+    range: LevelConstraint | None
+    factor: LevelConstraint | None
+
+
+def optimum(case: Case) -> Cost | None:
+    """The cost of the best place; None if there is no place for all minimums, or none that hard constraints allow."""
+    judges = [Judge(case, index) for index in range(len(case.group.gangs))]
+    by_total: dict[int, list[Sizes]] = {}
+    for added in _all_sizes(case):
+        by_total.setdefault(sum(map(sum, added)), []).append(added)
+    for total in sorted(by_total, reverse=True):
+        costs = [cost for added in by_total[total] if (cost := _cost(case, judges, added)) is not None]
+        if costs:
+            return min(costs)
+    return None
+
+
+def cost_of(case: Case, answer: Placed | PartlyPlaced) -> Cost | None:
+    """The cost of an answer; None if it breaks a hard constraint or leaves a gang below its minimum."""
+    place = {each.name: index for index, each in enumerate(case.nodes)}
+    gangs = {gang.id: index for index, gang in enumerate(case.group.gangs)}
+    added = [[0] * len(case.nodes) for _ in case.group.gangs]
+    for run in answer.runs:
+        added[gangs[run.gang]][place[run.node]] += run.count
+    judges = [Judge(case, index) for index in range(len(case.group.gangs))]
+    return _cost(case, judges, tuple(map(tuple, added)))
+
+
+def terms(case: Case) -> list[str]:
+    """What each place of a cost counts, e.g. "members", "outside", "range", "factor", "pack"."""
+    names = ["members", "outside"]
+    for gang in case.group.gangs:
+        for level in _levels(gang, case.tree_of(gang)):
+            names += ["range", "factor", level.shape.policy.name.lower()]
+            if level.shape.policy == LevelPolicy.PARTITION:
+                names.append("partition")
+    return names
+
+
+class Judge:
+    """What one gang's sizes are worth."""
+
+    def __init__(self, case: Case, index: int) -> None:
+        gang = case.group.gangs[index]
+        tree = case.tree_of(gang)
+        self.minimum = gang.minimum
+        self._levels = _levels(gang, tree)
+        self._before = [sum(pods.count for pods in gang.placed if pods.node == each.name) for each in case.nodes]
+        paths = _paths(tree, case.nodes)
+        self._outside = [paths[each.name] is None for each in case.nodes]
+        depth = len(tree.levels)
+        self._paths = [paths[each.name] or tuple(f"outside {each.name}" for _ in range(depth)) for each in case.nodes]
+        above = [level for level in self._levels if level.depth < depth]
+        self._inside_only = any(
+            constraint.hard for level in above for constraint in (level.shape, level.range, level.factor) if constraint
+        )
+
+    def outside(self, added: Sequence[int]) -> int:
+        """New members on nodes that the tree does not know."""
+        return sum(count for count, outside in zip(added, self._outside, strict=True) if outside)
+
+    def cost(self, added: Sequence[int]) -> Cost | None:
+        """Per level from the top; None if a hard constraint is broken."""
+        if self._inside_only and self.outside(added):
+            return None
+        sizes = [new + old for new, old in zip(added, self._before, strict=True)]
+        cost: list[int] = []
+        upper = 0
+        for level in self._levels:
+            of_level = _level_cost(level, self._divisions(sizes, upper, level.depth))
+            if of_level is None:
+                return None
+            cost += of_level
+            upper = level.depth
+        return tuple(cost)
+
+    def _divisions(self, sizes: Sequence[int], upper: int, depth: int) -> list[list[int]]:
+        """For each domain above that has members, the sizes of those below that have any."""
+        within: dict[Path, dict[Path, int]] = {}
+        for path, size in zip(self._paths, sizes, strict=True):
+            if size:
+                parts = within.setdefault(path[:upper], {})
+                parts[path[:depth]] = parts.get(path[:depth], 0) + size
+        return [list(parts.values()) for parts in within.values()]
+
+
+def _cost(case: Case, judges: Sequence[Judge], added: Sizes) -> Cost | None:
+    total = outside = 0
+    cost: list[int] = []
+    for judge, of_gang in zip(judges, added, strict=True):
+        placed = sum(of_gang)
+        if placed < judge.minimum:
+            return None
+        worth = judge.cost(of_gang)
+        if worth is None:
+            return None
+        total += placed
+        outside += judge.outside(of_gang)
+        cost += worth
+    wanted = sum(role.wanted for gang in case.group.gangs for role in gang.roles)
+    return (wanted - total, outside, *cost)
+
+
+def _level_cost(level: Level, divisions: Sequence[Sequence[int]]) -> list[int] | None:
+    used = [size for parts in divisions for size in parts]
+    range_, factor, shape = level.range, level.factor, level.shape
+    missed = 0
+    if range_ is not None:
+        missed = sum(max(range_.minimum - size, size - range_.maximum, 0) for size in used)
+    uneven = 0 if factor is None else sum(size % factor.count != 0 for size in used)
+    if (range_ is not None and range_.hard and missed) or (factor is not None and factor.hard and uneven):
+        return None
+    if shape.hard and not all(_as_asked(shape, parts) for parts in divisions):
+        return None
+    squares = sum(size * size for size in used)
+    if shape.policy == LevelPolicy.PACK:
+        return [missed, uneven, len(used)]
+    if shape.policy == LevelPolicy.SPREAD:
+        return [missed, uneven, squares]
+    off = sum(abs(len(parts) - shape.count) for parts in divisions)
+    return [missed, uneven, off, squares]
+
+
+def _as_asked(shape: LevelConstraint, parts: Sequence[int]) -> bool:
+    """A hard shape is kept by the sizes of the domains in one domain above."""
+    if shape.policy == LevelPolicy.PACK:
+        return len(parts) == 1
+    even = max(parts) - min(parts) <= 1
+    return even and (shape.policy == LevelPolicy.SPREAD or len(parts) == shape.count)
+
+
+def _levels(gang: GangToPlace, tree: TopologyTree) -> list[Level]:
+    """Levels that have constraints, from the top."""
+    found = []
+    hard_pack_below = False
+    for depth in range(len(tree.levels), 0, -1):
+        name = tree.levels[depth - 1].name
+        ours = {each.policy: each for each in gang.constraints if each.level == name}
+        if not ours:
+            continue
+        shapes = [ours[policy] for policy in _SHAPES if policy in ours]
+        shape = shapes[0] if shapes else LevelConstraint(name, LevelPolicy.PACK)
+        if shape.policy == LevelPolicy.PACK and hard_pack_below:
+            shape = LevelConstraint(name, LevelPolicy.PACK, hard=True)
+        hard_pack_below = hard_pack_below or (shape.policy == LevelPolicy.PACK and shape.hard)
+        found.append(Level(name, depth, shape, ours.get(LevelPolicy.RANGE), ours.get(LevelPolicy.FACTOR)))
+    return found[::-1]
+
+
+def _paths(tree: TopologyTree, nodes: Sequence[NodeFacts]) -> Mapping[str, Path | None]:
+    """Each node's path from the top to itself; None if it is not in the tree."""
+    if len(tree.levels) == 1:
+        return {each.name: (each.name,) for each in nodes}
+    if not tree.domains:
+        return {each.name: _path_by_labels(tree, each) for each in nodes}
+    paths: list[Path] = []
+    for domain in tree.domains:
+        paths.append((*paths[domain.parent], domain.name) if domain.parent >= 0 else (domain.name,))
+    leaves = {name: (*paths[domain], name) for name, domain in tree.leaves if domain >= 0}
+    return {each.name: leaves.get(each.name) for each in nodes}
+
+
+def _path_by_labels(tree: TopologyTree, node: NodeFacts) -> Path | None:
+    values = [node.labels.get(level.label_key) for level in tree.levels[:-1]]
+    named = [value for value in values if value is not None]
+    return (*named, node.name) if len(named) == len(values) else None
+
+
+def _all_sizes(case: Case) -> Iterator[Sizes]:
+    """How many new members of each gang each node may get, in every way."""
+    parts = [
+        (index, class_id, sum(role.wanted for role in gang.roles if role.class_id == class_id))
+        for index, gang in enumerate(case.group.gangs)
+        for class_id in dict.fromkeys(role.class_id for role in gang.roles)
+    ]
+    by_id = {each.id: each for each in case.classes}
+    wanted = [count for _, _, count in parts]
+    # sizes node by node so far -> how many of each part may have been used up for them
+    states: dict[tuple[tuple[int, ...], ...], set[tuple[int, ...]]] = {(): {(0,) * len(parts)}}
+    for node in case.nodes:
+        ways = [
+            counts
+            for counts in product(*(range(count + 1) for count in wanted))
+            if _fits(node, [(by_id[class_id], count) for (_, class_id, _), count in zip(parts, counts, strict=True)])
+        ]
+        reached: dict[tuple[tuple[int, ...], ...], set[tuple[int, ...]]] = {}
+        for sizes, used_before in states.items():
+            for counts in ways:
+                here = [0] * len(case.group.gangs)
+                for (gang, _, _), count in zip(parts, counts, strict=True):
+                    here[gang] += count
+                for used in used_before:
+                    after = tuple(a + b for a, b in zip(used, counts, strict=True))
+                    if all(a <= most for a, most in zip(after, wanted, strict=True)):
+                        reached.setdefault((*sizes, tuple(here)), set()).add(after)
+        states = reached
+    for sizes in states:
+        yield tuple(zip(*sizes, strict=True))
+
+
+def _fits(node: NodeFacts, members: Sequence[tuple[PodClass, int]]) -> bool:
+    offered = dict(node.allocatable)
+    for each, count in members:
+        if count and any(node.labels.get(key) != value for key, value in each.node_selector):
+            return False
+        for name, amount in each.requests:
+            offered[name] = offered.get(name, 0) - amount * count
+    return all(left >= 0 for left in offered.values())
