@@ -52,6 +52,11 @@ def parse_constraints(text: str) -> tuple[LevelConstraint, ...]:
     return found
 
 
+def is_level_name(name: str) -> bool:
+    """A level can have this name: users can write constraints on it."""
+    return bool(_LEVEL.fullmatch(name)) and name.isprintable()
+
+
 def in_words(constraint: LevelConstraint) -> str:
     """A constraint as users would write it, e.g. "rack: hard pack" or "node: range(2,4)"."""
     return f"{constraint.level}: {'hard ' if constraint.hard else ''}{_form(constraint)}"
@@ -91,7 +96,7 @@ def contradictions(
 def _entry(entry: str) -> Iterator[LevelConstraint]:
     level, colon, policies = entry.partition(":")
     level = level.strip()
-    if not colon or not _LEVEL.fullmatch(level):
+    if not colon or not is_level_name(level):
         raise BadConstraints(f'{quoted(entry)}, which is not a level, a colon and policies, e.g. "rack: hard pack"')
     for text in _COMMAS.split(policies):
         yield _policy(level, text.strip())
