@@ -20,6 +20,8 @@ class Capacity:
 
     `allocatable` and `used` are int64[nodes, resources]; `vectors` is int64[classes, resources]. Rows of nodes that
     are gone are reused. Pods may be seated on nodes that are not known yet; such nodes offer nothing until they come.
+    What happens to pods of `followed` classes (indexes) is added to `moves`, as (class index, row, 1 or -1), for who
+    follows them to take away.
     """
 
     def __init__(self) -> None:
@@ -32,6 +34,8 @@ class Capacity:
         self.touched: Int64 = np.zeros(0, np.int64)
         self.classes: dict[str, int] = {}
         self.vectors: Int64 = np.zeros((0, 0), np.int64)
+        self.followed: set[int] = set()
+        self.moves: list[tuple[int, int, int]] = []
         self._class_ids: list[str] = []
         self._seats: dict[str, tuple[int, int]] = {}  # pod uid -> (class index, node row)
         self._known: set[str] = set()
@@ -143,6 +147,8 @@ class Capacity:
     # -- growth
 
     def _use(self, seats: list[tuple[int, int]], sign: int) -> None:
+        if self.followed:
+            self.moves.extend((index, row, sign) for index, row in seats if index in self.followed)
         if len(seats) == 1:
             index, row = seats[0]
             self.used[row] += sign * self.vectors[index]
