@@ -11,6 +11,7 @@ from muster.localcluster.apiserver.pod_defaults import default_pod_spec
 from muster.localcluster.apiserver.pod_table import PODS as POD_TABLE
 from muster.localcluster.apiserver.pods import PodRules, PriorityClassRules
 from muster.localcluster.apiserver.status import Cause, not_supported, required, too_long
+from muster.localcluster.apiserver.storage import ClaimRules, StorageClassRules, VolumeRules
 from muster.localcluster.apiserver.store import Object
 from muster.localcluster.apiserver.tables import TABLES
 
@@ -169,12 +170,14 @@ def _core() -> list[Kind]:
             "v1",
             "PersistentVolume",
             "persistentvolumes",
-            _Stored(),
+            VolumeRules(),
             "pv",
             namespaced=False,
             subresources=only_status,
         ),
-        _kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", _Stored(), "pvc", subresources=only_status),
+        _kind(
+            "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", ClaimRules(), "pvc", subresources=only_status
+        ),
         _kind(
             "",
             "v1",
@@ -216,6 +219,7 @@ def _others() -> list[Kind]:
         _kind(
             "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", PriorityClassRules(), "pc", namespaced=False
         ),
+        _kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", StorageClassRules(), "sc", namespaced=False),
         _kind(
             "apiextensions.k8s.io",
             "v1",

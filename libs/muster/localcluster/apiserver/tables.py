@@ -197,6 +197,20 @@ def _priority_class(each: Object, now: float) -> list[Any]:
     return [_name(each), each.get("value", 0), bool(each.get("globalDefault")), _age(each, now), policy]
 
 
+def _storage_class(each: Object, now: float) -> list[Any]:
+    default = (each["metadata"].get("annotations") or {}).get("storageclass.kubernetes.io/is-default-class") == "true"
+    name = f"{_name(each)} (default)" if default else _name(each)
+    expands = bool(each.get("allowVolumeExpansion"))
+    return [
+        name,
+        each.get("provisioner"),
+        each.get("reclaimPolicy"),
+        each.get("volumeBindingMode"),
+        expands,
+        _age(each, now),
+    ]
+
+
 def _kept(field: str) -> Cells:
     return lambda obj, now: [_name(obj), str(len(obj.get(field) or ())), _age(obj, now)]
 
@@ -231,6 +245,9 @@ TABLES: Final[Mapping[str, TableForm]] = {
     "resourcequotas": _form("Name, Request, Limit, Age", _quota),
     "priorityclasses.scheduling.k8s.io": _form(
         "Name, Value:i, Global-Default:b, Age, PreemptionPolicy", _priority_class
+    ),
+    "storageclasses.storage.k8s.io": _form(
+        "Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion:b, Age", _storage_class
     ),
     "leases.coordination.k8s.io": _form("Name, Holder, Age", _lease),
     "customresourcedefinitions.apiextensions.k8s.io": _form(
