@@ -7,17 +7,21 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from muster.dialects.declared import Source, chosen, from_pods, unless_empty, warning
+from muster.dialects.declared import Source, blocking, chosen, from_pods, unless_empty, warning
 from muster.dialects.marks import Definition, MarkSet, Pairs
 from muster.dialects.values import LONGEST_DURATION, BadValue, duration_or_seconds, shown
-from muster.gangs.facts import Problem, RepairPolicy
+from muster.gangs.facts import LevelConstraint, Problem, RepairPolicy
 from muster.gangs.quoting import quoted
+from muster.topology.constraints import BadConstraints, clashes, parse_constraints
+from muster.topology.trees import LONGEST_NAME
 
 _PREFIX: Final = "muster.dev/"
 EXPECTED_DURATION: Final = _PREFIX + "expected-duration"
 REPAIR_POLICY: Final = _PREFIX + "repair-policy"
+TOPOLOGY: Final = _PREFIX + "topology"
+TOPOLOGY_TREE: Final = _PREFIX + "topology-tree"
 
-ANNOTATIONS: Final = frozenset({EXPECTED_DURATION, REPAIR_POLICY})
+ANNOTATIONS: Final = frozenset({EXPECTED_DURATION, REPAIR_POLICY, TOPOLOGY, TOPOLOGY_TREE})
 
 _REPAIR_POLICIES: Final = {"Wait": RepairPolicy.WAIT, "Evict": RepairPolicy.EVICT}
 
@@ -40,12 +44,27 @@ def of_gang(marks: Pairs) -> Pairs:
 
 def read_repair_policy(definition: Definition | None, pods: Sequence[MarkSet], problems: list[Problem]) -> RepairPolicy:
     """What the gang's pods, oldest first, or its definition say; Wait if none does, with a Warning if malformed."""
-    sources, differences = from_pods(pods, unless_empty, REPAIR_POLICY, f"annotation {REPAIR_POLICY}")
-    problems += differences
-    if definition is not None and (value := definition.annotations.get(REPAIR_POLICY)):
-        defined = f"{definition.kind} {quoted(f'{definition.namespace}/{definition.name}')}"
-        sources.append(Source(value, f"annotation {REPAIR_POLICY} of {defined}"))
+    sources = _sources(REPAIR_POLICY, definition, pods, problems)
     return chosen(sources, _repair_policy, RepairPolicy.WAIT, problems, warning, "Wait counts instead")
+
+
+def read_tree_name(definition: Definition | None, pods: Sequence[MarkSet], problems: list[Problem]) -> str:
+    """The topology tree that the gang goes by; empty: the default one."""
+    sources = _sources(TOPOLOGY_TREE, definition, pods, problems)
+    return chosen(sources, _tree_name, "", problems, blocking, "name a topology tree, or take the annotation away")
+
+
+def read_constraints(
+    definition: Definition | None, pods: Sequence[MarkSet], problems: list[Problem]
+) -> tuple[LevelConstraint, ...]:
+    """How the gang wants to be divided over its tree. If that cannot be read, or cannot be, the gang waits: to start
+    it just anywhere would not be what the user asked for.
+    """
+    sources = _sources(TOPOLOGY, definition, pods, problems)
+    nothing: tuple[LevelConstraint, ...] = ()
+    constraints = chosen(sources, _constraints, nothing, problems, blocking, "correct it, and the gang can start")
+    problems += [blocking(f"{sources[0].where}: {clash}") for clash in clashes(constraints)]
+    return constraints
 
 
 def check_expected_durations(pods: Sequence[MarkSet], problems: list[Problem]) -> None:
@@ -59,6 +78,18 @@ def check_expected_durations(pods: Sequence[MarkSet], problems: list[Problem]) -
             where = f"annotation {EXPECTED_DURATION} of pod {quoted(each.oldest.name)}"
             problems.append(warning(f"{where} is {error}: only activeDeadlineSeconds counts, where the pod has it"))
             return
+
+
+def _sources(
+    annotation: str, definition: Definition | None, pods: Sequence[MarkSet], problems: list[Problem]
+) -> list[Source]:
+    """What the pods say of it, then what the definition says."""
+    sources, differences = from_pods(pods, unless_empty, annotation, f"annotation {annotation}")
+    problems += differences
+    if definition is not None and (value := definition.annotations.get(annotation)):
+        defined = f"{definition.kind} {quoted(f'{definition.namespace}/{definition.name}')}"
+        sources.append(Source(value, f"annotation {annotation} of {defined}"))
+    return sources
 
 
 @lru_cache(maxsize=4096)
@@ -78,3 +109,17 @@ def _repair_policy(text: Any) -> RepairPolicy:
     if policy is None:
         raise BadValue(f"{shown(text)}, which is neither Wait nor Evict")
     return policy
+
+
+def _tree_name(text: Any) -> str:
+    name: str = text.strip()
+    if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
+        raise BadValue(f"{shown(text)}, but a tree's name has 1 to {LONGEST_NAME} printable characters")
+    return name
+
+
+def _constraints(text: Any) -> tuple[LevelConstraint, ...]:
+    try:
+        return parse_constraints(text)
+    except BadConstraints as error:
+        raise BadValue(str(error)) from error

@@ -103,9 +103,11 @@ def read_gang(gang_id: str, definition: Definition | None, mark_sets: Iterable[M
     facts = dialect.read(namespace, name, definition, pods)
     own: list[Problem] = []
     repair_policy = own_marks.read_repair_policy(definition, pods, own)
+    tree = own_marks.read_tree_name(definition, pods, own)
+    constraints = own_marks.read_constraints(definition, pods, own)
     own_marks.check_expected_durations(pods, own)
     problems = (*facts.problems, *own, *_unread_marks(dialect, pods))
-    return replace(facts, repair_policy=repair_policy, problems=problems)
+    return replace(facts, repair_policy=repair_policy, tree=tree, constraints=constraints, problems=problems)
 
 
 def timeout_annotations(gang_id: str, timed_out: bool) -> Annotations:
