@@ -1,6 +1,6 @@
-"""Selectors of labels (metav1.LabelSelector), read from raw JSON."""
+"""Selectors of labels (metav1.LabelSelector), read from raw JSON into one canonical form."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Final
 
@@ -15,38 +15,51 @@ class BadSelector(ValueError):
     """Bytes that are not a selector of labels. The message quotes what is wrong."""
 
 
-class _Operator(Enum):
+class Operator(Enum):
+    """How a requirement compares a label."""
+
     IN = "In"
     NOT_IN = "NotIn"
     EXISTS = "Exists"
     DOES_NOT_EXIST = "DoesNotExist"
 
 
-class _Requirement(Struct, frozen=True):
+class Requirement(Struct, frozen=True):
+    """Compares one label; values are sorted."""
+
     key: str
-    operator: _Operator
+    operator: Operator
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         match self.operator:
-            case _Operator.IN:
+            case Operator.IN:
                 return labels.get(self.key) in self.values
-            case _Operator.NOT_IN:
+            case Operator.NOT_IN:
                 return labels.get(self.key) not in self.values
-            case _Operator.EXISTS:
+            case Operator.EXISTS:
                 return self.key in labels
-            case _Operator.DOES_NOT_EXIST:
+            case Operator.DOES_NOT_EXIST:
                 return self.key not in labels
 
 
 class LabelSelector(Struct, frozen=True):
-    """Matches labels that meet all requirements; None instead of requirements: no labels at all."""
+    """Matches labels that meet all requirements; None instead of requirements: no labels at all.
 
-    requirements: tuple[_Requirement, ...] | None = None
+    Requirements are sorted and none is there twice, so that selectors that say the same in another order are equal.
+    """
+
+    requirements: tuple[Requirement, ...] | None = None
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether it selects what has these labels."""
         return self.requirements is not None and all(each.matches(labels) for each in self.requirements)
+
+    def narrowed(self, more: Iterable[Requirement]) -> "LabelSelector":
+        """Demands these as well; what selects nothing goes on doing so."""
+        if self.requirements is None:
+            return self
+        return LabelSelector(tuple(sorted({*self.requirements, *more}, key=_rank)))
 
 
 NOTHING_SELECTED: Final = LabelSelector()
@@ -74,18 +87,22 @@ def label_selector(raw: bytes) -> LabelSelector:
         raise BadSelector(f"{quoted(raw[:256].decode(errors='replace'))}: {error}") from error
     if given is None:
         return NOTHING_SELECTED
-    labels = sorted((given.match_labels or {}).items())
-    equal = [_Requirement(key, _Operator.IN, (value,)) for key, value in labels]
-    return LabelSelector((*equal, *map(_requirement, given.match_expressions or ())))
+    labels = (given.match_labels or {}).items()
+    equal = [Requirement(key, Operator.IN, (value,)) for key, value in labels]
+    return EVERYTHING_SELECTED.narrowed([*equal, *map(_requirement, given.match_expressions or ())])
 
 
-def _requirement(given: _GivenRequirement) -> _Requirement:
+def _requirement(given: _GivenRequirement) -> Requirement:
     where = f"a requirement on {quoted(given.key)} has operator {quoted(given.operator)}"
     try:
-        operator = _Operator(given.operator)
+        operator = Operator(given.operator)
     except ValueError:
-        raise BadSelector(f"{where}: it must be one of {', '.join(each.value for each in _Operator)}") from None
-    values = tuple(given.values or ())
-    if bool(values) != (operator in (_Operator.IN, _Operator.NOT_IN)):
+        raise BadSelector(f"{where}: it must be one of {', '.join(each.value for each in Operator)}") from None
+    values = tuple(sorted(set(given.values or ())))
+    if bool(values) != (operator in (Operator.IN, Operator.NOT_IN)):
         raise BadSelector(f"{where} and {len(values)} values: In and NotIn need some, the others none")
-    return _Requirement(given.key, operator, values)
+    return Requirement(given.key, operator, values)
+
+
+def _rank(requirement: Requirement) -> tuple[str, str, tuple[str, ...]]:
+    return requirement.key, requirement.operator.value, requirement.values

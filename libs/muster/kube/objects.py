@@ -74,6 +74,7 @@ class Container(Struct, rename="camel", frozen=True, gc=False):
     name: str = ""
     resources: Raw = NOTHING
     restart_policy: str | None = None
+    ports: Raw = NOTHING
 
 
 class SchedulingGate(Struct, rename="camel", frozen=True, gc=False):
@@ -99,6 +100,9 @@ class PodSpec(Struct, rename="camel", frozen=True, gc=False):
     node_selector: Raw = NOTHING
     affinity: Raw = NOTHING
     tolerations: Raw = NOTHING
+    topology_spread_constraints: Raw = NOTHING
+    volumes: Raw = NOTHING
+    resource_claims: Raw = NOTHING
 
 
 class ContainerStatus(Struct, rename="camel", frozen=True, gc=False):

@@ -35,7 +35,7 @@ class Pods:
         self, pod: Pod, membership: Membership, budgets: tuple[str, ...]
     ) -> tuple[PodFacts | None, PodClass | None]:
         """Its facts if more than the revision changed, and its class if subscribers do not know it."""
-        facts, pod_class = pod_facts(
+        facts, read = pod_facts(
             pod,
             self._scheduler_names,
             self._priorities,
@@ -59,7 +59,7 @@ class Pods:
             return None, None
         unknown = None
         if before is None or before.class_id != facts.class_id:
-            unknown = pod_class if self.classes.add(pod_class) else None
+            unknown = read.pod_class if self.classes.add(read.pod_class) else None
             if before is not None:
                 self.classes.drop(before.class_id)
         return facts, unknown

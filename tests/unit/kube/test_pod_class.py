@@ -18,7 +18,7 @@ from muster.gangs.facts import (
     TolerationOperator,
 )
 from muster.kube.objects import decode_pod
-from muster.kube.pod_facts import pod_class, read_class
+from muster.kube.pod_class import pod_class, read_class
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

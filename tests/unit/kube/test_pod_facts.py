@@ -29,12 +29,12 @@ def facts_of(
 
 
 def test_a_waiting_pod() -> None:
-    facts, pod_class = pod_facts(pod("w-0"), ("muster",), Priorities(), gang="koordinator/ml/train")
+    facts, read = pod_facts(pod("w-0"), ("muster",), Priorities(), gang="koordinator/ml/train")
     assert facts == PodFacts(
         uid="uid-of-w-0",
         namespace="ml",
         name="w-0",
-        class_id=pod_class.id,
+        class_id=read.pod_class.id,
         revision=17,
         node="",
         phase=PodPhase.PENDING,
@@ -272,9 +272,9 @@ def test_what_is_no_object_is_an_error(data: bytes) -> None:
 
 
 def test_missing_parts_are_as_empty_ones() -> None:
-    facts, pod_class = pod_facts(decode_pod(b'{"metadata":{"resourceVersion":"3"}}'), ("muster",), Priorities())
+    facts, read = pod_facts(decode_pod(b'{"metadata":{"resourceVersion":"3"}}'), ("muster",), Priorities())
     assert (facts.uid, facts.revision, facts.ours, facts.phase) == ("", 3, False, PodPhase.PENDING)
-    assert pod_class.requests == (("pods", 1),)
+    assert read.pod_class.requests == (("pods", 1),)
 
 
 @given(data=st.data())

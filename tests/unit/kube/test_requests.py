@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.api_objects import container, container_status, pod, sidecar
-from muster.kube.pod_facts import pod_class, read_class
+from muster.kube.pod_class import pod_class, read_class
 
 Mi = 2**20
 

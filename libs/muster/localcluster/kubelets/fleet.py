@@ -12,7 +12,7 @@ from muster.kube.changes import Changes, Removed
 from muster.kube.informer import Informer
 from muster.kube.node_facts import node_facts
 from muster.kube.objects import Node
-from muster.kube.pod_facts import read_class
+from muster.kube.pod_class import read_class
 from muster.kube.resources import NODES
 from muster.kube.session import KubeSession
 from muster.localcluster.kubelets import statuses

@@ -1,0 +1,230 @@
+"""The class of a pod: what matters of it to placement. Equal pods share one, which is computed once per template.
+
+What decides a pod's class is taken from the pod as raw JSON and looked up whole: pods made from one template differ in
+names, volumes and status, which are no part of it, so all but the first cost only the look-up.
+
+What depends on the rest of the cluster, `selected_by` and `volumes`, is left to who knows the cluster.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.gangs.facts import HostPort, PodClass
+from muster.gangs.quoting import quoted
+from muster.kube.objects import NOTHING, UNREADABLE, Container, Pod, PodStatus
+from muster.kube.pod_selectors import PodSelector
+from muster.kube.pod_terms import PodTerms, looks_at_pods, pod_terms, shared_label_keys
+from muster.kube.requests import ContainerNeeds, PodNeeds, effective_requests
+from muster.kube.selection import selection
+
+_CLASSES_KEPT: Final = 16384
+_LARGEST_KEPT_BYTES: Final = 16384  # of one cache key, so that odd pods cannot fill the memory
+_NO_LABELS: Final[Mapping[str, str]] = {}
+_SINCE: Final = (
+    "selected_by",
+    "required_pod_affinity",
+    "required_pod_anti_affinity",
+    "preferred_pod_affinity",
+    "spread",
+    "host_ports",
+    "volumes",
+)
+"""Fields that are left out of what an id is a hash of when they are empty."""
+
+_ContainerKey = tuple[str, bytes, str | None, bytes]
+_StatusKey = tuple[str, bytes, bytes]
+_CompanyKey = tuple[bytes, bytes, str, tuple[tuple[str, str], ...], bool]
+_ClassKey = tuple[
+    tuple[_ContainerKey, ...],  # containers
+    tuple[_ContainerKey, ...],  # init containers
+    bytes,  # overhead
+    bytes,  # pod-level resources
+    bytes,  # node selector
+    bytes,  # affinity, as far as it is about nodes
+    bytes,  # tolerations
+    tuple[tuple[_StatusKey, ...], bytes, bytes, bytes] | None,  # what a bound pod's status says of resizes
+    _CompanyKey | None,  # what it says of other pods: affinity, spread, its namespace, its labels, whether it is ours
+]
+
+
+class ReadClass(Struct, frozen=True):
+    """A pod's class as the pod alone tells, and what of the pod could not be read; empty if all could.
+
+    `selectors` are those that the class names.
+    """
+
+    pod_class: PodClass
+    problem: str = ""
+    selectors: tuple[PodSelector, ...] = ()
+
+
+class _Port(Struct, frozen=True, rename={"host_port": "hostPort", "host_ip": "hostIP"}):
+    host_port: int | None = None
+    host_ip: str | None = None
+    protocol: str | None = None
+
+
+def pod_class(pod: Pod) -> PodClass:
+    """Everything about the pod that matters to placement; equal pods get the same object while it is cached."""
+    return read_class(pod).pod_class
+
+
+def read_class(pod: Pod, *, ours: bool = True) -> ReadClass:
+    """The class of a pod.
+
+    Of a pod that is not `ours` it has what it takes from others: requests, host ports and whom it keeps away.
+    """
+    spec = pod.spec
+    affinity, spread = bytes(spec.affinity), spec.topology_spread_constraints
+    key = (
+        _container_keys(spec.containers),
+        _container_keys(spec.init_containers) if spec.init_containers else (),
+        bytes(spec.overhead),
+        bytes(spec.resources),
+        bytes(spec.node_selector) if ours else b"",
+        affinity if ours else b"",
+        bytes(spec.tolerations) if ours else b"",
+        _status_key(pod.status) if spec.node_name else None,
+        _company_key(pod, affinity, bytes(spread) if ours else b"", ours=ours)
+        if affinity or spread is not NOTHING
+        else None,
+    )
+    if len(affinity) + len(key[4]) + len(key[6]) > _LARGEST_KEPT_BYTES or len(key[0]) > 100 or len(key[1]) > 100:
+        return _computed_class(key)
+    return _cached_class(key)
+
+
+def identified(content: PodClass) -> PodClass:
+    """A class with this content and the id that follows from it."""
+    return _shared(msgspec.json.encode(replace(content, id="")))
+
+
+def _container_keys(containers: list[Container] | None) -> tuple[_ContainerKey, ...]:
+    return tuple(
+        [
+            (each.name, bytes(each.resources), each.restart_policy, _ports_key(each))
+            if each.ports is not NOTHING
+            else (each.name, bytes(each.resources), each.restart_policy, b"")
+            for each in containers or ()
+        ]
+    )
+
+
+def _ports_key(container: Container) -> bytes:
+    ports = bytes(container.ports)
+    return ports if b'"hostPort"' in ports else b""
+
+
+def _status_key(status: PodStatus) -> tuple[tuple[_StatusKey, ...], bytes, bytes, bytes] | None:
+    containers = status.container_statuses
+    if not containers:
+        return None
+    if status.init_container_statuses:
+        containers = containers + status.init_container_statuses
+    conditions = bytes(status.conditions)
+    return (
+        tuple([(each.name, bytes(each.allocated_resources), bytes(each.resources)) for each in containers]),
+        bytes(status.allocated_resources),
+        bytes(status.resources),
+        conditions if b'"PodResizePending"' in conditions else b"",
+    )
+
+
+def _company_key(pod: Pod, affinity: bytes, spread: bytes, *, ours: bool) -> _CompanyKey | None:
+    if not looks_at_pods(affinity):
+        affinity = b""
+    if not affinity and spread in (b"", b"null", b"[]"):
+        return None
+    labels = pod.metadata.labels or _NO_LABELS
+    shared = tuple([(key, labels[key]) for key in shared_label_keys(affinity, spread) if key in labels])
+    return affinity, spread, pod.metadata.namespace, shared, ours
+
+
+def _computed_class(key: _ClassKey) -> ReadClass:
+    containers, init_containers, overhead, resources, node_selector, affinity, tolerations, status, company = key
+    statuses, allocated, actual, conditions = status or ((), b"", b"", b"")
+    by_name = {name: (one, other) for name, one, other in reversed(statuses)}
+    problems: list[str] = []
+    needs = PodNeeds(
+        containers=tuple(_needs(each, by_name) for each in containers),
+        init_containers=tuple(_needs(each, by_name) for each in init_containers),
+        overhead=overhead,
+        resources=resources,
+        allocated=allocated,
+        actual=actual,
+        conditions=conditions,
+    )
+    requests = effective_requests(needs, problems)
+    chosen = selection(node_selector, affinity, tolerations, problems)
+    terms = PodTerms() if company is None else _terms(company, problems)
+    content = PodClass(
+        "",
+        requests,
+        chosen.node_selector,
+        chosen.required_node_affinity,
+        chosen.preferred_node_affinity,
+        chosen.tolerations,
+        (),
+        terms.required_affinity,
+        terms.required_anti_affinity,
+        terms.preferred,
+        terms.spread,
+        _host_ports((*containers, *(each for each in init_containers if _is_sidecar(each))), problems),
+    )
+    return ReadClass(identified(content), "; ".join(dict.fromkeys(problems)), terms.selectors)
+
+
+_cached_class = lru_cache(maxsize=_CLASSES_KEPT)(_computed_class)
+
+
+@lru_cache(maxsize=_CLASSES_KEPT)
+def _shared(content: bytes) -> PodClass:
+    """The class with this content (canonical JSON of a PodClass without id)."""
+    hashed = msgspec.json.decode(content)
+    for name in _SINCE:
+        if not hashed[name]:
+            del hashed[name]
+    id_ = blake2b(msgspec.json.encode(hashed), digest_size=16).hexdigest()
+    return replace(msgspec.json.decode(content, type=PodClass), id=id_)
+
+
+def _needs(container: _ContainerKey, statuses: Mapping[str, tuple[bytes, bytes]]) -> ContainerNeeds:
+    name, resources, _, _ = container
+    allocated, actual = statuses.get(name, (b"", b""))
+    return ContainerNeeds(name, resources, allocated, actual, restarts=_is_sidecar(container))
+
+
+def _is_sidecar(container: _ContainerKey) -> bool:
+    return container[2] == "Always"
+
+
+def _terms(company: _CompanyKey, problems: list[str]) -> PodTerms:
+    affinity, spread, namespace, labels, ours = company
+    return pod_terms(affinity, spread, namespace, dict(labels), problems, ours=ours)
+
+
+def _host_ports(containers: Iterable[_ContainerKey], problems: list[str]) -> tuple[HostPort, ...]:
+    found: set[HostPort] = set()
+    for name, _, _, raw in containers:
+        if not raw:
+            continue
+        try:
+            ports = msgspec.json.decode(raw, type=list[_Port])
+        except UNREADABLE as error:
+            shown = quoted(raw[:256].decode(errors="replace"))
+            problems.append(f"containers {quoted(name)} ports is {shown}: {error}")
+            continue
+        for each in ports:
+            if not each.host_port:
+                continue
+            if not 1 <= each.host_port <= 65535:
+                problems.append(f"containers {quoted(name)} has hostPort {each.host_port}: it must be from 1 to 65535")
+                continue
+            found.add(HostPort(each.protocol or "TCP", each.host_ip or "0.0.0.0", each.host_port))  # noqa: S104
+    return tuple(sorted(found, key=lambda port: (port.port, port.protocol, port.ip)))
