@@ -15,7 +15,7 @@ from builders.declarations import (
 from muster.dialects import coscheduling, koordinator
 from muster.dialects.marks import Definition, DefinitionKind, MarkSet
 from muster.dialects.registry import gang_marks, membership_of, read_gang
-from muster.gangs.facts import GangFacts, RepairPolicy, Severity
+from muster.gangs.facts import GangFacts, LevelConstraint, LevelPolicy, RepairPolicy, Severity
 
 REPAIR = "muster.dev/repair-policy"
 DURATION = "muster.dev/expected-duration"
@@ -132,3 +132,60 @@ def test_they_do_not_count_as_marks_of_another_dialect() -> None:
     pod = koordinator_pod(min_available="1")
     own = marked(annotations=dict(pod.marks.annotations) | {REPAIR: "Evict"})
     assert repairing([own], group).problems == ()
+
+
+TOPOLOGY = "muster.dev/topology"
+TREE = "muster.dev/topology-tree"
+
+
+def test_pods_of_any_dialect_say_how_to_be_divided_and_over_which_tree() -> None:
+    for gang in gangs_of({TOPOLOGY: "rack: hard pack; node: range(2,4)", TREE: " east "}):
+        assert gang.tree == "east"
+        assert gang.constraints == (
+            LevelConstraint("rack", LevelPolicy.PACK, hard=True),
+            LevelConstraint("node", LevelPolicy.RANGE, minimum=2, maximum=4),
+        )
+        assert gang.problems == ()
+
+
+def test_a_gang_that_says_nothing_of_topology_has_no_constraints() -> None:
+    for gang in gangs_of({TOPOLOGY: "", TREE: ""}):
+        assert (gang.tree, gang.constraints, gang.problems) == ("", (), ())
+
+
+def test_a_definition_says_it_for_all_pods_and_pods_go_first() -> None:
+    group = pod_group(coscheduling.DEFINITION, {"minMember": 2}, {TOPOLOGY: "rack: pack", TREE: "west"})
+    gang = read_gang("coscheduling/a/A", group, [marked(labels=COSCHEDULING_GANG)])
+    assert (gang.tree, gang.constraints) == ("west", (LevelConstraint("rack", LevelPolicy.PACK),))
+    pod = marked(labels=COSCHEDULING_GANG, annotations={TOPOLOGY: "rack: spread"})
+    gang = read_gang("coscheduling/a/A", group, [pod])
+    assert gang.constraints == (LevelConstraint("rack", LevelPolicy.SPREAD),)
+    ((severity, message),) = said(gang)
+    assert severity is Severity.WARNING
+    assert f'annotation {TOPOLOGY} of PodGroup "a/A" is "rack: pack", but' in message
+
+
+@pytest.mark.parametrize(
+    ("annotations", "message"),
+    [
+        ({TOPOLOGY: "rack: bunch"}, f'annotation {TOPOLOGY} of pod "w-0" is "bunch" on level "rack", but a policy is '),
+        ({TREE: "  "}, f'annotation {TREE} of pod "w-0" is "  ", but a tree\'s name has '),
+    ],
+)
+def test_a_topology_that_cannot_be_read_makes_the_gang_wait(annotations: dict[str, str], message: str) -> None:
+    for gang in gangs_of(annotations):
+        ((severity, said_of_it),) = said(gang)
+        assert severity is Severity.BLOCKING
+        assert said_of_it.startswith(message)
+        assert (gang.tree, gang.constraints) == ("", ())
+
+
+def test_p14_a_contradictory_topology_makes_the_gang_wait() -> None:
+    for gang in gangs_of({TOPOLOGY: "node: range(3,4), factor(5)"}):
+        assert said(gang) == [
+            (
+                Severity.BLOCKING,
+                f'annotation {TOPOLOGY} of pod "w-0": constraints "node: range(3,4)" and "node: factor(5)" contradict '
+                "each other: no multiple of 5 is from 3 to 4",
+            )
+        ]
