@@ -48,6 +48,8 @@ class Cluster:
             self.capacity.seat((pod.uid, pod.class_id, pod.node) for pod in batch.pods if pod.seated)
         except KeyError as error:
             raise UnknownClass(error.args[0]) from None
+        self.room.trees.drop(batch.removed_trees)
+        self.room.trees.put(batch.trees)
         self.advance(batch.through)
 
     def advance(self, through: Mapping[str, int]) -> None:

@@ -37,6 +37,12 @@ class Explainer:
         needed = group.gangs[gang_index].minimum
         return self._explanation(group, gang_index, of_class, of_class.fits, fit, needed, needed - fit)
 
+    def shape(self, group: GroupToPlace, class_id: str, fit: int) -> Explanation:
+        """For equal members under constraints, of which `fit` have room as the hard ones want it."""
+        of_class = self._room.of(class_id)
+        needed = group.gangs[0].minimum
+        return self._explanation(group, 0, of_class, of_class.fits, fit, needed, needed - fit)
+
     def stuck(
         self, group: GroupToPlace, parts: Sequence[Part], gang_index: int, part_index: int, best: Attempt
     ) -> Explanation:

@@ -10,6 +10,7 @@ from muster.gangs.capacity import Capacity, Int64
 from muster.gangs.facts import PodClass
 from muster.placement.eligibility import USABLE, Eligibility
 from muster.placement.nodes import NodeTable
+from muster.placement.trees import Trees
 
 # A node's key for one class packs, from the high bits down: how many fit, how much is free in all, place by name.
 # Sorting keys is sorting by tightness with ties by size, then name; the low bits lead back to the node.
@@ -80,6 +81,7 @@ class Room:
     def __init__(self, capacity: Capacity, nodes: NodeTable, pod_classes: Mapping[str, PodClass]) -> None:
         self.capacity = capacity
         self.nodes = nodes
+        self.trees = Trees(nodes)
         self.pod_classes = pod_classes
         self.free: Int64 = np.zeros((0, 0), np.int64)
         self.stamp: Int64 = np.zeros(0, np.int64)

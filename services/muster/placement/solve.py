@@ -20,6 +20,7 @@ from muster.placement.parts import Part, alike, parts_of, runs_of
 from muster.placement.removal import place_by_removal
 from muster.placement.room import Room
 from muster.placement.search import Budget
+from muster.placement.shaped import place_shaped
 
 STEPS_PER_GROUP: Final = 10_000
 STEPS_PER_BATCH: Final = 30_000
@@ -46,7 +47,8 @@ def solve(
 
 def _is_single(group: GroupToPlace) -> bool:
     """The group is one pod."""
-    return len(group.gangs) == 1 and len(group.gangs[0].roles) == 1 and group.gangs[0].roles[0].wanted == 1
+    [first, *others] = group.gangs
+    return not others and not first.constraints and len(first.roles) == 1 and first.roles[0].wanted == 1
 
 
 def _class_of(single: GroupToPlace) -> str:
@@ -120,7 +122,9 @@ class _Batch:
         return [room.nodes.name(row) for row in np.repeat(rows, counts).tolist()]
 
     def _place_whole(self, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> Placed | NotPlaced:
-        if alike(parts):
+        if len(group.gangs) == 1 and group.gangs[0].constraints and alike(parts):
+            return place_shaped(self._room, group, parts, self._explainer)
+        if alike(parts) and not any(gang.constraints for gang in group.gangs):
             return place_equal(self._room, group, parts, self._explainer)
         return place_mixed(self._room, group, parts, self._explainer, budget)
 
@@ -151,7 +155,7 @@ class _Batch:
 
 
 def _shape(group: GroupToPlace) -> tuple[object, ...]:
-    return tuple((gang.minimum, gang.roles) for gang in group.gangs)
+    return tuple((gang.minimum, gang.roles, gang.tree, gang.constraints, gang.placed) for gang in group.gangs)
 
 
 def _placed(single: GroupToPlace, node: str) -> Placed:

@@ -1,0 +1,210 @@
+"""One way to divide equal members over a tree: level by level from the top, towards the cheapest by the rules."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from muster.gangs.capacity import Int64
+from muster.placement.divide import divide, most_even
+from muster.placement.rules import Rule, Shape
+
+_MOST_TRIED: Final = 64
+"""Domains that are tried for all members, in the order of what they promise at best."""
+_BOUND_BITS: Final = 62
+_WORST: Final = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Division:
+    """Members on nodes: `nodes` are indexes into the tree's rows, rising, `counts` how many go there, both int64."""
+
+    nodes: Int64
+    counts: Int64
+
+
+@dataclass(frozen=True)
+class _Found:
+    """`cost` is that of the levels below; ranges and factors cost nothing, since all of them hold."""
+
+    division: Division
+    cost: int
+
+
+class Divider:
+    """Divides over the nodes of a tree by rules, ranges and factors taken as hard.
+
+    `caps` is int64[nodes]: how many members each node can take; `children` as Tree.children of the rules' levels.
+    `capacity` is a bound on how many can be placed: more can not, as many perhaps.
+    """
+
+    def __init__(self, rules: tuple[Rule, ...], children: list[Int64], caps: Int64, wanted: int) -> None:
+        self._rules = rules
+        self._children = children
+        self._last = len(rules) - 1
+        self._caps = [_allowed(rules[-1], caps)]
+        for tier in range(self._last - 1, -1, -1):
+            held = _capacity(rules[tier + 1], self._caps[0], children[tier], wanted)
+            self._caps.insert(0, _allowed(rules[tier], held))
+        top = np.array([0, len(self._caps[0])])
+        self.capacity = int(_capacity(rules[0], self._caps[0], top, wanted)[0]) if top[1] else 0
+
+    def place(self, members: int) -> Division | None:
+        """So many members; None if this way of dividing does not find a place."""
+        found = _Search(self._rules, self._children, self._caps, members).narrow(0, 0, len(self._caps[0]))
+        return None if found is None else found.division
+
+
+class _Search:
+    def __init__(self, rules: tuple[Rule, ...], children: list[Int64], caps: list[Int64], members: int) -> None:
+        self._rules = rules
+        self._children = children
+        self._caps = caps
+        self._members = members
+        self._last = len(rules) - 1
+        self._bits = members.bit_length()
+        self._bounds: dict[int, Int64] = {}
+
+    def narrow(self, tier: int, first: int, last: int) -> _Found | None:
+        """All members in domains `first` to before `last` of a tier, which are those of one domain above."""
+        caps = self._caps[tier][first:last]
+        if self._rules[tier].shape is not Shape.PACK:
+            return self._fan_out(tier, first, caps)
+        fitting = np.flatnonzero(caps >= self._members)
+        if len(fitting):
+            found = self._in_one(tier, first, caps, fitting)
+            if found is not None or self._rules[tier].shape_is_hard:
+                return found
+        return self._fan_out(tier, first, caps)
+
+    def _in_one(self, tier: int, first: int, caps: Int64, fitting: Int64) -> _Found | None:
+        """In one of the domains that have room for all: the one that costs least below, the tightest of those."""
+        if tier == self._last:
+            node = first + fitting[caps[fitting].argmin()]
+            return _Found(Division(np.array([node]), np.array([self._members])), self._cost(tier, 1, 0))
+        room = caps[fitting]
+        bounds = self._bounds_below(tier)[first + fitting] if len(fitting) > 1 else np.zeros(1, np.int64)
+        best: _Found | None = None
+        for at in np.lexsort((room, bounds))[:_MOST_TRIED].tolist():
+            if best is not None and int(bounds[at]) >= best.cost >> self._dropped:
+                break
+            domain = first + int(fitting[at])
+            starts = self._children[tier]
+            found = self.narrow(tier + 1, int(starts[domain]), int(starts[domain + 1]))
+            if found is not None and (best is None or found.cost < best.cost):
+                best = found
+        return None if best is None else _Found(best.division, best.cost + self._cost(tier, 1, 0))
+
+    def _fan_out(self, tier: int, first: int, caps: Int64) -> _Found | None:
+        """Over several domains, and in each of them over several below: no way is tried twice."""
+        counts = divide(self._rules[tier], caps, np.array([0, len(caps)]), np.array([self._members]))
+        if counts is None:
+            return None
+        domains = np.flatnonzero(counts)
+        sizes = counts[domains]
+        domains += first
+        cost = self._cost_of(tier, sizes, np.zeros(1, np.int64))
+        while tier < self._last:
+            starts = self._children[tier]
+            begin = starts[domains]
+            width = starts[domains + 1] - begin
+            of = np.append(0, width.cumsum())
+            below = np.arange(of[-1]) + np.repeat(begin - of[:-1], width)
+            tier += 1
+            counts = divide(self._rules[tier], self._caps[tier][below], of, sizes)
+            if counts is None:
+                return None
+            used = np.flatnonzero(counts)
+            domains, sizes = below[used], counts[used]
+            cost += self._cost_of(tier, sizes, np.searchsorted(used, of[:-1]))
+        return _Found(Division(domains, sizes), cost)
+
+    # -- costs: integers in which the terms of upper levels weigh more than all of those below
+
+    def _cost_of(self, tier: int, sizes: Int64, starts: Int64) -> int:
+        """`starts`: where the domains within each one above begin."""
+        rule = self._rules[tier]
+        if rule.shape is Shape.PACK:
+            return self._cost(tier, len(sizes), 0)
+        squares = int((sizes * sizes).sum())
+        if rule.shape is Shape.SPREAD:
+            return self._cost(tier, 0, squares)
+        parts = np.diff(np.append(starts, len(sizes)))
+        return self._cost(tier, int(np.abs(parts - rule.parts).sum()), squares)
+
+    def _cost(self, tier: int, domains: int, squares: int) -> int:
+        width, shift = self._widths[tier]
+        return (
+            ((domains << 2 * self._bits + 1 if width > self._bits + 1 else domains) + squares) << shift if width else 0
+        )
+
+    @cached_property
+    def _widths(self) -> list[tuple[int, int]]:
+        """Bits of each tier's term and of those below it."""
+        widths = [_width(rule, self._bits) for rule in self._rules]
+        return [(width, sum(widths[tier + 1 :])) for tier, width in enumerate(widths)]
+
+    @cached_property
+    def _dropped(self) -> int:
+        """Low bits of costs that bounds do not have."""
+        return max(0, sum(width for width, _ in self._widths) - _BOUND_BITS)
+
+    def _bounds_below(self, tier: int) -> Int64:
+        """What all members cost at least below each domain of a tier, shifted: int64[domains]."""
+        bounds = self._bounds.get(tier)
+        if bounds is None:
+            bounds = self._bounds[tier] = self._bound(tier)
+        return bounds
+
+    def _bound(self, tier: int) -> Int64:
+        below, starts = tier + 1, self._children[tier][:-1]
+        rule, caps = self._rules[below], self._caps[below]
+        width, shift = self._widths[below]
+        if not width or shift + width <= self._dropped:
+            return np.zeros(len(starts), np.int64)
+        if rule.shape is Shape.PACK:
+            one = np.zeros(len(caps), np.int64) if below == self._last else self._bounds_below(below)
+            one = np.where(caps >= self._members, one + self._shifted(1, shift), _WORST)
+            most = np.maximum.reduceat(caps, starts)
+            several = -(-self._members // np.maximum(most, 1))
+            return np.minimum(np.minimum.reduceat(one, starts), self._shifted(several, shift))
+        usable = np.minimum(np.add.reduceat(caps > 0, starts, dtype=np.int64), self._members // rule.least)
+        parts = np.maximum(usable if rule.shape is Shape.SPREAD else np.minimum(usable, rule.parts), 1)
+        each, more = np.divmod(self._members, parts)
+        squares = parts * each * each + more * (2 * each + 1)
+        if rule.shape is Shape.PARTITION:
+            squares += (rule.parts - parts) << 2 * self._bits + 1
+        return self._shifted(squares, shift)
+
+    def _shifted(self, term: Int64 | int, shift: int) -> Int64:
+        by = shift - self._dropped
+        return np.left_shift(term, by) if by >= 0 else np.right_shift(term, -by)
+
+
+def _width(rule: Rule, bits: int) -> int:
+    if not rule.counts:
+        return 0
+    return {Shape.PACK: bits + 1, Shape.SPREAD: 2 * bits + 1, Shape.PARTITION: 3 * bits + 2}[rule.shape]
+
+
+def _allowed(rule: Rule, caps: Int64) -> Int64:
+    """The largest size that the rule's range and factor allow in each domain."""
+    if rule.has_range:
+        caps = np.minimum(caps, rule.most)
+    if rule.has_step:
+        caps = caps - caps % rule.step
+    if rule.has_range and rule.least > 1:
+        caps = np.where(caps >= rule.least, caps, 0)
+    return caps
+
+
+def _capacity(rule: Rule, caps: Int64, starts: Int64, wanted: int) -> Int64:
+    """A bound on the members that a rule lets into each domain, by what those below it can take."""
+    if not rule.shape_is_hard:
+        held: Int64 = np.add.reduceat(caps, starts[:-1])
+    elif rule.shape is Shape.PACK:
+        held = np.maximum.reduceat(caps, starts[:-1])
+    else:
+        held = most_even(caps, starts, rule.parts, int(rule.step == 1))
+    return np.minimum(held, wanted)

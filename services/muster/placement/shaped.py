@@ -1,0 +1,132 @@
+"""A gang of equal members under constraints: the best division over its tree that can be found, on counts.
+
+The number of members comes first, then few outside of the tree, then the constraints, then wishes for nodes.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from muster.gangs.capacity import Int64
+from muster.gangs.placing import GangToPlace, GroupToPlace
+from muster.placement.answers import NotPlaced, Placed
+from muster.placement.division import Divider, Division
+from muster.placement.explain import Explainer
+from muster.placement.growing import Growing
+from muster.placement.parts import Attempt, Part, runs_of
+from muster.placement.room import ClassRoom, Room
+from muster.placement.rules import Rule, relaxed, rules_of
+from muster.placement.sizes import Cost, cost_of, holds
+from muster.placement.trees import Tree
+
+_FEWER_TRIED = 64
+"""Members that are left out at most where sizes that a range or factor allows do not add up to all of them."""
+
+
+def place_shaped(room: Room, group: GroupToPlace, parts: Sequence[Part], explainer: Explainer) -> Placed | NotPlaced:
+    """Place the one gang of the group; its members are all of one class."""
+    [gang], part = group.gangs, parts[0]
+    tree = room.trees.get(gang.tree)
+    assert tree is not None, f"tree {gang.tree!r} was not checked"
+    of_class = room.of(part.class_id)
+    shaped = _Shaped(tree, gang, part.wanted, of_class)
+    division, proved = shaped.place()
+    if division is None:
+        return NotPlaced(proved, explainer.shape(group, part.class_id, shaped.capacity))
+    rows = tree.rows[division.nodes]
+    room.take(of_class, rows, division.counts)
+    attempt = Attempt([int(division.counts.sum())], [(0, (rows, division.counts))])
+    return Placed(runs_of(room, group, parts, attempt))
+
+
+class _Shaped:
+    def __init__(self, tree: Tree, gang: GangToPlace, wanted: int, of_class: ClassRoom) -> None:
+        self.tree = tree
+        self.gang = gang
+        self.capacity = 0
+        self.rules = rules_of(gang.constraints, tree.level_names)
+        self._wanted = wanted
+        self._of_class = of_class
+        self._caps: Int64 = np.minimum(of_class.fits[tree.rows], wanted)
+        self._held = _held(tree, gang) if gang.placed else None
+
+    def place(self) -> tuple[Division | None, bool]:
+        """Where the members go; if nowhere, whether that is proved."""
+        best, proved = None, True
+        for nodes in self._reaches():
+            division, proved = self._best(self._caps[:nodes])
+            if division is not None and (best is None or division.counts.sum() > best.counts.sum()):
+                best = division
+            if best is not None and best.counts.sum() == self._wanted:
+                break
+        return best, proved
+
+    def _reaches(self) -> Iterator[int]:
+        """How many of the tree's nodes are to be looked at: those inside, and then all if none above must be inside."""
+        nodes = len(self.tree.levels)
+        yield self.tree.inside
+        if self.tree.inside < len(self._caps) and not any(rule.is_hard for rule in self.rules if rule.level < nodes):
+            yield len(self._caps)
+
+    def _best(self, caps: Int64) -> tuple[Division | None, bool]:
+        division, cost, proved = self._cheapest(caps)
+        levels = self._of_class.eligibility.levels
+        if division is None or len(levels) < 2:
+            return division, proved
+        members = int(division.counts.sum())
+        dislike = self._of_class.eligibility.dislike[self.tree.rows[: len(caps)]]
+        for level in levels[:-1]:  # as good a place on nodes that the class dislikes less
+            liked = np.where(dislike <= level, caps, 0)
+            if int(liked.sum()) >= members:
+                other, other_cost, _ = self._cheapest(liked)
+                if other is not None and int(other.counts.sum()) == members and other_cost == cost:
+                    return other, proved
+        return division, proved
+
+    def _cheapest(self, caps: Int64) -> tuple[Division | None, Cost, bool]:
+        """The best division, what it costs, and, if there is none, whether that is proved."""
+        ways = list(relaxed(self.rules))
+        loosest = self._divider(ways[-1], caps)
+        most = self.capacity = min(self._wanted, loosest.capacity)
+        for members in range(most, max(self.gang.minimum, most - _FEWER_TRIED) - 1, -1):
+            dividers = [*(self._divider(way, caps) for way in ways[:-1]), loosest]
+            found = [each for divider in dividers if (each := divider.place(members)) and self._holds(each)]
+            if len(found) == 1:
+                return found[0], self._cost(found[0]), False
+            if found:
+                costs = [self._cost(each) for each in found]
+                best = min(range(len(found)), key=costs.__getitem__)
+                return found[best], costs[best], False
+        return None, (), loosest.capacity < self.gang.minimum
+
+    def _divider(self, rules: tuple[Rule, ...], caps: Int64) -> Divider | Growing:
+        children = self.tree.children([rule.level for rule in self.rules], len(caps))
+        if self._held is None:
+            return Divider(rules, children, caps, self._wanted)
+        return Growing(rules, children, caps, self._held[: len(caps)])
+
+    def _holds(self, division: Division) -> bool:
+        """Everything hard is kept; nothing else comes of dividing when there are no members yet."""
+        return self._held is None or holds(self.rules, self.tree, *self._sizes(division))
+
+    def _cost(self, division: Division) -> Cost:
+        return cost_of(self.rules, self.tree, *self._sizes(division))
+
+    def _sizes(self, division: Division) -> tuple[Int64, Int64]:
+        """Nodes and their members, those counted that are there already."""
+        if self._held is None:
+            return division.nodes, division.counts
+        sizes = self._held.copy()
+        sizes[division.nodes] += division.counts
+        nodes = np.flatnonzero(sizes)
+        return nodes, sizes[nodes]
+
+
+def _held(tree: Tree, gang: GangToPlace) -> Int64:
+    """Members on each of the tree's nodes, int64[nodes]; those on nodes that are not known are passed over."""
+    held: Int64 = np.zeros(len(tree.rows), np.int64)
+    for pods in gang.placed:
+        place = tree.place_of(pods.node)
+        if place is not None:
+            held[place] += pods.count
+    return held
