@@ -1,0 +1,266 @@
+"""The best place for a mixed group under constraints, exactly: prices of all shares, joined up the tree.
+
+What a domain gets is told by how many members of each part it gets; that is all that matters to the domains above, so
+that each such share of a domain has one least price, and shares of domains make up those of the one above. Groups whose
+gangs go by one tree are settled whole. It takes time with the number of shares, so it is for parts of few members.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from muster.gangs.capacity import Int64
+from muster.gangs.placing import GangToPlace
+from muster.placement.nodes import Bool
+from muster.placement.parts import Attempt, Part
+from muster.placement.prices import NEVER, Prices, Shares
+from muster.placement.room import Room
+from muster.placement.rules import Rule, Shape
+from muster.placement.search import Budget, OutOfBudget
+from muster.placement.tables import Axis, Cell, Closed, Opened, Step, join, read_back, work
+from muster.placement.trees import Tree
+
+MOST_SHARES: Final = 4_096
+_CELLS_PER_STEP: Final = 3_000
+"""Cells that are looked at in the time of one step of a search."""
+_MOST_CELLS: Final = 20_000_000
+"""Of the first table, 8 bytes each."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One gang of a group: what is to be placed, and its rules from the top down."""
+
+    gang: GangToPlace
+    rules: tuple[Rule, ...]
+
+    @property
+    def inside_only(self) -> bool:
+        """It may not use nodes outside of its tree."""
+        return any(rule.is_hard for rule in self.rules[:-1])
+
+
+def find_best(
+    room: Room,
+    tree: Tree,
+    asked: Sequence[Asked],
+    parts: Sequence[Part],
+    least: Sequence[int],
+    budget: Budget,
+) -> tuple[Attempt | None, bool]:
+    """Seats, not taken yet: as many members as can be, `least[gang]` at least, and of all such places the best.
+
+    If there are none, whether that is proved. Raises nothing when the budget does not suffice: nothing is found then.
+    """
+    if prod(part.wanted + 1 for part in parts) > MOST_SHARES:
+        return None, False
+    try:
+        ladder = Ladder(room, tree, asked, parts, budget)
+        table = ladder.climb()
+    except OutOfBudget:
+        return None, False
+    cell = _best_cell(table, parts, least)
+    return (None, True) if cell is None else (ladder.attempt(cell), False)
+
+
+class Ladder:
+    """One group on one tree, from the nodes up."""
+
+    def __init__(self, room: Room, tree: Tree, asked: Sequence[Asked], parts: Sequence[Part], budget: Budget) -> None:
+        self._tree = tree
+        self._asked = asked
+        self._parts = parts
+        self._budget = budget
+        fits: Int64 = np.array([room.of(part.class_id).fits[tree.rows] for part in parts])  # int64[parts, places]
+        for index, part in enumerate(parts):
+            if asked[part.gang].inside_only:
+                fits[index, tree.inside :] = 0
+        placed = np.array([_placed(room, tree, each.gang) for each in asked])  # int64[gangs, places]
+        self._at = np.flatnonzero(fits.any(axis=0) | placed.any(axis=0))
+        self._placed = placed[:, self._at]
+        self._fits = fits[:, self._at]
+        self._axes = [Axis(part.wanted + 1) for part in parts]
+        self._shares = np.indices([axis.length for axis in self._axes]).reshape(len(parts), -1).T  # int64[cells, parts]
+        self._most = [
+            sum(part.wanted for part in parts if part.gang == index) + sum(each.count for each in one.gang.placed)
+            for index, one in enumerate(asked)
+        ]
+        self._prices = Prices([Shares(most, one.rules) for most, one in zip(self._most, asked, strict=True)])
+        self._room = room
+        self._table: Int64 = np.zeros(0, np.int64)
+        self._steps: list[Step] = []
+
+    def climb(self) -> Int64:
+        """Prices of all shares of the whole tree, int64[shares by part]. Raises OutOfBudget."""
+        self._table = self._of_nodes()
+        nodes = len(self._tree.levels)
+        levels = sorted({rule.level for one in self._asked for rule in one.rules}, reverse=True)
+        at, room_for = self._at, self._fits.sum(axis=0)
+        placed = self._placed
+        for level in levels:
+            if level < nodes:
+                owner = self._tree.levels[level].of[at]
+                placed, room_for, at = self._join(owner, placed, room_for, at)
+            self._settle(level)
+            self._ask(level, placed, room_for)
+        owner = np.zeros(len(at), np.int64)
+        self._join(owner, placed, room_for, at)
+        self._settle(-1)
+        return self._table[0] if len(self._table) else self._nothing()
+
+    def attempt(self, cell: Cell) -> Attempt:
+        """Seats for the shares of a cell of the last table."""
+        attempt = Attempt([0] * len(self._parts))
+        seats: list[list[tuple[int, int]]] = [[] for _ in self._parts]
+        for unit, share in read_back(self._steps, cell, len(self._parts)):
+            row = int(self._tree.rows[self._at[unit]])
+            for index, count in enumerate(share):
+                if count:
+                    seats[index].append((row, count))
+                    attempt.placed[index] += count
+        for index, taken in enumerate(seats):
+            if taken:
+                rows, counts = zip(*taken, strict=True)
+                attempt.seats.append((index, (np.array(rows, np.int64), np.array(counts, np.int64))))
+        return attempt
+
+    def _of_nodes(self) -> Int64:
+        """What each node can hold, int64[nodes, shares by part]."""
+        if len(self._at) * len(self._shares) > _MOST_CELLS:
+            raise OutOfBudget
+        self._spend(len(self._at) * len(self._shares))
+        room = self._room
+        vectors = np.array([room.of(part.class_id).vector(len(room.free)) for part in self._parts])
+        fits: Bool = np.ones((len(self._at), len(self._shares)), np.bool_)
+        for index, most in enumerate(self._fits):
+            fits &= self._shares[:, index] <= most[:, None]
+        rows = self._tree.rows[self._at]
+        for column in np.flatnonzero(vectors.any(axis=0)).tolist():
+            needed = self._shares @ vectors[:, column]
+            fits &= needed <= np.maximum(room.free[column, rows], 0)[:, None]
+        table = np.where(fits, 0, NEVER)
+        outside = self._at >= self._tree.inside
+        table[outside] += np.where(fits[outside], self._shares.sum(axis=1) << self._prices.outside, 0)
+        return table.reshape(-1, *(axis.length for axis in self._axes))
+
+    def _join(self, owner: Int64, placed: Int64, room_for: Int64, at: Int64) -> tuple[Int64, Int64, Int64]:
+        """Join units; what is placed in and what fits into each is added up."""
+        starts = np.flatnonzero(np.append(True, owner[1:] != owner[:-1])) if len(owner) else owner
+        if len(starts) == len(owner):
+            return placed, room_for, at
+        self._spend(work(len(owner) - len(starts) + 1, self._axes))
+        self._table, steps = join(self._table, owner, tuple(self._axes))
+        self._steps += steps
+        return np.add.reduceat(placed, starts, axis=1), np.add.reduceat(room_for, starts), at[starts]
+
+    def _settle(self, level: int) -> None:
+        """Settle what was left open for the gangs that have a rule at the level; at -1 for all."""
+        for axis in range(len(self._axes) - 1, len(self._parts) - 1, -1):
+            one = self._axes[axis]
+            rules = self._asked[one.gang].rules
+            if level >= 0 and not any(rule.level == level for rule in rules):
+                continue
+            if one.adds:
+                below = next(rule for rule in rules if rule.level > level)
+                prices = self._prices.of_parts(one.gang, below, one.length - 1)
+                shape = [1] * self._table.ndim
+                shape[axis + 1] = one.length
+                self._table = np.minimum(self._table + prices.reshape(shape), NEVER)
+            self._steps.append(Closed(self._table, axis))
+            self._table = self._table.min(axis=axis + 1)
+            del self._axes[axis]
+
+    def _ask(self, level: int, placed: Int64, room_for: Int64) -> None:
+        """Add the prices of the rules of a level, and open what they leave open."""
+        for gang, one in enumerate(self._asked):
+            rule = next((rule for rule in one.rules if rule.level == level), None)
+            if rule is None:
+                continue
+            sizes = self._sizes(gang, placed)
+            prices = self._prices.of_sizes(gang, rule)[sizes]
+            prices += np.where(sizes > 0, self._spread_over(self._prices.of_fit(gang, rule, room_for)), 0)
+            self._table = np.minimum(self._table + self._for_all_axes(prices), NEVER)
+            self._open(gang, rule, sizes)
+
+    def _open(self, gang: int, rule: Rule, sizes: Int64) -> None:
+        most = self._most[gang]
+        if rule.shape is Shape.PARTITION or rule.shape_is_hard:
+            if rule.shape is Shape.PACK:
+                self._add_axis(Axis(2, True, gang), sizes > 0)
+            elif rule.shape is Shape.PARTITION:
+                parts = min(rule.parts if rule.shape_is_hard else most, max(1, len(self._table)))
+                self._add_axis(Axis(parts + 1, True, gang), sizes > 0)
+        if rule.shape is not Shape.PACK and rule.shape_is_hard:
+            even = np.stack([(sizes == 0) | (sizes == low) | (sizes == low + 1) for low in range(1, most + 1)], axis=-1)
+            self._add_matching_axis(Axis(most, False, gang), even)
+
+    def _add_axis(self, axis: Axis, used: Bool) -> None:
+        """How many domains are used: none or one so far."""
+        used = used.reshape(*used.shape, *(1,) * (self._table.ndim - used.ndim))
+        table: Int64 = np.full((*self._table.shape, axis.length), NEVER)
+        table[..., 0] = np.where(used, NEVER, self._table)
+        table[..., 1] = np.where(used, self._table, NEVER)
+        self._grow(axis, table)
+
+    def _add_matching_axis(self, axis: Axis, allowed: Bool) -> None:
+        between = (1,) * (self._table.ndim - allowed.ndim + 1)
+        allowed = allowed.reshape(*allowed.shape[:-1], *between, allowed.shape[-1])
+        self._grow(axis, np.where(allowed, self._table[..., None], NEVER))
+
+    def _grow(self, axis: Axis, table: Int64) -> None:
+        self._spend(table.size)
+        self._table = table
+        self._axes.append(axis)
+        self._steps.append(Opened())
+
+    def _sizes(self, gang: int, placed: Int64) -> Int64:
+        """Members that each unit has with each share: int64[units, shares by part]."""
+        ours = np.array([part.gang == gang for part in self._parts])
+        new = self._shares[:, ours].sum(axis=1).reshape([axis.length for axis in self._axes[: len(self._parts)]])
+        sizes: Int64 = self._spread_over(placed[gang]) + new
+        return sizes
+
+    def _spread_over(self, of_units: Int64) -> Int64:
+        return of_units.reshape(-1, *(1,) * len(self._parts))
+
+    def _for_all_axes(self, of_shares: Int64) -> Int64:
+        return of_shares.reshape(*of_shares.shape, *(1,) * (self._table.ndim - of_shares.ndim))
+
+    def _nothing(self) -> Int64:
+        """No node is of any use: nobody can be placed."""
+        table = np.full([axis.length for axis in self._axes], NEVER)
+        table[(0,) * table.ndim] = 0
+        return table
+
+    def _spend(self, cells: int) -> None:
+        self._budget.left -= 1 + cells // _CELLS_PER_STEP
+        if self._budget.left < 0:
+            raise OutOfBudget
+
+
+def _placed(room: Room, tree: Tree, gang: GangToPlace) -> Int64:
+    """Members that have a place, by place in the tree: int64[places]."""
+    placed = np.zeros(len(tree.rows), np.int64)
+    for pods in gang.placed:
+        row = room.nodes.row(pods.node)
+        if row is not None:
+            placed[tree.place[row]] += pods.count
+    return placed
+
+
+def _best_cell(table: Int64, parts: Sequence[Part], least: Sequence[int]) -> Cell | None:
+    """As many members as can be, then the least price, then members of first parts."""
+    cells = np.indices(table.shape).reshape(len(parts), -1)  # int64[parts, shares]
+    prices = table.reshape(-1)
+    possible = prices < NEVER
+    for gang, needed in enumerate(least):
+        ours = np.array([part.gang == gang for part in parts])
+        possible &= cells[ours].sum(axis=0) >= needed
+    found = np.flatnonzero(possible)
+    if not len(found):
+        return None
+    best = np.lexsort((*-cells[::-1, found], prices[found], -cells[:, found].sum(axis=0)))[0]
+    return tuple(int(count) for count in cells[:, found[best]])

@@ -1,0 +1,133 @@
+"""Tables of prices: for many domains at once, the least price at which each can be given so many members of each part.
+
+A table is int64[domains, axes]. The first axes are how many members of each part a domain gets. Further ones are open
+questions of a gang that are settled at the next level above that has a rule of its: how many domains it uses, or the
+size that all of them have, or one more. Steps remember what they started from, so that they can be read backwards.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from muster.gangs.capacity import Int64
+from muster.placement.prices import NEVER
+
+Cell = tuple[int, ...]
+"""Place in a table along its axes."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """`adds`: joining two domains adds up their places on the axis; otherwise they must be at the same."""
+
+    length: int
+    adds: bool = True
+    gang: int = -1
+
+
+class Step(Protocol):
+    """A table made of another."""
+
+    def back(self, unit: int, cell: Cell) -> list[tuple[int, Cell]]:
+        """Units and cells of the table before that make up this one."""
+        ...
+
+
+@dataclass(frozen=True)
+class Closed:
+    """An axis was settled by taking the best of it."""
+
+    before: Int64
+    axis: int
+
+    def back(self, unit: int, cell: Cell) -> list[tuple[int, Cell]]:
+        line = self.before[unit][cell[: self.axis]][(slice(None), *cell[self.axis :])]
+        return [(unit, (*cell[: self.axis], int(line.argmin()), *cell[self.axis :]))]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An axis was added at the end."""
+
+    def back(self, unit: int, cell: Cell) -> list[tuple[int, Cell]]:
+        return [(unit, cell[:-1])]
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Neighbours were joined in pairs: `first[u]` and, -1 if it was left alone, `second[u]` became unit u."""
+
+    before: Int64
+    first: Int64
+    second: Int64
+    axes: Sequence[Axis]
+
+    def back(self, unit: int, cell: Cell) -> list[tuple[int, Cell]]:
+        first, second = int(self.first[unit]), int(self.second[unit])
+        if second < 0:
+            return [(first, cell)]
+        up_to = tuple(slice(at + 1) if axis.adds else at for at, axis in zip(cell, self.axes, strict=True))
+        ours = self.before[first][up_to]
+        theirs = self.before[second][up_to]
+        flipped = ours[(slice(None, None, -1),) * ours.ndim]
+        share = iter(np.unravel_index(int((flipped + theirs).argmin()), theirs.shape))
+        of_second = tuple(int(next(share)) if axis.adds else at for at, axis in zip(cell, self.axes, strict=True))
+        of_first = tuple(
+            at - other if axis.adds else at for at, other, axis in zip(cell, of_second, self.axes, strict=True)
+        )
+        return [(first, of_first), (second, of_second)]
+
+
+def join(table: Int64, owner: Int64, axes: Sequence[Axis]) -> tuple[Int64, list[Step]]:
+    """Join all units with the same `owner`, int64[units] in order, into one each."""
+    steps: list[Step] = []
+    while len(owner) and bool((owner[1:] == owner[:-1]).any()):
+        starts = np.flatnonzero(np.append(True, owner[1:] != owner[:-1]))
+        position = np.arange(len(owner)) - np.repeat(starts, np.diff(np.append(starts, len(owner))))
+        first = np.flatnonzero(position % 2 == 0)
+        follows = np.append(first[1:], len(owner)) - first == 2
+        second = np.where(follows, first + 1, -1)
+        joined = table[first]
+        joined[follows] = added(table[first[follows]], table[second[follows]], axes)
+        steps.append(Joined(table, first, second, axes))
+        table, owner = joined, owner[first]
+    return table, steps
+
+
+def added(first: Int64, second: Int64, axes: Sequence[Axis]) -> Int64:
+    """The best of all ways to divide what each cell says over the two, for every pair."""
+    best: Int64 = np.full(first.shape, NEVER)
+    for share in np.ndindex(*(axis.length if axis.adds else 1 for axis in axes)):
+        theirs = second[
+            (
+                slice(None),
+                *(slice(at, at + 1) if axis.adds else slice(None) for at, axis in zip(share, axes, strict=True)),
+            )
+        ]
+        if int(theirs.min(initial=NEVER)) >= NEVER:
+            continue
+        source = tuple(
+            slice(axis.length - at) if axis.adds else slice(None) for at, axis in zip(share, axes, strict=True)
+        )
+        target = tuple(slice(at, None) if axis.adds else slice(None) for at, axis in zip(share, axes, strict=True))
+        reached = best[(slice(None), *target)]
+        np.minimum(reached, first[(slice(None), *source)] + theirs, out=reached)
+    return best
+
+
+def work(units: int, axes: Sequence[Axis]) -> int:
+    """Cells that have to be looked at to join so many units into one."""
+    cells = 1
+    for axis in axes:
+        cells *= axis.length * (axis.length + 1) // 2 if axis.adds else axis.length
+    return max(0, units - 1) * cells
+
+
+def read_back(steps: Sequence[Step], cell: Cell, parts: int) -> Iterator[tuple[int, Cell]]:
+    """Units of the first table and how many of each part they get, from a cell of the last; those that get any."""
+    open_: list[tuple[int, Cell]] = [(0, cell)]
+    for step in reversed(steps):
+        open_ = [each for unit, at in open_ if any(at[:parts]) for each in step.back(unit, at)]
+    yield from ((unit, at[:parts]) for unit, at in open_ if any(at[:parts]))
