@@ -9,20 +9,31 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass
-from muster.gangs.match import AFFINITY, disliked_taints, field_holds, requirement_holds, term_valid, why_not_status
+from muster.gangs.match import (
+    AFFINITY,
+    disliked_taints,
+    field_holds,
+    requirement_holds,
+    term_valid,
+    untolerated_taint,
+    why_not_status,
+)
 from muster.placement.nodes import Bool, Int32, LabelColumn, NodeKind, NodeTable
+
+VOLUMES: Final = "node(s) had volume node affinity conflict"
 
 USABLE: Final = 0
 ABSENT: Final = -1
 _TAINT_COST: Final = 2**40
-_WEIGHT_COST: Final = 2**12
+WEIGHT_COST: Final = 2**12
 """Avoided taints count more than any sum of weights, and that more than any number of unneeded scarce resources."""
 
 
 class Eligibility:
     """One class against all nodes.
 
-    `reason` is int32[rows]: USABLE, ABSENT (no node there) or an index into `reasons`. `dislike` is int64[rows]: nodes
+    `reason` is int32[rows]: USABLE, ABSENT (no node there) or an index into `reasons`. kube-scheduler looks at room
+    before it comes to those that are `late`. `dislike` is int64[rows]: nodes
     with less are to be filled first; `levels` are its values on usable nodes, rising.
     """
 
@@ -37,7 +48,9 @@ class Eligibility:
         self._codes: dict[str, int] = {}
         self._by_kind: list[tuple[int, int]] = []
         self._needs = frozenset(name for name, amount in pod_class.requests if amount > 0)
-        self._required = _readable(pod_class.required_node_affinity)
+        required = pod_class.required_node_affinity
+        self._required = None if required is None else _readable(required)
+        self._volumes = [_readable(each) for each in pod_class.volumes]
         self._wishes = [wish for wish in pod_class.preferred_node_affinity if term_valid(wish.term)]
 
     def refresh(self) -> Int64 | None:
@@ -59,6 +72,26 @@ class Eligibility:
             self.levels = np.unique(self.dislike[self.reason == USABLE]).tolist()
         return rows
 
+    def is_late(self, code: int) -> bool:
+        """The reason is one that kube-scheduler finds after it has looked at room."""
+        return self.reasons[code] == VOLUMES
+
+    def included(self, *, admitted: bool, untainted: bool) -> Bool:
+        """Nodes, bool[rows]: if asked, only those that node selector and affinity admit and without any taint that
+        keeps the class off.
+        """
+        nodes = self._nodes
+        included: Bool = nodes.kind >= 0
+        if admitted:
+            matching = self._admitted(slice(None))
+            if matching is not None:
+                included &= matching
+        if untainted:
+            tolerations = self.pod_class.tolerations
+            clean = [untolerated_taint(tolerations, kind.taints) is None for kind in nodes.kinds]
+            included &= np.array([*clean, False])[nodes.kind]
+        return included
+
     def _judge(self, rows: slice | Int64) -> None:
         nodes = self._nodes
         while len(self._by_kind) < len(nodes.kinds):
@@ -70,15 +103,17 @@ class Eligibility:
         admitted = self._admitted(rows)
         if admitted is not None:
             reason[(reason == USABLE) & ~admitted] = self._code(AFFINITY)
+        for terms in self._volumes:
+            reason[(reason == USABLE) & ~self._any_matches(terms, rows)] = self._code(VOLUMES)
         for wish in self._wishes:
-            dislike -= _WEIGHT_COST * wish.weight * self._matches(wish.term, rows)
+            dislike -= WEIGHT_COST * wish.weight * self._matches(wish.term, rows)
         self.reason[rows] = reason
         self.dislike[rows] = dislike
 
     def _judge_kind(self, kind: NodeKind) -> tuple[int, int]:
         tolerations = self.pod_class.tolerations
         reason = why_not_status(tolerations, kind.unschedulable, kind.taints, kind.ready)
-        unneeded = min(len(kind.scarce - self._needs), _WEIGHT_COST - 1)
+        unneeded = min(len(kind.scarce - self._needs), WEIGHT_COST - 1)
         return (
             USABLE if reason is None else self._code(reason),
             _TAINT_COST * disliked_taints(tolerations, kind.taints) + unneeded,
@@ -92,11 +127,15 @@ class Eligibility:
             holds: Bool = column.codes[rows] == column.values.get(value, -1)
             admitted = holds if admitted is None else admitted & holds
         if self._required is not None:
-            one: Bool = np.zeros(len(self._nodes.kind[rows]), np.bool_)
-            for term in self._required:
-                one |= self._matches(term, rows)
+            one = self._any_matches(self._required, rows)
             admitted = one if admitted is None else admitted & one
         return admitted
+
+    def _any_matches(self, terms: list[NodeSelectorTerm], rows: slice | Int64) -> Bool:
+        one: Bool = np.zeros(len(self._nodes.kind[rows]), np.bool_)
+        for term in terms:
+            one |= self._matches(term, rows)
+        return one
 
     def _matches(self, term: NodeSelectorTerm, rows: slice | Int64) -> Bool:
         nodes = self._nodes
@@ -121,8 +160,8 @@ class Eligibility:
         return code
 
 
-def _readable(terms: tuple[NodeSelectorTerm, ...] | None) -> list[NodeSelectorTerm] | None:
-    return None if terms is None else [term for term in terms if term_valid(term)]
+def _readable(terms: tuple[NodeSelectorTerm, ...]) -> list[NodeSelectorTerm]:
+    return [term for term in terms if term_valid(term)]
 
 
 def _holds_by_code(requirement: NodeRequirement, column: LabelColumn) -> Bool:

@@ -48,6 +48,24 @@ class LabelColumn:
         self.codes[row] = 0 if value is None else self.values.setdefault(value, len(self.values) + 1)
 
 
+@dataclass(frozen=True, eq=False)
+class Domains:
+    """Nodes by the value of one label: `codes` is int64[rows], 0 for rows without the label or without a node.
+
+    Codes are from 1 to `size` - 1, in no order; `names` are the values by code. `single`: no domain has two nodes.
+    """
+
+    key: str
+    codes: Int64
+    names: tuple[str, ...]
+    single: bool
+
+    @property
+    def size(self) -> int:
+        """Length of arrays by code."""
+        return len(self.names)
+
+
 class NodeTable:
     """Facts of nodes by the row that Capacity gives them.
 
@@ -65,6 +83,7 @@ class NodeTable:
         self.changed: Int64 = np.zeros(0, np.int64)
         self._kind_index: dict[NodeKind, int] = {}
         self._labels: dict[str, LabelColumn] = {}
+        self._domains: dict[str, tuple[int, Domains]] = {}
         self._names: LabelColumn | None = None
         self._rows: dict[str, int] = {}
         self._by_name: tuple[Int64, Int64] | None = None
@@ -112,6 +131,19 @@ class NodeTable:
         if column is None:
             column = self._labels[key] = self._column([node.labels.get(key) if node else None for node in self.facts])
         return column
+
+    def domains(self, key: str) -> Domains:
+        """Domains of a label; the same object as long as they stay the same."""
+        seen, known = self._domains.get(key, (-1, None))
+        if known is None or seen != self.version:
+            column = self.labels(key)
+            codes = np.where(self.kind >= 0, column.codes, 0).astype(np.int64)
+            names = ("", *column.values)
+            if known is None or len(names) != known.size or not np.array_equal(codes, known.codes):
+                single = not len(codes) or int(np.bincount(codes)[1:].max(initial=0)) <= 1
+                known = Domains(key, codes, names, single)
+            self._domains[key] = self.version, known
+        return known
 
     def names(self) -> LabelColumn:
         """Names of the nodes, as if they were a label."""

@@ -57,10 +57,10 @@ def tightest_first(keys: Int64, wanted: int) -> tuple[Int64, Int64]:
 def choose(room: Room, of_class: ClassRoom, wanted: int, choice: Choice) -> Seats:
     """Nodes for up to `wanted` pods of the class, in the order of choice; all there is room for if that is less."""
     keys = room.keys(of_class)
-    levels = of_class.eligibility.levels
+    levels = of_class.levels
     if len(levels) <= 1:
         return _among(room, keys, wanted, choice)
-    dislike = of_class.eligibility.dislike[of_class.fits > 0]
+    dislike = of_class.dislike[of_class.fits > 0]
     chosen: list[Seats] = []
     for level in levels:
         chosen.append(_among(room, keys[dislike == level], wanted, choice))

@@ -9,7 +9,9 @@ import numpy as np
 from muster.gangs.capacity import Capacity, Int64
 from muster.gangs.facts import PodClass
 from muster.placement.eligibility import USABLE, Eligibility
+from muster.placement.limits import limits_of
 from muster.placement.nodes import NodeTable
+from muster.placement.tallies import Tallies
 from muster.placement.trees import Trees
 
 # A node's key for one class packs, from the high bits down: how many fit, how much is free in all, place by name.
@@ -34,17 +36,38 @@ class NotEnoughRoom(AssertionError):
 class ClassRoom:
     """How many pods of one class fit on each node now: `fits` is int64[rows], 0 where the class may not go.
 
+    `alone` is the same but for what other pods on nodes forbid, which `limits` knows; without any it is `fits` itself.
     `vector` is what one pod takes, int64[resources]; `columns` and `amounts` are its resources that are not 0.
     """
 
-    def __init__(self, pod_class: PodClass, nodes: NodeTable, capacity: Capacity) -> None:
+    def __init__(self, pod_class: PodClass, nodes: NodeTable, capacity: Capacity, tallies: Tallies) -> None:
         self.pod_class = pod_class
         self.eligibility = Eligibility(pod_class, nodes)
-        self.fits: Int64 = np.zeros(0, np.int64)
+        self.limits = limits_of(pod_class, self.eligibility, tallies, nodes)
+        self.alone: Int64 = np.zeros(0, np.int64)
+        self.fits = self.alone
         self.seen = -1
         self._all = capacity.vectors[capacity.classes[pod_class.id]].copy()
         self.columns: Int64 = np.flatnonzero(self._all)
         self.amounts: Int64 = self._all[self.columns]
+
+    @property
+    def coupled(self) -> bool:
+        """A member on one node changes what may go to others, so that `fits` holds for one node at a time only."""
+        return self.limits is not None and self.limits.couples()
+
+    @property
+    def dislike(self) -> Int64:
+        """int64[rows]: nodes with less are to be filled first."""
+        return self.eligibility.dislike if self.limits is None else self.limits.dislike()
+
+    @property
+    def levels(self) -> list[int]:
+        """Values of `dislike` on nodes that may be used, rising."""
+        if self.limits is None or not self.limits.wishes:
+            return self.eligibility.levels
+        levels: list[int] = np.unique(self.dislike[self.fits > 0]).tolist()
+        return levels
 
     def vector(self, resources: int) -> Int64:
         """What one pod takes, int64[resources]."""
@@ -82,6 +105,7 @@ class Room:
         self.capacity = capacity
         self.nodes = nodes
         self.trees = Trees(nodes)
+        self.tallies = Tallies(capacity, nodes)
         self.pod_classes = pod_classes
         self.free: Int64 = np.zeros((0, 0), np.int64)
         self.stamp: Int64 = np.zeros(0, np.int64)
@@ -97,6 +121,7 @@ class Room:
         assert not self._taken, "a solve has not given back what it took"
         capacity, nodes = self.capacity, self.nodes
         resources, rows = len(capacity.resources), nodes.rows
+        self.tallies.refresh()
         if self.free.shape != (resources, rows):
             self.free = np.zeros((resources, rows), np.int64)
             self.stamp = np.zeros(rows, np.int64)
@@ -119,7 +144,7 @@ class Room:
         """Room for one class, up to date. Raises KeyError for an unknown class."""
         room = self._classes.pop(class_id, None)
         if room is None:
-            room = ClassRoom(self.pod_classes[class_id], self.nodes, self.capacity)
+            room = ClassRoom(self.pod_classes[class_id], self.nodes, self.capacity, self.tallies)
             for _ in range(len(self._classes) + 1 - max(16, _CACHED_CELLS // max(1, self.nodes.rows))):
                 del self._classes[next(iter(self._classes))]
         self._classes[class_id] = room
@@ -150,6 +175,7 @@ class Room:
     def claim(self, room: ClassRoom, rows: Int64, counts: Int64) -> None:
         """As `take`, but whether there is room or not: what is decided already counts, whatever a node has left."""
         self._taken.append(_Seats(room, rows, counts))
+        self.tallies.add(room.pod_class.id, rows, counts)
         at = _index(rows)
         self.free[:, at] -= room.vector(len(self.free))[:, None] * counts
         self._touch(at)
@@ -192,6 +218,7 @@ class Room:
             counts = np.concatenate([seats.counts for seats in alike])
             for column, amount in zip(room.columns.tolist(), room.amounts.tolist(), strict=True):
                 np.add.at(self.free[column], rows, amount * counts)
+            self.tallies.add(room.pod_class.id, rows, -counts)
             self._touch(_index(rows))
 
     def _touch(self, at: Int64 | slice) -> None:
@@ -212,13 +239,13 @@ class Room:
 
     def _fit(self, room: ClassRoom) -> None:
         judged = room.eligibility.refresh()
-        if judged is None or len(room.fits) != len(self.stamp):
+        if judged is None or len(room.alone) != len(self.stamp):
             fits: Int64 = np.full(len(self.stamp), MOST_FITS)
             for column, amount in zip(room.columns.tolist(), room.amounts.tolist(), strict=True):
                 np.minimum(fits, self.free[column] // amount, out=fits)
             np.maximum(fits, 0, out=fits)
             fits[room.eligibility.reason != USABLE] = 0
-            room.fits = fits
+            room.alone = fits
         else:
             rows = np.flatnonzero(self.stamp > room.seen)
             if len(judged):
@@ -226,7 +253,8 @@ class Room:
             left = self.free[room.columns[:, None], rows] // room.amounts[:, None]
             fits = np.maximum(left.min(axis=0, initial=MOST_FITS), 0)
             fits[room.eligibility.reason[rows] != USABLE] = 0
-            room.fits[rows] = fits
+            room.alone[rows] = fits
+        room.fits = room.alone if room.limits is None else np.minimum(room.alone, room.limits.caps())
         room.seen = self.clock
 
 
