@@ -53,7 +53,7 @@ from muster.coordinator.core.events import (
 )
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.model import Gang
-from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodFacts, PodPhase
+from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodFacts, PodPhase, TopologyTree
 
 Under = TypeVar("Under", Solve, Persist, Bind, Evict, MarkTimedOut)
 
@@ -262,9 +262,11 @@ class Story:
         pods: list[PodFacts] | None = None,
         gangs: list[GangFacts] | None = None,
         budgets: list[DisruptionBudget] | None = None,
+        trees: list[TopologyTree] | None = None,
         remove_nodes: list[str] | None = None,
         remove_pods: list[str] | None = None,
         remove_gangs: list[str] | None = None,
+        remove_trees: list[str] | None = None,
     ) -> None:
         """Change the cluster and let the coordinator see it."""
         self.cluster.nodes.update((facts.name, facts) for facts in nodes or [])
@@ -272,6 +274,9 @@ class Story:
             self.cluster.put_pod(pod)
         self.cluster.gangs.update((facts.id, facts) for facts in gangs or [])
         self.cluster.budgets.update((budget.id, budget) for budget in budgets or [])
+        self.cluster.trees.update((tree.name, tree) for tree in trees or [])
+        for name in remove_trees or []:
+            self.cluster.trees.pop(name, None)
         for name in remove_nodes or []:
             self.cluster.nodes.pop(name, None)
         for uid in remove_pods or []:
@@ -283,6 +288,8 @@ class Story:
             pods=tuple(pods or ()),
             gangs=tuple(gangs or ()),
             budgets=tuple(budgets or ()),
+            trees=tuple(trees or ()),
+            removed_trees=tuple(remove_trees or ()),
             removed_nodes=tuple(remove_nodes or ()),
             removed_pods=tuple(remove_pods or ()),
             removed_gangs=tuple(remove_gangs or ()),

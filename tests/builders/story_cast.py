@@ -15,12 +15,23 @@ from muster.gangs.facts import (
     Problem,
     RepairPolicy,
     Severity,
+    TopologyTree,
+    TreeDomain,
+    TreeLevel,
 )
+from muster.topology.constraints import parse_constraints
 
 
 def pod_class(cpu: int = 1) -> PodClass:
     """A class that asks whole cpus."""
     return PodClass(id=f"cpu{cpu}", requests=(("cpu", cpu * 1000), ("pods", 1)))
+
+
+def racks(**nodes: str) -> TopologyTree:
+    """The default tree, of racks: racks(r0="a b", r1="c")."""
+    domains = tuple(TreeDomain(rack, 0) for rack in sorted(nodes))
+    leaves = tuple((node, index) for index, rack in enumerate(sorted(nodes)) for node in nodes[rack].split() if node)
+    return TopologyTree("racks", (TreeLevel("rack"), TreeLevel("node")), domains, leaves, default=True)
 
 
 def node(name: str, cpu: int, **facts: object) -> NodeFacts:
@@ -49,6 +60,8 @@ class GangBuilder:
     expected_seconds: float = 0.0
     never_preempts_: bool = False
     budgets: tuple[str, ...] = ()
+    tree: str = ""
+    constraints: str = ""
 
     def minimum(self, count: int) -> "GangBuilder":
         return replace(self, declared=count)
@@ -88,6 +101,10 @@ class GangBuilder:
         """A PodDisruptionBudget ("namespace/name") covers its pods."""
         return replace(self, budgets=tuple(sorted((*self.budgets, name))))
 
+    def divided(self, constraints: str, tree: str = "") -> "GangBuilder":
+        """Over the levels of a tree, as users write it: "rack: hard pack; node: spread"."""
+        return replace(self, constraints=constraints, tree=tree)
+
     def broken(self, message: str) -> "GangBuilder":
         return replace(self, problems=(Problem(Severity.BLOCKING, message),))
 
@@ -112,6 +129,8 @@ class GangBuilder:
             mode=self.mode,
             waiting_time_seconds=self.waiting_time_seconds,
             repair_policy=self.repair_,
+            tree=self.tree,
+            constraints=parse_constraints(self.constraints) if self.constraints else (),
         )
 
     def pods(self) -> list[PodFacts]:
@@ -161,6 +180,7 @@ class Cluster:
     pods: dict[str, PodFacts] = field(default_factory=dict)
     gangs: dict[str, GangFacts] = field(default_factory=dict)
     budgets: dict[str, DisruptionBudget] = field(default_factory=dict)
+    trees: dict[str, TopologyTree] = field(default_factory=dict)
     classes: dict[str, PodClass] = field(default_factory=lambda: {c.id: c for c in map(pod_class, range(17))})
 
     used: Counter[str] = field(default_factory=Counter)
@@ -194,4 +214,12 @@ class Cluster:
             pods=tuple(self.pods.values()),
             gangs=tuple(self.gangs.values()),
             budgets=tuple(self.budgets.values()),
+            trees=tuple(self.trees.values()),
         )
+
+    def rack_of(self, node_name: str) -> str:
+        """Where the default tree has the node; one that it does not have is a rack of its own."""
+        for tree in self.trees.values():
+            if tree.default:
+                return next((tree.domains[at].name for name, at in tree.leaves if name == node_name), node_name)
+        return node_name

@@ -1,11 +1,15 @@
-"""The solver of stories: packs the fullest nodes first, and removes no more than it must."""
+"""The solver of stories: packs the fullest nodes first, and removes no more than it must.
 
-from collections.abc import Iterable, Sequence
+Of constraints it keeps "rack: hard pack", in the default tree; others are wishes to it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 
 from builders.story_cast import Cluster
 from muster.coordinator.core.events import Solve, SolveOutcome, SolveResult
+from muster.gangs.facts import LevelPolicy
 from muster.gangs.placing import Explanation, GangToPlace, GroupToPlace, PodsOnNode, Removable, Removed, Run
 
 MOST_COMBINED = 12
@@ -13,6 +17,9 @@ MOST_COMBINED = 12
 
 Free = dict[str, int]
 """Millicores that may be used, by node; nodes that take nobody are not in it."""
+
+Racks = Mapping[str, str]
+"""In which rack a gang is to be, by gang id; those that may be anywhere are not in it."""
 
 
 @dataclass(frozen=True)
@@ -66,38 +73,61 @@ class _Fitter:
     """Whether a group fits in what is free."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.cpu = cluster.class_cpu
+        self.cpu, self._rack_of = cluster.class_cpu, cluster.rack_of
 
     def try_whole(self, free: Free, group: GroupToPlace) -> _Fit:
         """All minimums, and then what is wanted beyond them: it takes nothing from partners."""
+        best = _Fit((), "its members are in several racks, and must be in one", free)
+        for racks in self._choices(free, group):
+            best = self._try_whole_in(free, group, racks)
+            if not best.short:
+                return best
+        return best
+
+    def _choices(self, free: Free, group: GroupToPlace) -> Iterator[Racks]:
+        packed = [asked for asked in group.gangs if _packed_in_racks(asked)]
+        for racks in product(*(self._racks(free, asked) for asked in packed)):
+            yield {asked.id: rack for asked, rack in zip(packed, racks, strict=True)}
+
+    def _racks(self, free: Free, asked: GangToPlace) -> list[str]:
+        there = {self._rack_of(pods.node) for pods in asked.placed}
+        return sorted(there) if len(there) == 1 else sorted(set(map(self._rack_of, free))) if not there else []
+
+    def _try_whole_in(self, free: Free, group: GroupToPlace, racks: Racks) -> _Fit:
         trial, runs = dict(free), list[Run]()
         needed = {asked.id: self._smallest(asked, asked.minimum) for asked in group.gangs}
-        fit = {asked.id: self._fill(trial, asked, needed[asked.id], runs) for asked in group.gangs}
+        fit = {asked.id: self._fill(trial, asked, needed[asked.id], runs, racks) for asked in group.gangs}
         short = [
             f"{fit[asked.id]} of {asked.minimum} members fit" for asked in group.gangs if fit[asked.id] < asked.minimum
         ]
         if short:
             return _Fit((), short[-1], free)
-        self._fill_rest(trial, group, needed, runs)
+        self._fill_rest(trial, group, needed, runs, racks)
         return _Fit(tuple(runs), "", trial)
 
     def try_part(self, free: Free, group: GroupToPlace) -> _Fit:
-        """As much as there is room for, minimums first."""
+        """As much as there is room for, minimums first; of all racks those in which most fit."""
+        tries = (self._try_part_in(free, group, racks) for racks in self._choices(free, group))
+        return max(tries, key=lambda fit: sum(run.count for run in fit.runs), default=_Fit((), "", free))
+
+    def _try_part_in(self, free: Free, group: GroupToPlace, racks: Racks) -> _Fit:
         trial, runs = dict(free), list[Run]()
         placed: dict[str, list[int]] = {}
         for asked in group.gangs:
             before = len(runs)
-            self._fill(trial, asked, self._smallest(asked, asked.minimum), runs)
+            self._fill(trial, asked, self._smallest(asked, asked.minimum), runs, racks)
             placed[asked.id] = [
                 sum(run.count for run in runs[before:] if run.role == index) for index in range(len(asked.roles))
             ]
-        self._fill_rest(trial, group, placed, runs)
+        self._fill_rest(trial, group, placed, runs, racks)
         return _Fit(tuple(runs), "", trial)
 
-    def _fill_rest(self, free: Free, group: GroupToPlace, placed: dict[str, list[int]], runs: list[Run]) -> None:
+    def _fill_rest(
+        self, free: Free, group: GroupToPlace, placed: dict[str, list[int]], runs: list[Run], racks: Racks
+    ) -> None:
         for asked in group.gangs:
             rest = [role.wanted - count for role, count in zip(asked.roles, placed[asked.id], strict=True)]
-            self._fill(free, asked, rest, runs)
+            self._fill(free, asked, rest, runs, racks)
 
     def _smallest(self, asked: GangToPlace, count: int) -> list[int]:
         """So many members by role, the smallest first."""
@@ -106,12 +136,13 @@ class _Fitter:
             counts[index] = min(asked.roles[index].wanted, count - sum(counts))
         return counts
 
-    def _fill(self, free: Free, asked: GangToPlace, counts: Sequence[int], runs: list[Run]) -> int:
+    def _fill(self, free: Free, asked: GangToPlace, counts: Sequence[int], runs: list[Run], racks: Racks) -> int:
         """Place so many members by role, the largest first, each on the fullest node that takes it; how many fit."""
-        placed = 0
+        placed, rack = 0, racks.get(asked.id)
+        nodes = [name for name in free if rack is None or self._rack_of(name) == rack]
         for index in sorted(range(len(counts)), key=lambda index: -self.cpu(asked.roles[index].class_id)):
             cpu, left = self.cpu(asked.roles[index].class_id), counts[index]
-            for name in sorted(free, key=lambda name: (free[name], name)):
+            for name in sorted(nodes, key=lambda name: (free[name], name)):
                 count = min(free[name] // cpu, left)
                 if count > 0:
                     free[name] -= count * cpu
@@ -119,6 +150,10 @@ class _Fitter:
                     placed += count
                     runs.append(Run(asked.id, index, name, count))
         return placed
+
+
+def _packed_in_racks(asked: GangToPlace) -> bool:
+    return any(each.level == "rack" and each.policy is LevelPolicy.PACK and each.hard for each in asked.constraints)
 
 
 @dataclass

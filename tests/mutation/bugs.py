@@ -37,8 +37,8 @@ BUGS = (
     Bug(
         "only the first gang of a group is asked whether it may start",
         "gathering.py",
-        "    for gang in gangs:\n        reason = _lacks(gang, known)",
-        "    for gang in gangs[:1]:\n        reason = _lacks(gang, known)",
+        "    for gang in gangs:\n        reason = _lacks(gang, known, trees)",
+        "    for gang in gangs[:1]:\n        reason = _lacks(gang, known, trees)",
     ),
     Bug(
         "one-sided groups are believed",
@@ -167,6 +167,30 @@ BUGS = (
         "answers.py",
         "    problem = ledger.refusal(demand, withheld)\n",
         "",
+    ),
+    Bug(
+        "placement is believed to have kept hard constraints",
+        "answers.py",
+        "        if broken is not None:",
+        "        if False:",
+    ),
+    Bug(
+        "placement is not told where the others of a gang are",
+        "questions.py",
+        "facts.tree, facts.constraints, placed(gang))",
+        "facts.tree, facts.constraints, ())",
+    ),
+    Bug(
+        "what contradicts itself is asked of placement",
+        "gathering.py",
+        "            return reason\n    return _contradictory(gang, trees)",
+        "            return reason\n    return None",
+    ),
+    Bug(
+        "nobody is looked at when a tree changes",
+        "knowledge.py",
+        "        if self.trees.put(batch.trees) or dropped:",
+        "        if self.trees.put(batch.trees) and False:",
     ),
     Bug(
         "who was found not to fit is not tried again when room comes",

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from builders.story_cast import node as node_of
-from builders.story_cast import plain_pod
+from builders.story_cast import plain_pod, racks
 from simulation.acts import act
 from simulation.world import THEIRS, World
 
@@ -48,6 +48,19 @@ def sleep(world: World, which: int) -> None:
     if name := world.node(which):
         facts = world.story.cluster.nodes[name]
         world.story.change(nodes=[replace(facts, ready=not facts.ready)])
+
+
+@act(1.5, split=17)
+def tree(world: World, split: int) -> None:
+    """Somebody says anew which nodes are in which of two racks, or takes the tree away."""
+    story = world.story
+    if split == 16:
+        if story.cluster.trees:
+            story.change(remove_trees=list(story.cluster.trees))
+        return
+    in_first = [f"n{which}" for which in range(4) if split >> which & 1]
+    in_second = [f"n{which}" for which in range(4) if f"n{which}" not in in_first]
+    story.change(trees=[racks(r0=" ".join(in_first), r1=" ".join(in_second))])
 
 
 @act(1, which=4)

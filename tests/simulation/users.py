@@ -11,13 +11,20 @@ from simulation.world import GROUPINGS, SLOTS, World
 
 WAITING_SECONDS = (5.0, 60.0, 600.0, 1200.0)
 EXPECTED_SECONDS = (0.0, 10.0, 300.0)
+DIVIDED = {
+    1: "rack: hard pack",
+    2: "rack: hard pack; node: spread",
+    3: "rack: pack, spread",
+}
+"""What gangs ask of the tree, in some of the cases; the last cannot be."""
 
 
 # fmt: off
 @act(10, slot=6, size=6, missing=6, slack=5, cpu=4, priority=3, mode=2, waiting=4, policy=3, repair=2, expected=3,
-     group=8, never=4, budget=3)
+     group=8, never=4, budget=3, divided=8)
 def create(world: World, slot: int, size: int, missing: int, slack: int, cpu: int, priority: int, mode: int,
-           waiting: int, policy: int, repair: int, expected: int, group: int, never: int, budget: int) -> None:
+           waiting: int, policy: int, repair: int, expected: int, group: int, never: int, budget: int,
+           divided: int) -> None:
     # fmt: on
     """A user makes a gang, most often with all of its pods; if there is one in that slot, its pods."""
     size += 1
@@ -33,6 +40,7 @@ def create(world: World, slot: int, size: int, missing: int, slack: int, cpu: in
     built = built.expected(EXPECTED_SECONDS[expected]).with_group(*_grouping(slot, max(0, group - 4)))
     if mode:
         built = built.non_strict(WAITING_SECONDS[waiting])
+    built = built.divided(DIVIDED.get(divided, ""))
     if never == 1:
         built = built.never_preempts()
     if budget == 1:
@@ -84,6 +92,13 @@ def regroup(world: World, slot: int, group: int) -> None:
     """A user edits the gang group."""
     if built := world.gangs.get(slot):
         world.declare(slot, built.with_group(*_grouping(slot, group)))
+
+
+@act(0.7, slot=6, divided=4)
+def divide(world: World, slot: int, divided: int) -> None:
+    """A user edits what the gang asks of the tree."""
+    if built := world.gangs.get(slot):
+        world.declare(slot, built.divided(DIVIDED.get(divided, "")))
 
 
 @act(0.7, slot=6)

@@ -23,7 +23,7 @@ from muster.coordinator.core.events import (
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.model import Gang
 from muster.coordinator.core.seats import SeatState
-from muster.gangs.facts import GangMode, MatchPolicy, PodFacts
+from muster.gangs.facts import GangMode, LevelPolicy, MatchPolicy, PodFacts
 
 if TYPE_CHECKING:
     from builders.story import Story
@@ -261,6 +261,7 @@ def check_records(leader: Machine, persist: Persist) -> None:
         assert not (unpermitted and record.seats), f"record: {record.gang} has seats and no permit"
         if record.state is RecordState.BINDING and not gang.permitted:
             check_minimum(gang, record)
+            check_division(leader, gang, record)
 
 
 def check_minimum(gang: Gang, record: Record) -> None:
@@ -273,6 +274,21 @@ def check_minimum(gang: Gang, record: Record) -> None:
     running = [] if only_waiting else [pod for pod in gang.pods.values() if pod.seated and not pod.deleting]
     starting = len(seats) + len(running)
     assert starting >= gang.facts.minimum, f"I1: {gang.id} is permitted with {starting} of {gang.facts.minimum}"
+
+
+def check_division(leader: Machine, gang: Gang, record: Record) -> None:
+    """Hard constraints hold when a Strict gang starts from nothing, by the tree as the coordinator sees it."""
+    facts, knowledge = gang.facts, leader.knowledge
+    if facts is None or not facts.constraints or gang.bound or gang.acked or gang.group.accumulates:
+        return
+    tree = knowledge.trees.get(facts.tree)
+    assert tree is not None, f"constraints: {gang.id} starts by a tree that does not exist"
+    for each in facts.constraints:
+        if each.hard and each.policy is LevelPolicy.PACK:
+            level = [level.name for level in tree.levels].index(each.level)
+            nodes = (knowledge.ledger.nodes[seat.node] for seat in record.seats)
+            domains = {knowledge.trees.path(tree, node)[: level + 1] for node in nodes}
+            assert len(domains) == 1, f"constraints: {gang.id} starts in {len(domains)} domains"
 
 
 def check_harm(story: Story, effect: Evict) -> None:

@@ -11,6 +11,7 @@ from muster.placement.v1 import placement_pb2 as pb
 from muster.placement.v1 import placement_pb2_grpc as pb_grpc
 from muster.rpc.errors import describe
 from muster.rpc.explanation_codec import decode_explanation
+from muster.rpc.topology_codec import encode_constraint
 
 
 class Solver:
@@ -48,6 +49,9 @@ def _request(effect: Solve, traceparents: Mapping[str, str]) -> pb.SolveRequest:
                         id=gang.id,
                         minimum=gang.minimum,
                         roles=[pb.Role(class_id=role.class_id, wanted=role.wanted) for role in gang.roles],
+                        tree=gang.tree,
+                        constraints=map(encode_constraint, gang.constraints),
+                        placed=map(_pods_on_node, gang.placed),
                     )
                     for gang in group.gangs
                 ],
@@ -70,8 +74,12 @@ def _removable(gang: Removable) -> pb.Removable:
         id=gang.id,
         level=gang.level,
         spare=gang.spare,
-        pods=[pb.PodsOnNode(node=pods.node, class_id=pods.class_id, count=pods.count) for pods in gang.pods],
+        pods=map(_pods_on_node, gang.pods),
     )
+
+
+def _pods_on_node(pods: PodsOnNode) -> pb.PodsOnNode:
+    return pb.PodsOnNode(node=pods.node, class_id=pods.class_id, count=pods.count)
 
 
 def _result(result: pb.GroupResult) -> SolveResult:

@@ -301,5 +301,6 @@ def _joined(batches: Sequence[Batch]) -> Batch:
         pods=pods,
         gangs=tuple(gang for batch in batches for gang in batch.gangs),
         budgets=tuple(budget for batch in batches for budget in batch.budgets),
+        trees=tuple(tree for batch in batches for tree in batch.trees),
         changed=newest,
     )

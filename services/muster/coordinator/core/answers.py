@@ -3,17 +3,21 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
+from muster.coordinator.core.divided import broken_constraint
 from muster.coordinator.core.events import Seat
 from muster.coordinator.core.ledger import Ledger
 from muster.coordinator.core.model import Gang, Group
+from muster.coordinator.core.questions import placed
+from muster.coordinator.core.refusals import Refusal, RefusalReason
+from muster.coordinator.core.trees import Trees
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import PodFacts
 from muster.gangs.placing import GroupToPlace, Run
 
 
 def refused_or_seated(
-    ledger: Ledger, group: Group, asked: GroupToPlace, runs: Sequence[Run], withheld: Mapping[str, Int64]
-) -> str | dict[Gang, int]:
+    ledger: Ledger, trees: Trees, group: Group, asked: GroupToPlace, runs: Sequence[Run], withheld: Mapping[str, Int64]
+) -> Refusal | dict[Gang, int]:
     """Give seats to the members and reserve them, or say why the answer cannot be used and change nothing. Returns how
     many members of which gangs got a seat.
 
@@ -22,22 +26,38 @@ def refused_or_seated(
     """
     gangs = {gang.id: gang for gang in group.gangs}
     wanted = _wanted_by_role(asked)
-    problem = _malformed(gangs, wanted, runs)
-    if problem is not None:
-        return problem
+    malformed = _malformed(gangs, wanted, runs)
+    if malformed is not None:
+        return Refusal(RefusalReason.MALFORMED, malformed)
     seats = _seats(gangs, wanted, runs)
     for gang in group.to_seat if not group.accumulates else ():
         if len(seats[gang.id]) < gang.minimum:
-            return f"it seats {len(seats[gang.id])} of gang {gang.label}, which needs {gang.minimum}"
+            message = f"it seats {len(seats[gang.id])} of gang {gang.label}, which needs {gang.minimum}"
+            return Refusal(RefusalReason.INCOMPLETE, message)
     demand = Counter((seat.node, seat.class_id) for taken in seats.values() for seat in taken)
     problem = ledger.refusal(demand, withheld)
     if problem is not None:
         return problem
     for gang_id, taken in seats.items():
+        broken = _broken_constraint(ledger, trees, gangs[gang_id], taken, whole=not group.accumulates)
+        if broken is not None:
+            return Refusal(RefusalReason.CONSTRAINT, broken)
+    for gang_id, taken in seats.items():
         ledger.reserve(taken)
         for seat in taken:
             gangs[gang_id].take_seat(seat)
     return {gang: len(seats[gang.id]) for gang in group.gangs if seats[gang.id]}
+
+
+def _broken_constraint(ledger: Ledger, trees: Trees, gang: Gang, taken: Sequence[Seat], *, whole: bool) -> str | None:
+    facts = gang.facts
+    if not taken or facts is None or not any(each.hard for each in facts.constraints):
+        return None
+    before: Counter[str] = Counter()
+    for pods in placed(gang):
+        before[pods.node] += pods.count
+    after = before + Counter(seat.node for seat in taken)
+    return broken_constraint(facts, trees, ledger.nodes, before, after, whole=whole)
 
 
 def _wanted_by_role(asked: GroupToPlace) -> dict[tuple[str, int], tuple[str, int]]:

@@ -132,6 +132,7 @@ def would_help(gang: Gang) -> list[str]:
         helps.append(f"what its group lacks: {group.gathering}")
     explanation = group.explanation
     if group.gathering is None and explanation is not None:
+        helps += [explanation.remedy] if explanation.remedy else []
         helps += [
             f"{_amount(name, amount)} more {name} on nodes that it may use" for name, amount in explanation.short_by
         ]

@@ -3,24 +3,26 @@
 from collections.abc import Mapping, Sequence
 
 from muster.coordinator.core.model import Gang
+from muster.coordinator.core.trees import Trees
 from muster.dialects.registry import timeout_annotations
-from muster.gangs.facts import Severity
+from muster.gangs.facts import GangFacts, Severity
+from muster.topology.constraints import contradictions
 
 
-def why_not_yet(gangs: Sequence[Gang], known: Mapping[str, Gang]) -> str | None:
+def why_not_yet(gangs: Sequence[Gang], known: Mapping[str, Gang], trees: Trees) -> str | None:
     """What `gangs`, tried together, still lack; None when they may be tried. `known` are all gangs by id."""
     for gang in gangs:
-        reason = _lacks(gang, known)
+        reason = _lacks(gang, known, trees)
         if reason is not None:
             return reason if len(gangs) == 1 else f"gang {gang.label}: {reason}"
     return None
 
 
-def why_not_hold(gangs: Sequence[Gang], known: Mapping[str, Gang]) -> str | None:
+def why_not_hold(gangs: Sequence[Gang], known: Mapping[str, Gang], trees: Trees) -> str | None:
     """Why `gangs` may not even hold what they have; None if they may. Too few members are no reason: more may come
     while they wait.
     """
-    return next((reason for gang in gangs if (reason := _wrongly_declared(gang, known)) is not None), None)
+    return next((reason for gang in gangs if (reason := _wrongly_declared(gang, known, trees)) is not None), None)
 
 
 def groups_agree(gang: Gang, known: Mapping[str, Gang]) -> bool:
@@ -32,18 +34,18 @@ def groups_agree(gang: Gang, known: Mapping[str, Gang]) -> bool:
     )
 
 
-def _lacks(gang: Gang, known: Mapping[str, Gang]) -> str | None:
+def _lacks(gang: Gang, known: Mapping[str, Gang], trees: Trees) -> str | None:
     if gang.leaves_whole:
         return f"its pods are evicted {_for_whom(gang)}; it starts anew when they are gone"
     if gang.single:
-        return None
-    reason = _wrongly_declared(gang, known)
+        return _contradictory(gang, trees) if gang.waiting else None
+    reason = _wrongly_declared(gang, known, trees)
     if reason is None and gang.facts is not None and gang.counted < gang.facts.minimum:
         return _timed_out(gang) if gang.timed_out else _too_few(gang, gang.facts.minimum)
     return reason
 
 
-def _wrongly_declared(gang: Gang, known: Mapping[str, Gang]) -> str | None:
+def _wrongly_declared(gang: Gang, known: Mapping[str, Gang], trees: Trees) -> str | None:
     facts = gang.facts
     if facts is None:
         return "its definition has not been seen yet"
@@ -54,7 +56,30 @@ def _wrongly_declared(gang: Gang, known: Mapping[str, Gang]) -> str | None:
         partner = known.get(id_)
         if partner is not gang and (reason := _partner_lacks(gang, id_, partner)) is not None:
             return reason
-    return None
+    return _contradictory(gang, trees)
+
+
+def _contradictory(gang: Gang, trees: Trees) -> str | None:
+    """What about its tree and constraints cannot be: placement would refuse to answer, for others of the batch too."""
+    facts = gang.facts
+    if facts is None or not (facts.constraints or facts.tree):
+        return None
+    tree = trees.get(facts.tree)
+    if tree is None:
+        return f'topology tree "{facts.tree}" does not exist; there are {trees.named()}'
+    if not facts.constraints:
+        return None
+    levels = [level.name for level in tree.levels]
+    return next(iter(contradictions(facts.constraints, levels, *_sizes(gang, facts))), None)
+
+
+def _sizes(gang: Gang, facts: GangFacts) -> tuple[int, int]:
+    """How many members it may have after the next try, at the least and at the most, those with a place included."""
+    have_a_place = gang.members - len(gang.waiting)
+    if gang.single:
+        return have_a_place + 1, gang.members
+    least = have_a_place + max(0, gang.lacking)
+    return least, max(least, gang.members, facts.total if gang.counted < facts.minimum else 0)
 
 
 def _for_whom(gang: Gang) -> str:

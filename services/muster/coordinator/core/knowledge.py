@@ -7,6 +7,7 @@ from muster.coordinator.core.gathering import groups_agree, why_not_yet
 from muster.coordinator.core.kept_room import KeptRoom
 from muster.coordinator.core.ledger import Ledger
 from muster.coordinator.core.model import Gang, Group, plain_facts
+from muster.coordinator.core.trees import Trees
 from muster.gangs.facts import Batch, GangFacts, PodFacts
 
 
@@ -19,6 +20,7 @@ class Knowledge:
 
     def __init__(self) -> None:
         self.ledger = Ledger()
+        self.trees = Trees()
         self.gangs: dict[str, Gang] = {}
         self.groups: dict[str, Group] = {}
         self.gang_of: dict[str, Gang] = {}
@@ -52,7 +54,9 @@ class Knowledge:
         gangs = {gang.id for gang in batch.gangs}
         seen = set(self.ledger.capacity.seated_uids()) - set(self.ledger.reserved)
         budgets = {budget.id for budget in batch.budgets}
+        trees = {tree.name for tree in batch.trees}
         gone = Batch(
+            removed_trees=tuple(tree.name for tree in self.trees.all() if tree.name not in trees),
             removed_budgets=tuple(id_ for id_ in self.budgets if id_ not in budgets),
             removed_nodes=tuple(name for name in self.ledger.nodes if name not in nodes),
             removed_pods=tuple(uid for uid in dict.fromkeys([*seen, *self.gang_of]) if uid not in pods),
@@ -71,6 +75,7 @@ class Knowledge:
             self.helped |= self.ledger.put_node(node)
         for name in batch.removed_nodes:
             self.ledger.drop_node(name)
+        self._put_trees(batch)
         for uid in batch.removed_pods:
             self._drop_pod(uid)
         self.helped |= self.ledger.forget(batch.removed_pods)
@@ -93,6 +98,15 @@ class Knowledge:
             self.helped |= self.budgets.pop(id_, None) is not None
         for kind, revision in batch.changed.items():
             self.revision[kind] = max(revision, self.revision.get(kind, 0))
+
+    def _put_trees(self, batch: Batch) -> None:
+        """A tree that changed may let gangs in that it kept out, or be one that their constraints do not fit."""
+        dropped = self.trees.drop(batch.removed_trees)
+        if self.trees.put(batch.trees) or dropped:
+            self.helped = True
+            for gang in self.gangs.values():
+                if gang.facts is not None and (gang.facts.constraints or gang.facts.tree):
+                    self.touch(gang, edited=True)
 
     # -- pods
 
@@ -266,7 +280,7 @@ class Knowledge:
         if group.yields_to is not None:
             others = " and ".join(f"gang {gang.label}" for gang in group.yields_to.gangs)
             return f"it gave its places to {others}, and is tried again when that has started or timed out"
-        return why_not_yet(group.gangs, self.gangs)
+        return why_not_yet(group.gangs, self.gangs, self.trees)
 
     def _group_id(self, gang: Gang) -> str:
         facts = gang.facts

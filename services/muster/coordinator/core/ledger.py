@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from muster.coordinator.core.events import Seat
+from muster.coordinator.core.refusals import Refusal, RefusalReason
 from muster.gangs.capacity import LARGEST_AMOUNT, Capacity, Int64
 from muster.gangs.facts import NodeFacts, PodClass, PodFacts
 from muster.gangs.match import why_not
@@ -90,7 +91,9 @@ class Ledger:
 
     # -- checks
 
-    def refusal(self, wanted: Mapping[tuple[str, str], int], withheld: Mapping[str, Int64] | None = None) -> str | None:
+    def refusal(
+        self, wanted: Mapping[tuple[str, str], int], withheld: Mapping[str, Int64] | None = None
+    ) -> Refusal | None:
         """Why this many pods by (node, class) may not be reserved; None: they may.
 
         Checks that nodes exist and take the class, and that the sum fits in what is free and not withheld. What is
@@ -98,11 +101,11 @@ class Ledger:
         """
         for node, class_id in wanted:
             if node not in self.nodes:
-                return f"node {node} does not exist"
+                return Refusal(RefusalReason.UNKNOWN, f"node {node[:253]} does not exist", node)
             if class_id not in self.classes:
-                return f"pod class {class_id} is not known"
+                return Refusal(RefusalReason.UNKNOWN, f"pod class {class_id} is not known", node)
             if (reason := self.why_unfit(node, class_id)) is not None:
-                return f"node {node}: {reason}"
+                return Refusal(RefusalReason.UNFIT, f"node {node}: {reason}", node)
         return self._overfull(wanted, withheld or {})
 
     def overcommitted(self, node: str, class_id: str) -> bool:
@@ -130,7 +133,7 @@ class Ledger:
         nodes = ((capacity.names[row], int(fits[row])) for row in np.flatnonzero(fits))
         return sum(count for node, count in nodes if node in self.nodes and self.why_unfit(node, class_id) is None)
 
-    def _overfull(self, wanted: Mapping[tuple[str, str], int], withheld: Mapping[str, Int64]) -> str | None:
+    def _overfull(self, wanted: Mapping[tuple[str, str], int], withheld: Mapping[str, Int64]) -> Refusal | None:
         if not wanted:
             return None
         capacity = self.capacity
@@ -147,10 +150,9 @@ class Ledger:
             return None
         row, column = np.argwhere(over)[0]
         resource = next(name for name, index in capacity.resources.items() if index == column)
-        return (
-            f"node {capacity.names[rows[row]]} has {max(0, free[row, column])} {resource} free, "
-            f"{asked[row, column]} would be used"
-        )
+        node = capacity.names[rows[row]]
+        has, needs = max(0, free[row, column]), asked[row, column]
+        return Refusal(RefusalReason.NO_ROOM, f"node {node} has {has} {resource} free, {needs} would be used", node)
 
     def why_unfit(self, node: str, class_id: str) -> str | None:
         """Why the node does not take such pods, however empty it is; None: it does."""

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from muster.coordinator.core.model import Gang, Group, Shape
-from muster.gangs.placing import GangToPlace, GroupToPlace, Role
+from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Role
 
 
 def to_place(group: Group) -> GroupToPlace:
@@ -13,7 +13,8 @@ def to_place(group: Group) -> GroupToPlace:
 
 def shape_of(group: Group, asked: GroupToPlace) -> Shape:
     """What is asked for the group, without its names, and whether others may be evicted for it."""
-    return (may_preempt(group), asked.partial, *((gang.minimum, gang.roles) for gang in asked.gangs))
+    gangs = ((gang.minimum, gang.roles, gang.tree, gang.constraints, gang.placed) for gang in asked.gangs)
+    return (may_preempt(group), asked.partial, *gangs)
 
 
 def may_preempt(group: Group) -> bool:
@@ -24,4 +25,15 @@ def may_preempt(group: Group) -> bool:
 def _gang_to_place(gang: Gang) -> GangToPlace:
     counts = Counter(pod.class_id for pod in gang.waiting.values())
     roles = tuple(Role(class_id, count) for class_id, count in sorted(counts.items()))
-    return GangToPlace(gang.id, min(gang.minimum, len(gang.waiting)), roles)
+    minimum, facts = min(gang.minimum, len(gang.waiting)), gang.facts
+    if facts is None or not facts.constraints:
+        return GangToPlace(gang.id, minimum, roles, facts.tree if facts is not None else "")
+    return GangToPlace(gang.id, minimum, roles, facts.tree, facts.constraints, placed(gang))
+
+
+def placed(gang: Gang) -> tuple[PodsOnNode, ...]:
+    """Members that have a place already, by node and class."""
+    running = ((gang.pods[uid].node, gang.pods[uid].class_id) for uid in gang.bound)
+    decided = ((seat.node, seat.class_id) for seat in (*gang.outstanding, *gang.acked.values()))
+    counts = Counter((*running, *decided))
+    return tuple(PodsOnNode(node, class_id, count) for (node, class_id), count in sorted(counts.items()))

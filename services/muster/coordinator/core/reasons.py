@@ -127,7 +127,8 @@ def _holding(gang: Gang) -> str:
 
 
 def _lost(gang: Gang) -> str:
-    again = f"{len(gang.lost)} of {gang.members} pods lost their node and are to be placed again{_because(gang)}"
+    because = f": {gang.group.gathering}" if gang.group.gathering is not None else _because(gang)
+    again = f"{len(gang.lost)} of {gang.members} pods lost their node and are to be placed again{because}"
     return f"{again}; the last bind failed: {gang.bind_trouble}" if gang.bind_trouble else again
 
 

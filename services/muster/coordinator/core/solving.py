@@ -17,6 +17,7 @@ from muster.coordinator.core.making_room import MakingRoom
 from muster.coordinator.core.model import Gang, Group, QueueKey, Shape
 from muster.coordinator.core.questions import shape_of, to_place
 from muster.coordinator.core.queue import Queue
+from muster.coordinator.core.refusals import Refusal
 from muster.gangs.placing import Explanation, GroupToPlace
 
 MOST_GROUPS_PER_SOLVE = 100
@@ -176,9 +177,10 @@ class Solving:
             return {}
         withheld = withheld_from(group, self._knowledge.kept.values(), self._knowledge.ledger, now.monotonic_seconds)
         drain_longer = self._making_room.rooms_that_drain_longer(group, now)
-        seated = refused_or_seated(self._knowledge.ledger, group, asked, result.runs, withheld)
-        if isinstance(seated, str):
-            self._refuse(group, f"placement's answer could not be used: {seated}", now)
+        knowledge = self._knowledge
+        seated = refused_or_seated(knowledge.ledger, knowledge.trees, group, asked, result.runs, withheld)
+        if isinstance(seated, Refusal):
+            self._refuse(group, f"placement's answer could not be used: {seated.message}", now)
             return {}
         if placed:
             group.explanation = group.said = group.infeasible = None

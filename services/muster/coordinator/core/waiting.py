@@ -74,7 +74,11 @@ class Waiting:
 
     def _may_hold(self, group: Group) -> bool:
         knowledge = self._knowledge
-        return group.accumulates and knowledge.in_place(group) and why_not_hold(group.gangs, knowledge.gangs) is None
+        return (
+            group.accumulates
+            and knowledge.in_place(group)
+            and why_not_hold(group.gangs, knowledge.gangs, knowledge.trees) is None
+        )
 
     def forget(self, group: Group) -> None:
         """The group is gone."""

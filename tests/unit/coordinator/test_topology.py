@@ -1,0 +1,225 @@
+"""Gangs that go by a topology tree: what is asked for them, what is not, and when they are tried again."""
+
+from msgspec.structs import replace
+
+from builders.story import Story
+from builders.story_cast import gang, node, plain_pod, racks
+from muster.coordinator.core.events import Phase, Solve, SolveOutcome, SolveResult
+from muster.coordinator.core.explain import would_help
+from muster.coordinator.core.reasons import reason
+from muster.gangs.facts import TopologyTree, TreeLevel
+from muster.gangs.placing import Explanation, GangToPlace, PodsOnNode, Run
+
+
+def in_racks(nodes: dict[str, int], **of_rack: str) -> Story:
+    """A cluster with a default tree of racks."""
+    story = Story(nodes)
+    story.change(trees=[racks(**of_rack)])
+    return story
+
+
+def asked(solve: Solve) -> GangToPlace:
+    """The one gang that it is about."""
+    ((one,),) = (group.gangs for group in solve.groups)
+    return one
+
+
+def runs_on(story: Story, name: str) -> set[str]:
+    """Nodes of the gang's bound pods."""
+    return {pod.node for pod in story.cluster.pods.values() if pod.gang == f"test/default/{name}" and pod.node}
+
+
+def test_the_question_says_tree_and_constraints_and_who_has_a_place() -> None:
+    story = in_racks({"a": 4, "b": 4}, r0="a", r1="b")
+    a = gang("a").minimum(2).of(3).divided("rack: hard pack; node: range(1,8)", tree="racks")
+    story.change(gangs=[a.gang_facts()], pods=a.pods()[:2])
+    story.run()
+    story.add_pods(a.pods()[2])
+    question = asked(story.only(Solve))
+    assert question.tree == "racks"
+    assert question.constraints == a.gang_facts().constraints
+    (there,) = runs_on(story, "a")
+    assert question.placed == (PodsOnNode(there, "cpu1", 2),)
+    story.run()
+    assert runs_on(story, "a") == {there}
+
+
+def test_without_constraints_nobody_is_told_who_has_a_place() -> None:
+    story = Story({"a": 4})
+    a = gang("a").minimum(2).of(3)
+    story.change(gangs=[a.gang_facts()], pods=a.pods()[:2])
+    story.run()
+    story.add_pods(a.pods()[2])
+    assert asked(story.only(Solve)).placed == ()
+
+
+def test_gangs_that_differ_in_constraints_only_do_not_speak_for_each_other() -> None:
+    story = in_racks({"a": 4, "b": 4}, r0="a", r1="b")
+    story.add(
+        gang("whole").of(6).divided("rack: hard pack"), gang("any").of(6).created(1), gang("more").of(6).created(2)
+    )
+    story.run()
+    assert (story.bound("whole"), story.bound("any"), story.bound("more")) == (0, 6, 0)
+
+
+def test_p14_contradictory_constraints_are_told_before_anybody_is_asked() -> None:
+    story = in_racks({"a": 8, "b": 8}, r0="a b")
+    story.add(gang("a").of(6).divided("node: range(3,4), factor(5)"))
+    story.run()
+    assert not story.solves
+    assert story.gang("a").phase is Phase.GATHERING
+    assert "range(3,4)" in reason(story.gang("a"))
+    assert "factor(5)" in reason(story.gang("a"))
+
+
+def test_contradictions_are_told_also_of_a_gang_that_is_not_complete() -> None:
+    story = in_racks({"a": 8}, r0="a")
+    a = gang("a").minimum(6).of(6).divided("rack: pack, spread")
+    story.change(gangs=[a.gang_facts()], pods=a.pods()[:1])
+    story.run()
+    assert "contradict" in reason(story.gang("a"))
+
+
+def test_a_number_that_no_member_count_can_meet_waits_until_one_comes_that_can() -> None:
+    story = in_racks({"a": 8}, r0="a")
+    a = gang("a").minimum(3).of(4).divided("node: hard factor(4)")
+    story.change(gangs=[replace(a.gang_facts(), total=3)], pods=a.pods()[:3])
+    story.run()
+    assert "factor(4)" in reason(story.gang("a"))
+    story.add_pods(a.pods()[3])
+    story.run()
+    assert story.bound("a") == 4
+
+
+def test_p36_a_level_or_tree_that_does_not_exist_is_told_with_those_that_do() -> None:
+    story = in_racks({"a": 8}, r0="a")
+    story.add(gang("a").of(2).divided("zone: pack"), gang("b").of(2).divided("rack: pack", tree="tori"))
+    story.run()
+    assert not story.solves
+    assert "rack, node" in reason(story.gang("a"))
+    assert 'topology tree "tori" does not exist; there are "racks"' in reason(story.gang("b"))
+
+
+def test_a_gang_is_tried_when_its_tree_comes() -> None:
+    story = Story({"a": 4, "b": 4})
+    story.add(gang("a").of(4).divided("rack: hard pack"))
+    story.run()
+    assert "its levels are node" in reason(story.gang("a"))
+    story.change(trees=[racks(r0="a", r1="b")])
+    story.run()
+    assert story.bound("a") == 4
+
+
+def test_i7_a_gang_that_had_no_place_is_tried_again_when_its_tree_changes() -> None:
+    story = in_racks({"a": 2, "b": 2}, r0="a", r1="b")
+    story.add(gang("a").of(4).divided("rack: hard pack"))
+    story.run()
+    assert story.bound("a") == 0
+    story.change(trees=[racks(r0="a b")])
+    story.run()
+    assert story.bound("a") == 4
+
+
+def test_a_snapshot_without_a_tree_takes_it_away() -> None:
+    story = in_racks({"a": 4}, r0="a")
+    story.cluster.trees.clear()
+    story.blink()
+    story.add(gang("a").of(2).divided("rack: pack"))
+    story.run()
+    assert "its levels are node" in reason(story.gang("a"))
+
+
+def test_a_gang_may_not_start_by_a_tree_that_went_while_its_permit_was_written() -> None:
+    story = in_racks({"a": 4}, r0="a")
+    story.add(gang("a").of(4).divided("rack: hard pack"))
+    story.do(0)
+    story.change(remove_trees=["racks"])
+    story.run()
+    assert story.bound("a") == 0
+    assert not story.leader.knowledge.ledger.reserved
+    story.change(trees=[racks(r0="a")])
+    story.run()
+    assert story.bound("a") == 4
+
+
+def test_later_members_that_no_division_allows_wait_and_the_gang_runs() -> None:
+    story = in_racks({"a": 8}, r0="a")
+    a = gang("a").minimum(4).of(6).divided("node: hard factor(4)")
+    story.change(gangs=[a.gang_facts()], pods=a.pods()[:4])
+    story.run()
+    story.add_pods(a.pods()[4])
+    story.run()
+    assert story.gang("a").phase is Phase.SATISFIED
+    assert "later pod waits" in reason(story.gang("a"))
+    assert "factor(4)" in reason(story.gang("a"))
+
+
+def test_a_lost_member_is_placed_again_next_to_the_others() -> None:
+    story = in_racks({"a1": 2, "a2": 3, "b": 4}, ra="a1 a2", rb="b")
+    story.add(gang("a").of(4).divided("rack: hard pack"))
+    story.change(nodes=[node("b", 4, unschedulable=True)])
+    story.bind_failures["default/a-0@1"] = 3
+    story.pass_time(30)
+    assert runs_on(story, "a") <= {"a1", "a2"}
+    assert story.bound("a") == 4
+
+
+def test_an_answer_against_a_hard_constraint_is_not_taken() -> None:
+    story = in_racks({"a": 4, "b": 4}, r0="a", r1="b")
+    asked_for = "rack: hard pack"
+
+    def anywhere(solve: Solve) -> tuple[SolveResult, ...]:
+        (group,) = solve.groups
+        runs = (Run(group.gangs[0].id, 0, "a", 2), Run(group.gangs[0].id, 0, "b", 2))
+        return (SolveResult(group.id, SolveOutcome.PLACED, runs),)
+
+    story.solver = anywhere
+    story.add(gang("a").of(4).divided(asked_for))
+    story.run()
+    assert story.bound("a") == 0
+    assert not story.leader.knowledge.ledger.reserved
+    assert asked_for in reason(story.gang("a"))
+    story.solver = story.first_fit
+    story.pass_time(2)
+    assert story.bound("a") == 4
+
+
+def test_the_levels_of_a_tree_may_be_labels_of_nodes() -> None:
+    story = Story()
+    story.change(
+        nodes=[node("a", 4, labels={"r": "0"}), node("b", 4, labels={"r": "1"}), node("c", 2, labels={"r": "1"})],
+        trees=[TopologyTree("by-label", (TreeLevel("rack", "r"), TreeLevel("node")), default=True)],
+    )
+
+    def apart(solve: Solve) -> tuple[SolveResult, ...]:
+        (group,) = solve.groups
+        first, second = nodes
+        runs = (Run(group.gangs[0].id, 0, first, 2), Run(group.gangs[0].id, 0, second, 2))
+        return (SolveResult(group.id, SolveOutcome.PLACED, runs),)
+
+    nodes = ["a", "b"]
+    story.solver = apart
+    story.add(gang("a").of(4).divided("rack: hard pack"))
+    story.run()
+    assert story.bound("a") == 0
+    nodes[:] = ["b", "c"]
+    story.pass_time(2)
+    assert runs_on(story, "a") == {"b", "c"}
+
+
+def test_explain_tells_what_placement_says_would_make_it_fit() -> None:
+    story = in_racks({"a": 2, "b": 2}, r0="a", r1="b")
+    remedy = 'it would fit if the constraint "rack: hard pack" were soft'
+    why = Explanation("2 of 4 members fit in the best rack", best_domain="r0", best_domain_fit=2, remedy=remedy)
+    story.solver = lambda solve: tuple(
+        SolveResult(group.id, SolveOutcome.INFEASIBLE, explanation=why) for group in solve.groups
+    )
+    story.add(gang("a").of(4).divided("rack: hard pack"))
+    story.run()
+    assert would_help(story.gang("a"))[0] == remedy
+
+
+def test_plain_pods_ask_for_no_tree() -> None:
+    story = in_racks({"a": 2}, r0="a")
+    story.add_pods(plain_pod("p"))
+    assert (asked(story.only(Solve)).tree, asked(story.only(Solve)).constraints) == ("", ())
