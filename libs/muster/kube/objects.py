@@ -219,6 +219,12 @@ class PriorityClass(Struct, rename="camel", frozen=True, gc=False):
     preemption_policy: str | None = None
 
 
+class Namespace(Struct, rename="camel", frozen=True, gc=False):
+    """A namespace; its labels are what matters."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+
+
 Encoded = bytes | bytearray | memoryview | Raw
 
 
@@ -226,6 +232,7 @@ _pod: Final = msgspec.json.Decoder(Pod)
 _node: Final = msgspec.json.Decoder(Node)
 _pod_group: Final = msgspec.json.Decoder(PodGroup)
 _priority_class: Final = msgspec.json.Decoder(PriorityClass)
+_namespace: Final = msgspec.json.Decoder(Namespace)
 
 
 def decode_pod(data: Encoded) -> Pod:
@@ -260,6 +267,14 @@ def decode_priority_class(data: Encoded) -> PriorityClass:
         return _priority_class.decode(data)
     except UNREADABLE:
         return PriorityClass(**salvage(PriorityClass, data)[0])
+
+
+def decode_namespace(data: Encoded) -> Namespace:
+    """Read a namespace; fields with wrong types keep their defaults. Raises BadObject."""
+    try:
+        return _namespace.decode(data)
+    except UNREADABLE:
+        return Namespace(**salvage(Namespace, data)[0])
 
 
 def _beginning(data: Encoded) -> str:

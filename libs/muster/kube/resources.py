@@ -11,15 +11,27 @@ from muster.gangs.facts import NODE_REVISIONS, POD_REVISIONS
 from muster.kube.budget_facts import PodDisruptionBudget, decode_budget
 from muster.kube.objects import (
     Encoded,
+    Namespace,
     Node,
     Pod,
     PodGroup,
     PriorityClass,
+    decode_namespace,
     decode_node,
     decode_pod,
     decode_pod_group,
     decode_priority_class,
 )
+from muster.kube.topology_maps import ConfigMap, decode_config_map
+from muster.kube.volume_facts import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    decode_claim,
+    decode_storage_class,
+    decode_volume,
+)
+from muster.topology.sakkara import TOPOLOGY_LABEL
 
 T = TypeVar("T")
 
@@ -29,6 +41,7 @@ class Resource(Struct, Generic[T], frozen=True):
 
     `decode` reads an object that does not fit `type`, as far as that goes. An `optional` kind may not be served, as
     when its CustomResourceDefinition is not installed. A `dispensable` one may be forbidden: Muster goes on without.
+    `label_selector` says which objects of the kind matter, empty: all.
     """
 
     kind: str
@@ -37,6 +50,7 @@ class Resource(Struct, Generic[T], frozen=True):
     decode: Callable[[Encoded], T]
     optional: bool = False
     dispensable: bool = False
+    label_selector: str = ""
 
     def in_namespace(self, namespace: str) -> str:
         """The path that lists a kind of namespaced objects in one namespace."""
@@ -60,10 +74,51 @@ BUDGETS: Final = Resource(
     optional=True,
     dispensable=True,
 )
+NAMESPACES: Final = Resource(
+    "namespaces", "/api/v1/namespaces", Namespace, decode_namespace, optional=True, dispensable=True
+)
+CLAIMS: Final = Resource(
+    "persistentvolumeclaims",
+    "/api/v1/persistentvolumeclaims",
+    PersistentVolumeClaim,
+    decode_claim,
+    optional=True,
+    dispensable=True,
+)
+VOLUMES: Final = Resource(
+    "persistentvolumes",
+    "/api/v1/persistentvolumes",
+    PersistentVolume,
+    decode_volume,
+    optional=True,
+    dispensable=True,
+)
+STORAGE_CLASSES: Final = Resource(
+    "storageclasses.storage.k8s.io",
+    "/apis/storage.k8s.io/v1/storageclasses",
+    StorageClass,
+    decode_storage_class,
+    optional=True,
+    dispensable=True,
+)
+TOPOLOGIES: Final = "configmaps"
+"""ConfigMaps that define topology trees, by their name in revisions."""
 DEFINITIONS: Final[Mapping[str, DefinitionKind]] = {
     dialect.DEFINITION.revision_key: dialect.DEFINITION for dialect in DIALECTS if dialect.DEFINITION is not None
 }
 """Kinds of objects that define gangs, by their names in revisions."""
+
+
+def topologies(namespace: str) -> Resource[ConfigMap]:
+    """The ConfigMaps of a namespace that define topology trees."""
+    return Resource(
+        TOPOLOGIES,
+        f"/api/v1/namespaces/{namespace}/configmaps",
+        ConfigMap,
+        decode_config_map,
+        dispensable=True,
+        label_selector=TOPOLOGY_LABEL,
+    )
 
 
 def definitions(kind: DefinitionKind) -> Resource[PodGroup]:

@@ -75,6 +75,10 @@ class _Affinity(Struct, frozen=True, rename="camel"):
     node_affinity: _NodeAffinity | None = None
 
 
+class _VolumeAffinity(Struct, frozen=True):
+    required: _Required | None = None
+
+
 class _Toleration(Struct, frozen=True):
     key: str | None = None
     operator: str | None = None
@@ -109,6 +113,14 @@ def selection(node_selector: bytes, affinity: bytes, tolerations: bytes, problem
         preferred_node_affinity=_sorted(_preferred(each, problems) for each in node_affinity.preferred or ()),
         tolerations=_tolerations(tolerations, problems),
     )
+
+
+def volume_affinity(raw: bytes, problems: list[str]) -> tuple[NodeSelectorTerm, ...] | None:
+    """Read the raw JSON of a PersistentVolume's nodeAffinity: terms of which one must match a node; None: all do."""
+    affinity = _decoded(raw, _VolumeAffinity, "nodeAffinity", problems)
+    if affinity is None or affinity.required is None:
+        return None
+    return _ordered(_term(each, problems) for each in affinity.required.node_selector_terms or ())
 
 
 def _decoded(raw: bytes, kind: type[T], field: str, problems: list[str]) -> T | None:

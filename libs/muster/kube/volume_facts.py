@@ -1,0 +1,273 @@
+"""What volumes demand of nodes: claims, volumes and storage classes off the wire, and which claims a pod uses."""
+
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from muster.gangs.facts import NodeOperator, NodeRequirement, NodeSelectorTerm
+from muster.gangs.quoting import quoted
+from muster.kube.objects import NOTHING, UNREADABLE, Encoded, ObjectMeta, salvage
+from muster.kube.selection import volume_affinity
+
+NodeTerms = tuple[NodeSelectorTerm, ...]
+"""Terms of which one must match a node."""
+
+_BOUND: Final = "pv.kubernetes.io/bind-completed"
+_SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+_FORMER_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+_BY_HAND: Final = ("", "kubernetes.io/no-provisioner")
+_FORMER_KEYS: Final = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+_PLACE_KEYS: Final = tuple(sorted((*_FORMER_KEYS, *_FORMER_KEYS.values())))
+_PLACES_DELIMITER: Final = "__"
+
+S = TypeVar("S", bound=Struct)
+
+
+# -- objects
+
+
+class ClaimSpec(Struct, rename="camel", frozen=True, gc=False):
+    """spec of a claim."""
+
+    volume_name: str | None = None
+    storage_class_name: str | None = None
+    access_modes: list[str] | None = None
+
+
+class ClaimStatus(Struct, rename="camel", frozen=True, gc=False):
+    """status of a claim."""
+
+    phase: str | None = None
+
+
+class PersistentVolumeClaim(Struct, rename="camel", frozen=True, gc=False):
+    """A claim for a volume."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: ClaimSpec = field(default_factory=ClaimSpec)
+    status: ClaimStatus = field(default_factory=ClaimStatus)
+
+
+class VolumeSpec(Struct, rename="camel", frozen=True, gc=False):
+    """spec of a volume."""
+
+    node_affinity: Raw = NOTHING
+
+
+class PersistentVolume(Struct, rename="camel", frozen=True, gc=False):
+    """A volume."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: VolumeSpec = field(default_factory=VolumeSpec)
+
+
+class StorageClass(Struct, rename="camel", frozen=True, gc=False):
+    """How volumes of a class come to be."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    provisioner: str | None = None
+    volume_binding_mode: str | None = None
+    allowed_topologies: Raw = NOTHING
+
+
+def decode_claim(data: Encoded) -> PersistentVolumeClaim:
+    """Read a claim; fields with wrong types keep their defaults. Raises BadObject."""
+    return _decoded(PersistentVolumeClaim, _claim, data)
+
+
+def decode_volume(data: Encoded) -> PersistentVolume:
+    """Read a volume; fields with wrong types keep their defaults. Raises BadObject."""
+    return _decoded(PersistentVolume, _volume, data)
+
+
+def decode_storage_class(data: Encoded) -> StorageClass:
+    """Read a storage class; fields with wrong types keep their defaults. Raises BadObject."""
+    return _decoded(StorageClass, _storage_class, data)
+
+
+_claim: Final = msgspec.json.Decoder(PersistentVolumeClaim)
+_volume: Final = msgspec.json.Decoder(PersistentVolume)
+_storage_class: Final = msgspec.json.Decoder(StorageClass)
+
+
+def _decoded(kind: type[S], decoder: msgspec.json.Decoder[S], data: Encoded) -> S:
+    try:
+        return decoder.decode(data)
+    except UNREADABLE:
+        return kind(**salvage(kind, data)[0])
+
+
+# -- facts
+
+
+class ClaimFacts(Struct, frozen=True, gc=False):
+    """A claim. `volume` is the volume that it is bound to, or is to be bound to; `bound`: that has been done."""
+
+    uid: str
+    volume: str = ""
+    bound: bool = False
+    lost: bool = False
+    deleting: bool = False
+    storage_class: str = ""
+    selected_node: str = ""
+    one_pod_only: bool = False
+    controller: str = ""
+
+
+class VolumeFacts(Struct, frozen=True, gc=False):
+    """A volume: a node must match one term of each of `demands`."""
+
+    uid: str
+    demands: tuple[NodeTerms, ...] = ()
+    problem: str = ""
+
+
+class StorageFacts(Struct, frozen=True, gc=False):
+    """A storage class. `waits`: volumes are made only once a node was chosen; `topologies`: where, None: anywhere."""
+
+    uid: str
+    waits: bool = False
+    provisions: bool = False
+    topologies: NodeTerms | None = None
+    problem: str = ""
+
+
+class ClaimOfPod(Struct, frozen=True, gc=False):
+    """A claim that a pod uses; an ephemeral one is made for the pod and must belong to it."""
+
+    name: str
+    ephemeral: bool = False
+
+
+def claim_facts(claim: PersistentVolumeClaim) -> ClaimFacts:
+    """What matters of a claim."""
+    metadata, spec = claim.metadata, claim.spec
+    annotations = metadata.annotations or {}
+    phase = claim.status.phase
+    return ClaimFacts(
+        uid=metadata.uid,
+        volume=spec.volume_name or "",
+        bound=bool(spec.volume_name) and (_BOUND in annotations or phase == "Bound"),
+        lost=phase == "Lost",
+        deleting=metadata.deletion_timestamp is not None,
+        storage_class=annotations.get(_FORMER_CLASS, spec.storage_class_name or ""),
+        selected_node=annotations.get(_SELECTED_NODE, ""),
+        one_pod_only="ReadWriteOncePod" in (spec.access_modes or ()),
+        controller=metadata.controller,
+    )
+
+
+def volume_facts(volume: PersistentVolume) -> VolumeFacts:
+    """What a volume demands of nodes: its node affinity, and the zone and region in its labels."""
+    problems: list[str] = []
+    affinity = volume_affinity(bytes(volume.spec.node_affinity), problems)
+    demands = (
+        _places(volume.metadata.labels or {})
+        if affinity is None
+        else [affinity, *_places(volume.metadata.labels or {})]
+    )
+    return VolumeFacts(volume.metadata.uid, tuple(demands), "; ".join(problems))
+
+
+def storage_facts(storage_class: StorageClass) -> StorageFacts:
+    """What matters of a storage class."""
+    problems: list[str] = []
+    return StorageFacts(
+        storage_class.metadata.uid,
+        waits=storage_class.volume_binding_mode == "WaitForFirstConsumer",
+        provisions=(storage_class.provisioner or "") not in _BY_HAND,
+        topologies=_topologies(bytes(storage_class.allowed_topologies), problems),
+        problem="; ".join(problems),
+    )
+
+
+def on_node(name: str) -> NodeTerms:
+    """The demand to be on a certain node."""
+    return (NodeSelectorTerm(fields=(NodeRequirement("metadata.name", NodeOperator.IN, (name,)),)),)
+
+
+def _places(labels: Mapping[str, str]) -> list[NodeTerms]:
+    """Nodes that say where they are must be where the volume is; several places are told apart by a delimiter."""
+    demands = []
+    nowhere = NodeSelectorTerm(tuple(NodeRequirement(key, NodeOperator.DOES_NOT_EXIST) for key in _PLACE_KEYS))
+    for key in _PLACE_KEYS:
+        places = [place.strip() for place in labels.get(key, "").split(_PLACES_DELIMITER)]
+        if not all(places):
+            continue
+        values = tuple(sorted(set(places)))
+        terms = [NodeSelectorTerm((NodeRequirement(key, NodeOperator.IN, values),)), nowhere]
+        if (present := _FORMER_KEYS.get(key)) is not None:
+            absent = NodeRequirement(key, NodeOperator.DOES_NOT_EXIST)
+            terms.append(NodeSelectorTerm((absent, NodeRequirement(present, NodeOperator.IN, values))))
+        demands.append(tuple(sorted(terms, key=msgspec.json.encode)))
+    return demands
+
+
+class _TopologyRequirement(Struct, frozen=True):
+    key: str = ""
+    values: list[str] | None = None
+
+
+class _TopologyTerm(Struct, frozen=True, rename="camel"):
+    match_label_expressions: list[_TopologyRequirement] | None = None
+
+
+def _topologies(raw: bytes, problems: list[str]) -> NodeTerms | None:
+    if raw in (b"", b"null", b"[]"):
+        return None
+    try:
+        given = msgspec.json.decode(raw, type=list[_TopologyTerm])
+    except UNREADABLE as error:
+        problems.append(f"allowedTopologies is {quoted(raw[:256].decode(errors='replace'))}: {error}")
+        return None
+    terms = {
+        NodeSelectorTerm(
+            tuple(
+                NodeRequirement(each.key, NodeOperator.IN, tuple(sorted(set(each.values or ()))))
+                for each in sorted(term.match_label_expressions or (), key=lambda each: each.key)
+            )
+        )
+        for term in given
+    }
+    return tuple(sorted(terms, key=msgspec.json.encode))
+
+
+# -- pods
+
+
+class _ClaimSource(Struct, frozen=True, rename="camel"):
+    claim_name: str = ""
+
+
+class _PodVolume(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    persistent_volume_claim: _ClaimSource | None = None
+    ephemeral: Raw = NOTHING
+
+
+def claims_of(volumes: Raw, pod_name: str, problems: list[str]) -> tuple[ClaimOfPod, ...]:
+    """Claims in the raw JSON of a pod's volumes, sorted by name. What cannot be read is told in `problems`."""
+    if volumes is NOTHING:
+        return ()
+    raw = bytes(volumes)
+    if b'"persistentVolumeClaim"' not in raw and b'"ephemeral"' not in raw:
+        return ()
+    try:
+        given = msgspec.json.decode(raw, type=list[_PodVolume])
+    except UNREADABLE as error:
+        problems.append(f"volumes is {quoted(raw[:256].decode(errors='replace'))}: {error}")
+        return ()
+    found: dict[str, ClaimOfPod] = {}
+    for each in given:
+        if each.persistent_volume_claim is not None:
+            name = each.persistent_volume_claim.claim_name
+            found.setdefault(name, ClaimOfPod(name))
+        elif bytes(each.ephemeral) not in (b"", b"null"):
+            name = f"{pod_name}-{each.name}"
+            found[name] = ClaimOfPod(name, ephemeral=True)
+    return tuple(found[name] for name in sorted(found))
