@@ -12,6 +12,7 @@ from muster.localcluster.apiserver.jobs import JobController
 from muster.localcluster.apiserver.namespaces import NamespaceCleaner
 from muster.localcluster.apiserver.node_lifecycle import NodeLifecycle
 from muster.localcluster.apiserver.sweeping import Sweeper
+from muster.localcluster.apiserver.volumes import VolumeController
 from muster.localcluster.apiserver.writing import Writer
 
 
@@ -28,9 +29,11 @@ class Controllers:
         nodes = NodeLifecycle(cluster)
         budgets = BudgetKeeper(cluster)
         jobs = JobController(cluster, writer, deleter)
-        for listener in (Definitions(cluster), garbage, namespaces, nodes, budgets, jobs):
+        volumes = VolumeController(cluster)
+        for listener in (Definitions(cluster), garbage, namespaces, nodes, budgets, jobs, volumes):
             cluster.store.listen(listener.note)
-        self._controllers: list[_Controller] = [garbage, namespaces, nodes, budgets, jobs, Sweeper(cluster, deleter)]
+        sweeper = Sweeper(cluster, deleter)
+        self._controllers: list[_Controller] = [garbage, namespaces, nodes, budgets, jobs, volumes, sweeper]
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:

@@ -1,0 +1,178 @@
+"""A provisioner whose volumes exist in name only, for claims of classes that name "muster.dev/simulated".
+
+Parameters of such a storage class, all optional:
+
+    seconds        how long a volume takes
+    topologyKey    volumes can be used from nodes with the same value of this label as the node that was selected;
+                   kubernetes.io/hostname by default. Without a selected node they can be used from everywhere
+    refusedNodes   nodes, separated by commas, on which there is no room: the selection of one is taken back
+    failure        why no volume can be made at all; it is told, and what was selected stays
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from muster.localcluster.apiserver.clock import now_text
+from muster.localcluster.apiserver.cluster import Cluster
+from muster.localcluster.apiserver.storage import CLAIMS, DELAYED, VOLUMES
+from muster.localcluster.apiserver.store import Object, Record
+
+PROVISIONER: Final = "muster.dev/simulated"
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+
+_PROVISIONED_BY: Final = "volume.kubernetes.io/storage-provisioner"
+_HOSTNAME: Final = "kubernetes.io/hostname"
+
+
+class _Progress(Enum):
+    UNDER_WAY = 1
+    DUE = 2
+    GIVEN_UP = 3
+
+
+class _Refused(Exception):
+    """No volume can be made; `selects_anew`: but perhaps on another node."""
+
+    def __init__(self, why: str, *, selects_anew: bool) -> None:
+        super().__init__(why)
+        self.selects_anew = selects_anew
+
+
+class Provisioner:
+    """Makes volumes, each after its time."""
+
+    def __init__(self, cluster: Cluster, look_again: Callable[[str], None]) -> None:
+        """`look_again` is called with the key of a claim for which something may be done now."""
+        self._store = cluster.store
+        self._look_again = look_again
+        self._tasks: dict[tuple[str, str], _Progress] = {}  # by claim uid and node
+        self._timers: set[asyncio.TimerHandle] = set()
+
+    def stop(self) -> None:
+        """Make no more."""
+        for timer in self._timers:
+            timer.cancel()
+
+    def serve(self, claim: Record, storage_class: Object) -> None:
+        """Make a volume for an unbound claim, if it is time."""
+        if storage_class["provisioner"] != PROVISIONER:
+            return
+        annotations = claim.metadata.get("annotations") or {}
+        node = annotations.get(SELECTED_NODE, "")
+        if storage_class["volumeBindingMode"] == DELAYED and not node:
+            return
+        if annotations.get(_PROVISIONED_BY) != PROVISIONER:
+            self._annotate(claim, {**annotations, _PROVISIONED_BY: PROVISIONER})
+            return  # and is called again, as that is a change
+        task = claim.metadata["uid"], node
+        match self._tasks.get(task):
+            case None:
+                self._begin(task, claim.key, float(_parameters(storage_class).get("seconds", "0")))
+            case _Progress.DUE:
+                self._finish(task, claim, storage_class)
+
+    def _begin(self, task: tuple[str, str], key: str, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+
+        def end() -> None:
+            self._timers.discard(timer)
+            self._tasks[task] = _Progress.DUE
+            self._look_again(key)
+
+        self._tasks[task] = _Progress.UNDER_WAY
+        timer = loop.call_later(seconds, end)
+        self._timers.add(timer)
+
+    def _finish(self, task: tuple[str, str], claim: Record, storage_class: Object) -> None:
+        try:
+            self._make(claim, task[1], storage_class)
+        except _Refused as refused:
+            self._tell(claim, f'failed to provision volume with StorageClass "{_name(storage_class)}": {refused}')
+            if not refused.selects_anew:
+                self._tasks[task] = _Progress.GIVEN_UP
+                return
+            annotations = claim.metadata.get("annotations") or {}
+            self._annotate(claim, {key: value for key, value in annotations.items() if key != SELECTED_NODE})
+        del self._tasks[task]
+
+    def _make(self, claim: Record, node: str, storage_class: Object) -> None:
+        """The volume, for this claim alone. Raises _Refused."""
+        parameters, spec = _parameters(storage_class), claim.object["spec"]
+        if "failure" in parameters:
+            raise _Refused(parameters["failure"], selects_anew=False)
+        if node and node in parameters.get("refusedNodes", "").split(","):
+            raise _Refused(f"no room on node {node!r}", selects_anew=True)
+        made: Object = {
+            "accessModes": spec["accessModes"],
+            "capacity": {"storage": spec["resources"]["requests"]["storage"]},
+            "claimRef": {
+                "kind": "PersistentVolumeClaim",
+                "apiVersion": "v1",
+                "namespace": claim.metadata["namespace"],
+                "name": claim.metadata["name"],
+                "uid": claim.metadata["uid"],
+            },
+            "persistentVolumeReclaimPolicy": storage_class["reclaimPolicy"],
+            "storageClassName": _name(storage_class),
+            "volumeMode": spec["volumeMode"],
+        }
+        if node:
+            made["nodeAffinity"] = self._affinity(node, parameters.get("topologyKey", _HOSTNAME))
+        name = f"pvc-{claim.metadata['uid']}"
+        metadata: Object = {"name": name, "uid": str(uuid.uuid4()), "creationTimestamp": now_text()}
+        metadata["annotations"] = {"pv.kubernetes.io/provisioned-by": PROVISIONER}
+        volume = {"kind": "PersistentVolume", "apiVersion": "v1", "metadata": metadata, "spec": made}
+        self._store.put(VOLUMES, name, {**volume, "status": {"phase": "Pending"}})
+
+    def _affinity(self, node: str, key: str) -> Object:
+        record = self._store.get("nodes", node)
+        if record is None:
+            raise _Refused(f"node {node!r} is not there", selects_anew=True)
+        value = (record.metadata.get("labels") or {}).get(key)
+        if value is None:
+            raise _Refused(f"node {node!r} has no label {key!r}", selects_anew=True)
+        requirement = {"key": key, "operator": "In", "values": [value]}
+        return {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
+
+    def _tell(self, claim: Record, message: str) -> None:
+        metadata, now = claim.metadata, now_text()
+        event: Object = {
+            "kind": "Event",
+            "apiVersion": "v1",
+            "metadata": {
+                "name": f"{metadata['name']}.{uuid.uuid4().hex[:16]}",
+                "namespace": metadata["namespace"],
+                "uid": str(uuid.uuid4()),
+                "creationTimestamp": now,
+            },
+            "involvedObject": {
+                "kind": "PersistentVolumeClaim",
+                "apiVersion": "v1",
+                "namespace": metadata["namespace"],
+                "name": metadata["name"],
+                "uid": metadata["uid"],
+            },
+            "type": "Warning",
+            "reason": "ProvisioningFailed",
+            "message": message,
+            "source": {"component": PROVISIONER},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        self._store.put("events", f"{metadata['namespace']}/{event['metadata']['name']}", event)
+
+    def _annotate(self, claim: Record, annotations: Object) -> None:
+        metadata = {**claim.metadata, "annotations": annotations}
+        self._store.put(CLAIMS, claim.key, {**claim.object, "metadata": metadata})
+
+
+def _parameters(storage_class: Object) -> Object:
+    return storage_class.get("parameters") or {}
+
+
+def _name(obj: Object) -> str:
+    return str(obj["metadata"]["name"])

@@ -1,0 +1,177 @@
+"""What the volume controller does: claims and volumes find each other, and volumes go when their claims do.
+
+A claim that waits for its first consumer is never given a volume that was there before: whoever chooses the consumer's
+node has to reserve such a volume for the claim itself.
+"""
+
+from typing import Any, Final
+
+from muster.kube.quantity import BadQuantity, parse_quantity
+from muster.localcluster.apiserver.cluster import Cluster
+from muster.localcluster.apiserver.provisioner import Provisioner
+from muster.localcluster.apiserver.storage import CLAIMS, CLASSES, DELAYED, VOLUMES
+from muster.localcluster.apiserver.store import Change, Collection, Object, Record
+from muster.localcluster.apiserver.work_queue import WorkQueue
+
+_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+_BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+
+
+class VolumeController:
+    """Keeps claims and volumes in step."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._store = cluster.store
+        self._provisioner = Provisioner(cluster, self._look_at)
+        self._queue: WorkQueue[tuple[str, str]] = WorkQueue(self._reconcile)
+
+    async def run(self) -> None:
+        try:
+            await self._queue.run()
+        finally:
+            self._provisioner.stop()
+
+    def note(self, collection: Collection, change: Change) -> None:
+        if collection.name == CLAIMS:
+            name = (change.record.object.get("spec") or {}).get("volumeName")
+            if change.type != "DELETED":
+                self._look_at(change.record.key)
+            elif name:
+                self._queue.add((VOLUMES, name))
+        elif collection.name == VOLUMES and change.type != "DELETED":
+            self._queue.add((VOLUMES, change.record.key))
+            if not _reference(change.record.object):
+                self._look_at_all_pending()
+        elif collection.name == CLASSES:
+            self._look_at_all_pending()
+
+    def _look_at(self, claim: str) -> None:
+        self._queue.add((CLAIMS, claim))
+
+    def _look_at_all_pending(self) -> None:
+        for record in self._store.collection(CLAIMS).records.values():
+            if not _is_bound(record.object):
+                self._look_at(record.key)
+
+    def _reconcile(self, item: tuple[str, str]) -> None:
+        collection, key = item
+        record = self._store.get(collection, key)
+        if record is None or "deletionTimestamp" in record.metadata:
+            return
+        if collection == CLAIMS:
+            self._serve_claim(record)
+        else:
+            self._keep_volume(record)
+
+    def _serve_claim(self, claim: Record) -> None:
+        if _is_bound(claim.object):
+            return
+        name = claim.object["spec"].get("volumeName")
+        if name:
+            volume = self._store.get(VOLUMES, name)
+            if volume is not None and _may_have(volume.object, claim):
+                self._bind(claim, volume)
+            return
+        volume = self._reserved_for(claim) or self._best_for(claim)
+        if volume is not None:
+            self._bind(claim, volume)
+        elif (storage_class := self._class_of(claim)) is not None:
+            self._provisioner.serve(claim, storage_class)
+
+    def _class_of(self, claim: Record) -> Object | None:
+        record = self._store.get(CLASSES, claim.object["spec"].get("storageClassName") or "")
+        return None if record is None else record.object
+
+    def _reserved_for(self, claim: Record) -> Record | None:
+        """A volume whose claimRef names the claim."""
+        volumes = self._store.collection(VOLUMES).records.values()
+        return next((each for each in volumes if _reference(each.object) and _may_have(each.object, claim)), None)
+
+    def _best_for(self, claim: Record) -> Record | None:
+        """The smallest free volume that does."""
+        storage_class = self._class_of(claim)
+        if storage_class is not None and storage_class["volumeBindingMode"] == DELAYED:
+            return None
+        volumes = self._store.collection(VOLUMES).records.values()
+        fitting = [each for each in volumes if not _reference(each.object) and _does_for(each.object, claim.object)]
+        return min(fitting, key=lambda each: (_bytes(each.object["spec"].get("capacity")), each.key), default=None)
+
+    def _bind(self, claim: Record, volume: Record) -> None:
+        """Both name each other; then their status says so, in a write of its own as in real clusters."""
+        ours = _reference(volume.object)
+        reference = {
+            "kind": "PersistentVolumeClaim",
+            "apiVersion": "v1",
+            "namespace": claim.metadata["namespace"],
+            "name": claim.metadata["name"],
+            "uid": claim.metadata["uid"],
+        }
+        marks = {} if ours else {_BOUND_BY_CONTROLLER: "yes"}
+        spec = volume.object["spec"]
+        self._change(VOLUMES, volume, marks, {**spec, "claimRef": reference}, {"phase": "Bound"})
+        wanted = {**claim.object["spec"], "volumeName": volume.key}
+        self._change(CLAIMS, claim, {_BIND_COMPLETED: "yes", _BOUND_BY_CONTROLLER: "yes"}, wanted)
+        status = {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": spec["capacity"]}
+        self._change(CLAIMS, self._store.collection(CLAIMS).records[claim.key], {}, wanted, status)
+
+    def _keep_volume(self, volume: Record) -> None:
+        reference, spec = _reference(volume.object), volume.object["spec"]
+        phase = (volume.object.get("status") or {}).get("phase")
+        if not reference:
+            if phase != "Available":
+                self._change(VOLUMES, volume, {}, spec, {"phase": "Available"})
+            return
+        claim = self._store.get(CLAIMS, f"{reference.get('namespace')}/{reference.get('name')}")
+        if claim is not None and reference.get("uid") in (None, "", claim.metadata["uid"]):
+            self._look_at(claim.key)
+        elif reference.get("uid") and spec["persistentVolumeReclaimPolicy"] == "Delete":
+            self._store.remove(VOLUMES, volume.key)
+        elif reference.get("uid") and phase != "Released":
+            self._change(VOLUMES, volume, {}, spec, {"phase": "Released"})
+
+    def _change(
+        self, collection: str, record: Record, marks: Object, spec: Object, status: Object | None = None
+    ) -> None:
+        metadata = dict(record.metadata)
+        if marks:
+            metadata["annotations"] = {**(metadata.get("annotations") or {}), **marks}
+        changed = {**record.object, "metadata": metadata, "spec": spec}
+        if status is not None:
+            changed["status"] = status
+        self._store.put(collection, record.key, changed)
+
+
+def _is_bound(claim: Object) -> bool:
+    return (claim.get("status") or {}).get("phase") == "Bound"
+
+
+def _reference(volume: Object) -> Object:
+    """The claim that a volume is for; empty: none."""
+    return (volume.get("spec") or {}).get("claimRef") or {}
+
+
+def _may_have(volume: Object, claim: Record) -> bool:
+    """The volume is for nobody else."""
+    reference, metadata = _reference(volume), claim.metadata
+    if not reference:
+        return True
+    named = (reference.get("namespace"), reference.get("name")) == (metadata["namespace"], metadata["name"])
+    return named and reference.get("uid") in (None, "", metadata["uid"])
+
+
+def _does_for(volume: Object, claim: Object) -> bool:
+    offered, wanted = volume["spec"], claim["spec"]
+    return (
+        (offered.get("storageClassName") or "") == (wanted.get("storageClassName") or "")
+        and offered.get("volumeMode") == wanted.get("volumeMode")
+        and set(wanted.get("accessModes") or ()) <= set(offered.get("accessModes") or ())
+        and _bytes(offered.get("capacity")) >= _bytes((wanted.get("resources") or {}).get("requests"))
+    )
+
+
+def _bytes(amounts: Any) -> int:
+    """What a volume has, or a claim asks for; 0 if that is no quantity."""
+    try:
+        return parse_quantity(str((amounts or {}).get("storage", "0")))
+    except BadQuantity:
+        return 0

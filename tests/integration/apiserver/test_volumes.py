@@ -1,0 +1,130 @@
+"""Claims, volumes and storage classes: who gets what, when, and what becomes of it."""
+
+from typing import Any
+
+from builders.api_client import NODES, ApiClient, node
+
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+SELECTED = "volume.kubernetes.io/selected-node"
+
+
+def storage_class(name: str, *, delayed: bool = True, **parameters: str) -> Any:
+    return {
+        "metadata": {"name": name},
+        "provisioner": "muster.dev/simulated",
+        "volumeBindingMode": "WaitForFirstConsumer" if delayed else "Immediate",
+        "parameters": parameters,
+    }
+
+
+def claim(name: str, of_class: str | None = "fast", **spec: Any) -> Any:
+    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    named = {} if of_class is None else {"storageClassName": of_class}
+    return {"metadata": {"name": name}, "spec": {**wanted, **named, **spec}}
+
+
+def volume(name: str, of_class: str = "", size: str = "1Gi", **spec: Any) -> Any:
+    wanted = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, "hostPath": {"path": "/data"}}
+    return {"metadata": {"name": name}, "spec": {**wanted, "storageClassName": of_class, **spec}}
+
+
+async def select(api: ApiClient, name: str, on_node: str) -> None:
+    assert (await api.patch(f"{CLAIMS}/{name}", {"metadata": {"annotations": {SELECTED: on_node}}})).status == 200
+
+
+async def bound(api: ApiClient, name: str) -> Any:
+    """The claim once it has a volume."""
+    reply = await api.until(f"{CLAIMS}/{name}", lambda reply: reply.body["status"]["phase"] == "Bound")
+    return reply.body
+
+
+async def test_a_claim_that_waits_gets_a_volume_on_the_node_that_was_selected(api: ApiClient) -> None:
+    labels = {"kubernetes.io/hostname": "host-1"}
+    await api.created(NODES, {**node("n1"), "metadata": {"name": "n1", "labels": labels}})
+    await api.created(CLASSES, storage_class("fast"))
+    made = await api.created(CLAIMS, claim("data"))
+    assert made["status"] == {"phase": "Pending"}
+    await api.created(CLASSES, storage_class("at-once", delayed=False))
+    await api.created(CLAIMS, claim("other", "at-once"))
+    await bound(api, "other")
+    assert "volumeName" not in (await api.get(f"{CLAIMS}/data")).body["spec"], "nobody selected a node"
+
+    await select(api, "data", "n1")
+    found = await bound(api, "data")
+    assert found["metadata"]["annotations"]["pv.kubernetes.io/bind-completed"] == "yes"
+    its = (await api.get(f"{VOLUMES}/{found['spec']['volumeName']}")).body
+    assert its["status"] == {"phase": "Bound"}
+    assert its["spec"]["claimRef"]["uid"] == found["metadata"]["uid"]
+    [term] = its["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["host-1"]}]
+
+
+async def test_a_selection_that_cannot_be_met_is_taken_back_with_an_event(api: ApiClient) -> None:
+    await api.created(CLASSES, storage_class("fast", refusedNodes="n1"))
+    await api.created(CLAIMS, claim("data"))
+    for where, why in (("n1", "no room on node 'n1'"), ("nowhere", "node 'nowhere' is not there")):
+        await select(api, "data", where)
+        reply = await api.until(f"{CLAIMS}/data", lambda reply: SELECTED not in reply.body["metadata"]["annotations"])
+        assert reply.body["status"]["phase"] == "Pending"
+        events = (await api.get("/api/v1/namespaces/default/events")).body["items"]
+        assert events[-1]["reason"] == "ProvisioningFailed"
+        assert why in events[-1]["message"]
+
+
+async def test_a_class_that_fails_keeps_what_was_selected(api: ApiClient) -> None:
+    await api.created(NODES, node("n1"))
+    await api.created(CLASSES, storage_class("fast", failure="quota is used up"))
+    await api.created(CLAIMS, claim("data"))
+    await select(api, "data", "n1")
+    told = await api.until("/api/v1/namespaces/default/events", lambda reply: bool(reply.body["items"]))
+    assert "quota is used up" in told.body["items"][0]["message"]
+    assert (await api.get(f"{CLAIMS}/data")).body["metadata"]["annotations"][SELECTED] == "n1"
+
+
+async def test_the_smallest_volume_that_does_is_taken_but_none_for_a_claim_that_waits(api: ApiClient) -> None:
+    await api.created(CLASSES, {**storage_class("local"), "provisioner": "kubernetes.io/no-provisioner"})
+    await api.created(
+        CLASSES, {**storage_class("shared", delayed=False), "provisioner": "kubernetes.io/no-provisioner"}
+    )
+    await api.created(VOLUMES, volume("of-local", "local"))
+    for name, size in (("large", "8Gi"), ("middle", "2Gi"), ("small", "512Mi")):
+        await api.created(VOLUMES, volume(name, "shared", size))
+    await api.created(CLAIMS, claim("waits", "local"))
+    await api.created(CLAIMS, claim("data", "shared"))
+    assert (await bound(api, "data"))["spec"]["volumeName"] == "middle"
+    left = await api.until(f"{VOLUMES}/of-local", lambda reply: reply.body["status"]["phase"] == "Available")
+    assert "claimRef" not in left.body["spec"]
+    assert (await api.get(f"{CLAIMS}/waits")).body["status"]["phase"] == "Pending"
+
+
+async def test_a_volume_goes_with_its_claim_or_is_kept(api: ApiClient) -> None:
+    await api.created(CLASSES, storage_class("gone", delayed=False))
+    await api.created(CLASSES, {**storage_class("kept", delayed=False), "reclaimPolicy": "Retain"})
+    names = {}
+    for of_class in ("gone", "kept"):
+        await api.created(CLAIMS, claim(of_class, of_class))
+        names[of_class] = (await bound(api, of_class))["spec"]["volumeName"]
+        await api.delete(f"{CLAIMS}/{of_class}")
+    await api.until(f"{VOLUMES}/{names['gone']}", lambda reply: reply.status == 404)
+    await api.until(f"{VOLUMES}/{names['kept']}", lambda reply: reply.body["status"]["phase"] == "Released")
+
+
+async def test_claims_are_of_the_default_class_and_do_not_change(api: ApiClient) -> None:
+    default = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
+    fast = storage_class("fast")
+    await api.created(CLASSES, {**fast, "metadata": fast["metadata"] | default})
+    made = await api.created(CLAIMS, claim("data", None))
+    assert made["spec"]["storageClassName"] == "fast"
+    changed = await api.patch(f"{CLAIMS}/data", {"spec": {"accessModes": ["ReadWriteMany"]}})
+    assert (changed.status, changed.reason) == (422, "Invalid")
+    assert "spec is immutable after creation" in changed.message
+
+
+async def test_what_is_missing_is_told(api: ApiClient) -> None:
+    nothing = await api.post(CLASSES, {"metadata": {"name": "fast"}})
+    assert (nothing.status, nothing.message.count("provisioner")) == (422, 1)
+    empty = await api.post(CLAIMS, {"metadata": {"name": "data"}, "spec": {}})
+    assert "spec.accessModes: Required value" in empty.message
+    assert "spec.resources[storage]: Required value" in empty.message
