@@ -1,0 +1,111 @@
+"""Where a class may go, judged for all nodes at once, is where kube-scheduler would let its next pod go."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders.neighbours import KEYS, NODES, Scenery, machines, pod_classes, sceneries
+from builders.pod_rules import Seated, first_reason
+from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts
+from muster.placement.cluster import Cluster
+
+
+def build(scenery: Scenery) -> Cluster:
+    cluster = Cluster()
+    pods = tuple(PodFacts(uid, "d", uid, of, node=on, deleting=gone) for uid, of, on, gone in scenery.bound)
+    cluster.apply(Batch(pod_classes=tuple(scenery.classes), nodes=tuple(scenery.nodes), pods=pods))
+    cluster.room.refresh()
+    return cluster
+
+
+def seated(scenery: Scenery) -> list[Seated]:
+    by_id = {each.id: each for each in scenery.classes}
+    return [Seated(by_id[of], on, gone) for _, of, on, gone in scenery.bound]
+
+
+def check(cluster: Cluster, nodes: Sequence[NodeFacts], classes: Sequence[PodClass], there: Sequence[Seated]) -> None:
+    """On each node as many of each class fit as can come one after another."""
+    for each in classes:
+        fits = cluster.room.of(each.id).fits
+        for node in nodes:
+            row = cluster.nodes.row(node.name)
+            assert row is not None
+            present = list(there)
+            while first_reason(each, node, nodes, present) is None and len(present) < len(there) + 6:
+                present.append(Seated(each, node.name))
+            assert min(int(fits[row]), 6) == len(present) - len(there), (each, node.name)
+
+
+@settings(max_examples=600, deadline=None)
+@given(sceneries())
+def test_as_many_fit_on_a_node_as_may_come_one_after_another(scenery: Scenery) -> None:
+    check(build(scenery), scenery.nodes, scenery.classes, seated(scenery))
+
+
+@settings(max_examples=300, deadline=None)
+@given(sceneries(), st.data())
+def test_what_is_taken_counts_and_what_is_given_back_does_not(scenery: Scenery, data: st.DataObject) -> None:
+    cluster, there = build(scenery), seated(scenery)
+    room, by_id = cluster.room, {each.id: each for each in scenery.classes}
+    before = {each.id: room.of(each.id).fits.copy() for each in scenery.classes[:2]}  # the last is met later
+    places = st.tuples(st.sampled_from(scenery.classes), st.sampled_from(scenery.nodes), st.integers(1, 2))
+    taken = data.draw(st.lists(places, max_size=4))
+    for each, node, count in taken:
+        row = cluster.nodes.row(node.name)
+        assert row is not None
+        room.claim(room.of(each.id), np.array([row]), np.array([count]))
+    there += [Seated(by_id[each.id], node.name) for each, node, count in taken for _ in range(count)]
+    check(cluster, scenery.nodes, scenery.classes, there)
+    room.undo(0)
+    check(cluster, scenery.nodes, scenery.classes, seated(scenery))
+    for class_id, fits in before.items():
+        assert np.array_equal(room.of(class_id).fits, fits)
+
+
+changes = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("pod"),
+            st.sampled_from(["u0", "u1", "u2"]),
+            st.sampled_from(["c0", "c1", "c2"]),
+            st.sampled_from(NODES),
+            st.booleans(),
+        ),
+        st.tuples(st.just("gone"), st.sampled_from(["u0", "u1", "u2"])),
+        st.tuples(st.just("drop"), st.sampled_from(NODES)),
+        st.tuples(st.just("node"), st.sampled_from(NODES), st.sampled_from(KEYS), st.sampled_from(["x", "y", "r0"])),
+    ),
+    max_size=5,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(machines(), st.tuples(*(pod_classes(f"c{index}") for index in range(3))), st.lists(changes, max_size=3))
+def test_changes_of_the_cluster_are_followed(
+    nodes: list[NodeFacts], classes: tuple[PodClass, ...], history: list[list[tuple[str, ...]]]
+) -> None:
+    cluster = Cluster()
+    by_name, pods = {node.name: node for node in nodes}, dict[str, PodFacts]()
+    cluster.apply(Batch(pod_classes=classes, nodes=tuple(nodes)))
+    for batch in history:
+        for change in batch:
+            match change:
+                case ("pod", uid, class_id, on, deleting):
+                    pods[uid] = PodFacts(uid, "d", uid, class_id, node=on, deleting=bool(deleting))
+                    cluster.apply(Batch(pods=(pods[uid],)))
+                case ("gone", uid):
+                    pods.pop(uid, None)
+                    cluster.apply(Batch(removed_pods=(uid,)))
+                case ("drop", name):
+                    by_name.pop(name, None)
+                    cluster.apply(Batch(removed_nodes=(name,)))
+                case (_, name, key, value):
+                    labels = {**(by_name[name].labels if name in by_name else {}), key: value}
+                    by_name[name] = NodeFacts(name, allocatable=(("cpu", 3000), ("pods", 110)), labels=labels)
+                    cluster.apply(Batch(nodes=(by_name[name],)))
+        cluster.room.refresh()
+        by_id = {each.id: each for each in classes}
+        there = [Seated(by_id[pod.class_id], pod.node, pod.deleting) for pod in pods.values()]
+        check(cluster, list(by_name.values()), classes, there)
