@@ -11,6 +11,7 @@ from muster.gangs.placing import Explanation, GroupToPlace
 from muster.placement.eligibility import ABSENT, USABLE
 from muster.placement.kept import NOTHING, Kept
 from muster.placement.parts import Attempt, Part, retake
+from muster.placement.pod_rules import Lost
 from muster.placement.room import MOST_FITS, ClassRoom, Room
 
 MOST_REASONS_TOLD: Final = 8
@@ -33,15 +34,11 @@ class Explainer:
 
     def too_many(self, group: GroupToPlace, gang_index: int, class_id: str, fit: int) -> Explanation:
         """For members that are all equal: `fit` is how many of the gang's have room, in the room as it is."""
-        of_class = self._room.of(class_id)
-        needed = group.gangs[gang_index].minimum
-        return self._explanation(group, gang_index, of_class, of_class.fits, fit, needed, needed - fit)
+        return self._full(group, gang_index, class_id, fit)
 
     def shape(self, group: GroupToPlace, class_id: str, fit: int) -> Explanation:
         """For equal members under constraints, of which `fit` have room as the hard ones want it."""
-        of_class = self._room.of(class_id)
-        needed = group.gangs[0].minimum
-        return self._explanation(group, 0, of_class, of_class.fits, fit, needed, needed - fit)
+        return self._full(group, 0, class_id, fit)
 
     def stuck(
         self, group: GroupToPlace, parts: Sequence[Part], gang_index: int, part_index: int, best: Attempt
@@ -55,6 +52,19 @@ class Explainer:
             of_class = room.of(parts[part_index].class_id)
             missing = min(parts[part_index].wanted - best.placed[part_index], max(1, needed - fit))
             return self._explanation(group, gang_index, of_class, of_class.fits, fit, needed, missing)
+        finally:
+            room.undo(mark)
+
+    def _full(self, group: GroupToPlace, gang_index: int, class_id: str, fit: int) -> Explanation:
+        """With members of the class on every node, as many as fit there."""
+        room, of_class = self._room, self._room.of(class_id)
+        needed, fits = group.gangs[gang_index].minimum, of_class.fits
+        if of_class.limits is None:
+            return self._explanation(group, gang_index, of_class, fits, fit, needed, needed - fit)
+        mark, rows = room.mark(), np.flatnonzero(fits)
+        room.take(of_class, rows, fits[rows])  # members may keep others away, and hold ports
+        try:
+            return self._explanation(group, gang_index, of_class, np.zeros_like(fits), fit, needed, needed - fit)
         finally:
             room.undo(mark)
 
@@ -114,20 +124,37 @@ def _left(room: Room, of_class: ClassRoom, seated: Int64) -> Int64:
 
 
 def _nodes_lost(room: Room, of_class: ClassRoom, left: Int64) -> NodesLost:
-    reason = of_class.eligibility.reason
+    judge = of_class.eligibility
     counts: dict[str, int] = {}
-    for code, nodes in zip(*np.unique(reason, return_counts=True), strict=True):
-        if code not in (ABSENT, USABLE):
-            counts[of_class.eligibility.reasons[code]] = int(nodes)
+    codes, index, nodes_by_code = np.unique(judge.reason, return_inverse=True, return_counts=True)
+    late = [code != ABSENT and judge.is_late(code) for code in codes]
+    for code, nodes, is_late in zip(codes.tolist(), nodes_by_code.tolist(), late, strict=True):
+        if code not in (ABSENT, USABLE) and not is_late:
+            counts[judge.reasons[code]] = nodes
+    undecided = np.flatnonzero((judge.reason == USABLE) | np.array(late, np.bool_)[index])
+    if of_class.limits is not None:
+        undecided = _lose(counts, undecided, of_class.limits.lost_before_room())
     names = {column: name for name, column in room.capacity.resources.items()}
     asked = [(names[column], index) for index, column in enumerate(of_class.columns.tolist())]
-    undecided = np.flatnonzero(reason == USABLE)
     for name, index in sorted(asked, key=_check_order):
         short = left[index, undecided] < of_class.amounts[index]
         if short.any():
             counts["Too many pods" if name == PODS else f"Insufficient {name}"] = int(short.sum())
             undecided = undecided[~short]
+    undecided = _lose(counts, undecided, [(judge.reasons[c], judge.reason == c) for c in codes[late].tolist()])
+    if of_class.limits is not None:
+        _lose(counts, undecided, of_class.limits.lost_after_room())
     return tuple(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
+
+
+def _lose(counts: dict[str, int], undecided: Int64, lost: Lost) -> Int64:
+    """Count each of the undecided rows under the first reason that holds for it; returns those that stay undecided."""
+    for reason, rows in lost:
+        here = rows[undecided]
+        if here.any():
+            counts[reason] = counts.get(reason, 0) + int(here.sum())
+            undecided = undecided[~here]
+    return undecided
 
 
 def _check_order(asked: tuple[str, int]) -> tuple[int, str]:
