@@ -87,6 +87,7 @@ class Informer(Generic[T]):
         self._sink = sink
         self._pace = pace
         self._decoding = Decoding(resource)
+        self._selected = {"labelSelector": resource.label_selector} if resource.label_selector else {}
         self._revisions: dict[str, int] = {}  # uid -> resourceVersion, of everything told and not removed
         self._through = 0
         self._absences = 0
@@ -155,7 +156,7 @@ class Informer(Generic[T]):
 
     async def _page(self, token: str, namespace: str = "") -> Page[T] | None:
         """A page of the list of all objects, or of those in a namespace. None: the kind is not to be had."""
-        query = {"limit": str(self._pace.page_size)}
+        query = {"limit": str(self._pace.page_size), **self._selected}
         if token:
             query["continue"] = token
         path = self.resource.in_namespace(namespace) if namespace else self.resource.path
@@ -223,6 +224,7 @@ class Informer(Generic[T]):
 
     async def _read_watch(self) -> None:
         query = {
+            **self._selected,
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": str(self._through),

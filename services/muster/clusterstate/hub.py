@@ -14,6 +14,8 @@ _log = structlog.get_logger(__name__)
 
 BACKLOG_CHANGES = 20_000
 """A subscriber that is further behind gets a snapshot instead: it costs about as much, and memory stays bounded."""
+_LEAVES_PER_CHANGE = 10
+"""Nodes of a tree that take as much memory as one change of another kind."""
 QUIET_SECONDS = 1.0
 """News that only the revision rose is sent at once, but not again for so long."""
 
@@ -147,4 +149,6 @@ def _changes(batch: Batch) -> int:
         + len(batch.removed_gangs)
         + len(batch.budgets)
         + len(batch.removed_budgets)
+        + sum(1 + len(tree.leaves) // _LEAVES_PER_CHANGE for tree in batch.trees)
+        + len(batch.removed_trees)
     )

@@ -10,10 +10,11 @@ import structlog
 from muster.clusterstate.hub import Hub
 from muster.clusterstate.settings import Settings
 from muster.clusterstate.state import ClusterState
+from muster.clusterstate.trees import Trees
 from muster.clusterstate.watch import FULL_NAME, WatchServicer, register
 from muster.kube.changes import Changes
 from muster.kube.informer import Informer, Pace
-from muster.kube.resources import ALL, BUDGETS, PODS
+from muster.kube.resources import ALL, BUDGETS, PODS, topologies
 from muster.kube.session import KubeSession
 from muster.rpc.lifetime import until_stopped
 from muster.rpc.server import RpcServer
@@ -22,6 +23,8 @@ _log = structlog.get_logger(__name__)
 
 _SWEEP_SECONDS = 300.0
 """A pod class that no pod has had for so long is forgotten."""
+_REVIEW_SECONDS = 1.0
+"""Nodes that come within it are compared with the trees at once: each tree that follows is told whole."""
 
 
 async def run(settings: Settings) -> None:
@@ -54,15 +57,17 @@ class ClusterStateService:
     """One replica, without the process around it."""
 
     def __init__(self, session: KubeSession, settings: Settings, pace: Pace = Pace()) -> None:  # noqa: B008 (frozen)
-        self.state = ClusterState(settings.scheduler_names)
+        self.state = ClusterState(settings.scheduler_names, Trees(settings.label_keys, settings.default_tree))
         self.hub = Hub(self.state.snapshot)
         self.whole = asyncio.Event()
         """All kinds have been listed: snapshots may be sent."""
         self._watch = WatchServicer(self.hub, self.whole)
         self._server = RpcServer(settings.listen, settings.tls, "cluster-state")
         self._server.add(register, self._watch, FULL_NAME)
-        self._informers = {resource.kind: Informer(session, resource, self._take_in, pace) for resource in ALL}
+        resources = (*ALL, topologies(settings.topology_namespace))
+        self._informers = {resource.kind: Informer(session, resource, self._take_in, pace) for resource in resources}
         self._unsure = asyncio.Event()
+        self._stale = asyncio.Event()
 
     async def start(self) -> int:
         """Listen; returns the port."""
@@ -83,6 +88,7 @@ class ClusterStateService:
             self.whole.set()
             self._server.set_ready(True)
             tasks.create_task(self._make_sure(), name="make sure")
+            tasks.create_task(self._review(), name="review trees")
             while True:
                 await asyncio.sleep(_SWEEP_SECONDS)
                 self.state.sweep()
@@ -93,6 +99,8 @@ class ClusterStateService:
             self.hub.publish(batch)
         if self.state.unsure:
             self._unsure.set()
+        if self.state.trees.stale:
+            self._stale.set()
 
     async def _make_sure(self) -> None:
         """Have pods told again where a budget came or changed its selector."""
@@ -101,6 +109,14 @@ class ClusterStateService:
             self._unsure.clear()
             while self.state.unsure:
                 await self._informers[PODS.kind].tell_again(self.state.unsure.pop())
+
+    async def _review(self) -> None:
+        """Have trees follow the nodes, some of them at a time."""
+        while True:
+            await self._stale.wait()
+            await asyncio.sleep(_REVIEW_SECONDS)
+            self._stale.clear()
+            self.hub.publish(self.state.review())
 
 
 async def _start(tasks: asyncio.TaskGroup, informers: Sequence[Informer[Any]]) -> None:

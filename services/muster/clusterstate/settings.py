@@ -1,9 +1,34 @@
 """What cluster-state is told at its start."""
 
-from pydantic import Field
-from pydantic_settings import SettingsConfigDict
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_settings import NoDecode, SettingsConfigDict
 
 from muster.config.settings import CLUSTER_STATE_PORT, Address, KubeSettings, Names, ServiceSettings
+from muster.topology.constraints import is_level_name
+from muster.topology.trees import MOST_LEVELS, NODE_LEVEL
+
+
+def _split(value: Any) -> Any:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _levels(given: tuple[str, ...]) -> tuple[str, ...]:
+    names = [entry.partition("=")[0] for entry in given]
+    for entry, name in zip(given, names, strict=True):
+        if not is_level_name(name) or not entry.partition("=")[2].strip():
+            raise ValueError(f"a level is NAME=LABEL, e.g. zone=topology.kubernetes.io/zone, not {entry!r:.100}")
+        if name == NODE_LEVEL or names.count(name) > 1:
+            why = "the nodes are the last level by themselves" if name == NODE_LEVEL else "it is there twice"
+            raise ValueError(f"a level may not be called {name!r:.100}: {why}")
+    return given
+
+
+Levels = Annotated[
+    tuple[str, ...], NoDecode, BeforeValidator(_split), Field(max_length=MOST_LEVELS - 1), AfterValidator(_levels)
+]
+"""NAME=LABEL for each level of a tree above the nodes, from the top; in the environment separated by commas."""
 
 
 class Settings(ServiceSettings):
@@ -15,3 +40,16 @@ class Settings(ServiceSettings):
     kube: KubeSettings = Field(default_factory=KubeSettings)
     scheduler_names: Names = ("muster",)
     """Pods with one of these in spec.schedulerName are ours."""
+    topology_namespace: str = Field("default", pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
+    """ConfigMaps with the label sakkara.topology in it define topology trees."""
+    topology_levels: Levels = ()
+    """Levels of the topology tree that goes by node labels: zone=topology.kubernetes.io/zone,rack=example.com/rack.
+    Without any, and without ConfigMap, there is the level rack if a node has the label sakkara.topology.rack."""
+    default_tree: str = ""
+    """Topology tree that gangs go by unless they name one; empty: "default-tree", that of the oldest ConfigMap, or the
+    one that goes by labels, whichever there is first."""
+
+    @property
+    def label_keys(self) -> dict[str, str]:
+        """Label keys by level, from the top."""
+        return {name: key.strip() for name, _, key in (entry.partition("=") for entry in self.topology_levels)}

@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodClass, PodFacts
+from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodClass, PodFacts, TopologyTree
 
 T = TypeVar("T")
 
@@ -22,6 +22,7 @@ class Snapshot(Struct, frozen=True):
     pods: Sequence[PodFacts]
     through: dict[str, int]
     budgets: Sequence[DisruptionBudget] = ()
+    trees: Sequence[TopologyTree] = ()
 
     def pieces(self, size: int = PIECE) -> Iterator[Batch]:
         """Batches that make up the state: classes before the pods that name them.
@@ -32,6 +33,8 @@ class Snapshot(Struct, frozen=True):
             yield Batch(pod_classes=classes)
         for nodes in _cut(self.nodes, size):
             yield Batch(nodes=nodes)
+        for tree in self.trees:  # large by itself
+            yield Batch(trees=(tree,))
         for gangs in _cut(self.gangs, size):
             yield Batch(gangs=gangs)
         for budgets in _cut(self.budgets, size):

@@ -12,16 +12,18 @@ from muster.clusterstate.incarnation import Member, Standing
 from muster.clusterstate.nodes import Nodes
 from muster.clusterstate.pods import Pods
 from muster.clusterstate.snapshot import Snapshot
+from muster.clusterstate.trees import Trees
 from muster.dialects import registry
 from muster.dialects.marks import DefinitionKind, GangMarks, Membership
-from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodClass, PodFacts
+from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodClass, PodFacts, TopologyTree
 from muster.kube.budget_facts import PodDisruptionBudget
 from muster.kube.changes import Changes, Removed
 from muster.kube.gang_marks import definition, gang_marks, pod_age
 from muster.kube.label_selector import EVERYTHING_SELECTED, NOTHING_SELECTED, LabelSelector
 from muster.kube.objects import Node, Pod, PodGroup, PriorityClass
 from muster.kube.pod_facts import Priorities
-from muster.kube.resources import BUDGETS, DEFINITIONS, NODES, PODS, PRIORITY_CLASSES
+from muster.kube.resources import BUDGETS, DEFINITIONS, NODES, PODS, PRIORITY_CLASSES, TOPOLOGIES
+from muster.kube.topology_maps import ConfigMap
 
 _log = structlog.get_logger(__name__)
 
@@ -36,8 +38,9 @@ class ClusterState:
     first lists are taken in and gangs are not read yet.
     """
 
-    def __init__(self, scheduler_names: Collection[str]) -> None:
+    def __init__(self, scheduler_names: Collection[str], trees: Trees | None = None) -> None:
         self.nodes = Nodes()
+        self.trees = trees or Trees()
         self.pods = Pods(scheduler_names)
         self.gangs = Gangs()
         self.budgets = Budgets()
@@ -54,6 +57,7 @@ class ClusterState:
             PODS.kind: self._put_pod,
             PRIORITY_CLASSES.kind: self._put_priority_class,
             BUDGETS.kind: self._put_budget,
+            TOPOLOGIES: self._put_topology,
             **{name: partial(self._put_definition, kind) for name, kind in DEFINITIONS.items()},
         }
         self._drop: dict[str, Callable[[Removed], bool]] = {
@@ -61,6 +65,7 @@ class ClusterState:
             PODS.kind: self._drop_pod,
             PRIORITY_CLASSES.kind: self._drop_priority_class,
             BUDGETS.kind: self._drop_budget,
+            TOPOLOGIES: self._drop_topology,
             **{name: partial(self._drop_definition, name) for name in DEFINITIONS},
         }
 
@@ -86,9 +91,19 @@ class ClusterState:
         return self._tell()
 
     def settle(self) -> None:
-        """All first lists are complete: gangs can be read."""
+        """All first lists are complete: gangs can be read, and trees compared with the nodes."""
         self._settled = True
-        self._tell()
+        self.review()
+
+    def review(self) -> Batch:
+        """Have trees follow the nodes, if those have changed; returns what follows from that.
+
+        A tree is told whole, so nodes that come one after the other must not each make it be told again: whoever
+        applies changes asks for this now and then, while `trees.stale`.
+        """
+        if self.trees.stale:
+            self._settle_trees()
+        return self._tell()
 
     def snapshot(self) -> Snapshot:
         """Everything, as it is now."""
@@ -99,6 +114,7 @@ class ClusterState:
             list(self.pods.facts.values()),
             dict(self.through),
             list(self.budgets.facts.values()),
+            list(self.trees.facts.values()),
         )
 
     def sweep(self) -> None:
@@ -113,20 +129,24 @@ class ClusterState:
             "pod_classes": len(self.pods.classes),
             "gangs": len(self.gangs.facts),
             "budgets": len(self.budgets.facts),
+            "trees": len(self.trees.facts),
         }
 
     # -- each returns whether subscribers have to be told
 
     def _put_node(self, node: Node) -> bool:
+        before = self.nodes.facts.get(node.metadata.name)
         facts = self.nodes.put(node)
         if facts is not None:
             self._told.nodes[facts.name] = facts
+            self.trees.node_changed(before, facts)
         return facts is not None
 
     def _drop_node(self, gone: Removed) -> bool:
         name = self.nodes.remove(gone.uid)
         if name is not None:
             self._told.nodes[name] = None
+            self.trees.node_changed(None, None)
         return name is not None
 
     def _put_pod(self, pod: Pod) -> bool:
@@ -198,6 +218,20 @@ class ClusterState:
         self._cover(id_.partition("/")[0], id_, NOTHING_SELECTED)
         return True
 
+    def _put_topology(self, config_map: ConfigMap) -> bool:
+        return self.trees.put(config_map) and self._settle_trees()
+
+    def _drop_topology(self, gone: Removed) -> bool:
+        return self.trees.remove(gone.uid) and self._settle_trees()
+
+    def _settle_trees(self) -> bool:
+        if not self._settled:
+            return False
+        changed, gone = self.trees.settle(self.nodes.facts)
+        self._told.trees.update((tree.name, tree) for tree in changed)
+        self._told.trees.update((name, None) for name in gone)
+        return bool(changed or gone)
+
     def _put_definition(self, kind: DefinitionKind, group: PodGroup) -> bool:
         """Whether the gang's facts change by it shows when it is read."""
         defined = definition(group, kind)
@@ -239,6 +273,8 @@ class ClusterState:
             through=dict(self.through),
             budgets=tuple([facts for facts in told.budgets.values() if facts is not None]),
             removed_budgets=tuple([id_ for id_, facts in told.budgets.items() if facts is None]),
+            trees=tuple([facts for facts in told.trees.values() if facts is not None]),
+            removed_trees=tuple([name for name, facts in told.trees.items() if facts is None]),
         )
 
 
@@ -250,6 +286,7 @@ class _Told:
         self.nodes: dict[str, NodeFacts | None] = {}
         self.pods: dict[str, PodFacts | None] = {}
         self.budgets: dict[str, DisruptionBudget | None] = {}
+        self.trees: dict[str, TopologyTree | None] = {}
 
 
 def _name(item: Any) -> str:

@@ -1,0 +1,138 @@
+"""Topology trees as they are now: of ConfigMaps, by node labels, or flat, and which of them is the default.
+
+    a tree is there                                               it is the default if it is
+    of a ConfigMap, by its name                                   1. named in the settings
+    "labels", if settings give levels                             2. called "default-tree"
+    "labels" with the level rack, if there is no ConfigMap        3. of the oldest ConfigMap
+      and a node has the label sakkara.topology.rack              4. "labels"
+    "flat", if there is no other                                  5. "flat"
+
+Of ConfigMaps whose trees have the same name the oldest that can be read counts. One that cannot be read any more keeps
+its last tree; one that never could has no domains, so that gangs with hard constraints wait rather than start anywhere.
+"""
+
+from collections.abc import Mapping
+
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.gangs.facts import NodeFacts, Problem, Severity, TopologyTree
+from muster.gangs.quoting import quoted
+from muster.kube.topology_maps import ConfigMap, created_seconds, topology_tree
+from muster.topology.sakkara import DEFAULT_NAME
+from muster.topology.trees import FLAT, LABELS, SAKKARA_RACK, flat_tree, label_tree, misfits
+
+_log = structlog.get_logger(__name__)
+
+
+class _Definition(Struct, frozen=True):
+    """A ConfigMap. `good` is the last tree that could be read of it."""
+
+    unread: bool
+    created_seconds: int
+    where: str
+    tree: TopologyTree
+    good: TopologyTree | None
+
+
+class Trees:
+    """Facts by name."""
+
+    def __init__(self, levels: Mapping[str, str] | None = None, default: str = "") -> None:
+        """`levels`: label keys by level, from the top; none: not by labels. `default`: a tree's name; empty: none."""
+        self.facts: dict[str, TopologyTree] = {}
+        self.stale = True
+        """Something came, changed or went that trees may follow from."""
+        self._levels = dict(levels or {})
+        self._default = default
+        self._definitions: dict[str, _Definition] = {}
+
+    def put(self, config_map: ConfigMap) -> bool:
+        """It came or changed. True: what it says of trees did."""
+        metadata = config_map.metadata
+        before = self._definitions.get(metadata.uid)
+        tree = topology_tree(config_map)
+        good = before.good if before is not None else None
+        if not tree.problems:
+            good = tree
+        elif good is not None:
+            tree = replace(good, problems=tree.problems)
+        where = f"{metadata.namespace}/{metadata.name}"
+        after = _Definition(good is None, created_seconds(config_map), where, tree, good)
+        self._definitions[metadata.uid] = after
+        self.stale |= after != before
+        return after != before
+
+    def remove(self, uid: str) -> bool:
+        """It is gone. False: it was not there."""
+        gone = self._definitions.pop(uid, None) is not None
+        self.stale |= gone
+        return gone
+
+    def node_changed(self, before: NodeFacts | None, after: NodeFacts | None) -> None:
+        """A node came, changed or went."""
+        self.stale |= before is None or after is None or before.labels != after.labels
+
+    def settle(self, nodes: Mapping[str, NodeFacts]) -> tuple[list[TopologyTree], list[str]]:
+        """Trees that changed, and names of those that are gone."""
+        self.stale = False
+        before, self.facts = self.facts, self._present(nodes)
+        changed = [tree for name, tree in self.facts.items() if tree != before.get(name)]
+        for tree in changed:
+            _report(tree, before.get(tree.name))
+        return changed, sorted(before.keys() - self.facts.keys())
+
+    def _present(self, nodes: Mapping[str, NodeFacts]) -> dict[str, TopologyTree]:
+        trees = self._listed()
+        if self._levels:
+            trees.setdefault(LABELS, label_tree(self._levels))
+        elif not trees and any(SAKKARA_RACK in node.labels for node in nodes.values()):
+            trees[LABELS] = label_tree({"rack": SAKKARA_RACK})
+        if not trees:
+            trees[FLAT] = flat_tree()
+        default = next((name for name in (self._default, DEFAULT_NAME) if name in trees), next(iter(trees)))
+        labels = {name: node.labels for name, node in nodes.items()}
+        return {
+            name: replace(
+                tree,
+                default=name == default,
+                problems=(*tree.problems, *self._no_default(name == default, trees), *_misfits(tree, labels)),
+            )
+            for name, tree in trees.items()
+        }
+
+    def _listed(self) -> dict[str, TopologyTree]:
+        """Of ConfigMaps, those that count, with a Warning about others of their names."""
+        trees: dict[str, TopologyTree] = {}
+        for definition in sorted(self._definitions.values(), key=_precedence):
+            name = definition.tree.name
+            if name not in trees:
+                trees[name] = definition.tree
+                continue
+            other = f"ConfigMap {quoted(definition.where)} defines a tree with the name {quoted(name)} too"
+            warning = Problem(Severity.WARNING, f"{other}: this one counts; give that one another name")
+            trees[name] = replace(trees[name], problems=(*trees[name].problems, warning))
+        return trees
+
+    def _no_default(self, is_default: bool, trees: Mapping[str, TopologyTree]) -> tuple[Problem, ...]:
+        if not is_default or not self._default or self._default in trees:
+            return ()
+        missing = f"the settings make {quoted(self._default)} the default tree, which does not exist"
+        return (Problem(Severity.WARNING, f"{missing}: this one is it until then"),)
+
+
+def _precedence(definition: _Definition) -> tuple[bool, int, str]:
+    return definition.unread, definition.created_seconds, definition.where
+
+
+def _misfits(tree: TopologyTree, nodes: Mapping[str, Mapping[str, str]]) -> tuple[Problem, ...]:
+    """Of a tree that could never be read, they would say nothing that its problem does not."""
+    unread = not tree.domains and not tree.leaves and any(each.severity is Severity.BLOCKING for each in tree.problems)
+    return () if unread else misfits(tree, nodes)
+
+
+def _report(tree: TopologyTree, before: TopologyTree | None) -> None:
+    problems = [problem.message for problem in tree.problems]
+    if problems and (before is None or before.problems != tree.problems):
+        _log.warning("a topology tree has problems", tree=tree.name, problems=problems)
