@@ -32,8 +32,7 @@ WEIGHT_COST: Final = 2**12
 class Eligibility:
     """One class against all nodes.
 
-    `reason` is int32[rows]: USABLE, ABSENT (no node there) or an index into `reasons`. kube-scheduler looks at room
-    before it comes to those that are `late`. `dislike` is int64[rows]: nodes
+    `reason` is int32[rows]: USABLE, ABSENT (no node there) or an index into `reasons`. `dislike` is int64[rows]: nodes
     with less are to be filled first; `levels` are its values on usable nodes, rising.
     """
 
@@ -72,9 +71,10 @@ class Eligibility:
             self.levels = np.unique(self.dislike[self.reason == USABLE]).tolist()
         return rows
 
-    def is_late(self, code: int) -> bool:
-        """The reason is one that kube-scheduler finds after it has looked at room."""
-        return self.reasons[code] == VOLUMES
+    @property
+    def late(self) -> list[int]:
+        """Reasons that kube-scheduler finds only after it has looked at room."""
+        return [code for reason, code in self._codes.items() if reason == VOLUMES]
 
     def included(self, *, admitted: bool, untainted: bool) -> Bool:
         """Nodes, bool[rows]: if asked, only those that node selector and affinity admit and without any taint that

@@ -125,13 +125,12 @@ def _left(room: Room, of_class: ClassRoom, seated: Int64) -> Int64:
 
 def _nodes_lost(room: Room, of_class: ClassRoom, left: Int64) -> NodesLost:
     judge = of_class.eligibility
+    late = judge.late
     counts: dict[str, int] = {}
-    codes, index, nodes_by_code = np.unique(judge.reason, return_inverse=True, return_counts=True)
-    late = [code != ABSENT and judge.is_late(code) for code in codes]
-    for code, nodes, is_late in zip(codes.tolist(), nodes_by_code.tolist(), late, strict=True):
-        if code not in (ABSENT, USABLE) and not is_late:
-            counts[judge.reasons[code]] = nodes
-    undecided = np.flatnonzero((judge.reason == USABLE) | np.array(late, np.bool_)[index])
+    for code, nodes in zip(*np.unique(judge.reason, return_counts=True), strict=True):
+        if code not in (ABSENT, USABLE, *late):
+            counts[judge.reasons[code]] = int(nodes)
+    undecided = np.flatnonzero(np.isin(judge.reason, (USABLE, *late)))
     if of_class.limits is not None:
         undecided = _lose(counts, undecided, of_class.limits.lost_before_room())
     names = {column: name for name, column in room.capacity.resources.items()}
@@ -141,7 +140,7 @@ def _nodes_lost(room: Room, of_class: ClassRoom, left: Int64) -> NodesLost:
         if short.any():
             counts["Too many pods" if name == PODS else f"Insufficient {name}"] = int(short.sum())
             undecided = undecided[~short]
-    undecided = _lose(counts, undecided, [(judge.reasons[c], judge.reason == c) for c in codes[late].tolist()])
+    undecided = _lose(counts, undecided, [(judge.reasons[code], judge.reason == code) for code in late])
     if of_class.limits is not None:
         _lose(counts, undecided, of_class.limits.lost_after_room())
     return tuple(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
