@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.placement.room import FITS_SHIFT, MOST_FITS, ClassRoom, Room
+from muster.placement.room import FITS_SHIFT, MOST_FITS, Room, Seatable
 
 Seats = tuple[Int64, Int64]
 """Distinct rows and how many pods go to each, both int64[some]."""
@@ -54,7 +54,7 @@ def tightest_first(keys: Int64, wanted: int) -> tuple[Int64, Int64]:
     return tightest[: last + 1], counts[: last + 1]
 
 
-def choose(room: Room, of_class: ClassRoom, wanted: int, choice: Choice) -> Seats:
+def choose(room: Room, of_class: Seatable, wanted: int, choice: Choice) -> Seats:
     """Nodes for up to `wanted` pods of the class, in the order of choice; all there is room for if that is less."""
     keys = room.keys(of_class)
     levels = of_class.levels

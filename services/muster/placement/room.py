@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -33,6 +33,19 @@ class NotEnoughRoom(AssertionError):
         super().__init__(f"tried to take more of node {node!r} for pods of class {class_id!r} than it has free (I3)")
 
 
+class Seatable(Protocol):
+    """How many pods of one class fit on each node, int64[rows], and what the class dislikes of them, as ClassRoom says."""
+
+    @property
+    def fits(self) -> Int64: ...
+
+    @property
+    def dislike(self) -> Int64: ...
+
+    @property
+    def levels(self) -> list[int]: ...
+
+
 class ClassRoom:
     """How many pods of one class fit on each node now: `fits` is int64[rows], 0 where the class may not go.
 
@@ -45,7 +58,7 @@ class ClassRoom:
         self.eligibility = Eligibility(pod_class, nodes)
         self.limits = limits_of(pod_class, self.eligibility, tallies, nodes)
         self.alone: Int64 = np.zeros(0, np.int64)
-        self.fits = self.alone
+        self.fits: Int64 = self.alone
         self.seen = -1
         self._all = capacity.vectors[capacity.classes[pod_class.id]].copy()
         self.columns: Int64 = np.flatnonzero(self._all)
@@ -152,7 +165,7 @@ class Room:
             self._fit(room)
         return room
 
-    def keys(self, room: ClassRoom) -> Int64:
+    def keys(self, room: Seatable) -> Int64:
         """Keys of the nodes that have room for the class, int64[some], in the order of rows."""
         keys: Int64 = (room.fits << FITS_SHIFT) | self._tie
         return keys[room.fits > 0]
