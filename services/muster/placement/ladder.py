@@ -6,95 +6,66 @@ gangs go by one tree are settled whole. It takes time with the number of shares,
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Final
 
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.gangs.placing import GangToPlace
+from muster.placement.ground import Ground
 from muster.placement.nodes import Bool
 from muster.placement.parts import Attempt, Part
 from muster.placement.prices import NEVER, Prices, Shares
-from muster.placement.room import Room
 from muster.placement.rules import Rule, Shape
 from muster.placement.search import Budget, OutOfBudget
 from muster.placement.tables import Axis, Cell, Closed, Opened, Step, join, read_back, work
-from muster.placement.trees import Tree
 
 MOST_SHARES: Final = 4_096
-_CELLS_PER_STEP: Final = 3_000
-"""Cells that are looked at in the time of one step of a search."""
+"""Beyond these there is no hope to look at all."""
+_CELLS_PER_STEP: Final = 1_000
+_CELLS_PER_SHARE: Final = 1_500
+"""Cells that are looked at in the time of one step of a search, and in that of beginning with one share."""
 _MOST_CELLS: Final = 20_000_000
 """Of the first table, 8 bytes each."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """One gang of a group: what is to be placed, and its rules from the top down."""
-
-    gang: GangToPlace
-    rules: tuple[Rule, ...]
-
-    @property
-    def inside_only(self) -> bool:
-        """It may not use nodes outside of its tree."""
-        return any(rule.is_hard for rule in self.rules[:-1])
-
-
-def find_best(
-    room: Room,
-    tree: Tree,
-    asked: Sequence[Asked],
-    parts: Sequence[Part],
-    least: Sequence[int],
-    budget: Budget,
-) -> tuple[Attempt | None, bool]:
-    """Seats, not taken yet: as many members as can be, `least[gang]` at least, and of all such places the best.
-
-    If there are none, whether that is proved. Raises nothing when the budget does not suffice: nothing is found then.
-    """
-    if prod(part.wanted + 1 for part in parts) > MOST_SHARES:
-        return None, False
-    try:
-        ladder = Ladder(room, tree, asked, parts, budget)
-        table = ladder.climb()
-    except OutOfBudget:
-        return None, False
-    cell = _best_cell(table, parts, least)
-    return (None, True) if cell is None else (ladder.attempt(cell), False)
+def shares_of(parts: Sequence[Part]) -> int:
+    """In how many ways members can be shared out to one domain."""
+    return prod(part.wanted + 1 for part in parts)
 
 
 class Ladder:
-    """One group on one tree, from the nodes up."""
+    """Prices from the nodes up. `unfinished`: members will follow, so that hard constraints need not be met yet, but
+    still be such that they can be.
+    """
 
-    def __init__(self, room: Room, tree: Tree, asked: Sequence[Asked], parts: Sequence[Part], budget: Budget) -> None:
-        self._tree = tree
+    def __init__(self, ground: Ground, budget: Budget, *, unfinished: bool = False) -> None:
+        asked, parts = ground.asked, ground.parts
+        self._room = ground.room
+        self._tree = ground.tree
         self._asked = asked
         self._parts = parts
         self._budget = budget
-        fits: Int64 = np.array([room.of(part.class_id).fits[tree.rows] for part in parts])  # int64[parts, places]
-        for index, part in enumerate(parts):
-            if asked[part.gang].inside_only:
-                fits[index, tree.inside :] = 0
-        placed = np.array([_placed(room, tree, each.gang) for each in asked])  # int64[gangs, places]
-        self._at = np.flatnonzero(fits.any(axis=0) | placed.any(axis=0))
-        self._placed = placed[:, self._at]
-        self._fits = fits[:, self._at]
+        self._unfinished = unfinished
+        self._at = np.flatnonzero(ground.fits.any(axis=0) | ground.placed.any(axis=0))
+        self._placed = ground.placed[:, self._at]
+        self._fits = ground.fits[:, self._at]
         self._axes = [Axis(part.wanted + 1) for part in parts]
         self._shares = np.indices([axis.length for axis in self._axes]).reshape(len(parts), -1).T  # int64[cells, parts]
         self._most = [
             sum(part.wanted for part in parts if part.gang == index) + sum(each.count for each in one.gang.placed)
             for index, one in enumerate(asked)
         ]
-        self._prices = Prices([Shares(most, one.rules) for most, one in zip(self._most, asked, strict=True)])
-        self._room = room
+        shares = [Shares(most, one.rules) for most, one in zip(self._most, asked, strict=True)]
+        self._prices = Prices(shares, unfinished=unfinished)
         self._table: Int64 = np.zeros(0, np.int64)
         self._steps: list[Step] = []
 
     def climb(self) -> Int64:
-        """Prices of all shares of the whole tree, int64[shares by part]. Raises OutOfBudget."""
+        """Prices of all shares of the whole tree, int64[shares by part].
+
+        Raises OutOfBudget, before time is spent in vain.
+        """
         self._table = self._of_nodes()
         nodes = len(self._tree.levels)
         levels = sorted({rule.level for one in self._asked for rule in one.rules}, reverse=True)
@@ -151,7 +122,9 @@ class Ladder:
         starts = np.flatnonzero(np.append(True, owner[1:] != owner[:-1])) if len(owner) else owner
         if len(starts) == len(owner):
             return placed, room_for, at
-        self._spend(work(len(owner) - len(starts) + 1, self._axes))
+        most = int(np.diff(np.append(starts, len(owner))).max())
+        shares = prod(axis.length for axis in self._axes if axis.adds)
+        self._spend(work(len(owner) - len(starts), self._axes) + _CELLS_PER_SHARE * shares * (most - 1).bit_length())
         self._table, steps = join(self._table, owner, tuple(self._axes))
         self._steps += steps
         return np.add.reduceat(placed, starts, axis=1), np.add.reduceat(room_for, starts), at[starts]
@@ -193,7 +166,7 @@ class Ladder:
             elif rule.shape is Shape.PARTITION:
                 parts = min(rule.parts if rule.shape_is_hard else most, max(1, len(self._table)))
                 self._add_axis(Axis(parts + 1, True, gang), sizes > 0)
-        if rule.shape is not Shape.PACK and rule.shape_is_hard:
+        if rule.shape is not Shape.PACK and rule.shape_is_hard and not self._unfinished:
             even = np.stack([(sizes == 0) | (sizes == low) | (sizes == low + 1) for low in range(1, most + 1)], axis=-1)
             self._add_matching_axis(Axis(most, False, gang), even)
 
@@ -236,31 +209,7 @@ class Ladder:
         return table
 
     def _spend(self, cells: int) -> None:
-        self._budget.left -= 1 + cells // _CELLS_PER_STEP
-        if self._budget.left < 0:
+        steps = 1 + cells // _CELLS_PER_STEP
+        if steps > self._budget.left:
             raise OutOfBudget
-
-
-def _placed(room: Room, tree: Tree, gang: GangToPlace) -> Int64:
-    """Members that have a place, by place in the tree: int64[places]."""
-    placed = np.zeros(len(tree.rows), np.int64)
-    for pods in gang.placed:
-        row = room.nodes.row(pods.node)
-        if row is not None:
-            placed[tree.place[row]] += pods.count
-    return placed
-
-
-def _best_cell(table: Int64, parts: Sequence[Part], least: Sequence[int]) -> Cell | None:
-    """As many members as can be, then the least price, then members of first parts."""
-    cells = np.indices(table.shape).reshape(len(parts), -1)  # int64[parts, shares]
-    prices = table.reshape(-1)
-    possible = prices < NEVER
-    for gang, needed in enumerate(least):
-        ours = np.array([part.gang == gang for part in parts])
-        possible &= cells[ours].sum(axis=0) >= needed
-    found = np.flatnonzero(possible)
-    if not len(found):
-        return None
-    best = np.lexsort((*-cells[::-1, found], prices[found], -cells[:, found].sum(axis=0)))[0]
-    return tuple(int(count) for count in cells[:, found[best]])
+        self._budget.left -= steps

@@ -7,6 +7,7 @@ from typing import Final
 from muster.gangs.placing import Explanation, GroupToPlace
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.bounds import impossible
+from muster.placement.constrained import place_constrained
 from muster.placement.explain import Explainer
 from muster.placement.packing import Choice, fewest_nodes, tightest_first
 from muster.placement.parts import Attempt, Part, minimums_reached, retake, runs_of, take
@@ -22,6 +23,8 @@ def place_mixed(
     room: Room, group: GroupToPlace, parts: Sequence[Part], explainer: Explainer, budget: Budget
 ) -> Placed | NotPlaced:
     """Place all members if that can be, else every gang's minimum and as many more as have room."""
+    if any(gang.constraints for gang in group.gangs):
+        return place_constrained(room, group, parts, explainer, budget)
     return _Mixed(room, group, parts, budget).place(explainer)
 
 

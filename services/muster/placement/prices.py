@@ -44,20 +44,22 @@ class Shares:
 
 
 class Prices:
-    """Where each term of each rule has its bits. `whole`: there was place for all that counts."""
+    """Where each term of each rule has its bits. What is worth least is left out if there are too many.
 
-    def __init__(self, gangs: Sequence[Shares]) -> None:
+    `unfinished`: more members will come, so that of what is hard only that is refused which they could not mend.
+    """
+
+    def __init__(self, gangs: Sequence[Shares], *, unfinished: bool = False) -> None:
         self._gangs = gangs
+        self._unfinished = unfinished
         self._shift: dict[_Key, int] = {}
         members = sum(gang.most for gang in gangs)
         left = _BITS - members.bit_length()
         self.outside = left
         """Bits to shift the number of members outside of trees."""
-        self.whole = True
         for key, bound in self._terms():
             bits = bound.bit_length()
             if bits > left:
-                self.whole = self.whole and not self._counts(key)
                 continue
             left -= bits
             self._shift[key] = left
@@ -71,8 +73,8 @@ class Prices:
         shape = np.ones_like(sizes) if rule.shape is Shape.PACK else sizes * sizes
         prices += self._priced(gang, rule, Term.SHAPE, shape)
         if rule.range_is_hard:
-            prices[missed > 0] = NEVER
-        if rule.step_is_hard:
+            prices[sizes > rule.most if self._unfinished else missed > 0] = NEVER
+        if rule.step_is_hard and not self._unfinished:
             prices[uneven > 0] = NEVER
         prices[0] = 0
         return prices
@@ -84,7 +86,7 @@ class Prices:
             return np.zeros(most + 1, np.int64)
         prices = self._priced(gang, rule, Term.PARTS, np.abs(parts - rule.parts))
         if rule.shape_is_hard:
-            prices[parts != rule.parts] = NEVER
+            prices[parts > rule.parts if self._unfinished else parts != rule.parts] = NEVER
         prices[0] = 0
         return prices
 
@@ -119,8 +121,3 @@ class Prices:
                 if rule.shape is not Shape.SPREAD:
                     (fit if rule.counts else unasked).append(((index, rule.level, Term.FIT), most << _FITS_BITS))
         return asked + fit + unasked
-
-    def _counts(self, key: _Key) -> bool:
-        gang, level, term = key
-        rule = next(rule for rule in self._gangs[gang].rules if rule.level == level)
-        return rule.counts and term is not Term.FIT

@@ -117,12 +117,12 @@ def added(first: Int64, second: Int64, axes: Sequence[Axis]) -> Int64:
     return best
 
 
-def work(units: int, axes: Sequence[Axis]) -> int:
-    """Cells that have to be looked at to join so many units into one."""
+def work(joins: int, axes: Sequence[Axis]) -> int:
+    """Cells that have to be looked at to join two units so many times."""
     cells = 1
     for axis in axes:
         cells *= axis.length * (axis.length + 1) // 2 if axis.adds else axis.length
-    return max(0, units - 1) * cells
+    return joins * cells
 
 
 def read_back(steps: Sequence[Step], cell: Cell, parts: int) -> Iterator[tuple[int, Cell]]:

@@ -1,0 +1,194 @@
+"""Groups under constraints whose members differ, or that are of several gangs: exactly where that can be, else well.
+
+Gangs that go by one tree are settled together by a ladder of prices. If that would take too long, fewer nodes are
+looked at, then members of one class after another; gangs on different trees come one by one. What such ways do not
+find may still be there, and is not called impossible.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice, permutations
+from typing import Final
+
+from msgspec import structs
+
+from muster.gangs.facts import LevelConstraint
+from muster.gangs.placing import Explanation, GroupToPlace
+from muster.placement.answers import NotPlaced, Placed
+from muster.placement.bounds import impossible
+from muster.placement.choosing import best_cell, most_toward
+from muster.placement.class_by_class import place_by_class
+from muster.placement.explain import Explainer
+from muster.placement.ground import Asked, Ground, ground_of
+from muster.placement.ladder import MOST_SHARES, Ladder, shares_of
+from muster.placement.narrowing import narrowed
+from muster.placement.parts import Attempt, Part, retake, runs_of
+from muster.placement.room import Room
+from muster.placement.rules import rules_of
+from muster.placement.search import Budget, OutOfBudget
+from muster.placement.trees import Tree
+from muster.topology.constraints import in_words
+
+_ORDERS_OF_GANGS: Final = 6
+_FEWEST_PLACES: Final = 16
+"""Places that are worth looking at, when not all can be."""
+
+
+def place_constrained(
+    room: Room, group: GroupToPlace, parts: Sequence[Part], explainer: Explainer, budget: Budget
+) -> Placed | NotPlaced:
+    """Place all members if that can be, else every gang's minimum and as many more as have room."""
+    attempt, proved = _Constrained(room, group, parts, budget).best([gang.minimum for gang in group.gangs])
+    if attempt is None:
+        return NotPlaced(proved, _explain(room, group, parts, explainer, budget))
+    retake(room, parts, attempt)
+    return Placed(runs_of(room, group, parts, attempt))
+
+
+def has_place(room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> bool:
+    """All minimums have a place as far as the budget reaches to tell; nothing is taken."""
+    minimums = [gang.minimum for gang in group.gangs]
+    return _Constrained(room, group, parts, budget).any(minimums) is not None
+
+
+def part_that_fits(room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> Attempt | None:
+    """As many toward the minimums as can be placed so that the rest may follow; not taken yet."""
+    return _Constrained(room, group, parts, budget).most()
+
+
+class _Constrained:
+    def __init__(self, room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> None:
+        self._room = room
+        self._group = group
+        self._parts = parts
+        self._budget = budget
+        self._trees = [_tree(room, gang.tree) for gang in group.gangs]
+        self._asked = [
+            Asked(gang, rules_of(gang.constraints, tree.level_names))
+            for gang, tree in zip(group.gangs, self._trees, strict=True)
+        ]
+
+    def best(self, least: Sequence[int]) -> tuple[Attempt | None, bool]:
+        """Seats, not taken yet, for `least[gang]` members or more; if there are none, whether that is proved."""
+        if impossible(self._room, self._parts, least):
+            return None, True
+        if all(tree is self._trees[0] for tree in self._trees):
+            return self._on_one_tree(least)
+        return self._one_by_one(least)
+
+    def any(self, least: Sequence[int]) -> Attempt | None:
+        """As `best`, but the first place that is found."""
+        if impossible(self._room, self._parts, least):
+            return None
+        if all(tree is self._trees[0] for tree in self._trees):
+            found = place_by_class(self._ground(), least)
+            if found is not None:
+                return found
+        return self.best(least)[0]
+
+    def most(self) -> Attempt | None:
+        """As much as can be placed, so that the rest may follow."""
+        if not all(tree is self._trees[0] for tree in self._trees):
+            return None
+        minimums = [asked.gang.minimum for asked in self._asked]
+        for ground in self._grounds():
+            try:
+                ladder = Ladder(ground, self._budget, unfinished=True)
+                cell = most_toward(ladder.climb(), self._parts, minimums)
+            except OutOfBudget:
+                continue
+            return None if cell is None else ladder.attempt(cell)
+        return None
+
+    def _on_one_tree(self, least: Sequence[int]) -> tuple[Attempt | None, bool]:
+        for ground in self._grounds():
+            try:
+                ladder = Ladder(ground, self._budget)
+                cell = best_cell(ladder.climb(), self._parts, least)
+            except OutOfBudget:
+                continue
+            if cell is not None:
+                return ladder.attempt(cell), False
+            if ground.whole:
+                return None, True
+        return place_by_class(self._ground(), least), False
+
+    def _grounds(self) -> Iterator[Ground]:
+        """All of the tree, then ever less of it, as long as there is hope."""
+        if shares_of(self._parts) > MOST_SHARES:
+            return
+        ground = self._ground()
+        yield ground
+        places = int(ground.fits.any(axis=0).sum()) // 2
+        while places >= _FEWEST_PLACES:
+            yield narrowed(ground, places)
+            places //= 2
+
+    def _one_by_one(self, least: Sequence[int]) -> tuple[Attempt | None, bool]:
+        """Gangs on different trees."""
+        gangs = range(len(self._asked))
+        for order in islice(permutations(gangs), _ORDERS_OF_GANGS):
+            mark = self._room.mark()
+            attempt = Attempt([0] * len(self._parts))
+            for nth, gang in enumerate(order):
+                found, proved = self._alone(gang, least[gang])
+                if found is None:
+                    self._room.undo(mark)
+                    if proved and not nth:
+                        return None, True
+                    break
+                ours = [index for index, part in enumerate(self._parts) if part.gang == gang]
+                for index, seats in found.seats:
+                    attempt.seats.append((ours[index], seats))
+                    attempt.placed[ours[index]] += int(seats[1].sum())
+                retake(self._room, self._parts, Attempt([], attempt.seats[-len(found.seats) :]))
+            else:
+                self._room.undo(mark)
+                return attempt, False
+        return None, False
+
+    def _alone(self, gang: int, least: int) -> tuple[Attempt | None, bool]:
+        group = GroupToPlace(self._group.id, (self._group.gangs[gang],))
+        parts = [replace(part, gang=0) for part in self._parts if part.gang == gang]
+        return _Constrained(self._room, group, parts, self._budget).best([least])
+
+    def _ground(self) -> Ground:
+        return ground_of(self._room, self._trees[0], self._asked, self._parts)
+
+
+def _tree(room: Room, name: str) -> Tree:
+    tree = room.trees.get(name)
+    assert tree is not None, f"tree {name!r} was not checked"
+    return tree
+
+
+def _explain(
+    room: Room, group: GroupToPlace, parts: Sequence[Part], explainer: Explainer, budget: Budget
+) -> Explanation:
+    """What is in the way of the first gang that lacks members in the best attempt, and which constraint to give up."""
+    best = _Constrained(room, group, parts, budget).most() or Attempt([0] * len(parts))
+    lacks = (index for index, gang in enumerate(group.gangs) if best.of_gang(parts, index) < gang.minimum)
+    gang = next(lacks, 0)
+    ours = [index for index, part in enumerate(parts) if part.gang == gang]
+    lacking = [index for index in ours if best.placed[index] < parts[index].wanted]
+    explanation = explainer.stuck(group, parts, gang, (lacking or ours)[0], best)
+    hard = [(index, each) for index, one in enumerate(group.gangs) for each in one.constraints if each.hard]
+    for index, constraint in hard:
+        if has_place(room, _softened(group, index, constraint), parts, budget):
+            words = in_words(constraint)
+            return structs.replace(
+                explanation,
+                summary=f'there is room, but not as the constraint "{words}" asks; {explanation.summary}',
+                remedy=f'it would fit if the constraint "{words}" were soft',
+            )
+    return explanation
+
+
+def _softened(group: GroupToPlace, gang_index: int, constraint: LevelConstraint) -> GroupToPlace:
+    gang = group.gangs[gang_index]
+    softer = tuple(structs.replace(each, hard=False) if each == constraint else each for each in gang.constraints)
+    gangs = (
+        structs.replace(each, constraints=softer) if index == gang_index else each
+        for index, each in enumerate(group.gangs)
+    )
+    return structs.replace(group, gangs=tuple(gangs))
