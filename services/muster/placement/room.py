@@ -34,7 +34,7 @@ class NotEnoughRoom(AssertionError):
 
 
 class Seatable(Protocol):
-    """How many pods of one class fit on each node, int64[rows], and what the class dislikes of them, as ClassRoom says."""
+    """How many pods of one class fit on each node, and what the class dislikes of nodes, as ClassRoom has it."""
 
     @property
     def fits(self) -> Int64: ...
