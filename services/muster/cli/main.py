@@ -27,6 +27,11 @@ app.add_typer(
     )
 )
 
+conformance_app = typer.Typer(
+    name="conformance", help="Test implementations of Muster's contracts.", no_args_is_help=True
+)
+app.add_typer(conformance_app)
+
 
 class Output(StrEnum):
     """How answers are printed."""
@@ -161,6 +166,44 @@ def trace(
         as_json=output is TextOutput.JSON,
         everything=everything,
     )
+
+
+@conformance_app.command()
+def placement(
+    *,
+    target: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where the implementation serves PlacementService.")
+    ] = "127.0.0.1:7003",
+    listen: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT", help="Where to serve the cluster-state that the implementation is to follow."
+        ),
+    ] = "127.0.0.1:7001",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Only cases whose ids begin so, e.g. S or T05; may be repeated."),
+    ] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(metavar="GROUP", help="Groups that must pass for exit code 0, or all.", show_default="safety"),
+    ] = None,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds that the implementation has to come up.")] = 60,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that it has for an answer.")] = 10,
+    list_cases: Annotated[bool, typer.Option("--list", help="List the cases and what each asks; run nothing.")] = False,
+    output: Annotated[Output, typer.Option("--output", "-o", help="How to print.")] = Output.TABLE,
+) -> None:
+    """Run the documented cases against an implementation of placement, in any language.
+
+    Start it with the address of --listen as that of its cluster-state; it needs nothing else.
+    """
+    from muster.cli.conformance import Asked, list_all, test_placement
+
+    if list_cases:
+        list_all(only or [], as_json=output is Output.JSON)
+    else:
+        asked = Asked(target, listen, only or [], require or [], wait, timeout)
+        test_placement(asked, as_json=output is Output.JSON)
 
 
 @app.command()

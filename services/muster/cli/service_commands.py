@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SERVICES: Mapping[str, tuple[str, str]] = {
     "cluster-state": ("clusterstate", "Read the Kubernetes API and stream the state of the cluster."),
     "placement": ("placement", "Decide where gangs go."),
+    "first-fit": ("firstfit", "Decide where gangs go in the simplest way, in placement's stead."),
     "binding": ("binding", "Write binds, conditions and events to the Kubernetes API."),
     "coordinator": ("coordinator", "Decide when gangs start, durably."),
 }

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 DOMAIN = {"dialects", "gangs", "topology"}
 EDGES = {"config", "etcd", "kube", "localcluster", "rpc", "telemetry"}
-SERVICES = {"binding", "clusterstate", "coordinator", "lifecycle", "placement"}
+SERVICES = {"binding", "clusterstate", "conformance", "coordinator", "firstfit", "lifecycle", "placement"}
 PURE_LIBRARIES = {"msgspec", "numpy"}
 NO_IO = {
     *(
@@ -88,7 +88,7 @@ def test_services_meet_only_in_their_contracts(path: Path) -> None:
     for module in imported(path):
         if part(module) in SERVICES | {"cli"} - {own} and part(module) != own and not is_contract(module):
             names = module.split(".")
-            runs_it = own == "cli" and (len(names) == 2 or names[2] in ("settings", "service"))
+            runs_it = own == "cli" and (len(names) == 2 or names[2] in ("settings", "service", "suite"))
             assert runs_it, f"{name(path)} imports {module}"
 
 

@@ -1,0 +1,146 @@
+"""`muster conformance`: runs the suite, shows each case as it ends, and says in the exit code what came of it."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from muster.cli.errors import CliError
+from muster.cli.screen import show
+from muster.config.settings import CannotStart
+from muster.conformance.suite import Case, Group, NotTested, Options, Outcome, Report, Verdict, chosen, run
+
+_COLOURS = {Verdict.PASSED: "green", Verdict.FAILED: "red", Verdict.SKIPPED: "yellow"}
+_EVERY_GROUP = "all"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user asked for."""
+
+    target: str
+    listen: str
+    only: Sequence[str]
+    require: Sequence[str]
+    wait_seconds: float
+    call_seconds: float
+
+
+def list_all(only: Sequence[str], *, as_json: bool) -> None:
+    """Print the cases. Raises CliError if none are chosen."""
+    cases = _chosen(only)
+    if as_json:
+        print(json.dumps({"cases": [_case_as_json(case) for case in cases]}, indent=2))  # noqa: T201
+        return
+    table = Table("CASE", "GROUP", "WHAT IS ASKED", "NEEDS", box=None, header_style="dim", pad_edge=False)
+    for case in cases:
+        table.add_row(case.id, case.group.value, case.asks, ", ".join(case.needs))
+    show(table)
+
+
+def test_placement(asked: Asked, *, as_json: bool) -> None:
+    """Run the suite; exits with 1 if something required failed. Raises CliError."""
+    _chosen(asked.only)
+    options = Options(
+        target=asked.target,
+        listen=asked.listen,
+        wait_seconds=asked.wait_seconds,
+        call_seconds=asked.call_seconds,
+        only=tuple(asked.only),
+        required=_groups(asked.require),
+    )
+    if not as_json:
+        print(f"waiting for an implementation that follows the cluster-state on {asked.listen}", file=sys.stderr)  # noqa: T201
+    try:
+        report = asyncio.run(run(options, (lambda _: None) if as_json else _tell))
+    except (NotTested, CannotStart) as error:
+        raise CliError(str(error)) from error
+    if as_json:
+        print(json.dumps(_report_as_json(report), indent=2))  # noqa: T201
+    else:
+        _summarise(report)
+    if not report.conforms:
+        sys.exit(1)
+
+
+def _chosen(only: Sequence[str]) -> list[Case]:
+    cases = chosen(only)
+    if not cases:
+        raise CliError(
+            f"no case has an id that begins with {' or '.join(only)}", hint="--list shows all cases", usage=True
+        )
+    return cases
+
+
+def _groups(names: Sequence[str]) -> frozenset[Group]:
+    if _EVERY_GROUP in names:
+        return frozenset(Group)
+    try:
+        return frozenset(map(Group, names)) or Options.required
+    except ValueError as error:
+        known = ", ".join((*(group.value for group in Group), _EVERY_GROUP))
+        raise CliError(f"--require: {error}", hint=f"there are {known}", usage=True) from error
+
+
+def _tell(outcome: Outcome) -> None:
+    """One case, as soon as it is over."""
+    word = f"[{_COLOURS[outcome.verdict]}]{outcome.verdict.value:<8}[/]"
+    table = Table.grid(padding=(0, 2))
+    table.add_column(width=4)
+    table.add_column(width=8)
+    table.add_column(ratio=1)
+    table.add_row(outcome.case.id, word, outcome.case.asks)
+    if outcome.why:
+        table.add_row("", "", f"[dim]{'UNSAFE: ' if outcome.unsafe else ''}{_escaped(outcome.why)}[/]")
+    show(table)
+    sys.stdout.flush()
+
+
+def _summarise(report: Report) -> None:
+    who = report.implementation
+    features = ", ".join(sorted(who.features)) or "none"
+    counts = ", ".join(f"{report.count(verdict)} {verdict.value}" for verdict in Verdict)
+    required = ", ".join(sorted(report.required))
+    verdict = "[green]conforms[/]" if report.conforms else "[red]does not conform[/]"
+    show(
+        "",
+        f"{_escaped(who.name or 'an implementation without a name')} {_escaped(who.version)} (features: {features})",
+        f"{counts}; required: {required}",
+        verdict,
+    )
+
+
+def _report_as_json(report: Report) -> dict[str, Any]:
+    return {
+        "implementation": report.implementation.name,
+        "version": report.implementation.version,
+        "features": sorted(report.implementation.features),
+        "required": sorted(report.required),
+        "conforms": report.conforms,
+        **{verdict.value: report.count(verdict) for verdict in Verdict},
+        "cases": [
+            {
+                **_case_as_json(outcome.case),
+                "verdict": outcome.verdict.value,
+                "required": report.is_required(outcome),
+                "unsafe": outcome.unsafe,
+                "why": outcome.why,
+                "seconds": round(outcome.seconds, 3),
+            }
+            for outcome in report.outcomes
+        ],
+    }
+
+
+def _case_as_json(case: Case) -> dict[str, Any]:
+    return {"id": case.id, "group": case.group.value, "asks": case.asks, "needs": list(case.needs)}
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

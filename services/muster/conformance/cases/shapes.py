@@ -1,0 +1,213 @@
+"""Topology: constraints on the levels of a tree, each by the properties that every right answer has."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from muster.conformance.building import (
+    Domains,
+    alone,
+    bound,
+    factor,
+    node,
+    nodes_of,
+    pack,
+    partition,
+    pod_class,
+    sizes,
+    spread,
+    tree,
+    world,
+)
+from muster.conformance.case import Cases, Feature, Play
+from muster.conformance.trial import Trial, expect, infeasible, not_placed, placed
+from muster.gangs.facts import LevelConstraint, TopologyTree
+from muster.placement.v1 import placement_pb2 as pb
+
+CASES: Final = Cases()
+_X: Final = pod_class(1)
+
+
+def _case(id: str, asks: str) -> Callable[[Play], Play]:  # noqa: A002
+    return CASES.case(id, asks, Feature.CONSTRAINTS)
+
+
+async def _asked(trial: Trial, domains: Domains, count: int, *constraints: LevelConstraint) -> pb.GroupResult:
+    """A gang of so many on racks of nodes; numbers are how many members each node holds."""
+    levels = "zone rack" if any(isinstance(inner, dict) for inner in _inner(domains)) else "rack"
+    await trial.given(world(nodes_of(domains), [_X], trees=[tree(levels, domains)]))
+    return await trial.ask_one(alone((_X, count), constraints=constraints))
+
+
+def _inner(domains: Domains) -> Iterable[object]:
+    return (value for domain in domains.values() for value in domain.values())
+
+
+def _even(numbers: Iterable[int]) -> bool:
+    listed = list(numbers)
+    return max(listed) - min(listed) <= 1
+
+
+@_case("T01", "rack pack, node pack: one rack and one node hold all (P01)")
+async def p01(trial: Trial) -> None:
+    domains = {"r0": {"a": 4, "b": 4}, "r1": {"c": 8, "d": 8}}
+    by_node = placed(await _asked(trial, domains, 8, pack("rack"), pack("node")), 8)
+    expect(len(by_node) == 1, f"one node holds all, they are on {by_node}")
+
+
+@_case("T02", "rack pack, node spread: the smallest rack that holds all, evenly (P02)")
+async def p02(trial: Trial) -> None:
+    domains = {"r0": {"a": 4, "b": 4}, "r1": {"c": 8, "d": 8}}
+    by_node = placed(await _asked(trial, domains, 8, pack("rack"), spread("node")), 8)
+    expect(by_node == {"a": 4, "b": 4}, f"r0 holds all and is full then, they are on {by_node}")
+
+
+@_case("T03", "rack pack, node spread: as even as room allows (P03)")
+async def p03(trial: Trial) -> None:
+    domains = {"r0": {"a": 3, "b": 2, "c": 9}, "r1": {"d": 1}}
+    by_node = placed(await _asked(trial, domains, 8, pack("rack"), spread("node")), 8)
+    expect(by_node == {"a": 3, "b": 2, "c": 3}, f"they are on {by_node}")
+
+
+@_case("T04", "rack pack, soft: a gang that no rack holds is placed over racks (P04)")
+async def p04(trial: Trial) -> None:
+    placed(await _asked(trial, {"r0": {"a": 2, "b": 2}, "r1": {"c": 2, "d": 2}}, 8, pack("rack")), 8)
+
+
+@_case("T05", "rack pack, hard: a gang that no rack holds is infeasible, and the explanation says what is (P06)")
+async def p06(trial: Trial) -> None:
+    domains = {"r0": {"a": 2, "b": 2}, "r1": {"c": 2, "d": 2}}
+    result = await _asked(trial, domains, 8, pack("rack", hard=True))
+    infeasible(result)
+    fit = result.explanation.best_domain_fit
+    expect(fit == 4, f"the best rack holds 4 members, best_domain_fit is {fit}")
+
+
+@_case("T06", "rack pack, hard: a gang that a rack holds is there although others have more room")
+async def in_one_rack(trial: Trial) -> None:
+    domains = {"r0": {"a": 3, "b": 3, "c": 3}, "r1": {"d": 4, "e": 4}}
+    by_node = placed(await _asked(trial, domains, 8, pack("rack", hard=True)), 8)
+    racks = {("r0" if name in domains["r0"] else "r1") for name in by_node}
+    expect(len(racks) == 1, f"they are on {by_node}")
+
+
+@_case("T07", "rack partition(2), node pack: two halves (P07)")
+async def p07(trial: Trial) -> None:
+    by_node = placed(await _asked(trial, {"r0": {"a": 8}, "r1": {"b": 8}}, 8, partition("rack", 2), pack("node")), 8)
+    expect(by_node == {"a": 4, "b": 4}, f"they are on {by_node}")
+
+
+@_case("T08", "rack partition(2): the two racks that can have equal parts (P08)")
+async def p08(trial: Trial) -> None:
+    domains = {"r0": {"a": 3, "b": 3}, "r1": {"c": 5}, "r2": {"d": 1}}
+    by_node = placed(await _asked(trial, domains, 8, partition("rack", 2)), 8)
+    parts = [sum(by_node.get(name, 0) for name in rack) for rack in domains.values()]
+    expect(parts == [4, 4, 0], f"the racks have {parts}")
+
+
+@_case("T09", "rack partition(3), hard: infeasible where parts would differ by more than one (P09)")
+async def p09(trial: Trial) -> None:
+    domains = {"r0": {"a": 8}, "r1": {"b": 2}, "r2": {"c": 2}}
+    infeasible(await _asked(trial, domains, 9, partition("rack", 3, hard=True)))
+
+
+@_case("T10", "server pack, node spread with range(2,4): one server, each used node in the range (P10)")
+async def p10(trial: Trial) -> None:
+    domains = {"s0": {"a": 1, "b": 1, "c": 2}, "s1": {"d": 2, "e": 2, "f": 2, "g": 3}}
+    made = world(nodes_of(domains), [_X], trees=[tree("server", domains)])
+    await trial.given(made)
+    constraints = pack("server"), spread("node"), sizes("node", 2, 4)
+    by_node = placed(await trial.ask_one(alone((_X, 6), constraints=constraints)), 6)
+    expect(set(by_node) <= set("defg"), f"s1 holds all, they are on {by_node}")
+    expect(sorted(by_node.values()) == [2, 2, 2], f"they are on {by_node}")
+
+
+@_case("T11", "node range(2,4), hard: infeasible where a node would have more or fewer (P11)")
+async def p11(trial: Trial) -> None:
+    infeasible(await _asked(trial, {"s0": {"a": 5, "b": 1}}, 6, sizes("node", 2, 4, hard=True)))
+
+
+@_case("T12", "node factor(4): four and four, although seven and one were nearer at hand (P12)")
+async def p12(trial: Trial) -> None:
+    by_node = placed(await _asked(trial, {"r0": {"a": 7, "b": 6}}, 8, factor("node", 4)), 8)
+    expect(by_node == {"a": 4, "b": 4}, f"they are on {by_node}")
+
+
+@_case("T13", "node factor(4), hard: infeasible where no node holds four (P13)")
+async def p13(trial: Trial) -> None:
+    infeasible(await _asked(trial, {"r0": {"a": 3, "b": 3, "c": 3}}, 8, factor("node", 4, hard=True)))
+
+
+@_case("T14", "node spread on 26 nodes that hold one each: one each (P15)")
+async def p15(trial: Trial) -> None:
+    names = [chr(ord("a") + index) for index in range(26)]
+    await trial.given(world([node(name, 1) for name in names], [_X], trees=[TopologyTree("flat", default=True)]))
+    by_node = placed(await trial.ask_one(alone((_X, 26), constraints=[spread("node")])), 26)
+    expect(len(by_node) == 26, f"they are on {by_node}")
+
+
+@_case("T15", "rack spread: over all racks, evenly (P16)")
+async def p16(trial: Trial) -> None:
+    by_node = placed(await _asked(trial, {"r0": {"a": 4}, "r1": {"b": 4}, "r2": {"c": 4}}, 4, spread("rack")), 4)
+    expect(sorted(by_node.values()) == [1, 1, 2], f"they are on {by_node}")
+
+
+@_case("T16", "Members that have a place count: the gang grows where it is (P17)")
+async def p17(trial: Trial) -> None:
+    domains = {"r0": {"a": 4}, "r1": {"b": 4}}
+    pods = [bound(_X, "b", 2)]
+    await trial.given(world(nodes_of(domains), [_X], pods, [tree("rack", domains)]))
+    group = alone((_X, 2), constraints=[pack("rack")], placed=[("b", _X, 2)])
+    by_node = placed(await trial.ask_one(group), 2)
+    expect(by_node == {"b": 2}, f"two are on b, the others are on {by_node}")
+
+
+_ZONES: Final[Domains] = {
+    "z0": {"r0": {"a": 4, "b": 4}, "r1": {"c": 4, "d": 4}},
+    "z1": {"r2": {"e": 8, "f": 8}},
+}
+
+
+@_case("T17", "zone pack, rack spread, node pack: one zone, its racks alike (P18)")
+async def p18(trial: Trial) -> None:
+    by_node = placed(await _asked(trial, _ZONES, 16, pack("zone"), spread("rack"), pack("node")), 16)
+    expect(by_node in (dict.fromkeys("abcd", 4), {"e": 8, "f": 8}), f"one zone holds all, they are on {by_node}")
+
+
+@_case("T18", "zone pack, hard: infeasible where no zone holds all; the best holds 16 (P19)")
+async def p19(trial: Trial) -> None:
+    result = await _asked(trial, _ZONES, 17, pack("zone", hard=True), spread("rack"), pack("node"))
+    infeasible(result)
+    fit = result.explanation.best_domain_fit
+    expect(fit == 16, f"the best zone holds 16 members, best_domain_fit is {fit}")
+
+
+@_case("T19", "rack pack: the rack that holds all, and fifty small ones stay whole (P20)")
+async def p20(trial: Trial) -> None:
+    domains = {"r0": {"a": 8}, **{f"s{index}": {f"n{index}": 1} for index in range(50)}}
+    by_node = placed(await _asked(trial, domains, 8, pack("rack")), 8)
+    expect(by_node == {"a": 8}, f"they are on {by_node}")
+
+
+@_case("T20", "A hard constraint below and soft ones above: the hard one is met, the others as far as possible")
+async def hard_below(trial: Trial) -> None:
+    domains = {"z0": {"r0": {"a": 3, "b": 1}}, "z1": {"r1": {"c": 2, "d": 2}, "r2": {"e": 2}}}
+    by_node = placed(await _asked(trial, domains, 6, pack("zone"), sizes("node", 2, 2, hard=True)), 6)
+    expect(by_node == {"c": 2, "d": 2, "e": 2}, f"z1 holds all in twos, they are on {by_node}")
+
+
+@_case("T21", "Soft constraints give way, lower levels first; the number of members does not")
+async def give_way(trial: Trial) -> None:
+    domains = {"r0": {"a": 3, "b": 3}, "r1": {"c": 2, "d": 2}}
+    result = await _asked(trial, domains, 6, pack("rack"), factor("node", 2))
+    by_node = placed(result, 6)
+    expect(set(by_node) == {"a", "b"}, f"the rack comes before the multiples, they are on {by_node}")
+    await trial.given(world(nodes_of(domains), [_X], trees=[tree("rack", domains)]))
+    placed(await trial.ask_one(alone((_X, 12), minimum=4, constraints=[pack("rack"), spread("node")])), 10)
+
+
+@_case("T22", "Hard spread: as many racks as there are, sizes that differ by at most one, or nothing")
+async def hard_spread(trial: Trial) -> None:
+    domains = {"r0": {"a": 4}, "r1": {"b": 2}, "r2": {"c": 4}}
+    by_node = placed(await _asked(trial, domains, 7, spread("rack", hard=True)), 7)
+    expect(len(by_node) == 3 and _even(by_node.values()), f"they are on {by_node}")
+    not_placed(await trial.ask_one(alone((_X, 10), constraints=[spread("rack", hard=True)])))

@@ -1,0 +1,139 @@
+"""Judges an answer to Solve: everything that no answer may ever have, whoever gives it."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from muster.conformance.checker.company import why_no_order
+from muster.conformance.checker.filters import why_unusable
+from muster.conformance.checker.loads import Loads, Members
+from muster.conformance.checker.shape import broken
+from muster.conformance.world import World
+from muster.placement.v1 import placement_pb2 as pb
+from muster.rpc.topology_codec import decode_constraint
+
+PLACED: Final = pb.GroupResult.OUTCOME_PLACED
+INFEASIBLE: Final = pb.GroupResult.OUTCOME_INFEASIBLE
+NOT_FOUND: Final = pb.GroupResult.OUTCOME_NOT_FOUND
+PARTLY: Final = pb.GroupResult.OUTCOME_PARTLY
+_PLACES: Final = (PLACED, PARTLY)
+
+
+def violations(world: World, request: pb.SolveRequest, response: pb.SolveResponse) -> list[str]:
+    """Sentences about what must not be; none if all is well."""
+    asked, told = [group.id for group in request.groups], [result.id for result in response.results]
+    if asked != told:
+        return [f"the groups were {asked}, the results are of {told}"]
+    behind = [
+        f"the answer is of {kind} {response.revision.kinds.get(kind, 0)}, at least {version} was asked for"
+        for kind, version in request.min_revision.kinds.items()
+        if response.revision.kinds.get(kind, 0) < version
+    ]
+    loads = Loads(world, request)
+    for group, result in zip(request.groups, response.results, strict=True):
+        problems = _of_group(loads, request, group, result)
+        if problems:
+            return [*behind, *(f"group {group.id!r}: {problem}" for problem in problems)]
+    return behind
+
+
+def _of_group(loads: Loads, request: pb.SolveRequest, group: pb.GangGroup, result: pb.GroupResult) -> list[str]:
+    """Adds what the answer gives to the loads."""
+    if result.outcome not in (PLACED, INFEASIBLE, NOT_FOUND, PARTLY):
+        return [f"outcome {result.outcome} is none"]
+    if result.outcome == PARTLY and not group.partial:
+        return ["OUTCOME_PARTLY, but it is to start whole or not at all"]
+    if result.outcome not in _PLACES:
+        return ["it has no place, but runs or removals"] if result.runs or result.removed else []
+    return (
+        _runs(loads, group, result)
+        or _removals(loads, request, result)
+        or _places(loads, group, result)
+        or _shapes(loads.world, group, result)
+    )
+
+
+def _runs(loads: Loads, group: pb.GangGroup, result: pb.GroupResult) -> list[str]:
+    """They are about this group, these nodes, and as many members as it has."""
+    wanted = {(gang.id, index): role.wanted for gang in group.gangs for index, role in enumerate(gang.roles)}
+    given: Counter[tuple[str, int]] = Counter()
+    problems = []
+    for run in result.runs:
+        given[run.gang, run.role] += run.count
+        if (run.gang, run.role) not in wanted:
+            problems.append(f"role {run.role} of gang {run.gang!r} was not asked for")
+        if not run.count:
+            problems.append(f"a run of 0 members on node {run.node!r}")
+        if run.node not in loads.world.nodes:
+            problems.append(f"there is no node {run.node!r}")
+    problems += [
+        f"{count} members of role {key[1]} of gang {key[0]!r} are placed, {wanted[key]} were asked for"
+        for key, count in given.items()
+        if count > wanted.get(key, count)
+    ]
+    for gang in group.gangs if result.outcome == PLACED else ():
+        placed = sum(given[gang.id, index] for index in range(len(gang.roles)))
+        if placed < gang.minimum:
+            problems.append(f"{placed} members of gang {gang.id!r} are placed, its minimum is {gang.minimum}")
+    if not given.total():
+        problems.append("it is placed, but there are no runs")
+    return problems
+
+
+def _removals(loads: Loads, request: pb.SolveRequest, result: pb.GroupResult) -> list[str]:
+    """Only what was offered, as it was offered; takes it away."""
+    offered = {each.id: each for each in request.removable}
+    seen: set[str] = set()
+    for removed in result.removed:
+        if removed.id not in offered or removed.id in seen:
+            return [f"{removed.id!r} was not offered for removal, or is named twice"]
+        seen.add(removed.id)
+        there, gone = _pods(offered[removed.id].pods), _pods(removed.pods)
+        if gone - there:
+            return [f"more pods of {removed.id!r} are removed than were offered: {dict(gone - there)}"]
+        if removed.whole and gone != there:
+            return [f"{removed.id!r} is removed whole, but {dict(there - gone)} of it stays"]
+        if not removed.whole and gone.total() > offered[removed.id].spare:
+            return [f"{gone.total()} pods of {removed.id!r} are removed, it can spare {offered[removed.id].spare}"]
+        loads.pods -= gone
+    return []
+
+
+def _places(loads: Loads, group: pb.GangGroup, result: pb.GroupResult) -> list[str]:
+    """Every member may be where it is, and there is room."""
+    classes = {(gang.id, index): role.class_id for gang in group.gangs for index, role in enumerate(gang.roles)}
+    added: Members = Counter()
+    for run in result.runs:
+        added[classes[run.gang, run.role], run.node] += run.count
+    problems = [
+        f"node {node!r} may not be used: {reason}"
+        for class_id, node in sorted(added)
+        if (reason := why_unusable(loads.of_class(class_id), loads.node(node)))
+    ]
+    company = "" if problems else why_no_order(loads, added)
+    loads.pods += added
+    return problems or loads.overfull(added) or ([company] if company else [])
+
+
+def _shapes(world: World, group: pb.GangGroup, result: pb.GroupResult) -> list[str]:
+    """Hard constraints hold."""
+    problems = []
+    for gang in group.gangs:
+        by_node: Counter[str] = Counter()
+        for pods in gang.placed:
+            if pods.node in world.nodes:
+                by_node[pods.node] += pods.count
+        for run in result.runs:
+            if run.gang == gang.id:
+                by_node[run.node] += run.count
+        if by_node and gang.constraints:
+            constraints = [decode_constraint(each) for each in gang.constraints]
+            problems += [f"gang {gang.id!r}: {told}" for told in broken(world, gang.tree, constraints, by_node)]
+    return problems
+
+
+def _pods(pods: Iterable[pb.PodsOnNode]) -> Members:
+    found: Members = Counter()
+    for each in pods:
+        found[each.class_id, each.node] += each.count
+    return found

@@ -1,0 +1,52 @@
+"""Who is on which node while an answer is judged, and what is left there."""
+
+from collections import Counter
+
+from muster.conformance.world import World
+from muster.gangs.facts import NodeFacts, PodClass
+from muster.placement.v1 import placement_pb2 as pb
+
+Members = Counter[tuple[str, str]]
+"""Pods by class id and node."""
+
+
+class Loads:
+    """Pods seated and reserved, room withheld; then what an answer adds and takes away."""
+
+    def __init__(self, world: World, request: pb.SolveRequest) -> None:
+        self.world = world
+        self.pods: Members = Counter((pod.class_id, pod.node) for pod in world.seated())
+        seated = {pod.uid for pod in world.seated()}
+        for held in request.reservations:
+            unseen = sum(uid not in seated for uid in held.pod_uids)
+            self.pods[held.class_id, held.node] += unseen
+        self._withheld: dict[str, Counter[str]] = {}
+        for kept in request.withheld:
+            amounts = self._withheld.setdefault(kept.node, Counter())
+            for each in kept.amounts:
+                amounts[each.name] += each.amount
+
+    def of_class(self, class_id: str) -> PodClass:
+        return self.world.classes[class_id]
+
+    def node(self, name: str) -> NodeFacts:
+        return self.world.nodes[name]
+
+    def overfull(self, added: Members) -> list[str]:
+        """Nodes that got pods and have too little of something that those pods ask for. They are on them already."""
+        asked: dict[str, set[str]] = {}
+        for class_id, node in added:
+            asked.setdefault(node, set()).update(name for name, amount in self.of_class(class_id).requests if amount)
+        used = {node: Counter(self._withheld.get(node, {})) for node in asked}
+        for (class_id, node), count in self.pods.items():
+            for name, amount in self.of_class(class_id).requests if node in used else ():
+                used[node][name] += amount * count
+        problems = []
+        for node, names in sorted(asked.items()):
+            there = dict(self.node(node).allocatable)
+            problems += [
+                f"node {node!r} has {there.get(name, 0)} of {name!r} and would have to give {used[node][name]}"
+                for name in sorted(names)
+                if used[node][name] > there.get(name, 0)
+            ]
+        return problems

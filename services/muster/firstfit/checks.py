@@ -1,0 +1,54 @@
+"""Questions that make no sense are refused with what is wrong in them."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import grpc
+
+from muster.gangs.facts import PodClass
+from muster.placement.v1 import placement_pb2 as pb
+from muster.rpc.errors import RpcError
+
+
+def check(request: pb.SolveRequest) -> None:
+    """Raises RpcError INVALID_ARGUMENT."""
+    gangs = [gang for group in request.groups for gang in group.gangs]
+    _check_ids("group", (group.id for group in request.groups))
+    _check_ids("gang", (gang.id for gang in gangs))
+    _check_ids("removable gang", (gang.id for gang in request.removable))
+    _check_ids("reserved pod", (uid for held in request.reservations for uid in held.pod_uids))
+    for group in request.groups:
+        if not group.gangs:
+            raise _invalid(f"group {group.id!r} has no gangs")
+    for gang in gangs:
+        wanted = sum(role.wanted for role in gang.roles)
+        if not all(role.wanted for role in gang.roles) or not 1 <= gang.minimum <= wanted:
+            raise _invalid(
+                f"gang {gang.id!r} has minimum {gang.minimum} and wants {[role.wanted for role in gang.roles]}; "
+                "every role wants at least 1, and the minimum is from 1 to the sum"
+            )
+    if request.removable and len(request.groups) > 1:
+        raise _invalid(f"{len(request.groups)} groups, but what may be removed may be for one only")
+    for kept in request.withheld:
+        for each in kept.amounts:
+            if each.amount < 0:
+                raise _invalid(f"{each.amount} of {each.name!r} cannot be withheld on node {kept.node!r}")
+
+
+def check_classes(request: pb.SolveRequest, classes: Mapping[str, PodClass]) -> None:
+    """Raises RpcError FAILED_PRECONDITION for a class that is not known."""
+    named = {role.class_id for group in request.groups for gang in group.gangs for role in gang.roles}
+    named.update(held.class_id for held in request.reservations)
+    unknown = sorted(named - classes.keys())
+    if unknown:
+        raise RpcError(grpc.StatusCode.FAILED_PRECONDITION, f"pod class {unknown[0]!r} is unknown at this revision")
+
+
+def _check_ids(what: str, ids: Iterable[str]) -> None:
+    for name, times in Counter(ids).items():
+        if not name or times > 1:
+            raise _invalid(f"{what} {name!r} is named {times} times; every one has an id of its own")
+
+
+def _invalid(message: str) -> RpcError:
+    return RpcError(grpc.StatusCode.INVALID_ARGUMENT, message)

@@ -1,0 +1,15 @@
+"""What first-fit is told at its start: the same as placement, in whose stead it runs."""
+
+from pydantic_settings import SettingsConfigDict
+
+from muster.config.settings import PLACEMENT_PORT, Address, ServiceSettings
+
+
+class Settings(ServiceSettings):
+    """Settings of first-fit, from MUSTER_FIRST_FIT_* and flags."""
+
+    model_config = SettingsConfigDict(env_prefix="MUSTER_FIRST_FIT_", env_nested_delimiter="__", frozen=True)
+
+    listen: Address = f"0.0.0.0:{PLACEMENT_PORT}"
+    cluster_state: str = "127.0.0.1:7001"
+    """Address of cluster-state: HOST:PORT, or dns:///NAME:PORT for all replicas behind a name."""
