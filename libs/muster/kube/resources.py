@@ -131,6 +131,10 @@ ALL: Final[tuple[Resource[Any], ...]] = (
     NODES,
     PRIORITY_CLASSES,
     BUDGETS,
+    NAMESPACES,
+    CLAIMS,
+    VOLUMES,
+    STORAGE_CLASSES,
     *map(definitions, DEFINITIONS.values()),
     PODS,
 )

@@ -2,8 +2,15 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
 
 from muster.gangs.facts import PodClass
+from muster.kube.pod_class import identified
+from muster.kube.volume_facts import NodeTerms
+
+_COMPLETED_KEPT: Final = 16384
 
 
 class Classes:
@@ -18,17 +25,37 @@ class Classes:
         self._known: dict[str, PodClass] = {}
         self._users: Counter[str] = Counter()
         self._idle: set[str] = set()
+        self._untold: list[PodClass] = []
+        self._completed: dict[tuple[str, tuple[str, ...], tuple[NodeTerms, ...]], PodClass] = {}
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def add(self, pod_class: PodClass) -> bool:
-        """One more pod has it. True: subscribers have to be told of it."""
+    def __getitem__(self, class_id: str) -> PodClass:
+        """The class with this id, that a pod has."""
+        return self._known[class_id]
+
+    def completed(
+        self, pod_class: PodClass, selected_by: tuple[str, ...], volumes: tuple[NodeTerms, ...] = ()
+    ) -> PodClass:
+        """The class with what the pod alone does not tell."""
+        if pod_class.selected_by == selected_by and pod_class.volumes == volumes:
+            return pod_class
+        key = (pod_class.id, selected_by, volumes)
+        found = self._completed.get(key)
+        if found is None:
+            if len(self._completed) >= _COMPLETED_KEPT:
+                self._completed.clear()
+            found = identified(replace(pod_class, selected_by=selected_by, volumes=volumes))
+            self._completed[key] = found
+        return found
+
+    def add(self, pod_class: PodClass) -> None:
+        """One more pod has it."""
         self._users[pod_class.id] += 1
-        if pod_class.id in self._known:
-            return False
-        self._known[pod_class.id] = pod_class
-        return True
+        if pod_class.id not in self._known:
+            self._known[pod_class.id] = pod_class
+            self._untold.append(pod_class)
 
     def drop(self, class_id: str) -> None:
         """One pod less has it."""
@@ -36,8 +63,14 @@ class Classes:
         if not self._users[class_id]:
             del self._users[class_id]
 
+    def untold(self) -> tuple[PodClass, ...]:
+        """Those that subscribers have to be told of; they count as told then."""
+        untold, self._untold = self._untold, []
+        return tuple(untold)
+
     def sweep(self) -> int:
         """Forget those that no pod had at the last sweep nor has now; returns how many."""
+        self._completed.clear()
         unused = self._known.keys() - self._users.keys()
         forgotten = unused & self._idle
         for class_id in forgotten:

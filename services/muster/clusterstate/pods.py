@@ -1,27 +1,40 @@
 """Pods as they are now: those that hold room on a node, and all that are ours. Others do not matter to anybody."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
 from muster.clusterstate.classes import Classes
+from muster.clusterstate.label_sets import LabelSet
+from muster.clusterstate.selectors import Selectors
+from muster.clusterstate.volumes import Use, Volumes, no_right
 from muster.dialects.marks import Membership
 from muster.gangs.facts import PodClass, PodFacts
 from muster.kube.objects import Pod, PodSpec
 from muster.kube.pod_facts import DEFAULT_SCHEDULER, Priorities, pod_facts
+from muster.kube.resources import NAMESPACES
+from muster.kube.volume_facts import claims_of
 
 _ENDED = ("Succeeded", "Failed")
 
 
 class Pods:
-    """Facts by uid, and the classes that they name."""
+    """Facts by uid, and the classes that they name. Methods that change facts return those that did change.
+
+    A pod's class has what the pod says of itself, which selectors select it, and what its volumes demand. So a change
+    of one pod, of a namespace or of a claim may change the classes of others.
+    """
 
     def __init__(self, scheduler_names: Collection[str]) -> None:
         self.facts: dict[str, PodFacts] = {}
         self.classes = Classes()
+        self.selectors = Selectors()
+        self.volumes = Volumes()
         self._scheduler_names = frozenset(scheduler_names)
         self._priorities = Priorities()
         self._unresolved: dict[str, PodSpec] = {}  # pods of which admission left something open
+        self._own_problems: dict[str, str] = {}  # what pods themselves tell, of those that may have others as well
+        self._unread: Collection[str] = ()
 
     def is_ours(self, pod: Pod) -> bool:
         """Its scheduler name is one of ours."""
@@ -31,10 +44,8 @@ class Pods:
         """It is ours, or holds room on a node."""
         return self.is_ours(pod) or (bool(pod.spec.node_name) and pod.status.phase not in _ENDED)
 
-    def put(
-        self, pod: Pod, membership: Membership, budgets: tuple[str, ...]
-    ) -> tuple[PodFacts | None, PodClass | None]:
-        """Its facts if more than the revision changed, and its class if subscribers do not know it."""
+    def put(self, pod: Pod, membership: Membership, budgets: tuple[str, ...]) -> list[PodFacts]:
+        """A pod that matters came or changed."""
         facts, read = pod_facts(
             pod,
             self._scheduler_names,
@@ -44,34 +55,113 @@ class Pods:
             timed_out=membership.timed_out,
             budgets=budgets,
         )
+        uid, ended = facts.uid, facts.phase.ended
+        label_set = self.selectors.put_pod(uid, facts.namespace, pod.metadata.labels)
+        affected = _pods_of(self.selectors.name(uid, () if ended else read.selectors))
+        affected |= self._use_claims(facts, pod, reads_namespaces=any(each.reads_namespaces for each in read.selectors))
+        facts, pod_class = self._completed(facts, read.pod_class, label_set)
+        self._note_priority(uid, pod.spec)
+        changed = [facts] if self._keep(facts, pod_class) else []
+        if affected:
+            affected.discard(uid)
+            changed += self.look_again(affected)
+        return changed
+
+    def remove(self, uid: str) -> list[PodFacts] | None:
+        """It is gone, or does not matter any more. None: it never did."""
+        facts = self.facts.pop(uid, None)
+        if facts is None:
+            return None
+        self.classes.drop(facts.class_id)
+        self._unresolved.pop(uid, None)
+        self._own_problems.pop(uid, None)
+        affected = _pods_of(self.selectors.drop_pod(uid))
+        return self.look_again(affected | self.volumes.release(uid))
+
+    def look_again(self, uids: Iterable[str]) -> list[PodFacts]:
+        """Which selectors select these pods, or what their claims demand, may have changed."""
+        changed = []
+        for uid in uids:
+            before = self.facts.get(uid)
+            if before is None:  # it could not be read
+                continue
+            facts, pod_class = self._completed(before, self.classes[before.class_id], self.selectors.label_set(uid))
+            if self._keep(facts, pod_class):
+                changed.append(facts)
+        return changed
+
+    def selected(self, label_sets: Iterable[LabelSet]) -> list[PodFacts]:
+        """These label sets are selected by others than before."""
+        return self.look_again(_pods_of(label_sets))
+
+    def unread(self, kinds: Collection[str]) -> list[PodFacts]:
+        """Kinds that cannot be read: pods that depend on one have to wait, and say so."""
+        self._unread = kinds
+        return self.look_again(self.volumes.unread(kinds) | set(self._own_problems))
+
+    def _use_claims(self, facts: PodFacts, pod: Pod, *, reads_namespaces: bool) -> set[str]:
+        """Take note of what else than the pod may change its facts; returns pods that this may concern."""
+        uid = facts.uid
+        problems: list[str] = []
+        claims = () if facts.phase.ended else claims_of(pod.spec.volumes, facts.name, problems)
+        if facts.ours and (claims or problems or (reads_namespaces and not facts.phase.ended)):
+            self._own_problems[uid] = "; ".join([each for each in (facts.problem, *problems) if each])
+        elif self._own_problems:
+            self._own_problems.pop(uid, None)
+        if not claims:
+            return self.volumes.release(uid)
+        seated, since = bool(facts.node), facts.created_seconds
+        return self.volumes.use(Use(uid, facts.namespace, facts.name, claims, seated=seated, since=since))
+
+    def _completed(self, facts: PodFacts, pod_class: PodClass, label_set: LabelSet) -> tuple[PodFacts, PodClass]:
+        """Facts and class with what others than the pod have a say in."""
+        own_problem = self._own_problems.get(facts.uid)
+        if own_problem is None:
+            completed = self.classes.completed(pod_class, label_set.selected_by)
+            if completed.id != facts.class_id:
+                facts = replace(facts, class_id=completed.id)
+            return facts, completed
+        demands = self.volumes.demands(facts.uid)
+        completed = self.classes.completed(pod_class, label_set.selected_by, demands.volumes)
+        problems = [own_problem]
+        if not facts.node:
+            problems += [demands.problem, self._unread_namespaces(facts.uid)]
+        return (
+            replace(
+                facts,
+                class_id=completed.id,
+                problem="; ".join([each for each in problems if each]),
+                claims=() if facts.node else demands.claims,
+            ),
+            completed,
+        )
+
+    def _unread_namespaces(self, uid: str) -> str:
+        if NAMESPACES.kind in self._unread and self.selectors.reads_namespaces(uid):
+            return f"affinity has a namespaceSelector: {no_right(NAMESPACES.kind)}"
+        return ""
+
+    def _keep(self, facts: PodFacts, pod_class: PodClass) -> bool:
+        """Whether more than the revision is new."""
         before = self.facts.get(facts.uid)
         self.facts[facts.uid] = facts
-        spec = pod.spec
+        if before is not None and (before is facts or replace(before, revision=facts.revision) == facts):
+            return False
+        if before is None or before.class_id != facts.class_id:
+            self.classes.add(pod_class)
+            if before is not None:
+                self.classes.drop(before.class_id)
+        return True
+
+    def _note_priority(self, uid: str, spec: PodSpec) -> None:
         if self._priorities.are_open(spec):
-            self._unresolved[facts.uid] = PodSpec(
+            self._unresolved[uid] = PodSpec(
                 priority=spec.priority,
                 priority_class_name=spec.priority_class_name,
                 preemption_policy=spec.preemption_policy,
             )
         elif self._unresolved:
-            self._unresolved.pop(facts.uid, None)
-        if before is not None and replace(before, revision=facts.revision) == facts:
-            return None, None
-        unknown = None
-        if before is None or before.class_id != facts.class_id:
-            unknown = read.pod_class if self.classes.add(read.pod_class) else None
-            if before is not None:
-                self.classes.drop(before.class_id)
-        return facts, unknown
-
-    def remove(self, uid: str) -> bool:
-        """It is gone, or does not matter any more. False: it never did."""
-        facts = self.facts.pop(uid, None)
-        if facts is None:
-            return False
-        self.classes.drop(facts.class_id)
-        self._unresolved.pop(uid, None)
-        return True
+            self._unresolved.pop(uid, None)
 
     def ours_in(self, namespace: str) -> list[PodFacts]:
         """Facts of our pods in a namespace."""
@@ -98,3 +188,7 @@ class Pods:
                 facts = self.facts[uid] = replace(facts, priority=priority, never_preempts=never)
                 changed.append(facts)
         return changed
+
+
+def _pods_of(label_sets: Iterable[LabelSet]) -> set[str]:
+    return {uid for each in label_sets for uid in each.uids}

@@ -14,7 +14,7 @@ from muster.clusterstate.trees import Trees
 from muster.clusterstate.watch import FULL_NAME, WatchServicer, register
 from muster.kube.changes import Changes
 from muster.kube.informer import Informer, Pace
-from muster.kube.resources import ALL, BUDGETS, PODS, topologies
+from muster.kube.resources import ALL, BUDGETS, CLAIMS, NAMESPACES, PODS, STORAGE_CLASSES, VOLUMES, topologies
 from muster.kube.session import KubeSession
 from muster.rpc.lifetime import until_stopped
 from muster.rpc.server import RpcServer
@@ -23,6 +23,8 @@ _log = structlog.get_logger(__name__)
 
 _SWEEP_SECONDS = 300.0
 """A pod class that no pod has had for so long is forgotten."""
+_BEFORE_PODS = (BUDGETS.kind, NAMESPACES.kind, CLAIMS.kind, VOLUMES.kind, STORAGE_CLASSES.kind)
+"""Pods that come after these need not be looked at again."""
 _REVIEW_SECONDS = 1.0
 """Nodes that come within it are compared with the trees at once: each tree that follows is told whole."""
 
@@ -80,10 +82,11 @@ class ClusterStateService:
     async def follow(self) -> None:
         """Follow the API server until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            first = self._informers[BUDGETS.kind]  # pods that come after the budgets need not be told again
-            await _start(tasks, [first])
-            await _start(tasks, [each for each in self._informers.values() if each is not first])
-            self.state.settle()
+            first = [self._informers[kind] for kind in _BEFORE_PODS]
+            await _start(tasks, first)
+            await _start(tasks, [each for each in self._informers.values() if each not in first])
+            unread = [kind for kind in self._informers if kind not in self.state.through]
+            self.state.settle(unread)
             _log.info("state is whole", **self.state.sizes())
             self.whole.set()
             self._server.set_ready(True)

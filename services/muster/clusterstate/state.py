@@ -1,6 +1,6 @@
 """The cluster's state as facts, kept up change by change: objects in, what subscribers must be told out."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -15,14 +15,25 @@ from muster.clusterstate.snapshot import Snapshot
 from muster.clusterstate.trees import Trees
 from muster.dialects import registry
 from muster.dialects.marks import DefinitionKind, GangMarks, Membership
-from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodClass, PodFacts, TopologyTree
+from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodFacts, TopologyTree
 from muster.kube.budget_facts import PodDisruptionBudget
 from muster.kube.changes import Changes, Removed
 from muster.kube.gang_marks import definition, gang_marks, pod_age
 from muster.kube.label_selector import EVERYTHING_SELECTED, NOTHING_SELECTED, LabelSelector
-from muster.kube.objects import Node, Pod, PodGroup, PriorityClass
+from muster.kube.objects import Namespace, Node, Pod, PodGroup, PriorityClass
 from muster.kube.pod_facts import Priorities
-from muster.kube.resources import BUDGETS, DEFINITIONS, NODES, PODS, PRIORITY_CLASSES, TOPOLOGIES
+from muster.kube.resources import (
+    BUDGETS,
+    CLAIMS,
+    DEFINITIONS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    STORAGE_CLASSES,
+    TOPOLOGIES,
+    VOLUMES,
+)
 from muster.kube.topology_maps import ConfigMap
 
 _log = structlog.get_logger(__name__)
@@ -48,6 +59,7 @@ class ClusterState:
         """Namespaces whose pods have to be told again, as they are: which budgets cover them is not known for sure."""
         self.through: dict[str, int] = {}
         self._priority_classes: dict[str, PriorityClass] = {}
+        self._unread: set[str] = set()
         self._settled = False
         self._in_order = False
         self._changed: dict[str, int] = {}
@@ -57,6 +69,10 @@ class ClusterState:
             PODS.kind: self._put_pod,
             PRIORITY_CLASSES.kind: self._put_priority_class,
             BUDGETS.kind: self._put_budget,
+            NAMESPACES.kind: self._put_namespace,
+            CLAIMS.kind: lambda claim: self._look_again(self.pods.volumes.put_claim(claim)),
+            VOLUMES.kind: lambda volume: self._look_again(self.pods.volumes.put_volume(volume)),
+            STORAGE_CLASSES.kind: lambda each: self._look_again(self.pods.volumes.put_class(each)),
             TOPOLOGIES: self._put_topology,
             **{name: partial(self._put_definition, kind) for name, kind in DEFINITIONS.items()},
         }
@@ -65,6 +81,10 @@ class ClusterState:
             PODS.kind: self._drop_pod,
             PRIORITY_CLASSES.kind: self._drop_priority_class,
             BUDGETS.kind: self._drop_budget,
+            NAMESPACES.kind: self._drop_namespace,
+            CLAIMS.kind: lambda gone: self._look_again(self.pods.volumes.drop_claim(gone.uid)),
+            VOLUMES.kind: lambda gone: self._look_again(self.pods.volumes.drop_volume(gone.uid)),
+            STORAGE_CLASSES.kind: lambda gone: self._look_again(self.pods.volumes.drop_class(gone.uid)),
             TOPOLOGIES: self._drop_topology,
             **{name: partial(self._drop_definition, name) for name in DEFINITIONS},
         }
@@ -88,11 +108,19 @@ class ClusterState:
                 self._raise(changes.kind, revision)
         if changes.through:
             self.through[changes.kind] = max(changes.through, self.through.get(changes.kind, 0))
+            if changes.kind in self._unread:
+                self._unread.discard(changes.kind)
+                if self._tell_pods(self.pods.unread(self._unread)):
+                    self._raise(changes.kind, changes.through)
         return self._tell()
 
-    def settle(self) -> None:
-        """All first lists are complete: gangs can be read, and trees compared with the nodes."""
+    def settle(self, unread: Iterable[str] = ()) -> None:
+        """All first lists are complete, but for kinds that cannot be read: gangs can be read, and trees compared with
+        the nodes.
+        """
         self._settled = True
+        self._unread = set(unread)
+        self._tell_pods(self.pods.unread(self._unread))
         self.review()
 
     def review(self) -> Batch:
@@ -120,6 +148,7 @@ class ClusterState:
     def sweep(self) -> None:
         """Forget what nobody has used since the last sweep."""
         self.pods.classes.sweep()
+        self.pods.selectors.sweep()
 
     def sizes(self) -> dict[str, int]:
         """How much there is of what."""
@@ -127,6 +156,7 @@ class ClusterState:
             "nodes": len(self.nodes.facts),
             "pods": len(self.pods.facts),
             "pod_classes": len(self.pods.classes),
+            "pod_selectors": len(self.pods.selectors),
             "gangs": len(self.gangs.facts),
             "budgets": len(self.budgets.facts),
             "trees": len(self.trees.facts),
@@ -159,13 +189,9 @@ class ClusterState:
             marks = gang_marks(pod)
             membership = registry.membership_of(marks) or PLAIN
             budgets = self.budgets.covering(metadata.namespace, metadata.labels)
-        facts, unknown_class = self.pods.put(pod, membership, budgets)
-        if unknown_class is not None:
-            self._told.classes.append(unknown_class)
-        if facts is not None:
-            self._told.pods[facts.uid] = facts
+        changed = self._tell_pods(self.pods.put(pod, membership, budgets))
         self._join_gang(pod, membership.gang_id, marks)
-        return facts is not None
+        return changed
 
     def _join_gang(self, pod: Pod, gang_id: str, marks: GangMarks) -> None:
         facts = self.pods.facts[pod.metadata.uid]
@@ -178,9 +204,11 @@ class ClusterState:
 
     def _drop_pod(self, gone: Removed) -> bool:
         self.gangs.drop_pod(gone.uid, PODS.kind, gone.revision, decide=self._in_order)
-        if not self.pods.remove(gone.uid):
+        others = self.pods.remove(gone.uid)
+        if others is None:
             return False
         self._told.pods[gone.uid] = None
+        self._tell_pods(others)
         return True
 
     def _put_priority_class(self, priority_class: PriorityClass) -> bool:
@@ -191,9 +219,20 @@ class ClusterState:
         return self._priority_classes.pop(gone.uid, None) is not None and self._reprioritise()
 
     def _reprioritise(self) -> bool:
-        changed = self.pods.reprioritise(Priorities.of(self._priority_classes.values()))
-        self._told.pods.update((facts.uid, facts) for facts in changed)
-        return bool(changed)
+        return self._tell_pods(self.pods.reprioritise(Priorities.of(self._priority_classes.values())))
+
+    def _put_namespace(self, namespace: Namespace) -> bool:
+        metadata = namespace.metadata
+        selectors = self.pods.selectors
+        return self._tell_pods(
+            self.pods.selected(selectors.put_namespace(metadata.uid, metadata.name, metadata.labels))
+        )
+
+    def _drop_namespace(self, gone: Removed) -> bool:
+        return self._tell_pods(self.pods.selected(self.pods.selectors.drop_namespace(gone.uid)))
+
+    def _look_again(self, uids: Collection[str]) -> bool:
+        return self._tell_pods(self.pods.look_again(uids)) if uids else False
 
     def _put_budget(self, budget: PodDisruptionBudget) -> bool:
         change = self.budgets.put(budget)
@@ -204,11 +243,10 @@ class ClusterState:
 
     def _cover(self, namespace: str, budget: str, selector: LabelSelector) -> bool:
         """Until the pods have been told again, which only then show their labels, it may cover any of them."""
-        changed = self.pods.cover(namespace, budget, covered=selector != NOTHING_SELECTED)
-        self._told.pods.update((facts.uid, facts) for facts in changed)
+        changed = self._tell_pods(self.pods.cover(namespace, budget, covered=selector != NOTHING_SELECTED))
         if selector not in (NOTHING_SELECTED, EVERYTHING_SELECTED) and self.pods.ours_in(namespace):
             self.unsure.add(namespace)
-        return bool(changed)
+        return changed
 
     def _drop_budget(self, gone: Removed) -> bool:
         id_ = self.budgets.remove(gone.uid)
@@ -249,6 +287,11 @@ class ClusterState:
     def _raise(self, kind: str, revision: int) -> None:
         self._changed[kind] = max(revision, self._changed.get(kind, 0))
 
+    def _tell_pods(self, changed: list[PodFacts]) -> bool:
+        for facts in changed:
+            self._told.pods[facts.uid] = facts
+        return bool(changed)
+
     def _tell(self) -> Batch:
         told, self._told = self._told, _Told()
         gangs: list[GangFacts] = []
@@ -262,7 +305,7 @@ class ClusterState:
         for kind in reached:
             del self._changed[kind]
         return Batch(
-            pod_classes=tuple(told.classes),
+            pod_classes=self.pods.classes.untold(),
             nodes=tuple([facts for facts in told.nodes.values() if facts is not None]),
             removed_nodes=tuple([name for name, facts in told.nodes.items() if facts is None]),
             pods=tuple([facts for facts in told.pods.values() if facts is not None]),
@@ -282,7 +325,6 @@ class _Told:
     """What subscribers have to be told next: newest facts by uid, name or id; None: it is gone."""
 
     def __init__(self) -> None:
-        self.classes: list[PodClass] = []
         self.nodes: dict[str, NodeFacts | None] = {}
         self.pods: dict[str, PodFacts | None] = {}
         self.budgets: dict[str, DisruptionBudget | None] = {}

@@ -1,0 +1,121 @@
+"""Labels of pods, each set kept once: pods of one template mostly have the same, and what follows from them is shared.
+
+Pods with a certain label are found by an index that is made when it is first asked for. So clusters in which nobody
+names a selector pay for none, and in others only the keys are indexed that selectors name.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+EVERYWHERE: Final = ""
+"""In place of a namespace: all of them."""
+
+_NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+class LabelSet:
+    """Pods of a namespace with equal labels, by uid, and ids of the selectors that select them, sorted."""
+
+    __slots__ = ("labels", "namespace", "selected_by", "uids")
+
+    def __init__(self, namespace: str, labels: Mapping[str, str]) -> None:
+        self.namespace = namespace
+        self.labels = labels
+        self.selected_by: tuple[str, ...] = ()
+        self.uids: set[str] = set()
+
+
+class LabelSets:
+    """The label sets that pods have now."""
+
+    def __init__(self) -> None:
+        self._sets: dict[str, LabelSet] = {}
+        self._of_pod: dict[str, LabelSet] = {}
+        self._of_namespace: dict[str, set[LabelSet]] = {}
+        self._by_key: dict[tuple[str, str], dict[str, set[LabelSet]]] = {}  # (namespace, key) -> value -> sets
+
+    def __len__(self) -> int:
+        return len(self._sets)
+
+    def of(self, uid: str) -> LabelSet:
+        """The set of a pod that was put."""
+        return self._of_pod[uid]
+
+    def put(self, uid: str, namespace: str, labels: Mapping[str, str] | None) -> tuple[LabelSet, bool]:
+        """A pod came or changed: its set, and whether the set is new."""
+        labels = labels or _NO_LABELS
+        known = self._of_pod.get(uid)
+        if known is not None:
+            if known.labels == labels:
+                return known, False
+            self._leave(known, uid)
+        name = "\0".join((namespace, *labels, *labels.values()))  # no label contains the delimiter
+        found = self._sets.get(name)
+        is_new = found is None
+        if found is None:
+            found = self._sets[name] = LabelSet(namespace, labels)
+            self._index(found)
+        found.uids.add(uid)
+        self._of_pod[uid] = found
+        return found, is_new
+
+    def drop(self, uid: str) -> None:
+        """A pod is gone."""
+        known = self._of_pod.pop(uid, None)
+        if known is not None:
+            self._leave(known, uid)
+
+    def in_namespace(self, namespace: str) -> Collection[LabelSet]:
+        """All sets of a namespace, or EVERYWHERE."""
+        return self._sets.values() if namespace == EVERYWHERE else self._of_namespace.get(namespace, ())
+
+    def having(self, namespace: str, key: str, values: Iterable[str]) -> list[LabelSet]:
+        """Sets of a namespace, or EVERYWHERE, that have one of these values for a label."""
+        by_value = self._by_value(namespace, key)
+        return [each for value in values for each in by_value.get(value, ())]
+
+    def count(self, namespace: str, key: str, values: Iterable[str]) -> int:
+        """How many `having` would find."""
+        by_value = self._by_value(namespace, key)
+        return sum(len(by_value.get(value, ())) for value in values)
+
+    def forget_indexes_but(self, needed: Collection[tuple[str, str]]) -> None:
+        """Keep only the indexes of these namespaces and keys; others are made again when they are asked for."""
+        for name in self._by_key.keys() - set(needed):
+            del self._by_key[name]
+
+    def _by_value(self, namespace: str, key: str) -> dict[str, set[LabelSet]]:
+        by_value = self._by_key.get((namespace, key))
+        if by_value is None:
+            by_value = self._by_key[namespace, key] = {}
+            for each in self.in_namespace(namespace):
+                if (value := each.labels.get(key)) is not None:
+                    by_value.setdefault(value, set()).add(each)
+        return by_value
+
+    def _index(self, new: LabelSet) -> None:
+        self._of_namespace.setdefault(new.namespace, set()).add(new)
+        if self._by_key:
+            for by_value, value in self._indexes_of(new):
+                by_value.setdefault(value, set()).add(new)
+
+    def _leave(self, known: LabelSet, uid: str) -> None:
+        known.uids.discard(uid)
+        if known.uids:
+            return
+        del self._sets["\0".join((known.namespace, *known.labels, *known.labels.values()))]
+        there = self._of_namespace[known.namespace]
+        there.discard(known)
+        if not there:
+            del self._of_namespace[known.namespace]
+        for by_value, value in self._indexes_of(known):
+            sets = by_value[value]
+            sets.discard(known)
+            if not sets:
+                del by_value[value]
+
+    def _indexes_of(self, each: LabelSet) -> Iterable[tuple[dict[str, set[LabelSet]], str]]:
+        for key, value in each.labels.items():
+            for place in (each.namespace, EVERYWHERE):
+                if (by_value := self._by_key.get((place, key))) is not None:
+                    yield by_value, value

@@ -1,0 +1,258 @@
+"""Claims, volumes and storage classes as they are now, and what they demand of the nodes for the pods that use them."""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from muster.gangs.quoting import quoted
+from muster.kube.resources import CLAIMS, STORAGE_CLASSES, VOLUMES
+from muster.kube.volume_facts import (
+    ClaimFacts,
+    ClaimOfPod,
+    NodeTerms,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    StorageFacts,
+    VolumeFacts,
+    claim_facts,
+    on_node,
+    storage_facts,
+    volume_facts,
+)
+
+_log = structlog.get_logger(__name__)
+
+
+class Use(Struct, frozen=True, gc=False):
+    """A pod that uses claims. `since` orders those that want a claim which only one may have."""
+
+    uid: str
+    namespace: str
+    name: str
+    claims: tuple[ClaimOfPod, ...]
+    seated: bool
+    since: int
+
+
+class Demands(Struct, frozen=True):
+    """What a pod's claims demand of its node, which of them get a volume only there, and why the pod has to wait."""
+
+    volumes: tuple[NodeTerms, ...] = ()
+    claims: tuple[str, ...] = ()
+    problem: str = ""
+
+
+NO_DEMANDS: Final = Demands()
+_ClaimId = tuple[str, str]
+"""Namespace and name."""
+
+
+class Volumes:
+    """What pods' claims demand. Methods that change that return uids of pods for which it may have changed."""
+
+    def __init__(self) -> None:
+        self._claims: dict[_ClaimId, ClaimFacts] = {}
+        self._volumes: dict[str, VolumeFacts] = {}
+        self._classes: dict[str, StorageFacts] = {}
+        self._names: dict[str, _ClaimId] = {}  # uid of a claim, volume or class -> namespace and name
+        self._of_volume: dict[str, set[_ClaimId]] = {}
+        self._uses: dict[str, Use] = {}
+        self._users: dict[_ClaimId, set[str]] = {}
+        self._unread: Collection[str] = ()
+
+    # -- pods
+
+    def use(self, use: Use) -> set[str]:
+        """A pod that uses claims came or changed."""
+        before = self._uses.get(use.uid)
+        if use == before:
+            return set()
+        changed = self.release(use.uid)
+        self._uses[use.uid] = use
+        for each in use.claims:
+            id_ = (use.namespace, each.name)
+            self._users.setdefault(id_, set()).add(use.uid)
+            changed |= self._rivals(id_)
+        return changed
+
+    def release(self, uid: str) -> set[str]:
+        """A pod is gone, has ended, or uses no claims."""
+        use = self._uses.pop(uid, None)
+        changed: set[str] = set()
+        if use is None:
+            return changed
+        for each in use.claims:
+            id_ = (use.namespace, each.name)
+            self._users[id_].discard(uid)
+            changed |= self._rivals(id_)
+            if not self._users[id_]:
+                del self._users[id_]
+        return changed
+
+    def demands(self, uid: str) -> Demands:
+        """Those of a pod's claims; none if it uses none."""
+        use = self._uses.get(uid)
+        if use is None:
+            return NO_DEMANDS
+        terms: set[NodeTerms] = set()
+        waiting, problems = [], []
+        for each in use.claims:
+            claim = self._claims.get((use.namespace, each.name))
+            problem = self._missing(each) if claim is None else self._obstacle(use, each, claim)
+            if problem or claim is None:
+                problems.append(problem)
+            elif claim.bound:
+                terms.update(self._volumes[claim.volume].demands)
+            else:
+                waiting.append(each.name)
+                topologies = self._classes[claim.storage_class].topologies
+                if topologies is not None:
+                    terms.add(topologies)
+                if claim.selected_node:
+                    terms.add(on_node(claim.selected_node))
+        return Demands(tuple(sorted(terms, key=msgspec.json.encode)), tuple(waiting), "; ".join(problems))
+
+    # -- objects
+
+    def unread(self, kinds: Collection[str]) -> set[str]:
+        """Kinds that cannot be read."""
+        self._unread = kinds
+        return set(self._uses)
+
+    def put_claim(self, claim: PersistentVolumeClaim) -> set[str]:
+        metadata, facts = claim.metadata, claim_facts(claim)
+        id_ = (metadata.namespace, metadata.name)
+        before = self._claims.get(id_)
+        self._names[facts.uid] = id_
+        if facts == before:
+            return set()
+        self._forget_volume_of(id_, before)
+        self._claims[id_] = facts
+        if facts.volume:
+            self._of_volume.setdefault(facts.volume, set()).add(id_)
+        return self._users_of([id_])
+
+    def drop_claim(self, uid: str) -> set[str]:
+        id_ = self._names.pop(uid, None)
+        if id_ is None or (facts := self._claims.get(id_)) is None or facts.uid != uid:
+            return set()
+        self._forget_volume_of(id_, facts)
+        del self._claims[id_]
+        return self._users_of([id_])
+
+    def put_volume(self, volume: PersistentVolume) -> set[str]:
+        name, facts = volume.metadata.name, volume_facts(volume)
+        before = self._volumes.get(name)
+        self._volumes[name] = facts
+        self._names[facts.uid] = ("", name)
+        if facts.problem and (before is None or before.problem != facts.problem):
+            _log.warning("a volume cannot be read in full", volume=name, problem=facts.problem)
+        return self._users_of(self._of_volume.get(name, ())) if facts != before else set()
+
+    def drop_volume(self, uid: str) -> set[str]:
+        _, name = self._names.pop(uid, ("", ""))
+        facts = self._volumes.get(name)
+        if facts is None or facts.uid != uid:
+            return set()
+        del self._volumes[name]
+        return self._users_of(self._of_volume.get(name, ()))
+
+    def put_class(self, storage_class: StorageClass) -> set[str]:
+        name, facts = storage_class.metadata.name, storage_facts(storage_class)
+        before = self._classes.get(name)
+        self._classes[name] = facts
+        self._names[facts.uid] = ("", name)
+        return self._users_of_class(name) if facts != before else set()
+
+    def drop_class(self, uid: str) -> set[str]:
+        _, name = self._names.pop(uid, ("", ""))
+        facts = self._classes.get(name)
+        if facts is None or facts.uid != uid:
+            return set()
+        del self._classes[name]
+        return self._users_of_class(name)
+
+    # -- what a pod has to wait for
+
+    def _missing(self, claim: ClaimOfPod) -> str:
+        name = quoted(claim.name)
+        if CLAIMS.kind in self._unread:
+            return f"PersistentVolumeClaim {name} is not known: {no_right(CLAIMS.kind)}"
+        if claim.ephemeral:
+            return f"waits for PersistentVolumeClaim {name} to be made for its ephemeral volume"
+        return f"PersistentVolumeClaim {name} does not exist"
+
+    def _obstacle(self, use: Use, of_pod: ClaimOfPod, claim: ClaimFacts) -> str:
+        what = f"PersistentVolumeClaim {quoted(of_pod.name)}"
+        if of_pod.ephemeral and claim.controller != use.uid:
+            return f"{what} is in the way: it was not made for the pod's ephemeral volume; delete or rename one of them"
+        if claim.deleting:
+            return f"{what} is being deleted"
+        if claim.lost:
+            return f"{what} has lost its volume {quoted(claim.volume)}"
+        if claim.one_pod_only and (holder := self._holder((use.namespace, of_pod.name))).uid != use.uid:
+            return f"{what} may be used by one pod at a time (ReadWriteOncePod), and pod {quoted(holder.name)} has it"
+        if claim.bound:
+            return self._wrong_with_volume(what, claim.volume)
+        return self._wrong_with_unbound(what, claim)
+
+    def _wrong_with_volume(self, what: str, name: str) -> str:
+        facts = self._volumes.get(name)
+        if facts is not None:
+            return f"PersistentVolume {quoted(name)} of {what}: {facts.problem}" if facts.problem else ""
+        why = no_right(VOLUMES.kind) if VOLUMES.kind in self._unread else "it does not exist"
+        return f"PersistentVolume {quoted(name)} of {what} is not known: {why}"
+
+    def _wrong_with_unbound(self, what: str, claim: ClaimFacts) -> str:
+        waits = f"waits for {what} to be bound"
+        if claim.volume or not claim.storage_class:
+            return waits
+        name, facts = quoted(claim.storage_class), self._classes.get(claim.storage_class)
+        if facts is None:
+            unread = STORAGE_CLASSES.kind in self._unread
+            why = no_right(STORAGE_CLASSES.kind) if unread else "it does not exist"
+            return f"{waits}; its StorageClass {name} is not known: {why}"
+        if not facts.waits:
+            return waits
+        if not facts.provisions:
+            return (
+                f"{waits}; its StorageClass {name} has no provisioner and waits for a first consumer: to choose among "
+                "volumes made by hand is not supported yet, so bind the claim to one by its spec.volumeName"
+            )
+        return f"StorageClass {name} of {what}: {facts.problem}" if facts.problem else ""
+
+    def _holder(self, id_: _ClaimId) -> Use:
+        """Who has a claim that only one may have: a pod on a node, else the one that was there first."""
+        return min((self._uses[uid] for uid in self._users[id_]), key=lambda use: (not use.seated, use.since, use.uid))
+
+    # -- who is affected
+
+    def _rivals(self, id_: _ClaimId) -> set[str]:
+        claim = self._claims.get(id_)
+        return set(self._users[id_]) if claim is not None and claim.one_pod_only else set()
+
+    def _users_of(self, ids: Iterable[_ClaimId]) -> set[str]:
+        return {uid for id_ in ids for uid in self._users.get(id_, ())}
+
+    def _users_of_class(self, name: str) -> set[str]:
+        return self._users_of(id_ for id_ in self._users if self._is_of_class(id_, name))
+
+    def _is_of_class(self, id_: _ClaimId, name: str) -> bool:
+        claim = self._claims.get(id_)
+        return claim is not None and claim.storage_class == name
+
+    def _forget_volume_of(self, id_: _ClaimId, claim: ClaimFacts | None) -> None:
+        if claim is not None and claim.volume:
+            claims = self._of_volume[claim.volume]
+            claims.discard(id_)
+            if not claims:
+                del self._of_volume[claim.volume]
+
+
+def no_right(kind: str) -> str:
+    """Why nothing is known of a kind."""
+    return f"cluster-state has no right to list and watch {kind}, or the API server does not serve them"
