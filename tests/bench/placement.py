@@ -1,0 +1,238 @@
+"""How fast the solver is under constraints, alone: medians in milliseconds, as a table or as JSON.
+
+make bench-placement [ARGS="--nodes 1000,5000,15000,100000 --rounds 9 --output json --plot docs/placement-speed.svg"]
+
+Clusters have 2 to 4 levels, four resources, and a random load. A solve is timed from the node figures (what is free of
+each resource on each node, and the nodes in the order of the tree) to the placement (nodes and how many members go to
+each). Cold: nothing is known of the gang's class. Warm: it is, but a tenth of the nodes changed since, which the solve
+has to take over first. `answer_ms` is what turning a placement into the message of the answer takes besides.
+"""
+
+import argparse
+import gc
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from rich.console import Console
+from rich.table import Table
+
+from builders.placement import GPU, alone
+from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass, PodFacts, TopologyTree, TreeLevel
+from muster.gangs.placing import GangToPlace, GroupToPlace, Role
+from muster.placement.answers import Placed
+from muster.placement.cluster import Cluster
+from muster.placement.messages import write_answer
+from muster.placement.parts import Attempt, parts_of, runs_of
+from muster.placement.shaped import NoSeats, seats_for
+from muster.placement.solve import solve
+from muster.placement.v1 import placement_pb2 as pb
+from muster.topology.constraints import parse_constraints
+
+GIB: Final = 2**30
+LEVELS: Final = {1_000: 2, 5_000: 3, 15_000: 4, 100_000: 4}
+NAMES: Final = ("zone", "row", "rack")
+NODES_IN: Final = {"zone": 5_000, "row": 500, "rack": 20}
+GANGS: Final = (8, 512, 4_096)
+LOADS: Final = 32
+SOLVER_OF_SAKKARA: Final = {1_000: "0.7", 5_000: "6-8", 15_000: "20-24", 100_000: "155-170"}
+
+
+def levels_of(nodes: int) -> tuple[str, ...]:
+    """Names of the levels above the nodes, from the top."""
+    return NAMES[len(NAMES) + 1 - LEVELS[nodes] :]
+
+
+def policies(above: tuple[str, ...]) -> dict[str, str]:
+    """What is asked, by a name for it: first what the figures are compared by."""
+    upper, lowest = "".join(f"{name}: pack; " for name in above), above[-1]
+    rest = "".join(f"{name}: pack; " for name in above[:-1])
+    return {
+        "pack above, spread on nodes": f"{upper}node: spread",
+        "pack": f"{upper}node: pack",
+        "spread": "".join(f"{name}: spread; " for name in above) + "node: spread",
+        "hard pack": f"{rest}{lowest}: hard pack; node: spread",
+        "hard spread": f"{rest}{lowest}: spread; node: hard spread",
+        "partition": f"{rest}{lowest}: partition(4); node: pack",
+        "hard partition": f"{rest}{lowest}: hard partition(4); node: spread",
+        "range": f"{upper}node: spread, range(2,8)",
+        "hard range": f"{upper}node: spread, hard range(2,8)",
+        "factor": f"{upper}node: factor(4)",
+        "hard factor": f"{rest}{lowest}: pack, hard factor(8); node: hard factor(4)",
+    }
+
+
+class Ground:
+    """A cluster under random load, of which a tenth can be changed again and again."""
+
+    def __init__(self, nodes: int, seed: int = 7) -> None:
+        self.nodes = nodes
+        self._chance = random.Random(seed)
+        self._names = [f"node-{index:06}" for index in range(nodes)]
+        self.cluster = Cluster()
+        self._round = 0
+        above = levels_of(nodes)
+        member = PodClass("member", (("cpu", 2000), ("memory", 8 * GIB), (GPU, 1), (PODS, 1)))
+        loads = [
+            PodClass(f"load-{i}", (("cpu", i * 2000), ("memory", i * 7 * GIB), (GPU, i // 4), (PODS, 1)))
+            for i in range(LOADS)
+        ]
+        offers = (("cpu", 64_000), ("memory", 256 * GIB), (GPU, 8), (PODS, 110))
+        facts = tuple(
+            NodeFacts(name, allocatable=offers, labels={each: f"{each}-{index // NODES_IN[each]:05}" for each in above})
+            for index, name in enumerate(self._names)
+        )
+        pods = tuple(
+            PodFacts(f"pod-{name}", "load", f"pod-{name}", f"load-{self._chance.randrange(LOADS)}", node=name)
+            for name in self._names
+        )
+        tree = TopologyTree("labels", (*(TreeLevel(each, each) for each in above), TreeLevel("node")), default=True)
+        self.cluster.apply(Batch(pod_classes=(member, *loads), nodes=facts, pods=pods, trees=(tree,)))
+        self.cluster.room.refresh()
+        tree_arrays = self.cluster.room.trees.get("")
+        assert tree_arrays is not None
+
+    def change_a_tenth(self) -> None:
+        """Pods come and go on a tenth of the nodes."""
+        self._round += 1
+        names = self._chance.sample(self._names, self.nodes // 10)
+        pods = tuple(
+            PodFacts(f"pod-{name}", "load", f"pod-{name}", f"load-{self._chance.randrange(LOADS)}", node=name)
+            for name in names
+        )
+        self.cluster.apply(Batch(pods=pods))
+
+    def forget_classes(self) -> None:
+        """As if no gang had been asked for yet."""
+        self.cluster.room.forget_classes()
+
+
+def solve_times(ground: Ground, gang: int, text: str, rounds: int) -> dict[str, Any]:
+    """Medians for one gang."""
+    room = ground.cluster.room
+    asked = GangToPlace("g", gang, (Role("member", gang),), constraints=parse_constraints(text))
+    group = GroupToPlace("g", (asked,))
+    parts = parts_of(group)
+    placed = False
+
+    def once() -> None:
+        nonlocal placed
+        room.refresh()
+        seats = seats_for(room, asked, parts[0])
+        placed = not isinstance(seats, NoSeats)
+
+    room.refresh()
+    cold = median(once, rounds, ground.forget_classes)
+    warm = median(once, rounds, ground.change_a_tenth)
+    found = {"nodes": ground.nodes, "gang": gang, "cold_ms": cold, "warm_ms": warm, "placed": placed}
+    seats = seats_for(room, asked, parts[0])
+    if not isinstance(seats, NoSeats):
+        attempt = Attempt([gang], [(0, seats)])
+
+        def answer() -> None:
+            write_answer(pb.SolveResponse(), group, Placed(runs_of(room, group, parts, attempt)))
+
+        found["answer_ms"] = median(answer, rounds)
+    return found
+
+
+def batch_time(ground: Ground, rounds: int) -> dict[str, Any]:
+    """500 gangs of 8 in one batch, with constraints and without."""
+    constraints = parse_constraints(policies(levels_of(ground.nodes))["pack above, spread on nodes"])
+    shaped = [
+        GroupToPlace(f"g{i}", (GangToPlace(f"g{i}", 8, (Role("member", 8),), constraints=constraints),))
+        for i in range(500)
+    ]
+    plain = [alone(f"g{i}", ("member", 8)) for i in range(500)]
+    room = ground.cluster.room
+
+    def run(groups: list[GroupToPlace]) -> int:
+        room.refresh()
+        placed = sum(isinstance(answer, Placed) for answer in solve(room, groups))
+        room.undo(0)
+        return placed
+
+    return {
+        "nodes": ground.nodes,
+        "gangs": 500,
+        "gang": 8,
+        "placed": run(shaped),
+        "constrained_ms": median(lambda: run(shaped), rounds),
+        "free_ms": median(lambda: run(plain), rounds),
+    }
+
+
+def median(work: Callable[[], object], rounds: int, before: Callable[[], object] = lambda: None) -> float:
+    """Milliseconds; what comes before each round is not timed."""
+    times = []
+    work()
+    gc.collect()
+    gc.disable()
+    for _ in range(rounds):
+        before()
+        start = time.perf_counter()
+        work()
+        times.append((time.perf_counter() - start) * 1000)
+    gc.enable()
+    return round(statistics.median(times), 3)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", default=",".join(map(str, LEVELS)))
+    parser.add_argument("--gangs", default=",".join(map(str, GANGS)))
+    parser.add_argument("--policies", default="", help="only those whose name begins so")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--output", choices=("table", "json"), default="table")
+    parser.add_argument("--plot", type=Path, help="write a picture of time over nodes (SVG)")
+    options = parser.parse_args()
+    solves: list[dict[str, Any]] = []
+    batches = []
+    for nodes in map(int, options.nodes.split(",")):
+        if nodes not in LEVELS:
+            parser.error(f"there is no cluster of {nodes} nodes; there are {', '.join(map(str, LEVELS))}")
+        print(f"{nodes} nodes", file=sys.stderr)
+        ground = Ground(nodes)
+        for name, text in policies(levels_of(nodes)).items():
+            if name.startswith(options.policies):
+                for gang in map(int, options.gangs.split(",")):
+                    solves.append({"policies": name, **solve_times(ground, gang, text, options.rounds)})
+        if nodes == 5_000:
+            batches.append(batch_time(ground, options.rounds))
+    told = {"solves": solves, "batches": batches}
+    if options.plot:
+        from plot import plot_speed
+
+        plot_speed(solves, options.plot)
+    if options.output == "json":
+        print(json.dumps(told, indent=2))
+    else:
+        show(told)
+
+
+def show(told: dict[str, list[dict[str, Any]]]) -> None:
+    """As tables."""
+    console = Console()
+    table = Table("nodes", "gang", "policies", "placed", "cold ms", "warm ms", "answer ms", title="one gang")
+    for each in told["solves"]:
+        figures = (f"{each[name]:.2f}" if name in each else "" for name in ("cold_ms", "warm_ms", "answer_ms"))
+        table.add_row(
+            f"{each['nodes']:,}", f"{each['gang']:,}", each["policies"], "yes" if each["placed"] else "no", *figures
+        )
+    console.print(table)
+    for each in told["batches"]:
+        console.print(
+            f"500 gangs of 8 in one batch on {each['nodes']:,} nodes: {each['constrained_ms']} ms with constraints "
+            f"({each['placed']} placed), {each['free_ms']} ms without"
+        )
+
+
+if __name__ == "__main__":
+    main()
