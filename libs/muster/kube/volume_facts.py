@@ -250,13 +250,19 @@ class _PodVolume(Struct, frozen=True, rename="camel"):
     ephemeral: Raw = NOTHING
 
 
+def has_claims(volumes: Raw) -> bool:
+    """Whether there may be claims among a pod's volumes; if not, these need not be read."""
+    if volumes is NOTHING:
+        return False
+    raw = bytes(volumes)
+    return b'"persistentVolumeClaim"' in raw or b'"ephemeral"' in raw
+
+
 def claims_of(volumes: Raw, pod_name: str, problems: list[str]) -> tuple[ClaimOfPod, ...]:
     """Claims in the raw JSON of a pod's volumes, sorted by name. What cannot be read is told in `problems`."""
-    if volumes is NOTHING:
+    if not has_claims(volumes):
         return ()
     raw = bytes(volumes)
-    if b'"persistentVolumeClaim"' not in raw and b'"ephemeral"' not in raw:
-        return ()
     try:
         given = msgspec.json.decode(raw, type=list[_PodVolume])
     except UNREADABLE as error:

@@ -12,8 +12,9 @@ from muster.dialects.marks import Membership
 from muster.gangs.facts import PodClass, PodFacts
 from muster.kube.objects import Pod, PodSpec
 from muster.kube.pod_facts import DEFAULT_SCHEDULER, Priorities, pod_facts
+from muster.kube.pod_selectors import PodSelector
 from muster.kube.resources import NAMESPACES
-from muster.kube.volume_facts import claims_of
+from muster.kube.volume_facts import claims_of, has_claims
 
 _ENDED = ("Succeeded", "Failed")
 
@@ -33,7 +34,8 @@ class Pods:
         self._scheduler_names = frozenset(scheduler_names)
         self._priorities = Priorities()
         self._unresolved: dict[str, PodSpec] = {}  # pods of which admission left something open
-        self._own_problems: dict[str, str] = {}  # what pods themselves tell, of those that may have others as well
+        self._with_more: dict[str, str] = {}
+        """Pods that name selectors or use claims, and what is wrong with them apart from their claims."""
         self._unread: Collection[str] = ()
 
     def is_ours(self, pod: Pod) -> bool:
@@ -55,10 +57,12 @@ class Pods:
             timed_out=membership.timed_out,
             budgets=budgets,
         )
-        uid, ended = facts.uid, facts.phase.ended
+        uid, selectors = facts.uid, read.selectors
         label_set = self.selectors.put_pod(uid, facts.namespace, pod.metadata.labels)
-        affected = _pods_of(self.selectors.name(uid, () if ended else read.selectors))
-        affected |= self._use_claims(facts, pod, reads_namespaces=any(each.reads_namespaces for each in read.selectors))
+        uses_claims = has_claims(pod.spec.volumes)
+        affected: set[str] = set()
+        if selectors or uses_claims or uid in self._with_more:
+            affected = self._note_more(facts, pod, selectors)
         facts, pod_class = self._completed(facts, read.pod_class, label_set)
         self._note_priority(uid, pod.spec)
         changed = [facts] if self._keep(facts, pod_class) else []
@@ -74,7 +78,7 @@ class Pods:
             return None
         self.classes.drop(facts.class_id)
         self._unresolved.pop(uid, None)
-        self._own_problems.pop(uid, None)
+        self._with_more.pop(uid, None)
         affected = _pods_of(self.selectors.drop_pod(uid))
         return self.look_again(affected | self.volumes.release(uid))
 
@@ -97,30 +101,31 @@ class Pods:
     def unread(self, kinds: Collection[str]) -> list[PodFacts]:
         """Kinds that cannot be read: pods that depend on one have to wait, and say so."""
         self._unread = kinds
-        return self.look_again(self.volumes.unread(kinds) | set(self._own_problems))
+        return self.look_again(self.volumes.unread(kinds) | set(self._with_more))
 
-    def _use_claims(self, facts: PodFacts, pod: Pod, *, reads_namespaces: bool) -> set[str]:
-        """Take note of what else than the pod may change its facts; returns pods that this may concern."""
+    def _note_more(self, facts: PodFacts, pod: Pod, selectors: tuple[PodSelector, ...]) -> set[str]:
+        """It names selectors or uses claims, or did; returns the pods that this may concern."""
         uid = facts.uid
         problems: list[str] = []
-        claims = () if facts.phase.ended else claims_of(pod.spec.volumes, facts.name, problems)
-        if facts.ours and (claims or problems or (reads_namespaces and not facts.phase.ended)):
-            self._own_problems[uid] = "; ".join([each for each in (facts.problem, *problems) if each])
-        elif self._own_problems:
-            self._own_problems.pop(uid, None)
-        if not claims:
-            return self.volumes.release(uid)
-        seated, since = bool(facts.node), facts.created_seconds
-        return self.volumes.use(Use(uid, facts.namespace, facts.name, claims, seated=seated, since=since))
+        claims = claims_of(pod.spec.volumes, facts.name, problems)
+        if facts.phase.ended:
+            selectors, claims = (), ()
+        if selectors or claims or problems:
+            self._with_more[uid] = "; ".join([each for each in (facts.problem, *problems) if each])
+        else:
+            self._with_more.pop(uid, None)
+        use = Use(uid, facts.namespace, facts.name, claims, seated=bool(facts.node), since=facts.created_seconds)
+        affected = self.volumes.use(use) if claims else self.volumes.release(uid)
+        return affected | _pods_of(self.selectors.name(uid, selectors))
 
     def _completed(self, facts: PodFacts, pod_class: PodClass, label_set: LabelSet) -> tuple[PodFacts, PodClass]:
         """Facts and class with what others than the pod have a say in."""
-        own_problem = self._own_problems.get(facts.uid)
+        own_problem = self._with_more.get(facts.uid) if facts.ours else None
         if own_problem is None:
+            if label_set.selected_by == pod_class.selected_by:
+                return facts, pod_class
             completed = self.classes.completed(pod_class, label_set.selected_by)
-            if completed.id != facts.class_id:
-                facts = replace(facts, class_id=completed.id)
-            return facts, completed
+            return replace(facts, class_id=completed.id), completed
         demands = self.volumes.demands(facts.uid)
         completed = self.classes.completed(pod_class, label_set.selected_by, demands.volumes)
         problems = [own_problem]
