@@ -47,6 +47,8 @@ class StackOptions:
     log_level: str = "info"
     durable: bool = True
     """etcd writes to disk before it answers; only tests do without."""
+    placement: str = "placement"
+    """What serves as placement, by its name in `muster run`."""
     service_environment: Mapping[str, str] = field(default_factory=dict)
     """Further environment of the four services, e.g. shorter timeouts for tests."""
     kubelet_arguments: tuple[str, ...] = ()
@@ -166,7 +168,8 @@ class Stack:
     def _plan_service(self, name: str, flags: list[str]) -> None:
         options = self.options
         address = self.addresses[name]
-        argv = _module("muster.cli", "run", name, "--listen", address, "--log-level", options.log_level, *flags)
+        service = options.placement if name == "placement" else name
+        argv = _module("muster.cli", "run", service, "--listen", address, "--log-level", options.log_level, *flags)
         environment = dict(options.service_environment)
         if options.otlp_endpoint:
             environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = options.otlp_endpoint

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import typer
+from rich.markup import escape
 from rich.table import Table
 
 from muster.cli.errors import CliError
 from muster.cli.screen import show
 from muster.config.settings import CannotStart
 from muster.conformance.suite import Case, Group, NotTested, Options, Outcome, Report, Verdict, chosen, run
+from muster.telemetry.logs import configure_logs
 
 _COLOURS = {Verdict.PASSED: "green", Verdict.FAILED: "red", Verdict.SKIPPED: "yellow"}
 _EVERY_GROUP = "all"
@@ -34,7 +37,7 @@ def list_all(only: Sequence[str], *, as_json: bool) -> None:
     """Print the cases. Raises CliError if none are chosen."""
     cases = _chosen(only)
     if as_json:
-        print(json.dumps({"cases": [_case_as_json(case) for case in cases]}, indent=2))  # noqa: T201
+        typer.echo(json.dumps({"cases": [_case_as_json(case) for case in cases]}, indent=2))
         return
     table = Table("CASE", "GROUP", "WHAT IS ASKED", "NEEDS", box=None, header_style="dim", pad_edge=False)
     for case in cases:
@@ -42,7 +45,7 @@ def list_all(only: Sequence[str], *, as_json: bool) -> None:
     show(table)
 
 
-def test_placement(asked: Asked, *, as_json: bool) -> None:
+def run_suite(asked: Asked, *, as_json: bool) -> None:
     """Run the suite; exits with 1 if something required failed. Raises CliError."""
     _chosen(asked.only)
     options = Options(
@@ -53,14 +56,15 @@ def test_placement(asked: Asked, *, as_json: bool) -> None:
         only=tuple(asked.only),
         required=_groups(asked.require),
     )
+    configure_logs("conformance", "warning", "console")
     if not as_json:
-        print(f"waiting for an implementation that follows the cluster-state on {asked.listen}", file=sys.stderr)  # noqa: T201
+        typer.echo(f"waiting for an implementation that follows the cluster-state on {asked.listen}", err=True)
     try:
         report = asyncio.run(run(options, (lambda _: None) if as_json else _tell))
     except (NotTested, CannotStart) as error:
         raise CliError(str(error)) from error
     if as_json:
-        print(json.dumps(_report_as_json(report), indent=2))  # noqa: T201
+        typer.echo(json.dumps(_report_as_json(report), indent=2))
     else:
         _summarise(report)
     if not report.conforms:
@@ -93,9 +97,10 @@ def _tell(outcome: Outcome) -> None:
     table.add_column(width=4)
     table.add_column(width=8)
     table.add_column(ratio=1)
-    table.add_row(outcome.case.id, word, outcome.case.asks)
-    if outcome.why:
-        table.add_row("", "", f"[dim]{'UNSAFE: ' if outcome.unsafe else ''}{_escaped(outcome.why)}[/]")
+    needs = f" [dim](needs {', '.join(outcome.case.needs)})[/]" if outcome.verdict is Verdict.SKIPPED else ""
+    table.add_row(outcome.case.id, word, escape(outcome.case.asks) + needs)
+    if outcome.verdict is Verdict.FAILED:
+        table.add_row("", "", f"{'[red]unsafe[/] ' if outcome.unsafe else ''}[dim]{escape(outcome.why)}[/]")
     show(table)
     sys.stdout.flush()
 
@@ -108,7 +113,7 @@ def _summarise(report: Report) -> None:
     verdict = "[green]conforms[/]" if report.conforms else "[red]does not conform[/]"
     show(
         "",
-        f"{_escaped(who.name or 'an implementation without a name')} {_escaped(who.version)} (features: {features})",
+        f"{escape(who.name or 'an implementation without a name')} {escape(who.version)} (features: {features})",
         f"{counts}; required: {required}",
         verdict,
     )
@@ -138,9 +143,3 @@ def _report_as_json(report: Report) -> dict[str, Any]:
 
 def _case_as_json(case: Case) -> dict[str, Any]:
     return {"id": case.id, "group": case.group.value, "asks": case.asks, "needs": list(case.needs)}
-
-
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

@@ -40,6 +40,13 @@ class Output(StrEnum):
     JSON = "json"
 
 
+class PlacementChoice(StrEnum):
+    """What decides where gangs go, by the names that implementations have."""
+
+    BEST_FIT = "best-fit"
+    FIRST_FIT = "first-fit"
+
+
 class TextOutput(StrEnum):
     """How an answer in words is printed."""
 
@@ -76,6 +83,7 @@ def up(
     racks: Annotated[int, typer.Option(min=1, help="Racks that the nodes stand in.")] = 4,
     cpu: Annotated[str, typer.Option(help="Allocatable cpu of each node.")] = "8",
     memory: Annotated[str, typer.Option(help="Allocatable memory of each node.")] = "32Gi",
+    placement: Annotated[PlacementChoice, typer.Option(help="What decides where gangs go.")] = PlacementChoice.BEST_FIT,
     examples: Annotated[
         Path | None,
         typer.Option(help="Manifests to apply, a file or a directory; by default deploy/examples.", show_default=False),
@@ -99,6 +107,7 @@ def up(
             racks=racks,
             cpu=cpu,
             memory=memory,
+            placement="first-fit" if placement is PlacementChoice.FIRST_FIT else "placement",
             examples=None if no_examples else examples or deployed("examples"),
             crds=deployed("crds"),
             once=once,
@@ -168,8 +177,8 @@ def trace(
     )
 
 
-@conformance_app.command()
-def placement(
+@conformance_app.command("placement")
+def test_placement(
     *,
     target: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where the implementation serves PlacementService.")
@@ -197,13 +206,13 @@ def placement(
 
     Start it with the address of --listen as that of its cluster-state; it needs nothing else.
     """
-    from muster.cli.conformance import Asked, list_all, test_placement
+    from muster.cli.conformance import Asked, list_all, run_suite
 
     if list_cases:
         list_all(only or [], as_json=output is Output.JSON)
     else:
         asked = Asked(target, listen, only or [], require or [], wait, timeout)
-        test_placement(asked, as_json=output is Output.JSON)
+        run_suite(asked, as_json=output is Output.JSON)
 
 
 @app.command()

@@ -44,6 +44,7 @@ class UpOptions:
     racks: int
     cpu: str
     memory: str
+    placement: str
     examples: Path | None
     crds: Path
     once: bool
@@ -107,6 +108,7 @@ class _Up:
                 racks=self._options.racks,
                 cpu=self._options.cpu,
                 memory=self._options.memory,
+                placement=self._options.placement,
                 otlp_endpoint=self._traces.url,
             )
         )

@@ -15,7 +15,7 @@ from muster.conformance.trial import Trial, expect, placed
 CASES: Final = Cases()
 _case = CASES.case
 
-_SHORT_SECONDS: Final = 1.0
+_SHORT_SECONDS: Final = 0.5
 _LATE: Final = (grpc.StatusCode.FAILED_PRECONDITION,)
 
 

@@ -69,7 +69,6 @@ async def taints(trial: Trial) -> None:
         (Toleration("", exists, effect=_NO_SCHEDULE),),
         (Toleration("leaving", equal, ""), Toleration("gpu", equal, "no", _NO_SCHEDULE)),
         (Toleration("", exists),),
-        (Toleration("", equal, "yes"),),
     ]
     await _ask_all(trial, machines, [pod_class(1, tolerations=each) for each in tolerations])
 

@@ -104,7 +104,7 @@ async def cut(trial: Trial) -> None:
 @_case("R08", "A class that no pod of this revision brought is refused with FAILED_PRECONDITION")
 async def unknown_class(trial: Trial) -> None:
     await trial.given(world([node("a")], [_X]))
-    unheard = pod_class(0.125, memory=77, gpu=3)
+    unheard = pod_class(0.125, memory=trial.revision["pods"])  # another one in every play
     await trial.refused(trial.request(alone((unheard, 1))), _PRECONDITION)
-    trial.then(Batch(pod_classes=(unheard,), nodes=(node("a", gpu=4),)))
+    trial.then(Batch(pod_classes=(unheard,), nodes=(node("a", memory=10**6),)))
     placed(await trial.ask_one(alone((unheard, 1))), 1)
