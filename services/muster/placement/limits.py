@@ -1,5 +1,6 @@
 """How pods that are on nodes limit where a class may go, and which nodes it likes less for them; all rules together."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -81,6 +82,12 @@ class Limits:
         """All that the rules and wishes look at."""
         return [each.tally for each in (*self.rules, *self.wishes)]
 
+    @property
+    def keys(self) -> set[str]:
+        """Label keys whose domains the rules are about."""
+        single = {rule.key for rule in (*self.spread, *self.keep_away)}
+        return single.union(key for rule in self.together for key in rule.keys)
+
     def couples(self) -> bool:
         """A member on one node changes what may go to others, or what they are worth."""
         return any(rule.couples() for rule in self.rules) or self.couples_softly()
@@ -100,7 +107,7 @@ class Limits:
             self._caps, self._caps_seen = caps, seen
         return self._caps
 
-    def caps_without(self, left_out: list[Rule]) -> Int64:
+    def caps_without(self, left_out: Sequence[Rule]) -> Int64:
         """As `caps`, but some of the rules need not hold."""
         caps: Int64 = np.full(self._nodes.rows, UNLIMITED)
         for rule in self.rules:

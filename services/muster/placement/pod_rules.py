@@ -7,7 +7,7 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import HostPort, PodClass, PodTerm, PreferredPodTerm
-from muster.placement.nodes import Bool, NodeTable
+from muster.placement.nodes import Bool, Domains, NodeTable
 from muster.placement.tallies import Tallies, Tally
 
 PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
@@ -74,20 +74,24 @@ class KeepAway:
         self._nodes = nodes
         self._reason = reason
 
+    @property
+    def domains(self) -> Domains:
+        return self._nodes.domains(self.key)
+
     def caps(self) -> Int64:
-        domains = self._nodes.domains(self.key)
+        domains = self.domains
         table = np.where(self.tally.by_domain(domains) > 0, 0, 1 if self.itself else UNLIMITED)
         table[0] = UNLIMITED
         return table[domains.codes]
 
     def lost(self) -> Lost:
-        domains = self._nodes.domains(self.key)
+        domains = self.domains
         taken = self.tally.by_domain(domains) > 0
         taken[0] = False
         return [(self._reason, taken[domains.codes])]
 
     def couples(self) -> bool:
-        return self.itself and not self._nodes.domains(self.key).single
+        return self.itself and not self.domains.single
 
 
 class Together:

@@ -53,6 +53,11 @@ class _Counted:
             self._tally_seen = self.tally.version
         return self._counts, self._eligible
 
+    def included(self) -> Bool:
+        """Nodes whose pods count, bool[rows]."""
+        self.counts()
+        return self._included
+
     def _include(self) -> None:
         nodes, constraint = self._nodes, self.constraint
         self._included = self._judge.included(

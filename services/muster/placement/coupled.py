@@ -1,0 +1,222 @@
+"""Groups whose members mind one another: who is placed first changes where the others may go.
+
+Equal members that mind one another by the domains of one label are counted, which is exact. Otherwise members are
+seated in several orders and regions, and few of them are searched exactly.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice, permutations
+from typing import Final
+
+import numpy as np
+
+from muster.gangs.capacity import Int64
+from muster.gangs.placing import Explanation, GroupToPlace
+from muster.placement.answers import NotPlaced, Placed
+from muster.placement.explain import Explainer
+from muster.placement.levelling import most_members
+from muster.placement.parts import Attempt, Part, alike, minimums_reached, retake, runs_of
+from muster.placement.pod_rules import Rule
+from muster.placement.regions import Region, common_domains
+from muster.placement.room import Room
+from muster.placement.search import Budget
+from muster.placement.seating import seat
+from muster.placement.stepwise import search_stepwise
+from muster.placement.whole_shape import WholeShape
+
+_ALL_ORDERS_UP_TO: Final = 3
+"""Parts up to which every order is tried."""
+_MOST_TRIES: Final = 64
+_MEMBERS_TRIED: Final = 4_000
+"""Tries to seat a group: so many, and so many members in all, but some in any case."""
+_MOST_COUNTED: Final = 256
+"""Regions that are counted to prove that none has room."""
+
+_Merit = tuple[bool, int, int, tuple[int, ...], list[int]]
+
+
+def is_coupled(room: Room, parts: Sequence[Part]) -> bool:
+    """Members of the group mind one another: where one goes changes what other nodes are good for."""
+    rooms = {part.class_id: room.of(part.class_id) for part in parts}
+    limited = {class_id: of_class.limits for class_id, of_class in rooms.items() if of_class.limits is not None}
+    if not limited:
+        return False
+    if any(limits.couples() for limits in limited.values()):
+        return True
+    indexes = {class_id: room.capacity.classes[class_id] for class_id in rooms}
+    return any(
+        index in tally.classes
+        for class_id, limits in limited.items()
+        for tally in limits.tallies
+        for other, index in indexes.items()
+        if other != class_id
+    )
+
+
+def place_coupled(
+    room: Room, group: GroupToPlace, parts: Sequence[Part], explainer: Explainer, budget: Budget
+) -> Placed | NotPlaced:
+    """Place all members if that can be found, else every gang's minimum and as many more as have room."""
+    coupled = _Coupled(room, group, parts)
+    attempt, proved = coupled.settle(budget)
+    if attempt is None:
+        return NotPlaced(proved, coupled.explain(explainer))
+    retake(room, parts, attempt)
+    return Placed(runs_of(room, group, parts, attempt))
+
+
+def seat_coupled(room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> Attempt | None:
+    """Seat every gang's minimum at least, or nothing."""
+    attempt, _ = _Coupled(room, group, parts).settle(budget)
+    if attempt is not None:
+        retake(room, parts, attempt)
+    return attempt
+
+
+def place_coupled_partly(room: Room, group: GroupToPlace, parts: Sequence[Part]) -> Attempt | None:
+    """Seat as much of the group as was found to have room; None if that is nothing."""
+    coupled = _Coupled(room, group, parts)
+    coupled.try_all()
+    best = coupled.best
+    if not best.total or not coupled.shape.kept_by(best):
+        return None
+    retake(room, parts, best)
+    return best
+
+
+class _Coupled:
+    """`best` is the best attempt so far, not taken; it need not reach the minimums."""
+
+    def __init__(self, room: Room, group: GroupToPlace, parts: Sequence[Part]) -> None:
+        self.best = Attempt([0] * len(parts))
+        self.shape = WholeShape(room, group, parts)
+        self._room = room
+        self._group = group
+        self._parts = parts
+        self._minimums = [gang.minimum for gang in group.gangs]
+        self._members = sum(part.wanted for part in parts)
+        self._merit = self._merit_of(self.best)
+
+    def settle(self, budget: Budget) -> tuple[Attempt | None, bool]:
+        """The best attempt that reaches all minimums, not taken; if there is none, whether that is proved."""
+        self.try_all()
+        good = self.best if self._is_good(self.best) else None
+        if good is not None and good.total == self._members:
+            return good, False
+        if good is None and self._impossible():
+            return None, True
+        good, exhausted = search_stepwise(self._room, self._group, self._parts, budget, self.shape.kept_by, good)
+        return good, exhausted and good is None
+
+    def try_all(self) -> None:
+        """Seat the group in several orders and regions."""
+        tries = max(4, min(_MOST_TRIES, _MEMBERS_TRIED // self._members))
+        for region, order in islice(self._ways(), tries):
+            attempt = self._try(order, region)
+            merit = self._merit_of(attempt)
+            if merit > self._merit:
+                self.best, self._merit = attempt, merit
+            if attempt.total == self._members and self.shape.free:
+                return
+
+    def explain(self, explainer: Explainer) -> Explanation:
+        """What is in the way of the first gang that lacks members in the best attempt."""
+        parts, best = self._parts, self.best
+        gangs = range(len(self._minimums))
+        gang = next((g for g in gangs if best.of_gang(parts, g) < self._minimums[g]), None)
+        if gang is None:
+            return self.shape.explanation(best)
+        lacking = [i for i, part in enumerate(parts) if part.gang == gang and best.placed[i] < part.wanted]
+        hopeless = [i for i in lacking if not self._room.of(parts[i].class_id).fits.any()]
+        return explainer.stuck(self._group, parts, gang, (hopeless or lacking)[0], best)
+
+    def _is_good(self, attempt: Attempt) -> bool:
+        return minimums_reached(self._group, self._parts, attempt) and self.shape.kept_by(attempt)
+
+    def _merit_of(self, attempt: Attempt) -> _Merit:
+        toward = [min(attempt.of_gang(self._parts, gang), least) for gang, least in enumerate(self._minimums)]
+        cost = tuple(-each for each in self.shape.cost_of(attempt))
+        return self._is_good(attempt), sum(toward), attempt.total, cost, attempt.placed
+
+    # -- tries
+
+    def _ways(self) -> Iterator[tuple[Region, Sequence[int]]]:
+        orders = self._orders()
+        for confined in self.shape.regions():
+            together = common_domains(self._room, self._parts, confined)
+            for region in [confined] if together is None else together:
+                for order in orders:
+                    yield region, order
+
+    def _orders(self) -> list[tuple[int, ...]]:
+        parts = self._parts
+        in_order = tuple(range(len(parts)))
+        if alike(parts):
+            return [in_order]
+        seats = [int(self._room.of(part.class_id).fits.sum()) for part in parts]
+        hardest_first = tuple(sorted(in_order, key=lambda index: (seats[index], -parts[index].wanted, index)))
+        orders = [hardest_first, in_order, hardest_first[::-1], in_order[::-1]]
+        if len(parts) <= _ALL_ORDERS_UP_TO:
+            orders.extend(permutations(in_order))
+        return list(dict.fromkeys(orders))
+
+    def _try(self, order: Sequence[int], region: Region) -> Attempt:
+        """Minimums first, then as many more as have room; nothing stays taken."""
+        mark = self._room.mark()
+        attempt = Attempt([0] * len(self._parts))
+        left = list(self._minimums)
+        self._rounds(order, region, attempt, left)
+        if not any(left):
+            self._rounds(sorted(order), region, attempt, [self._members] * len(left))
+        self._room.undo(mark)
+        return attempt
+
+    def _rounds(self, order: Sequence[int], region: Region, attempt: Attempt, left: list[int]) -> None:
+        """Parts one after another, again as long as that helps: one may need another to be there. `left` is how many
+        more members each gang may have.
+        """
+        progress = True
+        while progress:
+            progress = False
+            for index in order:
+                part = self._parts[index]
+                wanted = min(part.wanted - attempt.placed[index], left[part.gang])
+                if wanted:
+                    seated = seat(self._room, index, part, wanted, region, attempt)
+                    left[part.gang] -= seated
+                    progress |= seated > 0
+
+    # -- proofs
+
+    def _impossible(self) -> bool:
+        """Proved by counting that not all gangs can have their minimums."""
+        seats = {part.class_id: self._most(part) for part in self._parts}
+        if alike(self._parts):
+            return sum(self._minimums) > seats[self._parts[0].class_id]
+        return any(
+            sum(min(part.wanted, seats[part.class_id]) for part in self._parts if part.gang == gang) < minimum
+            for gang, minimum in enumerate(self._minimums)
+        )
+
+    def _most(self, part: Part) -> int:
+        """No more members of the part's class than this can be placed."""
+        room = self._room
+        of_class = room.of(part.class_id)
+        if not alike(self._parts):
+            return int(self._caps_at_best(part.class_id).sum())
+        together = common_domains(room, self._parts)
+        if together is None:
+            return most_members(of_class, None)
+        if len(together) > _MOST_COUNTED:
+            return int(of_class.alone.sum())
+        return max((most_members(of_class, region) for region in together), default=0)
+
+    def _caps_at_best(self, class_id: str) -> Int64:
+        """Members that fit on each node if other members of the group help as much as they can."""
+        of_class = self._room.of(class_id)
+        if of_class.limits is None:
+            return of_class.alone
+        group = {self._room.capacity.classes[part.class_id] for part in self._parts}
+        loosening: list[Rule] = [*of_class.limits.spread, *of_class.limits.together]
+        helped = [rule for rule in loosening if not rule.tally.classes.isdisjoint(group)]
+        return np.minimum(of_class.alone, of_class.limits.caps_without(helped))
