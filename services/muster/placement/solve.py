@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from muster.gangs.placing import GroupToPlace, Removable, Run
 from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
+from muster.placement.coupled import is_coupled, place_coupled, place_coupled_partly
 from muster.placement.equal import place_equal
 from muster.placement.explain import Explainer
 from muster.placement.kept import NOTHING, Kept
@@ -40,7 +41,7 @@ def solve(
     if removable:
         yield from map(batch.place, groups)
         return
-    for single, run in groupby(groups, key=_is_single):
+    for single, run in groupby(groups, key=batch.is_single):
         some = list(run)
         yield from batch.place_singles(some) if single else map(batch.place, some)
 
@@ -65,6 +66,10 @@ class _Batch:
         self._explainer = Explainer(room, kept)
         self._steps_left = STEPS_PER_BATCH
         self._failed: dict[tuple[object, ...], tuple[NotPlaced, int]] = {}
+
+    def is_single(self, group: GroupToPlace) -> bool:
+        """The group is one pod, and does not mind others like it."""
+        return _is_single(group) and not self._room.of(_class_of(group)).coupled
 
     def place(self, group: GroupToPlace) -> Answer:
         failed = self._failed_before(group)
@@ -122,6 +127,8 @@ class _Batch:
         return [room.nodes.name(row) for row in np.repeat(rows, counts).tolist()]
 
     def _place_whole(self, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> Placed | NotPlaced:
+        if is_coupled(self._room, parts):
+            return place_coupled(self._room, group, parts, self._explainer, budget)
         if len(group.gangs) == 1 and group.gangs[0].constraints and alike(parts):
             return place_shaped(self._room, group, parts, self._explainer)
         if alike(parts) and not any(gang.constraints for gang in group.gangs):
@@ -137,7 +144,10 @@ class _Batch:
     def _place_partly(
         self, group: GroupToPlace, parts: Sequence[Part], whole: NotPlaced, budget: Budget
     ) -> PartlyPlaced | NotPlaced:
-        attempt = place_partly(self._room, group, parts, budget)
+        if is_coupled(self._room, parts):
+            attempt = place_coupled_partly(self._room, group, parts)
+        else:
+            attempt = place_partly(self._room, group, parts, budget)
         if attempt is None:
             return whole
         return PartlyPlaced(runs_of(self._room, group, parts, attempt), whole.explanation)
