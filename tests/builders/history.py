@@ -6,13 +6,15 @@ from typing import Any
 import msgspec
 
 from muster.clusterstate.state import ClusterState
+from muster.clusterstate.trees import Trees
 from muster.dialects import coscheduling, koordinator
 from muster.gangs.facts import Batch
 from muster.kube.changes import Changes, Removed
-from muster.kube.resources import BUDGETS, NODES, PODS, PRIORITY_CLASSES, Resource, definitions
+from muster.kube.resources import BUDGETS, NODES, PODS, PRIORITY_CLASSES, Resource, definitions, topologies
 
 SIGS_POD_GROUPS = definitions(koordinator.DEFINITION)
 X_POD_GROUPS = definitions(coscheduling.DEFINITION)
+TOPOLOGY_MAPS = topologies("default")
 
 Object = dict[str, Any]
 
@@ -62,10 +64,19 @@ def pod_object(
     return {"metadata": metadata, "spec": content, "status": status}
 
 
-def node_object(name: str, *, uid: str = "", cpu: str = "8", ready: bool = True, **spec: Any) -> Object:
+def node_object(
+    name: str,
+    *,
+    uid: str = "",
+    cpu: str = "8",
+    ready: bool = True,
+    labels: dict[str, str] | None = None,
+    **spec: Any,
+) -> Object:
     """A node as the API has it."""
+    shown = {"kubernetes.io/hostname": name, **(labels or {})}
     return {
-        "metadata": {"name": name, "uid": uid or f"uid-{name}", "labels": {"kubernetes.io/hostname": name}},
+        "metadata": {"name": name, "uid": uid or f"uid-{name}", "labels": shown},
         "spec": spec,
         "status": {
             "allocatable": {"cpu": cpu, "memory": "32Gi", "pods": "110"},
@@ -102,11 +113,26 @@ def budget_object(
     }
 
 
+def topology_map_object(map_name: str, tree: Any, /, *, uid: str = "", second: int = 0, **data: str) -> Object:
+    """A ConfigMap that defines a topology tree; name="..." is that of the tree, level_names="..." its level-names."""
+    text = tree if isinstance(tree, str) else msgspec.json.encode(tree).decode()
+    return {
+        "metadata": {
+            "name": map_name,
+            "namespace": "default",
+            "uid": uid or f"uid-map-{map_name}",
+            "creationTimestamp": SECOND.format(second),
+            "labels": {"sakkara.topology": ""},
+        },
+        "data": {"tree": text, **{key.replace("_", "-"): value for key, value in data.items()}},
+    }
+
+
 class History:
     """Applies changes to a state, one event after the other, each with the next revision."""
 
-    def __init__(self, *scheduler_names: str, settled: bool = True) -> None:
-        self.state = ClusterState(scheduler_names or ("muster",))
+    def __init__(self, *scheduler_names: str, settled: bool = True, trees: Trees | None = None) -> None:
+        self.state = ClusterState(scheduler_names or ("muster",), trees)
         self.revision = 0
         self._pods: dict[str, Any] = {}
         self._count = itertools.count(1)
@@ -145,12 +171,15 @@ class History:
         """Part of a list in progress: how far the kind is known then is not said."""
         return self._told(resource, [self.stamped(resource, each) for each in objects])
 
+    def topologies(self, *maps: Object) -> Batch:
+        return self.put(TOPOLOGY_MAPS, *maps)
+
     def budgets(self, *budgets: Object) -> Batch:
         return self.put(BUDGETS, *budgets)
 
     def make_sure(self) -> list[Batch]:
-        """Pods of which the state is not sure are told again, as they are."""
-        batches = []
+        """Pods of which the state is not sure are told again, as they are, and trees follow the nodes."""
+        batches = [self.state.review()]
         while self.state.unsure:
             namespace = self.state.unsure.pop()
             there = [pod for pod in self._pods.values() if pod.metadata.namespace == namespace]

@@ -14,16 +14,21 @@ _KINDS = {
     "Pod": "/api/v1/namespaces/{namespace}/pods",
     "Node": "/api/v1/nodes",
     "Namespace": "/api/v1/namespaces",
+    "ConfigMap": "/api/v1/namespaces/{namespace}/configmaps",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
     "PodGroup": "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{namespace}/podgroups",
+    "PersistentVolumeClaim": "/api/v1/namespaces/{namespace}/persistentvolumeclaims",
+    "PersistentVolume": "/api/v1/persistentvolumes",
+    "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
 }
 _VERSIONS = {
     "PriorityClass": "scheduling.k8s.io/v1",
     "CustomResourceDefinition": "apiextensions.k8s.io/v1",
     "PodDisruptionBudget": "policy/v1",
     "PodGroup": "scheduling.x-k8s.io/v1alpha1",
+    "StorageClass": "storage.k8s.io/v1",
 }
 
 

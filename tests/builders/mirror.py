@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
-from muster.gangs.facts import DisruptionBudget, GangFacts, NodeFacts, PodClass, PodFacts
+from muster.gangs.facts import DisruptionBudget, GangFacts, NodeFacts, PodClass, PodFacts, TopologyTree
 from muster.rpc.channel import open_channel
 from muster.rpc.subscription import Changes, Disconnected, SnapshotBegun, SnapshotComplete, subscribe
 
@@ -18,6 +18,7 @@ class Mirror:
         self.gangs: dict[str, GangFacts] = {}
         self.classes: dict[str, PodClass] = {}
         self.budgets: dict[str, DisruptionBudget] = {}
+        self.trees: dict[str, TopologyTree] = {}
         self.through: dict[str, int] = {}
         self.changed: dict[str, int] = {}
         self.snapshots = 0
@@ -71,6 +72,7 @@ class Mirror:
             case SnapshotBegun():
                 self._synced = False
                 self.pods, self.nodes, self.gangs, self.classes, self.budgets = {}, {}, {}, {}, {}
+                self.trees = {}
             case SnapshotComplete(through=through):
                 self.snapshots += 1
                 self._synced, self.through = True, through
@@ -81,6 +83,7 @@ class Mirror:
                 self.nodes.update((node.name, node) for node in batch.nodes)
                 self.gangs.update((gang.id, gang) for gang in batch.gangs)
                 self.budgets.update((budget.id, budget) for budget in batch.budgets)
+                self.trees.update((tree.name, tree) for tree in batch.trees)
                 for pod in batch.pods:
                     assert pod.class_id in self.classes, "classes come before the pods that name them"
                     self.pods[pod.uid] = pod
@@ -92,6 +95,8 @@ class Mirror:
                     self.gangs.pop(id_, None)
                 for id_ in batch.removed_budgets:
                     self.budgets.pop(id_, None)
+                for name in batch.removed_trees:
+                    self.trees.pop(name, None)
                 if self._synced:
                     assert all(batch.through[kind] >= revision for kind, revision in batch.changed.items())
                     assert all(batch.through.get(kind, 0) >= revision for kind, revision in self.through.items())

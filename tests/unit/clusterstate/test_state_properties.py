@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from builders.history import (
+    TOPOLOGY_MAPS,
     X_POD_GROUPS,
     History,
     Object,
@@ -16,8 +17,9 @@ from builders.history import (
     pod_group_object,
     pod_object,
     priority_class_object,
+    topology_map_object,
 )
-from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodFacts
+from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodFacts, TopologyTree
 from muster.kube.resources import BUDGETS, NODES, PODS, PRIORITY_CLASSES, Resource
 
 PREFIX = "gang.scheduling.koordinator.sh/"
@@ -47,7 +49,11 @@ pods = st.builds(
     priorityClassName=st.sampled_from(["", "high"]),
 )
 nodes = st.builds(
-    node_object, st.sampled_from(["n", "m"]), uid=st.sampled_from(["", "u4"]), cpu=st.sampled_from(["4", "8"])
+    node_object,
+    st.sampled_from(["n", "m"]),
+    uid=st.sampled_from(["", "u4"]),
+    cpu=st.sampled_from(["4", "8"]),
+    labels=st.sampled_from([{}, {"sakkara.topology.rack": "r"}]),
 )
 groups = st.builds(
     pod_group_object,
@@ -63,6 +69,14 @@ budgets = st.builds(
     allowed=st.sampled_from([0, 1, "many"]),
     uid=st.sampled_from(["", "u6"]),
     namespace=st.sampled_from(["ml", "dev"]),
+)
+topology_maps = st.builds(
+    topology_map_object,
+    st.sampled_from(["s", "t"]),
+    st.sampled_from([{}, {"r": {"n": {}}}, {"r": {"n": {}}, "q": {"m": {}}}]),
+    uid=st.sampled_from(["", "u7"]),
+    second=st.integers(0, 2),
+    name=st.sampled_from(["east", "west", "default-tree"]),
 )
 
 
@@ -99,6 +113,7 @@ histories = st.lists(
         steps_of(X_POD_GROUPS, groups),
         steps_of(PRIORITY_CLASSES, classes),
         steps_of(BUDGETS, budgets),
+        steps_of(TOPOLOGY_MAPS, topology_maps),
     ),
     max_size=20,
 ).map(legal)
@@ -112,6 +127,7 @@ class Listener:
         self.nodes: dict[str, NodeFacts] = {}
         self.gangs: dict[str, GangFacts] = {}
         self.budgets: dict[str, DisruptionBudget] = {}
+        self.trees: dict[str, TopologyTree] = {}
         self.classes: set[str] = set()
         self.through: dict[str, int] = {}
 
@@ -122,6 +138,7 @@ class Listener:
         assert all(batch.through[kind] >= revision for kind, revision in self.through.items())
         told: tuple[tuple[Any, ...], ...] = (batch.pods, batch.removed_pods, batch.nodes, batch.removed_nodes)
         told += (batch.gangs, batch.removed_gangs, batch.budgets, batch.removed_budgets)
+        told += (batch.trees, batch.removed_trees)
         assert bool(batch.changed) <= any(told)
         self.through = batch.through
         self.pods.update((pod.uid, pod) for pod in batch.pods)
@@ -136,9 +153,12 @@ class Listener:
         self.budgets.update((budget.id, budget) for budget in batch.budgets)
         for id_ in batch.removed_budgets:
             del self.budgets[id_]
+        self.trees.update((tree.name, tree) for tree in batch.trees)
+        for name in batch.removed_trees:
+            del self.trees[name]
 
     def content(self) -> Any:
-        return contents(self.pods, self.nodes, self.gangs, self.budgets)
+        return contents(self.pods, self.nodes, self.gangs, self.budgets, self.trees)
 
 
 def contents(
@@ -146,6 +166,7 @@ def contents(
     nodes: dict[str, NodeFacts],
     gangs: dict[str, GangFacts],
     budgets: dict[str, DisruptionBudget],
+    trees: dict[str, TopologyTree],
 ) -> Any:
     """By value, but for revisions: those of changes without effect are not told."""
     return (
@@ -153,6 +174,7 @@ def contents(
         {name: replace(node, revision=0) for name, node in nodes.items()},
         dict(gangs),
         dict(budgets),
+        dict(trees),
     )
 
 
@@ -169,6 +191,7 @@ def take(history: History, step: Step) -> list[Batch]:
 @given(histories)
 def test_what_was_told_is_what_there_is(steps: list[Step]) -> None:
     history, listener = History(), Listener()
+    listener.trees = dict(history.state.trees.facts)
     for step in steps:
         for batch in take(history, step):
             listener.hear(batch)
@@ -180,6 +203,7 @@ def test_what_was_told_is_what_there_is(steps: list[Step]) -> None:
         {node.name: node for node in snapshot.nodes},
         {gang.id: gang for gang in snapshot.gangs},
         {budget.id: budget for budget in snapshot.budgets},
+        {tree.name: tree for tree in snapshot.trees},
     )
     assert listener.content() == contents(*state)
     assert {pod.class_id for pod in snapshot.pods} <= {each.id for each in snapshot.pod_classes}
@@ -217,8 +241,8 @@ def test_a_replica_that_comes_later_finds_the_same(steps: list[Step]) -> None:
     late.state.settle()
     early.make_sure()
     late.make_sure()
-    (_, pods, gangs, budgets), (_, late_pods, late_gangs, late_budgets) = everything(early), everything(late)
-    assert (pods, budgets) == (late_pods, late_budgets)
+    (_, pods, gangs, *others), (_, late_pods, late_gangs, *late_others) = everything(early), everything(late)
+    assert (pods, others) == (late_pods, late_others)
     # The incarnation of pods without a controller depends on what was there before.
     assert {id_: replace(gang, incarnation="") for id_, gang in gangs.items()} == {
         id_: replace(gang, incarnation="") for id_, gang in late_gangs.items()
@@ -229,4 +253,4 @@ def everything(history: History) -> Any:
     state = history.state
     pods = {uid: replace(pod, revision=0) for uid, pod in state.pods.facts.items()}
     nodes = {name: replace(node, revision=0) for name, node in state.nodes.facts.items()}
-    return nodes, pods, dict(state.gangs.facts), dict(state.budgets.facts)
+    return nodes, pods, dict(state.gangs.facts), dict(state.budgets.facts), dict(state.trees.facts)
