@@ -45,7 +45,7 @@ def place_constrained(
     return Placed(runs_of(room, group, parts, attempt))
 
 
-def has_place(room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> bool:
+def has_any_place(room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> bool:
     """All minimums have a place as far as the budget reaches to tell; nothing is taken."""
     minimums = [gang.minimum for gang in group.gangs]
     return _Constrained(room, group, parts, budget).any(minimums) is not None
@@ -174,7 +174,7 @@ def _explain(
     explanation = explainer.stuck(group, parts, gang, (lacking or ours)[0], best)
     hard = [(index, each) for index, one in enumerate(group.gangs) for each in one.constraints if each.hard]
     for index, constraint in hard:
-        if has_place(room, _softened(group, index, constraint), parts, budget):
+        if has_any_place(room, _softened(group, index, constraint), parts, budget):
             words = in_words(constraint)
             return structs.replace(
                 explanation,

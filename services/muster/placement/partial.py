@@ -5,6 +5,8 @@ from dataclasses import replace
 from itertools import product
 
 from muster.gangs.placing import GroupToPlace
+from muster.placement.constrained import part_that_fits
+from muster.placement.feasible import is_constrained
 from muster.placement.packing import Choice, fewest_nodes, tightest_first
 from muster.placement.parts import Attempt, Part, alike, retake, take
 from muster.placement.puzzle import find
@@ -17,7 +19,13 @@ def place_partly(room: Room, group: GroupToPlace, parts: Sequence[Part], budget:
 
     What counts toward minimums comes before members above them, then first gangs before later ones, then first roles.
     No gang that lacks members could have one more unless another had one less, as far as the budget reaches to tell.
+    Under constraints, what is seated leaves the rest a place as the hard ones ask, if there is room for it later.
     """
+    if is_constrained(group):
+        attempt = part_that_fits(room, group, parts, budget)
+        if attempt is not None:
+            retake(room, parts, attempt)
+        return attempt
     partly = _Partly(room, group, parts)
     best = partly.quickly()
     if not alike(parts):

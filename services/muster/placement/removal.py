@@ -1,4 +1,7 @@
-"""Who has to go so that a group has a place: the lowest levels, spare pods, few gangs, and nobody for nothing."""
+"""Who has to go so that a group has a place: the lowest levels, spare pods, few gangs, and nobody for nothing.
+
+Nobody goes for soft constraints.
+"""
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -10,7 +13,9 @@ from msgspec.structs import replace
 from muster.gangs.capacity import Int64
 from muster.gangs.placing import GroupToPlace, Removable
 from muster.placement.answers import NotPlaced, Placed
-from muster.placement.candidates import candidates_of
+from muster.placement.candidates import Candidates, candidates_of
+from muster.placement.confining import confinement, who_goes_of_one_domain
+from muster.placement.feasible import only_hard
 from muster.placement.fewest import fewest_gangs
 from muster.placement.greedy import few_gangs
 from muster.placement.holds import Holds
@@ -52,7 +57,7 @@ def place_by_removal(
     if isinstance(answer, NotPlaced):
         summary = f"even if all that may be removed were gone: {answer.explanation.summary}"
         return replace(answer, explanation=replace(answer.explanation, summary=summary))
-    removed = _who_goes(Trial(room, group, parts, candidates))
+    removed = _who_goes_for(room, only_hard(group), parts, candidates)
     if removed is None:
         return NotPlaced(False, present.explanation)
     room.shift(candidates.rows, candidates.freed(removed))
@@ -61,6 +66,13 @@ def place_by_removal(
         room.undo(mark)
         return NotPlaced(False, present.explanation)
     return replace(answer, removed=candidates.answer(removed))
+
+
+def _who_goes_for(room: Room, group: GroupToPlace, parts: Sequence[Part], candidates: Candidates) -> Int64 | None:
+    confined = confinement(room, group)
+    if confined is None:
+        return _who_goes(Trial(room, group, parts, candidates))
+    return who_goes_of_one_domain(room, group, parts, candidates, confined, _who_goes)
 
 
 def _who_goes(trial: Trial) -> Int64 | None:

@@ -10,7 +10,7 @@ from muster.gangs.capacity import Int64
 from muster.gangs.placing import GroupToPlace
 from muster.placement.candidates import Candidates
 from muster.placement.eligibility import USABLE
-from muster.placement.mixed import seat_minimums
+from muster.placement.feasible import has_place, is_constrained
 from muster.placement.nodes import Bool
 from muster.placement.parts import Part, alike
 from muster.placement.room import MOST_FITS, ClassRoom, Room
@@ -21,16 +21,22 @@ STEPS_FOR_ALL: Final = 30_000
 """What trials may spend on exact searches, about 5 microseconds a step."""
 _EFFORT_OF_MIXED: Final = 20
 _ENTRIES_PER_EFFORT: Final = 5_000
-"""A trial by counting is one effort for so many entries; for a mixed group, whose members have to be seated, it is so
-many more."""
+"""A trial by counting is one effort for so many entries; for a mixed group, or one under constraints, whose members
+have to be seated, it is so many more."""
+NOTHING_FREE: Final = 2**58
+"""Taken from what is free on nodes on which there is to be no room whoever goes: more of any resource than a node has,
+and far from what an int64 can hold."""
 
 
 class ClassNeed:
-    """How many members of one class must have a seat, and where they have one: `usable` is bool[nodes]."""
+    """How many members of one class must have a seat, and where they have one: `usable` is bool[nodes]; so is `open_`,
+    where there is room at all once pods have gone.
+    """
 
-    def __init__(self, room: ClassRoom, needed: int, rows: Int64) -> None:
+    def __init__(self, room: ClassRoom, needed: int, rows: Int64, open_: Bool) -> None:
+        self.room = room
         self.needed = needed
-        self.usable: Bool = room.eligibility.reason[rows] == USABLE
+        self.usable: Bool = (room.eligibility.reason[rows] == USABLE) & open_
         self.elsewhere = int(room.fits.sum()) - int(room.fits[rows].sum())
         self._columns = room.columns
         self._amounts = room.amounts[:, None]
@@ -46,7 +52,7 @@ class Spent(Exception):
 
 
 class Trial:
-    """One group, one room, and pods that may go. Nothing stays taken or freed.
+    """One group with its hard constraints, one room, and pods that may go. Nothing stays taken or freed.
 
     `free` is what is free on the candidates' nodes, int64[resources, nodes]; `needs` has each class of the group once.
     Efforts are counted, about 50 microseconds each: counts and not seconds, so that every replica answers the same.
@@ -59,9 +65,10 @@ class Trial:
         self.candidates = candidates
         self.free: Int64 = room.free[:, candidates.rows]
         must_seat = _must_seat(group, parts)
-        self.needs = [ClassNeed(room.of(each), needed, candidates.rows) for each, needed in must_seat.items()]
+        open_: Bool = np.all(self.free > -NOTHING_FREE // 2, axis=0)
+        self.needs = [ClassNeed(room.of(each), needed, candidates.rows, open_) for each, needed in must_seat.items()]
         self.members = sum(part.wanted for part in parts)
-        self._alike = alike(parts)
+        self._counting_settles_it = alike(parts) and not is_constrained(group)
         self._steps_left = STEPS_FOR_ALL
         self._efforts_left = 0
 
@@ -94,7 +101,7 @@ class Trial:
         free = self.free + freed
         if any(need.elsewhere + int(need.fits(free).sum()) < need.needed for need in self.needs):
             return False
-        return self._alike or self._seated(freed)
+        return self._counting_settles_it or self._seated(freed)
 
     def _seated(self, freed: Int64) -> bool:
         self.spend(_EFFORT_OF_MIXED)
@@ -104,7 +111,7 @@ class Trial:
         budget = Budget(min(STEPS_PER_TRIAL, self._steps_left))
         granted = budget.left
         try:
-            return seat_minimums(self.room, self.group, self.parts, budget) is not None
+            return has_place(self.room, self.group, self.parts, budget)
         finally:
             self._steps_left -= granted - max(0, budget.left)
             self.room.undo(mark)
