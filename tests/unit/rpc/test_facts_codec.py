@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.gangs import facts
 from muster.gangs.facts import Batch, GangFacts, GangMode, NodeOperator, PodFacts, PodPhase, Severity, TaintEffect
+from muster.rpc import class_codec
 from muster.rpc import facts_codec as codec
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 INT32 = st.integers(-(2**31), 2**31 - 1)
+POSITIVE = st.integers(1, 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 UINT64 = st.integers(0, 2**64 - 1)
 
@@ -29,6 +31,17 @@ TERMS = st.builds(facts.NodeSelectorTerm, REQUIREMENTS, REQUIREMENTS)
 TOLERATIONS = st.builds(
     facts.Toleration, TEXT, st.sampled_from(facts.TolerationOperator), TEXT, st.sampled_from(TaintEffect)
 )
+POD_TERMS = st.builds(facts.PodTerm, TEXT, TEXT)
+SPREADS = st.builds(
+    facts.SpreadConstraint,
+    POSITIVE,
+    TEXT,
+    TEXT,
+    st.booleans(),
+    POSITIVE,
+    st.booleans(),
+    st.booleans(),
+)
 POD_CLASSES = st.builds(
     facts.PodClass,
     TEXT,
@@ -37,6 +50,13 @@ POD_CLASSES = st.builds(
     st.none() | several(TERMS),
     several(st.builds(facts.PreferredNodeTerm, INT32, TERMS)),
     several(TOLERATIONS),
+    several(TEXT),
+    several(POD_TERMS),
+    several(POD_TERMS),
+    several(st.builds(facts.PreferredPodTerm, INT32, POD_TERMS)),
+    several(SPREADS),
+    several(st.builds(facts.HostPort, TEXT, TEXT, st.integers(1, 65535))),
+    several(several(TERMS)),
 )
 NODES = st.builds(
     facts.NodeFacts,
@@ -70,6 +90,16 @@ PODS = st.builds(
     st.floats(allow_nan=False),
     INT64,
     several(TEXT),
+    several(TEXT),
+)
+REFERENCES = st.none() | st.builds(facts.ObjectReference, TEXT, TEXT, TEXT, TEXT, TEXT)
+PROBLEMS = several(st.builds(facts.Problem, st.sampled_from(Severity), TEXT))
+CONSTRAINTS = st.builds(
+    facts.LevelConstraint,
+    TEXT,
+    st.sampled_from(facts.LevelPolicy),
+    st.booleans(),
+    *[st.integers(0, 2**31 - 1)] * 3,
 )
 GANGS = st.builds(
     GangFacts,
@@ -85,10 +115,22 @@ GANGS = st.builds(
     st.floats(allow_nan=False),
     st.none() | INT32,
     INT64,
-    st.none() | st.builds(facts.ObjectReference, TEXT, TEXT, TEXT, TEXT, TEXT),
-    several(st.builds(facts.Problem, st.sampled_from(Severity), TEXT)),
+    REFERENCES,
+    PROBLEMS,
     st.sampled_from(facts.MatchPolicy),
     st.sampled_from(facts.RepairPolicy),
+    TEXT,
+    several(CONSTRAINTS),
+)
+TREES = st.builds(
+    facts.TopologyTree,
+    TEXT,
+    several(st.builds(facts.TreeLevel, TEXT, TEXT)),
+    several(st.builds(facts.TreeDomain, TEXT, st.integers(0, 9), st.integers(-1, 99))),
+    several(st.tuples(TEXT, st.integers(-1, 99))),
+    st.booleans(),
+    REFERENCES,
+    PROBLEMS,
 )
 BUDGETS = st.builds(facts.DisruptionBudget, TEXT, INT32)
 BATCHES = st.builds(
@@ -103,6 +145,8 @@ BATCHES = st.builds(
     REVISIONS,
     REVISIONS,
     several(BUDGETS),
+    several(TEXT),
+    several(TREES),
     several(TEXT),
 )
 
@@ -120,7 +164,20 @@ def test_a_pod_alone_is_the_same(pod: PodFacts) -> None:
 
 @pytest.mark.parametrize(
     "struct",
-    [facts.PodClass, facts.NodeFacts, PodFacts, GangFacts, facts.DisruptionBudget, Batch],
+    [
+        facts.PodClass,
+        facts.PodTerm,
+        facts.PreferredPodTerm,
+        facts.SpreadConstraint,
+        facts.HostPort,
+        facts.NodeFacts,
+        PodFacts,
+        GangFacts,
+        facts.LevelConstraint,
+        facts.TopologyTree,
+        facts.DisruptionBudget,
+        Batch,
+    ],
 )
 def test_every_field_of_a_message_is_a_field_of_the_facts(struct: type[msgspec.Struct]) -> None:
     """A field added on one side only would be lost in silence."""
@@ -131,8 +188,26 @@ def test_every_field_of_a_message_is_a_field_of_the_facts(struct: type[msgspec.S
 def test_a_requirement_to_be_nowhere_is_not_the_same_as_none() -> None:
     nowhere = facts.PodClass("a", required_node_affinity=())
     anywhere = facts.PodClass("a")
-    assert codec.decode_pod_class(codec.encode_pod_class(nowhere)).required_node_affinity == ()
-    assert codec.decode_pod_class(codec.encode_pod_class(anywhere)).required_node_affinity is None
+    assert class_codec.decode_pod_class(class_codec.encode_pod_class(nowhere)).required_node_affinity == ()
+    assert class_codec.decode_pod_class(class_codec.encode_pod_class(anywhere)).required_node_affinity is None
+
+
+def test_a_volume_that_is_nowhere_is_not_the_same_as_none() -> None:
+    unreachable = facts.PodClass("a", volumes=((), (facts.NodeSelectorTerm(),)))
+    assert class_codec.decode_pod_class(class_codec.encode_pod_class(unreachable)) == unreachable
+
+
+def test_a_spread_that_says_nothing_has_the_defaults_of_kubernetes() -> None:
+    decoded = class_codec.decode_pod_class(pb.PodClass(spread=[pb.SpreadConstraint(topology_key="zone")])).spread
+    assert decoded == (facts.SpreadConstraint(1, "zone", "", hard=False),)
+
+
+def test_a_constraint_that_is_not_understood_blocks_its_gang() -> None:
+    value: Any = 42
+    message = pb.Gang(id="k/ns/a", constraints=[pb.LevelConstraint(level="rack", policy=value)])
+    gang = codec.decode_gang(message)
+    assert gang.blocked and gang.constraints == ()
+    assert "'rack' has policy 42" in gang.problems[0].message
 
 
 def test_priority_zero_is_not_the_same_as_none() -> None:
@@ -148,7 +223,7 @@ def test_enum_values_that_are_not_known_are_read_as_documented(number: int) -> N
     assert codec.decode_gang(pb.Gang(match_policy=value)).match_policy is facts.MatchPolicy.ONCE_SATISFIED
     assert codec.decode_gang(pb.Gang(repair_policy=value)).repair_policy is facts.RepairPolicy.WAIT
     assert codec.decode_problem(pb.Problem(severity=value)).severity is Severity.BLOCKING
-    toleration = codec.decode_pod_class(
+    toleration = class_codec.decode_pod_class(
         pb.PodClass(tolerations=[pb.Toleration(operator=value, effect=value)])
     ).tolerations[0]
     assert toleration.operator is facts.TolerationOperator.EQUAL
@@ -160,7 +235,7 @@ def test_a_node_requirement_that_is_not_understood_matches_nothing() -> None:
     value: Any = 42
     term = pb.NodeSelectorTerm(labels=[pb.NodeRequirement(key="rack", operator=value, values=["a"])])
     affinity = pb.RequiredNodeAffinity(terms=[term])
-    decoded = codec.decode_pod_class(pb.PodClass(required_node_affinity=affinity)).required_node_affinity
+    decoded = class_codec.decode_pod_class(pb.PodClass(required_node_affinity=affinity)).required_node_affinity
     assert decoded == (facts.NodeSelectorTerm((facts.NodeRequirement("rack", NodeOperator.IN, ()),)),)
 
 
