@@ -119,22 +119,31 @@ class Rig:
         await until(lambda: self.service.waiting == jobs)
 
     def bind_call(
-        self, pods: Sequence[Object], node: str = "node-0", *, epoch: int = 5, timeout: float = SECONDS, **more: str
+        self,
+        pods: Sequence[Object],
+        node: str | Sequence[str] = "node-0",
+        *,
+        epoch: int = 5,
+        timeout: float = SECONDS,
+        **more: str,
     ) -> Any:
-        """A running Bind call; `more` are annotations."""
+        """A running Bind call to one node, or each pod to its own; `more` are annotations. Claims are those of pods."""
         seats = [
             pb.PodBinding(
                 uid=pod["metadata"]["uid"],
                 namespace=pod["metadata"]["namespace"],
                 name=pod["metadata"]["name"],
-                node=node,
+                node=where,
                 annotations=more,
+                claims=claims_of(pod),
             )
-            for pod in pods
+            for pod, where in zip(pods, [node] * len(pods) if isinstance(node, str) else node, strict=True)
         ]
         return self.stub.Bind(pb.BindRequest(leader_epoch=epoch, group="ml/gang", pods=seats), timeout=timeout)
 
-    async def bind(self, pods: Sequence[Object], node: str = "node-0", **more: Any) -> list[pb.BindResult]:
+    async def bind(
+        self, pods: Sequence[Object], node: str | Sequence[str] = "node-0", **more: Any
+    ) -> list[pb.BindResult]:
         """All results, in the order of the pods. Fails if a pod has none or several."""
         return in_order(pods, await results_of(self.bind_call(pods, node, **more)))
 
@@ -173,6 +182,12 @@ def in_order(pods: Sequence[Object], results: Sequence[_R]) -> list[_R]:
     uids = [pod["metadata"]["uid"] for pod in pods]
     assert sorted(result.uid for result in results) == sorted(uids), "every pod has exactly one result"
     return sorted(results, key=lambda result: uids.index(result.uid))
+
+
+def claims_of(pod: Object) -> list[str]:
+    """Names of the claims that a pod uses."""
+    volumes = pod["spec"].get("volumes") or ()
+    return [each["persistentVolumeClaim"]["claimName"] for each in volumes if "persistentVolumeClaim" in each]
 
 
 def name_of(pod: Object) -> pb.PodName:

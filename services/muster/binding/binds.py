@@ -1,4 +1,4 @@
-"""A Bind call: one job per pod, results gathered as they come.
+"""A Bind call: one job per pod, results gathered as they come. Pods whose claims have no volume yet come last.
 
 answer to the bind          result
 2xx                         BOUND
@@ -18,6 +18,8 @@ import structlog
 from msgspec import Struct
 
 from muster.binding.bodies import binding, pod_path
+from muster.binding.claim_watch import ClaimWatch
+from muster.binding.claims import Claims
 from muster.binding.pipeline import Job, Pipeline, Urgency
 from muster.binding.results import Results
 from muster.binding.spans import PodTrace
@@ -54,18 +56,26 @@ class _Result(Struct, frozen=True):
 class BindCall:
     """The pods of one request on their way."""
 
-    def __init__(self, request: pb.BindRequest, session: KubeSession, pipeline: Pipeline, deadline: float) -> None:
+    def __init__(
+        self, request: pb.BindRequest, session: KubeSession, pipeline: Pipeline, watch: ClaimWatch, deadline: float
+    ) -> None:
         """`deadline`: a time of the event loop's clock; what is not settled then has failed."""
         self.session = session
         self.loop = asyncio.get_running_loop()
         self._request = request
+        self._deadline = deadline
         self._flow = pipeline.open(Urgency.BIND, deadline)
+        self._jobs = {pod.uid: _BindPod(self, pod) for pod in request.pods}
+        self._claims = Claims(
+            request.pods, session, watch, self._flow, ready=self._has_volumes, failed=self._has_no_volumes
+        )
         self._trace = PodTrace("bind", len(request.pods))
         self._results: Results[pb.BindResult] = Results(len(request.pods))
 
     async def results(self) -> AsyncIterator[list[pb.BindResult]]:
         """Every pod's result, in batches."""
-        self._flow.add([_BindPod(self, pod) for pod in self._request.pods])
+        self._claims.serve(self._deadline)
+        self._flow.add([job for job in self._jobs.values() if not job.pod.claims])
         async for batch in self._results.batches():
             yield batch
         self._log_end()
@@ -74,9 +84,15 @@ class BindCall:
         """Send no new binds; pods that were not sent, or would have to be repeated, have failed."""
         self._flow.close(why)
 
+    def _has_volumes(self, uid: str) -> None:
+        self._flow.add([self._jobs[uid]])
+
+    def _has_no_volumes(self, uid: str, why: str) -> None:
+        self.settle(self._jobs[uid], _Result(FAILED, message=why))
+
     def settle(self, job: "_BindPod", result: _Result) -> None:
         """The pod's result is known."""
-        pod, seconds = job.pod, self.loop.time() - job.started if job.attempts else 0.0
+        pod, seconds = job.pod, self.loop.time() - job.began if job.attempts or job.pod.claims else 0.0
         word = _WORDS[result.outcome]
         error = "" if result.outcome == BOUND else result.message or word
         self._trace.add(pod.uid, word, seconds, job.attempts, node=pod.node, error=error)
@@ -108,13 +124,19 @@ class BindCall:
 
 
 class _BindPod(Job):
-    __slots__ = ("_call", "_conflicts", "pod", "started")
+    __slots__ = ("_call", "_conflicts", "pod", "started", "waits_since")
 
     def __init__(self, call: BindCall, pod: pb.PodBinding) -> None:
         super().__init__()
         self._call, self.pod = call, pod
         self._conflicts = 0
         self.started = 0.0
+        self.waits_since = call.loop.time()
+
+    @property
+    def began(self) -> float:
+        """When something was done for it first: its volumes count."""
+        return self.waits_since if self.pod.claims else self.started
 
     async def attempt(self, timeout_seconds: float) -> Verdict:
         pod, call = self.pod, self._call

@@ -10,6 +10,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 MERGE: Final = "application/merge-patch+json"
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+"""Annotation of a claim: where its pod goes. Whoever makes the volume takes it off if that cannot be done there."""
 
 
 class _BindingMeta(Struct, frozen=True, gc=False):
@@ -46,6 +48,19 @@ def binding(namespace: str, name: str, uid: str, node: str, annotations: Mapping
     return _encode(_Binding(meta, _Target(node)))
 
 
+def claim_path(namespace: str, name: str) -> str:
+    """Of a PersistentVolumeClaim."""
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/persistentvolumeclaims/{quote(name, safe='')}"
+
+
+def selected_node_patch(uid: str, resource_version: str, node: str) -> bytes:
+    """Asks for a volume that can be used on the node, unless the claim is another or has changed since that version. A
+    merge patch.
+    """
+    metadata = {"uid": uid, "resourceVersion": resource_version, "annotations": {SELECTED_NODE: node}}
+    return _encode({"metadata": metadata})
+
+
 def eviction(namespace: str, name: str, uid: str) -> bytes:
     """Evicts the pod with that uid, and no other."""
     return _encode(
@@ -68,6 +83,16 @@ def condition_patch(uid: str, resource_version: str, condition: Mapping[str, Any
     return _encode(
         {"metadata": {"uid": uid, "resourceVersion": resource_version}, "status": {"conditions": [condition]}}
     )
+
+
+def volume_path(name: str) -> str:
+    """Of a PersistentVolume."""
+    return f"/api/v1/persistentvolumes/{quote(name, safe='')}"
+
+
+def node_path(name: str) -> str:
+    """Of a node."""
+    return f"/api/v1/nodes/{quote(name, safe='')}"
 
 
 def events_path(namespace: str, name: str = "") -> str:

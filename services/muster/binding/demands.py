@@ -24,6 +24,9 @@ def check_bind(request: pb.BindRequest) -> None:
     for pod in request.pods:
         if not _is_name(pod.node):
             raise _bad(f"{_of(pod)} is to go to node {quoted(pod.node)}, which is no name that Kubernetes allows")
+        for claim in pod.claims:
+            if not _is_name(claim):
+                raise _bad(f"{_of(pod)} uses claim {quoted(claim)}, which is no name that Kubernetes allows")
 
 
 def check_evict(request: pb.EvictRequest) -> None:

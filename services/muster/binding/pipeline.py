@@ -199,6 +199,13 @@ class Flow:
         else:
             self._return(job)
 
+    def hasten(self, job: Job) -> None:
+        """If this one waits for its pause to end, it need not any more."""
+        timer = self._delayed.get(job)
+        if timer is not None:
+            timer.cancel()
+            self._return(job)
+
     def close(self, why: str) -> None:
         """Give up what waits; what is under way ends by itself, and is not repeated."""
         if self._closed_because:

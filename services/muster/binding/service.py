@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import structlog
 
+from muster.binding.claim_watch import ClaimWatch
 from muster.binding.events import EventRecorder
 from muster.binding.pipeline import Pipeline
 from muster.binding.readiness import follow_readiness
@@ -15,7 +16,7 @@ from muster.kube.session import KubeSession
 from muster.rpc.lifetime import until_stopped
 from muster.rpc.server import RpcServer
 
-_SPARE_CONNECTIONS = 2  # so that looking whether the API server is well never waits behind writes
+_SPARE_CONNECTIONS = 3  # for the watch, and so that looking whether the API server is well never waits behind writes
 _LAST_COUNTS_SECONDS = 2.0
 
 _log = structlog.get_logger()
@@ -47,10 +48,10 @@ class BindingService:
         self._drain_seconds = settings.drain_seconds
         self._pipeline = Pipeline(settings.requests_in_flight)
         self._events = EventRecorder(session, self._pipeline, settings.instance)
+        self._claims = ClaimWatch(session)
         self._server = RpcServer(settings.listen, settings.tls, "binding")
-        self._server.add(
-            add_BindingServiceServicer_to_server, BindingServicer(session, self._pipeline, self._events), FULL_NAME
-        )
+        servicer = BindingServicer(session, self._pipeline, self._events, self._claims)
+        self._server.add(add_BindingServiceServicer_to_server, servicer, FULL_NAME)
         self._readiness: asyncio.Task[None] | None = None
 
     @property
@@ -71,6 +72,7 @@ class BindingService:
             with suppress(asyncio.CancelledError):
                 await self._readiness
         await self._server.stop(self._drain_seconds)
+        await self._claims.stop()
         self._events.flush()
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_COUNTS_SECONDS):

@@ -8,6 +8,7 @@ import structlog
 
 from muster.binding.annotations import WriteAnnotations
 from muster.binding.binds import BindCall
+from muster.binding.claim_watch import ClaimWatch
 from muster.binding.conditions import WriteCondition
 from muster.binding.demands import (
     check_bind,
@@ -38,14 +39,14 @@ _log = structlog.get_logger()
 class BindingServicer(pb_grpc.BindingServiceServicer):
     """Binds and evicts pods, sets their conditions and annotations, records events."""
 
-    def __init__(self, session: KubeSession, pipeline: Pipeline, events: EventRecorder) -> None:
-        self._session, self._pipeline, self._events = session, pipeline, events
+    def __init__(self, session: KubeSession, pipeline: Pipeline, events: EventRecorder, claims: ClaimWatch) -> None:
+        self._session, self._pipeline, self._events, self._claims = session, pipeline, events, claims
         self._epochs = Epochs()
 
     async def Bind(self, request: pb.BindRequest, context: Any) -> AsyncIterator[pb.BindResponse]:  # noqa: N802
         """Results as they come."""
         check_bind(request)
-        call = BindCall(request, self._session, self._pipeline, _deadline(context))
+        call = BindCall(request, self._session, self._pipeline, self._claims, _deadline(context))
         context.add_done_callback(_stopping(call.stop))
         with self._epochs.admitted(request.leader_epoch, call.stop):
             try:

@@ -1,0 +1,315 @@
+"""Pods whose volumes are made only once their node is known: claims are told the node and waited for."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from builders.binding import Object, Rig, in_order, results_of, rig, until
+from builders.faults import Requests
+from muster.binding.v1 import binding_pb2 as pb
+
+BOUND, FAILED = pb.BindResult.OUTCOME_BOUND, pb.BindResult.OUTCOME_FAILED
+SELECTED = "volume.kubernetes.io/selected-node"
+SELECTIONS = Requests("PATCH", "/persistentvolumeclaims/[^/]+")
+READS_OF_CLAIMS = Requests("GET", "/persistentvolumeclaims/[^/]+")
+WATCHES_OF_CLAIMS = Requests("GET", "/api/v1/persistentvolumeclaims")
+NODES = ("node-0", "node-1", "node-2", "node-3")
+
+
+@pytest.fixture
+async def muster(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with rig(tmp_path, requests_in_flight=8) as found:
+        for name in NODES:
+            labels = {"kubernetes.io/hostname": name, "zone": f"zone-{int(name[-1]) // 2}"}
+            await found.kube.create("Node", {"metadata": {"name": name, "labels": labels}})
+        yield found
+
+
+async def storage_class(muster: Rig, name: str = "fast", **parameters: str) -> None:
+    """One whose volumes wait for the first pod."""
+    body = {"provisioner": "muster.dev/simulated", "volumeBindingMode": "WaitForFirstConsumer"}
+    await muster.kube.create("StorageClass", {"metadata": {"name": name}, "parameters": parameters, **body})
+
+
+async def claims(muster: Rig, *names: str, of_class: str = "fast", **metadata: Any) -> list[Object]:
+    spec = {
+        "storageClassName": of_class,
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    made = [{"metadata": {"name": name, **metadata}, "spec": spec} for name in names]
+    return list(await asyncio.gather(*(muster.kube.create("PersistentVolumeClaim", each) for each in made)))
+
+
+async def pods_with(muster: Rig, **claims_of: list[str]) -> list[Object]:
+    """Pods by name, with the claims that they use."""
+    made = []
+    for name, used in claims_of.items():
+        volumes = [{"name": f"v{i}", "persistentVolumeClaim": {"claimName": each}} for i, each in enumerate(used)]
+        made += await muster.pods(name, volumes=volumes)
+    return made
+
+
+async def gang(muster: Rig, size: int, **metadata: Any) -> list[Object]:
+    """Pods with a claim each."""
+    names = [f"data-{number}" for number in range(size)]
+    await claims(muster, *names, **metadata)
+    return await pods_with(muster, **{f"trainer-{number}": [name] for number, name in enumerate(names)})
+
+
+async def claim(muster: Rig, name: str) -> Object:
+    return await muster.get(f"/api/v1/namespaces/ml/persistentvolumeclaims/{name}")
+
+
+async def selected(muster: Rig, name: str) -> str:
+    return str((await claim(muster, name))["metadata"].get("annotations", {}).get(SELECTED, ""))
+
+
+# -- what becomes of claims and pods
+
+
+async def test_pods_are_bound_when_their_claims_have_volumes_on_their_nodes(muster: Rig) -> None:
+    await storage_class(muster)
+    pods = await gang(muster, 12)
+    nodes = [NODES[number % 4] for number in range(12)]
+    results = await muster.bind(pods, nodes)
+    assert [(result.outcome, result.message) for result in results] == [(BOUND, "")] * 12
+    assert await muster.nodes_of(pods) == nodes
+    for number, node in enumerate(nodes):
+        found = await claim(muster, f"data-{number}")
+        volume = await muster.get(f"/api/v1/persistentvolumes/{found['spec']['volumeName']}")
+        [term] = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+        assert term["matchExpressions"][0]["values"] == [node]
+
+
+async def test_no_pod_is_bound_before_its_claims_are_and_others_do_not_wait(muster: Rig) -> None:
+    await storage_class(muster)
+    await storage_class(muster, "slow", seconds="3600")
+    await claims(muster, "quick")
+    await claims(muster, "late", of_class="slow")
+    pods = await pods_with(muster, none=[], one=["quick"], both=["quick", "late"])
+    call = muster.bind_call(pods)
+    early: list[pb.BindResult] = []
+    while len(early) < 2:
+        early += (await call.read()).results
+    assert {result.uid for result in early} == {pod["metadata"]["uid"] for pod in pods[:2]}
+    assert await muster.nodes_of(pods) == ["node-0", "node-0", ""]
+    assert await selected(muster, "late") == "node-0"
+    call.cancel()
+
+
+async def test_all_claims_are_told_before_any_is_waited_for(muster: Rig) -> None:
+    await storage_class(muster, seconds="3600")
+    pods = await gang(muster, 40)
+    with muster.faults.seen(SELECTIONS) as told:
+        call = asyncio.create_task(results_of(muster.bind_call(pods, "node-1")))
+        await until(lambda: len(told) == 40)
+        call.cancel()
+    assert {each.status for each in told} == {200}
+
+
+async def test_a_claim_that_is_bound_already_is_left_alone(muster: Rig) -> None:
+    await storage_class(muster)
+    pods = await gang(muster, 1)
+    assert (await muster.bind(pods, "node-1"))[0].outcome == BOUND
+    (again,) = await pods_with(muster, again=["data-0"])
+    with muster.faults.seen(SELECTIONS) as told:
+        (result,) = await muster.bind([again], "node-1")
+    assert (result.outcome, told) == (BOUND, [])
+
+
+async def test_a_volume_that_cannot_be_used_on_the_node(muster: Rig) -> None:
+    """Another pod was there first, in this request or an earlier one."""
+    await storage_class(muster, topologyKey="zone")
+    await claims(muster, "shared")
+    pods = await pods_with(muster, first=["shared"], near=["shared"], far=["shared"])
+    results = await muster.bind(pods, ["node-0", "node-1", "node-2"])
+    assert [result.outcome for result in results] == [BOUND, BOUND, FAILED]
+    assert results[2].message.startswith('PersistentVolumeClaim "shared": its volume "pvc-')
+    assert results[2].message.endswith('cannot be used on node "node-2"')
+    (result,) = await muster.bind(pods[2:], "node-3")
+    assert result.outcome == FAILED
+    (result,) = await muster.bind(pods[2:], "node-1")
+    assert result.outcome == BOUND
+
+
+async def test_a_choice_of_somebody_else_is_not_overwritten(muster: Rig) -> None:
+    await storage_class(muster, seconds="3600")
+    pods = await gang(muster, 1, annotations={SELECTED: "node-3"})
+    (result,) = await muster.bind(pods, "node-1")
+    assert (result.outcome, result.message) == (
+        FAILED,
+        'PersistentVolumeClaim "data-0" waits for a volume on node "node-3" already '
+        '(volume.kubernetes.io/selected-node); until that is taken back none is made for node "node-1"',
+    )
+    assert await selected(muster, "data-0") == "node-3"
+
+
+async def test_a_node_on_which_no_volume_can_be_made(muster: Rig) -> None:
+    """The node was selected, that is taken back, and another node may be tried."""
+    await storage_class(muster, refusedNodes="node-1")
+    pods = await gang(muster, 2)
+    results = await muster.bind(pods, ["node-1", "node-2"])
+    assert [result.outcome for result in results] == [FAILED, BOUND]
+    assert results[0].message == (
+        'no volume can be made for PersistentVolumeClaim "data-0" on node "node-1": '
+        "volume.kubernetes.io/selected-node was removed; its newest event: ProvisioningFailed: failed to provision "
+        "volume with StorageClass \"fast\": no room on node 'node-1'"
+    )
+    assert await selected(muster, "data-0") == ""
+    assert await muster.nodes_of(pods) == ["", "node-2"]
+    assert (await muster.bind(pods[:1], "node-2"))[0].outcome == BOUND
+
+
+async def test_the_deadline_comes_before_the_volume(muster: Rig) -> None:
+    """What was last said is told; the choice stays, and repeating the request is safe."""
+    await storage_class(muster, failure="quota is used up")
+    pods = await gang(muster, 1)
+    (result,) = in_order(pods, await results_of(muster.bind_call(pods, "node-1", timeout=2)))
+    assert result.outcome == FAILED
+    assert result.message.startswith('PersistentVolumeClaim "data-0" has no volume on node "node-1" yet')
+    assert result.message.endswith("quota is used up")
+    assert await selected(muster, "data-0") == "node-1"
+
+
+async def test_a_pod_fails_once_whatever_is_wrong_with_its_claims(muster: Rig) -> None:
+    await storage_class(muster, refusedNodes="node-0")
+    await claims(muster, "data-0", finalizers=["example.com/wait"])
+    await muster.kube.delete("PersistentVolumeClaim", "data-0")
+    await claims(muster, "data-1")
+    pods = await pods_with(muster, trainer=["data-0", "data-1", "data-2"], worker=["data-2"])
+    trainer, worker = await muster.bind(pods)
+    assert (trainer.outcome, trainer.message) == (FAILED, 'PersistentVolumeClaim "data-0" is being deleted')
+    assert (worker.outcome, worker.message[-9:]) == (FAILED, "not found")
+
+
+async def test_a_claim_that_goes_while_it_is_waited_for(muster: Rig) -> None:
+    await storage_class(muster, seconds="3600")
+    pods = await gang(muster, 1)
+    with muster.faults.seen(SELECTIONS) as told, muster.faults.seen(READS_OF_CLAIMS) as looks:
+        call = asyncio.create_task(muster.bind(pods))
+        await until(lambda: len(told) == 1 and len(looks) >= 1)
+        await muster.kube.delete("PersistentVolumeClaim", "data-0")
+        (result,) = await call
+    assert result.outcome == FAILED
+    assert "not found" in result.message
+
+
+# -- trouble on the way
+
+
+@pytest.mark.parametrize("status", [409, 429, 500, 503])
+async def test_i6_what_may_be_repeated_is_repeated(muster: Rig, status: int) -> None:
+    await storage_class(muster)
+    pods = await gang(muster, 6)
+    with muster.faults.refuse(SELECTIONS, status, times=8, headers={"Retry-After": "0"}):
+        results = await muster.bind(pods)
+    assert {result.outcome for result in results} == {BOUND}
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_i4_a_connection_that_breaks_before_or_after_the_choice(muster: Rig, carried_out: bool) -> None:
+    await storage_class(muster)
+    pods = await gang(muster, 6)
+    with muster.faults.cut(SELECTIONS, times=8, carried_out=carried_out):
+        results = await muster.bind(pods, "node-2")
+    assert {result.outcome for result in results} == {BOUND}
+    assert await muster.nodes_of(pods) == ["node-2"] * 6
+
+
+async def test_a_claim_that_somebody_else_changes_meanwhile(muster: Rig) -> None:
+    await storage_class(muster)
+    pods = await gang(muster, 1)
+    with muster.faults.hold(SELECTIONS) as held:
+        call = asyncio.create_task(muster.bind(pods, "node-1"))
+        await held.until(1)
+        await muster.kube.patch("PersistentVolumeClaim", "data-0", {"metadata": {"labels": {"a": "b"}}})
+        held.release()
+        (result,) = await call
+    assert result.outcome == BOUND
+    assert (await claim(muster, "data-0"))["metadata"]["labels"] == {"a": "b"}
+
+
+async def test_another_scheduler_is_faster(muster: Rig) -> None:
+    await storage_class(muster, seconds="3600")
+    pods = await gang(muster, 1)
+    with muster.faults.hold(SELECTIONS) as held:
+        call = asyncio.create_task(muster.bind(pods, "node-1"))
+        await held.until(1)
+        theirs = {"metadata": {"annotations": {SELECTED: "node-3"}}}
+        await muster.kube.patch("PersistentVolumeClaim", "data-0", theirs)
+        held.release()
+        (result,) = await call
+    assert result.outcome == FAILED
+    assert await selected(muster, "data-0") == "node-3"
+
+
+async def test_without_the_right_to_watch_claims_are_looked_at(muster: Rig) -> None:
+    await storage_class(muster, seconds="0.2")
+    pods = await gang(muster, 3)
+    with muster.faults.refuse(WATCHES_OF_CLAIMS, 403):
+        results = await muster.bind(pods)
+    assert {result.outcome for result in results} == {BOUND}
+
+
+async def test_a_watch_that_breaks_misses_nothing(muster: Rig) -> None:
+    await storage_class(muster, seconds="1")
+    pods = await gang(muster, 3)
+    with muster.faults.seen(SELECTIONS) as told, muster.faults.seen(READS_OF_CLAIMS) as looks:
+        call = asyncio.create_task(muster.bind(pods))
+        await until(lambda: len(told) == 3)
+        muster.faults.break_watches()
+        results = await call
+    assert {result.outcome for result in results} == {BOUND}
+    assert len(looks) == 3, "nobody asks again and again"
+
+
+async def test_without_the_right_to_change_claims_it_is_told(muster: Rig) -> None:
+    await storage_class(muster)
+    pods = await gang(muster, 1)
+    with muster.faults.refuse(SELECTIONS, 403):
+        (result,) = await muster.bind(pods)
+    assert (result.outcome, result.message) == (FAILED, 'PersistentVolumeClaim "data-0": 403: made to fail')
+
+
+# -- callers that come again, leaders that change
+
+
+async def test_repeating_a_request_goes_on_where_the_first_was(muster: Rig) -> None:
+    await storage_class(muster, seconds="1")
+    pods = await gang(muster, 3)
+    with muster.faults.seen(SELECTIONS) as told:
+        first = asyncio.create_task(results_of(muster.bind_call(pods)))
+        await until(lambda: len(told) == 3)
+        first.cancel()
+        results = await muster.bind(pods, epoch=6)
+        assert {result.outcome for result in results} == {BOUND}
+        assert len(told) == 3
+
+
+async def test_i4_a_deposed_leader_chooses_no_more_nodes(muster: Rig) -> None:
+    await storage_class(muster)
+    pods = await gang(muster, 20)
+    with muster.faults.hold(SELECTIONS) as held:
+        call = asyncio.create_task(muster.bind(pods, epoch=6))
+        await held.until(8)
+        await muster.write(epoch=7)
+        held.release()
+        results = await call
+    assert {result.outcome for result in results} == {FAILED}
+    assert all("epoch 6 is over" in result.message for result in results)
+    assert len(held.paths) == 8
+    assert [await selected(muster, f"data-{number}") for number in range(20)].count("") == 12
+    assert await muster.nodes_of(pods) == [""] * 20
+
+
+async def test_a_bad_name_of_a_claim_is_refused(muster: Rig) -> None:
+    pods = await pods_with(muster, trainer=[])
+    pods[0]["spec"]["volumes"] = [{"persistentVolumeClaim": {"claimName": "../secrets/a"}}]
+    with pytest.raises(grpc.aio.AioRpcError, match=r"'../secrets/a'") as refused:
+        await muster.bind(pods)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
