@@ -1,0 +1,166 @@
+"""Topology trees against an API server: what ConfigMaps and node labels say is what subscribers see."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.history import node_object, topology_map_object
+from builders.kube_calls import KubeCalls
+from builders.mirror import Mirror, mirroring
+from muster.clusterstate.service import ClusterStateService
+from muster.clusterstate.settings import Settings
+from muster.config.settings import KubeSettings
+from muster.gangs.facts import Severity
+from muster.kube.informer import Pace
+from muster.kube.session import KubeSession
+from muster.localcluster.apiserver.server import ApiServer
+
+QUICK = Pace(retry_seconds=(0.01, 0.1), absent_seconds=(0.02, 0.1))
+RACKS: Any = {"r0": {"a": {}}, "r1": {"b": {}}}
+LABEL = "sakkara.topology"
+
+
+@pytest.fixture
+async def config(tmp_path: Path) -> AsyncIterator[KubeSettings]:
+    server = ApiServer(allow_faults=True)
+    await server.start()
+    server.write_kubeconfig(tmp_path / "kubeconfig")
+    yield KubeSettings(kubeconfig=tmp_path / "kubeconfig")
+    await server.stop()
+
+
+@pytest.fixture
+async def kube(config: KubeSettings) -> AsyncIterator[KubeCalls]:
+    session = await KubeSession.connect(config)
+    calls = KubeCalls(session)
+    await calls.create("Namespace", {"metadata": {"name": "ml"}})
+    for node in ("a", "b"):
+        await calls.create("Node", node_object(node))
+    yield calls
+    await session.close()
+
+
+@asynccontextmanager
+async def watching(config: KubeSettings, **settings: Any) -> AsyncIterator[Mirror]:
+    """What a subscriber of a replica with these settings sees, once that knows everything."""
+    session = await KubeSession.connect(config)
+    service = ClusterStateService(session, Settings(listen="127.0.0.1:0", kube=config, **settings), QUICK)
+    port = await service.start()
+    following = asyncio.create_task(service.follow())
+    try:
+        async with mirroring(port) as mirror:
+            await mirror.until(lambda: True)
+            yield mirror
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await service.stop()
+        await session.close()
+
+
+def topology(map_name: str, tree: Any, /, **data: Any) -> dict[str, Any]:
+    made = topology_map_object(map_name, tree, **data)
+    del made["metadata"]["uid"]
+    return made
+
+
+async def test_a_config_maps_life(config: KubeSettings, kube: KubeCalls) -> None:
+    async with watching(config) as mirror:
+        assert list(mirror.trees) == ["flat"]
+        created = await kube.create("ConfigMap", topology("m", RACKS), "default")
+        await mirror.until(lambda: list(mirror.trees) == ["default-tree"])
+        assert mirror.changed["configmaps"] == int(created["metadata"]["resourceVersion"])
+        assert mirror.trees["default-tree"].leaves == (("a", 0), ("b", 1))
+        assert mirror.trees["default-tree"].default
+
+        await kube.patch("ConfigMap", "m", {"data": {"tree": '{"r": {"a": {}, "b": {}}}'}}, "default")
+        await mirror.until(lambda: len(mirror.trees["default-tree"].domains) == 1)
+
+        await kube.patch("ConfigMap", "m", {"metadata": {"labels": {LABEL: None}}}, "default")
+        await mirror.until(lambda: list(mirror.trees) == ["flat"])
+        await kube.patch("ConfigMap", "m", {"metadata": {"labels": {LABEL: "yes"}}}, "default")
+        await mirror.until(lambda: list(mirror.trees) == ["default-tree"])
+        await kube.delete("ConfigMap", "m", "default")
+        await mirror.until(lambda: list(mirror.trees) == ["flat"])
+
+
+async def test_p35_a_tree_that_is_refused_stays_as_it_was_last(config: KubeSettings, kube: KubeCalls) -> None:
+    await kube.create("ConfigMap", topology("m", RACKS), "default")
+    async with watching(config) as mirror:
+        assert mirror.trees["default-tree"].problems == ()
+        await kube.patch("ConfigMap", "m", {"data": {"tree": '{"r0": {"a": {}}, "r1": {"a": {}}}'}}, "default")
+        await mirror.until(lambda: mirror.trees["default-tree"].problems)
+        tree = mirror.trees["default-tree"]
+        assert tree.leaves == (("a", 0), ("b", 1))
+        (problem,) = tree.problems
+        assert problem.severity is Severity.BLOCKING
+        assert '"r0/a"' in problem.message and '"r1/a"' in problem.message
+        await kube.patch("ConfigMap", "m", {"data": {"tree": '{"r0": {"a": {}, "b": {}}}'}}, "default")
+        await mirror.until(lambda: not mirror.trees["default-tree"].problems)
+
+
+async def test_p34_nodes_that_come_late_are_seen_to_be_in_the_tree(config: KubeSettings, kube: KubeCalls) -> None:
+    await kube.create("ConfigMap", topology("m", {"r0": {"a": {}, "b": {}, "c": {}}}), "default")
+    async with watching(config) as mirror:
+        (problem,) = mirror.trees["default-tree"].problems
+        assert problem.message.startswith('node "c" of the tree is not in the cluster')
+        await kube.create("Node", node_object("c"))
+        await mirror.until(lambda: not mirror.trees["default-tree"].problems)
+        await kube.create("Node", node_object("d"))
+        await mirror.until(lambda: mirror.trees["default-tree"].problems)
+        assert 'node "d" of the cluster is not in the tree' in mirror.trees["default-tree"].problems[0].message
+
+
+async def test_only_those_with_the_label_in_the_namespace_of_the_settings_count(
+    config: KubeSettings, kube: KubeCalls
+) -> None:
+    elsewhere = topology("elsewhere", RACKS, name="elsewhere")
+    unmarked = topology("unmarked", RACKS, name="unmarked")
+    del unmarked["metadata"]["labels"], elsewhere["metadata"]["namespace"], unmarked["metadata"]["namespace"]
+    here = topology("here", RACKS, name="here")
+    del here["metadata"]["namespace"]
+    await kube.create("ConfigMap", elsewhere, "default")
+    await kube.create("ConfigMap", unmarked, "ml")
+    async with watching(config, topology_namespace="ml") as mirror:
+        assert list(mirror.trees) == ["flat"]
+        await kube.create("ConfigMap", here, "ml")
+        await mirror.until(lambda: list(mirror.trees) == ["here"])
+
+
+async def test_a_label_on_a_node_makes_racks(config: KubeSettings, kube: KubeCalls) -> None:
+    async with watching(config) as mirror:
+        await kube.patch("Node", "a", {"metadata": {"labels": {"sakkara.topology.rack": "r0"}}})
+        await mirror.until(lambda: list(mirror.trees) == ["labels"])
+        (problem,) = mirror.trees["labels"].problems
+        assert problem.message.startswith('node "b" of the cluster is not in the tree for want of a label')
+        await kube.patch("Node", "b", {"metadata": {"labels": {"sakkara.topology.rack": "r1"}}})
+        await mirror.until(lambda: not mirror.trees["labels"].problems)
+
+
+async def test_settings_make_a_tree_by_labels_and_choose_the_default(config: KubeSettings, kube: KubeCalls) -> None:
+    await kube.create("ConfigMap", topology("m", RACKS), "default")
+    levels = ("zone=topology.kubernetes.io/zone", "rack=example.com/rack")
+    async with watching(config, topology_levels=levels, default_tree="labels") as mirror:
+        assert {name: tree.default for name, tree in mirror.trees.items()} == {"default-tree": False, "labels": True}
+        assert [level.name for level in mirror.trees["labels"].levels] == ["zone", "rack", "node"]
+
+
+async def test_who_may_not_read_config_maps_goes_without(config: KubeSettings, kube: KubeCalls) -> None:
+    await kube.create("ConfigMap", topology("m", RACKS), "default")
+    maps = "/api/v1/namespaces/default/configmaps"
+    await kube.fault(method="GET", path_prefix=maps, status=403, count=3)
+    async with watching(config) as mirror:
+        assert list(mirror.trees) == ["flat"]
+        await mirror.until(lambda: list(mirror.trees) == ["default-tree"])  # once it may be read
+
+
+async def test_a_large_tree_arrives_whole(config: KubeSettings, kube: KubeCalls) -> None:
+    async with watching(config) as mirror:
+        racks: Any = {f"rack-{rack}": {f"node-{rack}-{node}": {} for node in range(40)} for rack in range(400)}
+        await kube.create("ConfigMap", topology("m", racks), "default")
+        await mirror.until(lambda: "default-tree" in mirror.trees)
+        assert len(mirror.trees["default-tree"].leaves) == 16_000
