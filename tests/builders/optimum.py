@@ -107,6 +107,8 @@ class Judge:
 
     def outside(self, added: Sequence[int]) -> int:
         """New members on nodes that the tree does not know."""
+        if not self._levels:
+            return 0  # who asks nothing of the tree may be anywhere
         return sum(count for count, outside in zip(added, self._outside, strict=True) if outside)
 
     def cost(self, added: Sequence[int]) -> Cost | None:

@@ -1,6 +1,7 @@
 """One snapshot of the cluster with the deltas since: what a solve works on."""
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import numpy as np
 
@@ -8,6 +9,9 @@ from muster.gangs.capacity import Capacity, Int64
 from muster.gangs.facts import Batch, NodeFacts, PodClass
 from muster.placement.nodes import NodeTable, same_for_placement
 from muster.placement.room import Room
+
+_TAKEN_OVER_AT_ONCE: Final = 1_000
+"""Pods; so many changes are taken into the room when they come, and not by the next solve, which somebody waits for."""
 
 
 class UnknownClass(RuntimeError):
@@ -51,6 +55,8 @@ class Cluster:
         self.room.tallies.put_pods(batch.pods, gone)
         self.room.trees.drop(batch.removed_trees)
         self.room.trees.put(batch.trees)
+        if len(batch.pods) > _TAKEN_OVER_AT_ONCE:
+            self.room.refresh()
         self.advance(batch.through)
 
     def advance(self, through: Mapping[str, int]) -> None:

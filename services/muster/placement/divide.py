@@ -14,6 +14,9 @@ from muster.placement.rules import Rule, Shape
 
 _NONE: Final = np.iinfo(np.int64).max
 
+Segments = Int64 | int
+"""Segments of some domains, for looking up what is known of each: a number if there is but one."""
+
 
 def divide(rule: Rule, caps: Int64, starts: Int64, wants: Int64) -> Int64 | None:
     """How many go to each domain, int64[domains]; None if that cannot be by this way of dividing.
@@ -41,9 +44,7 @@ class _Segments:
         self._starts = starts
         self._wants = wants
         self._single = len(wants) == 1
-        self._segment: Int64 = (
-            np.zeros(len(caps), np.int64) if self._single else np.repeat(np.arange(len(wants)), np.diff(starts))
-        )
+        self._segment: Segments = 0 if self._single else np.repeat(np.arange(len(wants)), np.diff(starts))
         self._index: Int64 = np.arange(len(caps))
         self._index_bits = len(caps).bit_length()
 
@@ -57,9 +58,9 @@ class _Segments:
             return counts
         if one:
             return None
-        open_: Bool = ~whole[self._segment]
+        open_: Bool = np.full(len(self._caps), True) if self._single else ~whole[self._segment]
         order = self._roomiest_first(np.flatnonzero(open_))
-        caps, segment = self._caps[order], self._segment[order]
+        caps, segment = self._caps[order], self._of(order)
         held = self._running(caps, segment)
         full = (held <= self._wants[segment]) & (caps > 0)
         counts[order[full]] = caps[full]
@@ -82,7 +83,7 @@ class _Segments:
         """
         wants = self._wants
         order = self._roomiest_first(self._index, last_first=True)
-        caps, segment = self._caps[order], self._segment[order]
+        caps, segment = self._caps[order], self._of(order)
         place = self._index - self._starts[segment]
         usable = self._sums_sorted(caps > 0)
         if difference is not None:
@@ -106,9 +107,9 @@ class _Segments:
     def most_even(self, parts: int, difference: int) -> Int64:
         """As the function of that name."""
         order = self._roomiest_first(self._index, last_first=True)
-        caps, segment = self._caps[order], self._segment[order]
+        caps, segment = self._caps[order], self._of(order)
         place = self._index - self._starts[segment]
-        new = np.append(True, (caps[1:] != caps[:-1]) | (segment[1:] != segment[:-1]))
+        new = np.append(True, (np.diff(caps) != 0) | (place[1:] == 0))
         roomier = np.maximum.accumulate(np.where(new, self._index, 0)) - self._starts[segment]
         most = caps * (place + 1) + difference * roomier
         if parts:
@@ -121,7 +122,7 @@ class _Segments:
 
     def _fill(self, order: Int64, caps: Int64, chosen: Bool, least: int) -> Int64 | None:
         """`caps`, in the order of room, are 0 where a domain was not `chosen`."""
-        wants, segment = self._wants, self._segment[order]
+        wants, segment = self._wants, self._of(order)
         place = self._index - self._starts[segment]
         # From the first place on at which those before it take no more than the one there has, all are full; those
         # before it share what is left.
@@ -136,14 +137,14 @@ class _Segments:
         able = (self._caps[order] >= np.maximum(each + (more > 0), 1)[segment]) & ~full
         turn = self._running(able.astype(np.int64), segment)
         sharers = np.sort(order[able & (turn > (self._sums_sorted(able) - sharing)[segment])])
-        of = self._segment[sharers]
+        of = self._of(sharers)
         turn = np.arange(len(sharers)) - (np.cumsum(sharing) - sharing)[of]
         counts[sharers] = each[of] + (turn < more[of])
         if least > 1 and (counts[counts > 0] < least).any():
             return None
         return counts
 
-    def _even_over(self, caps: Int64, segment: Int64, place: Int64, least: int, difference: int) -> Bool:
+    def _even_over(self, caps: Int64, segment: Segments, place: Int64, least: int, difference: int) -> Bool:
         """Whether the members can be divided evenly over the roomiest domains up to here, bool[domains by room]."""
         each, more = np.divmod(self._wants[segment], place + 1)
         roomier = caps[self._starts[segment] + np.maximum(more - 1, 0)]
@@ -161,8 +162,8 @@ class _Segments:
     def _top_up(self, counts: Int64, least: int) -> Int64 | None:
         """Domains with too few get more from those of their segment that can spare it, the last first."""
         for index in np.flatnonzero((counts > 0) & (counts < least)).tolist():
-            at = int(self._segment[index])
-            for other in range(int(self._starts[at + 1]) - 1, int(self._starts[at]) - 1, -1):
+            at = int(np.searchsorted(self._starts, index, side="right"))
+            for other in range(int(self._starts[at]) - 1, int(self._starts[at - 1]) - 1, -1):
                 given = min(least - int(counts[index]), int(counts[other]) - least)
                 if other != index and given > 0:
                     counts[other] -= given
@@ -173,9 +174,9 @@ class _Segments:
 
     def _tightest(self, caps: Int64, wants: Int64) -> Int64:
         """Key of the tightest domain of each segment that holds so many, _NONE if none does: int64[segments]."""
-        keys = np.where(caps >= wants[self._segment], (caps << self._index_bits) | self._index, _NONE)
+        keys = np.where(caps >= wants[self._of(self._index)], (caps << self._index_bits) | self._index, _NONE)
         if self._single:
-            best: Int64 = keys.min(keepdims=True)
+            best: Int64 = np.minimum.reduce(keys, keepdims=True)
             return best
         return np.minimum.reduceat(keys, self._starts[:-1])
 
@@ -188,19 +189,23 @@ class _Segments:
         caps, tie = self._caps[index], index if last_first else index ^ ((1 << self._index_bits) - 1)
         key = (caps << self._index_bits) | tie
         if not self._single:
+            segment = self._of(index)
             shift = self._index_bits + int(caps.max(initial=0)).bit_length()
             segments = len(self._wants)
             if shift + segments.bit_length() > 62:
-                return index[np.lexsort((-tie, -caps, self._segment[index]))]
-            key |= (segments - 1 - self._segment[index]) << shift
+                return index[np.lexsort((-tie, -caps, np.asarray(segment)))]
+            key |= (segments - 1 - segment) << shift
         key.sort()
         order = self._at(key[::-1])
         return order if last_first else order ^ ((1 << self._index_bits) - 1)
 
-    def _running(self, values: Int64, segment: Int64) -> Int64:
+    def _of(self, index: Int64) -> Segments:
+        return self._segment if isinstance(self._segment, int) else self._segment[index]
+
+    def _running(self, values: Int64, segment: Segments) -> Int64:
         """Running sums within each segment, int64[some]."""
         sums = values.cumsum()
-        if self._single or not len(sums):
+        if isinstance(segment, int) or not len(sums):
             return sums
         first = np.flatnonzero(np.diff(segment, prepend=-1))
         base: Int64 = np.zeros(len(self._wants), np.int64)
@@ -210,12 +215,14 @@ class _Segments:
     def _sums(self, values: Int64) -> Int64:
         """Sums by segment, of values by domain."""
         if self._single:
-            sums: Int64 = values.sum(keepdims=True)
+            sums: Int64 = np.add.reduce(values, keepdims=True)
             return sums
         return np.add.reduceat(values, self._starts[:-1])
 
     def _sums_sorted(self, values: Int64 | Bool) -> Int64:
         """Sums by segment, of values in the order of room, which keeps segments together."""
+        if self._single and values.dtype == np.bool_:
+            return np.array([np.count_nonzero(values)])
         return self._sums(values.astype(np.int64))
 
 

@@ -9,9 +9,13 @@ import numpy as np
 from muster.gangs.capacity import Int64
 from muster.placement.divide import divide, most_even
 from muster.placement.rules import Rule, Shape
+from muster.placement.trees import Children
 
 _MOST_TRIED: Final = 64
-"""Domains that are tried for all members, in the order of what they promise at best."""
+_TRIED_BY_NODES: Final = 20_000
+"""Domains that are tried besides the tightest of each level, the most promising first: fewer where there are many
+nodes, so that the time stays within that of looking at every node once.
+"""
 _BOUND_BITS: Final = 62
 _WORST: Final = np.iinfo(np.int64).max
 
@@ -39,31 +43,35 @@ class Divider:
     `capacity` is a bound on how many can be placed: more can not, as many perhaps.
     """
 
-    def __init__(self, rules: tuple[Rule, ...], children: list[Int64], caps: Int64, wanted: int) -> None:
+    def __init__(self, rules: tuple[Rule, ...], children: list[Children], caps: Int64, wanted: int) -> None:
         self._rules = rules
         self._children = children
         self._last = len(rules) - 1
         self._caps = [_allowed(rules[-1], caps)]
         for tier in range(self._last - 1, -1, -1):
-            held = _capacity(rules[tier + 1], self._caps[0], children[tier], wanted)
+            held = _capacity(rules[tier + 1], self._caps[0], children[tier].starts, wanted)
             self._caps.insert(0, _allowed(rules[tier], held))
+        self.found_best = False
         top = np.array([0, len(self._caps[0])])
         self.capacity = int(_capacity(rules[0], self._caps[0], top, wanted)[0]) if top[1] else 0
 
     def place(self, members: int) -> Division | None:
-        """So many members; None if this way of dividing does not find a place."""
-        found = _Search(self._rules, self._children, self._caps, members).narrow(0, 0, len(self._caps[0]))
+        """So many members; None if this way of dividing does not find a place. `found_best`: no other costs less."""
+        search = _Search(self._rules, self._children, self._caps, members)
+        found = search.narrow(0, 0, len(self._caps[0]))
+        self.found_best = found is not None and found.cost <= search.least(0, len(self._caps[0]))
         return None if found is None else found.division
 
 
 class _Search:
-    def __init__(self, rules: tuple[Rule, ...], children: list[Int64], caps: list[Int64], members: int) -> None:
+    def __init__(self, rules: tuple[Rule, ...], children: list[Children], caps: list[Int64], members: int) -> None:
         self._rules = rules
         self._children = children
         self._caps = caps
         self._members = members
         self._last = len(rules) - 1
         self._bits = members.bit_length()
+        self._tries = max(3, min(_MOST_TRIED, _TRIED_BY_NODES // max(1, len(caps[-1]))))
         self._bounds: dict[int, Int64] = {}
 
     def narrow(self, tier: int, first: int, last: int) -> _Found | None:
@@ -80,21 +88,33 @@ class _Search:
 
     def _in_one(self, tier: int, first: int, caps: Int64, fitting: Int64) -> _Found | None:
         """In one of the domains that have room for all: the one that costs least below, the tightest of those."""
-        if tier == self._last:
-            node = first + fitting[caps[fitting].argmin()]
-            return _Found(Division(np.array([node]), np.array([self._members])), self._cost(tier, 1, 0))
         room = caps[fitting]
-        bounds = self._bounds_below(tier)[first + fitting] if len(fitting) > 1 else np.zeros(1, np.int64)
-        best: _Found | None = None
-        for at in np.lexsort((room, bounds))[:_MOST_TRIED].tolist():
-            if best is not None and int(bounds[at]) >= best.cost >> self._dropped:
+        at = int(room.argmin())
+        if tier == self._last:
+            node = np.array([first + int(fitting[at])])
+            return _Found(Division(node, np.array([self._members])), self._cost(tier, 1, 0))
+        best = self._in_domain(tier, first + int(fitting[at]))
+        if len(fitting) > 1 and (best is None or best.cost > self.least(tier + 1, self._children[tier].most)):
+            best = self._in_better(tier, first + fitting, room, at, best)
+        return None if best is None else _Found(best.division, best.cost + self._cost(tier, 1, 0))
+
+    def _in_better(self, tier: int, domains: Int64, room: Int64, tried: int, best: _Found | None) -> _Found | None:
+        """The best in one of these domains, which have so much room, but for the one that was `tried`."""
+        bounds = self._bounds_below(tier)[domains]
+        for at in np.lexsort((room, bounds)).tolist():
+            if not self._tries or (best is not None and int(bounds[at]) >= best.cost >> self._dropped):
                 break
-            domain = first + int(fitting[at])
-            starts = self._children[tier]
-            found = self.narrow(tier + 1, int(starts[domain]), int(starts[domain + 1]))
+            if at == tried:
+                continue
+            self._tries -= 1
+            found = self._in_domain(tier, int(domains[at]))
             if found is not None and (best is None or found.cost < best.cost):
                 best = found
-        return None if best is None else _Found(best.division, best.cost + self._cost(tier, 1, 0))
+        return best
+
+    def _in_domain(self, tier: int, domain: int) -> _Found | None:
+        starts = self._children[tier].starts
+        return self.narrow(tier + 1, int(starts[domain]), int(starts[domain + 1]))
 
     def _fan_out(self, tier: int, first: int, caps: Int64) -> _Found | None:
         """Over several domains, and in each of them over several below: no way is tried twice."""
@@ -106,7 +126,7 @@ class _Search:
         domains += first
         cost = self._cost_of(tier, sizes, np.zeros(1, np.int64))
         while tier < self._last:
-            starts = self._children[tier]
+            starts = self._children[tier].starts
             begin = starts[domains]
             width = starts[domains + 1] - begin
             of = np.append(0, width.cumsum())
@@ -150,6 +170,24 @@ class _Search:
         """Low bits of costs that bounds do not have."""
         return max(0, sum(width for width, _ in self._widths) - _BOUND_BITS)
 
+    def least(self, tier: int, domains: int) -> int:
+        """What all members cost at least on a tier and below, within one domain above that has so many domains."""
+        least = 0
+        for below in range(tier, self._last + 1):
+            rule = self._rules[below]
+            if rule.shape is Shape.PACK:
+                least += self._cost(below, 1, 0)
+                domains = self._children[below].most if below < self._last else 0
+                continue
+            parts = min(self._members // rule.least, domains)
+            if rule.shape is Shape.PARTITION:
+                parts = min(parts, rule.parts)
+            each, more = divmod(self._members, max(parts, 1))
+            squares = max(parts, 1) * each * each + more * (2 * each + 1)
+            off = rule.parts - parts if rule.shape is Shape.PARTITION else 0
+            return least + self._cost(below, off, squares)
+        return least
+
     def _bounds_below(self, tier: int) -> Int64:
         """What all members cost at least below each domain of a tier, shifted: int64[domains]."""
         bounds = self._bounds.get(tier)
@@ -158,7 +196,7 @@ class _Search:
         return bounds
 
     def _bound(self, tier: int) -> Int64:
-        below, starts = tier + 1, self._children[tier][:-1]
+        below, starts = tier + 1, self._children[tier].starts[:-1]
         rule, caps = self._rules[below], self._caps[below]
         width, shift = self._widths[below]
         if not width or shift + width <= self._dropped:
@@ -166,10 +204,13 @@ class _Search:
         if rule.shape is Shape.PACK:
             one = np.zeros(len(caps), np.int64) if below == self._last else self._bounds_below(below)
             one = np.where(caps >= self._members, one + self._shifted(1, shift), _WORST)
-            most = np.maximum.reduceat(caps, starts)
-            several = -(-self._members // np.maximum(most, 1))
-            return np.minimum(np.minimum.reduceat(one, starts), self._shifted(several, shift))
-        usable = np.minimum(np.add.reduceat(caps > 0, starts, dtype=np.int64), self._members // rule.least)
+            best: Int64 = np.minimum.reduceat(one, starts)
+            if (best == _WORST).any():
+                several = -(-self._members // np.maximum(np.maximum.reduceat(caps, starts), 1))
+                best = np.where(best < _WORST, best, self._shifted(several, shift))
+            return best
+        usable = np.add.reduceat((caps > 0).astype(np.int64), starts)
+        usable = np.minimum(usable, self._members // rule.least)
         parts = np.maximum(usable if rule.shape is Shape.SPREAD else np.minimum(usable, rule.parts), 1)
         each, more = np.divmod(self._members, parts)
         squares = parts * each * each + more * (2 * each + 1)

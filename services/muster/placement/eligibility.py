@@ -68,7 +68,7 @@ class Eligibility:
                 self._judge(rows)
         self._seen = nodes.version
         if rows is None or len(rows):
-            self.levels = np.unique(self.dislike[self.reason == USABLE]).tolist()
+            self.levels = _distinct(self.dislike[self.reason == USABLE])
         return rows
 
     @property
@@ -158,6 +158,14 @@ class Eligibility:
             code = self._codes[reason] = len(self.reasons)
             self.reasons.append(reason)
         return code
+
+
+def _distinct(values: Int64) -> list[int]:
+    """The values that there are, rising: mostly one."""
+    if len(values) and values.min() == values.max():
+        return [int(values[0])]
+    distinct: list[int] = np.unique(values).tolist()
+    return distinct
 
 
 def _readable(terms: tuple[NodeSelectorTerm, ...]) -> list[NodeSelectorTerm]:

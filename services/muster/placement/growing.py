@@ -10,6 +10,7 @@ import numpy as np
 from muster.gangs.capacity import Int64
 from muster.placement.division import Division
 from muster.placement.rules import Rule, Shape
+from muster.placement.trees import Children
 
 
 class Growing:
@@ -18,19 +19,22 @@ class Growing:
     `capacity` is a bound on how many can be added.
     """
 
-    def __init__(self, rules: tuple[Rule, ...], children: list[Int64], caps: Int64, held: Int64) -> None:
+    def __init__(self, rules: tuple[Rule, ...], children: list[Children], caps: Int64, held: Int64) -> None:
         self._rules = rules
         self._children = children
         self._last = len(rules) - 1
         self._held = [held]
         self._caps = [_allowed(rules[-1], caps, held)]
         for tier in range(self._last - 1, -1, -1):
-            starts = children[tier][:-1]
+            starts = children[tier].starts[:-1]
             self._held.insert(0, np.add.reduceat(self._held[0], starts))
             below = self._capacity(tier + 1, np.add.reduceat(self._caps[0], starts), starts)
             self._caps.insert(0, _allowed(rules[tier], below, self._held[0]))
         total = self._caps[0].sum(keepdims=True)
         self.capacity = int(self._capacity(0, total, np.zeros(1, np.int64))[0]) if len(caps) else 0
+
+    found_best = False
+    """It is never known."""
 
     def place(self, members: int) -> Division | None:
         """So many more; None if no place was found, or none that keeps what is hard."""
@@ -64,7 +68,7 @@ class Growing:
             if tier == self._last:
                 added[domain] = count
                 continue
-            starts = self._children[tier]
+            starts = self._children[tier].starts
             if not self._grow(tier + 1, int(starts[domain]), int(starts[domain + 1]), count, added):
                 return False
         return True

@@ -1,7 +1,7 @@
 """Solve requests as values, checked; answers as messages."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
 import grpc
@@ -9,9 +9,12 @@ import grpc
 from muster.gangs.capacity import LARGEST_AMOUNT
 from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Removable, Removed, Role, Run, Withheld
 from muster.placement.answers import Answer, PartlyPlaced, Placed
+from muster.placement.trees import Trees
 from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.errors import RpcError
 from muster.rpc.explanation_codec import encode_explanation
+from muster.rpc.topology_codec import UnknownPolicy, decode_constraint
+from muster.topology.constraints import contradictions
 
 _Outcome = pb.GroupResult.Outcome
 
@@ -21,10 +24,7 @@ def read_groups(request: pb.SolveRequest) -> list[GroupToPlace]:
     groups = [
         GroupToPlace(
             group.id,
-            tuple(
-                GangToPlace(gang.id, gang.minimum, tuple(Role(role.class_id, role.wanted) for role in gang.roles))
-                for gang in group.gangs
-            ),
+            tuple(map(_read_gang, group.gangs)),
             group.partial,
         )
         for group in request.groups
@@ -38,6 +38,40 @@ def read_groups(request: pb.SolveRequest) -> list[GroupToPlace]:
             _check_gang(gang)
     _check_unique("reserved pod", list(chain.from_iterable(each.pod_uids for each in request.reservations)))
     return groups
+
+
+def _read_gang(gang: pb.Gang) -> GangToPlace:
+    try:
+        constraints = tuple(map(decode_constraint, gang.constraints))
+    except UnknownPolicy as error:
+        raise _invalid(f"gang {gang.id!r}: {error}") from None
+    return GangToPlace(
+        gang.id,
+        gang.minimum,
+        tuple(Role(role.class_id, role.wanted) for role in gang.roles),
+        gang.tree,
+        constraints,
+        tuple(PodsOnNode(pods.node, pods.class_id, pods.count) for pods in gang.placed if pods.count),
+    )
+
+
+def check_constraints(groups: Iterable[GroupToPlace], trees: Trees) -> None:
+    """Trees must be known, and constraints must be such that they can be met. Raises RpcError INVALID_ARGUMENT."""
+    for gang in (gang for group in groups for gang in group.gangs if gang.constraints):
+        tree = trees.get(gang.tree)
+        if tree is None:
+            raise _invalid(f"gang {gang.id!r}: there is no tree {gang.tree!r} at this revision; {_told(trees.names)}")
+        placed = sum(pods.count for pods in gang.placed)
+        wanted = sum(role.wanted for role in gang.roles) + placed
+        problems = contradictions(gang.constraints, tree.level_names, gang.minimum + placed, wanted)
+        if problems:
+            raise _invalid(f"gang {gang.id!r}: {problems[0]}")
+
+
+def _told(names: Sequence[str]) -> str:
+    if not names:
+        return "there are none but the nodes themselves (leave the tree empty)"
+    return f"there {'is' if len(names) == 1 else 'are'} {', '.join(map(repr, names))}"
 
 
 def read_withheld(request: pb.SolveRequest) -> list[Withheld]:

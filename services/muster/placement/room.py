@@ -22,6 +22,8 @@ FITS_SHIFT: Final = SIZE_BITS + RANK_BITS
 MOST_FITS: Final = 2**20 - 1
 RANK_MASK: Final = 2**RANK_BITS - 1
 _PER_RESOURCE_BITS: Final = 20
+_TIED_AT_ONCE: Final = 64
+"""Rows; of more that change at once ties are worked out when they are asked for, which is not always."""
 _CACHED_CELLS: Final = 20_000_000
 """Rows times classes that are kept between solves: 20 bytes each."""
 
@@ -124,6 +126,7 @@ class Room:
         self.stamp: Int64 = np.zeros(0, np.int64)
         self.clock = 0
         self._tie: Int64 = np.zeros(0, np.int64)
+        self._tied = 0  # the clock at which ties were known of all rows
         self._shifts: Int64 = np.zeros((0, 1), np.int64)
         self._capacity_seen = self._order_seen = self._nodes_seen = -1
         self._classes: dict[str, ClassRoom] = {}
@@ -165,8 +168,14 @@ class Room:
             self._fit(room)
         return room
 
+    def forget_classes(self) -> None:
+        """Drop what is kept of classes between solves."""
+        self._classes.clear()
+
     def keys(self, room: Seatable) -> Int64:
         """Keys of the nodes that have room for the class, int64[some], in the order of rows."""
+        if self._tied < self.clock:
+            self._tie_up(np.flatnonzero(self.stamp > self._tied))
         keys: Int64 = (room.fits << FITS_SHIFT) | self._tie
         return keys[room.fits > 0]
 
@@ -237,9 +246,15 @@ class Room:
     def _touch(self, at: Int64 | slice) -> None:
         self.clock += 1
         self.stamp[at] = self.clock
+        if self._tied == self.clock - 1 and (isinstance(at, slice) or len(at) <= _TIED_AT_ONCE):
+            self._tie_up(at)
+
+    def _tie_up(self, at: Int64 | slice) -> None:
+        """Bring ties up to date with all rows that changed."""
         shares: Int64 = np.maximum(self.free[:, at], 0) >> self._shifts
         size: Int64 = np.minimum(shares.sum(axis=0), 2**SIZE_BITS - 1)
         self._tie[at] = (size << RANK_BITS) | self.nodes.rank[at]
+        self._tied = self.clock
 
     def _measure_sizes(self) -> Int64:
         """How far to shift amounts of each resource so that nodes compare by their share of the largest node.

@@ -1,8 +1,8 @@
 """A gang's constraints made ready for the solver: one rule per constrained level, and one for the nodes in any case."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final
 
 from muster.gangs.facts import LevelConstraint, LevelPolicy
@@ -50,7 +50,8 @@ class Rule:
         return self.shape_is_hard or self.range_is_hard or self.step_is_hard
 
 
-def rules_of(constraints: Sequence[LevelConstraint], level_names: Sequence[str]) -> tuple[Rule, ...]:
+@lru_cache(maxsize=4096)
+def rules_of(constraints: tuple[LevelConstraint, ...], level_names: tuple[str, ...]) -> tuple[Rule, ...]:
     """Rules from the top down; the last one is that of the nodes. The constraints do not contradict one another."""
     rules: dict[int, Rule] = {}
     for each in constraints:
@@ -66,20 +67,22 @@ def rules_of(constraints: Sequence[LevelConstraint], level_names: Sequence[str])
     )
 
 
-def relaxed(rules: tuple[Rule, ...]) -> Iterator[tuple[Rule, ...]]:
+@lru_cache(maxsize=4096)
+def relaxed(rules: tuple[Rule, ...]) -> tuple[tuple[Rule, ...], ...]:
     """The rules with soft ranges and factors as if they were hard, then with one less at a time: what is given up first
     is left out first. The last has none of them.
     """
-    yield rules
+    ways = [rules]
     for at in range(len(rules) - 1, -1, -1):
         rule = rules[at]
         if rule.has_step and not rule.step_is_hard:
             rule = replace(rule, step=1)
             rules = (*rules[:at], rule, *rules[at + 1 :])
-            yield rules
+            ways.append(rules)
         if rule.has_range and not rule.range_is_hard:
             rules = (*rules[:at], replace(rule, least=1, most=UNBOUNDED), *rules[at + 1 :])
-            yield rules
+            ways.append(rules)
+    return tuple(ways)
 
 
 def _with(rule: Rule, constraint: LevelConstraint) -> Rule:

@@ -17,7 +17,15 @@ from grpc import aio
 from muster.gangs.placing import GroupToPlace, Removable, Withheld
 from muster.placement.cluster import Cluster
 from muster.placement.kept import keep
-from muster.placement.messages import check_known, classes_of, read_groups, read_removable, read_withheld, write_answer
+from muster.placement.messages import (
+    check_constraints,
+    check_known,
+    classes_of,
+    read_groups,
+    read_removable,
+    read_withheld,
+    write_answer,
+)
 from muster.placement.mirror import Mirror, NoCluster, RevisionNotReached
 from muster.placement.settings import Settings
 from muster.placement.solve import solve
@@ -91,6 +99,7 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
                 if cluster is None or not self._mirror.current or not cluster.reached(wanted):
                     continue  # lost, or replaced, while others solved
                 check_known(named, cluster.pod_classes)
+                check_constraints(asked.groups, cluster.room.trees)
                 started = time.monotonic()
                 try:
                     response = await _answer(cluster, request, asked, named)

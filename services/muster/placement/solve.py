@@ -130,7 +130,7 @@ class _Batch:
         if is_coupled(self._room, parts):
             return place_coupled(self._room, group, parts, self._explainer, budget)
         if len(group.gangs) == 1 and group.gangs[0].constraints and alike(parts):
-            return place_shaped(self._room, group, parts, self._explainer)
+            return place_shaped(self._room, group, parts, self._explainer, budget)
         if alike(parts) and not any(gang.constraints for gang in group.gangs):
             return place_equal(self._room, group, parts, self._explainer)
         return place_mixed(self._room, group, parts, self._explainer, budget)

@@ -27,6 +27,16 @@ class Level:
     of: Int64
 
 
+@dataclass(frozen=True)
+class Children:
+    """Domains of one level within those of another above it: from `starts[d]` to before `starts[d + 1]`, int64; at most
+    so many in one.
+    """
+
+    starts: Int64
+    most: int
+
+
 class Tree:
     """The nodes of the cluster in the order of a tree.
 
@@ -40,7 +50,7 @@ class Tree:
         self._nodes = nodes
         self._order_seen = self._nodes_seen = -1
         self._codes: list[Int32] = []
-        self._children: dict[tuple[tuple[int, ...], int], list[Int64]] = {}
+        self._children: dict[tuple[tuple[int, ...], int], list[Children]] = {}
         self.rows: Int64 = np.zeros(0, np.int64)
         self.place: Int64 = np.zeros(0, np.int64)
         self.inside = 0
@@ -67,9 +77,9 @@ class Tree:
         row = self._nodes.row(node)
         return None if row is None else int(self.place[row])
 
-    def children(self, levels: Sequence[int], nodes: int) -> list[Int64]:
-        """For each of some levels (indexes, from the top, the last is the nodes') but the last: where the domains of
-        the next one begin that are in each domain, int64[domains + 1]; of the first so many `nodes`.
+    def children(self, levels: Sequence[int], nodes: int) -> list[Children]:
+        """For each of some levels but the last the domains of the next one that are in its domains, among the first so
+        many `nodes`. Levels are indexes, from the top; the last is the nodes'.
         """
         key = (tuple(levels), nodes)
         found = self._children.get(key)
@@ -77,14 +87,13 @@ class Tree:
             found = self._children[key] = [self._within(*pair, nodes) for pair in pairwise(levels)]
         return found
 
-    def _within(self, upper: int, lower: int, nodes: int) -> Int64:
+    def _within(self, upper: int, lower: int, nodes: int) -> Children:
         starts = self.levels[upper].starts
         starts = starts[: int(np.searchsorted(starts, nodes)) + 1]
-        if lower == len(self.levels):
-            return starts
-        of = self.levels[lower].of
-        within: Int64 = np.append(of[starts[:-1]], of[nodes - 1] + 1 if nodes else 0)
-        return within
+        if lower < len(self.levels):
+            of = self.levels[lower].of
+            starts = np.append(of[starts[:-1]], of[nodes - 1] + 1 if nodes else 0)
+        return Children(starts, int(np.diff(starts).max(initial=0)))
 
     def path(self, level: int, domain: int) -> str:
         """The domain's names from the top, e.g. "zone-1/rack-7"; of a node outside, "(outside)/" and its name."""
@@ -166,6 +175,11 @@ class Trees:
         """Forget trees; unknown ones are passed over."""
         for name in names:
             self._by_name.pop(name, None)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the trees that are known, sorted."""
+        return sorted(self._by_name)
 
     def get(self, name: str) -> Tree | None:
         """The tree of this name, "" for the default one, up to date with the nodes; None if there is none."""
