@@ -143,10 +143,10 @@ def most_placed(
 ) -> set[tuple[int, ...]]:
     """All numbers of members, by kind, that can be placed one by one."""
     reached: set[tuple[int, ...]] = set()
-    seen: set[tuple[tuple[tuple[str, str], int], ...]] = set()
+    seen: set[tuple[object, ...]] = set()
 
     def go(counts: tuple[int, ...], present: list[Seated], places: dict[tuple[str, str], int]) -> None:
-        state = tuple(sorted(places.items()))
+        state = (counts, *sorted(places.items()))
         if state in seen:
             return
         seen.add(state)

@@ -75,6 +75,8 @@ class Levelling:
     def seats(self, room: Room, wanted: int) -> Seats:
         """Nodes for `wanted` members, no more than `most`."""
         codes, fits = self._domains.codes, self._fits
+        if not wanted:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
         if self._apart or self._domains.single:
             fits = self._best_of_each(room)
         if self._spread is None:

@@ -1,0 +1,90 @@
+"""Groups whose members mind one another are placed exactly when members could come one by one, on small clusters."""
+
+from collections.abc import Sequence
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from builders.neighbours import Scenery, sceneries
+from builders.placement import alone, answers, gang, group
+from builders.pod_rules import Seated, admits_one_by_one, most_placed
+from muster.gangs.facts import Batch, PodClass, PodFacts
+from muster.gangs.placing import GroupToPlace
+from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
+from muster.placement.cluster import Cluster
+
+
+def build(scenery: Scenery) -> Cluster:
+    cluster = Cluster()
+    pods = tuple(PodFacts(uid, "d", uid, of, node=on, deleting=gone) for uid, of, on, gone in scenery.bound)
+    cluster.apply(Batch(pod_classes=tuple(scenery.classes), nodes=tuple(scenery.nodes), pods=pods))
+    return cluster
+
+
+def there(scenery: Scenery) -> list[Seated]:
+    by_id = {each.id: each for each in scenery.classes}
+    return [Seated(by_id[of], on, gone) for _, of, on, gone in scenery.bound]
+
+
+def members(asked: GroupToPlace, answer: Answer, classes: Sequence[PodClass]) -> list[Seated]:
+    assert isinstance(answer, Placed | PartlyPlaced)
+    by_id = {each.id: each for each in classes}
+    roles = {each.id: each.roles for each in asked.gangs}
+    return [
+        Seated(by_id[roles[run.gang][run.role].class_id], run.node) for run in answer.runs for _ in range(run.count)
+    ]
+
+
+def counts(asked: GroupToPlace, answer: Answer) -> list[int]:
+    if isinstance(answer, NotPlaced):
+        return [0] * len(asked.gangs)
+    return [sum(run.count for run in answer.runs if run.gang == each.id) for each in asked.gangs]
+
+
+@settings(max_examples=500, deadline=None)
+@given(sceneries(classes=1), st.integers(1, 5), st.data())
+def test_equal_members_are_placed_exactly_when_they_can_come_one_by_one(
+    scenery: Scenery, wanted: int, data: st.DataObject
+) -> None:
+    check(scenery, alone("g", ("c0", wanted), minimum=data.draw(st.integers(1, wanted))))
+
+
+@settings(max_examples=500, deadline=None)
+@given(sceneries(classes=2, most_nodes=3, most_bound=2), st.integers(1, 2), st.integers(1, 2), st.data())
+def test_mixed_members_are_placed_exactly_when_they_can_come_one_by_one(
+    scenery: Scenery, first: int, second: int, data: st.DataObject
+) -> None:
+    check(scenery, alone("g", ("c0", first), ("c1", second), minimum=data.draw(st.integers(1, first + second))))
+
+
+@settings(max_examples=200, deadline=None)
+@given(sceneries(classes=2, most_nodes=3, most_bound=2), st.sampled_from(["c0", "c1"]), st.booleans())
+def test_gangs_of_a_group_are_placed_together_or_not_at_all(scenery: Scenery, second: str, partial: bool) -> None:
+    check(scenery, group(gang("g0", ("c0", 2), minimum=1), gang("g1", (second, 2)), partial=partial))
+
+
+def check(scenery: Scenery, asked: GroupToPlace) -> None:
+    cluster, present = build(scenery), there(scenery)
+    [answer] = answers(cluster, asked)
+    by_id = {each.id: each for each in scenery.classes}
+    wanted = [(by_id[role.class_id], role.wanted) for each in asked.gangs for role in each.roles]
+    owner = [index for index, each in enumerate(asked.gangs) for _ in each.roles]
+    minimums = [each.minimum for each in asked.gangs]
+
+    def reached(numbers: Sequence[int]) -> bool:
+        sums = [sum(n for n, of in zip(numbers, owner, strict=True) if of == index) for index in range(len(minimums))]
+        return all(n >= minimum for n, minimum in zip(sums, minimums, strict=True))
+
+    possible = most_placed(scenery.nodes, present, wanted)
+    feasible = any(map(reached, possible))
+    event(f"{type(answer).__name__}, {feasible=}")
+    assert isinstance(answer, Placed) == feasible
+    if isinstance(answer, Placed):
+        assert sum(counts(asked, answer)) == max(sum(numbers) for numbers in possible if reached(numbers))
+        assert all(n >= minimum for n, minimum in zip(counts(asked, answer), minimums, strict=True))
+    if isinstance(answer, Placed | PartlyPlaced):
+        assert admits_one_by_one(scenery.nodes, present, members(asked, answer, scenery.classes))
+    else:
+        assert answer.proved
+    if not feasible and asked.partial:
+        assert isinstance(answer, PartlyPlaced) == any(any(numbers) for numbers in possible)
