@@ -12,6 +12,8 @@ from muster.kube.label_selector import (
     NOTHING_SELECTED,
     BadSelector,
     LabelSelector,
+    Operator,
+    Requirement,
     label_selector,
 )
 
@@ -62,6 +64,24 @@ def test_absent_null_and_empty() -> None:
     assert label_selector(b"") == NOTHING_SELECTED
     assert label_selector(b"null") == NOTHING_SELECTED
     assert label_selector(b"{}") == EVERYTHING_SELECTED
+
+
+def test_the_order_in_which_it_is_written_makes_no_difference() -> None:
+    one = selector({"matchLabels": {"a": "1", "b": "2"}, **expression("c", "In", "x", "y")})
+    expressions = [
+        {"key": "c", "operator": "In", "values": ["y", "x", "y"]},
+        {"key": "b", "operator": "In", "values": ["2"]},
+        {"key": "b", "operator": "In", "values": ["2"]},
+    ]
+    assert selector({"matchExpressions": expressions, "matchLabels": {"a": "1"}}) == one
+
+
+def test_what_is_narrowed_demands_more_but_nothing_stays_nothing() -> None:
+    more = [Requirement("tier", Operator.IN, ("front",))]
+    narrowed = selector({"matchLabels": {"app": "web"}}).narrowed(more)
+    assert narrowed.matches(WEB) and not narrowed.matches({"app": "web"})
+    assert EVERYTHING_SELECTED.narrowed(more).matches(WEB)
+    assert NOTHING_SELECTED.narrowed(more) == NOTHING_SELECTED
 
 
 @pytest.mark.parametrize(

@@ -6,19 +6,25 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from builders.api_objects import container, container_status, pod, pod_json
+from builders.api_objects import container, container_status, pod, pod_json, sidecar
 from muster.gangs.facts import (
+    HostPort,
     NodeOperator,
     NodeRequirement,
     NodeSelectorTerm,
+    PodClass,
+    PodTerm,
     PreferredNodeTerm,
+    PreferredPodTerm,
+    SpreadConstraint,
     TaintEffect,
     Toleration,
     TolerationOperator,
 )
 from muster.kube.objects import decode_pod
-from muster.kube.pod_class import pod_class, read_class
+from muster.kube.pod_class import identified, pod_class, read_class
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -294,3 +300,91 @@ def test_junk_never_crashes(spec: dict[str, Any], status: Any) -> None:
     read = read_class(decode_pod(json.dumps(content).encode()))
     assert ("pods", 1) in read.pod_class.requests
     assert all(amount > 0 for _, amount in read.pod_class.requests)
+
+
+def ports(*given_: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"containers": [container(requests={"cpu": "1"}, ports=list(given_), **more)]}
+
+
+class TestHostPorts:
+    def test_only_those_of_the_host_count(self) -> None:
+        plain = pod_class(pod(spec={"containers": [container(requests={"cpu": "1"})]}))
+        assert pod_class(pod(spec=ports({"containerPort": 80, "name": "http"}))) is plain
+        assert pod_class(pod(spec=ports({"containerPort": 80, "hostPort": 0}))) is plain
+
+    def test_defaults_are_those_of_kubernetes(self) -> None:
+        read = pod_class(pod(spec=ports({"containerPort": 80, "hostPort": 8080})))
+        assert read.host_ports == (HostPort("TCP", "0.0.0.0", 8080),)
+
+    def test_all_containers_that_keep_running_count(self) -> None:
+        spec = {
+            "containers": [
+                container("a", ports=[{"containerPort": 1, "hostPort": 1, "protocol": "UDP", "hostIP": "10.0.0.1"}]),
+                container("b", ports=[{"containerPort": 1, "hostPort": 2}, {"containerPort": 2, "hostPort": 2}]),
+            ],
+            "initContainers": [
+                container("c", ports=[{"containerPort": 1, "hostPort": 3}]),
+                sidecar("d", None, ports=[{"containerPort": 1, "hostPort": 4}]),
+            ],
+        }
+        assert [(port.protocol, port.ip, port.port) for port in pod_class(pod(spec=spec)).host_ports] == [
+            ("UDP", "10.0.0.1", 1),
+            ("TCP", "0.0.0.0", 2),
+            ("TCP", "0.0.0.0", 4),
+        ]
+
+    def test_pods_that_are_not_ours_take_ports_too(self) -> None:
+        read = read_class(pod(spec=ports({"containerPort": 80, "hostPort": 8080})), ours=False)
+        assert [port.port for port in read.pod_class.host_ports] == [8080]
+
+    @pytest.mark.parametrize(
+        ("port", "words"),
+        [
+            ({"hostPort": 70000}, 'containers "main" has hostPort 70000'),
+            ({"hostPort": -1}, "hostPort -1"),
+            ({"hostPort": "web"}, 'containers "main" ports is'),
+        ],
+    )
+    def test_what_is_no_port_is_told(self, port: dict[str, Any], words: str) -> None:
+        read = read_class(pod(spec=ports(port)))
+        assert words in read.problem
+        assert read.pod_class.host_ports == ()
+
+
+TERM = NodeSelectorTerm((NodeRequirement("zone", NodeOperator.IN, ("a",)),))
+CHANGES: dict[str, Any] = {
+    "requests": (("cpu", 7),),
+    "node_selector": (("a", "b"),),
+    "required_node_affinity": (TERM,),
+    "preferred_node_affinity": (PreferredNodeTerm(1, TERM),),
+    "tolerations": (Toleration("a"),),
+    "selected_by": ("s",),
+    "required_pod_affinity": (PodTerm("s", "zone"),),
+    "required_pod_anti_affinity": (PodTerm("s", "zone"),),
+    "preferred_pod_affinity": (PreferredPodTerm(1, PodTerm("s", "zone")),),
+    "spread": (SpreadConstraint(1, "zone", "s"),),
+    "host_ports": (HostPort("TCP", "10.0.0.1", 80),),
+    "volumes": ((TERM,),),
+}
+
+
+@pytest.mark.parametrize("field", [each for each in PodClass.__struct_fields__ if each != "id"])
+def test_every_field_has_a_say_in_the_id(field: str) -> None:
+    plain = identified(PodClass(""))
+    changed = identified(replace(plain, **{field: CHANGES[field]}))
+    assert changed.id != plain.id
+    assert getattr(changed, field) == CHANGES[field]
+    assert identified(replace(changed, **{field: getattr(plain, field)})) == plain
+
+
+def test_a_volume_that_is_nowhere_is_not_the_same_as_none() -> None:
+    assert identified(PodClass("", volumes=((),))).id != identified(PodClass("")).id
+
+
+def test_runtime_class_overhead_is_asked_for_too() -> None:
+    spec = {
+        "runtimeClassName": "sandboxed",
+        "overhead": {"cpu": "250m", "memory": "120Mi"},
+        "containers": [container(requests={"cpu": "1", "memory": "1Gi"})],
+    }
+    assert pod_class(pod(spec=spec)).requests == (("cpu", 1250), ("memory", (1024 + 120) * 2**20), ("pods", 1))
