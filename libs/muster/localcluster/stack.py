@@ -22,6 +22,7 @@ SERVICES = ("cluster-state", "placement", "binding", "coordinator")
 """In the order in which they start; they stop in the reverse one."""
 
 _GRACE_SECONDS = 10.0
+_TOPOLOGY_LEVELS = "rack=rack"  # the label that simulated nodes have
 _SPANS_LEAVE_AFTER_MILLISECONDS = 200  # not OpenTelemetry's 5 s: who asks for a trace has just seen its gang start
 
 
@@ -171,6 +172,8 @@ class Stack:
         service = options.placement if name == "placement" else name
         argv = _module("muster.cli", "run", service, "--listen", address, "--log-level", options.log_level, *flags)
         environment = dict(options.service_environment)
+        if options.kubelets:
+            environment.setdefault("MUSTER_CLUSTER_STATE_TOPOLOGY_LEVELS", _TOPOLOGY_LEVELS)
         if options.otlp_endpoint:
             environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = options.otlp_endpoint
             environment["OTEL_BSP_SCHEDULE_DELAY"] = str(_SPANS_LEAVE_AFTER_MILLISECONDS)

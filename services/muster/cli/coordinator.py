@@ -77,7 +77,7 @@ def ask(address: str, question: Callable[["Stub"], Awaitable[T]]) -> T:
 @contextlib.asynccontextmanager
 async def connected(address: str) -> "AsyncIterator[Stub]":
     """A stub; failures of calls made with it come out as CliError."""
-    channel = open_channel(address, _tls())
+    channel = open_channel(address, channel_tls())
     try:
         yield coordinator_pb2_grpc.CoordinatorServiceStub(channel)
     except grpc.aio.AioRpcError as error:
@@ -86,7 +86,7 @@ async def connected(address: str) -> "AsyncIterator[Stub]":
         await channel.close()
 
 
-def _tls() -> TlsSettings:
+def channel_tls() -> TlsSettings:
     """From MUSTER_CLI_TLS__CERTIFICATE_FILE, _KEY_FILE and _CA_FILE; plain text if they are not set."""
     try:
         return _Settings().tls

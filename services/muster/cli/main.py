@@ -65,6 +65,17 @@ Coordinator = Annotated[
         show_default=False,
     ),
 ]
+ClusterState = Annotated[
+    str,
+    typer.Option(
+        "--cluster-state",
+        metavar="HOST:PORT",
+        envvar="MUSTER_CLUSTER_STATE",
+        help="cluster-state to ask; by default that of the local cluster in the state directory. For mutual TLS see "
+        "--coordinator of the other commands.",
+        show_default=False,
+    ),
+]
 StateDirectory = Annotated[
     Path | None,
     typer.Option(
@@ -213,6 +224,23 @@ def test_placement(
     else:
         asked = Asked(target, listen, only or [], require or [], wait, timeout)
         run_suite(asked, as_json=output is Output.JSON)
+
+
+@app.command()
+def topology(
+    tree: Annotated[str, typer.Argument(metavar="[TREE]", help="Only this tree.", show_default=False)] = "",
+    *,
+    nodes: Annotated[bool, typer.Option("--nodes", help="Nodes one by one, too.")] = False,
+    output: Annotated[Output, typer.Option("--output", "-o", help="How to print.")] = Output.TABLE,
+    cluster_state: ClusterState = "",
+    state_dir: StateDirectory = None,
+) -> None:
+    """Show the topology trees: domains, nodes, what is free in them, and what is wrong."""
+    from muster.cli.cluster import find_cluster_state
+    from muster.cli.topology import show_topology
+
+    address = find_cluster_state(cluster_state, state_dir)
+    show_topology(address, tree, with_nodes=nodes, as_json=output is Output.JSON)
 
 
 @app.command()

@@ -63,6 +63,17 @@ def brief_reason(gang: Gang) -> str:
     return gang.reason.removeprefix(f"{name}cannot start: ").removeprefix(f"{name}waits: ")
 
 
+def amount(resource: str, number: int) -> str:
+    """An amount of a resource: cpu in cores ("1.5"), memory and storage with a unit ("12.5Gi"), others as they are."""
+    if resource == "cpu":
+        return f"{number / 1000:g}" if abs(number) < 10_000_000 else f"{number / 1000:.0f}"
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        for shift, unit in ((50, "Pi"), (40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
+            if abs(number) >= 1 << shift:
+                return f"{number / (1 << shift):.1f}".removesuffix(".0") + unit
+    return str(number)
+
+
 def gang_as_json(gang: Gang) -> dict[str, Any]:
     """For --output json: what the coordinator says, with phases as words and absent figures as null."""
     return {
