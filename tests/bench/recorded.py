@@ -22,7 +22,7 @@ from muster.clusterstate.messages import batch_message, begin_message, synced_me
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.clusterstate.watch import FULL_NAME
 from muster.config.settings import PLAIN_TEXT
-from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass, PodFacts, PodPhase
+from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass, PodFacts, PodPhase, PodTerm
 from muster.rpc.server import RpcServer
 from muster.telemetry.logs import configure_logs
 
@@ -145,8 +145,13 @@ class Recording:
 
 
 def _pod_class(number: int) -> PodClass:
+    """Of every fourth the pods keep away from one another, so that they have to be counted."""
     cpu = (1000, 500, 2000, 4000)[number % 4]
-    return PodClass(f"{number:016x}", (("cpu", cpu), ("memory", (number + 1) * GIB // 16), (PODS, 1)))
+    requests = (("cpu", cpu), ("memory", (number + 1) * GIB // 16), (PODS, 1))
+    if number % 4:
+        return PodClass(f"{number:016x}", requests)
+    term = PodTerm(f"selector-{number}", "kubernetes.io/hostname")
+    return PodClass(f"{number:016x}", requests, selected_by=(term.selector,), required_pod_anti_affinity=(term,))
 
 
 class _Watch:
