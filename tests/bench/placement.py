@@ -31,8 +31,9 @@ from muster.placement.answers import Placed
 from muster.placement.cluster import Cluster
 from muster.placement.messages import write_answer
 from muster.placement.parts import Attempt, parts_of, runs_of
+from muster.placement.search import Budget
 from muster.placement.shaped import NoSeats, seats_for
-from muster.placement.solve import solve
+from muster.placement.solve import STEPS_PER_GROUP, solve
 from muster.placement.v1 import placement_pb2 as pb
 from muster.topology.constraints import parse_constraints
 
@@ -125,14 +126,14 @@ def solve_times(ground: Ground, gang: int, text: str, rounds: int) -> dict[str, 
     def once() -> None:
         nonlocal placed
         room.refresh()
-        seats = seats_for(room, asked, parts[0])
+        seats = seats_for(room, asked, parts[0], Budget(STEPS_PER_GROUP))
         placed = not isinstance(seats, NoSeats)
 
     room.refresh()
     cold = median(once, rounds, ground.forget_classes)
     warm = median(once, rounds, ground.change_a_tenth)
     found = {"nodes": ground.nodes, "gang": gang, "cold_ms": cold, "warm_ms": warm, "placed": placed}
-    seats = seats_for(room, asked, parts[0])
+    seats = seats_for(room, asked, parts[0], Budget(STEPS_PER_GROUP))
     if not isinstance(seats, NoSeats):
         attempt = Attempt([gang], [(0, seats)])
 

@@ -12,9 +12,9 @@ from muster.placement.rules import Rule, Shape
 from muster.placement.trees import Children
 
 _MOST_TRIED: Final = 64
-_TRIED_BY_NODES: Final = 20_000
+_TRIED_BY_NODES: Final = 2_000
 """Domains that are tried besides the tightest of each level, the most promising first: fewer where there are many
-nodes, so that the time stays within that of looking at every node once.
+nodes, and only one where there are thousands; there the tightest will do if no other is better on the next level.
 """
 _BOUND_BITS: Final = 62
 _WORST: Final = np.iinfo(np.int64).max
@@ -71,7 +71,8 @@ class _Search:
         self._members = members
         self._last = len(rules) - 1
         self._bits = members.bit_length()
-        self._tries = max(3, min(_MOST_TRIED, _TRIED_BY_NODES // max(1, len(caps[-1]))))
+        self._tries = max(1, min(_MOST_TRIED, _TRIED_BY_NODES // max(1, len(caps[-1]))))
+        self._exactly = self._tries > 1
         self._bounds: dict[int, Int64] = {}
 
     def narrow(self, tier: int, first: int, last: int) -> _Found | None:
@@ -94,7 +95,7 @@ class _Search:
             node = np.array([first + int(fitting[at])])
             return _Found(Division(node, np.array([self._members])), self._cost(tier, 1, 0))
         best = self._in_domain(tier, first + int(fitting[at]))
-        if len(fitting) > 1 and (best is None or best.cost > self.least(tier + 1, self._children[tier].most)):
+        if len(fitting) > 1 and (best is None or not self._will_do(best, tier + 1)):
             best = self._in_better(tier, first + fitting, room, at, best)
         return None if best is None else _Found(best.division, best.cost + self._cost(tier, 1, 0))
 
@@ -111,6 +112,11 @@ class _Search:
             if found is not None and (best is None or found.cost < best.cost):
                 best = found
         return best
+
+    def _will_do(self, found: _Found, tier: int) -> bool:
+        """No other domain above the tier can be better; in a large tree, not on the tier itself."""
+        shift = 0 if self._exactly else self._widths[tier][1]
+        return found.cost >> shift <= self.least(tier, self._children[tier - 1].most) >> shift
 
     def _in_domain(self, tier: int, domain: int) -> _Found | None:
         starts = self._children[tier].starts
@@ -154,10 +160,17 @@ class _Search:
         return self._cost(tier, int(np.abs(parts - rule.parts).sum()), squares)
 
     def _cost(self, tier: int, domains: int, squares: int) -> int:
-        width, shift = self._widths[tier]
-        return (
-            ((domains << 2 * self._bits + 1 if width > self._bits + 1 else domains) + squares) << shift if width else 0
-        )
+        rule, (_, shift) = self._rules[tier], self._widths[tier]
+        if not rule.counts:
+            return 0
+        if rule.shape is not Shape.PACK:
+            domains <<= 2 * self._bits + 1
+        return domains + squares << shift
+
+    @cached_property
+    def _most(self) -> list[int]:
+        """What the roomiest domain of each tier can take."""
+        return [int(caps.max(initial=0)) for caps in self._caps]
 
     @cached_property
     def _widths(self) -> list[tuple[int, int]]:
@@ -172,12 +185,13 @@ class _Search:
 
     def least(self, tier: int, domains: int) -> int:
         """What all members cost at least on a tier and below, within one domain above that has so many domains."""
-        least = 0
+        least, used = 0, 1
         for below in range(tier, self._last + 1):
             rule = self._rules[below]
             if rule.shape is Shape.PACK:
-                least += self._cost(below, 1, 0)
-                domains = self._children[below].most if below < self._last else 0
+                used = max(used, -(-self._members // max(1, self._most[below])))
+                least += self._cost(below, used, 0)
+                domains = used * self._children[below].most if below < self._last else 0
                 continue
             parts = min(self._members // rule.least, domains)
             if rule.shape is Shape.PARTITION:
