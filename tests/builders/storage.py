@@ -1,0 +1,96 @@
+"""Claims, volumes and storage classes as the API has them, and pods that use claims."""
+
+from typing import Any
+
+Object = dict[str, Any]
+
+WAITING = "WaitForFirstConsumer"
+ZONE = "topology.kubernetes.io/zone"
+
+
+def claim_object(
+    name: str,
+    *,
+    volume: str = "",
+    bound: bool | None = None,
+    storage_class: str | None = "fast",
+    modes: tuple[str, ...] = ("ReadWriteOnce",),
+    annotations: dict[str, str] | None = None,
+    namespace: str = "ml",
+    uid: str = "",
+    owner: str = "",
+    deleting: bool = False,
+    phase: str = "",
+) -> Object:
+    """A claim; with a `volume` it is bound to it."""
+    is_bound = bool(volume) if bound is None else bound
+    shown = {**(annotations or {}), **({"pv.kubernetes.io/bind-completed": "yes"} if is_bound else {})}
+    metadata: Object = {
+        "name": name,
+        "namespace": namespace,
+        "uid": uid or f"uid-claim-{namespace}-{name}",
+        "annotations": shown,
+    }
+    if owner:
+        metadata["ownerReferences"] = [
+            {"uid": owner, "controller": True, "apiVersion": "v1", "kind": "Pod", "name": "pod"}
+        ]
+    if deleting:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    spec: Object = {"accessModes": list(modes), "resources": {"requests": {"storage": "1Gi"}}}
+    if storage_class is not None:
+        spec["storageClassName"] = storage_class
+    if volume:
+        spec["volumeName"] = volume
+    return {
+        "metadata": metadata,
+        "spec": spec,
+        "status": {"phase": phase or ("Bound" if is_bound else "Pending")},
+    }
+
+
+def volume_object(name: str, *terms: Object, uid: str = "", labels: dict[str, str] | None = None) -> Object:
+    """A volume, reachable from nodes that match one of the terms, if any are given."""
+    spec: Object = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+    if terms:
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": list(terms)}}
+    return {"metadata": {"name": name, "uid": uid or f"uid-volume-{name}", "labels": labels or {}}, "spec": spec}
+
+
+def zone_term(*zones: str) -> Object:
+    """Nodes in these zones."""
+    return {"matchExpressions": [{"key": ZONE, "operator": "In", "values": list(zones)}]}
+
+
+def class_object(
+    name: str = "fast",
+    *,
+    mode: str | None = WAITING,
+    provisioner: str = "disk.example.com",
+    topologies: Any = None,
+    uid: str = "",
+) -> Object:
+    """A storage class; by default volumes are made once a node is chosen."""
+    made: Object = {"metadata": {"name": name, "uid": uid or f"uid-class-{name}"}, "provisioner": provisioner}
+    if mode is not None:
+        made["volumeBindingMode"] = mode
+    if topologies is not None:
+        made["allowedTopologies"] = topologies
+    return made
+
+
+def in_zones(*zones: str) -> list[Object]:
+    """allowedTopologies of a storage class."""
+    return [{"matchLabelExpressions": [{"key": ZONE, "values": list(zones)}]}]
+
+
+def using(*claims: str, ephemeral: tuple[str, ...] = ()) -> list[Object]:
+    """spec.volumes of a pod that uses these claims, and has these ephemeral volumes."""
+    return [
+        {"name": "token", "projected": {"sources": []}},
+        *(
+            {"name": f"volume-{number}", "persistentVolumeClaim": {"claimName": each}}
+            for number, each in enumerate(claims)
+        ),
+        *({"name": each, "ephemeral": {"volumeClaimTemplate": {"spec": {}}}} for each in ephemeral),
+    ]
