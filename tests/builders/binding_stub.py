@@ -19,11 +19,12 @@ FULL_NAME = "muster.binding.v1.BindingService"
 
 
 class BindingStub(pb_grpc.BindingServiceServicer):
-    """Streams `evict_answers`, then breaks off with `evict_error` if there is one. Answers writes by `write_answers`,
-    one after the other, then with success.
+    """Binds all that it is asked to. Streams `evict_answers`, then breaks off with `evict_error` if there is one. Answers
+    writes by `write_answers`, one after the other, then with success.
     """
 
     def __init__(self) -> None:
+        self.binds: list[pb.BindRequest] = []
         self.evictions: list[pb.EvictRequest] = []
         self.evict_answers: list[pb.EvictResponse] = []
         self.evict_error: RpcError | None = None
@@ -32,8 +33,11 @@ class BindingStub(pb_grpc.BindingServiceServicer):
         self._asked = asyncio.Event()
 
     async def Bind(self, request: pb.BindRequest, context: Any) -> AsyncIterator[pb.BindResponse]:  # noqa: N802
-        raise NotImplementedError
-        yield pb.BindResponse()
+        self.binds.append(request)
+        bound = pb.BindResult.OUTCOME_BOUND
+        yield pb.BindResponse(
+            results=[pb.BindResult(uid=pod.uid, outcome=bound, node=pod.node) for pod in request.pods]
+        )
 
     async def Evict(self, request: pb.EvictRequest, context: Any) -> AsyncIterator[pb.EvictResponse]:  # noqa: N802
         self.evictions.append(request)

@@ -27,6 +27,11 @@ def pod_class(cpu: int = 1) -> PodClass:
     return PodClass(id=f"cpu{cpu}", requests=(("cpu", cpu * 1000), ("pods", 1)))
 
 
+def class_with_volume(cpu: int = 1) -> PodClass:
+    """Of the same size, and another class all the same: a claim of its pods has got its volume."""
+    return PodClass(id=f"cpu{cpu}-volume", requests=pod_class(cpu).requests)
+
+
 def racks(**nodes: str) -> TopologyTree:
     """The default tree, of racks: racks(r0="a b", r1="c")."""
     domains = tuple(TreeDomain(rack, 0) for rack in sorted(nodes))
@@ -172,6 +177,10 @@ def plain_pod(name: str, cpu: int = 1, priority: int = 0, age: int = 0, uid: str
     )
 
 
+def _classes() -> list[PodClass]:
+    return [*map(pod_class, range(17)), *map(class_with_volume, range(1, 4))]
+
+
 @dataclass
 class Cluster:
     """What the API server holds."""
@@ -181,7 +190,7 @@ class Cluster:
     gangs: dict[str, GangFacts] = field(default_factory=dict)
     budgets: dict[str, DisruptionBudget] = field(default_factory=dict)
     trees: dict[str, TopologyTree] = field(default_factory=dict)
-    classes: dict[str, PodClass] = field(default_factory=lambda: {c.id: c for c in map(pod_class, range(17))})
+    classes: dict[str, PodClass] = field(default_factory=lambda: {c.id: c for c in _classes()})
 
     used: Counter[str] = field(default_factory=Counter)
     """Millicores of bound pods by node."""

@@ -193,6 +193,30 @@ BUGS = (
         "        if self.trees.put(batch.trees) and False:",
     ),
     Bug(
+        "members are numbered anew with every permit",
+        "numbering.py",
+        "    kept = still_ranked(gang)\n",
+        "    kept: Ranks = ()\n",
+    ),
+    Bug(
+        "a new leader forgets the ranks",
+        "recovery.py",
+        "    gang.ranks = dict(record.ranks)\n",
+        "",
+    ),
+    Bug(
+        "a rank is given before the one who had it is gone",
+        "numbering.py",
+        "_free({rank for _, rank in kept})",
+        "_free(set())",
+    ),
+    Bug(
+        "a pod whose class changes keeps the seat of the old one in the books",
+        "knowledge.py",
+        "                self.helped |= self.ledger.reserve([resized])\n",
+        "                pass\n",
+    ),
+    Bug(
         "who was found not to fit is not tried again when room comes",
         "queue.py",
         "        self._help_came = True\n",

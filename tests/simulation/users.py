@@ -4,8 +4,8 @@ from dataclasses import replace as changed
 
 from msgspec.structs import replace
 
-from builders.story_cast import gang, plain_pod, pod_class
-from muster.gangs.facts import GangMode, MatchPolicy, PodPhase, RepairPolicy
+from builders.story_cast import class_with_volume, gang, plain_pod, pod_class
+from muster.gangs.facts import GangMode, MatchPolicy, PodFacts, PodPhase, RepairPolicy
 from simulation.acts import act
 from simulation.world import GROUPINGS, SLOTS, World
 
@@ -188,6 +188,21 @@ def resize(world: World, which: int, cpu: int) -> None:
     if not pod.seated or size > 1:
         world.share()  # the seat that it may have was for another size
         world.change_pods(replace(pod, class_id=pod_class(1 + cpu % (size if pod.node else 3)).id))
+
+
+@act(1, which=40, count=4)
+def volumes(world: World, which: int, count: int) -> None:
+    """Claims of pods that are not bound yet get their volumes, or lose them: the pods are of another class."""
+    unbound = sorted((pod for pod in world.story.cluster.pods.values() if not pod.node), key=lambda pod: pod.uid)
+    start = which % len(unbound) if unbound else 0
+    pods = [replace(pod, class_id=_other_class(world, pod)) for pod in unbound[start : start + count + 1]]
+    if pods:
+        world.change_pods(*pods)
+
+
+def _other_class(world: World, pod: PodFacts) -> str:
+    cpu = world.story.cluster.cpu(pod) // 1000
+    return pod_class(cpu).id if pod.class_id == class_with_volume(cpu).id else class_with_volume(cpu).id
 
 
 @act(0.7, which=40)

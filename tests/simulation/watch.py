@@ -9,6 +9,7 @@ import numpy as np
 
 from builders.story_invariants import check_reservations
 from muster.coordinator.core.events import (
+    Bind,
     Effect,
     Evict,
     MarkTimedOut,
@@ -87,6 +88,9 @@ class Watch:
                 self._solve(story.leader, effect)
             case Persist():
                 check_records(story.leader, effect)
+                check_ranks(story, effect)
+            case Bind():
+                check_bound_ranks(story, effect)
             case Evict():
                 check_harm(story, effect)
             case MarkTimedOut(gang_id, _, True):
@@ -274,6 +278,35 @@ def check_minimum(gang: Gang, record: Record) -> None:
     running = [] if only_waiting else [pod for pod in gang.pods.values() if pod.seated and not pod.deleting]
     starting = len(seats) + len(running)
     assert starting >= gang.facts.minimum, f"I1: {gang.id} is permitted with {starting} of {gang.facts.minimum}"
+
+
+def check_ranks(story: Story, persist: Persist) -> None:
+    """Nobody shares a rank, nobody's changes, and those that start have the lowest."""
+    for record in persist.puts:
+        ranks, before = dict(record.ranks), _last_written(story, record.gang)
+        assert len(ranks) == len(record.ranks) == len(set(ranks.values())), f"ranks: {record.gang} has some twice"
+        if record.state is RecordState.BINDING and len(record.seats) > 1:
+            unranked = [seat.uid for seat in record.seats if seat.uid not in ranks]
+            assert not unranked, f"ranks: {unranked} of {record.gang} have none"
+        if before is None or before.incarnation != record.incarnation:
+            continue
+        changed = [uid for uid, rank in before.ranks if ranks.get(uid, rank) != rank]
+        assert not changed, f"ranks: those of {changed} of {record.gang} change"
+
+
+def _last_written(story: Story, gang_id: str) -> Record | None:
+    """What etcd has of the gang when all is written that was told before."""
+    last = story.etcd.get(gang_id)
+    for write in (each for each in story.under_way if isinstance(each, Persist)):
+        last = None if gang_id in write.deletes else last
+        last = next((record for record in write.puts if record.gang == gang_id), last)
+    return last
+
+
+def check_bound_ranks(story: Story, effect: Bind) -> None:
+    """I2: the ranks that pods are bound with are durable."""
+    durable = dict(story.etcd[effect.gang].ranks)
+    assert effect.ranks.items() <= durable.items(), f"ranks: {effect.gang} is bound with others than are recorded"
 
 
 def check_division(leader: Machine, gang: Gang, record: Record) -> None:

@@ -31,6 +31,10 @@ from muster.rpc.errors import describe
 
 TRACE_ANNOTATION = "muster.dev/trace-id"
 """On every pod that Muster bound, so that one gets from a pod to its gang's trace."""
+RANK_ANNOTATION = "muster.dev/rank"
+"""On every pod that Muster bound of a gang with more than one member: 0 is the master, and neighbours have numbers that
+are near.
+"""
 MOST_WRITES_PER_CALL = 500
 MOST_EVENTS_WAITING = 10_000
 WRITE_TIMEOUT_SECONDS = 60.0
@@ -56,13 +60,17 @@ class Binder:
 
     async def bind(self, effect: Bind, trace_id: str) -> AsyncIterator[BindResults | BindCallFailed]:
         """Results as they come; every pod ends in exactly one of them."""
-        annotations = {TRACE_ANNOTATION: trace_id} if trace_id else {}
         request = pb.BindRequest(
             leader_epoch=self._epoch,
             group=effect.gang,
             pods=[
                 pb.PodBinding(
-                    uid=seat.uid, namespace=seat.namespace, name=seat.name, node=seat.node, annotations=annotations
+                    uid=seat.uid,
+                    namespace=seat.namespace,
+                    name=seat.name,
+                    node=seat.node,
+                    annotations=_annotations(trace_id, effect.ranks.get(seat.uid)),
+                    claims=effect.claims.get(seat.uid, ()),
                 )
                 for seat in effect.seats
             ],
@@ -156,6 +164,13 @@ class Binder:
         for failure in response.failures:
             _log.warning("report given up", failure=failure)
         return True
+
+
+def _annotations(trace_id: str, rank: int | None) -> dict[str, str]:
+    annotations = {TRACE_ANNOTATION: trace_id} if trace_id else {}
+    if rank is not None:
+        annotations[RANK_ANNOTATION] = str(rank)
+    return annotations
 
 
 def _traced(event: KubeEvent, trace_id: str) -> KubeEvent:

@@ -27,8 +27,10 @@ class BadRecord(ValueError):
 def encode(record: Record, traceparent: str, leader_epoch: int) -> bytes:
     """The record as it is kept."""
     seats: defaultdict[tuple[str, str], list[pb.SeatedPod]] = defaultdict(list)
+    ranks = dict(record.ranks)
     for seat in record.seats:
-        seats[seat.node, seat.class_id].append(pb.SeatedPod(uid=seat.uid, namespace=seat.namespace, name=seat.name))
+        pod = pb.SeatedPod(uid=seat.uid, namespace=seat.namespace, name=seat.name, rank=ranks.pop(seat.uid, None))
+        seats[seat.node, seat.class_id].append(pod)
     return pb.GangRecord(
         id=record.gang,
         incarnation=record.incarnation,
@@ -45,6 +47,7 @@ def encode(record: Record, traceparent: str, leader_epoch: int) -> bytes:
         evicting=_pods(record.evicting),
         evicted_for=record.evicted_for,
         kept_room=[pb.KeptRoom(node=room.node, class_id=room.class_id, count=room.count) for room in record.kept_room],
+        ranked=[pb.RankedPod(uid=uid, rank=rank) for uid, rank in ranks.items()],
     ).SerializeToString()
 
 
@@ -72,8 +75,15 @@ def decode(key: str, value: bytes) -> tuple[Record, str]:
         evicting=_pod_names(message.evicting),
         evicted_for=message.evicted_for,
         kept_room=tuple(PodsOnNode(room.node, room.class_id, room.count) for room in message.kept_room),
+        ranks=_ranks(message),
     )
     return record, message.traceparent
+
+
+def _ranks(message: pb.GangRecord) -> tuple[tuple[str, int], ...]:
+    seated = ((pod.uid, pod.rank) for seat in message.seats for pod in seat.pods if pod.HasField("rank"))
+    others = ((pod.uid, pod.rank) for pod in message.ranked)
+    return tuple(sorted((*seated, *others), key=lambda pair: pair[1]))
 
 
 def _pods(names: Iterable[PodName]) -> list[pb.SeatedPod]:

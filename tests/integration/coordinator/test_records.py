@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from builders.etcd import etcd_in, fence_of, store_at
 from muster.coordinator import records
@@ -89,6 +90,17 @@ async def test_what_a_gang_waits_for_and_gives_up_outlives_a_crash(store: Store)
     await write(store, await fence_of(store), [Persist(1, written)])
     loaded = {found.gang: found for found, _ in await records.load(store, PREFIX)}
     assert loaded == {each.gang: each for each in written}
+
+
+async def test_ranks_outlive_a_crash_those_of_seats_and_those_of_the_others(store: Store) -> None:
+    binding = replace(
+        record("x/ns/binding"), ranks=(("x/ns/binding-uid-1", 0), ("bound", 1), ("x/ns/binding-uid-0", 2))
+    )
+    satisfied = Record("x/ns/satisfied", "a", RecordState.SATISFIED, ranks=(("one", 0), ("three", 2)))
+    await write(store, await fence_of(store), [Persist(1, (binding, satisfied))])
+    loaded = {found.gang: found for found, _ in await records.load(store, PREFIX)}
+    assert loaded["x/ns/binding"].ranks == binding.ranks
+    assert loaded["x/ns/satisfied"] == satisfied
 
 
 def test_a_record_of_a_version_that_knew_less_can_be_read() -> None:

@@ -62,7 +62,15 @@ class Binds:
             return []
         for seat in seats:
             gang.seats[seat.uid].state = SeatState.SENT
-        return [Bind(gang.id, tuple(seats))]
+        pods = {seat.uid: gang.pods[seat.uid] for seat in seats}
+        return [
+            Bind(
+                gang.id,
+                tuple(seats),
+                {uid: gang.ranks[uid] for uid in pods if uid in gang.ranks},
+                {uid: pod.claims for uid, pod in pods.items() if pod.claims},
+            )
+        ]
 
     def results(self, knowledge: Knowledge, event: BindResults, now: float) -> list[Effect]:
         """Binding reports."""

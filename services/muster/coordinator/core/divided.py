@@ -7,9 +7,10 @@ judged where everything is in one domain above.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from muster.coordinator.core.trees import Path, Trees
+from muster.coordinator.core.trees import Trees
 from muster.gangs.facts import GangFacts, LevelConstraint, LevelPolicy, NodeFacts
 from muster.topology.constraints import in_words
+from muster.topology.ranks import Path
 
 Sizes = Mapping[Path, Counter[Path]]
 """Members by domain, in each of the domains of the constrained level above."""

@@ -71,7 +71,9 @@ class PodName(Struct, frozen=True):
 
 
 class Record(Struct, frozen=True):
-    """What is durable about one gang; seats are those not known to be bound. The fields are those of the proto."""
+    """What is durable about one gang; seats are those not known to be bound. The fields are those of the proto, but for
+    `ranks`, which are together: uid and rank of members, by rank.
+    """
 
     gang: str
     incarnation: str
@@ -86,6 +88,7 @@ class Record(Struct, frozen=True):
     evicting: tuple[PodName, ...] = ()
     evicted_for: str = ""
     kept_room: tuple[PodsOnNode, ...] = ()
+    ranks: tuple[tuple[str, int], ...] = ()
 
 
 class SolveResult(Struct, frozen=True):
@@ -240,10 +243,15 @@ class Persist(Struct, frozen=True):
 
 
 class Bind(Struct, frozen=True):
-    """Bind these pods of one gang. Answered by BindResults and BindCallFailed, each pod in exactly one."""
+    """Bind these pods of one gang. Answered by BindResults and BindCallFailed, each pod in exactly one.
+
+    `ranks` and `claims` are by uid: the member's rank, and its volume claims that are to be told the node.
+    """
 
     gang: str
     seats: tuple[Seat, ...]
+    ranks: dict[str, int] = {}
+    claims: dict[str, tuple[str, ...]] = {}
 
 
 class Evict(Struct, frozen=True):

@@ -54,7 +54,7 @@ class Machine:
     def __init__(self, rules: Rules = DEFAULTS) -> None:
         self.knowledge = knowledge = Knowledge()
         self.queue = queue = Queue()
-        self._permits = permits = Permits()
+        self._permits = permits = Permits(knowledge)
         self._binds = Binds()
         self._evictions = Evictions()
         self._reports = Reports()
@@ -200,6 +200,7 @@ class Machine:
         group.refusals = 0
         for gang in gangs:
             gang.permitted = True
+            gang.ranks = dict(gang.record.ranks) if gang.record is not None else {}
         for gang in gangs:
             self.knowledge.touch_partners(gang.id)
             self._effects += self._binds.permitted(self.knowledge, gang)

@@ -68,6 +68,8 @@ class Gang:
     """All of the first permit's pods were seen bound once."""
     record: Record | None = None
     """What is, or is about to be, in etcd."""
+    ranks: dict[str, int] = field(default_factory=dict)
+    """Ranks by uid, as they are known to be durable."""
     cycle: ScheduleCycle = field(default_factory=ScheduleCycle)
     attempts: int = 0
     """Tries so far in this term."""

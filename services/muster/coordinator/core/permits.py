@@ -4,14 +4,17 @@ from collections.abc import Collection, Sequence
 
 from muster.coordinator.core.decisions import Decision, Permit
 from muster.coordinator.core.events import Now, Persist, PodName, Record, RecordState
+from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.model import Gang, Group
+from muster.coordinator.core.numbering import numbered, still_ranked
 from muster.gangs.placing import PodsOnNode
 
 
 class Permits:
     """Numbers the writes and remembers what waits for them."""
 
-    def __init__(self) -> None:
+    def __init__(self, knowledge: Knowledge) -> None:
+        self._knowledge = knowledge
         self._last_id = 0
         self._awaited: dict[int, Decision] = {}
 
@@ -56,8 +59,7 @@ class Permits:
                 state = RecordState.SATISFIED if gang.started else RecordState.BINDING
         return self.persist((self.record(gang, state, now.unix_seconds),))
 
-    @staticmethod
-    def record(gang: Gang, state: RecordState, unix_seconds: float) -> Record:
+    def record(self, gang: Gang, state: RecordState, unix_seconds: float) -> Record:
         """What is durable about the gang from now on. All seats not known to be bound are in it, also those of an
         earlier permit, since a record replaces the one before it.
         """
@@ -77,8 +79,14 @@ class Permits:
             evicting=evicting,
             evicted_for=evicted_for,
             kept_room=kept_room,
+            ranks=self._ranks(gang, state),
         )
         return gang.record
+
+    def _ranks(self, gang: Gang, state: RecordState) -> tuple[tuple[str, int], ...]:
+        if state is RecordState.UNPERMITTED:  # it starts anew, if at all
+            return ()
+        return numbered(gang, self._knowledge) if state is RecordState.BINDING else still_ranked(gang)
 
 
 _Said = tuple[int, str, tuple[PodName, ...], tuple[PodName, ...], str, tuple[PodsOnNode, ...]]

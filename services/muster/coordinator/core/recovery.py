@@ -56,6 +56,7 @@ def _ran(gang: Gang) -> bool:
 def _resume(knowledge: Knowledge, gang: Gang, record: Record) -> None:
     gang.permitted = True
     gang.record = record
+    gang.ranks = dict(record.ranks)
     gang.cycle.number = record.schedule_cycle
     gang.started = record.state is RecordState.SATISFIED
     # The pod's class counts, not the record's: another version of Muster may name classes differently.

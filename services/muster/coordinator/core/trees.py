@@ -4,13 +4,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from muster.gangs.facts import NodeFacts, TopologyTree
+from muster.topology.ranks import Path
+from muster.topology.trees import Whereabouts, flat_tree
 
-FLAT: Final = TopologyTree("flat", default=True)
-"""What there is when no tree is known: nodes, and no level above them."""
+_FLAT: Final = flat_tree()
+"""What there is when no tree is known."""
 _MOST_NAMED = 10
-
-Path = tuple[str, ...]
-"""Names of the domains that a node is in, from the top to the node itself; so many as the tree has levels."""
 
 
 class Trees:
@@ -18,15 +17,16 @@ class Trees:
 
     def __init__(self) -> None:
         self._trees: dict[str, TopologyTree] = {}
-        self._leaves: dict[str, dict[str, int]] = {}  # tree -> node -> index of its domain
+        self._whereabouts: dict[str, Whereabouts] = {}
 
     def put(self, trees: Iterable[TopologyTree]) -> bool:
         """Add trees, or change them. True: there is something that gangs may have waited for."""
         changed = False
         for tree in trees:
-            changed |= not _same(self._trees.get(tree.name), tree)
+            if not _same(self._trees.get(tree.name), tree):
+                changed = True
+                self._whereabouts.pop(tree.name, None)
             self._trees[tree.name] = tree
-            self._leaves.pop(tree.name, None)
         return changed
 
     def drop(self, names: Iterable[str]) -> bool:
@@ -34,7 +34,7 @@ class Trees:
         dropped = False
         for name in names:
             dropped |= self._trees.pop(name, None) is not None
-            self._leaves.pop(name, None)
+            self._whereabouts.pop(name, None)
         return dropped
 
     def all(self) -> Sequence[TopologyTree]:
@@ -44,36 +44,29 @@ class Trees:
     def get(self, name: str) -> TopologyTree | None:
         """The tree of this name, "" for the default one; None if there is none."""
         if name:
-            return self._trees.get(name) or (FLAT if name == FLAT.name else None)
-        return next((tree for tree in self.all() if tree.default), FLAT)
+            return self._trees.get(name) or (_FLAT if name == _FLAT.name else None)
+        return next((tree for tree in self.all() if tree.default), _FLAT)
 
     def named(self) -> str:
         """The names that there are, as users may choose among them."""
-        names = sorted(self._trees) or [FLAT.name]
+        names = sorted(self._trees) or [_FLAT.name]
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         return ", ".join(f'"{name}"' for name in names[:_MOST_NAMED]) + more
 
-    def path(self, tree: TopologyTree, node: NodeFacts) -> Path:
-        """Where the node is. One that the tree does not know is a domain of its own at every level."""
-        above = tree.levels[:-1]
-        if above and above[0].label_key:
-            names = [node.labels.get(level.label_key, "") for level in above]
-        else:
-            names = self._names_above(tree, node.name)
-        if len(names) != len(above) or not all(names):
-            return (f"(outside) {node.name}",) * len(tree.levels)
-        return (*names, node.name)
+    def above(self, tree: TopologyTree, node: NodeFacts) -> Path | None:
+        """Names of the domains that the node is in, from the top; None if it is outside of the tree."""
+        where = self._whereabouts.get(tree.name)
+        if where is None:
+            where = self._whereabouts[tree.name] = Whereabouts(tree)
+        path = where.path(node.name, node.labels)
+        return path if path is not None and len(path) == len(tree.levels) - 1 else None
 
-    def _names_above(self, tree: TopologyTree, node: str) -> list[str]:
-        leaves = self._leaves.get(tree.name)
-        if leaves is None:
-            leaves = self._leaves[tree.name] = dict(tree.leaves)
-        names: list[str] = []
-        domain = leaves.get(node, -1)
-        while domain >= 0:
-            names.append(tree.domains[domain].name)
-            domain = tree.domains[domain].parent
-        return names[::-1]
+    def path(self, tree: TopologyTree, node: NodeFacts) -> Path:
+        """The domain that the node is in at each level of the tree, the last its own. One outside of the tree is a
+        domain of its own at every level.
+        """
+        above = self.above(tree, node)
+        return (*above, node.name) if above is not None else (f"(outside)/{node.name}",) * len(tree.levels)
 
 
 def _same(before: TopologyTree | None, after: TopologyTree) -> bool:

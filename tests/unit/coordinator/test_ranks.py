@@ -1,0 +1,208 @@
+"""Members have ranks: by the tree when the gang starts, the same over crashes, and given anew when a member is gone."""
+
+import pytest
+from msgspec.structs import replace
+
+from builders.story import Story
+from builders.story_acts import until
+from builders.story_cast import GangBuilder, gang, node, plain_pod, racks
+from muster.coordinator.core.events import Bind, NotPersisted, Persist
+from muster.gangs.facts import PodFacts, PodPhase
+
+
+class Ranked(Story):
+    """A story that remembers with which rank each pod was sent to binding last."""
+
+    def __init__(self, nodes: dict[str, int]) -> None:
+        self.sent: dict[str, int] = {}
+        self.unranked: list[str] = []
+        super().__init__(nodes)
+
+    def take(self, effect: object) -> None:
+        if isinstance(effect, Bind):
+            for seat in effect.seats:
+                if seat.uid in effect.ranks:
+                    before = self.sent.setdefault(seat.uid, effect.ranks[seat.uid])
+                    assert before == effect.ranks[seat.uid], f"{seat.uid} had rank {before}"
+                else:
+                    self.unranked.append(seat.uid)
+        super().take(effect)  # type: ignore[arg-type]
+
+    def by_rank(self) -> list[str]:
+        """Names of the pods that are there, by rank."""
+        there = [(rank, self.cluster.pods[uid].name) for uid, rank in self.sent.items() if uid in self.cluster.pods]
+        return [name for _, name in sorted(there)]
+
+    def nodes_by_rank(self) -> list[str]:
+        by_name = {pod.name: pod.node for pod in self.cluster.pods.values()}
+        return [by_name[name] for name in self.by_rank()]
+
+
+def anew(pod: PodFacts) -> PodFacts:
+    """What its owner makes in its place."""
+    return replace(pod, uid=f"{pod.uid}/new", node="", phase=PodPhase.PENDING)
+
+
+def of_pods(built: GangBuilder, *names: str) -> list[PodFacts]:
+    """The gang's pods with these names."""
+    return [replace(pod, name=name, uid=name) for pod, name in zip(built.pods(), names, strict=True)]
+
+
+def test_p37_ranks_go_from_the_master_by_node_by_rack_and_by_name() -> None:
+    story = Ranked({"a1": 2, "a2": 2, "b1": 4})
+    story.change(trees=[racks(ra="a1 a2", rb="b1")])
+    built = gang("job").of(8)
+    names = ["job-master-0", *(f"job-worker-{index}" for index in range(7))]
+    story.change(gangs=[built.gang_facts()], pods=of_pods(built, *names))
+    story.run()
+    assert story.by_rank() == names
+    assert story.nodes_by_rank() == ["a1", "a1", "a2", "a2", "b1", "b1", "b1", "b1"]
+
+
+def test_ranks_are_by_number_and_not_by_letter() -> None:
+    story = Ranked({"a": 12})
+    story.add(gang("g").of(12))
+    story.run()
+    assert story.by_rank() == [f"g-{index}" for index in range(12)]
+    assert sorted(story.sent.values()) == list(range(12))
+
+
+def test_one_alone_has_no_rank() -> None:
+    story = Ranked({"a": 4})
+    story.add_pods(plain_pod("p"))
+    story.add(gang("one").of(1))
+    story.run()
+    assert story.sent == {}
+    assert len(story.unranked) == 2
+
+
+def test_a_member_that_is_made_anew_gets_the_lowest_free_rank() -> None:
+    story = Ranked({"a": 6})
+    built = gang("g").of(6)
+    story.add(built)
+    story.run()
+    pods = built.pods()
+    story.change(remove_pods=[pods[4].uid, pods[2].uid])
+    story.run()
+    story.add_pods(anew(pods[4]))
+    story.run()
+    story.add_pods(anew(pods[2]))
+    story.run()
+    assert story.sent[anew(pods[4]).uid] == 2
+    assert story.sent[anew(pods[2]).uid] == 4
+
+
+def test_a_member_that_ended_leaves_its_rank_to_the_one_in_its_place() -> None:
+    story = Ranked({"a": 6})
+    built = gang("g").of(3)
+    story.add(built)
+    story.run()
+    (_, failed, _) = built.pods()
+    story.change(pods=[replace(story.cluster.pods[failed.uid], phase=PodPhase.FAILED)])
+    story.add_pods(anew(failed))
+    story.run()
+    assert story.sent[anew(failed).uid] == 1
+
+
+def test_later_members_get_the_next_ranks_by_name() -> None:
+    story = Ranked({"a": 12})
+    built = gang("g").minimum(2).of(12)
+    story.change(gangs=[built.gang_facts()], pods=built.pods()[:2])
+    story.run()
+    story.change(pods=built.pods()[2:])
+    story.run()
+    assert story.by_rank() == [f"g-{index}" for index in range(12)]
+
+
+def test_i6_a_member_that_is_placed_again_keeps_its_rank() -> None:
+    story = Ranked({"a": 2, "b": 4})
+    story.change(trees=[racks(ra="a", rb="b")])
+    built = gang("g").of(4)
+    story.add(built)
+    bind = until(story, Bind)
+    before = dict(bind.ranks)
+    lost = bind.seats[0]
+    story.bind_failures[lost.uid] = 3
+    story.change(nodes=[node("c", 4)])
+    story.pass_time(60)
+    assert story.bound("g") == 4
+    assert story.sent == before
+
+
+@pytest.mark.parametrize("done", range(6))
+def test_i2_ranks_are_the_same_under_the_next_leader(done: int) -> None:
+    """A crash after so many of the pods were bound."""
+    story = Ranked({"a": 3, "b": 3})
+    built = gang("g").of(6)
+    story.add(built)
+    bind = until(story, Bind)
+    for seat in bind.seats[:done]:
+        story.bind(seat)
+    story.crash()
+    story.start()
+    story.run()
+    assert story.bound("g") == 6
+    assert sorted(story.sent.values()) == list(range(6))
+    assert not story.unranked
+
+
+def test_i2_who_is_bound_under_several_leaders_shares_no_rank() -> None:
+    story = Ranked({"a": 6})
+    built = gang("g").minimum(3).of(6)
+    story.change(gangs=[built.gang_facts()], pods=built.pods()[:3])
+    story.run()
+    story.crash()
+    story.start()
+    story.change(pods=built.pods()[3:])
+    until(story, Persist, lambda persist: any(record.seats for record in persist.puts))
+    story.crash()
+    story.start()
+    story.run()
+    assert sorted(story.sent.values()) == list(range(6))
+
+
+def test_ranks_of_a_permit_that_was_not_written_are_not_kept() -> None:
+    story = Ranked({"a": 6})
+    built = gang("g").minimum(2).of(3)
+    story.change(gangs=[built.gang_facts()], pods=built.pods()[1:])
+    persist = until(story, Persist)
+    story.under_way.remove(persist)
+    story.add_pods(built.pods()[0])
+    story.tell(NotPersisted(persist.persist_id, "too large"))
+    story.pass_time(1)
+    assert story.by_rank() == ["g-0", "g-1", "g-2"]
+
+
+def test_a_gang_that_starts_anew_is_numbered_anew() -> None:
+    story = Ranked({"a": 4})
+    built = gang("g").of(4)
+    story.add(built)
+    story.run()
+    story.delete(built)
+    story.add(built.anew("2"))
+    story.run()
+    assert story.by_rank() == ["g-0", "g-1", "g-2", "g-3"]
+
+
+def test_claims_that_wait_for_a_node_go_with_the_bind() -> None:
+    story = Ranked({"a": 4})
+    built = gang("g").of(2)
+    first, second = built.pods()
+    story.change(gangs=[built.gang_facts()], pods=[replace(first, claims=("cache", "data")), second])
+    assert until(story, Bind).claims == {first.uid: ("cache", "data")}
+
+
+def test_claims_that_have_a_volume_by_now_do_not_go_with_the_next_bind() -> None:
+    story = Ranked({"a": 4})
+    built = gang("g").of(1)
+    (pod,) = (replace(each, claims=("data",)) for each in built.pods())
+    story.change(gangs=[built.gang_facts()], pods=[pod])
+    assert until(story, Bind).claims == {pod.uid: ("data",)}
+    story.bind_failures[pod.uid] = 1
+    story.do(0)
+    story.change(pods=[replace(pod, claims=())])
+    story.now += 1
+    story.wake()
+    assert until(story, Bind).claims == {}
+    story.run()
+    assert story.bound("g") == 1
