@@ -1,0 +1,119 @@
+"""`muster topology` asks a cluster-state and prints what it says, for people and for scripts."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from builders.cluster_stream import ClusterStream, begin, part, serving
+from muster.cli.errors import CliError
+from muster.cli.topology import show_topology
+from muster.gangs.facts import (
+    Batch,
+    NodeFacts,
+    ObjectReference,
+    PodClass,
+    PodFacts,
+    Problem,
+    Severity,
+    TopologyTree,
+    TreeDomain,
+    TreeLevel,
+)
+from muster.topology.trees import label_tree
+
+TREE = TopologyTree(
+    "halls",
+    (TreeLevel("hall"), TreeLevel("rack"), TreeLevel("node")),
+    (TreeDomain("h0", 0), TreeDomain("r0", 1, 0), TreeDomain("r1", 1, 0)),
+    (("a", 1), ("b", 2)),
+    default=True,
+    definition=ObjectReference("v1", "ConfigMap", "default", "m", "uid"),
+    problems=(Problem(Severity.WARNING, "a [small] thing"), Problem(Severity.BLOCKING, "a large one")),
+)
+NODES = tuple(NodeFacts(name, allocatable=(("cpu", 8000), ("memory", 64 << 30), ("pods", 110))) for name in "abx")
+BATCH = Batch(
+    pod_classes=(PodClass("k", (("cpu", 500), ("memory", 1 << 30), ("pods", 1))),),
+    nodes=NODES,
+    pods=(PodFacts("u1", "ml", "p1", "k", node="a"), PodFacts("u2", "ml", "p2", "k")),
+    trees=(label_tree({"zone": "topology.kubernetes.io/zone"}), TREE),
+)
+
+
+@pytest.fixture
+async def stream() -> ClusterStream:
+    stream = ClusterStream()
+    stream.opens_with(BATCH, {"pods": 7})
+    return stream
+
+
+@pytest.fixture
+async def address(stream: ClusterStream) -> AsyncIterator[str]:
+    async with serving(stream) as address:
+        yield address
+
+
+async def shown(address: str, tree: str = "", *, with_nodes: bool = False, as_json: bool = False) -> None:
+    await asyncio.to_thread(show_topology, address, tree, with_nodes=with_nodes, as_json=as_json)
+
+
+async def test_trees_as_tables_the_default_one_first(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    await shown(address)
+    assert capsys.readouterr().out.splitlines() == [
+        "halls of ConfigMap default/m, the default: hall > rack > node",
+        "warning: a [small] thing",
+        "error: a large one",
+        "DOMAIN     LEVEL  NODES  FREE CPU  FREE MEMORY  FREE PODS",
+        "h0         hall       2   15.5/16  127Gi/128Gi    219/220",
+        "  r0       rack       1     7.5/8    63Gi/64Gi    109/110",
+        "  r1       rack       1       8/8    64Gi/64Gi    110/110",
+        "(all)                 2   15.5/16  127Gi/128Gi    219/220",
+        "(outside)             1       8/8    64Gi/64Gi    110/110",
+        "",
+        "labels by node labels: zone (topology.kubernetes.io/zone) > node",
+        "DOMAIN     LEVEL  NODES  FREE CPU  FREE MEMORY  FREE PODS",
+        "(all)                 0       0/0          0/0        0/0",
+        "(outside)             3   23.5/24  191Gi/192Gi    329/330",
+    ]
+
+
+async def test_one_tree_with_its_nodes(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    await shown(address, "halls", with_nodes=True)
+    out = capsys.readouterr().out
+    assert "    a      node       1     7.5/8" in out
+    assert "labels" not in out
+
+
+async def test_as_json(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    await shown(address, "halls", as_json=True)
+    (tree,) = json.loads(capsys.readouterr().out)["trees"]
+    assert (tree["name"], tree["default"]) == ("halls", True)
+    assert tree["definition"] == {"kind": "ConfigMap", "namespace": "default", "name": "m"}
+    assert [problem["severity"] for problem in tree["problems"]] == ["warning", "blocking"]
+    domains: dict[str, Any] = {"/".join(each["path"]): each for each in tree["domains"]}
+    assert list(domains) == ["h0", "h0/r0", "h0/r1"]
+    assert domains["h0/r0"]["free"] == {"cpu": 7500, "memory": 63 << 30, "pods": 109}
+    assert (tree["whole"]["nodes"], tree["outside"]["nodes"], tree["absent_nodes"]) == (2, 1, [])
+
+
+async def test_a_tree_that_does_not_exist(address: str) -> None:
+    with pytest.raises(CliError) as raised:
+        await shown(address, "hall")
+    assert "'hall'" in raised.value.message
+    assert raised.value.hint == "did you mean halls?"
+
+
+async def test_where_nothing_answers() -> None:
+    with pytest.raises(CliError, match="cannot tell"):
+        await shown("127.0.0.1:1")
+
+
+async def test_a_snapshot_that_breaks_off_is_not_taken_for_whole(address: str, stream: ClusterStream) -> None:
+    stream.opening = [begin(), part(BATCH)]
+    asking = asyncio.create_task(shown(address))
+    await stream.until_subscribed()
+    stream.cut()
+    with pytest.raises(CliError, match="cannot tell"):
+        await asking
