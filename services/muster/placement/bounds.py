@@ -2,12 +2,17 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Final
 
 import numpy as np
 
+from muster.placement.division import Divider
+from muster.placement.ground import Ground
+from muster.placement.growing import Growing
 from muster.placement.parts import Part
 from muster.placement.room import Room
+from muster.placement.rules import Shape, relaxed
 
 _ROUNDING: Final = 1 + 1e-12
 """Sums are floats, which cannot wrap around; exact below 2**53, and beyond that this keeps a proof a proof."""
@@ -16,6 +21,42 @@ _ROUNDING: Final = 1 + 1e-12
 def impossible(room: Room, parts: Sequence[Part], required: Sequence[int]) -> bool:
     """Proved that the gangs cannot all have `required[gang]` members placed."""
     return _too_few_seats(room, parts, required) or _too_little_free(room, parts, required)
+
+
+def too_little_within(ground: Ground, required: Sequence[int]) -> bool:
+    """Proved that hard constraints let some gang not have `required[gang]` members, whatever the others get."""
+    return any(
+        _too_few_as_asked(ground, gang, needed) or _no_domain_for_all(ground, gang, needed)
+        for gang, needed in enumerate(required)
+    )
+
+
+def _too_few_as_asked(ground: Ground, gang: int, needed: int) -> bool:
+    """Members of all classes together, as if they did not need room beside one another."""
+    ours = [part.gang == gang for part in ground.parts]
+    caps = ground.fits[ours].sum(axis=0)
+    rules = relaxed(ground.asked[gang].rules)[-1]
+    children = ground.tree.children([rule.level for rule in rules], len(caps))
+    held = ground.placed[gang]
+    if held.any():
+        return Growing(rules, children, caps, held).capacity < needed
+    wanted = sum(part.wanted for part in ground.parts if part.gang == gang)
+    return Divider(rules, children, caps, wanted).capacity < needed
+
+
+def _no_domain_for_all(ground: Ground, gang: int, needed: int) -> bool:
+    """All must be in one domain, and none has the seats for each class alone."""
+    levels = ground.tree.levels
+    packed = list(takewhile(lambda rule: rule.shape is Shape.PACK and rule.shape_is_hard, ground.asked[gang].rules))
+    if not packed:
+        return False
+    of = levels[packed[-1].level].of if packed[-1].level < len(levels) else np.arange(len(ground.tree.rows))
+    parts = [(index, part.wanted) for index, part in enumerate(ground.parts) if part.gang == gang]
+    wanted = sum(count for _, count in parts)
+    seats = [np.bincount(of, ground.fits[index]) for index, _ in parts]
+    must = [max(0, needed - (wanted - count)) for _, count in parts]
+    enough = np.all([have >= count for have, count in zip(seats, must, strict=True)], axis=0)
+    return not bool((enough & (np.sum(seats, axis=0) >= needed)).any())
 
 
 def _too_few_seats(room: Room, parts: Sequence[Part], required: Sequence[int]) -> bool:

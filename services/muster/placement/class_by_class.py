@@ -3,7 +3,8 @@ members are divided, with those before them as members that are there already.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import takewhile
 from typing import Final
 
 import numpy as np
@@ -13,70 +14,101 @@ from muster.placement.division import Divider, Division
 from muster.placement.ground import Ground
 from muster.placement.growing import Growing
 from muster.placement.nodes import Bool
-from muster.placement.parts import Attempt
+from muster.placement.packing import Seats
+from muster.placement.parts import Attempt, retake
 from muster.placement.rules import UNBOUNDED, Rule, Shape, relaxed
+from muster.placement.search import Budget, OutOfBudget
 from muster.placement.sizes import Cost, cost_of, holds
+from muster.placement.worth import is_best, worth
 
-_DOMAINS_TRIED: Final = 8
-"""Of each level, that have room for all by each class alone, the tightest first."""
+_DOMAINS_TRIED: Final = 4
+"""Of those that have room for all by each class alone: so many of the tightest and of the roomiest."""
+_PLACES_PER_STEP: Final = 50
+"""Places that members of a class are divided over in the time of one step of a search."""
 
 
-def place_by_class(ground: Ground, least: Sequence[int]) -> Attempt | None:
-    """Seats, not taken, for all members, else for the minimums; the best of a few tries."""
+def place_by_class(ground: Ground, least: Sequence[int], budget: Budget) -> Attempt | None:
+    """Seats, not taken, for all members, else for the minimums; the best of a few tries.
+
+    Raises OutOfBudget.
+    """
+    mark = ground.room.mark()
+    try:
+        return _place(ground, least, budget)
+    finally:
+        ground.room.undo(mark)
+
+
+def _place(ground: Ground, least: Sequence[int], budget: Budget) -> Attempt | None:
     for targets in (tuple(part.wanted for part in ground.parts), _first_parts(ground, least)):
-        found = [done for order in _orders(ground) if (done := _Tries(ground, order, targets).seat_gangs()) is not None]
-        if found:
-            return min(found, key=lambda done: done.cost).attempt
+        best: Attempt | None = None
+        for order in _orders(ground):
+            attempt = _Tries(ground, order, targets, budget).seat_gangs()
+            if attempt is None:
+                continue
+            if is_best(ground, attempt):
+                return attempt
+            if best is None or worth(ground, attempt) < worth(ground, best):
+                best = attempt
+        if best is not None:
+            return best
     return None
-
-
-@dataclass(frozen=True)
-class _Done:
-    attempt: Attempt
-    cost: Cost
 
 
 class _Tries:
     """Parts in one order, each with so many members."""
 
-    def __init__(self, ground: Ground, order: Sequence[int], targets: Sequence[int]) -> None:
+    def __init__(self, ground: Ground, order: Sequence[int], targets: Sequence[int], budget: Budget) -> None:
         self._ground = ground
         self._order = order
         self._targets = targets
-        self._attempt = Attempt([0] * len(targets))
-        self._cost: Cost = ()
+        self._budget = budget
 
-    def seat_gangs(self) -> _Done | None:
+    def seat_gangs(self) -> Attempt | None:
         """Gang by gang; the room is left as it was."""
         room = self._ground.room
         mark = room.mark()
-        gangs = dict.fromkeys(self._ground.parts[index].gang for index in self._order)
-        done = all(self._seat_gang(gang) for gang in gangs)
+        attempt = Attempt(list(self._targets))
+        for gang in dict.fromkeys(self._ground.parts[index].gang for index in self._order):
+            seats = self._best_seats(gang)
+            if seats is None:
+                room.undo(mark)
+                return None
+            retake(room, self._ground.parts, Attempt([], seats))
+            attempt.seats += seats
         room.undo(mark)
-        return _Done(self._attempt, self._cost) if done else None
+        return attempt
 
-    def _seat_gang(self, gang: int) -> bool:
+    def _best_seats(self, gang: int) -> list[tuple[int, Seats]] | None:
+        """The best of some domains of the lowest level that has any, the first if they are alike; nothing is taken."""
         room, tree, rules = self._ground.room, self._ground.tree, self._ground.asked[gang].rules
         parts = [index for index in self._order if self._ground.parts[index].gang == gang and self._targets[index]]
-        for places in self._where(gang):
-            mark, seats = room.mark(), len(self._attempt.seats)
-            sizes = self._seat_parts(gang, parts, places)
-            if sizes is not None:
+        for tier in self._where(gang):
+            best: tuple[Cost, list[tuple[int, Seats]]] | None = None
+            for places in tier:
+                mark = room.mark()
+                seated = self._seat_parts(gang, parts, places)
+                room.undo(mark)
+                if seated is None:
+                    continue
+                sizes, seats = seated
                 used = np.flatnonzero(sizes)
-                if holds(rules, tree, used, sizes[used]):
-                    self._cost += cost_of(rules, tree, used, sizes[used])
-                    for index in parts:
-                        self._attempt.placed[index] = self._targets[index]
-                    return True
-            room.undo(mark)
-            del self._attempt.seats[seats:]
-        return False
+                cost = cost_of(rules, tree, used, sizes[used])
+                if holds(rules, tree, used, sizes[used]) and (best is None or cost < best[0]):
+                    best = cost, seats
+            if best is not None:
+                return best[1]
+        return None
 
-    def _seat_parts(self, gang: int, parts: Sequence[int], places: Bool) -> Int64 | None:
-        """Members of the gang on each place once all its parts are seated."""
+    def _seat_parts(
+        self, gang: int, parts: Sequence[int], places: Bool
+    ) -> tuple[Int64, list[tuple[int, Seats]]] | None:
+        """Members of the gang on each place once all its parts are seated, and the seats, which are taken."""
         ground, rules = self._ground, self._ground.asked[gang].rules
         held: Int64 = ground.placed[gang].copy()
+        seats: list[tuple[int, Seats]] = []
         for index in parts:
+            self._spend(len(held))
             of_class = ground.room.of(ground.parts[index].class_id)
             caps = np.where(places & (ground.fits[index] > 0), of_class.fits[ground.tree.rows], 0)
             ways = list(relaxed(rules)) if index == parts[-1] else [tuple(map(_to_be_continued, rules))]
@@ -85,9 +117,9 @@ class _Tries:
                 return None
             rows = ground.tree.rows[division.nodes]
             ground.room.take(of_class, rows, division.counts)
-            self._attempt.seats.append((index, (rows, division.counts)))
+            seats.append((index, (rows, division.counts)))
             held[division.nodes] += division.counts
-        return held
+        return held, seats
 
     def _divide(self, ways: Sequence[tuple[Rule, ...]], caps: Int64, held: Int64, members: int) -> Division | None:
         caps = np.minimum(caps, members)
@@ -101,27 +133,22 @@ class _Tries:
                 return found
         return None
 
-    def _where(self, gang: int) -> Iterator[Bool]:
-        """Places to try: one domain of the levels that are to be packed, the lowest first; then all."""
+    def _where(self, gang: int) -> Iterator[list[Bool]]:
+        """Places to try: single domains of the levels that are to be packed, the lowest first; then all."""
         ground, tree = self._ground, self._ground.tree
         everywhere: Bool = np.ones(len(tree.rows), np.bool_)
-        packed = []
-        for rule in ground.asked[gang].rules:
-            if rule.shape is not Shape.PACK or rule.level >= len(tree.levels):
-                break
-            packed.append(rule)
+        packed = list(takewhile(lambda rule: rule.shape is Shape.PACK, ground.asked[gang].rules[:-1]))
         for rule in reversed(packed):
             of = tree.levels[rule.level].of
-            for domain in self._holding_all(gang, of):
-                yield of == domain
+            yield [of == domain for domain in self._holding_all(gang, of)]
         if any(rule.shape_is_hard for rule in packed):
             return
         if tree.inside < len(everywhere):
-            yield np.arange(len(everywhere)) < tree.inside
-        yield everywhere
+            yield [np.arange(len(everywhere)) < tree.inside]
+        yield [everywhere]
 
     def _holding_all(self, gang: int, of: Int64) -> list[int]:
-        """Domains that have room for every part of the gang alone, the tightest first."""
+        """Domains that have room for every part of the gang alone: the tightest and the roomiest."""
         ground = self._ground
         ours = [index for index, part in enumerate(ground.parts) if part.gang == gang]
         rows = ground.tree.rows
@@ -137,8 +164,17 @@ class _Tries:
             enough &= there == there.sum()
         whole = np.flatnonzero(enough)
         total = np.sum(seats, axis=0)[whole]
-        found: list[int] = whole[np.argsort(total, kind="stable")][:_DOMAINS_TRIED].tolist()
+        whole = whole[np.argsort(total, kind="stable")]
+        found: list[int] = whole.tolist()
+        if len(found) > 2 * _DOMAINS_TRIED:
+            found = found[:_DOMAINS_TRIED] + found[: -_DOMAINS_TRIED - 1 : -1]
         return found
+
+    def _spend(self, places: int) -> None:
+        steps = 1 + places // _PLACES_PER_STEP
+        if steps > self._budget.left:
+            raise OutOfBudget
+        self._budget.left -= steps
 
 
 def _to_be_continued(rule: Rule) -> Rule:

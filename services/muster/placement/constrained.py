@@ -12,26 +12,31 @@ from typing import Final
 
 from msgspec import structs
 
+from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelConstraint
 from muster.gangs.placing import Explanation, GroupToPlace
 from muster.placement.answers import NotPlaced, Placed
-from muster.placement.bounds import impossible
+from muster.placement.bounds import impossible, too_little_within
 from muster.placement.choosing import best_cell, most_toward
 from muster.placement.class_by_class import place_by_class
 from muster.placement.explain import Explainer
 from muster.placement.ground import Asked, Ground, ground_of
-from muster.placement.ladder import MOST_SHARES, Ladder, shares_of
+from muster.placement.ladder import MOST_SHARES, Ladder, shares_of, steps_for
 from muster.placement.narrowing import narrowed
 from muster.placement.parts import Attempt, Part, retake, runs_of
 from muster.placement.room import Room
 from muster.placement.rules import rules_of
 from muster.placement.search import Budget, OutOfBudget
 from muster.placement.trees import Tree
+from muster.placement.worth import is_best, worth
 from muster.topology.constraints import in_words
 
 _ORDERS_OF_GANGS: Final = 6
 _FEWEST_PLACES: Final = 16
 """Places that are worth looking at, when not all can be."""
+_AT_ONCE: Final = 300
+_TO_IMPROVE: Final = 4_000
+"""Steps up to which a ladder is quicker than quick tries, and that may be spent to find better than these found."""
 
 
 def place_constrained(
@@ -72,57 +77,90 @@ class _Constrained:
         """Seats, not taken yet, for `least[gang]` members or more; if there are none, whether that is proved."""
         if impossible(self._room, self._parts, least):
             return None, True
-        if all(tree is self._trees[0] for tree in self._trees):
-            return self._on_one_tree(least)
-        return self._one_by_one(least)
+        if not self._on_one_tree:
+            return self._one_by_one(least)
+        ground = self._ground()
+        if too_little_within(ground, least):
+            return None, True
+        quick = None
+        if steps_for(self._parts, ground.places) > _AT_ONCE:
+            quick = self._quickly(ground, least)
+            if quick is not None and is_best(ground, quick):
+                return quick, False
+        found, proved = self._by_ladder(ground, least, _TO_IMPROVE if quick is not None else self._budget.left)
+        if found is None or (quick is not None and worth(ground, quick) < worth(ground, found)):
+            return quick, proved and quick is None
+        return found, False
 
     def any(self, least: Sequence[int]) -> Attempt | None:
         """As `best`, but the first place that is found."""
-        if impossible(self._room, self._parts, least):
-            return None
-        if all(tree is self._trees[0] for tree in self._trees):
-            found = place_by_class(self._ground(), least)
+        if self._on_one_tree and not impossible(self._room, self._parts, least):
+            ground = self._ground()
+            if too_little_within(ground, least):
+                return None
+            found = self._quickly(ground, least)
             if found is not None:
                 return found
         return self.best(least)[0]
 
     def most(self) -> Attempt | None:
         """As much as can be placed, so that the rest may follow."""
-        if not all(tree is self._trees[0] for tree in self._trees):
-            return None
+        if not self._on_one_tree:
+            return self._most_one_by_one()
         minimums = [asked.gang.minimum for asked in self._asked]
-        for ground in self._grounds():
-            try:
-                ladder = Ladder(ground, self._budget, unfinished=True)
-                cell = most_toward(ladder.climb(), self._parts, minimums)
-            except OutOfBudget:
-                continue
-            return None if cell is None else ladder.attempt(cell)
+        steps = self._budget.left
+        for ground in self._grounds(self._ground(), steps):
+            priced = self._price(ground, steps, unfinished=True)
+            if priced is not None:
+                ladder, table = priced
+                cell = most_toward(table, self._parts, minimums)
+                return None if cell is None else ladder.attempt(cell)
         return None
 
-    def _on_one_tree(self, least: Sequence[int]) -> tuple[Attempt | None, bool]:
-        for ground in self._grounds():
-            try:
-                ladder = Ladder(ground, self._budget)
-                cell = best_cell(ladder.climb(), self._parts, least)
-            except OutOfBudget:
+    @property
+    def _on_one_tree(self) -> bool:
+        return all(tree is self._trees[0] for tree in self._trees)
+
+    def _quickly(self, ground: Ground, least: Sequence[int]) -> Attempt | None:
+        try:
+            return place_by_class(ground, least, self._budget)
+        except OutOfBudget:
+            return None
+
+    def _by_ladder(self, whole: Ground, least: Sequence[int], steps: int) -> tuple[Attempt | None, bool]:
+        for ground in self._grounds(whole, steps):
+            priced = self._price(ground, steps)
+            if priced is None:
                 continue
+            ladder, table = priced
+            cell = best_cell(table, self._parts, least)
             if cell is not None:
                 return ladder.attempt(cell), False
             if ground.whole:
                 return None, True
-        return place_by_class(self._ground(), least), False
+        return None, False
 
-    def _grounds(self) -> Iterator[Ground]:
-        """All of the tree, then ever less of it, as long as there is hope."""
+    def _grounds(self, whole: Ground, steps: int) -> Iterator[Ground]:
+        """All of the tree, then ever less of it, as long as there is hope that the steps suffice."""
         if shares_of(self._parts) > MOST_SHARES:
             return
-        ground = self._ground()
-        yield ground
-        places = int(ground.fits.any(axis=0).sum()) // 2
-        while places >= _FEWEST_PLACES:
-            yield narrowed(ground, places)
-            places //= 2
+        places = whole.places
+        while places:
+            if steps_for(self._parts, places) <= min(steps, self._budget.left):
+                yield whole if places == whole.places else narrowed(whole, places)
+            places = places // 2 if places > _FEWEST_PLACES else 0
+
+    def _price(self, ground: Ground, steps: int, *, unfinished: bool = False) -> tuple[Ladder, Int64] | None:
+        """The ladder and the prices of all shares; None if the steps do not suffice."""
+        granted = min(steps, self._budget.left)
+        budget = Budget(granted)
+        try:
+            ladder = Ladder(ground, budget, unfinished=unfinished)
+            return ladder, ladder.climb()
+        except OutOfBudget:
+            return None
+        finally:
+            self._budget.left -= granted - budget.left
 
     def _one_by_one(self, least: Sequence[int]) -> tuple[Attempt | None, bool]:
         """Gangs on different trees."""
@@ -131,26 +169,42 @@ class _Constrained:
             mark = self._room.mark()
             attempt = Attempt([0] * len(self._parts))
             for nth, gang in enumerate(order):
-                found, proved = self._alone(gang, least[gang])
+                found, proved = self._of_gang(gang).best([least[gang]])
                 if found is None:
                     self._room.undo(mark)
                     if proved and not nth:
                         return None, True
                     break
-                ours = [index for index, part in enumerate(self._parts) if part.gang == gang]
-                for index, seats in found.seats:
-                    attempt.seats.append((ours[index], seats))
-                    attempt.placed[ours[index]] += int(seats[1].sum())
-                retake(self._room, self._parts, Attempt([], attempt.seats[-len(found.seats) :]))
+                self._take_over(gang, found, attempt)
             else:
                 self._room.undo(mark)
                 return attempt, False
         return None, False
 
-    def _alone(self, gang: int, least: int) -> tuple[Attempt | None, bool]:
+    def _most_one_by_one(self) -> Attempt | None:
+        """Gangs on different trees."""
+        attempt = Attempt([0] * len(self._parts))
+        mark = self._room.mark()
+        for gang in range(len(self._asked)):
+            found = self._of_gang(gang).most()
+            if found is not None:
+                self._take_over(gang, found, attempt)
+        self._room.undo(mark)
+        return attempt if attempt.total else None
+
+    def _take_over(self, gang: int, found: Attempt, attempt: Attempt) -> None:
+        """Take what was found for a gang alone, and add it to the attempt for all."""
+        ours = [index for index, part in enumerate(self._parts) if part.gang == gang]
+        seats = [(ours[index], taken) for index, taken in found.seats]
+        retake(self._room, self._parts, Attempt([], seats))
+        attempt.seats += seats
+        for index, (_, counts) in seats:
+            attempt.placed[index] += int(counts.sum())
+
+    def _of_gang(self, gang: int) -> "_Constrained":
         group = GroupToPlace(self._group.id, (self._group.gangs[gang],))
         parts = [replace(part, gang=0) for part in self._parts if part.gang == gang]
-        return _Constrained(self._room, group, parts, self._budget).best([least])
+        return _Constrained(self._room, group, parts, self._budget)
 
     def _ground(self) -> Ground:
         return ground_of(self._room, self._trees[0], self._asked, self._parts)

@@ -41,6 +41,11 @@ class Ground:
     placed: Int64
     whole: bool = True
 
+    @property
+    def places(self) -> int:
+        """How many places have room."""
+        return int(self.fits.any(axis=0).sum())
+
     def only(self, places: Bool) -> "Ground":
         """The same without room on the other places."""
         return replace(self, fits=np.where(places, self.fits, 0), whole=False)

@@ -34,6 +34,13 @@ def shares_of(parts: Sequence[Part]) -> int:
     return prod(part.wanted + 1 for part in parts)
 
 
+def steps_for(parts: Sequence[Part], places: int) -> int:
+    """Steps that a ladder of so many places takes at least."""
+    axes = [Axis(part.wanted + 1) for part in parts]
+    cells = work(places, axes) + (places + _CELLS_PER_SHARE * places.bit_length()) * shares_of(parts)
+    return cells // _CELLS_PER_STEP
+
+
 class Ladder:
     """Prices from the nodes up. `unfinished`: members will follow, so that hard constraints need not be met yet, but
     still be such that they can be.
