@@ -1,13 +1,15 @@
 """Why a group has no place: exact counts of what fits, what is short, which nodes are lost to what; and a sentence."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import PODS, Amounts
-from muster.gangs.placing import Explanation, GroupToPlace
+from muster.gangs.placing import Explanation, GangToPlace, GroupToPlace
+from muster.placement.advice import best_domain, make_room, soften, telling_level
 from muster.placement.eligibility import ABSENT, USABLE
 from muster.placement.kept import NOTHING, Kept
 from muster.placement.parts import Attempt, Part, retake
@@ -34,11 +36,37 @@ class Explainer:
 
     def too_many(self, group: GroupToPlace, gang_index: int, class_id: str, fit: int) -> Explanation:
         """For members that are all equal: `fit` is how many of the gang's have room, in the room as it is."""
-        return self._full(group, gang_index, class_id, fit)
+        domain = self._best_domain(group.gangs[gang_index], class_id)
+        return replace(
+            self._full(group, gang_index, class_id, fit), best_domain=domain[0], best_domain_fit=min(domain[1], fit)
+        )
 
-    def shape(self, group: GroupToPlace, class_id: str, fit: int) -> Explanation:
-        """For equal members under constraints, of which `fit` have room as the hard ones want it."""
-        return self._full(group, 0, class_id, fit)
+    def shape(self, group: GroupToPlace, class_id: str, fit: int, places: Callable[[GangToPlace], bool]) -> Explanation:
+        """For equal members under constraints, of which `fit` have room as the hard ones want it; `places` tells
+        whether the gang would have a place if it asked for something else.
+        """
+        [gang] = group.gangs
+        room, of_class = self._room, self._room.of(class_id)
+        domain, domain_fit = self._best_domain(gang, class_id)
+        tree = room.trees.get(gang.tree)
+        softer = soften(gang, tree.level_names, places) if tree is not None else ""
+        anywhere = int(of_class.fits.sum())
+        if not softer or anywhere < gang.minimum:
+            explanation = self._full(group, 0, class_id, min(fit, anywhere))
+            return replace(explanation, best_domain=domain, best_domain_fit=min(domain_fit, gang.minimum))
+        summary = f"{min(fit, gang.minimum)} of {gang.minimum} members fit as the hard constraints ask"
+        if domain:
+            summary += f"; {domain} has room for {domain_fit} of them"
+        return Explanation(
+            f"{summary}; {softer}", gang.id, class_id, fit, gang.minimum, (), (), domain, domain_fit, softer
+        )
+
+    def _best_domain(self, gang: GangToPlace, class_id: str) -> tuple[str, int]:
+        tree = self._room.trees.get(gang.tree)
+        if tree is None or not tree.levels:
+            return "", 0
+        caps = np.minimum(self._room.of(class_id).fits[tree.rows], sum(role.wanted for role in gang.roles))
+        return best_domain(tree, telling_level(tree, gang.constraints), caps)
 
     def stuck(
         self, group: GroupToPlace, parts: Sequence[Part], gang_index: int, part_index: int, best: Attempt
@@ -85,7 +113,8 @@ class Explainer:
         summary = _sentence(fit, needed, len(self._room.nodes), lost, short_by)
         if kept:
             summary += f"; room is kept for others on {kept} node{'s' if kept != 1 else ''}"
-        return Explanation(summary, gang.id, of_class.pod_class.id, fit, needed, lost, short_by)
+        remedy = make_room(self._room, of_class, missing) if missing > 0 else ""
+        return Explanation(summary, gang.id, of_class.pod_class.id, fit, needed, lost, short_by, remedy=remedy)
 
     def _nodes_lost(self, of_class: ClassRoom, left: Int64) -> tuple[NodesLost, int]:
         """Nodes by what is in the way, and on how many it is only what is kept for others."""

@@ -39,7 +39,11 @@ def place_shaped(
     [gang], [part] = group.gangs, parts
     seats = seats_for(room, gang, part, budget)
     if isinstance(seats, NoSeats):
-        return NotPlaced(seats.proved, explainer.shape(group, part.class_id, seats.fit))
+
+        def places(other: GangToPlace) -> bool:
+            return not isinstance(seats_for(room, other, part, budget), NoSeats)
+
+        return NotPlaced(seats.proved, explainer.shape(group, part.class_id, seats.fit, places))
     rows, counts = seats
     room.take(room.of(part.class_id), rows, counts)
     return Placed(runs_of(room, group, parts, Attempt([int(counts.sum())], [(0, seats)])))
