@@ -19,8 +19,8 @@ FULL_NAME = "muster.binding.v1.BindingService"
 
 
 class BindingStub(pb_grpc.BindingServiceServicer):
-    """Binds all that it is asked to. Streams `evict_answers`, then breaks off with `evict_error` if there is one. Answers
-    writes by `write_answers`, one after the other, then with success.
+    """Binds all that it is asked to. Streams `evict_answers`, then breaks off with `evict_error` if there is one.
+    Answers writes by `write_answers`, one after the other, then with success.
     """
 
     def __init__(self) -> None:

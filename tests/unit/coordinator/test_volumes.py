@@ -134,3 +134,15 @@ def test_a_permit_whose_members_changed_class_is_written_as_it_was_decided() -> 
     assert {seat.class_id for seat in until(story, Bind).seats} == {"on-a"}
     story.run()
     assert story.bound("g") == 2
+
+
+def test_i5_what_a_pod_does_not_ask_any_more_is_room_for_others_while_it_is_bound() -> None:
+    story = Story({"a": 4})
+    big = gang("big").of(2, cpu=2)
+    story.add(big)
+    bind = until(story, Bind)
+    story.under_way.remove(bind)
+    story.change(pods=[replace(pod, class_id=pod_class(1).id) for pod in big.pods()])
+    story.add(gang("small").of(2))
+    story.run_effects()
+    assert story.bound("small") == 2
