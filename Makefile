@@ -45,6 +45,15 @@ gen: $(VENV)/installed ## write the Python code of proto/ into gen/
 bench: setup ## throughput, latency and idle cost as JSON (ARGS="--help" says what else, ARGS="--kubeconfig FILE" for a real API server)
 	@$(BIN)/python tests/bench/run.py $(ARGS)
 
+bench-placement: setup ## how fast the solver is under constraints (ARGS="--output json", ARGS="--nodes 1000")
+	@$(BIN)/python tests/bench/placement.py $(ARGS)
+
+bench-quality: setup ## how good its answers are, against every place there is (ARGS="--instances 1000")
+	@$(BIN)/python tests/bench/quality.py $(ARGS)
+
+bench-mirror: setup ## how placement takes in 100,000 nodes and a million pods (ARGS="--nodes 1000 --pods 10000")
+	@$(BIN)/python tests/bench/mirror.py $(ARGS)
+
 lock: setup ## resolve the dependencies anew into requirements.lock
 	@$(BIN)/uv pip compile -q pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
 	  --custom-compile-command "make lock" -o requirements.lock
@@ -67,4 +76,4 @@ $(VENV)/ready: $(VENV)/installed $(PROTOS)
 	@$(MAKE) --no-print-directory gen
 	@touch $@
 
-.PHONY: help setup up test simulate lint format gen bench lock clean
+.PHONY: help setup up test simulate lint format gen bench bench-placement bench-quality bench-mirror lock clean

@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from rich.console import Console
 from rich.table import Table
 
+from bench.plot import plot_speed
 from builders.placement import GPU, alone
 from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass, PodFacts, TopologyTree, TreeLevel
 from muster.gangs.placing import GangToPlace, GroupToPlace, Role
@@ -203,14 +204,12 @@ def main() -> None:
         ground = Ground(nodes)
         for name, text in policies(levels_of(nodes)).items():
             if name.startswith(options.policies):
-                for gang in map(int, options.gangs.split(",")):
-                    solves.append({"policies": name, **solve_times(ground, gang, text, options.rounds)})
+                gangs = map(int, options.gangs.split(","))
+                solves += [{"policies": name, **solve_times(ground, gang, text, options.rounds)} for gang in gangs]
         if nodes == 5_000:
             batches.append(batch_time(ground, options.rounds))
     told = {"solves": solves, "batches": batches}
     if options.plot:
-        from plot import plot_speed
-
         plot_speed(solves, options.plot)
     if options.output == "json":
         print(json.dumps(told, indent=2))
