@@ -19,10 +19,10 @@ from muster.placement.parts import Attempt, retake
 from muster.placement.rules import UNBOUNDED, Rule, Shape, relaxed
 from muster.placement.search import Budget, OutOfBudget
 from muster.placement.sizes import Cost, cost_of, holds
-from muster.placement.worth import is_best, worth
+from muster.placement.worth import is_best, reaches_bounds, worth
 
-_DOMAINS_TRIED: Final = 4
-"""Of those that have room for all by each class alone: so many of the tightest and of the roomiest."""
+_DOMAINS_TRIED: Final = 8
+"""Of those that have room for all by each class alone."""
 _PLACES_PER_STEP: Final = 50
 """Places that members of a class are divided over in the time of one step of a search."""
 
@@ -96,6 +96,8 @@ class _Tries:
                 cost = cost_of(rules, tree, used, sizes[used])
                 if holds(rules, tree, used, sizes[used]) and (best is None or cost < best[0]):
                     best = cost, seats
+                    if reaches_bounds(self._ground, gang, sizes):
+                        break
             if best is not None:
                 return best[1]
         return None
@@ -133,48 +135,67 @@ class _Tries:
                 return found
         return None
 
-    def _where(self, gang: int) -> Iterator[list[Bool]]:
+    def _where(self, gang: int) -> Iterator[Iterator[Bool]]:
         """Places to try: single domains of the levels that are to be packed, the lowest first; then all."""
-        ground, tree = self._ground, self._ground.tree
+        tree, rules = self._ground.tree, self._ground.asked[gang].rules
         everywhere: Bool = np.ones(len(tree.rows), np.bool_)
-        packed = list(takewhile(lambda rule: rule.shape is Shape.PACK, ground.asked[gang].rules[:-1]))
-        for rule in reversed(packed):
-            of = tree.levels[rule.level].of
-            yield [of == domain for domain in self._holding_all(gang, of)]
+        packed = list(takewhile(lambda rule: rule.shape is Shape.PACK, rules[:-1]))
+        for at in range(len(packed) - 1, -1, -1):
+            of = tree.levels[packed[at].level].of
+            yield (of == domain for domain in self._holding_all(gang, of, rules[at + 1]))
         if any(rule.shape_is_hard for rule in packed):
             return
         if tree.inside < len(everywhere):
-            yield [np.arange(len(everywhere)) < tree.inside]
-        yield [everywhere]
+            yield iter([np.arange(len(everywhere)) < tree.inside])
+        yield iter([everywhere])
 
-    def _holding_all(self, gang: int, of: Int64) -> list[int]:
-        """Domains that have room for every part of the gang alone: the tightest and the roomiest."""
+    def _holding_all(self, gang: int, of: Int64, below: Rule) -> list[int]:
+        """Domains that have room for every part of the gang alone: those that can be divided best by the rule below,
+        and of these the tightest.
+        """
         ground = self._ground
         ours = [index for index, part in enumerate(ground.parts) if part.gang == gang]
         rows = ground.tree.rows
         seats = [
-            np.bincount(
-                of, np.where(ground.fits[index] > 0, ground.room.of(ground.parts[index].class_id).fits[rows], 0)
-            )
+            np.where(ground.fits[index] > 0, ground.room.of(ground.parts[index].class_id).fits[rows], 0)
             for index in ours
         ]
-        enough = np.all([have >= self._targets[index] for have, index in zip(seats, ours, strict=True)], axis=0)
+        targets = [self._targets[index] for index in ours]
+        enough = _enough(seats, targets, of)
         there = np.bincount(of, ground.placed[gang])
         if there.any():
             enough &= there == there.sum()
         whole = np.flatnonzero(enough)
-        total = np.sum(seats, axis=0)[whole]
-        whole = whole[np.argsort(total, kind="stable")]
-        found: list[int] = whole.tolist()
-        if len(found) > 2 * _DOMAINS_TRIED:
-            found = found[:_DOMAINS_TRIED] + found[: -_DOMAINS_TRIED - 1 : -1]
+        lower = ground.tree.levels[below.level].of if below.level < len(ground.tree.levels) else np.arange(len(rows))
+        total = np.bincount(of, np.sum(seats, axis=0))
+        promise = self._promise(seats, targets, lower, below, of)
+        found: list[int] = whole[np.lexsort((total[whole], -promise[whole]))][:_DOMAINS_TRIED].tolist()
         return found
+
+    def _promise(self, seats: Sequence[Int64], targets: Sequence[int], lower: Int64, below: Rule, of: Int64) -> Int64:
+        """How well the members of each domain can be divided over those below it, more is better: int64[domains]."""
+        if below.shape is Shape.PACK:
+            good, most = _enough(seats, targets, lower), 1
+        else:
+            good = np.bincount(lower, np.sum(seats, axis=0)) > 0
+            most = below.parts if below.shape is Shape.PARTITION else sum(targets)
+        first = np.flatnonzero(np.diff(lower, prepend=-1))
+        promise: Int64 = np.minimum(np.bincount(of[first], good[lower[first]], int(of[-1]) + 1), most).astype(np.int64)
+        return promise
 
     def _spend(self, places: int) -> None:
         steps = 1 + places // _PLACES_PER_STEP
         if steps > self._budget.left:
             raise OutOfBudget
         self._budget.left -= steps
+
+
+def _enough(seats: Sequence[Int64], targets: Sequence[int], of: Int64) -> Bool:
+    """Domains that have seats for each part alone: bool[domains]."""
+    enough: Bool = np.all(
+        [np.bincount(of, each) >= target for each, target in zip(seats, targets, strict=True)], axis=0
+    )
+    return enough
 
 
 def _to_be_continued(rule: Rule) -> Rule:

@@ -6,7 +6,6 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.placement.ground import Asked, Ground
-from muster.placement.nodes import Bool
 from muster.placement.parts import Attempt
 from muster.placement.rules import Rule, Shape
 from muster.placement.sizes import Cost, cost_of
@@ -27,20 +26,17 @@ def is_best(ground: Ground, attempt: Attempt) -> bool:
     added = _added(ground, attempt)
     if attempt.total < sum(part.wanted for part in ground.parts) or added[:, ground.tree.inside :].any():
         return False
-    usable = ground.fits.any(axis=0)
-    return all(
-        _reaches_bounds(ground, one, sizes, usable | (placed > 0))
-        for one, sizes, placed in zip(ground.asked, added + ground.placed, ground.placed, strict=True)
-    )
+    return all(reaches_bounds(ground, gang, sizes) for gang, sizes in enumerate(added + ground.placed))
 
 
-def _reaches_bounds(ground: Ground, one: Asked, sizes: Int64, usable: Bool) -> bool:
+def reaches_bounds(ground: Ground, gang: int, sizes: Int64) -> bool:
     """From the top down, as long as each level's bound is reached: how many domains are used above is known then."""
+    usable = np.flatnonzero(ground.fits.any(axis=0) | (ground.placed[gang] > 0))
+    used = np.flatnonzero(sizes)
     above = np.zeros(len(sizes), np.int64)
-    for rule, of in _levels(ground, one):
-        pairs = np.unique(np.stack((above[usable], of[usable])), axis=1)
-        most_within = int(np.bincount(pairs[0]).max(initial=0))
-        used = np.flatnonzero(sizes)
+    for rule, of in _levels(ground, ground.asked[gang]):
+        distinct = usable[np.flatnonzero(np.diff(of[usable], prepend=-1))]
+        most_within = int(np.bincount(above[distinct]).max(initial=0))
         first = np.flatnonzero(np.diff(of[used], prepend=-1))
         within = np.unique(above[used[first]], return_counts=True)[1]
         if not _reaches_bound(rule, np.add.reduceat(sizes[used], first), within, most_within):
@@ -54,7 +50,7 @@ def _reaches_bound(rule: Rule, sizes: Int64, within: Int64, most_within: int) ->
     if ((sizes < rule.least) | (sizes > rule.most) | (sizes % rule.step != 0)).any():
         return False
     if rule.shape is Shape.PACK:
-        return bool((within == 1).all())
+        return bool(np.all(within == 1))
     even, members = int(sizes.max()) - int(sizes.min()) <= 1, int(sizes.sum())
     if rule.shape is Shape.SPREAD:
         return even and len(sizes) == min(members, len(within) * most_within)
