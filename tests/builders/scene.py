@@ -31,6 +31,7 @@ class Scene(Sights):
         self._jobs: list[tuple[str, str]] = []
         self._nodes: list[str] = []
         self._kubelets: list[Kubelets] = []
+        self._storage_classes: list[str] = []
         self.removed: set[str] = set()
         """Nodes that were deleted."""
 
@@ -57,6 +58,17 @@ class Scene(Sights):
         await remove_nodes(self.cluster.session, *names)
         await self.cluster.until(lambda: not self.cluster.nodes.keys() & set(names), f"nodes {names} are gone")
 
+    async def storage_class(self, **parameters: str) -> str:
+        """A storage class of the local cluster's provisioner whose claims wait for their first consumer; returns its
+        name. Parameters are those of the provisioner.
+        """
+        name = f"{self.name}-{len(self._storage_classes)}"
+        self._storage_classes.append(name)
+        body = {"provisioner": "muster.dev/simulated", "volumeBindingMode": "WaitForFirstConsumer"}
+        kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
+        await self.cluster.apply({**kind, **body, "parameters": parameters})
+        return name
+
     # -- when
 
     async def create(self, *workloads: Workload, only: tuple[int, ...] = ()) -> list[Workload]:
@@ -79,7 +91,7 @@ class Scene(Sights):
         """Create pods of a workload, all if none are named."""
         workload = self._known(self.here(workload))
         await self._prepare(workload)
-        await self.cluster.apply(*workload.pods(*numbers))
+        await self.cluster.apply(*workload.claims(*numbers), *workload.pods(*numbers))
 
     async def create_job(self, workload: Workload, name: str, pods: int) -> None:
         """Create a Job that makes so many of the gang's pods, under names of its own."""
@@ -95,6 +107,8 @@ class Scene(Sights):
         if (definition := workload.definition()) is not None:
             await self.cluster.try_call("DELETE", _path(definition))
         await self.delete_pods(workload, *range(workload.size))
+        for claim in workload.claims():
+            await self.cluster.try_call("DELETE", _path(claim))
         self._workloads.pop(workload.id, None)
 
     async def delete_pods(self, workload: Workload, *numbers: int) -> None:
@@ -140,6 +154,20 @@ class Scene(Sights):
         """Take the scheduling gates away from pods."""
         for pod in self.here(workload).pods(*numbers):
             await self.cluster.merge(_path(pod), {"spec": {"schedulingGates": []}})
+
+    async def claim(self, workload: Workload, number: int) -> JSON:
+        """The claim of one of its pods, as it is now."""
+        [claim] = self.here(workload).claims(number)
+        return await self.cluster.call("GET", _path(claim))
+
+    async def node_of_volume(self, workload: Workload, number: int) -> str:
+        """Where the volume of one of its pods can be used."""
+        name = (await self.claim(workload, number))["spec"]["volumeName"]
+        volume = await self.cluster.call("GET", f"/api/v1/persistentvolumes/{name}")
+        [term] = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+        [requirement] = term["matchExpressions"]
+        [node] = requirement["values"]
+        return str(node)
 
     async def end_pods(self, workload: Workload, *numbers: int) -> None:
         """Pods end well, as their kubelet would say, which has its say first."""
@@ -212,6 +240,8 @@ class Scene(Sights):
         )
         await self._stop_kubelets()
         await remove_nodes(self.cluster.session, *self._nodes)
+        for name in self._storage_classes:
+            await self.cluster.try_call("DELETE", f"/apis/storage.k8s.io/v1/storageclasses/{name}")
 
     async def _delete_job(self, job: tuple[str, str]) -> None:
         namespace, name = job
@@ -255,7 +285,7 @@ async def bind_by_hand(cluster: Cluster, namespace: str, pod: str, node: str) ->
 
 
 _AT_ONCE: JSON = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
-_PLURALS = {"Pod": "pods", "PodGroup": "podgroups"}
+_PLURALS = {"Pod": "pods", "PodGroup": "podgroups", "PersistentVolumeClaim": "persistentvolumeclaims"}
 
 
 def _path(manifest: JSON) -> str:

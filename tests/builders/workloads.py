@@ -40,6 +40,8 @@ class Workload:
     preempts: bool = True
     """Others may be evicted for it."""
     gates: tuple[str, ...] = ()
+    storage_class: str = ""
+    """Every pod has a claim of this class; none if it is empty."""
 
     # -- what it is
 
@@ -96,6 +98,10 @@ class Workload:
     def gated(self, *gates: str) -> Self:
         return replace(self, gates=gates)
 
+    def with_claims(self, storage_class: str) -> Self:
+        """Every pod uses a claim of its own for a volume of that class."""
+        return replace(self, storage_class=storage_class)
+
     def on_nodes(self, **labels: str) -> Self:
         """All pods select nodes with these labels."""
         return replace(self, node_selector={**self.node_selector, **labels})
@@ -138,6 +144,28 @@ class Workload:
         """Manifests of these pods, of all if none are named."""
         return [self._pod(number) for number in numbers or range(self.size)]
 
+    def claim_name(self, number: int) -> str:
+        return f"{self.pod_name(number)}-data"
+
+    def claims(self, *numbers: int) -> list[dict[str, Any]]:
+        """Manifests of the claims of these pods, of all if none are named."""
+        if not self.storage_class:
+            return []
+        spec = {
+            "storageClassName": self.storage_class,
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        }
+        return [
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": self.claim_name(number), "namespace": self.namespace},
+                "spec": spec,
+            }
+            for number in numbers or range(self.size)
+        ]
+
     def definition(self) -> dict[str, Any] | None:
         """The PodGroup; None if the dialect has none."""
         if self.dialect not in _DEFINITIONS:
@@ -175,6 +203,9 @@ class Workload:
             spec["priorityClassName"] = self.priority_class
         if self.gates:
             spec["schedulingGates"] = [{"name": gate} for gate in self.gates]
+        if self.storage_class:
+            source = {"persistentVolumeClaim": {"claimName": self.claim_name(number)}}
+            spec["volumes"] = [{"name": "data", **source}]
         metadata = {"name": self.pod_name(number), "namespace": self.namespace}
         return {
             "apiVersion": "v1",
