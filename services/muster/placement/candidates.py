@@ -10,7 +10,7 @@ from muster.gangs.capacity import Int64
 from muster.gangs.placing import PodsOnNode, Removable, Removed
 from muster.placement.kept import Kept
 from muster.placement.nodes import Bool
-from muster.placement.room import Room
+from muster.placement.room import Gone, Room
 
 _UNLIMITED: Final = np.iinfo(np.int64).max
 
@@ -21,7 +21,8 @@ class Candidates:
 
     `gang`, `at`, `count` and `turn` are int64[entries]: index into `gangs`, index into `rows`, pods, and place in the
     order of the request. `rows` are the rows of the nodes, int64[nodes], `starts` their first entries. `amounts` is
-    what one pod of each entry holds, int64[resources, entries].
+    what one pod of each entry holds, int64[resources, entries]. `minded` are classes whose pods others may mind, and
+    `class_at` is int64[entries], index into them, -1 for other classes.
     """
 
     gangs: Sequence[Removable]
@@ -32,6 +33,8 @@ class Candidates:
     rows: Int64
     starts: Int64
     amounts: Int64
+    minded: Sequence[str]
+    class_at: Int64
 
     def __len__(self) -> int:
         return len(self.gang)
@@ -48,6 +51,21 @@ class Candidates:
         freed: Int64 = np.add.reduceat(self.amounts * removed, self.starts, axis=1)
         return freed
 
+    def let_go(self, room: Room, removed: Int64) -> None:
+        """As if so many pods of each entry were gone, until that is undone."""
+        freed = self.freed(removed)
+        changed = np.flatnonzero(freed.any(axis=0))
+        room.shift(self.rows[changed], freed[:, changed], self.gone(removed))
+
+    def gone(self, removed: Int64) -> list[Gone]:
+        """So many pods of each entry, as far as others may mind them."""
+        gone = []
+        for index, class_id in enumerate(self.minded):
+            entries = np.flatnonzero((self.class_at == index) & (removed > 0))
+            if len(entries):
+                gone.append((class_id, self.rows[self.at[entries]], removed[entries]))
+        return gone
+
     def only(self, entries: Bool) -> Self:
         """Some of the entries."""
         places, starts, at = np.unique(self.at[entries], return_index=True, return_inverse=True)
@@ -60,6 +78,8 @@ class Candidates:
             self.rows[places],
             starts,
             self.amounts[:, entries],
+            self.minded,
+            self.class_at[entries],
         )
 
     def answer(self, removed: Int64) -> tuple[Removed, ...]:
@@ -104,7 +124,9 @@ def candidates_of(room: Room, removable: Sequence[Removable], kept: Kept) -> Can
     amounts = vectors.reshape(-1, len(room.free)).T[:, class_at]
     distinct, starts, at = np.unique(rows[turn], return_index=True, return_inverse=True)
     count = _clipped(count, amounts, at, starts, _in_use(room, distinct, kept))
-    return Candidates(removable, gang, at, count, turn, distinct, starts, amounts)
+    minded = [class_id for class_id in class_ids if room.tallies.follows(class_id)]
+    index_of = np.array([minded.index(class_id) if class_id in minded else -1 for class_id in class_ids], np.int64)
+    return Candidates(removable, gang, at, count, turn, distinct, starts, amounts, minded, index_of[class_at])
 
 
 def _clipped(count: Int64, amounts: Int64, at: Int64, starts: Int64, in_use: Int64) -> Int64:

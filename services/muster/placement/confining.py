@@ -111,8 +111,7 @@ def _promising(
         freed = trial.free + candidates.freed(removed)
         enough: Bool = np.ones(domains, np.bool_)
         for need in trial.needs:
-            of_class = need.room
-            fits = np.where(inside, of_class.fits, 0)
+            fits = np.where(inside, need.now, 0)
             fits[candidates.rows] = np.where(here >= 0, need.fits(freed), 0)
             seats = np.bincount(domain_of[inside], fits[inside], domains).astype(np.int64)
             enough &= seats >= need.needed

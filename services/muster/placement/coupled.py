@@ -5,6 +5,7 @@ seated in several orders and regions, and few of them are searched exactly.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice, permutations
 from typing import Final
 
@@ -17,7 +18,7 @@ from muster.placement.explain import Explainer
 from muster.placement.levelling import most_members
 from muster.placement.parts import Attempt, Part, alike, minimums_reached, retake, runs_of
 from muster.placement.pod_rules import Rule
-from muster.placement.regions import Region, common_domains
+from muster.placement.regions import Region, common_domains, unsettled_keys
 from muster.placement.room import Room
 from muster.placement.search import Budget
 from muster.placement.seating import seat
@@ -65,12 +66,9 @@ def place_coupled(
     return Placed(runs_of(room, group, parts, attempt))
 
 
-def seat_coupled(room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> Attempt | None:
-    """Seat every gang's minimum at least, or nothing."""
-    attempt, _ = _Coupled(room, group, parts).settle(budget)
-    if attempt is not None:
-        retake(room, parts, attempt)
-    return attempt
+def find_coupled(room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> Attempt | None:
+    """Seats for every gang's minimum at least; nothing is taken."""
+    return _Coupled(room, group, parts).settle(budget)[0]
 
 
 def place_coupled_partly(room: Room, group: GroupToPlace, parts: Sequence[Part]) -> Attempt | None:
@@ -82,6 +80,14 @@ def place_coupled_partly(room: Room, group: GroupToPlace, parts: Sequence[Part])
         return None
     retake(room, parts, best)
     return best
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How to try: parts in `order`, each in its region."""
+
+    order: Sequence[int]
+    regions: Sequence[Region]
 
 
 class _Coupled:
@@ -111,8 +117,8 @@ class _Coupled:
     def try_all(self) -> None:
         """Seat the group in several orders and regions."""
         tries = max(4, min(_MOST_TRIES, _MEMBERS_TRIED // self._members))
-        for region, order in islice(self._ways(), tries):
-            attempt = self._try(order, region)
+        for way in islice(self._ways(), tries):
+            attempt = self._try(way)
             merit = self._merit_of(attempt)
             if merit > self._merit:
                 self.best, self._merit = attempt, merit
@@ -140,13 +146,15 @@ class _Coupled:
 
     # -- tries
 
-    def _ways(self) -> Iterator[tuple[Region, Sequence[int]]]:
+    def _ways(self) -> Iterator[_Way]:
         orders = self._orders()
+        gathering = [index for index, part in enumerate(self._parts) if unsettled_keys(self._room, part)]
         for confined in self.shape.regions():
-            together = common_domains(self._room, self._parts, confined)
-            for region in [confined] if together is None else together:
+            domains = common_domains(self._room, [self._parts[index] for index in gathering], confined)
+            for domain in domains or [confined]:
+                regions = [domain if index in gathering else confined for index in range(len(self._parts))]
                 for order in orders:
-                    yield region, order
+                    yield _Way(order, regions)
 
     def _orders(self) -> list[tuple[int, ...]]:
         parts = self._parts
@@ -160,18 +168,18 @@ class _Coupled:
             orders.extend(permutations(in_order))
         return list(dict.fromkeys(orders))
 
-    def _try(self, order: Sequence[int], region: Region) -> Attempt:
+    def _try(self, way: _Way) -> Attempt:
         """Minimums first, then as many more as have room; nothing stays taken."""
         mark = self._room.mark()
         attempt = Attempt([0] * len(self._parts))
         left = list(self._minimums)
-        self._rounds(order, region, attempt, left)
+        self._rounds(way.order, way.regions, attempt, left)
         if not any(left):
-            self._rounds(sorted(order), region, attempt, [self._members] * len(left))
+            self._rounds(sorted(way.order), way.regions, attempt, [self._members] * len(left))
         self._room.undo(mark)
         return attempt
 
-    def _rounds(self, order: Sequence[int], region: Region, attempt: Attempt, left: list[int]) -> None:
+    def _rounds(self, order: Sequence[int], regions: Sequence[Region], attempt: Attempt, left: list[int]) -> None:
         """Parts one after another, again as long as that helps: one may need another to be there. `left` is how many
         more members each gang may have.
         """
@@ -182,7 +190,7 @@ class _Coupled:
                 part = self._parts[index]
                 wanted = min(part.wanted - attempt.placed[index], left[part.gang])
                 if wanted:
-                    seated = seat(self._room, index, part, wanted, region, attempt)
+                    seated = seat(self._room, index, part, wanted, regions[index], attempt)
                     left[part.gang] -= seated
                     progress |= seated > 0
 

@@ -9,9 +9,9 @@ import numpy as np
 from muster.gangs.capacity import Int64
 from muster.placement.candidates import Candidates
 from muster.placement.eligibility import USABLE
-from muster.placement.packing import fewest_nodes
-from muster.placement.parts import Attempt, take
+from muster.placement.parts import Attempt
 from muster.placement.room import ClassRoom
+from muster.placement.seating import seat
 from muster.placement.trial import Trial
 
 _OUT_OF_REACH: Final = 2**62
@@ -54,9 +54,7 @@ class _Economy:
         self._room = trial.room
         self._available = available
         self._allowance = allowance
-        freed = trial.candidates.freed(removed)
-        changed = np.flatnonzero(freed.any(axis=0))
-        self._room.shift(trial.candidates.rows[changed], freed[:, changed])
+        trial.candidates.let_go(self._room, removed)
 
     def seat(self, order: Sequence[int]) -> bool:
         """Every gang its minimum, parts in this order."""
@@ -65,7 +63,7 @@ class _Economy:
             part = self._trial.parts[index]
             missing = min(part.wanted, left[part.gang])
             if missing:
-                seated = take(self._room, 0, part, missing, fewest_nodes, Attempt([0]))
+                seated = seat(self._room, 0, part, missing, None, Attempt([0]))
                 if seated < missing:
                     seated += self._make_room(self._room.of(part.class_id), missing - seated)
                 left[part.gang] -= seated
@@ -88,8 +86,10 @@ class _Economy:
             if heap and (cost, by_name) > heap[0][:2]:
                 heappush(heap, (cost, by_name, at))  # dearer than it seemed, since its gangs have had to spare others
                 continue
-            seated += self._seat_at(of_class, at, pods, missing - seated)
-            heappush(heap, (cost, by_name, at))
+            here = self._seat_at(of_class, at, pods, missing - seated)
+            seated += here
+            if here:
+                heappush(heap, (cost, by_name, at))
         return seated
 
     def _estimate(self, of_class: ClassRoom) -> Int64:
@@ -133,19 +133,27 @@ class _Economy:
         return _without_idle(pods, [amounts[entry - start] for entry, _ in pods], lacking)
 
     def _seat_at(self, of_class: ClassRoom, at: int, pods: Pods, missing: int) -> int:
-        """Let the pods go and seat as many members there as it gives room for."""
+        """Let the pods go and seat as many members there as it gives room for; if that is none, they stay."""
         candidates = self._trial.candidates
+        mark, gone = self._room.mark(), np.zeros(len(candidates), np.int64)
         freed = np.zeros(len(self._room.free), np.int64)
         for entry, count in pods:
             freed += candidates.amounts[:, entry] * count
+            gone[entry] = count
+        row = candidates.rows[at : at + 1]
+        self._room.shift(row, freed[:, None], candidates.gone(gone))
+        fits = int((self._room.free[of_class.columns, row[0]] // of_class.amounts).min(initial=missing))
+        if of_class.limits is not None:
+            fits = min(fits, int(self._room.of(of_class.pod_class.id).fits[row[0]]))
+        if not fits:
+            self._room.undo(mark)
+            return 0
+        for entry, count in pods:
             self.removed[entry] += count
             self._available[entry] -= count
             self._allowance[int(candidates.gang[entry])] -= count
-        row = candidates.rows[at : at + 1]
-        self._room.shift(row, freed[:, None])
-        fits = (self._room.free[of_class.columns, row[0]] // of_class.amounts).min(initial=missing)
         self._room.take(of_class, row, np.array([fits]))
-        return int(fits)
+        return fits
 
 
 def _before(candidates: Candidates, each: Int64) -> Int64:

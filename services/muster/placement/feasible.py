@@ -6,6 +6,7 @@ from msgspec import structs
 
 from muster.gangs.placing import GroupToPlace
 from muster.placement.constrained import has_any_place
+from muster.placement.coupled import find_coupled, is_coupled
 from muster.placement.mixed import seat_minimums
 from muster.placement.parts import Part, alike
 from muster.placement.room import Room
@@ -28,6 +29,8 @@ def is_constrained(group: GroupToPlace) -> bool:
 
 def has_place(room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> bool:
     """All minimums have a place together, as far as the budget reaches to tell. Nothing stays taken."""
+    if is_coupled(room, parts):
+        return find_coupled(room, group, parts, budget) is not None
     if not is_constrained(group):
         mark = room.mark()
         seated = seat_minimums(room, group, parts, budget) is not None

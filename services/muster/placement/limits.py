@@ -85,8 +85,9 @@ class Limits:
     @property
     def keys(self) -> set[str]:
         """Label keys whose domains the rules are about."""
-        single = {rule.key for rule in (*self.spread, *self.keep_away)}
-        return single.union(key for rule in self.together for key in rule.keys)
+        keys = {rule.key for rule in self.spread}
+        keys.update(rule.key for rule in self.keep_away)
+        return keys.union(key for rule in self.together for key in rule.keys)
 
     def couples(self) -> bool:
         """A member on one node changes what may go to others, or what they are worth."""
@@ -114,6 +115,10 @@ class Limits:
             if rule not in left_out:
                 np.minimum(caps, rule.caps(), out=caps)
         return caps
+
+    def caps_at_best(self) -> Int64:
+        """As `caps`, whoever else comes, as long as nobody goes: pods to be together with, or to be spread with."""
+        return self.caps_without([*self.spread, *self.together])
 
     def lost_before_room(self) -> Lost:
         """Nodes lost to what kube-scheduler looks at before it looks at room."""

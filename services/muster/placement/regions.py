@@ -34,7 +34,7 @@ class Regions:
 
 def common_domains(room: Room, parts: Sequence[Part], within: Region = None) -> Regions | None:
     """Domains for members that want to be together and have nobody to be with yet; None: no member does."""
-    keys = sorted({key for part in parts for key in _unsettled_keys(room, part)})
+    keys = sorted({key for part in parts for key in unsettled_keys(room, part)})
     if not keys:
         return None
     of: Int64 = np.zeros(room.nodes.rows, np.int64)
@@ -62,7 +62,8 @@ def ranked(room: Room, parts: Sequence[Part], of: Int64) -> Regions:
     return Regions(of, order[members[order] > 0])
 
 
-def _unsettled_keys(room: Room, part: Part) -> tuple[str, ...]:
+def unsettled_keys(room: Room, part: Part) -> tuple[str, ...]:
+    """Labels of the domain that members of a part have yet to choose to be in together."""
     limits = room.of(part.class_id).limits
     if limits is None:
         return ()

@@ -51,7 +51,7 @@ def place_by_removal(
     if not len(candidates):
         return present
     mark = room.mark()
-    room.shift(candidates.rows, candidates.freed(candidates.count))
+    candidates.let_go(room, candidates.count)
     answer = place()
     room.undo(mark)
     if isinstance(answer, NotPlaced):
@@ -60,7 +60,7 @@ def place_by_removal(
     removed = _who_goes_for(room, only_hard(group), parts, candidates)
     if removed is None:
         return NotPlaced(False, present.explanation)
-    room.shift(candidates.rows, candidates.freed(removed))
+    candidates.let_go(room, removed)
     answer = place()
     if isinstance(answer, NotPlaced):
         room.undo(mark)

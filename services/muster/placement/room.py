@@ -92,6 +92,10 @@ class ClassRoom:
         return vector
 
 
+Gone = tuple[str, Int64, Int64]
+"""Class, rows and how many pods of the class are as if gone from each."""
+
+
 @dataclass(frozen=True)
 class _Seats:
     """Pods of one class that took room."""
@@ -103,10 +107,11 @@ class _Seats:
 
 @dataclass(frozen=True)
 class _Shift:
-    """What changed on rows without regard to classes: int64[resources, rows]."""
+    """What changed on rows without regard to classes: int64[resources, rows]. `gone`: pods that are as if gone."""
 
     rows: Int64
     amounts: Int64
+    gone: Sequence[Gone]
 
 
 class Room:
@@ -202,12 +207,15 @@ class Room:
         self.free[:, at] -= room.vector(len(self.free))[:, None] * counts
         self._touch(at)
 
-    def shift(self, rows: Int64, amounts: Int64) -> None:
+    def shift(self, rows: Int64, amounts: Int64, gone: Sequence[Gone] = ()) -> None:
         """Change what is free on distinct rows: less for what is kept for others, more for pods that would go.
 
-        `amounts` is int64[resources, rows]; the caller sees to it that no node gets more than it offers.
+        `amounts` is int64[resources, rows]; the caller sees to it that no node gets more than it offers. `gone` says
+        which pods those are; nobody minds them then.
         """
-        self._taken.append(_Shift(rows, amounts))
+        self._taken.append(_Shift(rows, amounts, gone))
+        for class_id, left, counts in gone:
+            self.tallies.add(class_id, left, -counts)
         at = _index(rows)
         self.free[:, at] += amounts
         self._touch(at)
@@ -226,6 +234,8 @@ class Room:
             if isinstance(shift, _Shift):
                 at = _index(shift.rows)
                 self.free[:, at] -= shift.amounts
+                for class_id, left, counts in shift.gone:
+                    self.tallies.add(class_id, left, counts)
                 self._touch(at)
         self._empty([seats for seats in taken if isinstance(seats, _Seats)])
 

@@ -130,6 +130,10 @@ class Tallies:
             self._tallies[name] = tally
         return tally
 
+    def follows(self, class_id: str) -> bool:
+        """Pods of the class may matter to others."""
+        return self._capacity.classes[class_id] in self._classes
+
     def add(self, class_id: str, rows: Int64, counts: Int64) -> None:
         """Pods of a class come to nodes, or go; within a solve."""
         index = self._capacity.classes[class_id]

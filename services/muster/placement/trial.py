@@ -1,7 +1,7 @@
 """Whether a group would have a place if some pods were gone: asked many times while it is sought who has to go."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -30,20 +30,25 @@ and far from what an int64 can hold."""
 
 class ClassNeed:
     """How many members of one class must have a seat, and where they have one: `usable` is bool[nodes]; so is `open_`,
-    where there is room at all once pods have gone.
+    where there is room at all once pods have gone. `now` is int64[all rows], seats that there are if none has gone, and
+    `caps` how many members other pods allow on each at best, when pods have gone; None if they have no say.
     """
 
-    def __init__(self, room: ClassRoom, needed: int, rows: Int64, open_: Bool) -> None:
+    def __init__(self, room: ClassRoom, needed: int, rows: Int64, open_: Bool, caps: Int64 | None) -> None:
         self.room = room
         self.needed = needed
         self.usable: Bool = (room.eligibility.reason[rows] == USABLE) & open_
-        self.elsewhere = int(room.fits.sum()) - int(room.fits[rows].sum())
+        self.now: Int64 = room.fits if caps is None else np.minimum(room.alone, caps)
+        self.elsewhere = int(self.now.sum()) - int(self.now[rows].sum())
+        self._caps = None if caps is None else caps[rows]
         self._columns = room.columns
         self._amounts = room.amounts[:, None]
 
     def fits(self, free: Int64, at: Int64 | slice = slice(None)) -> Int64:
         """Seats where so much is free: `free` is int64[resources, some], `at` the nodes meant."""
         fits: Int64 = np.maximum((free[self._columns] // self._amounts).min(axis=0, initial=MOST_FITS), 0)
+        if self._caps is not None:
+            fits = np.minimum(fits, self._caps[at])
         return fits * self.usable[at]
 
 
@@ -66,9 +71,13 @@ class Trial:
         self.free: Int64 = room.free[:, candidates.rows]
         must_seat = _must_seat(group, parts)
         open_: Bool = np.all(self.free > -NOTHING_FREE // 2, axis=0)
-        self.needs = [ClassNeed(room.of(each), needed, candidates.rows, open_) for each, needed in must_seat.items()]
+        caps = _caps_at_best(room, must_seat, candidates)
+        self.needs = [
+            ClassNeed(room.of(each), needed, candidates.rows, open_, caps.get(each))
+            for each, needed in must_seat.items()
+        ]
         self.members = sum(part.wanted for part in parts)
-        self._counting_settles_it = alike(parts) and not is_constrained(group)
+        self._counting_settles_it = alike(parts) and not is_constrained(group) and not caps
         self._steps_left = STEPS_FOR_ALL
         self._efforts_left = 0
 
@@ -97,17 +106,15 @@ class Trial:
         Raises Spent.
         """
         self.spend(1 + len(removed) // _ENTRIES_PER_EFFORT)
-        freed = self.candidates.freed(removed)
-        free = self.free + freed
+        free = self.free + self.candidates.freed(removed)
         if any(need.elsewhere + int(need.fits(free).sum()) < need.needed for need in self.needs):
             return False
-        return self._counting_settles_it or self._seated(freed)
+        return self._counting_settles_it or self._seated(removed)
 
-    def _seated(self, freed: Int64) -> bool:
+    def _seated(self, removed: Int64) -> bool:
         self.spend(_EFFORT_OF_MIXED)
-        changed = np.flatnonzero(freed.any(axis=0))
         mark = self.room.mark()
-        self.room.shift(self.candidates.rows[changed], freed[:, changed])
+        self.candidates.let_go(self.room, removed)
         budget = Budget(min(STEPS_PER_TRIAL, self._steps_left))
         granted = budget.left
         try:
@@ -115,6 +122,19 @@ class Trial:
         finally:
             self._steps_left -= granted - max(0, budget.left)
             self.room.undo(mark)
+
+
+def _caps_at_best(room: Room, class_ids: Iterable[str], candidates: Candidates) -> dict[str, Int64]:
+    """Of classes that mind other pods, how many members these allow on each node when all candidates have gone."""
+    limited = [class_id for class_id in class_ids if room.of(class_id).limits is not None]
+    if not limited:
+        return {}
+    mark = room.mark()
+    candidates.let_go(room, candidates.count)
+    rooms = {class_id: room.of(class_id) for class_id in limited}
+    caps = {class_id: of.limits.caps_at_best() for class_id, of in rooms.items() if of.limits is not None}
+    room.undo(mark)
+    return caps
 
 
 def _must_seat(group: GroupToPlace, parts: Sequence[Part]) -> Counter[str]:
