@@ -13,9 +13,10 @@ from muster.gangs.facts import Batch
 _log = structlog.get_logger(__name__)
 
 BACKLOG_CHANGES = 20_000
-"""A subscriber that is further behind gets a snapshot instead: it costs about as much, and memory stays bounded."""
-_LEAVES_PER_CHANGE = 10
-"""Nodes of a tree that take as much memory as one change of another kind."""
+"""A subscriber that is further behind than this, and by more changes than there are objects, gets a snapshot instead:
+that costs about as much, and memory stays bounded. With less room a large snapshot would be begun again and again,
+because of what changes while it is sent.
+"""
 QUIET_SECONDS = 1.0
 """News that only the revision rose is sent at once, but not again for so long."""
 
@@ -69,6 +70,7 @@ class Hub:
     async def _snapshot(self, subscription: "_Subscription", reason: str) -> AsyncGenerator[bytes]:
         """A snapshot of now; later changes are queued behind it. Given up when the queue overflows meanwhile."""
         snapshot = self._take_snapshot()
+        subscription.limit = max(self._backlog_changes, len(snapshot))
         yield begin_message(reason)
         for piece in snapshot.pieces():
             if subscription.stale:
@@ -96,7 +98,7 @@ class _Subscription:
     """What one subscriber has yet to be sent."""
 
     def __init__(self, backlog_changes: int) -> None:
-        self._limit = backlog_changes
+        self.limit = backlog_changes
         self._queue: deque[tuple[bytes, int]] = deque()
         self._changes = 0
         self._reason: str | None = "subscribed"
@@ -117,7 +119,7 @@ class _Subscription:
             return
         changes = max(changes, 1)
         self._changes += changes
-        if self._changes > self._limit:
+        if self._changes > self.limit:
             self._reason = f"subscriber fell behind by {self._changes} changes"
             self._queue.clear()
             self._changes = 0

@@ -24,6 +24,11 @@ class Snapshot(Struct, frozen=True):
     budgets: Sequence[DisruptionBudget] = ()
     trees: Sequence[TopologyTree] = ()
 
+    def __len__(self) -> int:
+        """Number of objects."""
+        parts = (self.pod_classes, self.nodes, self.gangs, self.pods, self.budgets, self.trees)
+        return sum(map(len, parts))
+
     def pieces(self, size: int = PIECE) -> Iterator[Batch]:
         """Batches that make up the state: classes before the pods that name them.
 

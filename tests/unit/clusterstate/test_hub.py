@@ -136,16 +136,26 @@ async def test_a_subscriber_that_falls_behind_starts_anew_and_others_do_not_noti
         await slow.until(lambda: "b" in slow.pods)
 
 
-async def test_falling_behind_during_a_snapshot_begins_it_anew() -> None:
+async def test_as_many_changes_as_there_are_objects_may_come_during_a_snapshot() -> None:
     cluster = Cluster(backlog_changes=10)
     cluster.put(*(f"pod-{n}" for n in range(2_500)))
     async with subscribed(cluster) as subscriber:
         await subscriber.until(lambda: bool(subscriber.pods))
-        for n in range(11):
+        for n in range(2_500):
             cluster.put(f"late-{n}")
+        await subscriber.until(lambda: len(subscriber.pods) == 5_000)
+        assert subscriber.reasons == ["subscribed"]
+
+
+async def test_falling_further_behind_during_a_snapshot_begins_it_anew() -> None:
+    cluster = Cluster(backlog_changes=10)
+    cluster.put(*(f"pod-{n}" for n in range(2_500)))
+    async with subscribed(cluster) as subscriber:
+        await subscriber.until(lambda: bool(subscriber.pods))
+        cluster.put(*(f"late-{n}" for n in range(2_600)))
         await subscriber.until(lambda: subscriber.synced)
-        assert len(subscriber.reasons) == 2
-        assert len(subscriber.pods) == 2_511
+        assert subscriber.reasons == ["subscribed", "subscriber fell behind by 2600 changes"]
+        assert len(subscriber.pods) == 5_100
 
 
 async def test_a_batch_is_encoded_once_for_all() -> None:
