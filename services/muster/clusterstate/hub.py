@@ -17,6 +17,8 @@ BACKLOG_CHANGES = 20_000
 that costs about as much, and memory stays bounded. With less room a large snapshot would be begun again and again,
 because of what changes while it is sent.
 """
+_LEAVES_PER_CHANGE = 10
+"""Nodes of a tree that take as much memory as one change of another kind."""
 QUIET_SECONDS = 1.0
 """News that only the revision rose is sent at once, but not again for so long."""
 
