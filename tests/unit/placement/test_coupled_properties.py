@@ -6,12 +6,14 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from builders.neighbours import Scenery, sceneries
-from builders.placement import alone, answers, gang, group
+from builders.placement import alone, answers, gang, group, removable
 from builders.pod_rules import Seated, admits_one_by_one, most_placed
 from muster.gangs.facts import Batch, PodClass, PodFacts
 from muster.gangs.placing import GroupToPlace
 from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
 from muster.placement.cluster import Cluster
+from muster.placement.coupled import is_coupled
+from muster.placement.parts import parts_of
 
 
 def build(scenery: Scenery) -> Cluster:
@@ -80,7 +82,8 @@ def check(scenery: Scenery, asked: GroupToPlace) -> None:
     event(f"{type(answer).__name__}, {feasible=}")
     assert isinstance(answer, Placed) == feasible
     if isinstance(answer, Placed):
-        assert sum(counts(asked, answer)) == max(sum(numbers) for numbers in possible if reached(numbers))
+        if is_coupled(cluster.room, parts_of(asked)):
+            assert sum(counts(asked, answer)) == max(sum(numbers) for numbers in possible if reached(numbers))
         assert all(n >= minimum for n, minimum in zip(counts(asked, answer), minimums, strict=True))
     if isinstance(answer, Placed | PartlyPlaced):
         assert admits_one_by_one(scenery.nodes, present, members(asked, answer, scenery.classes))
@@ -88,3 +91,24 @@ def check(scenery: Scenery, asked: GroupToPlace) -> None:
         assert answer.proved
     if not feasible and asked.partial:
         assert isinstance(answer, PartlyPlaced) == any(any(numbers) for numbers in possible)
+
+
+@settings(max_examples=300, deadline=None)
+@given(sceneries(classes=2, most_nodes=3), st.integers(1, 3), st.booleans())
+def test_members_may_come_once_those_have_gone_who_go_for_them(scenery: Scenery, wanted: int, spare: bool) -> None:
+    names = {node.name for node in scenery.nodes}
+    here = [each for each in scenery.bound if each[2] in names and not each[3]]
+    removing = [removable(uid, (on, of, 1), spare=int(spare)) for uid, of, on, _ in here]
+    asked = alone("g", ("c0", wanted))
+    [answer] = answers(build(scenery), asked, removing=removing)
+    if isinstance(answer, Placed):
+        gone = {each.id for each in answer.removed}
+        present = [seated for seated, (uid, *_) in zip(there(scenery), scenery.bound, strict=True) if uid not in gone]
+        assert admits_one_by_one(scenery.nodes, present, members(asked, answer, scenery.classes))
+        event(f"placed, {len(gone)} gone")
+    else:
+        first = scenery.classes[0]
+        others = [seated for seated, each in zip(there(scenery), scenery.bound, strict=True) if each not in here]
+        possible = (wanted,) in most_placed(scenery.nodes, others, [(first, wanted)])
+        assert not (possible and isinstance(answer, NotPlaced) and answer.proved)
+        event(f"not placed, {possible=}")

@@ -1,0 +1,200 @@
+"""Stories about pods that mind one another: affinity, anti-affinity, spreading, host ports, volumes; in due words."""
+
+import pytest
+from msgspec.structs import replace
+
+from builders.minding import EVERY_IP, HOST, RACK, ZONE, away, by_label, lost, member, near, port, rack, spread, wish
+from builders.placement import alone, answers, cluster, node, refusal, seats
+from muster.gangs.facts import (
+    Batch,
+    HostPort,
+    NodeOperator,
+    NodeRequirement,
+    NodeSelectorTerm,
+    PodFacts,
+    SpreadConstraint,
+    Taint,
+    TaintEffect,
+)
+from muster.placement.answers import Placed
+
+
+def test_p27_one_per_node_and_no_more_members_than_nodes() -> None:
+    one_each = member(**away(HOST))
+    nodes = rack("r0", {"a": 9, "b": 9, "c": 9, "d": 9})
+    [answer] = answers(cluster(nodes, [one_each]), alone("g", ("x", 4)))
+    assert seats(answer) == dict.fromkeys("abcd", 1)
+    [answer] = answers(cluster(nodes[:3], [one_each]), alone("g", ("x", 4)))
+    assert refusal(answer).proved
+    assert lost(answer) == {"node(s) didn't match pod anti-affinity rules": 3}
+    explained = refusal(answer).explanation
+    assert (explained.fit, explained.needed, explained.short_by) == (3, 4, ())
+
+
+def test_p28_spread_over_zones() -> None:
+    nodes = rack("r0", {"a": 8}, zone="z0") + rack("r1", {"b": 4, "c": 4}, zone="z1")
+    [answer] = answers(cluster(nodes, [member(**spread(ZONE))]), alone("g", ("x", 5)))
+    assert sorted(by_label(answer, nodes, ZONE).values()) == [2, 3]
+
+
+def test_p29_all_in_the_rack_of_the_pod_that_is_asked_for() -> None:
+    nodes = rack("r0", {"a": 9, "b": 9}) + rack("r1", {"c": 3, "d": 3})
+    server = member("server", labelled=["server"])
+    built = cluster(nodes, [server, member(**near(RACK, "server"))], [("s", "server", "c")])
+    [answer, too_many] = answers(built, alone("g", ("x", 4)), alone("h", ("x", 2)))
+    assert by_label(answer, nodes, RACK) == {"r1": 4}
+    assert lost(too_many) == {"node(s) didn't match pod affinity rules": 2, "Insufficient cpu": 2}
+
+
+def test_p30_a_host_port_is_there_once_per_node() -> None:
+    server = member(**port(8080))
+    [answer] = answers(cluster([node("a"), node("b")], [server]), alone("g", ("x", 3)))
+    assert refusal(answer).proved
+    assert lost(answer) == {"node(s) didn't have free ports for the requested pod ports": 2}
+    [answer] = answers(cluster([node("a"), node("b")], [server]), alone("g", ("x", 2)))
+    assert seats(answer) == {"a": 1, "b": 1}
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted", "free"),
+    [
+        (("TCP", EVERY_IP, 80), ("TCP", "10.0.0.1", 80), False),
+        (("TCP", "10.0.0.1", 80), ("TCP", EVERY_IP, 80), False),
+        (("TCP", "10.0.0.1", 80), ("TCP", "10.0.0.1", 80), False),
+        (("TCP", "10.0.0.1", 80), ("TCP", "10.0.0.2", 80), True),
+        (("UDP", EVERY_IP, 80), ("TCP", EVERY_IP, 80), True),
+        (("TCP", EVERY_IP, 81), ("TCP", EVERY_IP, 80), True),
+    ],
+)
+def test_ports_conflict_by_protocol_address_and_number(
+    held: tuple[str, str, int], wanted: tuple[str, str, int], free: bool
+) -> None:
+    there = member("there", labelled=[], host_ports=(HostPort(*held),))
+    built = cluster([node("a")], [there, member(host_ports=(HostPort(*wanted),))], [("p", "there", "a")])
+    [answer] = answers(built, alone("g", ("x", 1)))
+    assert isinstance(answer, Placed) is free
+
+
+def test_two_classes_that_want_one_port_share_no_node() -> None:
+    built = cluster([node("a", 9), node("b", 2)], [member("x", 1, **port(80)), member("y", 3, **port(80))])
+    [answer] = answers(built, alone("g", ("x", 1), ("y", 1)))
+    assert {run.node: run.role for run in answer.runs} == {"a": 1, "b": 0}  # type: ignore[union-attr]
+
+
+def test_a_volume_keeps_its_pod_in_its_zone() -> None:
+    nodes = rack("r0", {"a": 0.5}, zone="z0") + rack("r1", {"b": 9}, zone="z1") + rack("r2", {"c": 0.5}, zone="z1")
+    in_z0 = NodeSelectorTerm((NodeRequirement(ZONE, NodeOperator.IN, ("z0",)),))
+    [answer] = answers(cluster(nodes, [member(volumes=((in_z0,),))]), alone("g", ("x", 1)))
+    assert refusal(answer).proved
+    # room is looked at first, so that c is short of cpu and only b is lost to the volume
+    assert lost(answer) == {"Insufficient cpu": 2, "node(s) had volume node affinity conflict": 1}
+
+
+def test_who_keeps_others_away_keeps_them_away_though_they_do_not_mind() -> None:
+    lonely = member("lonely", labelled=[], **away(RACK, "job"))
+    nodes = rack("r0", {"a": 4, "b": 4}) + rack("r1", {"c": 1})
+    built = cluster(nodes, [lonely, member()], [("p", "lonely", "a")])
+    [answer, none] = answers(built, alone("g", ("x", 1)), alone("h", ("x", 1)))
+    assert seats(answer) == {"c": 1}
+    assert lost(none) == {"node(s) didn't satisfy existing pods anti-affinity rules": 2, "Insufficient cpu": 1}
+
+
+def test_one_per_rack_takes_the_tightest_node_of_each() -> None:
+    nodes = rack("r0", {"a": 9, "b": 2}) + rack("r1", {"c": 3, "d": 1}) + rack("r2", {"e": 5})
+    built = cluster(nodes, [member(**away(RACK))])
+    [answer] = answers(built, alone("g", ("x", 3)))
+    assert seats(answer) == {"b": 1, "d": 1, "e": 1}
+    [answer] = answers(built, alone("g", ("x", 4)))
+    assert refusal(answer).proved
+    assert lost(answer) == {"node(s) didn't match pod anti-affinity rules": 4, "Insufficient cpu": 1}
+
+
+def test_members_that_want_to_be_together_share_the_smallest_rack_that_holds_them() -> None:
+    nodes = rack("r0", {"a": 9, "b": 9}) + rack("r1", {"c": 2, "d": 3}) + rack("r2", {"e": 4})
+    built = cluster(nodes, [member(**near(RACK))])
+    [answer] = answers(built, alone("g", ("x", 5)))
+    assert seats(answer) == {"c": 2, "d": 3}
+    [answer] = answers(built, alone("g", ("x", 19)))
+    assert refusal(answer).proved
+
+
+def test_members_of_different_kinds_gather_around_the_first() -> None:
+    nodes = rack("r0", {"a": 9}) + rack("r1", {"b": 5, "c": 5}) + rack("r2", {"d": 3})
+    server, worker = member("server", 5, labelled=["server"]), member("worker", 1, **near(RACK, "server"))
+    [answer] = answers(cluster(nodes, [server, worker]), alone("g", ("worker", 5), ("server", 1)))
+    assert by_label(answer, nodes, RACK) == {"r1": 6}
+
+
+def test_kinds_that_keep_one_another_away_get_racks_of_their_own() -> None:
+    nodes = rack("r0", {"a": 4}) + rack("r1", {"b": 2})
+    red = member("red", labelled=["red"], **away(RACK, "blue"))
+    blue = member("blue", labelled=["blue"])
+    [answer] = answers(cluster(nodes, [red, blue]), alone("g", ("blue", 4), ("red", 2)))
+    assert {run.role: run.node for run in answer.runs} == {0: "a", 1: "b"}  # type: ignore[union-attr]
+    [answer] = answers(cluster(nodes, [red, blue]), alone("g", ("blue", 3), ("red", 3)))
+    assert refusal(answer).proved
+
+
+def test_a_full_zone_holds_the_others_back() -> None:
+    nodes = rack("r0", {"a": 1}, zone="z0") + rack("r1", {"b": 9}, zone="z1")
+    built = cluster(nodes, [member(**spread(ZONE, 2))])
+    [answer] = answers(built, alone("g", ("x", 4)))
+    assert seats(answer) == {"a": 1, "b": 3}
+    [answer] = answers(built, alone("g", ("x", 5)))
+    assert refusal(answer).proved
+    assert lost(answer) == {"Insufficient cpu": 1, "node(s) didn't match pod topology spread constraints": 1}
+
+
+def test_too_few_domains_count_as_if_one_were_empty() -> None:
+    nodes = rack("r0", {"a": 9}, zone="z0") + rack("r1", {"b": 9}, zone="z1")
+    built = cluster(nodes, [member(**spread(ZONE, 2, min_domains=3))])
+    [answer] = answers(built, alone("g", ("x", 5), minimum=1))
+    assert seats(answer) == {"a": 2, "b": 2}
+
+
+def test_nodes_without_the_label_are_told_apart() -> None:
+    built = cluster([*rack("r0", {"a": 1}, zone="z0"), node("b", 9)], [member(**spread(ZONE))])
+    [answer] = answers(built, alone("g", ("x", 2)))
+    missing = "node(s) didn't match pod topology spread constraints (missing required label)"
+    assert lost(answer) == {"Insufficient cpu": 1, missing: 1}
+
+
+def test_spread_over_nodes_and_zones_at_once() -> None:
+    nodes = rack("r0", {"a": 9, "b": 9, "c": 9}, zone="z0") + rack("r1", {"d": 9, "e": 9}, zone="z1")
+    both = (SpreadConstraint(1, ZONE, "job"), SpreadConstraint(1, HOST, "job"))
+    [answer] = answers(cluster(nodes, [member(spread=both)]), alone("g", ("x", 8)))
+    assert by_label(answer, nodes, ZONE) == {"z0": 4, "z1": 4}
+    assert sorted(seats(answer).values()) == [1, 1, 2, 2, 2]
+
+
+def test_pods_that_leave_do_not_count_for_spreading_but_hold_their_room() -> None:
+    nodes = rack("r0", {"a": 2}, zone="z0") + rack("r1", {"b": 2}, zone="z1")
+    built = cluster(nodes, [member(**spread(ZONE))])
+    built.apply(Batch(pods=(PodFacts("p", "d", "p", "x", node="a", deleting=True),)))
+    [answer] = answers(built, alone("g", ("x", 3)))
+    assert seats(answer) == {"a": 1, "b": 2}
+
+
+def test_wishes_against_company_are_kept_as_far_as_there_are_nodes() -> None:
+    nodes = rack("r0", {"a": 9, "b": 9, "c": 9})
+    [answer] = answers(cluster(nodes, [member(**wish(-100, HOST))]), alone("g", ("x", 5)))
+    assert sorted(seats(answer).values()) == [1, 2, 2]
+
+
+def test_wishes_for_company_are_weaker_than_taints() -> None:
+    tainted = [
+        replace(each, taints=(Taint("spot", "", TaintEffect.PREFER_NO_SCHEDULE),)) for each in rack("r0", {"a": 9})
+    ]
+    nodes = [*tainted, *rack("r1", {"b": 9}), *rack("r2", {"c": 8})]
+    classes = [member("server", labelled=["server"]), member(**wish(100, RACK, "server"))]
+    [answer] = answers(cluster(nodes, classes, [("s", "server", "a")]), alone("g", ("x", 1)))
+    assert seats(answer) == {"c": 1}
+    [answer] = answers(cluster(nodes, classes, [("s", "server", "b")]), alone("g", ("x", 1)))
+    assert seats(answer) == {"b": 1}
+
+
+def test_spreading_if_possible_is_no_must() -> None:
+    nodes = rack("r0", {"a": 1}, zone="z0") + rack("r1", {"b": 9}, zone="z1")
+    built = cluster(nodes, [member(**spread(ZONE, hard=False))])
+    [answer] = answers(built, alone("g", ("x", 5)))
+    assert seats(answer) == {"a": 1, "b": 4}
