@@ -54,6 +54,11 @@ class Selectors:
     def __len__(self) -> int:
         return len(self._named)
 
+    @property
+    def label_sets(self) -> int:
+        """How many different sets of labels there are."""
+        return len(self._label_sets)
+
     def put_pod(self, uid: str, namespace: str, labels: Mapping[str, str] | None) -> LabelSet:
         """A pod came or changed."""
         label_set, is_new = self._label_sets.put(uid, namespace, labels)

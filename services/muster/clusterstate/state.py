@@ -157,6 +157,8 @@ class ClusterState:
             "pods": len(self.pods.facts),
             "pod_classes": len(self.pods.classes),
             "pod_selectors": len(self.pods.selectors),
+            "label_sets": self.pods.selectors.label_sets,
+            "claims": len(self.pods.volumes),
             "gangs": len(self.gangs.facts),
             "budgets": len(self.budgets.facts),
             "trees": len(self.trees.facts),

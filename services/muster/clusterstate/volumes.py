@@ -64,6 +64,10 @@ class Volumes:
         self._users: dict[_ClaimId, set[str]] = {}
         self._unread: Collection[str] = ()
 
+    def __len__(self) -> int:
+        """Number of claims that are there or that pods use."""
+        return len(self._claims.keys() | self._users.keys())
+
     # -- pods
 
     def use(self, use: Use) -> set[str]:

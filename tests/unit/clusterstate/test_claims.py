@@ -287,6 +287,15 @@ def test_a_change_of_a_claim_that_changes_no_fact_is_told_to_nobody() -> None:
     assert history.put(VOLUMES, volume_object("v", zone_term("a"))).pods == ()
 
 
+def test_a_pod_that_uses_it_no_more() -> None:
+    history = with_bound_claim()
+    history.pods(pod("a", "c", "d"), pod_object("b"))
+    history.pods(pod_object("a"))
+    assert facts(history).problem == ""
+    assert facts(history).class_id == facts(history, "b").class_id
+    assert history.remove(CLAIMS, "uid-claim-ml-c").pods == ()
+
+
 def test_volumes_are_let_go_with_their_pods() -> None:
     history = with_bound_claim()
     history.pods(pod())

@@ -1,0 +1,212 @@
+"""Whatever happens in whatever order: classes say what a plain look at everything says, and replicas agree."""
+
+import copy
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from builders.company import affinity, spread, term, wish
+from builders.history import History, Object, pod_object
+from builders.storage import claim_object, class_object, in_zones, using, volume_object, zone_term
+from muster.gangs.facts import PodFacts
+from muster.kube.label_selector import LabelSelector
+from muster.kube.pod_class import read_class
+from muster.kube.resources import CLAIMS, NAMESPACES, PODS, STORAGE_CLASSES, VOLUMES, Resource
+
+Event = tuple[Resource[Any], Object, bool]
+"""An object that comes or changes (True), or goes."""
+
+NAMES = ("a", "b", "c", "d")
+labels = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["x", "y"]), max_size=2)
+expressions = st.builds(
+    lambda key, operator: {"key": key, "operator": operator, **({"values": ["x", "z"]} if "In" in operator else {})},
+    st.sampled_from(["app", "tier"]),
+    st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]),
+)
+selectors = st.one_of(
+    st.just(None),
+    st.just({}),
+    st.builds(
+        lambda equal, more: {"matchLabels": equal, "matchExpressions": more}, labels, st.lists(expressions, max_size=1)
+    ),
+)
+terms = st.builds(
+    term,
+    selectors,
+    namespaces=st.sampled_from([None, ["ml"], ["dev", "ml"]]),
+    namespaceSelector=st.sampled_from([None, {}, {"matchLabels": {"app": "x"}}]),
+    matchLabelKeys=st.sampled_from([None, ["tier"]]),
+)
+some = st.lists(terms, max_size=1)
+affinities = st.builds(affinity, some, some, st.lists(st.builds(wish, st.just(5), terms), max_size=1))
+pods = st.builds(
+    pod_object,
+    st.sampled_from(NAMES),
+    namespace=st.sampled_from(["ml", "dev"]),
+    node=st.sampled_from(["", "", "n"]),
+    phase=st.sampled_from(["Pending", "Pending", "Succeeded"]),
+    scheduler=st.sampled_from(["muster", "muster", "other"]),
+    labels=labels,
+    second=st.integers(0, 2),
+    affinity=st.none() | affinities,
+    topologySpreadConstraints=st.none() | st.lists(st.builds(spread, selectors), max_size=1),
+    volumes=st.sampled_from([None, using("c"), using("c", "d"), using(ephemeral=("e",))]),
+)
+namespaces = st.builds(
+    lambda name, shown: {"metadata": {"name": name, "labels": shown}}, st.sampled_from(["ml", "dev"]), labels
+)
+claims = st.builds(
+    claim_object,
+    st.sampled_from(["c", "d", "a-e"]),
+    volume=st.sampled_from(["", "v", "w"]),
+    bound=st.sampled_from([None, False]),
+    storage_class=st.sampled_from(["fast", "slow", None]),
+    modes=st.sampled_from([("ReadWriteOnce",), ("ReadWriteOncePod",)]),
+    annotations=st.sampled_from([{}, {"volume.kubernetes.io/selected-node": "n"}]),
+    namespace=st.sampled_from(["ml", "dev"]),
+    deleting=st.booleans(),
+)
+volumes = st.builds(volume_object, st.sampled_from(["v", "w"]), st.sampled_from(["a", "b"]).map(zone_term))
+classes = st.builds(
+    class_object,
+    st.sampled_from(["fast", "slow"]),
+    mode=st.sampled_from(["WaitForFirstConsumer", "Immediate"]),
+    topologies=st.sampled_from([None, in_zones("a")]),
+)
+
+
+def events_of(resource: Resource[Any], objects: st.SearchStrategy[Object]) -> st.SearchStrategy[Event]:
+    return st.tuples(st.just(resource), objects, st.sampled_from([True, True, False]))
+
+
+histories = st.lists(
+    st.one_of(
+        events_of(PODS, pods),
+        events_of(PODS, pods),
+        events_of(PODS, pods),
+        events_of(NAMESPACES, namespaces),
+        events_of(CLAIMS, claims),
+        events_of(VOLUMES, volumes),
+        events_of(STORAGE_CLASSES, classes),
+    ),
+    max_size=24,
+)
+
+
+def identity(resource: Resource[Any], each: Object) -> str:
+    metadata = each["metadata"]
+    return f"{resource.kind}/{metadata.get('namespace', '')}/{metadata['name']}"
+
+
+def played(
+    events: list[Event], history: History, alive: dict[str, tuple[Resource[Any], Object]] | None = None
+) -> dict[str, tuple[Resource[Any], Object]]:
+    """Let the events happen to what is there; returns what is there in the end."""
+    alive = {} if alive is None else alive
+    for resource, given_, comes in events:
+        uid = identity(resource, given_)
+        if comes:
+            each = copy.deepcopy(given_)
+            each["metadata"]["uid"] = uid
+            alive[uid] = (resource, each)
+            history.put(resource, copy.deepcopy(each))
+        elif alive.pop(uid, None) is not None:
+            history.remove(resource, uid)
+    return alive
+
+
+def content(history: History) -> dict[str, PodFacts]:
+    return {uid: replace(facts, revision=0) for uid, facts in history.state.pods.facts.items()}
+
+
+@settings(max_examples=250, deadline=None)
+@given(histories)
+def test_selectors_select_what_a_plain_look_at_all_pods_says(events: list[Event]) -> None:
+    history = History()
+    alive = played(events, history)
+    spaces = {
+        each["metadata"]["name"]: each["metadata"]["labels"]
+        for resource, each in alive.values()
+        if resource is NAMESPACES
+    }
+    there = [PODS.decode(encoded(each)) for resource, each in alive.values() if resource is PODS]
+    there = [each for each in there if each.metadata.uid in history.state.pods.facts]
+    named = {
+        selector
+        for each in there
+        if each.status.phase == "Pending"
+        for selector in read_class(each, ours=each.spec.scheduler_name == "muster").selectors
+    }
+    for each in there:
+        metadata = each.metadata
+        expected = {
+            selector.id
+            for selector in named
+            if (
+                metadata.namespace in selector.namespaces
+                or matches(selector.namespace_labels, spaces.get(metadata.namespace))
+            )
+            and matches(selector.labels, metadata.labels)
+        }
+        facts = history.state.pods.facts[metadata.uid]
+        assert set(history.state.pods.classes[facts.class_id].selected_by) == expected
+
+
+def matches(selector: LabelSelector, shown: dict[str, str] | None) -> bool:
+    return selector.matches(shown or {})
+
+
+def encoded(each: Object) -> bytes:
+    return json.dumps({**each, "metadata": {**each["metadata"], "resourceVersion": "1"}}).encode()
+
+
+@settings(max_examples=250, deadline=None)
+@given(histories, st.randoms(use_true_random=False))
+def test_a_replica_that_comes_later_has_the_same_classes(events: list[Event], chance: Any) -> None:
+    early = History()
+    alive = list(played(events, early).values())
+    chance.shuffle(alive)
+    late = History(settled=False)
+    for resource, each in alive:
+        late.page(resource, copy.deepcopy(each))
+    late.state.settle()
+    assert content(early) == content(late)
+
+
+@settings(max_examples=250, deadline=None)
+@given(histories, st.integers(0, 23))
+def test_what_was_told_step_by_step_is_what_there_is(events: list[Event], sweep_at: int) -> None:
+    history = History()
+    known: dict[str, PodFacts] = {}
+    classes_told: set[str] = set()
+    told_of = history.state.apply
+
+    def listen(changes: Any) -> Any:
+        batch = told_of(changes)
+        classes_told.update(each.id for each in batch.pod_classes)
+        assert all(pod.class_id in classes_told for pod in batch.pods)
+        assert not batch.pods or batch.changed
+        known.update((pod.uid, pod) for pod in batch.pods)
+        for uid in batch.removed_pods:
+            del known[uid]
+        return batch
+
+    history.state.apply = listen  # type: ignore[method-assign]
+    alive = played(events[:sweep_at], history)
+    history.state.sweep()
+    played(events[sweep_at:], history, alive)
+    assert {uid: replace(facts, revision=0) for uid, facts in known.items()} == content(history)
+
+
+@settings(max_examples=100, deadline=None)
+@given(histories)
+def test_nothing_is_kept_of_what_is_gone(events: list[Event]) -> None:
+    history = History()
+    alive = played(events, history)
+    played([(resource, each, False) for resource, each in alive.values()], history, alive)
+    for _ in range(2):
+        history.state.sweep()
+    assert not any(size for kind, size in history.state.sizes().items() if kind != "trees")
