@@ -9,7 +9,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Final
 
 from muster.gangs.facts import LevelConstraint, LevelPolicy
@@ -19,8 +19,12 @@ from muster.topology.divisible import meets
 LARGEST_NUMBER: Final = 2**31 - 1
 LONGEST_TEXT: Final = 4096
 """Characters of an annotation; trees have a few levels, and a level has five policies."""
+LONGEST_LEVEL: Final = 63
+"""Characters of a level's name, as of a label's."""
+MOST_SAID: Final = 3
+"""Sentences about what cannot be, at most: who mends these sees the others then."""
 
-_LEVEL: Final = re.compile(r"[^\s:;,()](?:[^:;,()\n\r]{0,251}[^\s:;,()])?")
+_LEVEL: Final = re.compile(r"[^\s:;,()](?:[^:;,()\n\r]{0,61}[^\s:;,()])?")
 _POLICY: Final = re.compile(r"(?:(hard|soft)\s+)?([a-z]+)\s*(?:\(([^()]*)\))?", re.ASCII | re.IGNORECASE)
 _NUMBER: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
 _ENTRIES: Final = re.compile(r"[;\n\r]")
@@ -67,7 +71,8 @@ def clashes(constraints: Iterable[LevelConstraint]) -> list[str]:
     by_level: dict[str, list[LevelConstraint]] = {}
     for each in constraints:
         by_level.setdefault(each.level, []).append(each)
-    return [problem for given in by_level.values() for problem in (*_bad_numbers(given), *_clashes_of_level(given))]
+    found = (problem for given in by_level.values() for problem in (*_bad_numbers(given), *_clashes_of_level(given)))
+    return list(islice(found, MOST_SAID))
 
 
 def contradictions(
@@ -86,8 +91,8 @@ def contradictions(
     ]
     problems += clashes(constraints)
     if problems or wanted < 1:
-        return problems
-    return list(_unmeetable(constraints, levels, max(1, minimum), wanted))
+        return problems[:MOST_SAID]
+    return list(islice(_unmeetable(constraints, levels, max(1, minimum), wanted), MOST_SAID))
 
 
 # -- reading

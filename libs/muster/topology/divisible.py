@@ -10,7 +10,7 @@ from typing import Final
 
 from muster.gangs.facts import LevelConstraint, LevelPolicy
 
-LARGEST_GANG: Final = 16_384
+LARGEST_GANG: Final = 8192
 """Beyond it the arithmetic would take too long, and nothing is ruled out."""
 
 _ARITHMETIC: Final = frozenset({LevelPolicy.PARTITION, LevelPolicy.RANGE, LevelPolicy.FACTOR})
@@ -70,6 +70,8 @@ def _sums(hard: dict[LevelPolicy, LevelConstraint], sizes: _Numbers, wanted: int
 
 def _any_sums(sizes: _Numbers, wanted: int) -> _Numbers:
     """Sums of any of the sizes, each as often as needed."""
+    if _is_interval(sizes):
+        return _interval_sums(sizes, wanted)
     everything = (2 << wanted) - 1
     sums = 1
     for size in _members(sizes):
@@ -86,6 +88,9 @@ def _any_sums(sizes: _Numbers, wanted: int) -> _Numbers:
 
 def _even(sizes: _Numbers, domains: int, wanted: int) -> _Numbers:
     """Sums of so many of the sizes that differ by at most one."""
+    if _is_interval(sizes):
+        first, last = _ends(sizes)
+        return _from_to(first * domains, min(last * domains, wanted))
     found = 0
     for size in _members(sizes):
         if size * domains > wanted:
@@ -99,6 +104,8 @@ def _even(sizes: _Numbers, domains: int, wanted: int) -> _Numbers:
 
 def _even_over_any(sizes: _Numbers, wanted: int) -> _Numbers:
     """Sums of any number of the sizes that differ by at most one."""
+    if _is_interval(sizes):
+        return _interval_sums(sizes, wanted)
     found, everything = 0, _from_to(1, wanted)
     for size in _members(sizes):
         if found == everything:
@@ -112,6 +119,26 @@ def _even_over_any(sizes: _Numbers, wanted: int) -> _Numbers:
                 break
             found |= _from_to(size * domains, min((size + 1) * domains, wanted))
     return found
+
+
+def _interval_sums(sizes: _Numbers, wanted: int) -> _Numbers:
+    """Sums of any number of sizes, of which all from one to another are allowed; these can be even as well as any."""
+    first, last = _ends(sizes)
+    found = 0
+    for domains in range(1, wanted // first + 1):
+        if domains * (last - first) >= first - 1:  # from here on, one interval begins where the last ended
+            return found | _from_to(first * domains, wanted)
+        found |= _from_to(first * domains, min(last * domains, wanted))
+    return found
+
+
+def _is_interval(numbers: _Numbers) -> bool:
+    """All from one number to another, and at least one."""
+    return bool(numbers) and not numbers & numbers + (numbers & -numbers)
+
+
+def _ends(numbers: _Numbers) -> tuple[int, int]:
+    return (numbers & -numbers).bit_length() - 1, numbers.bit_length() - 1
 
 
 def _members(numbers: _Numbers) -> Iterator[int]:

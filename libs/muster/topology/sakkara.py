@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from muster.gangs.facts import ObjectReference, TopologyTree, TreeDomain, TreeLevel
 from muster.gangs.quoting import quoted
-from muster.topology.constraints import is_level_name
+from muster.topology.constraints import LONGEST_LEVEL, is_level_name
 from muster.topology.trees import LONGEST_NAME, MOST_LEVELS
 
 TOPOLOGY_LABEL: Final = "sakkara.topology"
@@ -55,7 +55,7 @@ def tree_levels(data: Mapping[str, str]) -> tuple[TreeLevel, ...]:
     for at, name in enumerate(names):
         if not is_level_name(name):
             raise BadTree(
-                f"{_LEVELS} has {_escaped(name)}, but a level's name has 1 to {LONGEST_NAME} characters without "
+                f"{_LEVELS} has {_escaped(name)}, but a level's name has 1 to {LONGEST_LEVEL} characters without "
                 "colons, semicolons, commas, parentheses and line breaks"
             )
         if name in names[:at]:

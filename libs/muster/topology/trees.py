@@ -68,6 +68,8 @@ class Whereabouts:
 
 def misfits(tree: TopologyTree, nodes: Mapping[str, Mapping[str, str]]) -> tuple[Problem, ...]:
     """Warnings about nodes that are in only one of the tree and the cluster. `nodes` are labels by node name."""
+    if len(tree.levels) == 1 and not is_listed(tree):
+        return ()  # flat
     where = Whereabouts(tree)
     absent = where.absent(nodes)
     outside = [node for node, labels in nodes.items() if where.path(node, labels) is None]

@@ -7,6 +7,7 @@ import pytest
 from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.topology.constraints import (
     LONGEST_TEXT,
+    MOST_SAID,
     BadConstraints,
     clashes,
     contradictions,
@@ -236,3 +237,11 @@ def test_what_can_be_divided_is_what_trying_all_ways_finds(upper: list[str]) -> 
         for total in DIVIDINGS:
             found = meets(constraints, LEVELS, total, total)
             assert found == can_be(racks, nodes, total), f"{upper} over {lower} with {total}"
+
+
+def test_many_mistakes_are_told_a_few_at_a_time() -> None:
+    text = "; ".join(f"level-{number}: pack" for number in range(200))
+    assert len(problems(text, 1, 1)) == MOST_SAID
+    assert (
+        len(clashes(parse_constraints("; ".join(f"level-{number}: factor(0)" for number in range(100))))) == MOST_SAID
+    )
