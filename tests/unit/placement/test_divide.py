@@ -1,0 +1,127 @@
+"""Dividing members over domains, many at once: as few, as many, as even as can be, in every segment by itself."""
+
+from itertools import combinations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.placement.divide import divide
+from muster.placement.rules import Rule, Shape
+
+SEGMENTS = st.lists(st.tuples(st.lists(st.integers(0, 6), min_size=1, max_size=6), st.integers(1, 14)), min_size=1)
+
+
+def divided(rule: Rule, segments: list[tuple[list[int], int]]) -> list[list[int]] | None:
+    caps = np.array([cap for each, _ in segments for cap in each], np.int64)
+    starts = np.cumsum([0, *(len(each) for each, _ in segments)])
+    counts = divide(rule, caps, starts, np.array([wanted for _, wanted in segments], np.int64))
+    if counts is None:
+        return None
+    return [counts[first : first + len(each)].tolist() for first, (each, _) in zip(starts, segments, strict=False)]
+
+
+def fits(segments: list[tuple[list[int], int]]) -> bool:
+    return all(sum(caps) >= wanted for caps, wanted in segments)
+
+
+def fewest(caps: list[int], wanted: int) -> int:
+    return next(n for n in range(len(caps) + 1) if any(sum(c) >= wanted for c in combinations(caps, n)))
+
+
+def levelled(caps: list[int], wanted: int, parts: int) -> int:
+    """The least sum of squares over so many parts or fewer: one more where there are fewest, for every choice."""
+    best = None
+    for chosen in combinations(caps, min(parts, len(caps))):
+        if sum(chosen) < wanted:
+            continue
+        sizes = [0] * len(chosen)
+        for _ in range(wanted):
+            at = min((i for i in range(len(sizes)) if sizes[i] < chosen[i]), key=sizes.__getitem__)
+            sizes[at] += 1
+        squares = sum(size * size for size in sizes)
+        best = squares if best is None else min(best, squares)
+    assert best is not None
+    return best
+
+
+@given(SEGMENTS)
+def test_packed_on_the_fewest(segments: list[tuple[list[int], int]]) -> None:
+    found = divided(Rule(0), segments)
+    assert (found is not None) == fits(segments)
+    for counts, (caps, wanted) in zip(found or (), segments, strict=False):
+        assert sum(counts) == wanted
+        assert all(count <= cap for count, cap in zip(counts, caps, strict=True))
+        assert sum(count > 0 for count in counts) == fewest(caps, wanted)
+
+
+@given(SEGMENTS)
+def test_spread_as_evenly_as_room_allows(segments: list[tuple[list[int], int]]) -> None:
+    found = divided(Rule(0, Shape.SPREAD), segments)
+    assert (found is not None) == fits(segments)
+    for counts, (caps, wanted) in zip(found or (), segments, strict=False):
+        assert sum(counts) == wanted
+        assert all(count <= cap for count, cap in zip(counts, caps, strict=True))
+        assert sum(count * count for count in counts) == levelled(caps, wanted, len(caps))
+
+
+@given(SEGMENTS, st.integers(1, 4))
+def test_parts_as_many_as_asked_where_they_have_room(segments: list[tuple[list[int], int]], parts: int) -> None:
+    found = divided(Rule(0, Shape.PARTITION, parts=parts), segments)
+    assert (found is not None) == fits(segments)
+    for counts, (caps, wanted) in zip(found or (), segments, strict=False):
+        able = min(parts, sum(cap > 0 for cap in caps), wanted)
+        used = max(able, fewest(caps, wanted))
+        assert sum(count > 0 for count in counts) == used
+        assert sum(count * count for count in counts) == levelled(caps, wanted, used)
+
+
+@given(SEGMENTS, st.sampled_from([Shape.SPREAD, Shape.PARTITION]), st.integers(1, 4))
+def test_hard_shapes_are_even_or_refused(segments: list[tuple[list[int], int]], shape: Shape, parts: int) -> None:
+    found = divided(Rule(0, shape, shape_is_hard=True, parts=parts), segments)
+    possible = []
+    for caps, wanted in segments:
+        numbers = [parts] if shape is Shape.PARTITION else range(1, len(caps) + 1)
+        possible.append([n for n in numbers if _even(caps, wanted, n)])
+    assert (found is not None) == all(possible)
+    for counts, (_, wanted), numbers in zip(found or (), segments, possible, strict=False):
+        used = [count for count in counts if count]
+        assert sum(used) == wanted
+        assert max(used) - min(used) <= 1
+        assert len(used) == max(numbers)
+
+
+@given(SEGMENTS, st.integers(1, 4), st.integers(0, 4), st.sampled_from(list(Shape)))
+def test_ranges_and_factors_hold_in_whatever_is_found(
+    segments: list[tuple[list[int], int]], least: int, step: int, shape: Shape
+) -> None:
+    step = max(1, step)
+    segments = [([cap - cap % step if cap >= least else 0 for cap in caps], wanted) for caps, wanted in segments]
+    segments = [([cap if cap >= least else 0 for cap in caps], wanted) for caps, wanted in segments]
+    found = divided(Rule(0, shape, parts=2, least=least, step=step), segments)
+    for counts, (caps, wanted) in zip(found or (), segments, strict=False):
+        assert sum(counts) == wanted
+        assert all(
+            count == 0 or (least <= count <= cap and count % step == 0) for count, cap in zip(counts, caps, strict=True)
+        )
+
+
+def test_ties_go_to_the_first_domain() -> None:
+    assert divided(Rule(0), [([4, 4, 4], 4)]) == [[4, 0, 0]]
+    assert divided(Rule(0), [([4, 4, 4], 8)]) == [[4, 4, 0]]
+    assert divided(Rule(0, Shape.SPREAD), [([4, 4, 4], 4)]) == [[2, 1, 1]]
+    assert divided(Rule(0, Shape.SPREAD), [([4, 4, 4], 2)]) == [[1, 1, 0]]
+
+
+def test_the_tightest_that_do_are_shared() -> None:
+    assert divided(Rule(0, Shape.SPREAD), [([9, 1, 5, 1], 2)]) == [[0, 1, 0, 1]]
+    assert divided(Rule(0), [([9, 6, 7], 6)]) == [[0, 6, 0]]
+
+
+def _even(caps: list[int], wanted: int, parts: int) -> bool:
+    """So many parts can have sizes that differ by at most one."""
+    if parts > min(len(caps), wanted):
+        return False
+    each, more = divmod(wanted, parts)
+    roomy = sorted(caps, reverse=True)
+    return roomy[parts - 1] >= each and (not more or roomy[more - 1] > each)

@@ -1,0 +1,150 @@
+"""Trees over nodes as arrays: which nodes are where, in which order, and what changes with the cluster."""
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from builders.forest import answer_to, asking, planted, tree_of
+from builders.placement import answers, cluster, node, pod_class, refusal, seats
+from muster.gangs.facts import Batch, NodeFacts, TopologyTree, TreeLevel
+from muster.placement.cluster import Cluster
+from muster.placement.trees import Tree
+
+BY_LABELS = TopologyTree("labels", (TreeLevel("zone", "z"), TreeLevel("rack", "r"), TreeLevel("node")), default=True)
+
+
+def labelled(*nodes: tuple[str, str, str]) -> Cluster:
+    """Nodes as (name, zone, rack) of two members each; "" for no label."""
+    built = cluster([labelled_node(*each) for each in nodes], [pod_class("x")])
+    built.apply(Batch(trees=(BY_LABELS,)))
+    return built
+
+
+def labelled_node(name: str, zone: str, rack: str) -> NodeFacts:
+    return node(name, 2, labels={key: value for key, value in (("z", zone), ("r", rack)) if value})
+
+
+def tree(on: Cluster, name: str = "") -> Tree:
+    found = on.room.trees.get(name)
+    assert found is not None
+    return found
+
+
+def domains(of: Tree, level: int, on: Cluster) -> dict[str, list[str]]:
+    """Path of each domain, and the nodes in it."""
+    starts = of.levels[level].starts.tolist()
+    names = [on.nodes.name(row) for row in of.rows.tolist()]
+    return {of.path(level, index): names[first:last] for index, (first, last) in enumerate(pairwise(starts))}
+
+
+def test_domains_are_slices_in_the_order_of_their_names() -> None:
+    on = planted("z1(r2(e:8,f:8)) z0(r1(c:4,d:4) r0(b:4,a:4))", "zone rack node")
+    assert domains(tree(on), 1, on) == {"z0/r0": ["a", "b"], "z0/r1": ["c", "d"], "z1/r2": ["e", "f"]}
+    assert list(domains(tree(on), 0, on)) == ["z0", "z1"]
+
+
+def test_racks_of_one_name_in_two_zones_are_two() -> None:
+    on = labelled(("a", "z0", "r"), ("b", "z1", "r"), ("c", "z0", "r"))
+    assert domains(tree(on), 1, on) == {"z0/r": ["a", "c"], "z1/r": ["b"]}
+
+
+def test_a_node_without_a_label_is_outside() -> None:
+    on = labelled(("a", "z0", "r0"), ("b", "", "r0"), ("c", "z0", ""), ("d", "z0", "r0"))
+    found = tree(on)
+    assert found.inside == 2
+    assert domains(found, 1, on) == {"z0/r0": ["a", "d"], "(outside)/b": ["b"], "(outside)/c": ["c"]}
+
+
+def test_a_label_that_changes_moves_the_node() -> None:
+    on = labelled(("a", "z0", "r0"), ("b", "z0", "r1"))
+    assert list(domains(tree(on), 1, on)) == ["z0/r0", "z0/r1"]
+    on.apply(Batch(nodes=(labelled_node("b", "z0", "r0"),)))
+    assert domains(tree(on), 1, on) == {"z0/r0": ["a", "b"]}
+
+
+def test_nodes_that_come_and_go() -> None:
+    on = labelled(("a", "z0", "r0"), ("b", "z0", "r1"))
+    assert len(tree(on).rows) == 2
+    on.apply(Batch(nodes=(labelled_node("c", "z0", "r0"),), removed_nodes=("b",)))
+    assert domains(tree(on), 1, on) == {"z0/r0": ["a", "c"]}
+
+
+def test_a_changed_tree_counts_at_the_next_solve() -> None:
+    on = planted("r0(a:2,b:2) r1(c:2,d:2)")
+    [before] = answers(on, asking("rack: hard pack", 6))
+    assert refusal(before).proved
+    changed, _ = tree_of("r0(a:2,b:2,c:2) r1(d:2)")
+    on.apply(Batch(trees=(changed,)))
+    [after] = answers(on, asking("rack: hard pack", 6))
+    assert set(seats(after)) == {"a", "b", "c"}
+
+
+def test_the_default_tree_and_those_with_names() -> None:
+    on = labelled(("a", "z0", "r0"), ("b", "z0", "r1"))
+    other = TopologyTree("other", (TreeLevel("row", "r"), TreeLevel("node")))
+    on.apply(Batch(trees=(other,)))
+    assert tree(on).facts.name == "labels"
+    assert tree(on, "other").level_names == ("row", "node")
+    assert on.room.trees.get("none") is None
+    on.apply(Batch(removed_trees=("labels",)))
+    assert tree(on).level_names == ("node",)
+
+
+class TestOutside:
+    """P34: nodes that are not in the tree."""
+
+    def test_p34_names_of_nodes_that_do_not_exist_are_ignored(self) -> None:
+        on = planted("r0(a:4,b:4)")
+        facts, _ = tree_of("r0(a:4,b:4,ghost:9) r1(phantom:9)")
+        on.apply(Batch(trees=(facts,)))
+        [answer] = answers(on, asking("rack: pack", 8))
+        assert seats(answer) == {"a": 4, "b": 4}
+
+    @pytest.mark.parametrize("members", [3, 4])
+    def test_p34_a_node_in_no_domain_is_used_last(self, members: int) -> None:
+        on = planted("r0(a:1,b:2)")
+        on.apply(Batch(nodes=(node("stray", 9, memory=0),)))
+        [answer] = answers(on, asking("rack: pack; node: spread", members))
+        assert ("stray" in seats(answer)) == (members > 3)
+
+    @pytest.mark.parametrize(
+        "constraints", ["rack: hard pack", "rack: hard range(1,9)", "rack: spread, hard factor(4)"]
+    )
+    def test_p34_and_not_at_all_where_a_level_above_is_hard(self, constraints: str) -> None:
+        on = planted("r0(a:1,b:2)")
+        on.apply(Batch(nodes=(node("stray", 9, memory=0),)))
+        [answer] = answers(on, asking(constraints, 4))
+        assert refusal(answer).proved
+
+    def test_p34_a_hard_level_of_the_nodes_does_not_mind(self) -> None:
+        on = planted("r0(a:1,b:2)")
+        on.apply(Batch(nodes=(node("stray", 9, memory=0),)))
+        [answer] = answers(on, asking("node: hard range(1,3)", 5))
+        assert seats(answer)["stray"] == 2
+
+
+def test_the_order_of_nodes_in_the_stream_does_not_matter_to_the_arrays() -> None:
+    text = "z0(r0(a:1,b:1) r1(c:1)) z1(r2(d:1,e:1) r3(f:1))"
+    names = ["a", "b", "c", "d", "e", "f"]
+    on = planted(text, "zone rack node")
+    expected = domains(tree(on), 1, on)
+    for seed in range(20):
+        random.Random(seed).shuffle(names)
+        on = planted(text, "zone rack node", shuffled=names)
+        assert domains(tree(on), 1, on) == expected
+
+
+def test_wishes_for_nodes_give_way_to_constraints_and_decide_among_equals() -> None:
+    # Members dislike nodes with a GPU; one rack with GPUs is better than two without.
+    on = planted("r0(a:2) r1(b:2) r2(c:4)")
+    on.apply(Batch(nodes=(node("c", 4, memory=0, gpu=1), node("d", 4, memory=0, gpu=1))))
+    [packed] = answers(on, asking("rack: pack", 4))
+    assert seats(packed) == {"c": 4}
+    [spread] = answers(on, asking("rack: partition(2)", 4))
+    assert seats(spread) == {"a": 2, "b": 2}
+
+
+def test_extra_members_are_placed_as_far_as_hard_constraints_allow() -> None:
+    answer = answer_to("r0(a:4,b:4) r1(c:5,d:5)", "rack: hard pack; node: hard factor(4)", 12, minimum=4)
+    assert seats(answer) == {"a": 4, "b": 4}
