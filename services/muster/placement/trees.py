@@ -133,7 +133,7 @@ class Tree:
             for index, level in enumerate(levels):
                 column = self._nodes.labels(level.label_key)
                 ranks = np.full(len(column.values) + 1, -1, np.int64)
-                for number, value in enumerate(sorted(column.values)):
+                for number, value in enumerate(sorted(filter(None, column.values))):  # an empty one says no domain
                     ranks[column.values[value]] = number
                 paths[:, index] = ranks[column.codes[self._nodes.order]]
             return paths
