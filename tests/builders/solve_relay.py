@@ -24,6 +24,10 @@ def removes(response: pb.SolveResponse) -> bool:
     return any(result.removed for result in response.results)
 
 
+Lie = Callable[[pb.SolveRequest, pb.SolveResponse], bool]
+"""Changes an answer; false: there is to be none."""
+
+
 class SolveRelay(pb_grpc.PlacementServiceServicer):
     """Passes everything on."""
 
@@ -31,10 +35,12 @@ class SolveRelay(pb_grpc.PlacementServiceServicer):
         self.asked: list[pb.SolveRequest] = []
         """Every request that came, also those that placement never answered."""
         self.answered: list[pb.SolveResponse] = []
+        self._told: list[pb.SolveResponse] = []
         self._channel = open_channel(placement)
         self._stub = pb_grpc.PlacementServiceStub(self._channel)
         self._on_change = on_change
         self._open = asyncio.Event()
+        self._lie: Lie | None = None
         self._held: tuple[Callable[[pb.SolveResponse], bool], asyncio.Event] | None = None
         self._server = aio.server(options=_MESSAGES)
         pb_grpc.add_PlacementServiceServicer_to_server(self, self._server)
@@ -64,6 +70,16 @@ class SolveRelay(pb_grpc.PlacementServiceServicer):
             self._held = None
             self._open.set()
 
+    @contextlib.contextmanager
+    def lying(self, lie: Lie) -> Iterator[list[pb.SolveResponse]]:
+        """In the block, answers are changed before they are passed on, or never are; the list has them as they left."""
+        self._lie, told = lie, self._told
+        told.clear()
+        try:
+            yield told
+        finally:
+            self._lie = None
+
     async def Solve(self, request: pb.SolveRequest, context: aio.ServicerContext[Any, Any]) -> pb.SolveResponse:  # noqa: N802
         self.asked.append(request)
         self._on_change()
@@ -73,6 +89,10 @@ class SolveRelay(pb_grpc.PlacementServiceServicer):
         except aio.AioRpcError as error:
             await context.abort(error.code(), error.details() or "")
             raise
+        if self._lie is not None:
+            if not self._lie(request, response):
+                await asyncio.Event().wait()
+            self._told.append(response)
         if self._held is not None and self._held[0](response):
             self._held[1].set()
             await self._open.wait()

@@ -25,6 +25,8 @@ class Solver:
         """Always answers: what goes wrong is an answer too. `traceparents` are those of the groups, by id."""
         try:
             response = await self._stub.Solve(_request(effect, traceparents), timeout=self._timeout_seconds)
+            if response is None:  # what gRPC makes of bytes that are no such message
+                return SolveFailed(effect.solve_id, "its answer cannot be read: it is no SolveResponse")
             return Solved(effect.solve_id, tuple(_result(result) for result in response.results))
         except aio.AioRpcError as error:
             return SolveFailed(effect.solve_id, describe(error))

@@ -1,0 +1,99 @@
+"""The coordinator's client of placement: whatever comes back, or does not, is an answer in words."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+from grpc import aio
+
+from muster.coordinator.core.events import Solve, Solved, SolveFailed, SolveOutcome
+from muster.coordinator.solver import Solver
+from muster.gangs.placing import GangToPlace, GroupToPlace, Role
+from muster.placement.v1 import placement_pb2 as pb
+from muster.rpc.channel import MESSAGE_BYTES, open_channel
+
+QUESTION = Solve(7, {}, (), (GroupToPlace("g", (GangToPlace("g", 1, (Role("x", 1),)),)),))
+
+Answer = Callable[[], Awaitable[bytes]]
+
+
+@asynccontextmanager
+async def solver(answer: Answer, timeout_seconds: float = 10) -> AsyncIterator[Solver]:
+    """A client of a placement that sends these bytes, whatever they are."""
+
+    async def solve(_request: bytes, _context: Any) -> bytes:
+        return await answer()
+
+    server = aio.server(options=(("grpc.max_send_message_length", -1),))
+    handler: Any = grpc.unary_unary_rpc_method_handler(solve)  # bytes in, bytes out
+    service = grpc.method_handlers_generic_handler("muster.placement.v1.PlacementService", {"Solve": handler})
+    server.add_generic_rpc_handlers((service,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    channel = open_channel(f"127.0.0.1:{port}")
+    try:
+        yield Solver(channel, timeout_seconds)
+    finally:
+        await channel.close()
+        await server.stop(None)
+
+
+def sending(content: bytes) -> Answer:
+    async def answer() -> bytes:
+        return content
+
+    return answer
+
+
+async def silence() -> bytes:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\xff\xff\xff\xff not a message", "cannot be read: it is no SolveResponse"),
+        (bytes(MESSAGE_BYTES + 1), "RESOURCE_EXHAUSTED"),
+        (pb.SolveResponse(results=[pb.GroupResult(id="g")]).SerializeToString() + b"\x0a\x05\x10", "cannot be read"),
+    ],
+    ids=["garbage", "too large", "cut off"],
+)
+async def test_what_cannot_be_read_is_a_failure_with_its_reason(content: bytes, words: str) -> None:
+    async with solver(sending(content)) as client:
+        answer = await client.solve(QUESTION, {})
+    assert isinstance(answer, SolveFailed)
+    assert answer.solve_id == 7
+    assert words in answer.message
+
+
+async def test_an_outcome_of_a_later_version_is_a_failure() -> None:
+    later = pb.SolveResponse(results=[pb.GroupResult(id="g", outcome=pb.GroupResult.Outcome.ValueType(99))])
+    async with solver(sending(later.SerializeToString())) as client:
+        answer = await client.solve(QUESTION, {})
+    assert isinstance(answer, SolveFailed)
+    assert answer.message.startswith("its answer cannot be read: 99")
+
+
+async def test_silence_ends_with_the_deadline() -> None:
+    async with solver(silence, timeout_seconds=0.2) as client:
+        answer = await client.solve(QUESTION, {})
+    assert isinstance(answer, SolveFailed)
+    assert answer.message.startswith("DEADLINE_EXCEEDED")
+
+
+async def test_after_all_that_a_good_answer_is_taken() -> None:
+    good = pb.SolveResponse(results=[pb.GroupResult(id="g", outcome=pb.GroupResult.OUTCOME_NOT_FOUND)])
+    answers = [b"\xff\xff\xff", good.SerializeToString()]
+
+    async def next_answer() -> bytes:
+        return answers.pop(0)
+
+    async with solver(next_answer) as client:
+        assert isinstance(await client.solve(QUESTION, {}), SolveFailed)
+        answer = await client.solve(QUESTION, {})
+    assert isinstance(answer, Solved)
+    assert [(result.id, result.outcome) for result in answer.results] == [("g", SolveOutcome.NOT_FOUND)]
