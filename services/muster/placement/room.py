@@ -278,22 +278,22 @@ class Room:
     def _fit(self, room: ClassRoom) -> None:
         judged = room.eligibility.refresh()
         if judged is None or len(room.alone) != len(self.stamp):
-            fits: Int64 = np.full(len(self.stamp), MOST_FITS)
-            for column, amount in zip(room.columns.tolist(), room.amounts.tolist(), strict=True):
-                np.minimum(fits, self.free[column] // amount, out=fits)
-            np.maximum(fits, 0, out=fits)
-            fits[room.eligibility.reason != USABLE] = 0
-            room.alone = fits
+            room.alone = self._fitting(room, slice(None))
         else:
             rows = np.flatnonzero(self.stamp > room.seen)
             if len(judged):
                 rows = np.union1d(rows, judged)
-            left = self.free[room.columns[:, None], rows] // room.amounts[:, None]
-            fits = np.maximum(left.min(axis=0, initial=MOST_FITS), 0)
-            fits[room.eligibility.reason[rows] != USABLE] = 0
-            room.alone[rows] = fits
+            room.alone[rows] = self._fitting(room, rows)
         room.fits = room.alone if room.limits is None else np.minimum(room.alone, room.limits.caps())
         room.seen = self.clock
+
+    def _fitting(self, room: ClassRoom, rows: Int64 | slice) -> Int64:
+        """How many fit by their requests alone: column by column, since NumPy divides fastest by one number."""
+        usable = room.eligibility.reason[rows] == USABLE
+        fits: Int64 = np.where(usable, MOST_FITS, 0)
+        for column, amount in zip(room.columns.tolist(), room.amounts.tolist(), strict=True):
+            np.minimum(fits, self.free[column, rows] // amount, out=fits)
+        return np.maximum(fits, 0, out=fits)
 
 
 def _index(rows: Int64) -> Int64 | slice:
