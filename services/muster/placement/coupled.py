@@ -21,7 +21,7 @@ from muster.placement.pod_rules import Rule
 from muster.placement.regions import Region, common_domains, unsettled_keys
 from muster.placement.room import Room
 from muster.placement.search import Budget
-from muster.placement.seating import seat
+from muster.placement.seating import joined, seat
 from muster.placement.stepwise import search_stepwise
 from muster.placement.whole_shape import WholeShape
 
@@ -177,7 +177,7 @@ class _Coupled:
         if not any(left):
             self._rounds(sorted(way.order), way.regions, attempt, [self._members] * len(left))
         self._room.undo(mark)
-        return attempt
+        return joined(attempt)
 
     def _rounds(self, order: Sequence[int], regions: Sequence[Region], attempt: Attempt, left: list[int]) -> None:
         """Parts one after another, again as long as that helps: one may need another to be there. `left` is how many

@@ -97,6 +97,10 @@ class Limits:
         """A member on one node changes what nodes are worth."""
         return any(wish.itself for wish in self.wishes)
 
+    def dislikes_by_node(self) -> bool:
+        """Members only make worse the very nodes on which they are."""
+        return all(wish.repels and self._nodes.domains(wish.key).single for wish in self.wishes if wish.itself)
+
     def caps(self) -> Int64:
         """How many members may go to each node, one after another, if nobody else goes anywhere: int64[rows]."""
         rules = self.rules

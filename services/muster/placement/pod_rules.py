@@ -140,6 +140,7 @@ class Wish:
         self.key = wish.term.topology_key
         self.itself = wish.term.selector in pod_class.selected_by
         self.tally = selected(tallies, wish.term.selector)
+        self.repels = wish.weight < 0
         self._weight = wish.weight
         self._nodes = nodes
 

@@ -1,7 +1,6 @@
-"""Seats members that mind one another: by levels of domains where one label is all they mind, else one by one."""
+"""Seats members that mind one another: by levels of domains where that can be, else one by one."""
 
 from itertools import islice
-from typing import Final
 
 import numpy as np
 
@@ -12,24 +11,35 @@ from muster.placement.parts import Attempt, Part
 from muster.placement.regions import Region, common_domains
 from muster.placement.room import ClassRoom, Room
 
-_ONE: Final = np.array([1])
-
 
 def seat(room: Room, index: int, part: Part, wanted: int, region: Region, attempt: Attempt) -> int:
     """Take room for up to `wanted` more members of a part; returns how many got it."""
     seated = 0
     for domain in _domains(room, part, region):
-        of_class = room.of(part.class_id)
-        if _one_by_one(of_class):
-            while seated < wanted and _seat_one(room, index, part, domain, attempt):
-                seated += 1
-            break
-        rows, counts = _seats(room, of_class, wanted, domain)
-        if len(rows):
-            _take(room, of_class, index, (rows, counts), attempt)
-            seated = int(counts.sum())
-            break
+        while seated < wanted:
+            of_class = room.of(part.class_id)
+            rows, counts = _next_seats(room, of_class, wanted - seated, domain)
+            if not len(rows):
+                break
+            room.take(of_class, rows, counts)
+            attempt.seats.append((index, (rows, counts)))
+            seated += int(counts.sum())
+    attempt.placed[index] += seated
     return seated
+
+
+def joined(attempt: Attempt) -> Attempt:
+    """The same, with each node named once for each part."""
+    seats: dict[int, list[Seats]] = {}
+    for index, taken in attempt.seats:
+        seats.setdefault(index, []).append(taken)
+    return Attempt(attempt.placed, [(index, _joined(taken)) for index, taken in seats.items()])
+
+
+def _joined(seats: list[Seats]) -> Seats:
+    rows, index = np.unique(np.concatenate([rows for rows, _ in seats]), return_inverse=True)
+    counts = np.bincount(index, np.concatenate([counts for _, counts in seats]))
+    return rows, counts.astype(np.int64)
 
 
 def _domains(room: Room, part: Part, region: Region) -> list[Region]:
@@ -40,48 +50,47 @@ def _domains(room: Room, part: Part, region: Region) -> list[Region]:
     return [*islice(regions, 1)]
 
 
-def _one_by_one(of_class: ClassRoom) -> bool:
-    """Where a member goes matters to the next one in more ways than one."""
+def _next_seats(room: Room, of_class: ClassRoom, wanted: int, region: Region) -> Seats:
+    """Nodes for some members that may come in any order, none if there is no room for any.
+
+    Domains of spreading never hinder one another, nor do nodes that are domains by themselves; so that all can be
+    seated at once unless they mind one another by more than one label with larger domains.
+    """
+    fits = of_class.fits if region is None else np.where(region, of_class.fits, 0)
     limits = of_class.limits
     if limits is None:
-        return False
-    return limits.couples_softly() or len({rule.key for rule in moving_rules(limits)}) > 1
-
-
-def _seats(room: Room, of_class: ClassRoom, wanted: int, region: Region) -> Seats:
-    moving = moving_rules(of_class.limits)
+        return choose(room, Within(fits, of_class.dislike), wanted, fewest_nodes)
+    moving = moving_rules(limits)
+    wide = {rule.key for rule in moving if not rule.domains.single}
+    if len(wide) > 1 or (limits.couples_softly() and (moving or not limits.dislikes_by_node())):
+        return _one(room, of_class, fits)
+    if limits.couples_softly():
+        rows = np.flatnonzero(fits)
+        liked_most = np.zeros_like(fits)
+        liked_most[_least(rows, of_class.dislike[rows])] = 1
+        return choose(room, Within(liked_most, of_class.dislike), wanted, fewest_nodes)
     if moving:
-        levelling = Levelling(of_class, moving[0].key, moving, region)
+        key = min(wide, default=moving[0].key)
+        levelling = Levelling(of_class, key, [rule for rule in moving if rule.key == key], region)
         return levelling.seats(room, min(wanted, levelling.most))
-    if region is None:
-        return choose(room, of_class, wanted, fewest_nodes)
-    return choose(room, Within(np.where(region, of_class.fits, 0), of_class.dislike), wanted, fewest_nodes)
+    return choose(room, Within(fits, of_class.dislike), wanted, fewest_nodes)
 
 
-def _seat_one(room: Room, index: int, part: Part, region: Region, attempt: Attempt) -> bool:
-    """Seat a member where it is liked most, then where spreading wants it first, then on the tightest node."""
-    of_class = room.of(part.class_id)
-    fits = of_class.fits if region is None else np.where(region, of_class.fits, 0)
+def _one(room: Room, of_class: ClassRoom, fits: Int64) -> Seats:
+    """A node for one member: where it is liked most, then where spreading wants it first, then the tightest."""
     rows = np.flatnonzero(fits > 0)
     if not len(rows):
-        return False
+        return rows, rows
     rows = _least(rows, of_class.dislike[rows])
     for rule in of_class.limits.spread if of_class.limits is not None else ():
         counts, _ = rule.counts()
         rows = _least(rows, counts[rule.domains.codes[rows]])
-    open_fits = np.zeros_like(fits)
-    open_fits[rows] = fits[rows]
-    key = room.keys(Within(open_fits, of_class.dislike)).min(keepdims=True)
-    _take(room, of_class, index, (room.rows_of(key), _ONE), attempt)
-    return True
+    best = np.zeros_like(fits)
+    best[rows] = fits[rows]
+    key = room.keys(Within(best, of_class.dislike)).min(keepdims=True)
+    return room.rows_of(key), np.array([1])
 
 
 def _least(rows: Int64, values: Int64) -> Int64:
-    least: Int64 = rows[values == values.min()]
+    least: Int64 = rows[values == values.min(initial=np.iinfo(np.int64).max)]
     return least
-
-
-def _take(room: Room, of_class: ClassRoom, index: int, seats: Seats, attempt: Attempt) -> None:
-    room.take(of_class, *seats)
-    attempt.seats.append((index, seats))
-    attempt.placed[index] += int(seats[1].sum())

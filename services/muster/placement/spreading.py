@@ -109,12 +109,16 @@ class Spread(_Counted):
         """The least count of a domain, and that of the others if the one that has it grows."""
         if int(eligible.sum()) < self.constraint.min_domains:
             return 0, 0
-        least = np.partition(np.append(counts[eligible], [UNLIMITED, UNLIMITED]), 1)[:2].tolist()
-        return least[0], least[1]
+        values = counts[eligible]
+        at = int(values.argmin())
+        least, values[at] = int(values[at]), UNLIMITED
+        return least, int(values.min())
 
 
 class SpreadWish(_Counted):
     """A constraint that is kept as far as possible: nodes are liked less the more pods their domain has."""
+
+    repels = True
 
     def cost(self) -> Int64:
         """int64[rows]; nodes without the label come last."""
