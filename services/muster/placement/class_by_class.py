@@ -28,61 +28,99 @@ _PLACES_PER_STEP: Final = 50
 
 
 def place_by_class(ground: Ground, least: Sequence[int], budget: Budget) -> Attempt | None:
-    """Seats, not taken, for all members, else for the minimums; the best of a few tries.
+    """Seats, not taken, for all members, else for `least[gang]` and as many more as can be found.
 
     Raises OutOfBudget.
     """
-    mark = ground.room.mark()
+    found = _place(ground, _wanted(ground), budget)
+    if found is not None:
+        return found
+    found = _place(ground, least, budget)
+    return None if found is None else _raised(ground, found, least, _wanted(ground), budget)
+
+
+def any_by_class(ground: Ground, least: Sequence[int], budget: Budget) -> Attempt | None:
+    """Seats, not taken, for `least[gang]` members. Raises OutOfBudget."""
+    return _place(ground, least, budget)
+
+
+def most_by_class(ground: Ground, minimums: Sequence[int], budget: Budget) -> Attempt | None:
+    """Seats, not taken, for as many members toward the minimums as can be found, while more are to come.
+
+    Raises OutOfBudget.
+    """
+    asked = [replace(one, rules=tuple(map(_to_be_continued, one.rules))) for one in ground.asked]
+    nobody = Attempt([0] * len(ground.parts))
+    found = _raised(replace(ground, asked=asked), nobody, [0] * len(minimums), minimums, budget)
+    return found if found.total else None
+
+
+def _raised(ground: Ground, found: Attempt, least: Sequence[int], most: Sequence[int], budget: Budget) -> Attempt:
+    """More members than the `least` that were found, up to the `most`; first gangs first."""
+    for gang, limit in enumerate(most):
+        too_many = limit + 1
+        while least[gang] + 1 < too_many:
+            middle = (least[gang] + too_many) // 2
+            tried = [*least[:gang], middle, *least[gang + 1 :]]
+            attempt = _place(ground, tried, budget)
+            if attempt is None:
+                too_many = middle
+            else:
+                found, least = attempt, tried
+    return found
+
+
+def _wanted(ground: Ground) -> list[int]:
+    return [sum(part.wanted for part in ground.parts if part.gang == gang) for gang in range(len(ground.asked))]
+
+
+def _place(ground: Ground, needed: Sequence[int], budget: Budget) -> Attempt | None:
+    """So many members of each gang."""
+    room = ground.room
+    mark = room.mark()
+    best: Attempt | None = None
     try:
-        return _place(ground, least, budget)
-    finally:
-        ground.room.undo(mark)
-
-
-def _place(ground: Ground, least: Sequence[int], budget: Budget) -> Attempt | None:
-    for targets in (tuple(part.wanted for part in ground.parts), _first_parts(ground, least)):
-        best: Attempt | None = None
-        for order in _orders(ground):
-            attempt = _Tries(ground, order, targets, budget).seat_gangs()
+        orders = _orders(ground)
+        for order in orders if list(needed) == _wanted(ground) else reversed(orders):
+            attempt = _Tries(ground, order, needed, budget).seat_gangs()
+            room.undo(mark)
             if attempt is None:
                 continue
             if is_best(ground, attempt):
                 return attempt
             if best is None or worth(ground, attempt) < worth(ground, best):
                 best = attempt
-        if best is not None:
-            return best
-    return None
+    finally:
+        room.undo(mark)
+    return best
 
 
 class _Tries:
-    """Parts in one order, each with so many members."""
+    """Parts in one order, of each as many as fit until its gang has so many members."""
 
-    def __init__(self, ground: Ground, order: Sequence[int], targets: Sequence[int], budget: Budget) -> None:
+    def __init__(self, ground: Ground, order: Sequence[int], needed: Sequence[int], budget: Budget) -> None:
         self._ground = ground
         self._order = order
-        self._targets = targets
+        self._needed = needed
         self._budget = budget
 
     def seat_gangs(self) -> Attempt | None:
-        """Gang by gang; the room is left as it was."""
-        room = self._ground.room
-        mark = room.mark()
-        attempt = Attempt(list(self._targets))
+        """Gang by gang; what is found stays taken."""
+        attempt = Attempt([0] * len(self._ground.parts))
         for gang in dict.fromkeys(self._ground.parts[index].gang for index in self._order):
             seats = self._best_seats(gang)
             if seats is None:
-                room.undo(mark)
                 return None
-            retake(room, self._ground.parts, Attempt([], seats))
+            retake(self._ground.room, self._ground.parts, Attempt([], seats))
             attempt.seats += seats
-        room.undo(mark)
+            for index, (_, counts) in seats:
+                attempt.placed[index] += int(counts.sum())
         return attempt
 
     def _best_seats(self, gang: int) -> list[tuple[int, Seats]] | None:
         """The best of some domains of the lowest level that has any, the first if they are alike; nothing is taken."""
         room, tree, rules = self._ground.room, self._ground.tree, self._ground.asked[gang].rules
-        parts = [index for index in self._order if self._ground.parts[index].gang == gang and self._targets[index]]
+        parts = [index for index in self._order if self._ground.parts[index].gang == gang]
         for tier in self._where(gang):
             best: tuple[Cost, list[tuple[int, Seats]]] | None = None
             for places in tier:
@@ -109,28 +147,32 @@ class _Tries:
         ground, rules = self._ground, self._ground.asked[gang].rules
         held: Int64 = ground.placed[gang].copy()
         seats: list[tuple[int, Seats]] = []
+        left = self._needed[gang]
         for index in parts:
+            wanted = min(ground.parts[index].wanted, left)
+            if not wanted:
+                continue
             self._spend(len(held))
             of_class = ground.room.of(ground.parts[index].class_id)
             caps = np.where(places & (ground.fits[index] > 0), of_class.fits[ground.tree.rows], 0)
-            ways = list(relaxed(rules)) if index == parts[-1] else [tuple(map(_to_be_continued, rules))]
-            division = self._divide([ways[0], ways[-1]], caps, held, self._targets[index])
+            ways = relaxed(rules) if wanted == left else (tuple(map(_to_be_continued, rules)),)
+            division = self._divide((ways[0], ways[-1]), np.minimum(caps, wanted), held, wanted)
             if division is None:
-                return None
+                continue
             rows = ground.tree.rows[division.nodes]
             ground.room.take(of_class, rows, division.counts)
             seats.append((index, (rows, division.counts)))
             held[division.nodes] += division.counts
-        return held, seats
+            left -= int(division.counts.sum())
+        return None if left else (held, seats)
 
     def _divide(self, ways: Sequence[tuple[Rule, ...]], caps: Int64, held: Int64, members: int) -> Division | None:
-        caps = np.minimum(caps, members)
+        """So many members if that can be, else as many as may fit."""
         for rules in ways:
             children = self._ground.tree.children([rule.level for rule in rules], len(caps))
-            if held.any():
-                found = Growing(rules, children, caps, held).place(members)
-            else:
-                found = Divider(rules, children, caps, members).place(members)
+            divider = Growing(rules, children, caps, held) if held.any() else Divider(rules, children, caps, members)
+            most = min(members, divider.capacity)
+            found = divider.place(most) if most else None
             if found is not None:
                 return found
         return None
@@ -160,25 +202,28 @@ class _Tries:
             np.where(ground.fits[index] > 0, ground.room.of(ground.parts[index].class_id).fits[rows], 0)
             for index in ours
         ]
-        targets = [self._targets[index] for index in ours]
-        enough = _enough(seats, targets, of)
+        wanted = [ground.parts[index].wanted for index in ours]
+        targets = [max(0, self._needed[gang] - sum(wanted) + count) for count in wanted]
+        total = np.bincount(of, np.sum(seats, axis=0))
+        enough = _enough(seats, targets, of) & (total >= self._needed[gang])
         there = np.bincount(of, ground.placed[gang])
         if there.any():
             enough &= there == there.sum()
         whole = np.flatnonzero(enough)
         lower = ground.tree.levels[below.level].of if below.level < len(ground.tree.levels) else np.arange(len(rows))
-        total = np.bincount(of, np.sum(seats, axis=0))
-        promise = self._promise(seats, targets, lower, below, of)
+        promise = self._promise(seats, targets, self._needed[gang], lower, below, of)
         found: list[int] = whole[np.lexsort((total[whole], -promise[whole]))][:_DOMAINS_TRIED].tolist()
         return found
 
-    def _promise(self, seats: Sequence[Int64], targets: Sequence[int], lower: Int64, below: Rule, of: Int64) -> Int64:
+    def _promise(
+        self, seats: Sequence[Int64], targets: Sequence[int], needed: int, lower: Int64, below: Rule, of: Int64
+    ) -> Int64:
         """How well the members of each domain can be divided over those below it, more is better: int64[domains]."""
         if below.shape is Shape.PACK:
             good, most = _enough(seats, targets, lower), 1
         else:
             good = np.bincount(lower, np.sum(seats, axis=0)) > 0
-            most = below.parts if below.shape is Shape.PARTITION else sum(targets)
+            most = below.parts if below.shape is Shape.PARTITION else needed
         first = np.flatnonzero(np.diff(lower, prepend=-1))
         promise: Int64 = np.minimum(np.bincount(of[first], good[lower[first]], int(of[-1]) + 1), most).astype(np.int64)
         return promise
@@ -200,29 +245,15 @@ def _enough(seats: Sequence[Int64], targets: Sequence[int], of: Int64) -> Bool:
 
 def _to_be_continued(rule: Rule) -> Rule:
     """What holds of a rule while more members are to come."""
-    return replace(
-        rule,
-        shape_is_hard=rule.shape_is_hard and rule.shape is Shape.PACK,
-        least=1,
-        step=1,
-        most=rule.most or UNBOUNDED,
-    )
+    packed = rule.shape_is_hard and rule.shape is Shape.PACK
+    most = rule.most if rule.range_is_hard else UNBOUNDED
+    return replace(rule, shape_is_hard=packed, least=1, most=most, step=1, step_is_hard=False)
 
 
 def _orders(ground: Ground) -> list[list[int]]:
-    """The hardest part first, and the one with most members first."""
+    """The hardest part first; the one with most members first; as they come, which is the preferred one first."""
     seats = ground.fits.sum(axis=1).tolist()
     parts = range(len(seats))
     hardest = sorted(parts, key=lambda index: (seats[index], index))
     largest = sorted(parts, key=lambda index: (-ground.parts[index].wanted, index))
     return [list(order) for order in dict.fromkeys((tuple(hardest), tuple(largest), tuple(parts)))]
-
-
-def _first_parts(ground: Ground, least: Sequence[int]) -> tuple[int, ...]:
-    """Members of each part that make up the minimums when first parts go first."""
-    left = list(least)
-    targets = []
-    for part in ground.parts:
-        targets.append(min(part.wanted, left[part.gang]))
-        left[part.gang] -= targets[-1]
-    return tuple(targets)

@@ -10,17 +10,15 @@ from dataclasses import replace
 from itertools import islice, permutations
 from typing import Final
 
-from msgspec import structs
-
 from muster.gangs.capacity import Int64
-from muster.gangs.facts import LevelConstraint
-from muster.gangs.placing import Explanation, GroupToPlace
+from muster.gangs.placing import GroupToPlace
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.bounds import impossible, too_little_within
 from muster.placement.choosing import best_cell, most_toward
-from muster.placement.class_by_class import place_by_class
+from muster.placement.class_by_class import any_by_class, most_by_class, place_by_class
 from muster.placement.explain import Explainer
 from muster.placement.ground import Asked, Ground, ground_of
+from muster.placement.hindrance import hindrance
 from muster.placement.ladder import MOST_SHARES, Ladder, shares_of, steps_for
 from muster.placement.narrowing import narrowed
 from muster.placement.parts import Attempt, Part, retake, runs_of
@@ -29,7 +27,6 @@ from muster.placement.rules import rules_of
 from muster.placement.search import Budget, OutOfBudget
 from muster.placement.trees import Tree
 from muster.placement.worth import is_best, worth
-from muster.topology.constraints import in_words
 
 _ORDERS_OF_GANGS: Final = 6
 _FEWEST_PLACES: Final = 16
@@ -43,9 +40,15 @@ def place_constrained(
     room: Room, group: GroupToPlace, parts: Sequence[Part], explainer: Explainer, budget: Budget
 ) -> Placed | NotPlaced:
     """Place all members if that can be, else every gang's minimum and as many more as have room."""
-    attempt, proved = _Constrained(room, group, parts, budget).best([gang.minimum for gang in group.gangs])
+    search = _Constrained(room, group, parts, budget)
+    attempt, proved = search.best([gang.minimum for gang in group.gangs])
     if attempt is None:
-        return NotPlaced(proved, _explain(room, group, parts, explainer, budget))
+
+        def has_place(other: GroupToPlace, budget: Budget) -> bool:
+            return has_any_place(room, other, parts, budget)
+
+        most = search.most() or Attempt([0] * len(parts))
+        return NotPlaced(proved, hindrance(room, group, parts, explainer, most, has_place))
     retake(room, parts, attempt)
     return Placed(runs_of(room, group, parts, attempt))
 
@@ -98,7 +101,10 @@ class _Constrained:
             ground = self._ground()
             if too_little_within(ground, least):
                 return None
-            found = self._quickly(ground, least)
+            try:
+                found = any_by_class(ground, least, self._budget)
+            except OutOfBudget:
+                found = None
             if found is not None:
                 return found
         return self.best(least)[0]
@@ -108,14 +114,17 @@ class _Constrained:
         if not self._on_one_tree:
             return self._most_one_by_one()
         minimums = [asked.gang.minimum for asked in self._asked]
-        steps = self._budget.left
-        for ground in self._grounds(self._ground(), steps):
+        whole, steps = self._ground(), self._budget.left
+        for ground in self._grounds(whole, steps):
             priced = self._price(ground, steps, unfinished=True)
             if priced is not None:
                 ladder, table = priced
                 cell = most_toward(table, self._parts, minimums)
                 return None if cell is None else ladder.attempt(cell)
-        return None
+        try:
+            return most_by_class(whole, minimums, self._budget)
+        except OutOfBudget:
+            return None
 
     @property
     def _on_one_tree(self) -> bool:
@@ -214,35 +223,3 @@ def _tree(room: Room, name: str) -> Tree:
     tree = room.trees.get(name)
     assert tree is not None, f"tree {name!r} was not checked"
     return tree
-
-
-def _explain(
-    room: Room, group: GroupToPlace, parts: Sequence[Part], explainer: Explainer, budget: Budget
-) -> Explanation:
-    """What is in the way of the first gang that lacks members in the best attempt, and which constraint to give up."""
-    best = _Constrained(room, group, parts, budget).most() or Attempt([0] * len(parts))
-    lacks = (index for index, gang in enumerate(group.gangs) if best.of_gang(parts, index) < gang.minimum)
-    gang = next(lacks, 0)
-    ours = [index for index, part in enumerate(parts) if part.gang == gang]
-    lacking = [index for index in ours if best.placed[index] < parts[index].wanted]
-    explanation = explainer.stuck(group, parts, gang, (lacking or ours)[0], best)
-    hard = [(index, each) for index, one in enumerate(group.gangs) for each in one.constraints if each.hard]
-    for index, constraint in hard:
-        if has_any_place(room, _softened(group, index, constraint), parts, budget):
-            words = in_words(constraint)
-            return structs.replace(
-                explanation,
-                summary=f'there is room, but not as the constraint "{words}" asks; {explanation.summary}',
-                remedy=f'it would fit if the constraint "{words}" were soft',
-            )
-    return explanation
-
-
-def _softened(group: GroupToPlace, gang_index: int, constraint: LevelConstraint) -> GroupToPlace:
-    gang = group.gangs[gang_index]
-    softer = tuple(structs.replace(each, hard=False) if each == constraint else each for each in gang.constraints)
-    gangs = (
-        structs.replace(each, constraints=softer) if index == gang_index else each
-        for index, each in enumerate(group.gangs)
-    )
-    return structs.replace(group, gangs=tuple(gangs))

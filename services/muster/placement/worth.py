@@ -33,6 +33,8 @@ def reaches_bounds(ground: Ground, gang: int, sizes: Int64) -> bool:
     """From the top down, as long as each level's bound is reached: how many domains are used above is known then."""
     usable = np.flatnonzero(ground.fits.any(axis=0) | (ground.placed[gang] > 0))
     used = np.flatnonzero(sizes)
+    if not len(used):
+        return True
     above = np.zeros(len(sizes), np.int64)
     for rule, of in _levels(ground, ground.asked[gang]):
         distinct = usable[np.flatnonzero(np.diff(of[usable], prepend=-1))]
