@@ -125,11 +125,11 @@ class _Shaped:
 
     def _best(self, caps: Int64) -> tuple[Division | None, bool]:
         division, proved = self._cheapest(caps)
-        levels = self._of_class.eligibility.levels
+        levels = self._of_class.levels
         if division is None or len(levels) < 2:
             return division, proved
         members, cost = int(division.counts.sum()), self._cost(division)
-        dislike = self._of_class.eligibility.dislike[self.tree.rows[: len(caps)]]
+        dislike = self._of_class.dislike[self.tree.rows[: len(caps)]]
         for level in levels[:-1]:  # as good a place on nodes that the class dislikes less
             liked = np.where(dislike <= level, caps, 0)
             if int(liked.sum()) >= members:
