@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from itertools import chain
 
 import grpc
 
 from muster.gangs.capacity import LARGEST_AMOUNT
+from muster.gangs.facts import LevelConstraint
 from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Removable, Removed, Role, Run, Withheld
 from muster.placement.answers import Answer, PartlyPlaced, Placed
 from muster.placement.trees import Trees
@@ -52,6 +54,7 @@ def _read_gang(gang: pb.Gang) -> GangToPlace:
         gang.tree,
         constraints,
         tuple(PodsOnNode(pods.node, pods.class_id, pods.count) for pods in gang.placed if pods.count),
+        tuple(gang.avoided),
     )
 
 
@@ -63,9 +66,15 @@ def check_constraints(groups: Iterable[GroupToPlace], trees: Trees) -> None:
             raise _invalid(f"gang {gang.id!r}: there is no tree {gang.tree!r} at this revision; {_told(trees.names)}")
         placed = sum(pods.count for pods in gang.placed)
         wanted = sum(role.wanted for role in gang.roles) + placed
-        problems = contradictions(gang.constraints, tree.level_names, gang.minimum + placed, wanted)
-        if problems:
-            raise _invalid(f"gang {gang.id!r}: {problems[0]}")
+        problem = _problem(gang.constraints, tree.level_names, gang.minimum + placed, wanted)
+        if problem:
+            raise _invalid(f"gang {gang.id!r}: {problem}")
+
+
+@lru_cache(maxsize=4096)
+def _problem(constraints: tuple[LevelConstraint, ...], levels: tuple[str, ...], minimum: int, wanted: int) -> str:
+    """The first thing that contradicts something; a queue of gangs that want the same is asked about once."""
+    return next(iter(contradictions(constraints, levels, minimum, wanted)), "")
 
 
 def _told(names: Sequence[str]) -> str:
