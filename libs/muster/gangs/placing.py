@@ -24,7 +24,7 @@ class GangToPlace(Struct, frozen=True):
     """A gang to place: at least `minimum` members in all, of first roles rather than of later ones.
 
     `tree`: the topology tree it goes by, "" for the default one. `placed`: members that have a place already and count
-    for the constraints.
+    for the constraints. `avoided`: nodes to be used only if it has no place without them.
     """
 
     id: str
@@ -33,6 +33,7 @@ class GangToPlace(Struct, frozen=True):
     tree: str = ""
     constraints: tuple[LevelConstraint, ...] = ()
     placed: tuple[PodsOnNode, ...] = ()
+    avoided: tuple[str, ...] = ()
 
 
 class GroupToPlace(Struct, frozen=True):

@@ -54,6 +54,7 @@ def _request(effect: Solve, traceparents: Mapping[str, str]) -> pb.SolveRequest:
                         tree=gang.tree,
                         constraints=map(encode_constraint, gang.constraints),
                         placed=map(_pods_on_node, gang.placed),
+                        avoided=gang.avoided,
                     )
                     for gang in group.gangs
                 ],

@@ -49,7 +49,8 @@ def solve(
 def _is_single(group: GroupToPlace) -> bool:
     """The group is one pod."""
     [first, *others] = group.gangs
-    return not others and not first.constraints and len(first.roles) == 1 and first.roles[0].wanted == 1
+    one_pod = len(first.roles) == 1 and first.roles[0].wanted == 1
+    return one_pod and not others and not first.constraints and not first.avoided
 
 
 def _class_of(single: GroupToPlace) -> str:
@@ -78,7 +79,7 @@ class _Batch:
         parts = parts_of(group)
         budget = Budget(min(STEPS_PER_GROUP, self._steps_left))
         granted = budget.left
-        answer: Answer = failed or self._place_whole(group, parts, budget)
+        answer: Answer = failed or self._place_avoiding(group, parts) or self._place_whole(group, parts, budget)
         if isinstance(answer, NotPlaced):
             self._remember(group, answer)
             if self._removable:
@@ -134,6 +135,19 @@ class _Batch:
         if alike(parts) and not any(gang.constraints for gang in group.gangs):
             return place_equal(self._room, group, parts, self._explainer)
         return place_mixed(self._room, group, parts, self._explainer, budget)
+
+    def _place_avoiding(self, group: GroupToPlace, parts: Sequence[Part]) -> Placed | None:
+        """A place without nodes that are rather to be avoided, if there is one."""
+        names = {name for gang in group.gangs for name in gang.avoided}
+        rows = sorted(row for name in names if (row := self._room.nodes.row(name)) is not None)
+        if not rows:
+            return None
+        at = np.array(rows, np.int64)
+        free = np.maximum(self._room.free[:, at], 0)
+        self._room.shift(at, -free)
+        answer = self._place_whole(group, parts, Budget(STEPS_PER_GROUP))
+        self._room.shift(at, free)
+        return answer if isinstance(answer, Placed) else None
 
     def _place_by_removal(self, group: GroupToPlace, parts: Sequence[Part], present: NotPlaced) -> Placed | NotPlaced:
         def place() -> Placed | NotPlaced:

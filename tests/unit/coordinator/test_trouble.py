@@ -104,6 +104,27 @@ def test_g37_a_bind_that_fails_is_tried_again_and_then_placed_elsewhere() -> Non
     assert any("is placed again" in note for note in story.notes())
 
 
+def test_g37_nodes_on_which_a_pod_could_not_be_bound_are_avoided_until_all_had_their_turn() -> None:
+    story = Story({"n1": 1, "n2": 1, "n3": 1})
+
+    def first_that_is_not_avoided(solve: Solve) -> tuple[SolveResult, ...]:
+        [group] = solve.groups
+        [asked] = group.gangs
+        name = min(story.cluster.nodes, key=lambda name: (name in asked.avoided, name))
+        return (SolveResult(group.id, SolveOutcome.PLACED, (Run(asked.id, 0, name, 1),)),)
+
+    story.solver = first_that_is_not_avoided
+    a = gang("a").of(1)
+    story.add(a)
+    story.bind_failures[a.pods()[0].uid] = 12
+    story.pass_time(120)
+    avoided = [solve.groups[0].gangs[0].avoided for solve in story.solves]
+    assert avoided == [(), ("n1",), ("n1", "n2"), ("n1", "n2", "n3"), ("n1",)]
+    assert story.cluster.pods[a.pods()[0].uid].node == "n2"
+    story.pass_time(60)
+    assert not story.gang("a").avoided, "the trouble is over"
+
+
 def test_g37_a_pod_that_can_never_be_bound_is_tried_less_and_less() -> None:
     """And the trouble of one is forgotten when it is gone: it is not told of others that are bound later."""
     story = Story({"n1": 2, "n2": 2})

@@ -108,6 +108,7 @@ class Binds:
                     self._retry(gang, held, now + pause)
                     return f"could not be bound to {held.seat.node} and is tried again: {result.message}"
                 node = held.seat.node
+                _avoid(gang, node)
                 knowledge.lose_seat(gang, result.uid)
                 return f"could not be bound to {node} {held.failures} times and is placed again: {result.message}"
         return ""
@@ -136,6 +137,7 @@ class Binds:
             if not failures:
                 del self._failing[gang]
                 gang.bind_trouble = ""
+                gang.avoided.clear()
 
     def _retry(self, gang: Gang, held: HeldSeat, at: float) -> None:
         held.state = SeatState.RETRY
@@ -156,6 +158,13 @@ class Binds:
             if gang.seats.get(uid) is held and held.state is SeatState.RETRY:
                 by_gang.setdefault(gang, []).append(held.seat)
         return [effect for gang, seats in by_gang.items() for effect in self._send_or_lose(knowledge, gang, seats)]
+
+
+def _avoid(gang: Gang, node: str) -> None:
+    """Where a pod could not be bound others are tried first; when there are no others, all have their turn again."""
+    if node in gang.avoided:
+        gang.avoided.clear()
+    gang.avoided.add(node)
 
 
 def _awaited(held: HeldSeat, result: BindResult) -> bool:

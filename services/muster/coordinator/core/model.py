@@ -63,6 +63,8 @@ class Gang:
     """Room that is kept for its group, kept with the first gang of it."""
     bind_trouble: str = ""
     """What kept binding, at the last failure, from binding some of `seats`; empty: nothing."""
+    avoided: set[str] = field(default_factory=set)
+    """Nodes on which pods could not be bound, as long as there is trouble."""
     permitted: bool = False
     started: bool = False
     """All of the first permit's pods were seen bound once."""
@@ -300,6 +302,8 @@ class Group:
     persisting: int | None = None
     edited: bool = False
     """It changed while something was under way, so that what comes of that may be out of date."""
+    alone: bool = False
+    """Placement refused a question in which it was: until it has an answer it is asked for alone."""
     refusals: int = 0
     """Answers in a row that could not be used."""
     explanation: Explanation | None = None

@@ -26,9 +26,10 @@ def _gang_to_place(gang: Gang) -> GangToPlace:
     counts = Counter(pod.class_id for pod in gang.waiting.values())
     roles = tuple(Role(class_id, count) for class_id, count in sorted(counts.items()))
     minimum, facts = min(gang.minimum, len(gang.waiting)), gang.facts
+    avoided = tuple(sorted(gang.avoided))
     if facts is None or not facts.constraints:
-        return GangToPlace(gang.id, minimum, roles, facts.tree if facts is not None else "")
-    return GangToPlace(gang.id, minimum, roles, facts.tree, facts.constraints, placed(gang))
+        return GangToPlace(gang.id, minimum, roles, facts.tree if facts is not None else "", avoided=avoided)
+    return GangToPlace(gang.id, minimum, roles, facts.tree, facts.constraints, placed(gang), avoided)
 
 
 def placed(gang: Gang) -> tuple[PodsOnNode, ...]:
