@@ -100,6 +100,17 @@ async def test_p35_a_tree_that_is_refused_stays_as_it_was_last(scene: Scene, set
     assert racks_of(scene, second, good) == {"r0": 2, "r1": 2}
 
 
+async def test_where_no_tree_could_be_read_yet_only_hard_constraints_wait(scene: Scene, set_tree: SetTree) -> None:
+    a, b = await scene.nodes(8, 8)
+    await set_tree(scene, {"r0": [a], "r1": [a]})
+    hard, soft = asking(scene, 2, "rack: hard pack").named("hard"), asking(scene, 2, "rack: pack").named("soft")
+    await scene.create(hard, soft)
+    await scene.waits(hard, "cannot be read", f'"{a}" is in the tree twice')
+    await scene.bound(soft)
+    await set_tree(scene, {"r0": [a], "r1": [b]})
+    await scene.bound(hard)
+
+
 @pytest.mark.parametrize(
     ("topology", "saying"),
     [

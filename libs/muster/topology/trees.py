@@ -44,6 +44,13 @@ def is_listed(tree: TopologyTree) -> bool:
     return bool(tree.leaves) or any(not level.label_key for level in tree.levels[:-1])
 
 
+def is_unread(tree: TopologyTree) -> bool:
+    """Its definition never made sense, so that there is nothing of it but its levels."""
+    return (
+        not tree.domains and not tree.leaves and any(problem.severity is Severity.BLOCKING for problem in tree.problems)
+    )
+
+
 class Whereabouts:
     """Where nodes are in a tree."""
 

@@ -21,7 +21,7 @@ from muster.gangs.facts import NodeFacts, Problem, Severity, TopologyTree
 from muster.gangs.quoting import quoted
 from muster.kube.topology_maps import ConfigMap, created_seconds, topology_tree
 from muster.topology.sakkara import DEFAULT_NAME
-from muster.topology.trees import FLAT, LABELS, SAKKARA_RACK, flat_tree, label_tree, misfits
+from muster.topology.trees import FLAT, LABELS, SAKKARA_RACK, flat_tree, is_unread, label_tree, misfits
 
 _log = structlog.get_logger(__name__)
 
@@ -128,8 +128,7 @@ def _precedence(definition: _Definition) -> tuple[bool, int, str]:
 
 def _misfits(tree: TopologyTree, nodes: Mapping[str, Mapping[str, str]]) -> tuple[Problem, ...]:
     """Of a tree that could never be read, they would say nothing that its problem does not."""
-    unread = not tree.domains and not tree.leaves and any(each.severity is Severity.BLOCKING for each in tree.problems)
-    return () if unread else misfits(tree, nodes)
+    return () if is_unread(tree) else misfits(tree, nodes)
 
 
 def _report(tree: TopologyTree, before: TopologyTree | None) -> None:

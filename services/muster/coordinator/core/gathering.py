@@ -7,6 +7,7 @@ from muster.coordinator.core.trees import Trees
 from muster.dialects.registry import timeout_annotations
 from muster.gangs.facts import GangFacts, Severity
 from muster.topology.constraints import contradictions
+from muster.topology.trees import is_unread
 
 
 def why_not_yet(gangs: Sequence[Gang], known: Mapping[str, Gang], trees: Trees) -> str | None:
@@ -69,6 +70,8 @@ def _contradictory(gang: Gang, trees: Trees) -> str | None:
         return f'topology tree "{facts.tree}" does not exist; there are {trees.named()}'
     if not facts.constraints:
         return None
+    if is_unread(tree) and any(each.hard for each in facts.constraints):
+        return f'topology tree "{tree.name}" cannot be read: {tree.problems[0].message}'
     levels = [level.name for level in tree.levels]
     return next(iter(contradictions(facts.constraints, levels, *_sizes(gang, facts))), None)
 
