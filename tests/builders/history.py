@@ -134,7 +134,6 @@ class History:
     def __init__(self, *scheduler_names: str, settled: bool = True, trees: Trees | None = None) -> None:
         self.state = ClusterState(scheduler_names or ("muster",), trees)
         self.revision = 0
-        self._pods: dict[str, Any] = {}
         self._count = itertools.count(1)
         if settled:
             self.state.settle()
@@ -177,22 +176,11 @@ class History:
     def budgets(self, *budgets: Object) -> Batch:
         return self.put(BUDGETS, *budgets)
 
-    def make_sure(self) -> list[Batch]:
-        """Pods of which the state is not sure are told again, as they are, and trees follow the nodes."""
-        batches = [self.state.review()]
-        while self.state.unsure:
-            namespace = self.state.unsure.pop()
-            there = [pod for pod in self._pods.values() if pod.metadata.namespace == namespace]
-            batches.append(self.state.apply(Changes(PODS.kind, there)))
-        return batches
+    def review(self) -> Batch:
+        """Trees follow the nodes."""
+        return self.state.review()
 
     def _told(self, resource: Resource[Any], items: list[Any], through: int = 0) -> Batch:
-        if resource.kind == PODS.kind:
-            for item in items:
-                if isinstance(item, Removed):
-                    self._pods.pop(item.uid, None)
-                else:
-                    self._pods[item.metadata.uid] = item
         return self.state.apply(Changes(resource.kind, items, through))
 
     def _next(self) -> int:

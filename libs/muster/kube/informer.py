@@ -12,7 +12,6 @@ stale, but consistent.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -110,10 +109,6 @@ class Informer(Generic[T]):
             if fruitless:
                 await asyncio.sleep(jittered_seconds(self._pace.retry_seconds, fruitless))
 
-    async def tell_again(self, namespace: str) -> None:
-        """Tell all objects of a namespace as they are, for a sink that did not keep what it needs of them now."""
-        await self._persistently("list of a namespace", partial(self._tell_again, namespace))
-
     async def _persistently(self, what: str, step: Callable[[], Awaitable[R]]) -> R:
         failures = 0
 
@@ -154,14 +149,13 @@ class Informer(Generic[T]):
         self._log.info("listed", objects=len(self._revisions), revision=page.revision)
         return True
 
-    async def _page(self, token: str, namespace: str = "") -> Page[T] | None:
-        """A page of the list of all objects, or of those in a namespace. None: the kind is not to be had."""
+    async def _page(self, token: str) -> Page[T] | None:
+        """A page of the list of all objects. None: the kind is not to be had."""
         query = {"limit": str(self._pace.page_size), **self._selected}
         if token:
             query["continue"] = token
-        path = self.resource.in_namespace(namespace) if namespace else self.resource.path
         response = await self._session.request(
-            "GET", path, query=query, timeout_seconds=self._pace.list_timeout_seconds
+            "GET", self.resource.path, query=query, timeout_seconds=self._pace.list_timeout_seconds
         )
         if response.status == 404 and self.resource.optional:
             self._note_absence("not served; it is picked up when it appears")
@@ -179,18 +173,6 @@ class Informer(Generic[T]):
 
     async def _tell_absent(self) -> None:
         await self._tell([Removed(uid) for uid in sorted(self._revisions)])
-
-    async def _tell_again(self, namespace: str) -> None:
-        token = ""
-        while (page := await self._page(token, namespace)) is not None:
-            for start in range(0, len(page.items), self._pace.batch_size):
-                some = page.items[start : start + self._pace.batch_size]
-                # What differs from what was told is older, or the watch is about to tell it.
-                self._sink(Changes(self.resource.kind, [each for each in some if self._is_told(each)]))
-                await asyncio.sleep(0)
-            token = page.proceed
-            if not token:
-                break
 
     def _is_told(self, item: T) -> bool:
         return self._revisions.get(_uid(item)) == _revision(item)

@@ -52,11 +52,6 @@ class Resource(Struct, Generic[T], frozen=True):
     dispensable: bool = False
     label_selector: str = ""
 
-    def in_namespace(self, namespace: str) -> str:
-        """The path that lists a kind of namespaced objects in one namespace."""
-        versioned, _, plural = self.path.rpartition("/")
-        return f"{versioned}/namespaces/{namespace}/{plural}"
-
 
 PODS: Final = Resource(POD_REVISIONS, "/api/v1/pods", Pod, decode_pod)
 NODES: Final = Resource(NODE_REVISIONS, "/api/v1/nodes", Node, decode_node)

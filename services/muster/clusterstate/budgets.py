@@ -1,7 +1,4 @@
-"""Disruption budgets as they are now, and which of them cover a pod.
-
-Labels of pods are not kept: they would take as much memory as all other facts together. Whoever asks has a pod at hand.
-"""
+"""Disruption budgets as they are now, and which of them cover a pod."""
 
 from collections.abc import Mapping
 
@@ -16,11 +13,10 @@ _log = structlog.get_logger(__name__)
 
 
 class BudgetChange(Struct, frozen=True):
-    """What came of a change: the new facts, and the new selector, where they differ from those before."""
+    """What came of a change: the new facts, where they differ from those before, and whether it covers others now."""
 
-    id: str
     facts: DisruptionBudget | None = None
-    selector: LabelSelector | None = None
+    covers_others: bool = False
 
 
 class Budgets:
@@ -43,11 +39,7 @@ class Budgets:
         selectors = self._selectors.setdefault(namespace, {})
         known = selectors.get(id_)
         selectors[id_] = read.selector
-        return BudgetChange(
-            id_,
-            read.facts if read.facts != before else None,
-            read.selector if read.selector != known else None,
-        )
+        return BudgetChange(read.facts if read.facts != before else None, read.selector != known)
 
     def remove(self, uid: str) -> str | None:
         """The id of the budget that is gone; none if another one has that id by now."""

@@ -1,6 +1,6 @@
 """Pods as they are now: those that hold room on a node, and all that are ours. Others do not matter to anybody."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -168,18 +168,15 @@ class Pods:
         elif self._unresolved:
             self._unresolved.pop(uid, None)
 
-    def ours_in(self, namespace: str) -> list[PodFacts]:
-        """Facts of our pods in a namespace."""
-        return [facts for facts in self.facts.values() if facts.namespace == namespace and facts.ours]
-
-    def cover(self, namespace: str, budget: str, *, covered: bool) -> list[PodFacts]:
-        """A budget covers all our pods of a namespace, or none: facts of those for which that is new."""
+    def cover(self, namespace: str, covering: Callable[[str, Mapping[str, str]], tuple[str, ...]]) -> list[PodFacts]:
+        """Other budgets cover our pods of a namespace: `covering` says which, by the pods' labels."""
         changed = []
-        for facts in self.ours_in(namespace):
-            if (budget in facts.budgets) != covered:
-                budgets = {*facts.budgets, budget} if covered else {*facts.budgets} - {budget}
-                facts = self.facts[facts.uid] = replace(facts, budgets=tuple(sorted(budgets)))
-                changed.append(facts)
+        for label_set in self.selectors.in_namespace(namespace):
+            budgets = covering(namespace, label_set.labels)
+            for facts in filter(None, map(self.facts.get, label_set.uids)):
+                if facts.ours and facts.budgets != budgets:
+                    self.facts[facts.uid] = replace(facts, budgets=budgets)
+                    changed.append(self.facts[facts.uid])
         return changed
 
     def reprioritise(self, priorities: Priorities) -> list[PodFacts]:

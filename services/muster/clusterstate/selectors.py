@@ -5,7 +5,7 @@ from what there is and not from what was: replicas that know the same pods have 
 an id by one replica finds it at another.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from muster.clusterstate.label_sets import EVERYWHERE, LabelSet, LabelSets
@@ -70,6 +70,10 @@ class Selectors:
         """A pod is gone."""
         self._label_sets.drop(uid)
         return self.name(uid, ())
+
+    def in_namespace(self, namespace: str) -> Collection[LabelSet]:
+        """Those of the pods of a namespace."""
+        return self._label_sets.in_namespace(namespace)
 
     def label_set(self, uid: str) -> LabelSet:
         """That of a pod that was put."""

@@ -14,7 +14,7 @@ from muster.clusterstate.trees import Trees
 from muster.clusterstate.watch import FULL_NAME, WatchServicer, register
 from muster.kube.changes import Changes
 from muster.kube.informer import Informer, Pace
-from muster.kube.resources import ALL, BUDGETS, CLAIMS, NAMESPACES, PODS, STORAGE_CLASSES, VOLUMES, topologies
+from muster.kube.resources import ALL, BUDGETS, CLAIMS, NAMESPACES, STORAGE_CLASSES, VOLUMES, topologies
 from muster.kube.session import KubeSession
 from muster.rpc.lifetime import until_stopped
 from muster.rpc.server import RpcServer
@@ -68,7 +68,6 @@ class ClusterStateService:
         self._server.add(register, self._watch, FULL_NAME)
         resources = (*ALL, topologies(settings.topology_namespace))
         self._informers = {resource.kind: Informer(session, resource, self._take_in, pace) for resource in resources}
-        self._unsure = asyncio.Event()
         self._stale = asyncio.Event()
 
     async def start(self) -> int:
@@ -90,7 +89,6 @@ class ClusterStateService:
             _log.info("state is whole", **self.state.sizes())
             self.whole.set()
             self._server.set_ready(True)
-            tasks.create_task(self._make_sure(), name="make sure")
             tasks.create_task(self._review(), name="review trees")
             while True:
                 await asyncio.sleep(_SWEEP_SECONDS)
@@ -100,18 +98,8 @@ class ClusterStateService:
         batch = self.state.apply(changes)
         if self.whole.is_set():
             self.hub.publish(batch)
-        if self.state.unsure:
-            self._unsure.set()
         if self.state.trees.stale:
             self._stale.set()
-
-    async def _make_sure(self) -> None:
-        """Have pods told again where a budget came or changed its selector."""
-        while True:
-            await self._unsure.wait()
-            self._unsure.clear()
-            while self.state.unsure:
-                await self._informers[PODS.kind].tell_again(self.state.unsure.pop())
 
     async def _review(self) -> None:
         """Have trees follow the nodes, some of them at a time."""

@@ -19,7 +19,6 @@ from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, Po
 from muster.kube.budget_facts import PodDisruptionBudget
 from muster.kube.changes import Changes, Removed
 from muster.kube.gang_marks import definition, gang_marks, pod_age
-from muster.kube.label_selector import EVERYTHING_SELECTED, NOTHING_SELECTED, LabelSelector
 from muster.kube.objects import Namespace, Node, Pod, PodGroup, PriorityClass
 from muster.kube.pod_facts import Priorities
 from muster.kube.resources import (
@@ -55,8 +54,6 @@ class ClusterState:
         self.pods = Pods(scheduler_names)
         self.gangs = Gangs()
         self.budgets = Budgets()
-        self.unsure: set[str] = set()
-        """Namespaces whose pods have to be told again, as they are: which budgets cover them is not known for sure."""
         self.through: dict[str, int] = {}
         self._priority_classes: dict[str, PriorityClass] = {}
         self._unread: set[str] = set()
@@ -239,23 +236,19 @@ class ClusterState:
     def _put_budget(self, budget: PodDisruptionBudget) -> bool:
         change = self.budgets.put(budget)
         if change.facts is not None:
-            self._told.budgets[change.id] = change.facts
-        covered = change.selector is not None and self._cover(budget.metadata.namespace, change.id, change.selector)
-        return change.facts is not None or covered
+            self._told.budgets[change.facts.id] = change.facts
+        covers = change.covers_others and self._cover(budget.metadata.namespace)
+        return change.facts is not None or covers
 
-    def _cover(self, namespace: str, budget: str, selector: LabelSelector) -> bool:
-        """Until the pods have been told again, which only then show their labels, it may cover any of them."""
-        changed = self._tell_pods(self.pods.cover(namespace, budget, covered=selector != NOTHING_SELECTED))
-        if selector not in (NOTHING_SELECTED, EVERYTHING_SELECTED) and self.pods.ours_in(namespace):
-            self.unsure.add(namespace)
-        return changed
+    def _cover(self, namespace: str) -> bool:
+        return self._tell_pods(self.pods.cover(namespace, self.budgets.covering))
 
     def _drop_budget(self, gone: Removed) -> bool:
         id_ = self.budgets.remove(gone.uid)
         if id_ is None:
             return False
         self._told.budgets[id_] = None
-        self._cover(id_.partition("/")[0], id_, NOTHING_SELECTED)
+        self._cover(id_.partition("/")[0])
         return True
 
     def _put_topology(self, config_map: ConfigMap) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from builders.history import History, budget_object, pod_object
 from muster.gangs.facts import Batch, DisruptionBudget, PodFacts
-from muster.kube.resources import BUDGETS, PODS
+from muster.kube.resources import BUDGETS
 
 WEB = {"matchLabels": {"app": "web"}}
 
@@ -31,35 +31,29 @@ def test_a_pod_knows_the_budgets_that_were_there_before_it() -> None:
     assert batch.changed == {"poddisruptionbudgets.policy": 3}
     history.pods(web_pod("a"), pod_object("b"), web_pod("c", namespace="dev"))
     assert covering(history) == {"a": ("ml/x", "ml/y"), "b": ("ml/x",), "c": ()}
-    assert not history.state.unsure
 
 
-def test_a_budget_that_comes_later_covers_every_pod_until_their_labels_are_seen() -> None:
+def test_a_budget_that_comes_later_covers_pods_that_were_there() -> None:
     history = History()
     history.pods(web_pod("a"), pod_object("b"), web_pod("c", namespace="dev"))
     batch = history.budgets(budget_object("x", WEB))
-    assert {pod.name: pod.budgets for pod in batch.pods} == {"a": ("ml/x",), "b": ("ml/x",)}
+    assert {pod.name: pod.budgets for pod in batch.pods} == {"a": ("ml/x",)}
     assert batch.changed == {"poddisruptionbudgets.policy": 4}
-    assert history.state.unsure == {"ml"}
-    (again,) = history.make_sure()
-    assert {pod.name: pod.budgets for pod in again.pods} == {"b": ()}
     assert covering(history) == {"a": ("ml/x",), "b": (), "c": ()}
 
 
 @pytest.mark.parametrize("selector", [None, {}], ids=["nothing", "everything"])
-def test_one_that_covers_all_or_none_needs_no_labels(selector: Any) -> None:
+def test_one_may_cover_all_or_none(selector: Any) -> None:
     history = History()
     history.pods(web_pod())
     history.budgets(budget_object("x", selector))
     assert covering(history) == {"a": () if selector is None else ("ml/x",)}
-    assert not history.state.unsure
 
 
-def test_where_no_pod_of_ours_is_nothing_has_to_be_told_again() -> None:
+def test_pods_of_others_and_of_other_namespaces_are_not_covered() -> None:
     history = History()
     history.pods(web_pod("a", scheduler="default-scheduler", node="n"), web_pod("b", namespace="dev"))
     assert history.budgets(budget_object("x", WEB)).pods == ()
-    assert not history.state.unsure
 
 
 def test_an_edited_selector_covers_others() -> None:
@@ -67,7 +61,6 @@ def test_an_edited_selector_covers_others() -> None:
     history.budgets(budget_object("x", WEB))
     history.pods(web_pod("a"), pod_object("b"))
     history.budgets(budget_object("x", {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}))
-    history.make_sure()
     assert covering(history) == {"a": (), "b": ("ml/x",)}
 
 
@@ -81,7 +74,6 @@ def test_a_new_status_tells_the_budget_alone() -> None:
         (),
         {"poddisruptionbudgets.policy": 3},
     )
-    assert not history.state.unsure
     assert history.budgets(budget_object("x", WEB, allowed=0, minAvailable=7)) == Batch(
         through={"pods": 2, "poddisruptionbudgets.policy": 4}
     )
@@ -127,15 +119,4 @@ def test_one_that_cannot_be_read_spares_all_pods_of_its_namespace() -> None:
     batch = history.budgets(budget_object("x", "app=web", allowed=5))
     assert (batch.budgets, only_pod(batch).budgets) == ((DisruptionBudget("ml/x", 0),), ("ml/x",))
     corrected = history.budgets(budget_object("x", {"matchLabels": {"app": "db"}}, allowed=5))
-    assert corrected.budgets == (DisruptionBudget("ml/x", 5),)
-    (again,) = history.make_sure()
-    assert only_pod(again).budgets == ()
-
-
-def test_pods_that_were_told_again_after_they_went_do_not_come_back() -> None:
-    history = History()
-    history.pods(web_pod())
-    history.budgets(budget_object("x", WEB))
-    history.remove(PODS, "uid-a")
-    history.make_sure()
-    assert covering(history) == {}
+    assert (corrected.budgets, only_pod(corrected).budgets) == ((DisruptionBudget("ml/x", 5),), ())

@@ -195,8 +195,7 @@ def test_what_was_told_is_what_there_is(steps: list[Step]) -> None:
     for step in steps:
         for batch in take(history, step):
             listener.hear(batch)
-    for batch in history.make_sure():
-        listener.hear(batch)
+    listener.hear(history.review())
     snapshot = history.state.snapshot()
     state = (
         {pod.uid: pod for pod in snapshot.pods},
@@ -217,8 +216,8 @@ def test_how_events_are_batched_makes_no_difference(steps: list[Step]) -> None:
         take(singly, step)
         resource, items = step
         together.mixed(resource, [copy.deepcopy(item) for item in items])
-    singly.make_sure()
-    together.make_sure()
+    singly.review()
+    together.review()
     assert everything(singly) == everything(together)
 
 
@@ -239,8 +238,8 @@ def test_a_replica_that_comes_later_finds_the_same(steps: list[Step]) -> None:
     for resource, item in alive.values():
         late.page(resource, copy.deepcopy(item))
     late.state.settle()
-    early.make_sure()
-    late.make_sure()
+    early.review()
+    late.review()
     (_, pods, gangs, *others), (_, late_pods, late_gangs, *late_others) = everything(early), everything(late)
     assert (pods, others) == (late_pods, late_others)
     # The incarnation of pods without a controller depends on what was there before.
