@@ -2,12 +2,16 @@
 
 import asyncio
 import json
+import os
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from builders.cluster_stream import ClusterStream, begin, part, serving
+from muster.cli.cluster import find_cluster_state
 from muster.cli.errors import CliError
 from muster.cli.topology import show_topology
 from muster.gangs.facts import (
@@ -22,6 +26,7 @@ from muster.gangs.facts import (
     TreeDomain,
     TreeLevel,
 )
+from muster.localcluster.endpoints import Endpoints
 from muster.topology.trees import label_tree
 
 TREE = TopologyTree(
@@ -117,3 +122,27 @@ async def test_a_snapshot_that_breaks_off_is_not_taken_for_whole(address: str, s
     stream.cut()
     with pytest.raises(CliError, match="cannot tell"):
         await asking
+
+
+async def test_the_command_line(address: str, tmp_path: Path) -> None:
+    arguments = ("topology", "halls", "--nodes", "-o", "json")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "muster.cli", *arguments),
+        env={**os.environ, "MUSTER_CLUSTER_STATE": address},
+        cwd=tmp_path,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode == 0
+    paths = ["/".join(each["path"]) for each in json.loads(out)["trees"][0]["domains"]]
+    assert paths == ["h0", "h0/r0", "h0/r0/a", "h0/r1", "h0/r1/b"]
+
+
+def test_which_cluster_state_is_asked(tmp_path: Path) -> None:
+    assert find_cluster_state("here:1", tmp_path) == "here:1"
+    with pytest.raises(CliError) as raised:
+        find_cluster_state("", tmp_path)
+    assert "--cluster-state" in raised.value.hint and raised.value.exit_code == 2
+    named = dict.fromkeys(("kubeconfig", "etcd", "placement", "binding", "coordinator"), "")
+    Endpoints(pid=1, cluster_state="there:1", **named).write(tmp_path)
+    assert find_cluster_state("", tmp_path) == "there:1"
