@@ -157,8 +157,13 @@ class Scene(Sights):
 
     async def claim(self, workload: Workload, number: int) -> JSON:
         """The claim of one of its pods, as it is now."""
-        [claim] = self.here(workload).claims(number)
-        return await self.cluster.call("GET", _path(claim))
+        workload = self.here(workload)
+        return await self.named_claim(workload, workload.claim_name(number))
+
+    async def named_claim(self, workload: Workload, name: str) -> JSON:
+        """A claim in its namespace, as it is now."""
+        namespace = self.here(workload).namespace
+        return await self.cluster.call("GET", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
 
     async def node_of_volume(self, workload: Workload, number: int) -> str:
         """Where the volume of one of its pods can be used."""

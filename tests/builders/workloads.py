@@ -42,6 +42,8 @@ class Workload:
     gates: tuple[str, ...] = ()
     storage_class: str = ""
     """Every pod has a claim of this class; none if it is empty."""
+    ephemeral: bool = False
+    """The claims are made for the pods, from a template, and go with them."""
 
     # -- what it is
 
@@ -102,6 +104,10 @@ class Workload:
         """Every pod uses a claim of its own for a volume of that class."""
         return replace(self, storage_class=storage_class)
 
+    def with_scratch(self, storage_class: str) -> Self:
+        """Every pod brings an ephemeral volume of that class."""
+        return replace(self, storage_class=storage_class, ephemeral=True)
+
     def on_nodes(self, **labels: str) -> Self:
         """All pods select nodes with these labels."""
         return replace(self, node_selector={**self.node_selector, **labels})
@@ -149,22 +155,24 @@ class Workload:
 
     def claims(self, *numbers: int) -> list[dict[str, Any]]:
         """Manifests of the claims of these pods, of all if none are named."""
-        if not self.storage_class:
+        if not self.storage_class or self.ephemeral:
             return []
-        spec = {
-            "storageClassName": self.storage_class,
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": "1Gi"}},
-        }
         return [
             {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
                 "metadata": {"name": self.claim_name(number), "namespace": self.namespace},
-                "spec": spec,
+                "spec": self._claim_spec(),
             }
             for number in numbers or range(self.size)
         ]
+
+    def _claim_spec(self) -> dict[str, Any]:
+        return {
+            "storageClassName": self.storage_class,
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        }
 
     def definition(self) -> dict[str, Any] | None:
         """The PodGroup; None if the dialect has none."""
@@ -204,7 +212,9 @@ class Workload:
         if self.gates:
             spec["schedulingGates"] = [{"name": gate} for gate in self.gates]
         if self.storage_class:
-            source = {"persistentVolumeClaim": {"claimName": self.claim_name(number)}}
+            source: dict[str, Any] = {"persistentVolumeClaim": {"claimName": self.claim_name(number)}}
+            if self.ephemeral:
+                source = {"ephemeral": {"volumeClaimTemplate": {"spec": self._claim_spec()}}}
             spec["volumes"] = [{"name": "data", **source}]
         metadata = {"name": self.pod_name(number), "namespace": self.namespace}
         return {

@@ -76,3 +76,17 @@ async def test_a_pod_that_comes_back_goes_where_its_volume_is(scene: Scene) -> N
     await scene.add_pods(a, 1)
     await scene.bound(a)
     assert scene.bound_pods(a) == before
+
+
+async def test_pods_of_a_job_bring_their_own_claims(scene: Scene) -> None:
+    await scene.nodes(2, 2)
+    a = gang("a").of(4).with_scratch(await scene.storage_class())
+    await scene.define(a)
+    await scene.create_job(a, "train", 4)
+    await scene.all_members_bound(a, 4)
+    namespace = scene.here(a).namespace
+    pods = [pod for key, pod in scene.cluster.pods.items() if key[0] == namespace]
+    claims = [await scene.named_claim(a, f"{pod['metadata']['name']}-data") for pod in pods]
+    assert [claim["status"]["phase"] for claim in claims] == ["Bound"] * 4
+    told = [claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] for claim in claims]
+    assert told == [pod["spec"]["nodeName"] for pod in pods]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from builders.api_client import NODES, ApiClient, node
+from builders.api_client import NODES, PODS, ApiClient, node, pod
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -109,6 +109,20 @@ async def test_a_volume_goes_with_its_claim_or_is_kept(api: ApiClient) -> None:
         await api.delete(f"{CLAIMS}/{of_class}")
     await api.until(f"{VOLUMES}/{names['gone']}", lambda reply: reply.status == 404)
     await api.until(f"{VOLUMES}/{names['kept']}", lambda reply: reply.body["status"]["phase"] == "Released")
+
+
+async def test_an_ephemeral_volume_has_a_claim_that_goes_with_its_pod(api: ApiClient) -> None:
+    await api.created(CLASSES, storage_class("fast"))
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": claim("")["spec"]}
+    made = await api.created(
+        PODS, pod("trainer", volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}])
+    )
+    found = (await api.until(f"{CLAIMS}/trainer-scratch", lambda reply: reply.status == 200)).body
+    assert found["metadata"]["labels"] == {"a": "b"}
+    assert found["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
+    assert found["spec"]["storageClassName"] == "fast"
+    await api.delete(f"{PODS}/trainer", {"gracePeriodSeconds": 0})
+    await api.until_gone(f"{CLAIMS}/trainer-scratch")
 
 
 async def test_claims_are_of_the_default_class_and_do_not_change(api: ApiClient) -> None:

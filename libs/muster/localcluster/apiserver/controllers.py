@@ -7,6 +7,7 @@ from muster.localcluster.apiserver.budgets import BudgetKeeper
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.definitions import Definitions
 from muster.localcluster.apiserver.deleting import Deleter
+from muster.localcluster.apiserver.ephemeral_volumes import EphemeralVolumes
 from muster.localcluster.apiserver.garbage import GarbageCollector
 from muster.localcluster.apiserver.jobs import JobController
 from muster.localcluster.apiserver.namespaces import NamespaceCleaner
@@ -29,11 +30,11 @@ class Controllers:
         nodes = NodeLifecycle(cluster)
         budgets = BudgetKeeper(cluster)
         jobs = JobController(cluster, writer, deleter)
-        volumes = VolumeController(cluster)
-        for listener in (Definitions(cluster), garbage, namespaces, nodes, budgets, jobs, volumes):
-            cluster.store.listen(listener.note)
+        ephemeral, volumes = EphemeralVolumes(cluster, writer), VolumeController(cluster)
         sweeper = Sweeper(cluster, deleter)
-        self._controllers: list[_Controller] = [garbage, namespaces, nodes, budgets, jobs, volumes, sweeper]
+        for listener in (Definitions(cluster), garbage, namespaces, nodes, budgets, jobs, ephemeral, volumes):
+            cluster.store.listen(listener.note)
+        self._controllers: list[_Controller] = [garbage, namespaces, nodes, budgets, jobs, ephemeral, volumes, sweeper]
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
