@@ -7,8 +7,9 @@ from contextlib import aclosing, asynccontextmanager
 from muster.clusterstate.hub import Hub
 from muster.clusterstate.snapshot import Snapshot
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
-from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts
+from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts, TopologyTree
 from muster.rpc.facts_codec import decode_batch
+from muster.topology.trees import flat_tree
 
 
 class Cluster:
@@ -200,3 +201,18 @@ async def test_a_subscriber_that_leaves_is_forgotten() -> None:
         await subscriber.until(lambda: subscriber.synced)
         assert len(cluster.hub) == 1
     assert len(cluster.hub) == 0
+
+
+async def test_a_tree_is_told_at_once_and_weighs_as_much_as_its_nodes() -> None:
+    cluster = Cluster(backlog_changes=20)
+    flat, removed = Batch(trees=(flat_tree(),)), Batch(removed_trees=("flat",))
+    large = Batch(trees=(TopologyTree("large", leaves=tuple((f"n{number}", -1) for number in range(300))),))
+    async with subscribed(cluster) as subscriber:
+        await subscriber.until(lambda: subscriber.synced)
+        cluster.hub.publish(flat)
+        assert [tree.name for tree in (await subscriber.step()).batch.trees] == ["flat"]
+        cluster.hub.publish(removed)
+        assert list((await subscriber.step()).batch.removed_trees) == ["flat"]
+        cluster.hub.publish(large)
+        await subscriber.until(lambda: len(subscriber.reasons) == 2)
+        assert "fell behind" in subscriber.reasons[1]
