@@ -10,7 +10,7 @@ from muster.gangs.facts import Batch, NodeFacts, PodClass
 from muster.placement.nodes import NodeTable, same_for_placement
 from muster.placement.room import Room
 
-_TAKEN_OVER_AT_ONCE: Final = 1_000
+_TAKEN_OVER_AT_ONCE: Final = 64
 """Pods; so many changes are taken into the room when they come, and not by the next solve, which somebody waits for."""
 
 

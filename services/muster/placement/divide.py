@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from muster.gangs.capacity import Int64
+from muster.placement.divide_few import FEW, level_few, pack_few
 from muster.placement.nodes import Bool
 from muster.placement.rules import Rule, Shape
 
@@ -28,14 +29,34 @@ def divide(rule: Rule, caps: Int64, starts: Int64, wants: Int64) -> Int64 | None
         if (wants % step).any():
             return None
         caps, wants, least = caps // step, wants // step, -(-least // step)
-    segments = _Segments(caps, starts, wants)
-    if rule.shape is Shape.PACK:
-        counts = segments.pack(least, one=rule.shape_is_hard)
+    if len(wants) == 1 and len(caps) <= FEW and least == 1:
+        counts = _divide_few(rule, caps.tolist(), int(wants[0]))
     else:
-        parts = wants // least if rule.shape is Shape.SPREAD else np.full(len(wants), rule.parts)
-        difference = int(step == 1) if rule.shape_is_hard else None
-        counts = segments.level(parts, least, difference, partition=rule.shape is Shape.PARTITION)
+        counts = _divide_many(rule, _Segments(caps, starts, wants), wants, least)
     return counts if counts is None or step == 1 else counts * step
+
+
+def _divide_few(rule: Rule, caps: list[int], wanted: int) -> Int64 | None:
+    if rule.shape is Shape.PACK:
+        counts = pack_few(caps, wanted, one=rule.shape_is_hard)
+    else:
+        partition = rule.shape is Shape.PARTITION
+        parts = rule.parts if partition else wanted
+        counts = level_few(caps, wanted, parts, _difference(rule), partition=partition)
+    return None if counts is None else np.array(counts, np.int64)
+
+
+def _divide_many(rule: Rule, segments: "_Segments", wants: Int64, least: int) -> Int64 | None:
+    if rule.shape is Shape.PACK:
+        return segments.pack(least, one=rule.shape_is_hard)
+    partition = rule.shape is Shape.PARTITION
+    parts = np.full(len(wants), rule.parts) if partition else wants // least
+    return segments.level(parts, least, _difference(rule), partition=partition)
+
+
+def _difference(rule: Rule) -> int | None:
+    """By how much sizes may differ, in steps; None: by any number."""
+    return int(rule.step == 1) if rule.shape_is_hard else None
 
 
 class _Segments:

@@ -22,10 +22,13 @@ _WORST: Final = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Division:
-    """Members on nodes: `nodes` are indexes into the tree's rows, rising, `counts` how many go there, both int64."""
+    """Members on nodes: `nodes` are indexes into the tree's rows, rising, `counts` how many go there, both int64;
+    `members` is their sum.
+    """
 
     nodes: Int64
     counts: Int64
+    members: int
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class _Search:
         at = int(room.argmin())
         if tier == self._last:
             node = np.array([first + int(fitting[at])])
-            return _Found(Division(node, np.array([self._members])), self._cost(tier, 1, 0))
+            return _Found(Division(node, np.array([self._members]), self._members), self._cost(tier, 1, 0))
         best = self._in_domain(tier, first + int(fitting[at]))
         if len(fitting) > 1 and (best is None or not self._will_do(best, tier + 1)):
             best = self._in_better(tier, first + fitting, room, at, best)
@@ -144,7 +147,7 @@ class _Search:
             used = np.flatnonzero(counts)
             domains, sizes = below[used], counts[used]
             cost += self._cost_of(tier, sizes, np.searchsorted(used, of[:-1]))
-        return _Found(Division(domains, sizes), cost)
+        return _Found(Division(domains, sizes, self._members), cost)
 
     # -- costs: integers in which the terms of upper levels weigh more than all of those below
 

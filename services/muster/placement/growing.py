@@ -42,7 +42,7 @@ class Growing:
         if not self._grow(0, 0, len(self._caps[0]), members, added):
             return None
         nodes = np.array(sorted(added), np.int64)
-        return Division(nodes, np.array([added[node] for node in nodes.tolist()], np.int64))
+        return Division(nodes, np.array([added[node] for node in nodes.tolist()], np.int64), members)
 
     def _capacity(self, tier: int, total: Int64, starts: Int64) -> Int64:
         """What goes into each domain above a tier; `total` if its rule were soft."""

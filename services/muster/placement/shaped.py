@@ -101,7 +101,7 @@ class _Shaped:
         [(_, (rows, counts))] = ladder.attempt(cell).seats
         nodes = self.tree.place[rows]
         in_order = nodes.argsort()
-        other = Division(nodes[in_order], counts[in_order])
+        other = Division(nodes[in_order], counts[in_order], int(counts.sum()))
         return other if division is None or self._worth(other) < self._worth(division) else division, False
 
     def place(self) -> tuple[Division | None, bool]:
@@ -109,10 +109,10 @@ class _Shaped:
         best, proved = None, True
         for nodes in self._reaches():
             division, proved = self._best(self._caps[:nodes])
-            if division is not None and (best is None or division.counts.sum() > best.counts.sum()):
+            if division is not None and (best is None or division.members > best.members):
                 best = division
                 self.is_best = self.is_best and nodes == self.tree.inside
-            if best is not None and best.counts.sum() == self._wanted:
+            if best is not None and best.members == self._wanted:
                 break
         return best, proved
 
@@ -128,13 +128,13 @@ class _Shaped:
         levels = self._of_class.levels
         if division is None or len(levels) < 2:
             return division, proved
-        members, cost = int(division.counts.sum()), self._cost(division)
+        members, cost = division.members, self._cost(division)
         dislike = self._of_class.dislike[self.tree.rows[: len(caps)]]
         for level in levels[:-1]:  # as good a place on nodes that the class dislikes less
             liked = np.where(dislike <= level, caps, 0)
             if int(liked.sum()) >= members:
                 other, _ = self._cheapest(liked)
-                if other is not None and int(other.counts.sum()) == members and self._cost(other) == cost:
+                if other is not None and other.members == members and self._cost(other) == cost:
                     return other, proved
         return division, proved
 
@@ -164,7 +164,7 @@ class _Shaped:
     def _worth(self, division: Division) -> tuple[int, int, Cost]:
         """Smaller is better: members left out, then members outside of the tree, then by the constraints."""
         outside = division.counts[division.nodes >= self.tree.inside]
-        return self._wanted - int(division.counts.sum()), int(outside.sum()), self._cost(division)
+        return self._wanted - division.members, int(outside.sum()), self._cost(division)
 
     def _cost(self, division: Division) -> Cost:
         return cost_of(self.rules, self.tree, *self._sizes(division))

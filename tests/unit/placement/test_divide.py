@@ -106,6 +106,22 @@ def test_ranges_and_factors_hold_in_whatever_is_found(
         )
 
 
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=12),
+    st.integers(1, 40),
+    st.sampled_from(list(Shape)),
+    st.integers(1, 5),
+    st.booleans(),
+)
+def test_few_domains_are_divided_as_many_are(
+    caps: list[int], wanted: int, shape: Shape, parts: int, hard: bool
+) -> None:
+    rule = Rule(0, shape, shape_is_hard=hard, parts=parts)
+    easy = ([wanted] * parts, wanted)
+    few, other, many = divided(rule, [(caps, wanted)]), divided(rule, [easy]), divided(rule, [(caps, wanted), easy])
+    assert many == (None if few is None or other is None else few + other)
+
+
 def test_ties_go_to_the_first_domain() -> None:
     assert divided(Rule(0), [([4, 4, 4], 4)]) == [[4, 0, 0]]
     assert divided(Rule(0), [([4, 4, 4], 8)]) == [[4, 4, 0]]
