@@ -44,8 +44,8 @@ class Budget:
     def __init__(self, steps: int) -> None:
         self.left = steps
 
-    def spend(self) -> None:
-        self.left -= 1
+    def spend(self, steps: int = 1) -> None:
+        self.left -= steps
         if self.left < 0:
             raise OutOfBudget
 

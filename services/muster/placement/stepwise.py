@@ -10,6 +10,7 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.placing import GroupToPlace
+from muster.placement.miniature import Miniature
 from muster.placement.parts import Attempt, Part, minimums_reached
 from muster.placement.room import ClassRoom, Room
 from muster.placement.search import Budget, OutOfBudget
@@ -17,8 +18,8 @@ from muster.placement.search import Budget, OutOfBudget
 MOST_MEMBERS: Final = 16
 MOST_NODES: Final = 64
 """Beyond these a search has no hope within its budget."""
-_STEPS_PER_STATE: Final = 4
-"""What looking at one state costs, in the steps of other searches."""
+_NODES_PER_STEP: Final = 4
+"""Nodes that are looked at for what one step of other searches costs."""
 
 Accept = Callable[[Attempt], bool]
 """Whether an attempt keeps what is asked of it as a whole."""
@@ -30,20 +31,17 @@ def search_stepwise(
     room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget, accept: Accept, best: Attempt | None
 ) -> tuple[Attempt | None, bool]:
     """The attempt with most members that is accepted and reaches all minimums, and whether none has more; `best` is one
-    that is known. Nothing stays taken.
+    that is known.
     """
     if sum(part.wanted for part in parts) > MOST_MEMBERS:
         return best, False
     search = _Stepwise(room, group, parts, budget, accept, best)
     if len(search.rows) > MOST_NODES:
         return best, False
-    mark = room.mark()
     try:
         search.go(0)
     except OutOfBudget:
         return search.best, False
-    finally:
-        room.undo(mark)
     return search.best, True
 
 
@@ -60,7 +58,6 @@ class _Stepwise:
         best: Attempt | None,
     ) -> None:
         self.best = best
-        self._room = room
         self._group = group
         self._parts = parts
         self._budget = budget
@@ -70,7 +67,10 @@ class _Stepwise:
         useful = np.logical_or.reduce([of_class.alone > 0 for of_class in rooms])
         rows = np.flatnonzero(useful)
         self.rows: Int64 = rows[np.argsort(room.nodes.rank[rows])]
-        self._kinds = _kinds(room, rooms, self.rows) if len(self.rows) <= MOST_NODES else []
+        few = self.rows[:MOST_NODES]
+        self._kinds = _kinds(room, rooms, few)
+        self._miniature = Miniature(room, parts, few)
+        self._steps = 1 + len(few) // _NODES_PER_STEP
         self._any_order = any(_loosens(of_class) for of_class in rooms)
         self._placed: dict[int, list[int]] = {}  # index into rows -> members of each part
         self._counts = [0] * len(parts)
@@ -78,8 +78,7 @@ class _Stepwise:
 
     def go(self, first_part: int) -> None:
         """Try all ways to go on, parts from this one on unless a later one may help an earlier one."""
-        for _ in range(_STEPS_PER_STATE):
-            self._budget.spend()
+        self._budget.spend(self._steps)
         self._note()
         for index in range(0 if self._any_order else first_part, len(self._parts)):
             if self._counts[index] < self._parts[index].wanted and self._worth_it(index):
@@ -95,10 +94,9 @@ class _Stepwise:
         state = self._state(index)
         if state not in self._seen:
             self._seen.add(state)
-            mark = self._room.mark()
-            self._room.take(self._room.of(self._parts[index].class_id), self.rows[at : at + 1], np.array([1]))
+            self._miniature.put(index, at, 1)
             self.go(index)
-            self._room.undo(mark)
+            self._miniature.put(index, at, -1)
         self._counts[index] -= 1
         here[index] -= 1
         if not any(here):
@@ -106,11 +104,10 @@ class _Stepwise:
 
     def _choices(self, index: int) -> list[int]:
         """Nodes for the next member of a part, one of each kind that is used alike."""
-        fits = self._room.of(self._parts[index].class_id).fits[self.rows]
         unlike: dict[_State, int] = {}
-        for at in np.flatnonzero(fits > 0).tolist():
+        for at in self._miniature.nodes:
             unlike.setdefault((self._kinds[at], tuple(self._placed.get(at, ()))), at)
-        return list(unlike.values())
+        return [at for at in unlike.values() if self._miniature.may_go(index, at)]
 
     def _worth_it(self, first_part: int) -> bool:
         """More members may yet be placed than in the best attempt, and all minimums be reached."""
@@ -118,9 +115,9 @@ class _Stepwise:
             first_part = 0
         reach = list(self._counts)
         for index in range(first_part, len(self._parts)):
-            part, of_class = self._parts[index], self._room.of(self._parts[index].class_id)
-            seats = int((of_class.alone if self._any_order else of_class.fits)[self.rows].sum())
-            reach[index] += min(part.wanted - self._counts[index], seats)
+            missing = self._parts[index].wanted - self._counts[index]
+            if missing:
+                reach[index] += self._miniature.seats(index, missing, by_rules=not self._any_order)
         hoped = Attempt(reach)
         if not minimums_reached(self._group, self._parts, hoped):
             return False
