@@ -70,6 +70,10 @@ class KubeCalls:
         """Let the embedded API server fail; see its module `faults`."""
         await self._call("POST", "/muster-faults", fault)
 
+    async def end_faults(self) -> None:
+        """No more of them."""
+        await self._call("DELETE", "/muster-faults", {})
+
     async def lever(self, name: str) -> None:
         """ "cut-watches", "compact" or "bookmarks", at once."""
         await self._call("POST", f"/muster-faults/{name}", {})

@@ -3,7 +3,6 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import yaml
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from msgspec.structs import replace
 
+from builders.cluster_state import QUICK, replica
 from builders.history import node_object, pod_group_object, pod_object, priority_class_object
 from builders.kube_calls import KubeCalls
 from builders.mirror import Mirror, mirroring
@@ -21,54 +21,16 @@ from muster.clusterstate.settings import Settings
 from muster.config.settings import KubeSettings
 from muster.dialects.registry import timeout_annotations
 from muster.gangs.facts import PodPhase
-from muster.kube.informer import Pace
 from muster.kube.session import ApiStatusError, KubeSession
-from muster.localcluster.apiserver.server import ApiServer
 from muster.rpc.channel import open_channel
 
 CRD = Path(__file__).parents[3] / "deploy/crds/scheduling.x-k8s.io_podgroups.yaml"
-QUICK = Pace(retry_seconds=(0.01, 0.1), absent_seconds=(0.02, 0.1))
 LABEL = "scheduling.x-k8s.io/pod-group"
 KOORDINATOR = "gang.scheduling.koordinator.sh/"
 
 RUNNING = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 
 Edit = Callable[[str], Awaitable[None]]
-
-
-@pytest.fixture
-async def config(tmp_path: Path) -> AsyncIterator[KubeSettings]:
-    server = ApiServer(allow_faults=True)
-    await server.start()
-    server.write_kubeconfig(tmp_path / "kubeconfig")
-    yield KubeSettings(kubeconfig=tmp_path / "kubeconfig")
-    await server.stop()
-
-
-@pytest.fixture
-async def kube(config: KubeSettings) -> AsyncIterator[KubeCalls]:
-    session = await KubeSession.connect(config)
-    calls = KubeCalls(session)
-    await calls.create("Namespace", {"metadata": {"name": "ml"}})
-    yield calls
-    await session.close()
-
-
-@asynccontextmanager
-async def replica(config: KubeSettings) -> AsyncIterator[tuple[ClusterStateService, int]]:
-    """A replica in this process that knows everything, and its port."""
-    session = await KubeSession.connect(config)
-    service = ClusterStateService(session, Settings(listen="127.0.0.1:0", kube=config), QUICK)
-    port = await service.start()
-    following = asyncio.create_task(service.follow())
-    try:
-        await service.whole.wait()
-        yield service, port
-    finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
-        await service.stop()
-        await session.close()
 
 
 @pytest.fixture

@@ -1,23 +1,15 @@
 """Topology trees against an API server: what ConfigMaps and node labels say is what subscribers see."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from builders.cluster_state import watching
 from builders.history import node_object, topology_map_object
 from builders.kube_calls import KubeCalls
-from builders.mirror import Mirror, mirroring
-from muster.clusterstate.service import ClusterStateService
-from muster.clusterstate.settings import Settings
 from muster.config.settings import KubeSettings
 from muster.gangs.facts import Severity
 from muster.kube.informer import Pace
-from muster.kube.session import KubeSession
-from muster.localcluster.apiserver.server import ApiServer
 
 QUICK = Pace(retry_seconds=(0.01, 0.1), absent_seconds=(0.02, 0.1))
 RACKS: Any = {"r0": {"a": {}}, "r1": {"b": {}}}
@@ -25,41 +17,10 @@ LABEL = "sakkara.topology"
 
 
 @pytest.fixture
-async def config(tmp_path: Path) -> AsyncIterator[KubeSettings]:
-    server = ApiServer(allow_faults=True)
-    await server.start()
-    server.write_kubeconfig(tmp_path / "kubeconfig")
-    yield KubeSettings(kubeconfig=tmp_path / "kubeconfig")
-    await server.stop()
-
-
-@pytest.fixture
-async def kube(config: KubeSettings) -> AsyncIterator[KubeCalls]:
-    session = await KubeSession.connect(config)
-    calls = KubeCalls(session)
-    await calls.create("Namespace", {"metadata": {"name": "ml"}})
+async def kube(kube: KubeCalls) -> KubeCalls:
     for node in ("a", "b"):
-        await calls.create("Node", node_object(node))
-    yield calls
-    await session.close()
-
-
-@asynccontextmanager
-async def watching(config: KubeSettings, **settings: Any) -> AsyncIterator[Mirror]:
-    """What a subscriber of a replica with these settings sees, once that knows everything."""
-    session = await KubeSession.connect(config)
-    service = ClusterStateService(session, Settings(listen="127.0.0.1:0", kube=config, **settings), QUICK)
-    port = await service.start()
-    following = asyncio.create_task(service.follow())
-    try:
-        async with mirroring(port) as mirror:
-            await mirror.until(lambda: True)
-            yield mirror
-    finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
-        await service.stop()
-        await session.close()
+        await kube.create("Node", node_object(node))
+    return kube
 
 
 def topology(map_name: str, tree: Any, /, **data: Any) -> dict[str, Any]:
