@@ -40,7 +40,7 @@ class Settings(ServiceSettings):
     kube: KubeSettings = Field(default_factory=KubeSettings)
     scheduler_names: Names = ("muster",)
     """Pods with one of these in spec.schedulerName are ours."""
-    topology_namespace: str = Field("default", pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
+    topology_namespace: str = Field(default="default", pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
     """ConfigMaps with the label sakkara.topology in it define topology trees."""
     topology_levels: Levels = ()
     """Levels of the topology tree that goes by node labels: zone=topology.kubernetes.io/zone,rack=example.com/rack.
