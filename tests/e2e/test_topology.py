@@ -107,6 +107,8 @@ async def test_where_no_tree_could_be_read_yet_only_hard_constraints_wait(scene:
     await scene.create(hard, soft)
     await scene.waits(hard, "cannot be read", f'"{a}" is in the tree twice')
     await scene.bound(soft)
+    await set_tree(scene, {"r0": [b], "r1": [b]})
+    await scene.waits(hard, f'"{b}" is in the tree twice')
     await set_tree(scene, {"r0": [a], "r1": [b]})
     await scene.bound(hard)
 

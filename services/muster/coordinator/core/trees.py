@@ -5,7 +5,7 @@ from typing import Final
 
 from muster.gangs.facts import NodeFacts, TopologyTree
 from muster.topology.ranks import Path
-from muster.topology.trees import Whereabouts, flat_tree
+from muster.topology.trees import Whereabouts, flat_tree, is_unread
 
 _FLAT: Final = flat_tree()
 """What there is when no tree is known."""
@@ -70,8 +70,11 @@ class Trees:
 
 
 def _same(before: TopologyTree | None, after: TopologyTree) -> bool:
-    """Nothing that matters to gangs differs; problems do not, since what is wrong is not in the tree."""
+    """Nothing that matters to gangs differs. Problems do not matter, since what is wrong is not in the tree, unless
+    there is nothing of it but them: gangs that wait for it are told what they are.
+    """
     return before is not None and (
         (before.levels, before.domains, before.leaves, before.default)
         == (after.levels, after.domains, after.leaves, after.default)
+        and not (is_unread(after) and before.problems != after.problems)
     )
