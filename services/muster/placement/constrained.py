@@ -32,8 +32,10 @@ _ORDERS_OF_GANGS: Final = 6
 _FEWEST_PLACES: Final = 16
 """Places that are worth looking at, when not all can be."""
 _AT_ONCE: Final = 300
-_TO_IMPROVE: Final = 4_000
+_TO_IMPROVE: Final = 8_000
 """Steps up to which a ladder is quicker than quick tries, and that may be spent to find better than these found."""
+_OVERRATED: Final = 4
+"""The bound on a ladder's steps is so many times what it tends to take."""
 
 
 def place_constrained(
@@ -137,17 +139,22 @@ class _Constrained:
             return None
 
     def _by_ladder(self, whole: Ground, least: Sequence[int], steps: int) -> tuple[Attempt | None, bool]:
+        wanted = sum(part.wanted for part in self._parts)
+        best: Attempt | None = None
         for ground in self._grounds(whole, steps):
-            priced = self._price(ground, steps)
-            if priced is None:
-                continue
-            ladder, table = priced
-            cell = best_cell(table, self._parts, least)
-            if cell is not None:
-                return ladder.attempt(cell), False
-            if ground.whole:
-                return None, True
-        return None, False
+            for any_parts in (False, True):
+                priced = self._price(ground, steps, any_parts=any_parts)
+                if priced is None:
+                    break
+                ladder, table = priced
+                cell = best_cell(table, self._parts, least)
+                if cell is not None and (best is None or sum(cell) > best.total):
+                    best = ladder.attempt(cell)
+                if ladder.whole or (best is not None and best.total == wanted):
+                    return best, best is None
+            if best is not None:
+                break
+        return best, False
 
     def _grounds(self, whole: Ground, steps: int) -> Iterator[Ground]:
         """All of the tree, then ever less of it, as long as there is hope that the steps suffice."""
@@ -155,16 +162,18 @@ class _Constrained:
             return
         places = whole.places
         while places:
-            if steps_for(self._parts, places) <= min(steps, self._budget.left):
+            if steps_for(self._parts, places) <= _OVERRATED * min(steps, self._budget.left):
                 yield whole if places == whole.places else narrowed(whole, places)
             places = places // 2 if places > _FEWEST_PLACES else 0
 
-    def _price(self, ground: Ground, steps: int, *, unfinished: bool = False) -> tuple[Ladder, Int64] | None:
+    def _price(
+        self, ground: Ground, steps: int, *, unfinished: bool = False, any_parts: bool = False
+    ) -> tuple[Ladder, Int64] | None:
         """The ladder and the prices of all shares; None if the steps do not suffice."""
         granted = min(steps, self._budget.left)
         budget = Budget(granted)
         try:
-            ladder = Ladder(ground, budget, unfinished=unfinished)
+            ladder = Ladder(ground, budget, unfinished=unfinished, any_parts=any_parts)
             return ladder, ladder.climb()
         except OutOfBudget:
             return None

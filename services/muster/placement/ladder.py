@@ -18,13 +18,16 @@ from muster.placement.parts import Attempt, Part
 from muster.placement.prices import NEVER, Prices, Shares
 from muster.placement.rules import Rule, Shape
 from muster.placement.search import Budget, OutOfBudget
-from muster.placement.tables import Axis, Cell, Closed, Opened, Step, join, read_back, work
+from muster.placement.tables import Axis, Cell, Closed, Opened, Step, join, read_back
 
 MOST_SHARES: Final = 4_096
 """Beyond these there is no hope to look at all."""
-_CELLS_PER_STEP: Final = 1_000
-_CELLS_PER_SHARE: Final = 1_500
+_CELLS_PER_STEP: Final = 3_000
+_CELLS_PER_SHARE: Final = 6_000
 """Cells that are looked at in the time of one step of a search, and in that of beginning with one share."""
+_FEW: Final = 9
+_MORE_PARTS: Final = 2
+"""Domains that a soft partition may have beyond those asked for, in gangs of more than a few."""
 _MOST_CELLS: Final = 20_000_000
 """Of the first table, 8 bytes each."""
 
@@ -35,18 +38,19 @@ def shares_of(parts: Sequence[Part]) -> int:
 
 
 def steps_for(parts: Sequence[Part], places: int) -> int:
-    """Steps that a ladder of so many places takes at least."""
-    axes = [Axis(part.wanted + 1) for part in parts]
-    cells = work(places, axes) + (places + _CELLS_PER_SHARE * places.bit_length()) * shares_of(parts)
-    return cells // _CELLS_PER_STEP
+    """Steps that a ladder of so many places takes at most, if its rules leave nothing open."""
+    cells = prod((part.wanted + 1) * (part.wanted + 2) // 2 for part in parts)
+    overhead = (places + _CELLS_PER_SHARE * places.bit_length()) * shares_of(parts)
+    return (places * cells + overhead) // _CELLS_PER_STEP
 
 
 class Ladder:
     """Prices from the nodes up. `unfinished`: members will follow, so that hard constraints need not be met yet, but
-    still be such that they can be.
+    still be such that they can be. `any_parts`: soft partitions may have any number of parts, not just a few more than
+    asked for. `whole`: no place has been left out, so that what is not found cannot be.
     """
 
-    def __init__(self, ground: Ground, budget: Budget, *, unfinished: bool = False) -> None:
+    def __init__(self, ground: Ground, budget: Budget, *, unfinished: bool = False, any_parts: bool = False) -> None:
         asked, parts = ground.asked, ground.parts
         self._room = ground.room
         self._tree = ground.tree
@@ -54,6 +58,8 @@ class Ladder:
         self._parts = parts
         self._budget = budget
         self._unfinished = unfinished
+        self._any_parts = any_parts
+        self.whole = ground.whole
         self._at = np.flatnonzero(ground.fits.any(axis=0) | ground.placed.any(axis=0))
         self._placed = ground.placed[:, self._at]
         self._fits = ground.fits[:, self._at]
@@ -129,10 +135,7 @@ class Ladder:
         starts = np.flatnonzero(np.append(True, owner[1:] != owner[:-1])) if len(owner) else owner
         if len(starts) == len(owner):
             return placed, room_for, at
-        most = int(np.diff(np.append(starts, len(owner))).max())
-        shares = prod(axis.length for axis in self._axes if axis.adds)
-        self._spend(work(len(owner) - len(starts), self._axes) + _CELLS_PER_SHARE * shares * (most - 1).bit_length())
-        self._table, steps = join(self._table, owner, tuple(self._axes))
+        self._table, steps = join(self._table, owner, tuple(self._axes), self._spend)
         self._steps += steps
         return np.add.reduceat(placed, starts, axis=1), np.add.reduceat(room_for, starts), at[starts]
 
@@ -171,11 +174,20 @@ class Ladder:
             if rule.shape is Shape.PACK:
                 self._add_axis(Axis(2, True, gang), sizes > 0)
             elif rule.shape is Shape.PARTITION:
-                parts = min(rule.parts if rule.shape_is_hard else most, max(1, len(self._table)))
+                parts = rule.parts if rule.shape_is_hard else self._most_parts(rule, most)
+                parts = min(parts, max(1, len(self._table)))
                 self._add_axis(Axis(parts + 1, True, gang), sizes > 0)
         if rule.shape is not Shape.PACK and rule.shape_is_hard and not self._unfinished:
+            if rule.shape is Shape.PARTITION:
+                most = max(1, most // rule.parts)
             even = np.stack([(sizes == 0) | (sizes == low) | (sizes == low + 1) for low in range(1, most + 1)], axis=-1)
             self._add_matching_axis(Axis(most, False, gang), even)
+
+    def _most_parts(self, rule: Rule, most: int) -> int:
+        """Of a soft partition: more parts are hardly ever needed, and to count them all would take long."""
+        parts = most if self._any_parts or most <= _FEW else min(most, rule.parts + _MORE_PARTS)
+        self.whole = self.whole and parts == most
+        return parts
 
     def _add_axis(self, axis: Axis, used: Bool) -> None:
         """How many domains are used: none or one so far."""
@@ -215,8 +227,8 @@ class Ladder:
         table[(0,) * table.ndim] = 0
         return table
 
-    def _spend(self, cells: int) -> None:
-        steps = 1 + cells // _CELLS_PER_STEP
+    def _spend(self, cells: int, shares: int = 0) -> None:
+        steps = 1 + (cells + shares * _CELLS_PER_SHARE) // _CELLS_PER_STEP
         if steps > self._budget.left:
             raise OutOfBudget
         self._budget.left -= steps

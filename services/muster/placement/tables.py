@@ -5,7 +5,7 @@ questions of a gang that are settled at the next level above that has a rule of 
 size that all of them have, or one more. Steps remember what they started from, so that they can be read backwards.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,10 @@ from muster.placement.prices import NEVER
 
 Cell = tuple[int, ...]
 """Place in a table along its axes."""
+
+
+Spend = Callable[[int, int], None]
+"""Told of cells that will be looked at, and of shares that each take some time to begin with. May raise."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class Joined:
         return [(first, of_first), (second, of_second)]
 
 
-def join(table: Int64, owner: Int64, axes: Sequence[Axis]) -> tuple[Int64, list[Step]]:
+def join(table: Int64, owner: Int64, axes: Sequence[Axis], spend: Spend) -> tuple[Int64, list[Step]]:
     """Join all units with the same `owner`, int64[units] in order, into one each."""
     steps: list[Step] = []
     while len(owner) and bool((owner[1:] == owner[:-1]).any()):
@@ -90,39 +94,37 @@ def join(table: Int64, owner: Int64, axes: Sequence[Axis]) -> tuple[Int64, list[
         follows = np.append(first[1:], len(owner)) - first == 2
         second = np.where(follows, first + 1, -1)
         joined = table[first]
-        joined[follows] = added(table[first[follows]], table[second[follows]], axes)
+        joined[follows] = added(table[first[follows]], table[second[follows]], axes, spend)
         steps.append(Joined(table, first, second, axes))
         table, owner = joined, owner[first]
     return table, steps
 
 
-def added(first: Int64, second: Int64, axes: Sequence[Axis]) -> Int64:
+def added(first: Int64, second: Int64, axes: Sequence[Axis], spend: Spend) -> Int64:
     """The best of all ways to divide what each cell says over the two, for every pair."""
+    of_first, shares = _possible(first, axes), _possible(second, axes)
+    if len(of_first) < len(shares):
+        first, second, shares = second, first, of_first
+    adding = np.array([index for index, axis in enumerate(axes) if axis.adds])
+    lengths = np.array(first.shape[1:])
+    matching = first.size // max(1, int(lengths[adding].prod()))
+    spend(int((lengths[adding] - shares).prod(axis=1).sum()) * matching, len(shares))
     best: Int64 = np.full(first.shape, NEVER)
-    for share in np.ndindex(*(axis.length if axis.adds else 1 for axis in axes)):
-        theirs = second[
-            (
-                slice(None),
-                *(slice(at, at + 1) if axis.adds else slice(None) for at, axis in zip(share, axes, strict=True)),
-            )
-        ]
-        if int(theirs.min(initial=NEVER)) >= NEVER:
-            continue
-        source = tuple(
-            slice(axis.length - at) if axis.adds else slice(None) for at, axis in zip(share, axes, strict=True)
-        )
-        target = tuple(slice(at, None) if axis.adds else slice(None) for at, axis in zip(share, axes, strict=True))
-        reached = best[(slice(None), *target)]
-        np.minimum(reached, first[(slice(None), *source)] + theirs, out=reached)
+    here, source, target = ([slice(None)] * first.ndim for _ in range(3))
+    for share in shares.tolist():
+        for index, at in zip(adding.tolist(), share, strict=True):
+            here[index + 1] = slice(at, at + 1)
+            source[index + 1] = slice(axes[index].length - at)
+            target[index + 1] = slice(at, None)
+        reached = best[tuple(target)]
+        np.minimum(reached, first[tuple(source)] + second[tuple(here)], out=reached)
     return best
 
 
-def work(joins: int, axes: Sequence[Axis]) -> int:
-    """Cells that have to be looked at to join two units so many times."""
-    cells = 1
-    for axis in axes:
-        cells *= axis.length * (axis.length + 1) // 2 if axis.adds else axis.length
-    return joins * cells
+def _possible(table: Int64, axes: Sequence[Axis]) -> Int64:
+    """Places on the axes that add which some unit can have: int64[places, axes that add]."""
+    matching = tuple(index + 1 for index, axis in enumerate(axes) if not axis.adds)
+    return np.argwhere((table < NEVER).any(axis=(0, *matching)))
 
 
 def read_back(steps: Sequence[Step], cell: Cell, parts: int) -> Iterator[tuple[int, Cell]]:
