@@ -27,13 +27,15 @@ from muster.placement.whole_shape import WholeShape
 
 _ALL_ORDERS_UP_TO: Final = 3
 """Parts up to which every order is tried."""
+_FEWEST_TRIES: Final = 4
 _MOST_TRIES: Final = 64
 _MEMBERS_TRIED: Final = 4_000
-"""Tries to seat a group: so many, and so many members in all, but some in any case."""
+"""Tries to seat a group, and members that they may seat in all."""
 _MOST_COUNTED: Final = 256
 """Regions that are counted to prove that none has room."""
 
 _Merit = tuple[bool, int, int, tuple[int, ...], list[int]]
+"""All that is hard is kept and all minimums are reached; members toward minimums, members, minus the costs, by part."""
 
 
 def is_coupled(room: Room, parts: Sequence[Part]) -> bool:
@@ -74,7 +76,8 @@ def find_coupled(room: Room, group: GroupToPlace, parts: Sequence[Part], budget:
 def place_coupled_partly(room: Room, group: GroupToPlace, parts: Sequence[Part]) -> Attempt | None:
     """Seat as much of the group as was found to have room; None if that is nothing."""
     coupled = _Coupled(room, group, parts)
-    coupled.try_all()
+    for _ in coupled.tries():
+        pass
     best = coupled.best
     if not best.total or not coupled.shape.kept_by(best):
         return None
@@ -105,25 +108,25 @@ class _Coupled:
 
     def settle(self, budget: Budget) -> tuple[Attempt | None, bool]:
         """The best attempt that reaches all minimums, not taken; if there is none, whether that is proved."""
-        self.try_all()
-        good = self.best if self._is_good(self.best) else None
+        for number, full in enumerate(self.tries()):
+            if full and self.shape.free:
+                return self.best, False
+            if not number and not self._merit[0] and self._impossible():
+                return None, True
+        good = self.best if self._merit[0] else None
         if good is not None and good.total == self._members:
             return good, False
-        if good is None and self._impossible():
-            return None, True
         good, exhausted = search_stepwise(self._room, self._group, self._parts, budget, self.shape.kept_by, good)
         return good, exhausted and good is None
 
-    def try_all(self) -> None:
-        """Seat the group in several orders and regions."""
-        tries = max(4, min(_MOST_TRIES, _MEMBERS_TRIED // self._members))
-        for way in islice(self._ways(), tries):
+    def tries(self) -> Iterator[bool]:
+        """Seat the group in several orders and regions; whether everybody was seated."""
+        for way in islice(self._ways(), max(_FEWEST_TRIES, min(_MOST_TRIES, _MEMBERS_TRIED // self._members))):
             attempt = self._try(way)
             merit = self._merit_of(attempt)
             if merit > self._merit:
                 self.best, self._merit = attempt, merit
-            if attempt.total == self._members and self.shape.free:
-                return
+            yield attempt.total == self._members
 
     def explain(self, explainer: Explainer) -> Explanation:
         """What is in the way of the first gang that lacks members in the best attempt."""
