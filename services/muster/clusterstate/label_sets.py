@@ -7,22 +7,56 @@ names a selector pay for none, and in others only the keys are indexed that sele
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
+from msgspec import Struct
+
 EVERYWHERE: Final = ""
 """In place of a namespace: all of them."""
 
-_NO_LABELS: Final[Mapping[str, str]] = {}
+_DELIMITER: Final = "\0"  # neither labels nor names of namespaces contain it
 
 
-class LabelSet:
-    """Pods of a namespace with equal labels, by uid, and ids of the selectors that select them, sorted."""
+class LabelSet(Struct, eq=False, gc=False):
+    """Pods of a namespace with equal labels, and ids of the selectors that select them, sorted.
 
-    __slots__ = ("labels", "namespace", "selected_by", "uids")
+    Every pod may have a set of its own, so it is kept small: namespace and labels are in `name`, and `pods` is a uid as
+    long as there is but one.
+    """
 
-    def __init__(self, namespace: str, labels: Mapping[str, str]) -> None:
-        self.namespace = namespace
-        self.labels = labels
-        self.selected_by: tuple[str, ...] = ()
-        self.uids: set[str] = set()
+    name: str
+    pods: str | set[str]
+    selected_by: tuple[str, ...] = ()
+
+    @property
+    def namespace(self) -> str:
+        return self.name.partition(_DELIMITER)[0]
+
+    @property
+    def labels(self) -> dict[str, str]:
+        _, *parts = self.name.split(_DELIMITER)
+        half = len(parts) // 2
+        return dict(zip(parts[:half], parts[half:], strict=True))
+
+    @property
+    def uids(self) -> Collection[str]:
+        """Its pods."""
+        return (self.pods,) if isinstance(self.pods, str) else self.pods
+
+    def add(self, uid: str) -> None:
+        """One more pod has these labels."""
+        if isinstance(self.pods, str):
+            self.pods = {self.pods}
+        self.pods.add(uid)
+
+    def drop(self, uid: str) -> bool:
+        """One pod less has them. False: it was the last one."""
+        if isinstance(self.pods, str):
+            return False
+        self.pods.discard(uid)
+        return bool(self.pods)
+
+
+def _name(namespace: str, labels: Mapping[str, str] | None) -> str:
+    return _DELIMITER.join((namespace, *labels, *labels.values())) if labels else namespace
 
 
 class LabelSets:
@@ -43,19 +77,19 @@ class LabelSets:
 
     def put(self, uid: str, namespace: str, labels: Mapping[str, str] | None) -> tuple[LabelSet, bool]:
         """A pod came or changed: its set, and whether the set is new."""
-        labels = labels or _NO_LABELS
+        name = _name(namespace, labels)
         known = self._of_pod.get(uid)
         if known is not None:
-            if known.labels == labels:
+            if known.name == name:
                 return known, False
             self._leave(known, uid)
-        name = "\0".join((namespace, *labels, *labels.values()))  # no label contains the delimiter
         found = self._sets.get(name)
         is_new = found is None
         if found is None:
-            found = self._sets[name] = LabelSet(namespace, labels)
+            found = self._sets[name] = LabelSet(name, uid)
             self._index(found)
-        found.uids.add(uid)
+        else:
+            found.add(uid)
         self._of_pod[uid] = found
         return found, is_new
 
@@ -95,19 +129,18 @@ class LabelSets:
 
     def _index(self, new: LabelSet) -> None:
         self._of_namespace.setdefault(new.namespace, set()).add(new)
-        if self._by_key:
-            for by_value, value in self._indexes_of(new):
-                by_value.setdefault(value, set()).add(new)
+        for by_value, value in self._indexes_of(new):
+            by_value.setdefault(value, set()).add(new)
 
     def _leave(self, known: LabelSet, uid: str) -> None:
-        known.uids.discard(uid)
-        if known.uids:
+        if known.drop(uid):
             return
-        del self._sets["\0".join((known.namespace, *known.labels, *known.labels.values()))]
-        there = self._of_namespace[known.namespace]
+        del self._sets[known.name]
+        namespace = known.namespace
+        there = self._of_namespace[namespace]
         there.discard(known)
         if not there:
-            del self._of_namespace[known.namespace]
+            del self._of_namespace[namespace]
         for by_value, value in self._indexes_of(known):
             sets = by_value[value]
             sets.discard(known)
@@ -115,7 +148,10 @@ class LabelSets:
                 del by_value[value]
 
     def _indexes_of(self, each: LabelSet) -> Iterable[tuple[dict[str, set[LabelSet]], str]]:
+        if not self._by_key:
+            return
+        places = (each.namespace, EVERYWHERE)
         for key, value in each.labels.items():
-            for place in (each.namespace, EVERYWHERE):
+            for place in places:
                 if (by_value := self._by_key.get((place, key))) is not None:
                     yield by_value, value

@@ -183,12 +183,14 @@ class Selectors:
         return changed
 
     def _selecting(self, label_set: LabelSet) -> tuple[str, ...]:
+        own, labels = label_set.namespace, label_set.labels
+        own_labels = self._namespaces.get(own, _NO_LABELS)
         found = []
-        for namespace in (label_set.namespace, EVERYWHERE):
-            for key, value in (("", ""), *label_set.labels.items()):
+        for namespace in (own, EVERYWHERE):
+            for key, value in (("", ""), *labels.items()):
                 there = self._index.get((namespace, key, value))
                 if there is not None:
-                    found += [each.id for each in there.values() if self._selects(each, label_set)]
+                    found += [each.id for each in there.values() if each.selects(own, own_labels, labels)]
         return tuple(sorted(found))
 
     def _selects(self, selector: PodSelector, label_set: LabelSet) -> bool:
