@@ -138,19 +138,28 @@ def admits_one_by_one(nodes: Sequence[NodeFacts], seated: Sequence[Seated], memb
     return come(wanted, list(seated))
 
 
+Places = tuple[tuple[tuple[str, str], int], ...]
+"""((class id, node), members), sorted."""
+
+
 def most_placed(
     nodes: Sequence[NodeFacts], seated: Sequence[Seated], wanted: Sequence[tuple[PodClass, int]]
 ) -> set[tuple[int, ...]]:
     """All numbers of members, by kind, that can be placed one by one."""
-    reached: set[tuple[int, ...]] = set()
-    seen: set[tuple[object, ...]] = set()
+    return {counts for counts, _ in all_placings(nodes, seated, wanted)}
+
+
+def all_placings(
+    nodes: Sequence[NodeFacts], seated: Sequence[Seated], wanted: Sequence[tuple[PodClass, int]]
+) -> set[tuple[tuple[int, ...], Places]]:
+    """All ways to place members one by one: how many of each kind, and where."""
+    seen: set[tuple[tuple[int, ...], Places]] = set()
 
     def go(counts: tuple[int, ...], present: list[Seated], places: dict[tuple[str, str], int]) -> None:
-        state = (counts, *sorted(places.items()))
+        state = counts, tuple(sorted(places.items()))
         if state in seen:
             return
         seen.add(state)
-        reached.add(counts)
         for index, (pod, most) in enumerate(wanted):
             if counts[index] < most:
                 for node in nodes:
@@ -163,4 +172,4 @@ def most_placed(
                         )
 
     go((0,) * len(wanted), list(seated), {})
-    return reached
+    return seen

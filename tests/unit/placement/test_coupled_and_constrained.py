@@ -1,0 +1,80 @@
+"""Members that mind one another and are to be divided over a topology: both are kept, and what cannot be is proved."""
+
+from collections.abc import Sequence
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from builders.neighbours import Scenery, sceneries
+from builders.placement import alone, answers
+from builders.pod_rules import Places, Seated, admits_one_by_one, all_placings
+from muster.gangs.facts import Batch, LevelConstraint, LevelPolicy, NodeFacts, PodFacts, TopologyTree, TreeLevel
+from muster.placement.answers import NotPlaced, Placed
+from muster.placement.cluster import Cluster
+
+ZONES = TopologyTree("zones", (TreeLevel("zone", "zone"), TreeLevel("node")), default=True)
+
+constraints = st.sampled_from(
+    [
+        LevelConstraint("zone", LevelPolicy.PACK, hard=True),
+        LevelConstraint("zone", LevelPolicy.PACK),
+        LevelConstraint("zone", LevelPolicy.SPREAD, hard=True),
+        LevelConstraint("zone", LevelPolicy.PARTITION, hard=True, count=2),
+        LevelConstraint("node", LevelPolicy.RANGE, hard=True, minimum=1, maximum=2),
+        LevelConstraint("node", LevelPolicy.FACTOR, hard=True, count=2),
+    ]
+)
+
+
+def kept(constraint: LevelConstraint, places: Places, nodes: Sequence[NodeFacts]) -> bool:
+    """A hard constraint holds for the members at these places."""
+    zone = {node.name: node.labels.get("zone") for node in nodes}
+    sizes: dict[str, int] = {}
+    for (_, name), count in places:
+        domain = name if constraint.level == "node" else zone[name]
+        if domain is None:
+            return False
+        sizes[domain] = sizes.get(domain, 0) + count
+    match constraint.policy:
+        case LevelPolicy.PACK:
+            return len(sizes) == 1
+        case LevelPolicy.SPREAD | LevelPolicy.PARTITION:
+            even = max(sizes.values()) - min(sizes.values()) <= 1
+            return even and (constraint.policy is LevelPolicy.SPREAD or len(sizes) == constraint.count)
+        case LevelPolicy.RANGE:
+            return all(constraint.minimum <= size <= constraint.maximum for size in sizes.values())
+        case LevelPolicy.FACTOR:
+            return all(size % constraint.count == 0 for size in sizes.values())
+
+
+@settings(max_examples=500, deadline=None)
+@given(sceneries(classes=2, most_nodes=3, most_bound=2), st.integers(1, 3), st.integers(0, 2), constraints)
+def test_both_are_kept_and_what_cannot_be_is_proved(
+    scenery: Scenery, first: int, second: int, constraint: LevelConstraint
+) -> None:
+    cluster = Cluster()
+    pods = tuple(PodFacts(uid, "d", uid, of, node=on, deleting=gone) for uid, of, on, gone in scenery.bound)
+    nodes, classes = scenery.nodes, {each.id: each for each in scenery.classes}
+    cluster.apply(Batch(pod_classes=tuple(scenery.classes), nodes=tuple(nodes), pods=pods, trees=(ZONES,)))
+    asked = alone("g", *(role for role in (("c0", first), ("c1", second)) if role[1]))
+    asked = replace(asked, gangs=(replace(asked.gangs[0], constraints=(constraint,)),))
+    [answer] = answers(cluster, asked)
+    there = [Seated(classes[of], on, gone) for _, of, on, gone in scenery.bound]
+    wanted = [(classes[role.class_id], role.wanted) for role in asked.gangs[0].roles]
+    everybody = tuple(count for _, count in wanted)
+    feasible = any(
+        counts == everybody and (not constraint.hard or kept(constraint, places, nodes))
+        for counts, places in all_placings(nodes, there, wanted)
+    )
+    event(f"{type(answer).__name__} {getattr(answer, 'proved', '')}, {feasible=}")
+    if isinstance(answer, Placed):
+        members = [Seated(wanted[run.role][0], run.node) for run in answer.runs for _ in range(run.count)]
+        assert len(members) == sum(everybody)
+        assert admits_one_by_one(nodes, there, members)
+        if constraint.hard:
+            assert kept(constraint, tuple(((each.pod.id, each.node), 1) for each in members), nodes)
+    else:
+        assert isinstance(answer, NotPlaced)
+        assert not feasible
+        assert answer.proved
