@@ -125,15 +125,13 @@ class Levelling:
     def _order(self, room: Room) -> Int64:
         """Domains in the order in which they get one more than others: by their best nodes, then by name."""
         domains = self._domains
-        by_name = np.zeros(domains.size, np.int64)
-        by_name[sorted(range(domains.size), key=domains.names.__getitem__)] = np.arange(domains.size)
         if domains.single:
             order = domains.codes[self._ranked(room)]
             return order[order > 0]
         dislike = np.full(domains.size, np.iinfo(np.int64).max)
         usable = self._fits > 0
         np.minimum.at(dislike, domains.codes[usable], self._of_class.dislike[usable])
-        order = np.lexsort((by_name, dislike))
+        order = np.lexsort((domains.by_name, dislike))
         return order[self._capacity[order] > 0]
 
 

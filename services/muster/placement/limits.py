@@ -101,6 +101,11 @@ class Limits:
         """Members only make worse the very nodes on which they are."""
         return all(wish.repels and self._nodes.domains(wish.key).single for wish in self.wishes if wish.itself)
 
+    def spread_wish(self) -> SpreadWish | None:
+        """The wish to spread, if that is the only one that members of the class count for."""
+        ours = [wish for wish in self.wishes if wish.itself]
+        return ours[0] if len(ours) == 1 and isinstance(ours[0], SpreadWish) else None
+
     def caps(self) -> Int64:
         """How many members may go to each node, one after another, if nobody else goes anywhere: int64[rows]."""
         rules = self.rules

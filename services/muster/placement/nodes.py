@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -64,6 +65,13 @@ class Domains:
     def size(self) -> int:
         """Length of arrays by code."""
         return len(self.names)
+
+    @cached_property
+    def by_name(self) -> Int64:
+        """Place of each code by name, int64[size]."""
+        places = np.zeros(self.size, np.int64)
+        places[sorted(range(self.size), key=self.names.__getitem__)] = np.arange(self.size)
+        return places
 
 
 class NodeTable:

@@ -5,11 +5,13 @@ from itertools import islice
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.placement.levelling import Levelling, Within, moving_rules
+from muster.placement.eligibility import WEIGHT_COST
+from muster.placement.levelling import Levelling, Within, level, moving_rules
 from muster.placement.packing import Seats, choose, fewest_nodes
 from muster.placement.parts import Attempt, Part
 from muster.placement.regions import Region, common_domains
 from muster.placement.room import ClassRoom, Room
+from muster.placement.spreading import COST_PER_POD, SpreadWish
 
 
 def seat(room: Room, index: int, part: Part, wanted: int, region: Region, attempt: Attempt) -> int:
@@ -62,18 +64,59 @@ def _next_seats(room: Room, of_class: ClassRoom, wanted: int, region: Region) ->
         return choose(room, Within(fits, of_class.dislike), wanted, fewest_nodes)
     moving = moving_rules(limits)
     wide = {rule.key for rule in moving if not rule.domains.single}
-    if len(wide) > 1 or (limits.couples_softly() and (moving or not limits.dislikes_by_node())):
-        return _one(room, of_class, fits)
     if limits.couples_softly():
-        rows = np.flatnonzero(fits)
-        liked_most = np.zeros_like(fits)
-        liked_most[_least(rows, of_class.dislike[rows])] = 1
-        return choose(room, Within(liked_most, of_class.dislike), wanted, fewest_nodes)
+        if not moving and limits.dislikes_by_node():
+            return _one_each(room, of_class, fits, wanted)
+        wish = limits.spread_wish()
+        if not moving and wish is not None:
+            return _evenly(room, of_class, fits, wanted, wish)
+        return _one(room, of_class, fits)
+    if len(wide) > 1:
+        return _one(room, of_class, fits)
     if moving:
         key = min(wide, default=moving[0].key)
         levelling = Levelling(of_class, key, [rule for rule in moving if rule.key == key], region)
         return levelling.seats(room, min(wanted, levelling.most))
     return choose(room, Within(fits, of_class.dislike), wanted, fewest_nodes)
+
+
+def _one_each(room: Room, of_class: ClassRoom, fits: Int64, wanted: int) -> Seats:
+    """One member on each of the nodes that are liked most: it makes that node worse, and no other."""
+    rows = np.flatnonzero(fits)
+    liked_most = np.zeros_like(fits)
+    liked_most[_least(rows, of_class.dislike[rows])] = 1
+    return choose(room, Within(liked_most, of_class.dislike), wanted, fewest_nodes)
+
+
+def _evenly(room: Room, of_class: ClassRoom, fits: Int64, wanted: int, wish: SpreadWish) -> Seats:
+    """Members over the domains of a wish to spread, the least disliked first, until one has no more room on the nodes
+    that it likes most.
+    """
+    domains, dislike = wish.domains, of_class.dislike
+    rows = np.flatnonzero(fits)
+    if not len(rows):
+        return rows, rows
+    codes = domains.codes[rows]
+    least = np.full(domains.size, np.iinfo(np.int64).max)
+    np.minimum.at(least, codes, dislike[rows])
+    liked = rows[dislike[rows] == least[codes]]
+    capacity = np.bincount(domains.codes[liked], fits[liked], domains.size).astype(np.int64)
+    used = np.flatnonzero(capacity)
+    used = used[np.lexsort((domains.by_name[used], least[used]))]
+    members = least[used] // (COST_PER_POD * WEIGHT_COST)
+    members -= members.min()
+    until = int((members + capacity[used]).min())
+    wanted = min(wanted, int(np.clip(until - members, 0, capacity[used]).sum()))
+    shares = np.zeros(domains.size, np.int64)
+    shares[used] = level(members, capacity[used], wanted, np.arange(len(used)))
+    best = np.zeros_like(fits)
+    best[liked] = fits[liked]
+    taken = [
+        choose(room, Within(np.where(domains.codes == domain, best, 0), dislike), int(shares[domain]), fewest_nodes)
+        for domain in used.tolist()
+        if shares[domain]
+    ]
+    return np.concatenate([rows for rows, _ in taken]), np.concatenate([counts for _, counts in taken])
 
 
 def _one(room: Room, of_class: ClassRoom, fits: Int64) -> Seats:
