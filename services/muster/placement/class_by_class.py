@@ -16,13 +16,14 @@ from muster.placement.growing import Growing
 from muster.placement.nodes import Bool
 from muster.placement.packing import Seats
 from muster.placement.parts import Attempt, retake
+from muster.placement.room import ClassRoom
 from muster.placement.rules import UNBOUNDED, Rule, Shape, relaxed
 from muster.placement.search import Budget, OutOfBudget
 from muster.placement.sizes import Cost, cost_of, holds
 from muster.placement.worth import is_best, reaches_bounds, worth
 
 _DOMAINS_TRIED: Final = 8
-"""Of those that have room for all by each class alone."""
+"""Of those that have room for all by each class alone; and of levels of nodes by how much a class dislikes them."""
 _PLACES_PER_STEP: Final = 50
 """Places that members of a class are divided over in the time of one step of a search."""
 
@@ -159,6 +160,7 @@ class _Tries:
             division = self._divide((ways[0], ways[-1]), np.minimum(caps, wanted), held, wanted)
             if division is None:
                 continue
+            division = self._on_liked(division, of_class, rules, (ways[0], ways[-1]), np.minimum(caps, wanted), held)
             rows = ground.tree.rows[division.nodes]
             ground.room.take(of_class, rows, division.counts)
             seats.append((index, (rows, division.counts)))
@@ -176,6 +178,35 @@ class _Tries:
             if found is not None:
                 return found
         return None
+
+    def _on_liked(
+        self,
+        division: Division,
+        of_class: ClassRoom,
+        rules: Sequence[Rule],
+        ways: Sequence[tuple[Rule, ...]],
+        caps: Int64,
+        held: Int64,
+    ) -> Division:
+        """As good a division on nodes that the class dislikes less, if there is one."""
+        levels = of_class.eligibility.levels
+        if len(levels) < 2:
+            return division
+        members, cost = int(division.counts.sum()), self._cost(rules, division, held)
+        dislike = of_class.eligibility.dislike[self._ground.tree.rows]
+        for level in levels[:-1][:_DOMAINS_TRIED]:
+            liked = np.where(dislike <= level, caps, 0)
+            if int(liked.sum()) >= members:
+                other = self._divide(ways, liked, held, members)
+                if other is not None and int(other.counts.sum()) == members and self._cost(rules, other, held) <= cost:
+                    return other
+        return division
+
+    def _cost(self, rules: Sequence[Rule], division: Division, held: Int64) -> Cost:
+        sizes = held.copy()
+        sizes[division.nodes] += division.counts
+        used = np.flatnonzero(sizes)
+        return cost_of(rules, self._ground.tree, used, sizes[used])
 
     def _where(self, gang: int) -> Iterator[Iterator[Bool]]:
         """Places to try: single domains of the levels that are to be packed, the lowest first; then all."""

@@ -30,7 +30,8 @@ class Asked:
 @dataclass(frozen=True)
 class Ground:
     """One group on one tree. `fits` is int64[parts, places], `placed` int64[gangs, places]: members that fit on each of
-    the tree's nodes, and those that are there. `whole`: no place has been left out.
+    the tree's nodes, no more than are wanted, and those that are there. `size` is int64[places], how much fits at all,
+    so that small domains can be told from large ones. `whole`: no place has been left out.
     """
 
     room: Room
@@ -39,6 +40,7 @@ class Ground:
     parts: Sequence[Part]
     fits: Int64
     placed: Int64
+    size: Int64
     whole: bool = True
 
     @property
@@ -53,7 +55,8 @@ class Ground:
 
 def ground_of(room: Room, tree: Tree, asked: Sequence[Asked], parts: Sequence[Part]) -> Ground:
     """All that the group may use of its tree."""
-    fits: Int64 = np.array([np.minimum(room.of(part.class_id).fits[tree.rows], part.wanted) for part in parts])
+    all_fits: Int64 = np.array([room.of(part.class_id).fits[tree.rows] for part in parts])
+    fits: Int64 = np.minimum(all_fits, np.array([part.wanted for part in parts])[:, None])
     for index, part in enumerate(parts):
         if asked[part.gang].inside_only:
             fits[index, tree.inside :] = 0
@@ -63,4 +66,4 @@ def ground_of(room: Room, tree: Tree, asked: Sequence[Asked], parts: Sequence[Pa
             place = tree.place_of(pods.node)
             if place is not None:
                 placed[gang, place] += pods.count
-    return Ground(room, tree, asked, parts, fits, placed)
+    return Ground(room, tree, asked, parts, fits, placed, all_fits.sum(axis=0))

@@ -15,7 +15,7 @@ from muster.gangs.capacity import Int64
 from muster.placement.ground import Ground
 from muster.placement.nodes import Bool
 from muster.placement.parts import Attempt, Part
-from muster.placement.prices import NEVER, Prices, Shares
+from muster.placement.prices import LARGEST_DISLIKE, NEVER, Prices, Shares
 from muster.placement.rules import Rule, Shape
 from muster.placement.search import Budget, OutOfBudget
 from muster.placement.tables import Axis, Cell, Closed, Opened, Step, join, read_back
@@ -63,6 +63,7 @@ class Ladder:
         self._at = np.flatnonzero(ground.fits.any(axis=0) | ground.placed.any(axis=0))
         self._placed = ground.placed[:, self._at]
         self._fits = ground.fits[:, self._at]
+        self._size = ground.size[self._at]
         self._axes = [Axis(part.wanted + 1) for part in parts]
         self._shares = np.indices([axis.length for axis in self._axes]).reshape(len(parts), -1).T  # int64[cells, parts]
         self._most = [
@@ -82,7 +83,7 @@ class Ladder:
         self._table = self._of_nodes()
         nodes = len(self._tree.levels)
         levels = sorted({rule.level for one in self._asked for rule in one.rules}, reverse=True)
-        at, room_for = self._at, self._fits.sum(axis=0)
+        at, room_for = self._at, self._size
         placed = self._placed
         for level in levels:
             if level < nodes:
@@ -128,7 +129,23 @@ class Ladder:
         table = np.where(fits, 0, NEVER)
         outside = self._at >= self._tree.inside
         table[outside] += np.where(fits[outside], self._shares.sum(axis=1) << self._prices.outside, 0)
+        if self._prices.wishes is not None:
+            table += self._dislikes(rows) << self._prices.wishes
+            table = np.minimum(table, NEVER)
         return table.reshape(-1, *(axis.length for axis in self._axes))
+
+    def _dislikes(self, rows: Int64) -> Int64:
+        """By how much members of each share dislike each node: int64[nodes, shares by part], or less if nobody does."""
+        dislikes: Int64 = np.zeros((1, 1), np.int64)
+        for index, part in enumerate(self._parts):
+            judge = self._room.of(part.class_id).eligibility
+            if len(judge.levels) > 1:
+                rank: Int64 = np.searchsorted(judge.levels, judge.dislike[rows])
+                if len(judge.levels) > LARGEST_DISLIKE + 1:
+                    rank = rank * LARGEST_DISLIKE // (len(judge.levels) - 1)
+                ours: Int64 = np.minimum(rank, LARGEST_DISLIKE)[:, None] * self._shares[:, index]
+                dislikes = dislikes + ours
+        return dislikes
 
     def _join(self, owner: Int64, placed: Int64, room_for: Int64, at: Int64) -> tuple[Int64, Int64, Int64]:
         """Join units; what is placed in and what fits into each is added up."""

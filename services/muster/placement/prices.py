@@ -28,11 +28,15 @@ class Term(IntEnum):
     FACTOR = 1
     PARTS = 2
     SHAPE = 3
-    FIT = 4
+    WISHES = 4
+    FIT = 5
 
 
 _Key = tuple[int, int, Term]
 """Gang, level and term."""
+_WISHES: Final = (-1, -1, Term.WISHES)
+LARGEST_DISLIKE: Final = 15
+"""Of a member for its node, from 0."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +61,15 @@ class Prices:
         left = _BITS - members.bit_length()
         self.outside = left
         """Bits to shift the number of members outside of trees."""
+        self.wishes: int | None = None
+        """Bits to shift how much members dislike their nodes; None if there is no place for that."""
         for key, bound in self._terms():
             bits = bound.bit_length()
             if bits > left:
                 continue
             left -= bits
             self._shift[key] = left
+        self.wishes = self._shift.get(_WISHES)
 
     def of_sizes(self, gang: int, rule: Rule) -> Int64:
         """The price of a domain by how many members it has: int64[most + 1]."""
@@ -102,7 +109,7 @@ class Prices:
         return np.zeros_like(counts) if shift is None else counts << shift
 
     def _terms(self) -> list[tuple[_Key, int]]:
-        """Keys and the largest sums there can be, by worth: what was asked for, then best fit, then what was not."""
+        """Keys and the largest sums there can be, by worth: what was asked for, wishes for nodes, best fit, the rest."""
         asked: list[tuple[_Key, int]] = []
         fit: list[tuple[_Key, int]] = []
         unasked: list[tuple[_Key, int]] = []
@@ -120,4 +127,5 @@ class Prices:
                 (asked if rule.counts else unasked).append(((index, rule.level, Term.SHAPE), shape))
                 if rule.shape is not Shape.SPREAD:
                     (fit if rule.counts else unasked).append(((index, rule.level, Term.FIT), most << _FITS_BITS))
-        return asked + fit + unasked
+        members = sum(gang.most for gang in self._gangs)
+        return [*asked, (_WISHES, members * LARGEST_DISLIKE), *fit, *unasked]

@@ -1,0 +1,233 @@
+"""Gangs of unequal members and groups of gangs on topology trees: where they go, and the words when they cannot."""
+
+import random
+
+import pytest
+
+from builders.forest import planted, tree_of
+from builders.placement import answers, cluster, node, pod_class, refusal, removable, removals, seats, seats_of
+from muster.gangs.facts import Batch, TopologyTree, TreeDomain, TreeLevel
+from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Role
+from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
+from muster.placement.explain import Explainer
+from muster.placement.mixed import place_mixed
+from muster.placement.parts import parts_of
+from muster.placement.search import Budget
+from muster.topology.constraints import parse_constraints
+
+LARGE = pod_class("large", 3)
+CLASSES = (LARGE, pod_class("two", 2))
+
+
+def mixed(
+    constraints: str,
+    *roles: tuple[str, int],
+    name: str = "g",
+    minimum: int | None = None,
+    tree: str = "",
+    placed: dict[str, int] | None = None,
+) -> GangToPlace:
+    """A gang with roles as (class, wanted); members in `placed` are of class x."""
+    wanted = sum(count for _, count in roles)
+    return GangToPlace(
+        name,
+        wanted if minimum is None else minimum,
+        tuple(Role(*role) for role in roles),
+        tree,
+        parse_constraints(constraints) if constraints else (),
+        tuple(PodsOnNode(on, "x", count) for on, count in (placed or {}).items()),
+    )
+
+
+def answer_on(tree: str, *gangs: GangToPlace, levels: str = "rack node", partial: bool = False) -> Answer:
+    [answer] = answers(planted(tree, levels, classes=CLASSES), GroupToPlace("g", gangs, partial))
+    return answer
+
+
+def test_p21_each_role_where_it_fits_and_both_in_one_rack() -> None:
+    answer = answer_on("r0(a:3) r1(b:3,c:1) r2(d:9)", mixed("rack: pack", ("large", 1), ("x", 1)))
+    assert (seats_of(answer, 0), seats_of(answer, 1)) == ({"b": 1}, {"c": 1})
+
+
+def test_p22_those_who_need_no_gpu_leave_gpu_nodes_alone_within_the_rack() -> None:
+    nodes = [node("gpu", 64, gpu=8), node("plain-0", 64), node("plain-1", 64), node("other", 64)]
+    racks = (TreeDomain("r0", 0), TreeDomain("r1", 0))
+    leaves = (("gpu", 0), ("plain-0", 0), ("plain-1", 0), ("other", 1))
+    tree = TopologyTree("t", (TreeLevel("rack"), TreeLevel("node")), racks, leaves, default=True)
+    built = cluster(nodes, [pod_class("x", 8, gpu=2), pod_class("y", 32)])
+    built.apply(Batch(trees=(tree,)))
+    [answer] = answers(built, GroupToPlace("g", (mixed("rack: pack", ("x", 4), ("y", 4)),)))
+    assert seats_of(answer, 0) == {"gpu": 4}
+    assert seats_of(answer, 1) == {"plain-0": 2, "plain-1": 2}
+
+
+def test_p24_a_bin_trap_in_one_of_the_racks() -> None:
+    classes = [pod_class(str(cpu), cpu) for cpu in (3, 4, 5, 6)]
+    built = planted("r0(a:9,b:9,c:12) r1(d:10,e:10,f:10)", classes=classes)
+    asked = mixed("rack: hard pack", ("6", 1), ("5", 2), ("4", 2), ("3", 2))
+    [answer] = answers(built, GroupToPlace("g", (asked,)))
+    assert set(seats(answer)) == {"d", "e", "f"}
+
+
+def test_sizes_count_members_of_all_classes() -> None:
+    answer = answer_on("r0(a:9) r1(b:9) r2(c:9)", mixed("rack: partition(3)", ("large", 2), ("x", 4)))
+    assert seats(answer) == {"a": 2, "b": 2, "c": 2}
+
+
+def test_members_that_are_placed_count_whatever_their_class() -> None:
+    answer = answer_on("r0(a:9) r1(b:9)", mixed("rack: partition(2)", ("large", 1), ("two", 1), placed={"a": 2}))
+    assert seats(answer) == {"b": 2}
+
+
+def test_a_hard_pack_over_classes_is_proved_infeasible_and_told() -> None:
+    refused = refusal(answer_on("r0(a:4) r1(b:4)", mixed("rack: hard pack", ("large", 1), ("two", 1))))
+    assert refused.proved
+    assert refused.explanation.remedy == 'it would fit if the constraint "rack: hard pack" were soft'
+    assert (refused.explanation.fit, refused.explanation.needed) == (1, 2)
+
+
+def test_what_room_forbids_is_not_blamed_on_constraints() -> None:
+    refused = refusal(answer_on("r0(a:4) r1(b:4)", mixed("rack: pack", ("large", 3))))
+    assert refused.proved
+    assert "soft" not in refused.explanation.remedy
+
+
+def test_without_budget_nothing_is_proved() -> None:
+    built = planted("r0(a:4,b:4) r1(c:4,d:4)", classes=CLASSES)
+    built.room.refresh()
+    group = GroupToPlace("g", (mixed("rack: hard partition(2); node: hard factor(2)", ("large", 3), ("two", 1)),))
+    answer = place_mixed(built.room, group, parts_of(group), Explainer(built.room), Budget(0))
+    assert isinstance(answer, NotPlaced)
+    assert not answer.proved
+    assert refusal(answers(built, group)[0]).proved
+
+
+def test_each_gang_of_a_group_keeps_its_own_constraints() -> None:
+    together = mixed("rack: hard pack", ("x", 4), name="together")
+    apart = mixed("rack: hard partition(2)", ("x", 4), name="apart")
+    answer = answer_on("r0(a:4,b:2) r1(c:2)", together, apart)
+    assert isinstance(answer, Placed)
+    of = {name: {run.node: run.count for run in answer.runs if run.gang == name} for name in ("together", "apart")}
+    assert sum(of["together"].values()) == 4
+    assert set(of["together"]) <= {"a", "b"}
+    assert of["apart"]["c"] == 2
+    assert sum(of["apart"].values()) == 4
+
+
+def test_gangs_of_a_group_may_go_by_different_trees() -> None:
+    racks, _ = tree_of("r0(a:2,b:2) r1(c:2,d:2)")
+    rows = TopologyTree(
+        "rows",
+        (TreeLevel("row"), TreeLevel("node")),
+        (TreeDomain("w0", 0), TreeDomain("w1", 0)),
+        (("a", 0), ("c", 0), ("b", 1), ("d", 1)),
+    )
+    built = planted("r0(a:2,b:2) r1(c:2,d:2)", classes=CLASSES)
+    built.apply(Batch(trees=(racks, rows)))
+    in_rack = mixed("rack: hard pack", ("x", 2), name="in-rack")
+    in_row = mixed("row: hard pack", ("x", 3), name="in-row", tree="rows")
+    [answer] = answers(built, GroupToPlace("g", (in_rack, in_row)))
+    assert isinstance(answer, Placed)
+    nodes = {gang: {run.node for run in answer.runs if run.gang == gang} for gang in ("in-rack", "in-row")}
+    assert nodes["in-rack"] <= {"a", "b"} or nodes["in-rack"] <= {"c", "d"}
+    assert nodes["in-row"] in ({"a", "c"}, {"b", "d"})
+
+
+def test_what_is_seated_in_part_leaves_the_rest_a_place() -> None:
+    tree = "r0(a:4,b:1) r1(c:3,d:3)"
+    asked = mixed("rack: hard pack", ("large", 2), ("x", 4))
+    answer = answer_on(tree, asked, partial=True)
+    assert isinstance(answer, PartlyPlaced)
+    assert set(seats(answer)) in ({"a", "b"}, {"c", "d"})
+
+
+def test_in_part_no_more_parts_than_a_hard_partition_has() -> None:
+    tree = "r0(a:1) r1(b:2) r2(c:2)"
+    answer = answer_on(tree, mixed("rack: hard partition(2)", ("large", 1), ("x", 5)), partial=True)
+    assert isinstance(answer, PartlyPlaced)
+    assert seats(answer) == {"b": 2, "c": 2}
+
+
+def test_a_partial_gang_of_equal_members_keeps_to_one_rack() -> None:
+    answer = answer_on("r0(a:4,b:1) r1(c:3,d:3)", mixed("rack: hard pack", ("x", 8)), partial=True)
+    assert isinstance(answer, PartlyPlaced)
+    assert seats(answer) == {"c": 3, "d": 3}
+
+
+def test_p38_those_go_who_free_one_rack() -> None:
+    """Both gangs hold four seats, but only the first holds them in one rack."""
+    spread_out = removable("across", ("a", "x", 2), ("c", "x", 2))
+    low = [spread_out, removable("in-one", ("a", "x", 2), ("b", "x", 2))]
+    bound = [
+        (f"{gang.id}/{pods.node}/{number}", "x", pods.node)
+        for gang in low
+        for pods in gang.pods
+        for number in range(pods.count)
+    ]
+    nodes = [node("a", 4), node("b", 2), node("c", 2), node("d", 0)]
+    tree, _ = tree_of("r0(a:4,b:2) r1(c:2,d:0)")
+    built = cluster(nodes, [pod_class("x")], bound)
+    built.apply(Batch(trees=(tree,)))
+    [answer] = answers(built, GroupToPlace("g", (mixed("rack: hard pack", ("x", 4)),)), removing=low)
+    assert removals(answer) == {"in-one": (True, {"a": 2, "b": 2})}
+    [answer] = answers(built, GroupToPlace("g", (mixed("rack: pack", ("x", 4)),)), removing=low)
+    assert removals(answer) == {"across": (True, {"a": 2, "c": 2})}, "nobody goes for a soft constraint"
+
+
+def many_racks(nodes: int) -> tuple[str, str]:
+    racks = [
+        f"r{rack:02}(" + ",".join(f"n{rack:02}-{i}:{4 + (rack + i) % 5}" for i in range(nodes)) + ")"
+        for rack in range(24)
+    ]
+    zones = [f"z{zone}({' '.join(racks[8 * zone : 8 * zone + 8])})" for zone in range(3)]
+    return " ".join(zones), "zone rack node"
+
+
+LARGE_GANGS = [
+    "zone: pack; rack: spread; node: pack",
+    "zone: hard pack; rack: spread",
+    "rack: hard partition(6); node: spread",
+    "rack: partition(5), factor(4)",
+    "node: hard range(1,3)",
+    "zone: hard spread; rack: pack",
+]
+
+
+@pytest.mark.parametrize("constraints", LARGE_GANGS)
+def test_gangs_too_large_to_look_at_all_ways_are_placed_as_hard_constraints_ask(constraints: str) -> None:
+    tree, levels = many_racks(8)
+    answer = answer_on(tree, mixed(constraints, ("large", 30), ("two", 12), ("x", 48)), levels=levels)
+    placed = seats(answer)
+    assert sum(placed.values()) == 90
+    assert max(placed.values()) <= 3 or "range" not in constraints
+    zones, racks = _by(placed, 1), _by(placed, 3)
+    if "zone: pack" in constraints or "zone: hard pack" in constraints:
+        assert len(zones) == 1
+        assert len(racks) == 8
+    if "partition(6)" in constraints:
+        assert sorted(racks.values()) == [15] * 6
+    if "zone: hard spread" in constraints:
+        assert sorted(zones.values()) == [30] * 3
+
+
+def _by(placed: dict[str, int], length: int) -> dict[str, int]:
+    """By rack, the first three letters of a node; or by zone, of eight racks each."""
+    counts: dict[str, int] = {}
+    for name, count in placed.items():
+        key = name[:3] if length == 3 else str(int(name[1:3]) // 8)
+        counts[key] = counts.get(key, 0) + count
+    return counts
+
+
+@pytest.mark.parametrize("constraints", LARGE_GANGS)
+def test_p39_the_order_of_nodes_does_not_matter_to_mixed_gangs(constraints: str) -> None:
+    tree, levels = many_racks(2)
+    names = list(tree_of(tree, levels)[1])
+    asked = GroupToPlace("g", (mixed(constraints, ("large", 4), ("two", 2), ("x", 6)),))
+    found = set()
+    for seed in range(4):
+        random.Random(seed).shuffle(names)
+        [answer] = answers(planted(tree, levels, classes=CLASSES, shuffled=names), asked)
+        assert isinstance(answer, Placed)
+        found.add(answer.runs)
+    assert len(found) == 1
