@@ -4,35 +4,53 @@ could have come, each to its node, with every rule kept whenever one came? kube-
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Final
 
 from muster.conformance.checker.filters import matches_affinity, tolerates_all
 from muster.conformance.checker.loads import Loads, Members
 from muster.gangs.facts import HostPort, NodeFacts, PodClass, PodTerm, SpreadConstraint
 
+_MOST_TRIED: Final = 5_000
+"""Sets of members that may have come so far; with more than that to try, nothing is held against an answer."""
+
 
 def why_no_order(loads: Loads, added: Members) -> str:
     """What keeps the rest off when no member more can come; "" if all can. `added` are not on their nodes yet."""
-    there, waiting = _There(loads), +added
-    if not there.has_rules(waiting):
+    there = _There(loads)
+    if not there.has_rules(added):
         return ""
-    while waiting:
-        told = ""
-        for class_id, node in sorted(waiting):
-            told = there.in_the_way(loads.of_class(class_id), loads.node(node))
-            if not told:
-                there.pods[class_id, node] += 1
-                waiting = waiting - Counter({(class_id, node): 1})
-                break
-        else:
-            return told
-    return ""
+    stuck: dict[frozenset[tuple[tuple[str, str], int]], str] = {}
+    return _why_stuck(there, +added, stuck)
+
+
+def _why_stuck(there: "_There", waiting: Members, stuck: dict[frozenset[tuple[tuple[str, str], int]], str]) -> str:
+    """Let members come in one order after the other; `stuck` are those who waited when no order was left."""
+    key = frozenset(waiting.items())
+    if not waiting or len(stuck) > _MOST_TRIED:
+        return ""
+    if key in stuck:
+        return stuck[key]
+    told = ""
+    for class_id, node in sorted(waiting):
+        reason = there.in_the_way(there.of_class(class_id), there.node(node))
+        if not reason:
+            one = Counter({(class_id, node): 1})
+            there.pods += one
+            reason = _why_stuck(there, waiting - one, stuck)
+            there.pods -= one
+            if not reason:
+                return ""
+        told = told or reason
+    stuck[key] = told
+    return told
 
 
 class _There:
     """The pods that are there so far."""
 
     def __init__(self, loads: Loads) -> None:
-        self._loads = loads
+        self.of_class, self.node = loads.of_class, loads.node
+        self._known = loads.world.nodes
         self.pods: Members = +loads.pods
 
     def has_rules(self, added: Members) -> bool:
@@ -43,7 +61,7 @@ class _There:
             or one.required_pod_affinity
             or one.required_pod_anti_affinity
             or any(spread.hard for spread in one.spread)
-            for one in map(self._loads.of_class, classes)
+            for one in map(self.of_class, classes)
         )
 
     def in_the_way(self, pod_class: PodClass, node: NodeFacts) -> str:
@@ -65,10 +83,9 @@ class _There:
         return ""
 
     def _all(self) -> Iterable[tuple[PodClass, NodeFacts, int]]:
-        known = self._loads.world.nodes
         for (class_id, node), count in self.pods.items():
-            if count > 0 and node in known:
-                yield self._loads.of_class(class_id), known[node], count
+            if count > 0 and node in self._known:
+                yield self.of_class(class_id), self._known[node], count
 
     def _wanted_company(self, pod_class: PodClass, node: NodeFacts) -> bool:
         terms = pod_class.required_pod_affinity
@@ -86,7 +103,7 @@ class _There:
         keys = [each.topology_key for each in pod_class.spread if each.hard]
         eligible = {
             at.name: at.labels[spread.topology_key]
-            for at in self._loads.world.nodes.values()
+            for at in self._known.values()
             if all(key in at.labels for key in keys)
             and (spread.ignores_node_affinity or matches_affinity(pod_class, at))
             and (not spread.honors_taints or tolerates_all(pod_class, at))
