@@ -2,12 +2,13 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 
 import structlog
+from msgspec.structs import replace
 
 from muster.clusterstate.messages import batch_message, begin_message, synced_message
-from muster.clusterstate.snapshot import Snapshot
+from muster.clusterstate.snapshot import PIECE, Snapshot
 from muster.gangs.facts import Batch
 
 _log = structlog.get_logger(__name__)
@@ -40,10 +41,11 @@ class Hub:
 
     def publish(self, batch: Batch) -> None:
         """Queue a batch for all subscribers; one that changes nothing only raises `through`."""
-        self._through = batch.through
+        before, self._through = self._through, batch.through
         changes = _changes(batch)
         if changes:
-            self._send(batch, changes)
+            for piece in _pieces(batch, before):
+                self._send(piece, _changes(piece))
         elif self._timer is None:
             loop = asyncio.get_running_loop()
             if loop.time() >= self._quiet_until:
@@ -141,6 +143,20 @@ class _Subscription:
         if not self._queue and self._reason is None:
             self._news.clear()
             await self._news.wait()
+
+
+def _pieces(batch: Batch, before: dict[str, int]) -> Iterator[Batch]:
+    """The batch, or several that make it up, if very many pods are in it, as when a selector comes that selects all.
+
+    None but the last says that what changed has been told: nobody who waits for that is shown a part.
+    """
+    last = max(0, len(batch.pods) - 1) // PIECE * PIECE
+    if last:
+        yield Batch(pod_classes=batch.pod_classes, pods=batch.pods[:PIECE], through=before)
+        for start in range(PIECE, last, PIECE):
+            yield Batch(pods=batch.pods[start : start + PIECE], through=before)
+        batch = replace(batch, pod_classes=(), pods=batch.pods[last:])
+    yield batch
 
 
 def _changes(batch: Batch) -> int:

@@ -108,6 +108,23 @@ async def test_a_snapshot_comes_in_pieces() -> None:
     assert [size for size in sizes if size] == [1000, 1000, 500]
 
 
+async def test_a_large_change_comes_in_pieces_of_which_the_last_says_that_it_is_whole() -> None:
+    cluster = Cluster(backlog_changes=10_000)
+    cluster.put("a")
+    sizes = []
+    async with subscribed(cluster) as subscriber:
+        await subscriber.until(lambda: subscriber.synced)
+        for pods in (2_500, 2_000, 1_000):
+            revision = cluster.revision + 1
+            cluster.put(*(f"pod-{n}" for n in range(pods)))
+            while subscriber.through["pods"] < revision:
+                message = await subscriber.step()
+                sizes.append(len(message.batch.pods))
+                assert (message.batch.changed.kinds == {"pods": revision}) is (subscriber.through["pods"] == revision)
+            assert all(subscriber.pods[f"pod-{n}"] == revision for n in range(pods))
+    assert sizes == [1000, 1000, 500, 1000, 1000, 1000]
+
+
 async def test_what_changes_while_a_snapshot_is_sent_follows_it() -> None:
     cluster = Cluster()
     cluster.put(*(f"pod-{n}" for n in range(2_500)))
