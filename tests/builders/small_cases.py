@@ -86,25 +86,27 @@ def random_tree(chance: Random, nodes: Sequence[str], depth: int | None = None) 
     return TopologyTree("small", levels, tuple(domains), leaves, default=True)
 
 
-def random_constraints(chance: Random, tree: TopologyTree, minimum: int, wanted: int) -> tuple[LevelConstraint, ...]:
-    """Constraints of some levels that do not contradict one another."""
+def constraints_that_can_be_met(
+    chance: Random, tree: TopologyTree, minimum: int, wanted: int, largest: int = 3
+) -> tuple[LevelConstraint, ...]:
+    """Constraints of some levels that do not contradict one another; numbers of ranges begin at `largest` at most."""
     while True:
         found: list[LevelConstraint] = []
         for level in tree.levels:
             if chance.random() < 0.8:
-                found += _of_level(chance, level.name, wanted)
+                found += _of_level(chance, level.name, wanted, largest)
         if all(_can_be_met(each, found, minimum, wanted) for each in found):
             return tuple(found)
 
 
-def _of_level(chance: Random, level: str, wanted: int) -> list[LevelConstraint]:
+def _of_level(chance: Random, level: str, wanted: int, largest: int) -> list[LevelConstraint]:
     found = []
     shape = chance.choice(_SHAPES)
     if shape is not None:
         count = chance.randint(2, 4) if shape == LevelPolicy.PARTITION else 0
         found.append(LevelConstraint(level, shape, chance.random() < 0.25, count=count))
     if chance.random() < 0.25:
-        least = chance.randint(1, 3)
+        least = chance.randint(1, largest)
         most = chance.randint(least, max(least, wanted))
         found.append(LevelConstraint(level, LevelPolicy.RANGE, chance.random() < 0.3, minimum=least, maximum=most))
     if chance.random() < 0.2:
@@ -156,7 +158,7 @@ def _group(
         placed: tuple[PodsOnNode, ...] = ()
         if chance.random() < 0.2:
             placed = (PodsOnNode(chance.choice(nodes).name, classes[0].id, chance.randint(1, 2)),)
-        constraints = random_constraints(chance, tree, minimum, wanted)
+        constraints = constraints_that_can_be_met(chance, tree, minimum, wanted)
         gangs.append(GangToPlace(f"g{index}", minimum, roles, "", constraints, placed))
     return group(*gangs)
 

@@ -109,7 +109,7 @@ class Prices:
         return np.zeros_like(counts) if shift is None else counts << shift
 
     def _terms(self) -> list[tuple[_Key, int]]:
-        """Keys and the largest sums there can be, by worth: what was asked for, wishes for nodes, best fit, the rest."""
+        """Keys and the largest sums there can be, by worth: what was asked for, wishes, best fit, the rest."""
         asked: list[tuple[_Key, int]] = []
         fit: list[tuple[_Key, int]] = []
         unasked: list[tuple[_Key, int]] = []

@@ -1,0 +1,35 @@
+"""The solver against every place there is, on random small groups; `make bench-quality` looks at many more."""
+
+import pytest
+
+from bench.quality import measure
+from builders.larger_cases import best_of_ladder, random_larger_case
+from builders.optimum import cost_of
+from builders.small_cases import KINDS, Kind, answer_to
+from muster.placement.answers import NotPlaced, Placed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_can_be_placed_is_placed_as_well_as_can_be_and_what_cannot_is_proved(kind: Kind) -> None:
+    quality = measure(kind, 150, first=100_000)
+    assert quality.found == []
+    assert quality.counts["placed"] == quality.counts["optimal"] == quality.counts["feasible"] > 50
+    assert quality.counts["proved"] == quality.counts["infeasible"] > 10
+
+
+def test_larger_mixed_gangs_are_placed_and_nearly_all_as_well_as_can_be() -> None:
+    feasible = best = 0
+    for number in range(40):
+        case = random_larger_case(number)
+        optimum, answer = best_of_ladder(case), answer_to(case)
+        if optimum is None:
+            assert isinstance(answer, NotPlaced)
+            assert answer.proved
+            continue
+        assert isinstance(answer, Placed)
+        cost = cost_of(case, answer)
+        assert cost is not None, "a hard constraint is broken"
+        assert cost >= optimum, "the best that was known is not the best"
+        feasible += 1
+        best += cost == optimum
+    assert best / feasible > 0.9
