@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.gangs.placing import GangToPlace
+from muster.placement.easing import ask_less, one_each
 from muster.placement.eligibility import ABSENT, USABLE
 from muster.placement.room import ClassRoom, Room
 from muster.placement.trees import Tree
@@ -53,15 +54,22 @@ def soften(gang: GangToPlace, level_names: Sequence[str], fits: Callable[[GangTo
 
 
 def make_room(room: Room, of_class: ClassRoom, missing: int) -> str:
-    """Where `missing` more members could go: on nodes that they may not use now, or on how many more nodes."""
-    on_lost = _on_lost_nodes(room, of_class, missing)
+    """Where `missing` more members could go: on nodes that they may not use now, or on how many more nodes; or what of
+    other pods they should not mind.
+    """
+    here = min(missing, 1) if one_each(of_class) else missing
+    if of_class.coupled or not one_each(of_class):
+        less = ask_less(of_class, missing)
+        if less or of_class.coupled:
+            return less
+    on_lost = _on_lost_nodes(room, of_class, missing, here)
     if on_lost:
         return on_lost
     usable = np.flatnonzero(of_class.eligibility.reason == USABLE)
     if not len(usable):
         return ""
     offers = room.capacity.allocatable[usable][:, of_class.columns]
-    each = (offers // of_class.amounts).min(axis=1, initial=missing)
+    each = (offers // of_class.amounts).min(axis=1, initial=here)
     most = int(each.max())
     if not most:
         return "no node that they may use is large enough for one of them, even if it were empty"
@@ -71,7 +79,7 @@ def make_room(room: Room, of_class: ClassRoom, missing: int) -> str:
     return f'it would fit with {nodes} more node{"s" if nodes > 1 else ""} like "{name}", empty'
 
 
-def _on_lost_nodes(room: Room, of_class: ClassRoom, missing: int) -> str:
+def _on_lost_nodes(room: Room, of_class: ClassRoom, missing: int, here: int) -> str:
     judge = of_class.eligibility
     found: list[tuple[int, str]] = []
     for code in np.unique(judge.reason).tolist():
@@ -79,7 +87,7 @@ def _on_lost_nodes(room: Room, of_class: ClassRoom, missing: int) -> str:
             continue
         rows = np.flatnonzero(judge.reason == code)
         free = np.maximum(room.free[of_class.columns[:, None], rows], 0)
-        fits = (free // of_class.amounts[:, None]).min(axis=0, initial=missing)
+        fits = (free // of_class.amounts[:, None]).min(axis=0, initial=here)
         if int(fits.sum()) >= missing:
             found.append((int((fits > 0).sum()), judge.reasons[code]))
     if not found:

@@ -65,12 +65,13 @@ class Ports:
 
 
 class KeepAway:
-    """No pod of the tally in the same domain; nodes without the label are in none."""
+    """No pod of the tally in the same domain; nodes without the label are in none. `own`: the class asks for it."""
 
     def __init__(self, nodes: NodeTable, key: str, tally: Tally, itself: bool, reason: str) -> None:
         self.key = key
         self.tally = tally
         self.itself = itself
+        self.own = reason == POD_ANTI_AFFINITY
         self._nodes = nodes
         self._reason = reason
 
