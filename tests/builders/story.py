@@ -42,6 +42,7 @@ from muster.coordinator.core.events import (
     Record,
     RecordState,
     Recovered,
+    Replicas,
     Report,
     Seat,
     Snapshot,
@@ -83,6 +84,8 @@ class Story:
         self.stream: list[Event] = []
         self.shared_nodes: set[str] = set()
         """Nodes on which somebody else puts pods too: there I3 is not ours alone to keep."""
+        self.replicas = 1
+        """Of placement: so many solves may be under way at the same time."""
         self.solver: Callable[[Solve], tuple[SolveResult, ...]] = self.first_fit
         if start:
             self.start()
@@ -94,7 +97,7 @@ class Story:
         self.machine = Machine()
         self.under_way = []
         self.stream = []
-        self.tell(Recovered(tuple(self.etcd.values())), Snapshot(self.cluster.whole()))
+        self.tell(Recovered(tuple(self.etcd.values())), Replicas(self.replicas), Snapshot(self.cluster.whole()))
 
     def crash(self) -> None:
         """It is gone, with all that was under way; what binding was sent may or may not have happened."""
@@ -106,6 +109,11 @@ class Story:
         self.stream = []
         self.tell(ViewLost("cluster-state is away"))
         self.tell(Snapshot(self.cluster.whole()))
+
+    def scale(self, replicas: int) -> None:
+        """There are so many replicas of placement from now on."""
+        self.replicas = replicas
+        self.tell(Replicas(replicas))
 
     def deliver(self, most: int = 1_000_000) -> None:
         """Let it see what waits in the stream."""

@@ -193,6 +193,48 @@ BUGS = (
         "        if self.trees.put(batch.trees) and False:",
     ),
     Bug(
+        "an answer is taken before that of who stands before",
+        "in_flight.py",
+        "        return self._may_want(before, nodes)",
+        "        return False",
+    ),
+    Bug(
+        "who had its room taken is overtaken by those behind it that are under way",
+        "in_flight.py",
+        "            first is not group and first.gangs and first.key < key",
+        "            False and first.key < key",
+    ),
+    Bug(
+        "room that is given twice by two solves is trouble, and backed off",
+        "solving.py",
+        "seated.node in attempt.taken:",
+        "False:",
+    ),
+    Bug(
+        "help that came while a group was solved beside others is missed",
+        "solving.py",
+        "                self._queue.missed_help()\n",
+        "                pass\n",
+    ),
+    Bug(
+        "solves under way at the same time go on for a replica that is not there any more",
+        "machine.py",
+        "self._solving.under_way >= self._replicas or",
+        "self._solving.under_way >= 3 or",
+    ),
+    Bug(
+        "one bad question keeps all others from an answer",
+        "solving.py",
+        "            group.alone = True\n            self._queue.activate(group)\n",
+        "            self._queue.back_off(group, now.monotonic_seconds)\n",
+    ),
+    Bug(
+        "room is kept for who is to be divided in another way by now",
+        "plans.py",
+        "        if kept.divided_by != self._knowledge.divided_by(group):",
+        "        if False:",
+    ),
+    Bug(
         "members are numbered anew with every permit",
         "numbering.py",
         "    kept = still_ranked(gang)\n",
@@ -219,8 +261,8 @@ BUGS = (
     Bug(
         "who was found not to fit is not tried again when room comes",
         "queue.py",
-        "        self._help_came = True\n",
-        "",
+        "        self._help_came = True\n        self.helps += 1\n",
+        "        self.helps += 1\n",
     ),
     Bug(
         "records of gangs that are gone stay in etcd",

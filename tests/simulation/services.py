@@ -136,11 +136,17 @@ def results_twice(world: World, which: int) -> None:
     story.tell(event)
 
 
-@act(0.7)
-def fail_solve(world: World) -> None:
-    """Placement is away."""
+@act(2, count=3)
+def replicas(world: World, count: int) -> None:
+    """Placement is scaled: so many solves may be under way at the same time."""
+    world.story.scale(count + 1)
+
+
+@act(0.7, refused=4)
+def fail_solve(world: World, refused: int) -> None:
+    """Placement is away, or refuses the question."""
     if solve := _solve(world):
-        world.story.tell(SolveFailed(solve.solve_id, "placement is away"))
+        world.story.tell(SolveFailed(solve.solve_id, "placement is away", refused=refused == 1))
 
 
 @act(0.5)

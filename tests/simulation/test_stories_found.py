@@ -154,6 +154,21 @@ FOUND = {
         effect
         delete_pod
     """,
+    "room that drains is not kept for who may not have it by another tree": """
+        create slot=1
+        create size=5 missing=5 slack=4 priority=1
+        tree
+        fail_solve
+        effect
+        effect
+        intrude
+        effect
+        node which=2
+        delete_pod slow=1
+        create slot=2 size=3 slack=3 priority=1 divided=1
+        calm scale=3 more=2
+        tree split=1
+    """,
     "evictions are tried again when binding could not be reached": """
         create size=5
         run

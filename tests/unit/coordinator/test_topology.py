@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from builders.story import Story
+from builders.story_acts import answered, asks_for_room, end, evicted, full, held_back, until_planned
 from builders.story_cast import gang, node, plain_pod, racks
 from muster.coordinator.core.events import Phase, Solve, SolveOutcome, SolveResult
 from muster.coordinator.core.explain import would_help
@@ -223,3 +224,30 @@ def test_plain_pods_ask_for_no_tree() -> None:
     story = in_racks({"a": 2}, r0="a")
     story.add_pods(plain_pod("p"))
     assert (asked(story.only(Solve)).tree, asked(story.only(Solve)).constraints) == ("", ())
+
+
+def test_i9_nobody_is_evicted_for_room_that_a_changed_tree_makes_useless() -> None:
+    story = full(gang("v").of(4), nodes={"a": 2, "b": 2})
+    story.change(trees=[racks(r0="a b")])
+    story.add(gang("p").of(4).divided("rack: hard pack").priority(10))
+    until_planned(story)
+    story.change(trees=[racks(r0="a", r1="b")])
+    story.run_effects()
+    assert evicted(story) == set()
+    story.change(trees=[racks(r0="a b")])
+    story.run_effects()
+    assert evicted(story) == {"v"}
+    end(story)
+    assert story.bound("p") == 4
+
+
+def test_room_that_was_asked_for_by_an_earlier_tree_is_not_kept() -> None:
+    story = full(gang("v").of(4), nodes={"a": 2, "b": 2})
+    story.change(trees=[racks(r0="a b")])
+    story.add(gang("p").of(4).divided("rack: hard pack").priority(10))
+    question = held_back(story, Solve, asks_for_room)
+    answer = answered(story, question)
+    story.change(trees=[racks(r0="a", r1="b")])
+    story.tell(answer)
+    story.run_effects()
+    assert evicted(story) == set()

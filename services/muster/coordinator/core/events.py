@@ -153,10 +153,17 @@ class Solved(Struct, frozen=True):
 
 
 class SolveFailed(Struct, frozen=True):
-    """Placement did not answer."""
+    """Placement did not answer. `refused`: it never will, to this question."""
 
     solve_id: int
     message: str
+    refused: bool = False
+
+
+class Replicas(Struct, frozen=True):
+    """So many replicas of placement may be asked at the same time."""
+
+    count: int
 
 
 class Persisted(Struct, frozen=True):
@@ -209,6 +216,7 @@ Event = (
     | ViewLost
     | Solved
     | SolveFailed
+    | Replicas
     | Persisted
     | NotPersisted
     | BindResults

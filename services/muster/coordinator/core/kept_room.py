@@ -39,6 +39,8 @@ class KeptRoom:
     """The group got seats; what is not theirs of the room is not needed any more."""
     overtaken: bool = False
     """Somebody who stands before the group in the queue took some of it."""
+    divided_by: tuple[object, ...] = ()
+    """Tree and constraints by which it was chosen."""
     ready: bool = False
     """All that were to be evicted are gone, and the group was sent to be placed."""
 

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
+from muster.coordinator.core.apart import Apart
 from muster.coordinator.core.gathering import groups_agree, why_not_yet
 from muster.coordinator.core.kept_room import KeptRoom
 from muster.coordinator.core.ledger import Ledger
@@ -20,6 +21,7 @@ class Knowledge:
 
     def __init__(self) -> None:
         self.ledger = Ledger()
+        self.apart = Apart(self.ledger)
         self.trees = Trees()
         self.gangs: dict[str, Gang] = {}
         self.groups: dict[str, Group] = {}
@@ -34,6 +36,7 @@ class Knowledge:
         self.disbanded: list[Group] = []
         self.helped = False
         self._partners: defaultdict[str, set[str]] = defaultdict(set)  # gang id -> gangs that declare it in their group
+        self._tree_changes = 0
         self._displaced: dict[Gang, None] = {}  # they wait until something that is under way for a group is done
 
     def touch(self, gang: Gang, *, edited: bool = False) -> None:
@@ -104,9 +107,17 @@ class Knowledge:
         dropped = self.trees.drop(batch.removed_trees)
         if self.trees.put(batch.trees) or dropped:
             self.helped = True
+            self._tree_changes += 1
             for gang in self.gangs.values():
                 if gang.facts is not None and (gang.facts.constraints or gang.facts.tree):
                     self.touch(gang, edited=True)
+
+    def divided_by(self, group: Group) -> tuple[object, ...]:
+        """By what its members are to be divided: differs when a tree or constraints have changed; empty for those that
+        are not.
+        """
+        asked = tuple((gang.id, facts.tree, facts.constraints) for gang in group.gangs if (facts := gang.facts))
+        return (self._tree_changes, *asked) if any(constraints for _, _, constraints in asked) else ()
 
     # -- pods
 

@@ -122,6 +122,16 @@ class Ledger:
         """A reservation cannot stand: the node is gone, overfull, or does not take such pods any more."""
         return self.overcommitted(seat.node, seat.class_id) or self.why_unfit(seat.node, seat.class_id) is not None
 
+    def could_take(self, node: str, class_id: str) -> bool:
+        """The node would take a pod of the class if it were empty."""
+        if node not in self.nodes or class_id not in self.classes:
+            return False
+        capacity = self.capacity
+        asked = capacity.vectors[capacity.classes[class_id]]
+        if np.any((capacity.allocatable[capacity.rows[node]] < asked) & (asked > 0)):
+            return False
+        return self.why_unfit(node, class_id) is None
+
     def most(self, class_id: str) -> int:
         """How many pods of a class would fit if all nodes were empty, and took such pods."""
         capacity = self.capacity

@@ -19,6 +19,7 @@ from muster.coordinator.core.events import (
     Persisted,
     Record,
     Recovered,
+    Replicas,
     Snapshot,
     Solve,
     Solved,
@@ -67,6 +68,7 @@ class Machine:
         self._upkeep = Upkeep(
             knowledge, queue, permits, self._reports, self._waiting, plans, self._repairs, making_room
         )
+        self._replicas = 1
         self._room_first = False
         self._unseen: list[Plan] = []
         self._records: tuple[Record, ...] | None = None
@@ -86,7 +88,7 @@ class Machine:
             self._effects += late
             self._effects += self._upkeep.look(now)
         self._effects += self._evictions.due(now.monotonic_seconds)  # those that are still wanted
-        if self._may_solve and (solve := self._solve(now)) is not None:
+        while (solve := self._solve(now)) is not None:
             self._effects.append(solve)
             self._effects += self._upkeep.look(now)  # those that are being solved have left the queue
         self._effects += self._reports.due(now.monotonic_seconds)
@@ -99,20 +101,32 @@ class Machine:
         if self._seeing:
             parts.append(self._repairs)
         times = [part.next_time() for part in parts]
-        if self._may_solve:
-            times += [self.queue.next_time(), self._making_room.next_time()]
+        if self._may_solve(self._now):
+            times.append(self.queue.next_time())
+            if not self._solving.under_way:
+                times.append(self._making_room.next_time())
         return min((time for time in times if time is not None), default=None)
 
-    @property
-    def _may_solve(self) -> bool:
-        return self._seeing and not self._solving.under_way and not self._making_room.under_way
+    def _may_solve(self, now: Now) -> bool:
+        """There is a replica to ask. Who could make room is asked alone: nobody takes that room meanwhile."""
+        if not self._seeing or self._making_room.under_way:
+            return False
+        if not self._solving.under_way:
+            return True
+        if self._solving.under_way >= self._replicas or self._solving.waits:
+            return False
+        return not (self._room_first and self._making_room.wants_to_ask(now))
 
     def _solve(self, now: Now) -> Solve | None:
         """Ask for the head of the queue, or who could make room for somebody: in turns, if there is both to ask."""
+        if not self._may_solve(now):
+            return None
+        if self._solving.under_way:
+            return self._solving.begin(now, self._replicas)
         if self._room_first and (solve := self._making_room.begin(now)) is not None:
             self._room_first = False
             return solve
-        solve = self._solving.begin(now)
+        solve = self._solving.begin(now, self._replicas)
         self._room_first = solve is not None
         return solve or self._making_room.begin(now)
 
@@ -120,19 +134,19 @@ class Machine:
         match event:
             case Changes(batch):
                 self.knowledge.apply(batch)
-            case Solved():
-                for group, gangs in self._solving.answered(event, self._now):
+            case Solved() | SolveFailed():
+                for group, gangs in self._solving.ended(event, self._now):
                     self._effects.append(self._permits.permit(group, gangs, self._now))
-                self._effects += self._making_room.answered(event.solve_id, event.results, self._now)
+                results = event.results if isinstance(event, Solved) else ()
+                self._effects += self._making_room.answered(event.solve_id, results, self._now)
+            case Replicas(count):
+                self._replicas = max(1, count)
             case Persisted(persist_id):
                 self._persisted(persist_id)
             case BindResults():
                 self._effects += self._binds.results(self.knowledge, event, self._now.monotonic_seconds)
             case BindCallFailed():
                 self._binds.call_failed(self.knowledge, event, self._now.monotonic_seconds)
-            case SolveFailed():
-                self._solving.failed(event, self._now)
-                self._effects += self._making_room.answered(event.solve_id, (), self._now)
             case NotPersisted():
                 self._not_persisted(event)
             case Recovered(records):

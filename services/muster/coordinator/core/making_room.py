@@ -4,6 +4,7 @@ A group that found no place is asked about once more, with what could make room 
 answer takes from others is kept for the group (`kept_room`) until it starts, or stops wanting it.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ class _Attempt:
     group: Group
     asked: GroupToPlace
     demand: Counter[str]
+    divided_by: tuple[object, ...]
     offer: Candidates | Draining
     began: float
 
@@ -76,7 +78,7 @@ class MakingRoom:
     def no_place(self, group: Group, now: Now, *, proved: bool) -> None:
         """A solve found none for the group, or only for a part of it."""
         kept = self._knowledge.kept.get(group)
-        if kept is not None and kept.ready and proved:
+        if kept is not None and proved and (kept.ready or (kept.drains and kept.all_gone(self._knowledge.ledger))):
             self._plans.drop(kept)  # what was to be room for it is none
         elif kept is None:
             delay = self._rules.deadlock_after_seconds if group.accumulates else 0.0
@@ -118,6 +120,19 @@ class MakingRoom:
         if self._passed and self._draining() is None:
             times.append(max(self._drain_again, self._not_before))
         return min(times, default=None)
+
+    def wants_to_ask(self, now: Now) -> bool:
+        """There is somebody for whom `begin` is likely to ask."""
+        time = now.monotonic_seconds
+        if self._may_be_evicted is not None:
+            self._ask_again(self._may_be_evicted, now)
+        if time < self._not_before:
+            return False
+        if any(at <= time and group in self._queue and self._may_gain(group) for group, at in self._asking.items()):
+            return True
+        since = next(iter(self._unplaced.values()), math.inf)
+        starved = since + self._rules.starvation_after_seconds <= time
+        return time >= self._drain_again and (starved or (bool(self._passed) and self._draining() is None))
 
     def begin(self, now: Now) -> Solve | None:
         """Ask placement who could make room for a group; None if there is nobody to ask for."""
@@ -215,7 +230,8 @@ class MakingRoom:
             for other in [other for other in self._asking if _alike(group, other)]:
                 del self._asking[other]  # it would hear the same
         asked = to_place(group)
-        self._attempt = _Attempt(next(self._solve_ids), group, asked, demand(group), offer, now.monotonic_seconds)
+        divided_by, began = knowledge.divided_by(group), now.monotonic_seconds
+        self._attempt = _Attempt(next(self._solve_ids), group, asked, demand(group), divided_by, offer, began)
         withheld = withheld_from(group, knowledge.kept.values(), knowledge.ledger, now.monotonic_seconds)
         return Solve(
             self._attempt.solve_id,
@@ -239,7 +255,8 @@ class MakingRoom:
         self._not_before = now.monotonic_seconds + seconds * (1 / SHARE - 1)
         if isinstance(attempt.offer, Draining):
             self._drain_again = now.monotonic_seconds + AGAIN_SECONDS
-        if group not in self._queue or not group.wants_seats or demand(group) != attempt.demand:
+        same = demand(group) == attempt.demand and self._knowledge.divided_by(group) == attempt.divided_by
+        if group not in self._queue or not group.wants_seats or not same:
             return []  # it changed, and is tried again
         result = next((result for result in results if result.id == group.id), None)
         if result is None:

@@ -42,6 +42,7 @@ class Plans:
 
     def keep(self, kept: KeptRoom) -> None:
         """Keep room for a group."""
+        kept.divided_by = self._knowledge.divided_by(kept.group)
         self._knowledge.kept[kept.group] = kept
         self._knowledge.touch_group(kept.group)
 
@@ -262,6 +263,8 @@ class Plans:
         """The group still has members for all of the room, and the room is enough for it to start."""
         group = kept.group
         if kept.overtaken or kept.used or self._knowledge.groups.get(group.id) is not group or not group.to_seat:
+            return False
+        if kept.divided_by != self._knowledge.divided_by(group):
             return False
         wanted, come = demand(group), kept.come
         wanted.update(seat.class_id for seat in come)

@@ -2,7 +2,9 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
 from muster.coordinator.core.alike import Alike
 from muster.coordinator.core.model import Group, QueueKey, Shape
@@ -13,8 +15,22 @@ tried they are tried too, since they may stand before those in the queue.
 """
 RETRY_WAIT_MOST_SECONDS = 1.0
 """But it never waits longer than this: a solve that was slow once must not keep others from starting."""
+MOST_PASSED_OVER = 64
+"""Those behind them are not looked at."""
 BACKOFF_FIRST_SECONDS = 0.1
 BACKOFF_MOST_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What is under way: how many speak for a shape there, and which groups may be asked for at the same time."""
+
+    speaking: Mapping[Shape, int] = field(default_factory=dict)
+    fits_in: Callable[[Group], bool] = lambda _group: True
+
+
+ALONE: Final = Beside()
+"""Nothing is."""
 
 
 class Queue:
@@ -33,13 +49,15 @@ class Queue:
         self._alike = Alike()
         self._groups: dict[str, Group] = {}
         self._help_came = False
+        self.helps = 0
+        """How often something happened that helps."""
         self._next_retry = 0.0
 
     def __len__(self) -> int:
         return len(self._groups)
 
-    def __contains__(self, group: Group) -> bool:
-        return self._groups.get(group.id) is group
+    def __contains__(self, group: object) -> bool:
+        return isinstance(group, Group) and self._groups.get(group.id) is group
 
     # -- in and out
 
@@ -102,6 +120,11 @@ class Queue:
         those that are being solved now, on a state that may be older.
         """
         self._help_came = True
+        self.helps += 1
+
+    def missed_help(self) -> None:
+        """Help came while a group was being solved, and those that were parked then were tried again meanwhile."""
+        self._help_came = True
 
     def retried(self, began: float, ended: float) -> None:
         """A solve took this long: the next round over parked groups waits in proportion."""
@@ -110,14 +133,35 @@ class Queue:
     # -- taking
 
     def take(
-        self, now: float, most_groups: int, most_pods: int, kind: Callable[[Group], Hashable] = lambda _group: None
+        self,
+        now: float,
+        most_groups: int,
+        most_pods: int,
+        kind: Callable[[Group], Hashable] = lambda _group: None,
+        beside: Beside | None = None,
     ) -> list[Group]:
-        """The head of the queue, as far as it is of one kind: what is taken leaves the queue."""
-        self._wake(now)
+        """The head of the queue, as far as it is of one kind: what is taken leaves the queue. Those that are not to be
+        asked for beside others that are under way are passed over, and stay.
+        """
+        self._wake(now, in_time=beside is not None)
+        passed_over: list[tuple[QueueKey, str]] = []
+        taken = self._take(most_groups, most_pods, kind, beside or ALONE, passed_over)
+        for entry in passed_over:
+            heapq.heappush(self._active, entry)
+        return taken
+
+    def _take(
+        self,
+        most_groups: int,
+        most_pods: int,
+        kind: Callable[[Group], Hashable],
+        beside: Beside,
+        passed_over: list[tuple[QueueKey, str]],
+    ) -> list[Group]:
         taken: list[Group] = []
-        spoken_for: Counter[Shape] = Counter()
+        spoken_for = Counter(beside.speaking)
         pods = 0
-        while self._active and len(taken) < most_groups:
+        while self._active and len(taken) < most_groups and len(passed_over) < MOST_PASSED_OVER:
             key, group_id = self._active[0]
             if self._active_keys.get(group_id) != key:
                 heapq.heappop(self._active)
@@ -127,6 +171,9 @@ class Queue:
             if taken and (pods + size > most_pods or kind(group) != kind(taken[0])):
                 break
             heapq.heappop(self._active)
+            if not beside.fits_in(group):
+                passed_over.append((key, group_id))
+                continue
             if (shape := group.infeasible) is not None:
                 if spoken_for[shape] >= self._alike.at_once(shape):
                     self._forget_place(group_id)
@@ -158,12 +205,13 @@ class Queue:
         """All groups in queue order, whichever way they wait."""
         return iter(sorted(self._groups.values(), key=lambda group: (group.key, group.id)))
 
-    def _wake(self, now: float) -> None:
+    def _wake(self, now: float, *, in_time: bool) -> None:
+        """`in_time`: those that are parked are not tried before it is their time, whoever else is."""
         while self._backoff and self._backoff[0][0] <= now:
             until, group_id = heapq.heappop(self._backoff)
             if self._backoff_until.get(group_id) == until:
                 self.activate(self._groups[group_id])
-        if self._help_came and (self._active or now >= self._next_retry):
+        if self._help_came and ((self._active and not in_time) or now >= self._next_retry):
             self._help_came = False
             for group in list(self._unschedulable.values()):
                 self.activate(group)

@@ -1,7 +1,6 @@
 """Tries: the head of the queue goes to placement as one batch, and what becomes of each group by the answer."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -11,13 +10,15 @@ from muster.coordinator.core.answers import refused_or_seated
 from muster.coordinator.core.culprit import name_culprit
 from muster.coordinator.core.events import Now, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
 from muster.coordinator.core.hearsay import Hearsay
+from muster.coordinator.core.in_flight import Attempt, InFlight, in_turn
 from muster.coordinator.core.kept_room import as_amounts, withheld_from
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.making_room import MakingRoom
 from muster.coordinator.core.model import Gang, Group, QueueKey, Shape
 from muster.coordinator.core.questions import shape_of, to_place
-from muster.coordinator.core.queue import Queue
-from muster.coordinator.core.refusals import Refusal
+from muster.coordinator.core.queue import Beside, Queue
+from muster.coordinator.core.refusals import Refusal, RefusalReason
+from muster.coordinator.core.together import Risks, Together
 from muster.gangs.placing import Explanation, GroupToPlace
 
 MOST_GROUPS_PER_SOLVE = 100
@@ -27,50 +28,63 @@ MOST_PODS_PER_SOLVE = 2000
 _NOBODY: Final[frozenset[Group]] = frozenset()
 
 
-@dataclass(slots=True, frozen=True)
-class _Attempt:
-    """A solve under way: the groups, and what was asked for each, by group id."""
-
-    solve_id: int
-    groups: list[Group]
-    asked: dict[str, GroupToPlace]
-    shapes: dict[str, Shape]
-    """Of groups that speak for others of their shape."""
-    began: float
-
-
 class Solving:
-    """At most one solve is under way: the next one knows what this one took."""
+    """Solves under way: one per replica of placement at most. What is given away in one is not known in the others."""
 
     def __init__(self, knowledge: Knowledge, queue: Queue, making_room: MakingRoom, solve_ids: Iterator[int]) -> None:
         self._knowledge, self._queue, self._making_room = knowledge, queue, making_room
-        self._attempt: _Attempt | None = None
+        self._in_flight = InFlight(knowledge.ledger)
+        self._risks = Risks()
         self._solve_ids = solve_ids
         self._hearsay = Hearsay()
 
     @property
-    def under_way(self) -> bool:
-        """Placement has not answered yet."""
-        return self._attempt is not None
+    def under_way(self) -> int:
+        """Solves that placement has not answered yet."""
+        return len(self._in_flight)
 
-    def begin(self, now: Now) -> Solve | None:
+    @property
+    def waits(self) -> bool:
+        """An answer waits for another: until that has come nothing new is asked."""
+        return self._in_flight.waiting
+
+    def begin(self, now: Now, replicas: int) -> Solve | None:
         """Ask placement for the head of the queue; None if nobody is to be tried now."""
-        knowledge, time = self._knowledge, now.monotonic_seconds
-        kind = partial(self._closed, now=time)
-        groups = self._queue.take(time, MOST_GROUPS_PER_SOLVE, MOST_PODS_PER_SOLVE, kind)
-        if not groups:
-            return None
+        time = now.monotonic_seconds
+        self._in_flight.forget_all_but(self._queue)
+        kind = partial(self._kind, now=time)
+        if replicas == 1:
+            groups = self._queue.take(time, MOST_GROUPS_PER_SOLVE, MOST_PODS_PER_SOLVE, kind)
+            return self._ask(groups, time) if groups else None
+        speaking = self._in_flight.speaking()
+        for others, at_risk in self._beside(time):
+            together = Together(self._knowledge.apart, others)
+            beside = Beside(speaking, together.fits_in) if self.under_way else Beside(fits_in=together.fits_in)
+            groups = self._queue.take(time, MOST_GROUPS_PER_SOLVE, MOST_PODS_PER_SOLVE, kind, beside)
+            if groups:
+                return self._ask(groups, time, at_risk=at_risk)
+        return None
+
+    def _beside(self, now: float) -> Iterator[tuple[set[str], bool]]:
+        """Classes with which those that are asked for may have no node in common, and whether that is at a risk."""
+        under_way = self._in_flight.classes
+        yield under_way, False
+        if under_way and self._risks.worth_it(now):
+            yield set(), True
+
+    def _ask(self, groups: list[Group], now: float, *, at_risk: bool = False) -> Solve:
+        knowledge = self._knowledge
         solve_id = next(self._solve_ids)
         asked = {group.id: to_place(group) for group in groups}
         shapes = {group.id: group.infeasible for group in groups if group.infeasible is not None}
-        self._attempt = _Attempt(solve_id, groups, asked, shapes, time)
+        self._in_flight.begin(Attempt(solve_id, groups, asked, shapes, now, self._queue.helps, at_risk))
         for group in groups:
             group.solving = solve_id
             for gang in group.gangs:
                 gang.attempts += 1
                 gang.cycle.begin_try(gang.waiting)
-            self._knowledge.touch_group(group)
-        withheld = withheld_from(groups[0], knowledge.kept.values(), knowledge.ledger, time)
+            knowledge.touch_group(group)
+        withheld = withheld_from(groups[0], knowledge.kept.values(), knowledge.ledger, now)
         return Solve(
             solve_id,
             dict(knowledge.revision),
@@ -79,45 +93,73 @@ class Solving:
             as_amounts(withheld, knowledge.ledger),
         )
 
-    def _closed(self, group: Group, now: float) -> frozenset[Group]:
-        """Whose kept room is closed to the group; those that are asked for together have the same answer."""
+    def _kind(self, group: Group, now: float) -> Hashable:
+        """Groups of one kind may be asked for together: the same kept room is closed to them, and none of them made
+        placement refuse the whole question.
+        """
+        if group.alone:
+            return group.id
         kept = self._knowledge.kept
         return frozenset(owner for owner, room in kept.items() if not room.open_to(group, now)) if kept else _NOBODY
 
-    def answered(self, event: Solved, now: Now) -> list[tuple[Group, list[Gang]]]:
-        """Placement answered. Returns the groups to permit, with their gangs that were given seats."""
-        attempt = self._end(event.solve_id)
-        if attempt is None:
-            return []
-        self._queue.retried(attempt.began, now.monotonic_seconds)
-        results = {result.id: result for result in event.results}
+    def ended(self, event: Solved | SolveFailed, now: Now) -> list[tuple[Group, list[Gang]]]:
+        """Placement answered, or did not. Returns the groups to permit, with their gangs that were given seats."""
+        ready = self._in_flight.answered(event)
+        for attempt in ready:
+            self._queue.retried(attempt.began, now.monotonic_seconds)
+            for group in attempt.groups:
+                group.solving = None
+                self._knowledge.settled(group)
         permits = []
-        behind: QueueKey | None = None
-        for group in attempt.groups:
-            result = results.get(group.id)
-            if behind is not None and group.gangs and group.key > behind and _says_where(result):
-                # One that stands before it, and was not asked for, may have a place as well.
-                self._queue.activate(group)
-                self._knowledge.helped = True
-                continue
-            seated = self._answer(group, attempt.asked[group.id], result, now) if group.gangs else {}
-            if (shape := attempt.shapes.get(group.id)) is not None:
-                first = self._settle(shape, group, result, _fits(group, result, seated), now)
-                behind = first if behind is None else behind
-            if seated and not group.accumulates:
-                permits.append((group, list(seated)))
-            if result is not None and sum(run.count for run in result.runs) > sum(seated.values()):
-                self._knowledge.helped = True  # what it did not take is there for those that came after it in the batch
+        for attempt, group in in_turn(ready):
+            self._in_flight.settled(group)
+            if isinstance(attempt.answer, SolveFailed):
+                self._failed(attempt, group, attempt.answer, now)
+            elif seated := self._take(attempt, group, now):
+                self._in_flight.took(ready, attempt, group)
+                if not group.accumulates:
+                    permits.append((group, list(seated)))
+        for attempt in ready:
+            if attempt.at_risk:
+                self._risks.came_out(attempt.overtaken, now.monotonic_seconds)
+            if attempt.helps != self._queue.helps:
+                self._queue.missed_help()
         return permits
 
-    def failed(self, event: SolveFailed, now: Now) -> None:
-        """Placement did not answer."""
-        attempt = self._end(event.solve_id)
-        for group in attempt.groups if attempt is not None else ():
-            if group.gangs:
-                self._refuse(group, f"placement is not available: {event.message}", now)
-            if attempt is not None and (shape := attempt.shapes.get(group.id)) is not None:
-                self._queue.settle(shape, now.monotonic_seconds, fits=None)
+    def _take(self, attempt: Attempt, group: Group, now: Now) -> dict[Gang, int]:
+        """Take what the answer says of a group; returns how many members of which gangs got seats."""
+        result = attempt.results.get(group.id)
+        if group.gangs and _says_where(result) and self._others_first(attempt, group):
+            self._queue.activate(group)
+            self._knowledge.helped = True
+            if (shape := attempt.shapes.get(group.id)) is not None:
+                self._queue.settle(shape, now.monotonic_seconds, fits=True)
+            return {}
+        seated = self._answer(attempt, group, result, now) if group.gangs else {}
+        if (shape := attempt.shapes.get(group.id)) is not None:
+            first = self._settle(shape, group, result, _fits(group, result, seated), now)
+            attempt.behind = first if attempt.behind is None else attempt.behind
+        if result is not None and sum(run.count for run in result.runs) > sum(seated.values()):
+            self._knowledge.helped = True  # what it did not take is there for those that came after it in the batch
+        return seated
+
+    def _others_first(self, attempt: Attempt, group: Group) -> bool:
+        """One that stands before it, and was not asked for or lost its room, may have a place as well."""
+        behind = attempt.behind is not None and group.key > attempt.behind
+        return behind or self._in_flight.belongs_to_others(attempt, group)
+
+    def _failed(self, attempt: Attempt, group: Group, answer: SolveFailed, now: Now) -> None:
+        """Placement did not answer. When the question was at fault, the others of it are asked for without the culprit:
+        each alone.
+        """
+        if group.gangs and answer.refused and len(attempt.groups) > 1:
+            group.alone = True
+            self._queue.activate(group)
+        elif group.gangs:
+            what = "placement refused the question" if answer.refused else "placement is not available"
+            self._refuse(group, f"{what}: {answer.message}", now)
+        if (shape := attempt.shapes.get(group.id)) is not None:
+            self._queue.settle(shape, now.monotonic_seconds, fits=None)
 
     def _settle(
         self, shape: Shape, group: Group, result: SolveResult | None, fits: bool | None, now: Now
@@ -151,19 +193,10 @@ class Solving:
         group.no_way = ""  # things have changed since it was asked who could make room
         knowledge.touch_group(group)
 
-    def _end(self, solve_id: int) -> _Attempt | None:
-        attempt = self._attempt
-        if attempt is None or attempt.solve_id != solve_id:
-            return None
-        self._attempt = None
-        for group in attempt.groups:
-            group.solving = None
-            self._knowledge.settled(group)
-        return attempt
-
-    def _answer(self, group: Group, asked: GroupToPlace, result: SolveResult | None, now: Now) -> dict[Gang, int]:
+    def _answer(self, attempt: Attempt, group: Group, result: SolveResult | None, now: Now) -> dict[Gang, int]:
         """What becomes of a group; returns how many members of which gangs were given seats."""
-        group.trouble = ""
+        asked = attempt.asked[group.id]
+        group.trouble, group.alone = "", False
         if result is None:
             self._refuse(group, "placement gave no answer for this gang", now)
             return {}
@@ -179,6 +212,11 @@ class Solving:
         drain_longer = self._making_room.rooms_that_drain_longer(group, now)
         knowledge = self._knowledge
         seated = refused_or_seated(knowledge.ledger, knowledge.trees, group, asked, result.runs, withheld)
+        if isinstance(seated, Refusal) and seated.reason is RefusalReason.NO_ROOM and seated.node in attempt.taken:
+            attempt.overtaken = True
+            self._in_flight.overtaken(attempt, group)
+            self._queue.activate(group)
+            return {}
         if isinstance(seated, Refusal):
             self._refuse(group, f"placement's answer could not be used: {seated.message}", now)
             return {}

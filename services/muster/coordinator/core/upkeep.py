@@ -46,6 +46,7 @@ class Upkeep:
         knowledge = self._knowledge
         effects: list[Effect] = []
         if disturbed := knowledge.ledger.take_disturbed():
+            knowledge.apart.look_again(disturbed)
             self._waiting.drop_untenable(disturbed)
             self._plans.drop_untenable(disturbed)
         while self._plans.look() or knowledge.touched or knowledge.gone or knowledge.disbanded:

@@ -1,0 +1,296 @@
+"""Several replicas of placement: solves under way at the same time, conflicts in the ledger, and no overtaking."""
+
+import random
+
+import pytest
+from msgspec.structs import replace
+
+from builders.story import Story
+from builders.story_cast import GangBuilder, gang, node, pod_class
+from muster.coordinator.core.events import Phase, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
+from muster.coordinator.core.reasons import reason
+from muster.gangs.facts import NodeFacts, PodClass
+from muster.gangs.placing import Run
+
+
+def replicated(nodes: dict[str, int], replicas: int = 2) -> Story:
+    """A cluster, and so many replicas of placement."""
+    story = Story(nodes)
+    story.scale(replicas)
+    return story
+
+
+def solves(story: Story) -> list[Solve]:
+    """Those that are under way."""
+    return [effect for effect in story.under_way if isinstance(effect, Solve)]
+
+
+def names(solve: Solve) -> list[str]:
+    """Of the gangs that it is about."""
+    return [group.id.rsplit("/", 1)[-1] for group in solve.groups]
+
+
+def answers(story: Story, solve: Solve, on: str) -> None:
+    """Placement puts all that is asked for on one node."""
+    results = tuple(
+        SolveResult(
+            group.id,
+            SolveOutcome.PLACED,
+            tuple(
+                Run(asked.id, index, on, role.wanted) for asked in group.gangs for index, role in enumerate(asked.roles)
+            ),
+        )
+        for group in solve.groups
+    )
+    story.under_way.remove(solve)
+    story.tell(Solved(solve.solve_id, results))
+
+
+def seats(story: Story, name: str) -> set[str]:
+    """Nodes on which the gang has seats."""
+    return {seat.node for seat in story.gang(name).outstanding}
+
+
+# -- at the same time
+
+
+def test_with_one_replica_one_solve_is_under_way() -> None:
+    story = replicated({"n": 8}, replicas=1)
+    story.add(gang("a").of(2))
+    story.add(gang("b").of(2))
+    assert [names(solve) for solve in solves(story)] == [["a"]]
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_as_many_solves_are_under_way_as_there_are_replicas(replicas: int) -> None:
+    story = replicated({"n": 8}, replicas)
+    for index in range(5):
+        story.add(gang(f"g{index}").of(1).created(index))
+    assert [names(solve) for solve in solves(story)] == [[f"g{index}"] for index in range(replicas)]
+    story.run()
+    assert sum(story.bound(f"g{index}") for index in range(5)) == 5
+
+
+def test_a_gang_group_is_in_one_solve_only() -> None:
+    story = replicated({"n": 8})
+    a, b = (gang(name).of(2).with_group("default/a", "default/b") for name in "ab")
+    story.change(gangs=[a.gang_facts(), b.gang_facts()], pods=[*a.pods(), *b.pods()])
+    assert [names(solve) for solve in solves(story)] == [["a"]]
+    assert {asked.id for solve in solves(story) for group in solve.groups for asked in group.gangs} == {a.id, b.id}
+
+
+def test_fewer_replicas_than_solves_under_way_begin_no_more() -> None:
+    story = replicated({"n": 8})
+    story.add(gang("a").of(1))
+    story.add(gang("b").of(1))
+    story.scale(1)
+    story.add(gang("c").of(1))
+    story.do(0)
+    assert len(solves(story)) == 1
+    story.run()
+    assert [story.bound(name) for name in "abc"] == [1, 1, 1]
+
+
+def pools() -> Story:
+    """Two pools of nodes, of which no pod may use both, and two replicas."""
+    story = Story(start=False)
+    story.cluster.classes.update((each.id, each) for each in (_of_pool("x"), _of_pool("y")))
+    story.cluster.nodes.update((each.name, each) for each in (_in_pool("x"), _in_pool("y")))
+    story.replicas = 2
+    story.start()
+    return story
+
+
+def _of_pool(pool: str) -> PodClass:
+    return replace(pod_class(1), id=f"in-{pool}", node_selector=(("pool", pool),))
+
+
+def _in_pool(pool: str) -> NodeFacts:
+    return node(pool, 4, labels={"pool": pool})
+
+
+def add_to(story: Story, pool: str, *builders: GangBuilder) -> None:
+    """Gangs whose pods are for one pool."""
+    pods = [replace(pod, class_id=f"in-{pool}") for built in builders for pod in built.pods()]
+    story.change(gangs=[built.gang_facts() for built in builders], pods=pods)
+
+
+def test_gangs_that_have_no_node_in_common_go_to_different_replicas() -> None:
+    story = pools()
+    story.lagging = True
+    for index in range(4):
+        add_to(story, "xy"[index % 2], gang(f"g{index}").of(1).created(index))
+    events, story.stream, story.lagging = story.stream, [], False
+    story.tell(*events)
+    assert [names(solve) for solve in solves(story)] == [["g0", "g2"], ["g1", "g3"]]
+
+
+def test_what_has_no_node_in_common_does_not_wait_for_a_slow_solve() -> None:
+    story = pools()
+    add_to(story, "x", gang("slow").of(1))
+    add_to(story, "y", gang("quick").of(1).created(1))
+    _, quick = solves(story)
+    answers(story, quick, "y")
+    assert seats(story, "quick") == {"y"}
+
+
+# -- conflicts
+
+
+def two_under_way(nodes: dict[str, int]) -> tuple[Story, Solve, Solve]:
+    """Of gangs of four, that of `first` before that of `second` in the queue."""
+    story = replicated(nodes)
+    story.add(gang("first").of(4))
+    story.add(gang("second").of(4).created(1))
+    one, two = solves(story)
+    return story, one, two
+
+
+def test_i3_what_two_solves_give_away_twice_is_given_once_and_the_other_is_tried_again_at_once() -> None:
+    story, one, two = two_under_way({"n": 4, "m": 4})
+    answers(story, one, "n")
+    answers(story, two, "n")
+    assert seats(story, "first") == {"n"}
+    assert seats(story, "second") == set()
+    (again,) = solves(story)
+    assert names(again) == ["second"]
+    assert {held.node for held in again.reservations} == {"n"}
+    assert "could not be used" not in reason(story.gang("second"))
+    answers(story, again, "m")
+    story.run()
+    assert (story.bound("first"), story.bound("second")) == (4, 4)
+
+
+def test_i8_an_answer_waits_for_who_stands_before_and_may_want_the_same() -> None:
+    story, one, two = two_under_way({"n": 4, "m": 4})
+    answers(story, two, "n")
+    assert seats(story, "second") == set()
+    assert story.gang("second").phase is Phase.SOLVING
+    answers(story, one, "n")
+    assert seats(story, "first") == {"n"}
+    story.run()
+    assert (story.bound("first"), story.bound("second")) == (4, 4)
+
+
+def test_an_answer_does_not_wait_for_nodes_that_are_too_small_for_who_stands_before() -> None:
+    story = replicated({"small": 2, "large": 8})
+    story.add(gang("big").of(1, cpu=8))
+    story.add(gang("little").of(2).created(1))
+    _, little = solves(story)
+    answers(story, little, "small")
+    assert seats(story, "little") == {"small"}
+
+
+def test_while_an_answer_waits_nothing_new_is_asked_and_nobody_is_woken_for_it() -> None:
+    story, _, two = two_under_way({"n": 4, "m": 4})
+    answers(story, two, "n")
+    story.add(gang("third").of(1).created(2))
+    assert len(solves(story)) == 1
+    assert not (wake := story.leader.next_wake()) or wake > story.now
+    story.run()
+    assert story.bound("third") == 0
+    story.change(nodes=[node("more", 4)])
+    story.run()
+    assert story.bound("third") == 1
+
+
+def test_i8_who_lost_its_room_goes_before_those_behind_it_that_are_under_way() -> None:
+    story = replicated({"n": 4, "m": 4}, replicas=3)
+    for index, name in enumerate(("first", "second", "third")):
+        story.add(gang(name).of(4).created(index))
+    one, two, three = solves(story)
+    answers(story, one, "n")
+    answers(story, two, "n")
+    answers(story, three, "m")
+    assert seats(story, "third") == set(), "it stands behind the second, which had its room taken"
+    story.run()
+    assert [story.bound(name) for name in ("first", "second", "third")] == [4, 4, 0]
+
+
+def test_a_solve_that_fails_lets_the_answers_go_that_waited_for_it() -> None:
+    story, one, two = two_under_way({"n": 4, "m": 4})
+    answers(story, two, "n")
+    story.under_way.remove(one)
+    story.tell(SolveFailed(one.solve_id, "placement is away"))
+    assert seats(story, "second") == {"n"}
+    story.pass_time(5)
+    assert (story.bound("first"), story.bound("second")) == (4, 4)
+
+
+def test_a_lie_is_no_conflict_and_is_tried_again_later() -> None:
+    story, one, two = two_under_way({"n": 4, "m": 2})
+    answers(story, one, "n")
+    answers(story, two, "m")
+    assert not solves(story)
+    assert "could not be used" in reason(story.gang("second"))
+
+
+def test_i7_room_that_comes_while_several_are_solved_is_tried_by_all_of_them() -> None:
+    story = replicated({"n": 2})
+    story.add(gang("a").of(4))
+    story.add(gang("b").of(3, cpu=2).created(1))
+    one, two = solves(story)
+    old = Story({"n": 2})
+    story.change(nodes=[node("m", 8), node("o", 8)])
+    for solve in (one, two):
+        story.under_way.remove(solve)
+        story.tell(Solved(solve.solve_id, old.first_fit(solve)))
+    story.pass_time(2)
+    assert (story.bound("a"), story.bound("b")) == (4, 3)
+
+
+def test_gangs_that_get_in_each_others_way_are_asked_for_one_after_the_other_for_a_while() -> None:
+    story, one, two = two_under_way({"n": 4, "m": 16})
+    answers(story, one, "n")
+    answers(story, two, "n")
+    story.add(gang("third").of(4).created(2))
+    assert [names(solve) for solve in solves(story)] == [["second"]]
+    story.now += 2
+    story.add(gang("fourth").of(4).created(3))
+    assert [names(solve) for solve in solves(story)] == [["second"], ["third", "fourth"]]
+    story.run()
+    assert [story.bound(name) for name in ("second", "third", "fourth")] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_i8_smaller_gangs_that_come_for_ever_do_not_overtake_who_stands_before(seed: int) -> None:
+    """Answers come in any order. The large gang fits; it is asked for at most a few times before it has its place."""
+    dice = random.Random(seed)
+    story = replicated({f"n{index}": 4 for index in range(4)}, replicas=dice.choice((2, 3)))
+    for index in range(6):
+        story.add(gang(f"before{index}").of(1).created(index))
+    story.add(gang("large").of(8).created(6))
+    for index in range(60):
+        story.add(gang(f"small{index}").of(1).created(7 + index))
+        if story.under_way:
+            story.do(dice.randrange(len(story.under_way)))
+        if story.gang("large").permitted:
+            break
+    story.run()
+    assert story.bound("large") == 8
+    assert story.gang("large").attempts <= 7
+
+
+# -- questions that are refused
+
+
+def test_one_bad_question_does_not_keep_the_others_from_an_answer() -> None:
+    story = Story({"n": 8})
+    story.lagging = True
+    story.add(*(gang(name).of(2).created(index) for index, name in enumerate("abc")))
+    events, story.stream, story.lagging = story.stream, [], False
+    story.tell(*events)
+    refused = 0
+    for _ in range(20):
+        if not story.under_way:
+            break
+        effect = story.under_way[0]
+        if isinstance(effect, Solve) and "b" in names(effect):
+            refused += 1
+            story.under_way.pop(0)
+            story.tell(SolveFailed(effect.solve_id, "b cannot be asked", refused=True))
+        else:
+            story.do(0)
+    assert [story.bound(name) for name in "abc"] == [2, 0, 2]
+    assert refused == 2
+    assert "placement refused the question" in reason(story.gang("b"))
