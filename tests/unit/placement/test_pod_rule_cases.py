@@ -1,5 +1,7 @@
 """Stories about pods that mind one another: affinity, anti-affinity, spreading, host ports, volumes; in due words."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -198,3 +200,20 @@ def test_spreading_if_possible_is_no_must() -> None:
     built = cluster(nodes, [member(**spread(ZONE, hard=False))])
     [answer] = answers(built, alone("g", ("x", 5)))
     assert seats(answer) == {"a": 1, "b": 4}
+
+
+@pytest.mark.parametrize(
+    ("rules", "wanted", "remedy"),
+    [
+        (away(HOST), 5, 'it would fit with 2 more nodes like "a", empty'),
+        (port(80), 4, 'it would fit with 1 more node like "a", empty'),
+        (away(RACK), 3, "it would fit if its pod anti-affinity were preferred, not required"),
+        (near(RACK), 13, "it would fit if its pod affinity were preferred, not required"),
+        (spread(RACK), 12, "it would fit if its topology spread constraints were ScheduleAnyway"),
+        (near(RACK, "nobody"), 2, "it would fit if its pod affinity were preferred, not required"),
+    ],
+)
+def test_the_remedy_is_to_mind_less_or_more_nodes(rules: dict[str, Any], wanted: int, remedy: str) -> None:
+    nodes = rack("r0", {"a": 9, "b": 2}) + rack("r1", {"c": 4})
+    [answer] = answers(cluster(nodes, [member(**rules)]), alone("g", ("x", wanted)))
+    assert refusal(answer).explanation.remedy == remedy
