@@ -146,14 +146,17 @@ class Faults:
             await self._runner.cleanup()
 
     @contextlib.contextmanager
-    def hold(self, requests: Requests, *, let_pass: int = 0) -> Iterator[Held]:
-        """Requests wait until released or dropped; at the end of the block they are released."""
+    def hold(self, requests: Requests, *, let_pass: int = 0, carried_out: bool = False) -> Iterator[Held]:
+        """Requests, or (`carried_out`) their answers, wait until released or dropped; at the end of the block they are
+        released.
+        """
         held = Held()
 
         async def act(request: web.Request, forward: Forward) -> web.StreamResponse:
+            answer = await forward() if carried_out else None
             if not await held.passes(request.path):
                 raise _Broken
-            return await forward()
+            return await forward() if answer is None else answer
 
         with self._rule(Fault(requests, act, let_pass=let_pass)):
             try:

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from builders.binding import Object, Rig, in_order, results_of, rig, until
+from builders.binding import SECONDS, Object, Rig, in_order, results_of, rig, until
 from builders.faults import Requests
 from muster.binding.v1 import binding_pb2 as pb
 
@@ -257,7 +257,7 @@ async def test_without_the_right_to_watch_claims_are_looked_at(muster: Rig) -> N
 
 
 async def test_a_watch_that_breaks_misses_nothing(muster: Rig) -> None:
-    await storage_class(muster, seconds="1")
+    await storage_class(muster, seconds="2.5")
     pods = await gang(muster, 3)
     with muster.faults.seen(SELECTIONS) as told, muster.faults.seen(READS_OF_CLAIMS) as looks:
         call = asyncio.create_task(muster.bind(pods))
@@ -289,6 +289,25 @@ async def test_repeating_a_request_goes_on_where_the_first_was(muster: Rig) -> N
         results = await muster.bind(pods, epoch=6)
         assert {result.outcome for result in results} == {BOUND}
         assert len(told) == 3
+
+
+async def test_what_happens_between_a_look_and_the_watch_is_not_missed(muster: Rig) -> None:
+    await storage_class(muster, seconds="0.5")
+    pods = await gang(muster, 1)
+    with muster.faults.seen(SELECTIONS) as told:
+        first = asyncio.create_task(results_of(muster.bind_call(pods)))
+        await until(lambda: bool(told))
+        first.cancel()
+    with muster.faults.hold(READS_OF_CLAIMS, carried_out=True) as held:
+        again = asyncio.create_task(muster.bind(pods, timeout=300))
+        await held.until(1)
+        assert (await claim(muster, "data-0"))["status"]["phase"] == "Pending"
+        async with asyncio.timeout(SECONDS):
+            while (await claim(muster, "data-0"))["status"]["phase"] != "Bound":  # noqa: ASYNC110 (nothing tells)
+                await asyncio.sleep(0.02)
+            held.release()
+            (result,) = await again
+    assert result.outcome == BOUND
 
 
 async def test_i4_a_deposed_leader_chooses_no_more_nodes(muster: Rig) -> None:
