@@ -58,13 +58,16 @@ class Scene(Sights):
         await remove_nodes(self.cluster.session, *names)
         await self.cluster.until(lambda: not self.cluster.nodes.keys() & set(names), f"nodes {names} are gone")
 
-    async def storage_class(self, **parameters: str) -> str:
-        """A storage class of the local cluster's provisioner whose claims wait for their first consumer; returns its
-        name. Parameters are those of the provisioner.
+    async def storage_class(self, *, at_once: bool = False, **parameters: str) -> str:
+        """A storage class of the local cluster's provisioner whose claims wait for their first consumer, or do not;
+        returns its name. Parameters are those of the provisioner.
         """
         name = f"{self.name}-{len(self._storage_classes)}"
         self._storage_classes.append(name)
-        body = {"provisioner": "muster.dev/simulated", "volumeBindingMode": "WaitForFirstConsumer"}
+        body = {
+            "provisioner": "muster.dev/simulated",
+            "volumeBindingMode": "Immediate" if at_once else "WaitForFirstConsumer",
+        }
         kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
         await self.cluster.apply({**kind, **body, "parameters": parameters})
         return name

@@ -44,6 +44,8 @@ class Workload:
     """Every pod has a claim of this class; none if it is empty."""
     ephemeral: bool = False
     """The claims are made for the pods, from a template, and go with them."""
+    spec: dict[str, Any] = field(default_factory=dict)
+    """Further fields of the pods' spec."""
 
     # -- what it is
 
@@ -107,6 +109,10 @@ class Workload:
     def with_scratch(self, storage_class: str) -> Self:
         """Every pod brings an ephemeral volume of that class."""
         return replace(self, storage_class=storage_class, ephemeral=True)
+
+    def with_spec(self, **fields: Any) -> Self:
+        """Its pods have these fields in their spec."""
+        return replace(self, spec={**self.spec, **fields})
 
     def on_nodes(self, **labels: str) -> Self:
         """All pods select nodes with these labels."""
@@ -206,6 +212,7 @@ class Workload:
             "nodeSelector": {**self.node_selector, **self.selectors.get(number, {})},
             "terminationGracePeriodSeconds": 0,
             "restartPolicy": "Never",
+            **self.spec,
         }
         if self.priority is not None:
             spec["priorityClassName"] = self.priority_class
