@@ -1,6 +1,6 @@
 """Who goes for a gang that must stay in one domain: each domain is looked at as if there were no room elsewhere."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -12,6 +12,7 @@ from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelPolicy
 from muster.gangs.placing import GangToPlace, GroupToPlace
 from muster.placement.candidates import Candidates
+from muster.placement.feasible import is_constrained
 from muster.placement.nodes import Bool
 from muster.placement.parts import Part
 from muster.placement.room import Room
@@ -21,6 +22,8 @@ from muster.placement.trial import NOTHING_FREE, Trial
 
 MOST_ENTRIES: Final = 4_000
 """Entries of candidates times domains that are looked at: more domains where less may go."""
+_WIDE: Final = 64
+"""Entries of candidates up to which what is found everywhere needs no second look."""
 _FEWEST_DOMAINS: Final = 2
 _MOST_DOMAINS: Final = 16
 
@@ -55,7 +58,8 @@ def confinement(room: Room, group: GroupToPlace) -> Confined | None:
         return None
     names = {tree.level_names[level] for level in packed}
     rest = tuple(each for each in gang.constraints if each.level not in names or each.policy is not LevelPolicy.PACK)
-    return Confined(structs.replace(gang, constraints=rest), _domains(room, tree, gang, packed[-1]))
+    inside_only = packed[0] < len(tree.levels)
+    return Confined(structs.replace(gang, constraints=rest), _domains(room, tree, gang, packed[-1], inside_only))
 
 
 def who_goes_of_one_domain(
@@ -68,26 +72,59 @@ def who_goes_of_one_domain(
 ) -> Int64 | None:
     """How many pods of each entry go: the best of what is found for each of the most promising domains."""
     inside = structs.replace(group, gangs=(confined.gang,))
-    best: tuple[tuple[int, int, list[int], int], Int64] | None = None
+    found = []
     for domain in _promising(room, inside, parts, candidates, confined.domain_of):
         with _nothing_free_but_in(room, confined.domain_of == domain):
-            removed = who_goes(Trial(room, inside, parts, candidates))
-        if removed is not None and (best is None or _harm(candidates, removed) < best[0]):
-            best = _harm(candidates, removed), removed
-    return None if best is None else best[1]
+            found.append(who_goes(Trial(room, inside, parts, candidates)))
+    return _least_harm(candidates, found)
 
 
-def _domains(room: Room, tree: Tree, gang: GangToPlace, level: int) -> Int64:
+def who_goes_near(
+    room: Room,
+    group: GroupToPlace,
+    parts: Sequence[Part],
+    candidates: Candidates,
+    nodes: Iterable[str],
+    who_goes: WhoGoes,
+) -> Int64 | None:
+    """How many pods of each entry go: looked for everywhere, and, where that is a wide field, also in the domains of
+    some nodes alone, on which the group would have its place if all were gone.
+    """
+    found = [who_goes(Trial(room, group, parts, candidates))]
+    if is_constrained(group) and len(candidates) > _WIDE:
+        with _nothing_free_but_in(room, _around(room, group, nodes)):
+            found.append(who_goes(Trial(room, group, parts, candidates)))
+    return _least_harm(candidates, found)
+
+
+def _around(room: Room, group: GroupToPlace, nodes: Iterable[str]) -> Bool:
+    """Rows of the domains that nodes are in, of the lowest constrained level above the nodes of each gang's tree."""
+    rows = np.array(sorted({row for name in nodes if (row := room.nodes.row(name)) is not None}), np.int64)
+    around: Bool = np.zeros(room.nodes.rows, np.bool_)
+    around[rows] = True
+    for gang in group.gangs:
+        tree = room.trees.get(gang.tree)
+        if tree is not None and tree.levels:
+            named = {each.level for each in gang.constraints}
+            levels = [level for level in tree.levels if level.name in named] or tree.levels[-1:]
+            of = levels[-1].of
+            around[tree.rows[np.isin(of, of[tree.place[rows]])]] = True
+    return around
+
+
+def _least_harm(candidates: Candidates, found: Iterable[Int64 | None]) -> Int64 | None:
+    ways = [removed for removed in found if removed is not None]
+    return min(ways, key=lambda removed: _harm(candidates, removed), default=None)
+
+
+def _domains(room: Room, tree: Tree, gang: GangToPlace, level: int, inside_only: bool) -> Int64:
     """The domain of each row; if members are placed already, only theirs."""
     of = tree.levels[level].of if level < len(tree.levels) else np.arange(len(tree.rows))
     of = of.copy()
-    if level > 0 or len(tree.levels):
+    if inside_only:
         of[tree.inside :] = -1
-    there = {int(of[place]) for pods in gang.placed if (place := tree.place_of(pods.node)) is not None}
-    if there:
-        of[of != there.pop()] = -1
-        if there:
-            of[:] = -1
+    for place in {tree.place_of(pods.node) for pods in gang.placed} - {None}:
+        of[of != of[place]] = -1
     domain_of: Int64 = np.full(room.nodes.rows, -1, np.int64)
     domain_of[tree.rows] = of
     return domain_of

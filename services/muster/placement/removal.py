@@ -14,7 +14,7 @@ from muster.gangs.capacity import Int64
 from muster.gangs.placing import GroupToPlace, Removable
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.candidates import Candidates, candidates_of
-from muster.placement.confining import confinement, who_goes_of_one_domain
+from muster.placement.confining import confinement, who_goes_near, who_goes_of_one_domain
 from muster.placement.feasible import only_hard
 from muster.placement.fewest import fewest_gangs
 from muster.placement.greedy import few_gangs
@@ -57,7 +57,7 @@ def place_by_removal(
     if isinstance(answer, NotPlaced):
         summary = f"even if all that may be removed were gone: {answer.explanation.summary}"
         return replace(answer, explanation=replace(answer.explanation, summary=summary))
-    removed = _who_goes_for(room, only_hard(group), parts, candidates)
+    removed = _who_goes_for(room, only_hard(group), parts, candidates, answer)
     if removed is None:
         return NotPlaced(False, present.explanation)
     candidates.let_go(room, removed)
@@ -68,11 +68,13 @@ def place_by_removal(
     return replace(answer, removed=candidates.answer(removed))
 
 
-def _who_goes_for(room: Room, group: GroupToPlace, parts: Sequence[Part], candidates: Candidates) -> Int64 | None:
+def _who_goes_for(
+    room: Room, group: GroupToPlace, parts: Sequence[Part], candidates: Candidates, if_all_went: Placed
+) -> Int64 | None:
     confined = confinement(room, group)
-    if confined is None:
-        return _who_goes(Trial(room, group, parts, candidates))
-    return who_goes_of_one_domain(room, group, parts, candidates, confined, _who_goes)
+    if confined is not None:
+        return who_goes_of_one_domain(room, group, parts, candidates, confined, _who_goes)
+    return who_goes_near(room, group, parts, candidates, (run.node for run in if_all_went.runs), _who_goes)
 
 
 def _who_goes(trial: Trial) -> Int64 | None:
