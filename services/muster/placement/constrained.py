@@ -5,7 +5,7 @@ looked at, then members of one class after another; gangs on different trees com
 find may still be there, and is not called impossible.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, permutations
 from typing import Final
@@ -34,6 +34,8 @@ _FEWEST_PLACES: Final = 16
 _AT_ONCE: Final = 300
 _TO_IMPROVE: Final = 8_000
 """Steps up to which a ladder is quicker than quick tries, and that may be spent to find better than these found."""
+_QUICK: Final = 3_000
+"""Steps that quick tries may take."""
 _OVERRATED: Final = 4
 """The bound on a ladder's steps is so many times what it tends to take."""
 
@@ -66,6 +68,9 @@ def part_that_fits(room: Room, group: GroupToPlace, parts: Sequence[Part], budge
     return _Constrained(room, group, parts, budget).most()
 
 
+_Quick = Callable[[Ground, Sequence[int], Budget], Attempt | None]
+
+
 class _Constrained:
     def __init__(self, room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> None:
         self._room = room
@@ -88,8 +93,8 @@ class _Constrained:
         if too_little_within(ground, least):
             return None, True
         quick = None
-        if steps_for(self._parts, ground.places) > _AT_ONCE:
-            quick = self._quickly(ground, least)
+        if steps_for(self._parts, ground.places) > min(_AT_ONCE, self._budget.left):
+            quick = self._quickly(place_by_class, ground, least)
             if quick is not None and is_best(ground, quick):
                 return quick, False
         found, proved = self._by_ladder(ground, least, _TO_IMPROVE if quick is not None else self._budget.left)
@@ -103,10 +108,7 @@ class _Constrained:
             ground = self._ground()
             if too_little_within(ground, least):
                 return None
-            try:
-                found = any_by_class(ground, least, self._budget)
-            except OutOfBudget:
-                found = None
+            found = self._quickly(any_by_class, ground, least)
             if found is not None:
                 return found
         return self.best(least)[0]
@@ -123,18 +125,16 @@ class _Constrained:
                 ladder, table = priced
                 cell = most_toward(table, self._parts, minimums)
                 return None if cell is None else ladder.attempt(cell)
-        try:
-            return most_by_class(whole, minimums, self._budget)
-        except OutOfBudget:
-            return None
+        return self._quickly(most_by_class, whole, minimums)
 
     @property
     def _on_one_tree(self) -> bool:
         return all(tree is self._trees[0] for tree in self._trees)
 
-    def _quickly(self, ground: Ground, least: Sequence[int]) -> Attempt | None:
+    def _quickly(self, way: _Quick, ground: Ground, least: Sequence[int]) -> Attempt | None:
+        """By class, which is not at the cost of the groups that come after."""
         try:
-            return place_by_class(ground, least, self._budget)
+            return way(ground, least, Budget(_QUICK))
         except OutOfBudget:
             return None
 
