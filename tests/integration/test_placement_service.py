@@ -16,6 +16,7 @@ from builders.placement import node, pod_class
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.config.settings import PLAIN_TEXT
 from muster.coordinator.core.events import Solve, Solved, SolveFailed, SolveOutcome
+from muster.coordinator.replicas import Place, Replicas
 from muster.coordinator.solver import Solver
 from muster.gangs import placing as values
 from muster.gangs.facts import Batch, PodFacts, PodPhase
@@ -335,7 +336,7 @@ async def test_a_removable_pod_of_an_unknown_class_is_a_failed_precondition(plac
 
 async def test_the_coordinator_asks_and_understands_all_of_it(placement: Placement, stream: ClusterStream) -> None:
     stream.send(part(Batch(pods=tuple(bound(f"a{i}", "a") for i in range(4)), through={"pods": 11})))
-    solver = Solver(placement.channel, timeout_seconds=10)
+    solver = Solver(Replicas([Place("placement", placement.channel)]), timeout_seconds=10)
     group = GroupToPlace("g", (GangToPlace("g", 6, (Role("x", 6),)),), partial=True)
     kept = (values.Withheld("b", (("cpu", 1000),)),)
     effect = Solve(1, {"pods": 11}, (), (group,), kept)

@@ -177,8 +177,8 @@ BUGS = (
     Bug(
         "placement is not told where the others of a gang are",
         "questions.py",
-        "facts.tree, facts.constraints, placed(gang))",
-        "facts.tree, facts.constraints, ())",
+        "facts.tree, facts.constraints, placed(gang), avoided)",
+        "facts.tree, facts.constraints, (), avoided)",
     ),
     Bug(
         "what contradicts itself is asked of placement",

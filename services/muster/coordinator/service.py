@@ -5,6 +5,7 @@ import asyncio
 import structlog
 
 from muster.coordinator.api import FULL_NAME, CoordinatorServicer
+from muster.coordinator.replicas import Replicas
 from muster.coordinator.settings import Settings, read_password
 from muster.coordinator.term import Channels, Term
 from muster.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
@@ -31,7 +32,7 @@ async def run(settings: Settings) -> None:
     await server.start()
     channels = Channels(
         open_channel(settings.cluster_state, settings.tls),
-        open_channel(settings.placement, settings.tls),
+        Replicas.at(settings.placement, settings.tls),
         open_channel(settings.binding, settings.tls),
     )
     work = [
@@ -49,8 +50,9 @@ async def run(settings: Settings) -> None:
             task.cancel()
         await asyncio.gather(stop, *work, return_exceptions=True)
         await server.stop()
-        for channel in (channels.cluster_state, channels.placement, channels.binding):
-            await channel.close()
+        await channels.cluster_state.close()
+        await channels.placement.close()
+        await channels.binding.close()
         await store.close()
 
 

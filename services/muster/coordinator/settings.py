@@ -18,7 +18,9 @@ class Settings(ServiceSettings):
     cluster_state: str = "127.0.0.1:7001"
     """Address of cluster-state: HOST:PORT, or dns:///NAME:PORT for all replicas behind a name."""
     placement: str = "127.0.0.1:7003"
-    """Address of placement, as cluster_state."""
+    """Address of placement, as cluster_state; of several replicas all addresses, separated by commas, or the name for
+    all of them. Each is asked one thing at a time, and all at the same time.
+    """
     binding: str = "127.0.0.1:7004"
     """Address of binding, as cluster_state."""
     etcd: str = "127.0.0.1:2379"

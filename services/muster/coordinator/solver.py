@@ -1,11 +1,14 @@
 """Asks placement: Solve effects become calls, answers become events."""
 
+import asyncio
 from collections.abc import Mapping
 
+import grpc
 from grpc import aio
 
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.coordinator.core.events import Solve, Solved, SolveFailed, SolveOutcome, SolveResult
+from muster.coordinator.replicas import Place, Replicas
 from muster.gangs.placing import PodsOnNode, Removable, Removed, Run
 from muster.placement.v1 import placement_pb2 as pb
 from muster.placement.v1 import placement_pb2_grpc as pb_grpc
@@ -15,23 +18,44 @@ from muster.rpc.topology_codec import encode_constraint
 
 
 class Solver:
-    """A client of placement."""
+    """A client of placement. A replica that cannot be reached is passed over, as long as there are others."""
 
-    def __init__(self, channel: aio.Channel, timeout_seconds: float) -> None:
-        self._stub = pb_grpc.PlacementServiceStub(channel)
+    def __init__(self, replicas: Replicas, timeout_seconds: float) -> None:
+        self._replicas = replicas
         self._timeout_seconds = timeout_seconds
 
     async def solve(self, effect: Solve, traceparents: Mapping[str, str]) -> Solved | SolveFailed:
         """Always answers: what goes wrong is an answer too. `traceparents` are those of the groups, by id."""
+        request = _request(effect, traceparents)
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + self._timeout_seconds
+        unreachable: list[Place] = []
+        while True:
+            async with self._replicas.turn(besides=unreachable) as place:
+                try:
+                    return await self._ask(place, effect.solve_id, request, max(0.001, deadline - clock()))
+                except aio.AioRpcError as error:
+                    unreachable.append(place)
+                    gone = error.code() is grpc.StatusCode.UNAVAILABLE
+                    if gone:
+                        self._replicas.shun(place)
+                    if not gone or len(unreachable) == self._replicas.places or clock() >= deadline:
+                        refused = error.code() is grpc.StatusCode.INVALID_ARGUMENT
+                        return SolveFailed(effect.solve_id, describe(error), refused)
+
+    @staticmethod
+    async def _ask(
+        place: Place, solve_id: int, request: pb.SolveRequest, timeout_seconds: float
+    ) -> Solved | SolveFailed:
+        """Raises AioRpcError."""
+        stub = pb_grpc.PlacementServiceStub(place.channel)
         try:
-            response = await self._stub.Solve(_request(effect, traceparents), timeout=self._timeout_seconds)
+            response = await stub.Solve(request, timeout=timeout_seconds)
             if response is None:  # what gRPC makes of bytes that are no such message
-                return SolveFailed(effect.solve_id, "its answer cannot be read: it is no SolveResponse")
-            return Solved(effect.solve_id, tuple(_result(result) for result in response.results))
-        except aio.AioRpcError as error:
-            return SolveFailed(effect.solve_id, describe(error))
+                return SolveFailed(solve_id, "its answer cannot be read: it is no SolveResponse")
+            return Solved(solve_id, tuple(_result(result) for result in response.results))
         except ValueError as error:
-            return SolveFailed(effect.solve_id, f"its answer cannot be read: {error}")
+            return SolveFailed(solve_id, f"its answer cannot be read: {error}")
 
 
 def _request(effect: Solve, traceparents: Mapping[str, str]) -> pb.SolveRequest:

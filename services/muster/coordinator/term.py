@@ -17,6 +17,7 @@ from muster.coordinator.binder import Binder
 from muster.coordinator.core import events as core
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.marks import TimeoutMarks
+from muster.coordinator.replicas import Replicas
 from muster.coordinator.settings import Settings
 from muster.coordinator.solver import Solver
 from muster.coordinator.traces import GangTraces
@@ -40,7 +41,7 @@ class Channels:
     """Connections to the other services; they outlive terms."""
 
     cluster_state: aio.Channel
-    placement: aio.Channel
+    placement: Replicas
     binding: aio.Channel
 
 
@@ -85,6 +86,7 @@ class Term:
             for name, work in (
                 ("leadership", self._leadership_lost()),
                 ("cluster", self._follow_cluster()),
+                ("replicas", self._channels.placement.follow(lambda count: self._tell(core.Replicas(count)))),
                 ("records", self._write_records()),
                 ("reports", self._binder.write_reports()),
                 ("marks", self._marks.write()),

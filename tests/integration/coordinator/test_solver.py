@@ -10,10 +10,11 @@ import pytest
 from grpc import aio
 
 from muster.coordinator.core.events import Solve, Solved, SolveFailed, SolveOutcome
+from muster.coordinator.replicas import Replicas
 from muster.coordinator.solver import Solver
 from muster.gangs.placing import GangToPlace, GroupToPlace, Role
 from muster.placement.v1 import placement_pb2 as pb
-from muster.rpc.channel import MESSAGE_BYTES, open_channel
+from muster.rpc.channel import MESSAGE_BYTES
 
 QUESTION = Solve(7, {}, (), (GroupToPlace("g", (GangToPlace("g", 1, (Role("x", 1),)),)),))
 
@@ -33,11 +34,11 @@ async def solver(answer: Answer, timeout_seconds: float = 10) -> AsyncIterator[S
     server.add_generic_rpc_handlers((service,))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    channel = open_channel(f"127.0.0.1:{port}")
+    replicas = Replicas.at(f"127.0.0.1:{port}")
     try:
-        yield Solver(channel, timeout_seconds)
+        yield Solver(replicas, timeout_seconds)
     finally:
-        await channel.close()
+        await replicas.close()
         await server.stop(None)
 
 

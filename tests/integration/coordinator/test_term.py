@@ -14,6 +14,7 @@ from builders.etcd import etcd_in, store_at
 from builders.story_cast import node, plain_pod, pod_class
 from muster.config.settings import PLAIN_TEXT
 from muster.coordinator import service
+from muster.coordinator.replicas import Replicas
 from muster.coordinator.settings import Settings
 from muster.coordinator.term import Channels, Term
 from muster.coordinator.v1 import coordinator_pb2 as pb
@@ -54,7 +55,7 @@ async def test_a_call_that_breaks_without_an_answer_ends_the_term(etcd: EtcdProc
     async with serving(stream) as address, store_at(etcd.endpoint) as store:
         told = settings(etcd, address)
         election = Election(store, key="/muster/v1/leader", identity="test")
-        open_, closed = open_channel(address, PLAIN_TEXT), open_channel(told.placement, PLAIN_TEXT)
+        open_, closed = open_channel(address, PLAIN_TEXT), Replicas.at(told.placement)
         await closed.close()
         term = Term(told, Channels(open_, closed, open_), store, await election.campaign())
         with pytest.raises(aio.UsageError):

@@ -1,0 +1,171 @@
+"""Several replicas of placement behind the coordinator's client: in turn, one thing at a time each, none needed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+from grpc import aio
+from msgspec.structs import replace
+
+from muster.config.settings import PLAIN_TEXT
+from muster.coordinator.core.events import Solve, Solved, SolveFailed
+from muster.coordinator.replicas import Place, Replicas
+from muster.coordinator.solver import Solver
+from muster.gangs.placing import GangToPlace, GroupToPlace, Role
+from muster.localcluster.ports import free_port
+from muster.placement.v1 import placement_pb2 as pb
+from muster.placement.v1 import placement_pb2_grpc as pb_grpc
+from muster.rpc.errors import RpcError
+from muster.rpc.server import RpcServer
+
+QUESTION = Solve(7, {}, (), (GroupToPlace("g", (GangToPlace("g", 1, (Role("x", 1),)),)),))
+FULL_NAME = "muster.placement.v1.PlacementService"
+
+
+class Replica(pb_grpc.PlacementServiceServicer):
+    """A placement that answers when it is let."""
+
+    def __init__(self) -> None:
+        self.asked = self.under_way = self.most_under_way = 0
+        self.open = asyncio.Event()
+        self.open.set()
+        self.error: grpc.StatusCode | None = None
+        self._came = asyncio.Event()
+
+    async def Solve(self, request: pb.SolveRequest, context: Any) -> pb.SolveResponse:  # noqa: N802
+        self.asked += 1
+        self.under_way += 1
+        self.most_under_way = max(self.under_way, self.most_under_way)
+        self._came.set()
+        try:
+            await self.open.wait()
+            if self.error is not None:
+                raise RpcError(self.error, "as the test wants it")
+        finally:
+            self.under_way -= 1
+        return pb.SolveResponse(results=[pb.GroupResult(id="g", outcome=pb.GroupResult.OUTCOME_NOT_FOUND)])
+
+    async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:  # noqa: N802
+        return pb.DescribeResponse()
+
+    async def until_asked(self) -> None:
+        async with asyncio.timeout(30):
+            await self._came.wait()
+
+
+@asynccontextmanager
+async def serving(*servicers: Replica) -> AsyncIterator[list[str]]:
+    """Serve them; yields their addresses."""
+    async with AsyncExitStack() as stack:
+        addresses = []
+        for servicer in servicers:
+            server = RpcServer("127.0.0.1:0", PLAIN_TEXT, "replica")
+            server.add(pb_grpc.add_PlacementServiceServicer_to_server, servicer, FULL_NAME)
+            addresses.append(f"127.0.0.1:{await server.start()}")
+            stack.push_async_callback(server.stop, grace_seconds=0)
+        yield addresses
+
+
+@asynccontextmanager
+async def solver(addresses: list[str], timeout_seconds: float = 30) -> AsyncIterator[Solver]:
+    replicas = Replicas.at(",".join(addresses))
+    try:
+        yield Solver(replicas, timeout_seconds)
+    finally:
+        await replicas.close()
+
+
+async def test_replicas_are_asked_in_turn() -> None:
+    one, two, three = Replica(), Replica(), Replica()
+    async with serving(one, two, three) as addresses, solver(addresses) as client:
+        for _ in range(6):
+            assert isinstance(await client.solve(QUESTION, {}), Solved)
+    assert (one.asked, two.asked, three.asked) == (2, 2, 2)
+
+
+async def test_each_is_asked_one_thing_at_a_time_and_all_at_the_same_time() -> None:
+    one, two = Replica(), Replica()
+    one.open.clear()
+    two.open.clear()
+    async with serving(one, two) as addresses, solver(addresses) as client, asyncio.TaskGroup() as tasks:
+        for number in range(6):
+            tasks.create_task(client.solve(replace(QUESTION, solve_id=number), {}))
+        await one.until_asked()
+        await two.until_asked()
+        one.open.set()
+        two.open.set()
+    assert (one.most_under_way, two.most_under_way) == (1, 1)
+    assert one.asked + two.asked == 6
+
+
+async def test_a_replica_that_is_slow_keeps_the_others_from_nothing() -> None:
+    slow, quick = Replica(), Replica()
+    slow.open.clear()
+    async with serving(slow, quick) as addresses, solver(addresses) as client:
+        waiting = asyncio.create_task(client.solve(QUESTION, {}))
+        await slow.until_asked()
+        for _ in range(3):
+            assert isinstance(await client.solve(QUESTION, {}), Solved)
+        assert not waiting.done()
+        slow.open.set()
+        assert isinstance(await waiting, Solved)
+    assert (slow.asked, quick.asked) == (1, 3)
+
+
+async def test_a_replica_that_is_not_there_costs_no_answer() -> None:
+    there = Replica()
+    async with serving(there) as addresses, solver([f"127.0.0.1:{free_port()}", *addresses]) as client:
+        for _ in range(4):
+            assert isinstance(await client.solve(QUESTION, {}), Solved)
+    assert there.asked == 4
+
+
+async def test_when_no_replica_is_there_that_is_the_answer() -> None:
+    async with solver([f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"]) as client:
+        answer = await client.solve(QUESTION, {})
+    assert isinstance(answer, SolveFailed)
+    assert answer.message.startswith("UNAVAILABLE")
+    assert not answer.refused
+
+
+@pytest.mark.parametrize(
+    ("code", "refused"), [(grpc.StatusCode.INVALID_ARGUMENT, True), (grpc.StatusCode.FAILED_PRECONDITION, False)]
+)
+async def test_an_error_that_others_would_tell_too_is_the_answer(code: grpc.StatusCode, refused: bool) -> None:
+    one, two = Replica(), Replica()
+    one.error = two.error = code
+    async with serving(one, two) as addresses, solver(addresses) as client:
+        answer = await client.solve(QUESTION, {})
+    assert isinstance(answer, SolveFailed)
+    assert answer.refused is refused
+    assert (one.asked, two.asked) == (1, 0)
+
+
+async def test_a_name_counts_as_many_replicas_as_it_has_addresses() -> None:
+    replicas = Replicas.at("dns:///localhost:7003,127.0.0.1:7003")
+    told: asyncio.Queue[int] = asyncio.Queue()
+    following = asyncio.create_task(replicas.follow(told.put_nowait))
+    try:
+        assert replicas.count == 2
+        assert await told.get() == 2
+        assert replicas.places == 2
+    finally:
+        following.cancel()
+        await replicas.close()
+
+
+async def test_of_a_name_for_several_as_many_are_asked_as_there_are() -> None:
+    channel = aio.insecure_channel("127.0.0.1:1")
+    place = Place("dns:///placement:7003", channel)
+    place.replicas = 2
+    replicas = Replicas([place])
+    async with replicas.turn(), replicas.turn():
+        third = asyncio.create_task(replicas.turn().__aenter__())
+        await asyncio.sleep(0)
+        assert not third.done()
+    async with asyncio.timeout(30):
+        assert await third is place
+    await channel.close()
