@@ -102,6 +102,21 @@ def test_without_budget_nothing_is_proved() -> None:
     assert refusal(answers(built, group)[0]).proved
 
 
+def test_p34_nodes_outside_of_the_tree_are_the_last_resort_of_what_is_soft() -> None:
+    built = planted("r0(a:2,b:2)", classes=CLASSES)
+    built.apply(Batch(nodes=(node("stray", 9),)))
+    soft, hard = mixed("rack: pack", ("two", 1), ("x", 2)), mixed("rack: hard pack", ("two", 1), ("x", 3))
+    assert set(seats(answers(built, GroupToPlace("g", (soft,)))[0])) <= {"a", "b"}
+    assert refusal(answers(built, GroupToPlace("g", (hard,)))[0]).proved
+    [answer] = answers(built, GroupToPlace("g", (mixed("rack: pack", ("two", 1), ("x", 3)),)))
+    assert seats(answer)["stray"] == 1
+
+
+def test_p36_no_nodes_is_infeasible_and_proved() -> None:
+    built = cluster([], [pod_class("x"), *CLASSES])
+    assert refusal(answers(built, GroupToPlace("g", (mixed("node: hard pack", ("two", 1), ("x", 2)),)))[0]).proved
+
+
 def test_each_gang_of_a_group_keeps_its_own_constraints() -> None:
     together = mixed("rack: hard pack", ("x", 4), name="together")
     apart = mixed("rack: hard partition(2)", ("x", 4), name="apart")
