@@ -71,6 +71,10 @@ class Pods:
             changed += self.look_again(affected)
         return changed
 
+    def depends_on_others(self, uid: str) -> bool:
+        """It names selectors or uses claims, so that its class does not follow from pods alone."""
+        return uid in self._with_more
+
     def remove(self, uid: str) -> list[PodFacts] | None:
         """It is gone, or does not matter any more. None: it never did."""
         facts = self.facts.pop(uid, None)

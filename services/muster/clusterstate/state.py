@@ -41,6 +41,9 @@ NO_MARKS: Final = GangMarks("")
 PLAIN: Final = Membership()
 
 
+_IN_CLASSES: Final = (NAMESPACES.kind, CLAIMS.kind, VOLUMES.kind, STORAGE_CLASSES.kind)
+
+
 class ClusterState:
     """Nodes, pods and gangs, and how far they are known.
 
@@ -57,6 +60,7 @@ class ClusterState:
         self.through: dict[str, int] = {}
         self._priority_classes: dict[str, PriorityClass] = {}
         self._unread: set[str] = set()
+        self._newest: dict[str, int] = {}  # changes of what has a say in classes of pods, by kind
         self._settled = False
         self._in_order = False
         self._changed: dict[str, int] = {}
@@ -103,6 +107,8 @@ class ClusterState:
                 continue
             if matters:
                 self._raise(changes.kind, revision)
+            if changes.kind in _IN_CLASSES:
+                self._newest[changes.kind] = max(revision, self._newest.get(changes.kind, 0))
         if changes.through:
             self.through[changes.kind] = max(changes.through, self.through.get(changes.kind, 0))
             if changes.kind in self._unread:
@@ -189,6 +195,9 @@ class ClusterState:
             membership = registry.membership_of(marks) or PLAIN
             budgets = self.budgets.covering(metadata.namespace, metadata.labels)
         changed = self._tell_pods(self.pods.put(pod, membership, budgets))
+        if changed and self.pods.depends_on_others(metadata.uid):
+            for kind, revision in self._newest.items():  # a replica that has yet to see them has another class for it
+                self._raise(kind, revision)
         self._join_gang(pod, membership.gang_id, marks)
         return changed
 

@@ -272,6 +272,12 @@ class TestOnePodAtATime:
         assert facts(history).problem == facts(history, "b").problem == ""
 
 
+def test_who_is_told_of_the_pod_is_asked_to_know_its_claim_as_well() -> None:
+    history = with_bound_claim()
+    assert history.pods(pod_object("b")).changed == {"pods": 3}
+    assert history.pods(pod()).changed == {"persistentvolumes": 1, "persistentvolumeclaims": 2, "pods": 4}
+
+
 def test_a_claim_that_nobody_uses_is_told_to_nobody() -> None:
     history = with_bound_claim()
     history.pods(pod_object("b"))
