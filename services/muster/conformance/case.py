@@ -56,12 +56,15 @@ class Unsafe(Failed):
 
 @dataclass(frozen=True)
 class Case:
-    """`needs`: the case is left out for implementations without these."""
+    """`needs`: the case is left out for implementations without these. `random`: its worlds differ anyhow, so once in
+    any order is enough.
+    """
 
     id: str
     asks: str
     play: Play
     needs: tuple[Feature, ...] = ()
+    random: bool = False
 
     @property
     def group(self) -> Group:
@@ -71,11 +74,11 @@ class Case:
 class Cases(list[Case]):
     """The cases of one module, in order."""
 
-    def case(self, id: str, asks: str, *needs: Feature) -> Callable[[Play], Play]:  # noqa: A002
+    def case(self, id: str, asks: str, *needs: Feature, random: bool = False) -> Callable[[Play], Play]:  # noqa: A002
         """Make a function a case."""
 
         def add(play: Play) -> Play:
-            self.append(Case(id, asks, play, needs))
+            self.append(Case(id, asks, play, needs, random))
             return play
 
         return add

@@ -1,5 +1,7 @@
 """One case played once: it tells the implementation of a world, asks, and judges what it is answered."""
 
+from typing import Final
+
 import grpc
 from grpc import aio
 
@@ -14,6 +16,9 @@ from muster.placement.v1 import placement_pb2_grpc as pb_grpc
 
 CALL_SECONDS = 10.0
 """What an implementation has for an answer where a case does not say another deadline."""
+
+_SHORT_SECONDS: Final = 0.6
+"""Deadline of calls that wait for what does not come."""
 
 
 class Trial:
@@ -79,6 +84,19 @@ class Trial:
             raise Failed(f"Solve was answered {error.code().name} ({error.details()}) instead of {wanted}") from None
         outcomes = [pb.GroupResult.Outcome.Name(result.outcome) for result in response.results]
         raise Failed(f"Solve was answered with {outcomes} instead of {wanted}")
+
+    async def refused_in_time(self, request: pb.SolveRequest, *codes: grpc.StatusCode) -> None:
+        """Ask with a short deadline what is to be refused before it with one of these codes. A refusal that comes too
+        late is let pass twice, since machines are slow at times. Raises Failed.
+        """
+        for last in (False, False, True):
+            try:
+                await self.refused(request, *codes, seconds=_SHORT_SECONDS)
+            except Failed as error:
+                if last or grpc.StatusCode.DEADLINE_EXCEEDED.name not in str(error):
+                    raise
+            else:
+                return
 
 
 # -- what cases say about answers

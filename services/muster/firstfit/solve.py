@@ -46,21 +46,24 @@ class _Seats:
         self._table, self._gang = table, gang
         self._roles = [(classes[role.class_id], role.wanted) for role in gang.roles]
         self._given: Counter[tuple[int, str]] = Counter()
+        self._have = [0] * len(self._roles)
 
     def fill(self, wanted: int) -> int:
         """Go on until so many have a seat, first roles first; returns how many have."""
-        for index, (pod_class, _) in enumerate(self._roles):
+        for index, (pod_class, of_role) in enumerate(self._roles):
             for node in self._table.nodes:
-                while self._left(index) and self._given.total() < wanted and self._table.takes(pod_class, node):
+                while self._have[index] < of_role and sum(self._have) < wanted and self._table.takes(pod_class, node):
                     self._table.put(pod_class, node)
                     self._given[index, node] += 1
-        return self._given.total()
+                    self._have[index] += 1
+        return sum(self._have)
 
     def give_back(self) -> None:
         """Nobody has a seat any more."""
         for (index, node), count in self._given.items():
             self._table.put(self._roles[index][0], node, -count)
         self._given.clear()
+        self._have = [0] * len(self._roles)
 
     def runs(self) -> list[pb.Run]:
         return [
@@ -70,9 +73,9 @@ class _Seats:
 
     def explain(self) -> pb.Explanation:
         """What keeps each node from taking the first member that found none."""
-        index = next(index for index in range(len(self._roles)) if self._left(index))
+        index = next(index for index, (_, wanted) in enumerate(self._roles) if self._have[index] < wanted)
         lost = Counter(self._table.in_the_way(self._roles[index][0], node) or "" for node in self._table.nodes)
-        fit, needed, nodes = self._given.total(), self._gang.minimum, len(self._table.nodes)
+        fit, needed, nodes = sum(self._have), self._gang.minimum, len(self._table.nodes)
         reasons = ", ".join(f"{count} {reason}" for reason, count in lost.most_common()) or "there are no nodes"
         return pb.Explanation(
             summary=f"{fit} of {needed} members fit first-fit; 0/{nodes} nodes take the next: {reasons}",
@@ -82,10 +85,6 @@ class _Seats:
             needed=needed,
             nodes_lost=[pb.NodesLost(reason=reason, nodes=count) for reason, count in lost.most_common()],
         )
-
-    def _left(self, index: int) -> int:
-        """Members of the role without a seat."""
-        return self._roles[index][1] - sum(count for (role, _), count in self._given.items() if role == index)
 
 
 def _not_supported(group: pb.GangGroup, classes: Mapping[str, PodClass]) -> str:

@@ -167,7 +167,7 @@ async def tight_puzzle(trial: Trial) -> None:
     placed(await trial.ask_one(alone(*roles)), 7)
 
 
-@_case("C14", "Whatever fits of equal members is placed, whatever does not is proved infeasible")
+@_case("C14", "Whatever fits of equal members is placed, whatever does not is proved infeasible", random=True)
 async def equal_members(trial: Trial) -> None:
     for seed in range(30):
         random = Random(seed)  # noqa: S311 (the same in every run)
@@ -183,7 +183,11 @@ async def equal_members(trial: Trial) -> None:
         infeasible(await trial.ask_one(alone((x, most + 1))))
 
 
-@_case("C15", "What can be placed is never told to be proved infeasible, and small gangs that can be are placed")
+@_case(
+    "C15",
+    "What can be placed is never told to be proved infeasible, and small gangs that can be are placed",
+    random=True,
+)
 async def small_gangs(trial: Trial) -> None:
     for seed in range(40):
         random = Random(seed)  # noqa: S311 (the same in every run)
@@ -266,6 +270,15 @@ async def as_many_as_fit(trial: Trial) -> None:
     everything, nothing = await trial.ask(alone((x, 8), id="all"), alone((x, 1), id="none", partial=True))
     placed(everything, 8)
     not_placed(nothing)
+
+
+@_case("C23", "Nodes that are rather to be avoided are used if there is no place without them")
+async def avoided(trial: Trial) -> None:
+    x = pod_class(1)
+    await trial.given(world([node("a", 4), node("b", 2)], [x]))
+    group = alone((x, 6))
+    group.gangs[0].avoided.extend(["a", "gone"])
+    placed(await trial.ask_one(group), 6)
 
 
 def _room(pod_class: PodClass, machine: NodeFacts) -> int:

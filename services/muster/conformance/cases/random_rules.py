@@ -52,7 +52,7 @@ _KEYS: Final = (HOSTNAME, ZONE)
 _SELECTORS: Final = ("red", "blue")
 
 
-@SAFETY.case("S40", "On random clusters with taints, labels and rules between pods no answer does harm")
+@SAFETY.case("S40", "On random clusters with taints, labels and rules between pods no answer does harm", random=True)
 async def random_rules(trial: Trial) -> None:
     for seed in range(60):
         random = Random(seed)  # noqa: S311 (the same in every run)
@@ -64,7 +64,7 @@ async def random_rules(trial: Trial) -> None:
             await trial.ask(*groups)
 
 
-@SAFETY.case("S41", "On random trees with random constraints, hard and soft, no answer does harm")
+@SAFETY.case("S41", "On random trees with random constraints, hard and soft, no answer does harm", random=True)
 async def random_constraints(trial: Trial) -> None:
     for seed in range(60):
         random = Random(seed)  # noqa: S311 (the same in every run)
@@ -85,7 +85,10 @@ async def random_constraints(trial: Trial) -> None:
 
 
 @COMPLETENESS.case(
-    "C24", "Small gangs with rules between pods are placed exactly if there is a place", Feature.POD_TOPOLOGY
+    "C24",
+    "Small gangs with rules between pods are placed exactly if there is a place",
+    Feature.POD_TOPOLOGY,
+    random=True,
 )
 async def small_with_rules(trial: Trial) -> None:
     for seed in range(80):
@@ -100,7 +103,10 @@ async def small_with_rules(trial: Trial) -> None:
 
 
 @TOPOLOGY.case(
-    "T40", "Small gangs with random hard constraints are placed exactly if there is a place", Feature.CONSTRAINTS
+    "T40",
+    "Small gangs with random hard constraints are placed exactly if there is a place",
+    Feature.CONSTRAINTS,
+    random=True,
 )
 async def small_with_constraints(trial: Trial) -> None:
     x = pod_class(1)

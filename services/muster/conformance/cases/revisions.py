@@ -16,7 +16,8 @@ CASES: Final = Cases()
 _case = CASES.case
 
 _PRECONDITION, _UNAVAILABLE = grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNAVAILABLE
-_SHORT_SECONDS: Final = 0.6
+_HALF_SECONDS: Final = 0.6
+"""How long a question is left to wait for the other half of a snapshot."""
 _X: Final = pod_class(1)
 
 
@@ -40,7 +41,7 @@ async def does_not_come(trial: Trial) -> None:
     await trial.ask_one(alone((_X, 1)))
     for kinds in ({"pods": 10**9}, {"nodes": 10**9}, {**trial.revision, "configmaps": 1}):
         request = trial.request(alone((_X, 1)), min_revision=encode_revision(kinds))
-        await trial.refused(request, _PRECONDITION, seconds=_SHORT_SECONDS)
+        await trial.refused_in_time(request, _PRECONDITION)
 
 
 @_case("R03", "An answer says which state it is based on, at least that which was asked for")
@@ -70,9 +71,9 @@ async def half_a_snapshot(trial: Trial) -> None:
         pb.WatchResponse(batch=encode_batch(Batch(pod_classes=(_X,), nodes=(node("b", 2),)))),
     )
     request = trial.request(alone((_X, 2)), min_revision=encode_revision(coming.revision))
-    await trial.refused(request, _PRECONDITION, _UNAVAILABLE, seconds=_SHORT_SECONDS)
+    await trial.refused_in_time(request, _PRECONDITION, _UNAVAILABLE)
     try:  # that is on the state before, or it waits for the rest; never on the half
-        await trial.call(trial.request(alone((_X, 2)), min_revision=encode_revision({})), seconds=_SHORT_SECONDS)
+        await trial.call(trial.request(alone((_X, 2)), min_revision=encode_revision({})), seconds=_HALF_SECONDS)
     except Unsafe:
         raise
     except Failed:
@@ -100,7 +101,7 @@ async def cut(trial: Trial) -> None:
     ahead = encode_revision({kind: version + 1 for kind, version in trial.revision.items()})
     request = trial.request(alone((_X, 1)), min_revision=ahead)
     try:
-        await trial.refused(request, _UNAVAILABLE, _PRECONDITION, seconds=_SHORT_SECONDS)
+        await trial.refused_in_time(request, _UNAVAILABLE, _PRECONDITION)
         await trial.given(coming)
     finally:
         trial.stage.speak()

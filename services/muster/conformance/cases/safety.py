@@ -173,7 +173,7 @@ async def at_the_same_time(trial: Trial) -> None:
     await asyncio.gather(*(trial.ask(alone((x, 3 + n)), alone((x, 5), id="b")) for n in range(12)))
 
 
-@_case("S16", "On random clusters no answer does harm")
+@_case("S16", "On random clusters no answer does harm", random=True)
 async def random_clusters(trial: Trial) -> None:
     for seed in range(60):
         await _one_random_cluster(trial, Random(seed))  # noqa: S311 (the same in every run)
