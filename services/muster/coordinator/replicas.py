@@ -10,6 +10,7 @@ import structlog
 from grpc import aio
 
 from muster.config.settings import PLAIN_TEXT, TlsSettings
+from muster.placement.v1.placement_pb2_grpc import PlacementServiceStub
 from muster.rpc.channel import open_channel
 
 LOOK_AGAIN_SECONDS = 10.0
@@ -25,6 +26,7 @@ class Place:
 
     def __init__(self, address: str, channel: aio.Channel) -> None:
         self.address, self.channel = address, channel
+        self.stub = PlacementServiceStub(channel)
         self.replicas = 1
         self.asked = 0
         """Calls under way."""

@@ -11,7 +11,6 @@ from muster.coordinator.core.events import Solve, Solved, SolveFailed, SolveOutc
 from muster.coordinator.replicas import Place, Replicas
 from muster.gangs.placing import PodsOnNode, Removable, Removed, Run
 from muster.placement.v1 import placement_pb2 as pb
-from muster.placement.v1 import placement_pb2_grpc as pb_grpc
 from muster.rpc.errors import describe
 from muster.rpc.explanation_codec import decode_explanation
 from muster.rpc.topology_codec import encode_constraint
@@ -48,9 +47,8 @@ class Solver:
         place: Place, solve_id: int, request: pb.SolveRequest, timeout_seconds: float
     ) -> Solved | SolveFailed:
         """Raises AioRpcError."""
-        stub = pb_grpc.PlacementServiceStub(place.channel)
         try:
-            response = await stub.Solve(request, timeout=timeout_seconds)
+            response = await place.stub.Solve(request, timeout=timeout_seconds)
             if response is None:  # what gRPC makes of bytes that are no such message
                 return SolveFailed(solve_id, "its answer cannot be read: it is no SolveResponse")
             return Solved(solve_id, tuple(_result(result) for result in response.results))
