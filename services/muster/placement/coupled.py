@@ -16,6 +16,7 @@ from muster.gangs.placing import Explanation, GroupToPlace
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.explain import Explainer
 from muster.placement.levelling import most_members
+from muster.placement.limits import Limits
 from muster.placement.parts import Attempt, Part, alike, minimums_reached, retake, runs_of
 from muster.placement.pod_rules import Rule
 from muster.placement.regions import Region, common_domains, unsettled_keys
@@ -39,21 +40,33 @@ _Merit = tuple[bool, int, int, tuple[int, ...], list[int]]
 
 
 def is_coupled(room: Room, parts: Sequence[Part]) -> bool:
-    """Members of the group mind one another: where one goes changes what other nodes are good for."""
-    rooms = {part.class_id: room.of(part.class_id) for part in parts}
-    limited = {class_id: of_class.limits for class_id, of_class in rooms.items() if of_class.limits is not None}
-    if not limited:
-        return False
-    if any(limits.couples() for limits in limited.values()):
-        return True
-    indexes = {class_id: room.capacity.classes[class_id] for class_id in rooms}
-    return any(
-        index in tally.classes
+    """Members of the group mind one another: where one goes changes where others may go."""
+    limited = _limited(room, parts)
+    return any(limits.couples() for limits in limited.values()) or any(
+        rule.tally.classes & _others(room, parts, class_id)
         for class_id, limits in limited.items()
-        for tally in limits.tallies
-        for other, index in indexes.items()
-        if other != class_id
+        for rule in limits.rules
     )
+
+
+def is_softly_coupled(room: Room, parts: Sequence[Part]) -> bool:
+    """Where a member goes changes what others wish."""
+    limited = _limited(room, parts)
+    return any(limits.couples_softly() for limits in limited.values()) or any(
+        wish.tally.classes & _others(room, parts, class_id)
+        for class_id, limits in limited.items()
+        for wish in limits.wishes
+    )
+
+
+def _limited(room: Room, parts: Sequence[Part]) -> dict[str, Limits]:
+    limits = {part.class_id: room.of(part.class_id).limits for part in parts}
+    return {class_id: each for class_id, each in limits.items() if each is not None}
+
+
+def _others(room: Room, parts: Sequence[Part], class_id: str) -> set[int]:
+    """Indexes of the other classes of a group."""
+    return {room.capacity.classes[part.class_id] for part in parts if part.class_id != class_id}
 
 
 def place_coupled(
@@ -66,6 +79,18 @@ def place_coupled(
         return NotPlaced(proved, coupled.explain(explainer))
     retake(room, parts, attempt)
     return Placed(runs_of(room, group, parts, attempt))
+
+
+def place_by_wishes(room: Room, group: GroupToPlace, parts: Sequence[Part]) -> Placed | None:
+    """Place all members by what they wish of one another, as far as that is found at once; of equal members, as many
+    as have room.
+    """
+    coupled = _Coupled(room, group, parts)
+    full = next(coupled.tries())
+    if not full and not (alike(parts) and minimums_reached(group, parts, coupled.best)):
+        return None
+    retake(room, parts, coupled.best)
+    return Placed(runs_of(room, group, parts, coupled.best))
 
 
 def find_coupled(room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> Attempt | None:

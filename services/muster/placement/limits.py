@@ -90,8 +90,8 @@ class Limits:
         return keys.union(key for rule in self.together for key in rule.keys)
 
     def couples(self) -> bool:
-        """A member on one node changes what may go to others, or what they are worth."""
-        return any(rule.couples() for rule in self.rules) or self.couples_softly()
+        """A member on one node changes what may go to others."""
+        return any(rule.couples() for rule in self.rules)
 
     def couples_softly(self) -> bool:
         """A member on one node changes what nodes are worth."""

@@ -10,7 +10,13 @@ from msgspec.structs import replace
 
 from muster.gangs.placing import GroupToPlace, Removable, Run
 from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
-from muster.placement.coupled import is_coupled, place_coupled, place_coupled_partly
+from muster.placement.coupled import (
+    is_coupled,
+    is_softly_coupled,
+    place_by_wishes,
+    place_coupled,
+    place_coupled_partly,
+)
 from muster.placement.equal import place_equal
 from muster.placement.explain import Explainer
 from muster.placement.kept import NOTHING, Kept
@@ -70,7 +76,10 @@ class _Batch:
 
     def is_single(self, group: GroupToPlace) -> bool:
         """The group is one pod, and does not mind others like it."""
-        return _is_single(group) and not self._room.of(_class_of(group)).coupled
+        if not _is_single(group):
+            return False
+        limits = self._room.of(_class_of(group)).limits
+        return limits is None or not (limits.couples() or limits.couples_softly())
 
     def place(self, group: GroupToPlace) -> Answer:
         failed = self._failed_before(group)
@@ -130,6 +139,10 @@ class _Batch:
     def _place_whole(self, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> Placed | NotPlaced:
         if is_coupled(self._room, parts):
             return place_coupled(self._room, group, parts, self._explainer, budget)
+        if not any(gang.constraints for gang in group.gangs) and is_softly_coupled(self._room, parts):
+            placed = place_by_wishes(self._room, group, parts)
+            if placed is not None:
+                return placed
         if len(group.gangs) == 1 and group.gangs[0].constraints and alike(parts):
             return place_shaped(self._room, group, parts, self._explainer, budget)
         if alike(parts) and not any(gang.constraints for gang in group.gangs):
