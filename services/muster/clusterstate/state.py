@@ -9,13 +9,14 @@ import structlog
 from muster.clusterstate.budgets import Budgets
 from muster.clusterstate.gangs import Gangs
 from muster.clusterstate.incarnation import Member, Standing
+from muster.clusterstate.news import News
 from muster.clusterstate.nodes import Nodes
 from muster.clusterstate.pods import Pods
 from muster.clusterstate.snapshot import Snapshot
 from muster.clusterstate.trees import Trees
 from muster.dialects import registry
 from muster.dialects.marks import DefinitionKind, GangMarks, Membership
-from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodFacts, TopologyTree
+from muster.gangs.facts import Batch, GangFacts
 from muster.kube.budget_facts import PodDisruptionBudget
 from muster.kube.changes import Changes, Removed
 from muster.kube.gang_marks import definition, gang_marks, pod_age
@@ -63,8 +64,7 @@ class ClusterState:
         self._newest: dict[str, int] = {}  # changes of what has a say in classes of pods, by kind
         self._settled = False
         self._in_order = False
-        self._changed: dict[str, int] = {}
-        self._told = _Told()
+        self._news = News()
         self._put: dict[str, Callable[[Any], bool]] = {
             NODES.kind: self._put_node,
             PODS.kind: self._put_pod,
@@ -106,15 +106,15 @@ class ClusterState:
                 _log.exception("an object is left out", kind=changes.kind, object=_name(item), error=str(error))
                 continue
             if matters:
-                self._raise(changes.kind, revision)
+                self._news.raise_revision(changes.kind, revision)
             if changes.kind in _IN_CLASSES:
                 self._newest[changes.kind] = max(revision, self._newest.get(changes.kind, 0))
         if changes.through:
             self.through[changes.kind] = max(changes.through, self.through.get(changes.kind, 0))
             if changes.kind in self._unread:
                 self._unread.discard(changes.kind)
-                if self._tell_pods(self.pods.unread(self._unread)):
-                    self._raise(changes.kind, changes.through)
+                if self._news.tell_pods(self.pods.unread(self._unread)):
+                    self._news.raise_revision(changes.kind, changes.through)
         return self._tell()
 
     def settle(self, unread: Iterable[str] = ()) -> None:
@@ -123,7 +123,7 @@ class ClusterState:
         """
         self._settled = True
         self._unread = set(unread)
-        self._tell_pods(self.pods.unread(self._unread))
+        self._news.tell_pods(self.pods.unread(self._unread))
         self.review()
 
     def review(self) -> Batch:
@@ -173,14 +173,14 @@ class ClusterState:
         before = self.nodes.facts.get(node.metadata.name)
         facts = self.nodes.put(node)
         if facts is not None:
-            self._told.nodes[facts.name] = facts
+            self._news.nodes[facts.name] = facts
             self.trees.node_changed(before, facts)
         return facts is not None
 
     def _drop_node(self, gone: Removed) -> bool:
         name = self.nodes.remove(gone.uid)
         if name is not None:
-            self._told.nodes[name] = None
+            self._news.nodes[name] = None
             self.trees.node_changed(None, None)
         return name is not None
 
@@ -194,10 +194,10 @@ class ClusterState:
             marks = gang_marks(pod)
             membership = registry.membership_of(marks) or PLAIN
             budgets = self.budgets.covering(metadata.namespace, metadata.labels)
-        changed = self._tell_pods(self.pods.put(pod, membership, budgets))
+        changed = self._news.tell_pods(self.pods.put(pod, membership, budgets))
         if changed and self.pods.depends_on_others(metadata.uid):
             for kind, revision in self._newest.items():  # a replica that has yet to see them has another class for it
-                self._raise(kind, revision)
+                self._news.raise_revision(kind, revision)
         self._join_gang(pod, membership.gang_id, marks)
         return changed
 
@@ -215,8 +215,8 @@ class ClusterState:
         others = self.pods.remove(gone.uid)
         if others is None:
             return False
-        self._told.pods[gone.uid] = None
-        self._tell_pods(others)
+        self._news.pods[gone.uid] = None
+        self._news.tell_pods(others)
         return True
 
     def _put_priority_class(self, priority_class: PriorityClass) -> bool:
@@ -227,36 +227,36 @@ class ClusterState:
         return self._priority_classes.pop(gone.uid, None) is not None and self._reprioritise()
 
     def _reprioritise(self) -> bool:
-        return self._tell_pods(self.pods.reprioritise(Priorities.of(self._priority_classes.values())))
+        return self._news.tell_pods(self.pods.reprioritise(Priorities.of(self._priority_classes.values())))
 
     def _put_namespace(self, namespace: Namespace) -> bool:
         metadata = namespace.metadata
         selectors = self.pods.selectors
-        return self._tell_pods(
+        return self._news.tell_pods(
             self.pods.selected(selectors.put_namespace(metadata.uid, metadata.name, metadata.labels))
         )
 
     def _drop_namespace(self, gone: Removed) -> bool:
-        return self._tell_pods(self.pods.selected(self.pods.selectors.drop_namespace(gone.uid)))
+        return self._news.tell_pods(self.pods.selected(self.pods.selectors.drop_namespace(gone.uid)))
 
     def _look_again(self, uids: Collection[str]) -> bool:
-        return self._tell_pods(self.pods.look_again(uids)) if uids else False
+        return self._news.tell_pods(self.pods.look_again(uids)) if uids else False
 
     def _put_budget(self, budget: PodDisruptionBudget) -> bool:
         change = self.budgets.put(budget)
         if change.facts is not None:
-            self._told.budgets[change.facts.id] = change.facts
+            self._news.budgets[change.facts.id] = change.facts
         covers = change.covers_others and self._cover(budget.metadata.namespace)
         return change.facts is not None or covers
 
     def _cover(self, namespace: str) -> bool:
-        return self._tell_pods(self.pods.cover(namespace, self.budgets.covering))
+        return self._news.tell_pods(self.pods.cover(namespace, self.budgets.covering))
 
     def _drop_budget(self, gone: Removed) -> bool:
         id_ = self.budgets.remove(gone.uid)
         if id_ is None:
             return False
-        self._told.budgets[id_] = None
+        self._news.budgets[id_] = None
         self._cover(id_.partition("/")[0])
         return True
 
@@ -270,8 +270,8 @@ class ClusterState:
         if not self._settled:
             return False
         changed, gone = self.trees.settle(self.nodes.facts)
-        self._told.trees.update((tree.name, tree) for tree in changed)
-        self._told.trees.update((name, None) for name in gone)
+        self._news.trees.update((tree.name, tree) for tree in changed)
+        self._news.trees.update((name, None) for name in gone)
         return bool(changed or gone)
 
     def _put_definition(self, kind: DefinitionKind, group: PodGroup) -> bool:
@@ -288,51 +288,14 @@ class ClusterState:
 
     # -- what subscribers are told
 
-    def _raise(self, kind: str, revision: int) -> None:
-        self._changed[kind] = max(revision, self._changed.get(kind, 0))
-
-    def _tell_pods(self, changed: list[PodFacts]) -> bool:
-        for facts in changed:
-            self._told.pods[facts.uid] = facts
-        return bool(changed)
-
     def _tell(self) -> Batch:
-        told, self._told = self._told, _Told()
         gangs: list[GangFacts] = []
         gone: list[str] = []
         if self._settled:
             gangs, gone, revisions = self.gangs.settle()
             for kind, revision in revisions.items():
-                self._raise(kind, revision)
-        # In the midst of a list, nobody can be asked to have reached what is in it: it is no point in history.
-        reached = {kind: revision for kind, revision in self._changed.items() if revision <= self.through.get(kind, 0)}
-        for kind in reached:
-            del self._changed[kind]
-        return Batch(
-            pod_classes=self.pods.classes.untold(),
-            nodes=tuple([facts for facts in told.nodes.values() if facts is not None]),
-            removed_nodes=tuple([name for name, facts in told.nodes.items() if facts is None]),
-            pods=tuple([facts for facts in told.pods.values() if facts is not None]),
-            removed_pods=tuple([uid for uid, facts in told.pods.items() if facts is None]),
-            gangs=tuple(gangs),
-            removed_gangs=tuple(gone),
-            changed={kind: revision for kind, revision in reached.items() if revision},
-            through=dict(self.through),
-            budgets=tuple([facts for facts in told.budgets.values() if facts is not None]),
-            removed_budgets=tuple([id_ for id_, facts in told.budgets.items() if facts is None]),
-            trees=tuple([facts for facts in told.trees.values() if facts is not None]),
-            removed_trees=tuple([name for name, facts in told.trees.items() if facts is None]),
-        )
-
-
-class _Told:
-    """What subscribers have to be told next: newest facts by uid, name or id; None: it is gone."""
-
-    def __init__(self) -> None:
-        self.nodes: dict[str, NodeFacts | None] = {}
-        self.pods: dict[str, PodFacts | None] = {}
-        self.budgets: dict[str, DisruptionBudget | None] = {}
-        self.trees: dict[str, TopologyTree | None] = {}
+                self._news.raise_revision(kind, revision)
+        return self._news.batch(self.pods.classes.untold(), gangs, gone, self.through)
 
 
 def _name(item: Any) -> str:
