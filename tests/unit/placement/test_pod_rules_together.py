@@ -141,3 +141,27 @@ def test_p39_the_order_of_nodes_does_not_matter() -> None:
         shuffled = list(nodes)
         Random(seed).shuffle(shuffled)
         assert [answers(cluster(shuffled, classes), each) for each in asked] == expected
+
+
+def test_wishes_do_not_keep_a_gang_from_the_only_place_there_is() -> None:
+    classes = [member("4", 4, **wish(-100, HOST)), member("2", 2, **wish(100, HOST))]
+    nodes = rack("r0", {"a": 6, "b": 6})
+    for roles in ((("4", 2), ("2", 2)), (("2", 2), ("4", 2))):
+        [answer] = answers(cluster(nodes, classes), alone("g", *roles))
+        assert seats(answer) == {"a": 2, "b": 2}
+
+
+def test_single_pods_of_one_batch_are_spread_as_they_wish() -> None:
+    nodes = rack("r0", {"a": 9}, zone="z0") + rack("r1", {"b": 9}, zone="z1")
+    built = cluster(nodes, [member(**spread(ZONE, hard=False))])
+    got = answers(built, *(alone(f"g{index}", ("x", 1)) for index in range(4)))
+    assert sorted(name for each in got for name in seats(each)) == ["a", "a", "b", "b"]
+
+
+def test_pods_that_nobody_minds_are_not_followed() -> None:
+    built = cluster([node("a")], [pod_class("x"), pod_class("y", 2)], [("p", "y", "a")])
+    [answer] = answers(built, alone("g", ("x", 1)))
+    assert isinstance(answer, Placed)
+    assert not built.capacity.followed
+    assert not built.capacity.moves
+    assert built.room.of("x").limits is None
