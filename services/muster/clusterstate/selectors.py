@@ -116,7 +116,12 @@ class Selectors:
     def sweep(self) -> None:
         """Let go of what helped to find pods of selectors that nobody names any more."""
         self._label_sets.forget_indexes_but(
-            {(namespace, named.key) for named in self._named.values() for namespace in named.namespaces}
+            {
+                (namespace, key)
+                for named in self._named.values()
+                for key, _ in _handles(named.selector)
+                for namespace in named.namespaces
+            }
         )
 
     def _add(self, selector: PodSelector) -> list[LabelSet]:
@@ -153,9 +158,7 @@ class Selectors:
     def _handle(self, selector: PodSelector) -> tuple[str, tuple[str, ...]]:
         """The label by which least has to be looked through to find its pods, and the values it may have."""
         namespaces = (EVERYWHERE,) if selector.reaches_all_namespaces else selector.namespaces
-        handles = [
-            (each.key, each.values) for each in selector.labels.requirements or () if each.operator is Operator.IN
-        ]
+        handles = _handles(selector)
 
         def crowd(handle: tuple[str, tuple[str, ...]]) -> int:
             key, values = handle
@@ -196,3 +199,8 @@ class Selectors:
     def _selects(self, selector: PodSelector, label_set: LabelSet) -> bool:
         namespace = label_set.namespace
         return selector.selects(namespace, self._namespaces.get(namespace, _NO_LABELS), label_set.labels)
+
+
+def _handles(selector: PodSelector) -> list[tuple[str, tuple[str, ...]]]:
+    """Labels that its pods must have, and the values they may have."""
+    return [(each.key, each.values) for each in selector.labels.requirements or () if each.operator is Operator.IN]
