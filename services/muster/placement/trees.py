@@ -106,7 +106,7 @@ class Tree:
 
     def _arrange(self) -> None:
         paths = self._paths()  # int64[nodes, levels]: each level's domains numbered by name, -1 outside
-        inside: Bool = np.all(paths >= 0, axis=1)
+        inside: Bool = np.all(paths >= 0, axis=1) & self._is_listed()
         by_path = np.lexsort(paths.T[::-1]) if paths.shape[1] else np.arange(len(paths))
         order = np.concatenate((by_path[inside[by_path]], np.flatnonzero(~inside)))
         self.rows = self._nodes.order[order]
@@ -122,6 +122,15 @@ class Tree:
             first[1:] |= paths[order[1:], index] != paths[order[:-1], index]
             starts = np.append(np.flatnonzero(first), len(order))
             self.levels.append(Level(level.name, starts, first.cumsum() - 1))
+
+    def _is_listed(self) -> Bool:
+        """bool[nodes], by name: False for nodes that a tree without levels above the nodes leaves out."""
+        if len(self.facts.levels) > 1 or not self.facts.leaves:
+            return np.ones(len(self._nodes), np.bool_)
+        rows = [row for name, _ in self.facts.leaves if (row := self._nodes.row(name)) is not None]
+        listed = np.zeros(len(self._nodes), np.bool_)
+        listed[self._nodes.rank[rows]] = True
+        return listed
 
     def _paths(self) -> Int64:
         """int64[nodes, levels]: nodes by name."""

@@ -56,6 +56,17 @@ def test_a_node_without_a_label_is_outside() -> None:
     assert domains(found, 1, on) == {"z0/r0": ["a", "d"], "(outside)/b": ["b"], "(outside)/c": ["c"]}
 
 
+def test_nodes_outside_of_a_tree_of_one_level_come_last() -> None:
+    listed, _ = tree_of("a:4,b:4", "node")
+    on = cluster([node("a", 4), node("b", 4), node("c", 2)], [pod_class("x")])
+    on.apply(Batch(trees=(listed,)))
+    assert tree(on).inside == 2
+    [within] = answers(on, asking("node: pack", 2))
+    assert seats(within) == {"a": 2}
+    [beyond] = answers(on, asking("node: hard partition(3)", 3))
+    assert seats(beyond) == {"a": 1, "b": 1, "c": 1}
+
+
 def test_a_label_that_changes_moves_the_node() -> None:
     on = labelled(("a", "z0", "r0"), ("b", "z0", "r1"))
     assert list(domains(tree(on), 1, on)) == ["z0/r0", "z0/r1"]
