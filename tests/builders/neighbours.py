@@ -75,7 +75,7 @@ def pod_classes(draw: st.DrawFn, name: str, crowded: bool = False) -> PodClass:
 
 
 @st.composite
-def machines(draw: st.DrawFn, most: int = 4) -> list[NodeFacts]:
+def machines(draw: st.DrawFn, most: int = 4, most_cpu: int = 4) -> list[NodeFacts]:
     built = []
     for name in NODES[: draw(st.integers(1, most))]:
         labels = {
@@ -86,7 +86,7 @@ def machines(draw: st.DrawFn, most: int = 4) -> list[NodeFacts]:
         built.append(
             node(
                 name,
-                draw(st.integers(0, 4)),
+                draw(st.integers(0, most_cpu)),
                 labels={key: value for key, value in labels.items() if value},
                 taints=draw(st.lists(st.sampled_from(TAINTS), max_size=1)),
             )
@@ -104,8 +104,10 @@ class Scenery:
 
 
 @st.composite
-def sceneries(draw: st.DrawFn, classes: int = 3, most_bound: int = 4, most_nodes: int = 4) -> Scenery:
-    nodes = draw(machines(most_nodes))
+def sceneries(
+    draw: st.DrawFn, classes: int = 3, most_bound: int = 4, most_nodes: int = 4, most_cpu: int = 4
+) -> Scenery:
+    nodes = draw(machines(most_nodes, most_cpu))
     built = [draw(pod_classes(f"c{index}")) for index in range(classes)]
     places = st.tuples(
         st.sampled_from([each.id for each in built]), st.sampled_from(NODES), st.sampled_from([False, False, True])

@@ -93,8 +93,8 @@ def check(scenery: Scenery, asked: GroupToPlace) -> None:
         assert isinstance(answer, PartlyPlaced) == any(any(numbers) for numbers in possible)
 
 
-@settings(max_examples=300, deadline=None)
-@given(sceneries(classes=2, most_nodes=3), st.integers(1, 3), st.booleans())
+@settings(max_examples=400, deadline=None)
+@given(sceneries(classes=2, most_nodes=3, most_cpu=2, most_bound=6), st.integers(1, 3), st.booleans())
 def test_members_may_come_once_those_have_gone_who_go_for_them(scenery: Scenery, wanted: int, spare: bool) -> None:
     names = {node.name for node in scenery.nodes}
     here = [each for each in scenery.bound if each[2] in names and not each[3]]
@@ -106,6 +106,9 @@ def test_members_may_come_once_those_have_gone_who_go_for_them(scenery: Scenery,
         present = [seated for seated, (uid, *_) in zip(there(scenery), scenery.bound, strict=True) if uid not in gone]
         assert admits_one_by_one(scenery.nodes, present, members(asked, answer, scenery.classes))
         event(f"placed, {len(gone)} gone")
+        if gone:  # nobody goes for nothing
+            before = answers(build(scenery), asked)
+            assert isinstance(before[0], NotPlaced)
     else:
         first = scenery.classes[0]
         others = [seated for seated, each in zip(there(scenery), scenery.bound, strict=True) if each not in here]
