@@ -51,6 +51,9 @@ bench-placement: setup ## how fast the solver is under constraints (ARGS="--outp
 bench-quality: setup ## how good its answers are, against every place there is (ARGS="--instances 1000")
 	@$(BIN)/python tests/bench/quality.py $(ARGS)
 
+bench-pod-rules: setup ## how fast gangs are placed whose members mind other pods (ARGS="--nodes 5000 --output json")
+	@$(BIN)/python tests/bench/pod_rules.py $(ARGS)
+
 bench-mirror: setup ## how placement takes in 100,000 nodes and a million pods (ARGS="--nodes 1000 --pods 10000")
 	@$(BIN)/python tests/bench/mirror.py $(ARGS)
 
@@ -76,4 +79,4 @@ $(VENV)/ready: $(VENV)/installed $(PROTOS)
 	@$(MAKE) --no-print-directory gen
 	@touch $@
 
-.PHONY: help setup up test simulate lint format gen bench bench-placement bench-quality bench-mirror lock clean
+.PHONY: help setup up test simulate lint format gen bench bench-placement bench-quality bench-pod-rules bench-mirror lock clean

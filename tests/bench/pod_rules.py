@@ -1,0 +1,96 @@
+"""How fast gangs are placed whose members mind one another: medians in milliseconds, as a table or as JSON.
+
+make bench-pod-rules [ARGS="--nodes 5000,15000 --gangs 8,512,4096 --rounds 5 --output json"]
+
+Racks of 20 nodes in three zones, each node half full. A solve is timed from the cluster as it is known to the answer,
+when its class has been seen before; "plain" is the same without any rule.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from rich.console import Console
+from rich.table import Table
+
+from builders.minding import HOST, RACK, ZONE, away, member, near, port, spread, wish
+from builders.placement import alone, answers, cluster, node, pod_class
+from muster.gangs.facts import SpreadConstraint
+from muster.placement.cluster import Cluster
+
+_BOTH: Final = (SpreadConstraint(1, ZONE, "job"), SpreadConstraint(1, HOST, "job"))
+CLASSES: Final = (
+    pod_class("plain", 4),
+    member("a host port", 4, **port(8080)),
+    member("one per node", 4, **away(HOST)),
+    member("one per rack", 4, **away(RACK)),
+    member("in one zone", 4, **near(ZONE)),
+    member("spread over zones", 4, **spread(ZONE)),
+    member("spread over racks", 4, **spread(RACK)),
+    member("spread over nodes", 4, **spread(HOST)),
+    member("spread over zones and nodes", 4, spread=_BOTH),
+    member("rather spread over zones", 4, **spread(ZONE, hard=False)),
+    member("rather apart", 4, **wish(-100, HOST)),
+)
+
+
+def main() -> None:
+    asked = _arguments()
+    found = [
+        {"nodes": nodes, "gang": gang, "rule": rule, "answer": answer, "milliseconds": milliseconds}
+        for nodes in asked.nodes
+        for built in [build(nodes)]
+        for rule in [each.id for each in CLASSES]
+        for gang in asked.gangs
+        for answer, milliseconds in [measure(built, rule, gang, asked.rounds)]
+    ]
+    if asked.output == "json":
+        print(json.dumps({"solves": found}))
+        return
+    table = Table("nodes", "members", "rule", "answer", "ms", box=None)
+    for each in found:
+        table.add_row(*(str(value) for value in each.values()))
+    Console().print(table)
+
+
+def build(nodes: int) -> Cluster:
+    """Nodes for 16 members of which half have room."""
+    machines = [
+        node(f"n{i:06}", 64, labels={HOST: f"n{i:06}", RACK: f"r{i // 20:05}", ZONE: f"z{i // 20 % 3}"})
+        for i in range(nodes)
+    ]
+    load = [(f"p{i}", "load", machine.name) for i, machine in enumerate(machines)]
+    return cluster(machines, [*CLASSES, pod_class("load", 32)], load)
+
+
+def measure(built: Cluster, rule: str, gang: int, rounds: int) -> tuple[str, float]:
+    """The answer, and the median of some rounds after a first one."""
+    [answer] = answers(built, alone("g", (rule, gang)))
+    spent = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        answers(built, alone("g", (rule, gang)))
+        spent.append(time.perf_counter() - started)
+    return type(answer).__name__, round(statistics.median(spent) * 1000, 2)
+
+
+def _arguments() -> argparse.Namespace:
+    def numbers(text: str) -> list[int]:
+        return [int(each) for each in text.split(",")]
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=numbers, default=[5_000, 15_000], help="sizes of the cluster")
+    parser.add_argument("--gangs", type=numbers, default=[8, 512, 4_096], help="sizes of the gang")
+    parser.add_argument("--rounds", type=int, default=5, help="solves that are timed of each")
+    parser.add_argument("--output", choices=["table", "json"], default="table")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
