@@ -36,6 +36,13 @@ class LabelSet(Struct, eq=False, gc=False):
         half = len(parts) // 2
         return dict(zip(parts[:half], parts[half:], strict=True))
 
+    def value(self, key: str) -> str | None:
+        """Of one label, in half the time that all of them take."""
+        parts = self.name.split(_DELIMITER)
+        half = len(parts) // 2
+        keys = parts[1 : half + 1]
+        return parts[1 + half + keys.index(key)] if key in keys else None
+
     @property
     def uids(self) -> Collection[str]:
         """Its pods."""
@@ -123,7 +130,7 @@ class LabelSets:
         if by_value is None:
             by_value = self._by_key[namespace, key] = {}
             for each in self.in_namespace(namespace):
-                if (value := each.labels.get(key)) is not None:
+                if (value := each.value(key)) is not None:
                     by_value.setdefault(value, set()).add(each)
         return by_value
 
