@@ -17,6 +17,9 @@ Bool = NDArray[np.bool_]
 MOST_NODES: Final = 2**19
 """Nodes that a cluster can have here: Kubernetes' own limit is 5,000, the largest known forks run 130,000."""
 
+_PAST_VALUES: Final = 1_024
+"""Of a label that may be remembered, besides two per node."""
+
 _ORDINARY: Final = frozenset(("cpu", "memory", "ephemeral-storage", PODS))
 
 
@@ -144,7 +147,7 @@ class NodeTable:
         """Domains of a label; the same object as long as they stay the same."""
         seen, known = self._domains.get(key, (-1, None))
         if known is None or seen != self.version:
-            column = self.labels(key)
+            column = self._without_past_values(key)
             codes = np.where(self.kind >= 0, column.codes, 0).astype(np.int64)
             names = ("", *column.values)
             if known is None or len(names) != known.size or not np.array_equal(codes, known.codes):
@@ -152,6 +155,12 @@ class NodeTable:
                 known = Domains(key, codes, names, single)
             self._domains[key] = self.version, known
         return known
+
+    def _without_past_values(self, key: str) -> LabelColumn:
+        """The column, numbered anew when most of its values are those of nodes that are gone."""
+        if len(self.labels(key).values) > 2 * self.rows + _PAST_VALUES:
+            del self._labels[key]
+        return self.labels(key)
 
     def names(self) -> LabelColumn:
         """Names of the nodes, as if they were a label."""

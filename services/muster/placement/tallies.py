@@ -5,7 +5,7 @@ Only pods of classes that somebody could ask about are followed, so that a clust
 
 from collections.abc import Callable, Hashable, Iterable
 from typing import Final
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
@@ -76,6 +76,7 @@ class Tallies:
         self._leaving: dict[str, tuple[int, int]] = {}  # pod uid -> (class index, row)
         self._left: _Moves = []
         self._tallies: WeakValueDictionary[Hashable, Tally] = WeakValueDictionary()
+        self._by_class: dict[int, WeakSet[Tally]] = {}
         self._rows = 0
 
     def put_class(self, index: int, pod_class: PodClass) -> None:
@@ -84,6 +85,7 @@ class Tallies:
             return
         self._classes[index] = pod_class
         self._held[index] = {}
+        self._by_class[index] = WeakSet()
         self._capacity.followed.add(index)
         for term in pod_class.required_pod_anti_affinity:
             keys = self.keeping_away.setdefault(term.selector, set())
@@ -91,7 +93,7 @@ class Tallies:
             keys.add(term.topology_key)
         for tally in self._tallies.values():
             if tally.includes(pod_class):
-                tally.classes.add(index)
+                self._include(tally, index)
 
     def put_pods(self, pods: Iterable[PodFacts], removed: Iterable[str]) -> None:
         """Take over which pods are being deleted, once they are seated as they are now."""
@@ -125,7 +127,9 @@ class Tallies:
         if tally is None:
             self._follow()
             tally = Tally(includes, staying)
-            tally.classes = {index for index, pod_class in self._classes.items() if includes(pod_class)}
+            for index, pod_class in self._classes.items():
+                if includes(pod_class):
+                    self._include(tally, index)
             tally.set(self._count(tally))
             self._tallies[name] = tally
         return tally
@@ -141,9 +145,12 @@ class Tallies:
             of_class = self._held[index]
             for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
                 of_class[row] = of_class.get(row, 0) + count
-            for tally in self._tallies.values():
-                if index in tally.classes:
-                    tally.add(rows, counts)
+            for tally in self._by_class[index]:
+                tally.add(rows, counts)
+
+    def _include(self, tally: Tally, index: int) -> None:
+        tally.classes.add(index)
+        self._by_class[index].add(tally)
 
     def _returns(self, uid: str) -> None:
         at = self._leaving.pop(uid, None)
