@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from muster.conformance.world import World
 from muster.gangs.facts import LevelConstraint, LevelPolicy, NodeFacts, TopologyTree
@@ -9,7 +10,8 @@ from muster.gangs.facts import LevelConstraint, LevelPolicy, NodeFacts, Topology
 Path = tuple[str, ...]
 """Domains from the top level down to the node."""
 
-OUTSIDE = "(outside of the tree)"
+OUTSIDE: Final = "(outside of the tree)"
+_SIZES: Final = (LevelPolicy.RANGE, LevelPolicy.FACTOR)
 
 
 def tree_of(world: World, name: str) -> TopologyTree | None:
@@ -76,14 +78,17 @@ def broken(world: World, tree_name: str, constraints: Iterable[LevelConstraint],
 
 
 def _hard(by_depth: Mapping[int, Sequence[LevelConstraint]]) -> dict[int, list[LevelConstraint]]:
-    """Hard ones by depth; a hard pack makes those above it hard."""
+    """Hard ones by depth. A level with sizes and no shape is packed; a hard pack makes the packs above it hard."""
     hard: dict[int, list[LevelConstraint]] = {}
     packs_below = False
     for depth in sorted(by_depth, reverse=True):
-        for each in by_depth[depth]:
-            if each.hard or (packs_below and each.policy is LevelPolicy.PACK):
-                hard.setdefault(depth, []).append(each)
-        packs_below = packs_below or any(each.hard and each.policy is LevelPolicy.PACK for each in by_depth[depth])
+        asked = list(by_depth[depth])
+        if all(each.policy in _SIZES for each in asked):
+            asked.append(LevelConstraint(asked[0].level, LevelPolicy.PACK))
+        found = [each for each in asked if each.hard or (packs_below and each.policy is LevelPolicy.PACK)]
+        if found:
+            hard[depth] = found
+        packs_below = packs_below or any(each.policy is LevelPolicy.PACK for each in found)
     return hard
 
 
