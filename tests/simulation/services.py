@@ -174,6 +174,25 @@ def crowd(world: World, which: int) -> None:
         world.story.tell(Solved(solve.solve_id, results))
 
 
+@act(0.7, which=4)
+def scatter(world: World, which: int) -> None:
+    """Placement puts one member on each node in turn, whatever is asked of the tree."""
+    names = sorted(world.story.cluster.nodes)
+    if names and (solve := _solve(world)):
+        results = tuple(
+            SolveResult(group.id, SolveOutcome.PLACED, _scattered(names[which % len(names) :] + names, group))
+            for group in solve.groups
+        )
+        world.story.tell(Solved(solve.solve_id, results))
+
+
+def _scattered(nodes: list[str], group: GroupToPlace) -> tuple[Run, ...]:
+    members = [
+        (asked.id, index) for asked in group.gangs for index, role in enumerate(asked.roles) for _ in range(role.wanted)
+    ]
+    return tuple(Run(*member, nodes[at % len(nodes)], 1) for at, member in enumerate(members))
+
+
 def _all_on(node: str, group: GroupToPlace) -> tuple[Run, ...]:
     return tuple(
         Run(asked.id, index, node, role.wanted) for asked in group.gangs for index, role in enumerate(asked.roles)

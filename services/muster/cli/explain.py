@@ -60,6 +60,8 @@ def explanation_lines(answer: ExplainResponse) -> Iterator[str]:
         yield f"[dim]waits[/]        until {until}; then all reservations are given back"
     if answer.nodes_with_kept_room:
         yield f"[dim]room[/]         {_kept(answer)}"
+    if answer.rejected_answers:
+        yield f"[dim]rejected[/]     {_rejected(answer)}"
     if gang.HasField("start_seconds"):
         yield f"[dim]start[/]        {duration(gang.start_seconds)} from its first pod to its last bind"
     if gang.trace_id:
@@ -83,6 +85,13 @@ def _kept(answer: ExplainResponse) -> str:
     return (
         f"{room}, while {_some(evicted, len(evicted))} make way" if evicted else f"{room}, until enough has ended there"
     )
+
+
+def _rejected(answer: ExplainResponse) -> str:
+    count = sum(each.count for each in answer.rejected_answers)
+    why = ", ".join(f"{each.count} {escape(each.reason)}" for each in answer.rejected_answers)
+    what = "1 answer of placement was" if count == 1 else f"{count} answers of placement were"
+    return f"{what} not taken: {why}"
 
 
 def _members(gang: Gang) -> str:

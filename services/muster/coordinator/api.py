@@ -189,6 +189,9 @@ def _explanation_of(term: Term, gang: Gang) -> pb.ExplainResponse:
         waits_until_unix_millis=explain.waits_until_unix_millis(gang),
         nodes_with_kept_room=explain.nodes_with_kept_room(term.machine, gang),
         evicted_for_it=explain.evicted_for(term.machine, gang),
+        rejected_answers=[
+            pb.RejectedAnswers(reason=reason, count=count) for reason, count in sorted(gang.rejected.items())
+        ],
     )
     if gang.group.explanation is not None:
         response.explanation.CopyFrom(encode_explanation(gang.group.explanation))

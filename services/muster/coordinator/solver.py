@@ -50,10 +50,10 @@ class Solver:
         try:
             response = await place.stub.Solve(request, timeout=timeout_seconds)
             if response is None:  # what gRPC makes of bytes that are no such message
-                return SolveFailed(solve_id, "its answer cannot be read: it is no SolveResponse")
+                return SolveFailed(solve_id, "its answer cannot be read: it is no SolveResponse", unreadable=True)
             return Solved(solve_id, tuple(_result(result) for result in response.results))
         except ValueError as error:
-            return SolveFailed(solve_id, f"its answer cannot be read: {error}")
+            return SolveFailed(solve_id, f"its answer cannot be read: {error}", unreadable=True)
 
 
 def _request(effect: Solve, traceparents: Mapping[str, str]) -> pb.SolveRequest:

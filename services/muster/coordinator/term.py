@@ -145,6 +145,8 @@ class Term:
                 self._report(effect)
             case core.PhaseChanged():
                 self._phase_changed(effect)
+            case core.AnswerRejected():
+                self._answer_rejected(effect)
             case core.GangChanged(gang):
                 self.changed(gang)
             case _:
@@ -209,6 +211,16 @@ class Term:
             after=change.after.name if change.after else None,
             cycle=gang.cycle.number if gang is not None else None,
             trace_id=self.traces.trace_id(change.gang) or None,
+        )
+
+    def _answer_rejected(self, rejected: core.AnswerRejected) -> None:
+        _log.warning(
+            "answer rejected",
+            gang=rejected.gang,
+            reason=rejected.reason,
+            detail=rejected.message[:256],
+            count=rejected.count,
+            trace_id=self.traces.trace_id(rejected.gang) or None,
         )
 
     # -- events

@@ -5,10 +5,10 @@ from msgspec.structs import replace
 from builders.story import Story
 from builders.story_acts import answered, asks_for_room, end, evicted, full, held_back, until_planned
 from builders.story_cast import gang, node, plain_pod, racks
-from muster.coordinator.core.events import Phase, Solve, SolveOutcome, SolveResult
+from muster.coordinator.core.events import EventType, Phase, Solve, SolveOutcome, SolveResult
 from muster.coordinator.core.explain import would_help
 from muster.coordinator.core.reasons import reason
-from muster.gangs.facts import TopologyTree, TreeLevel
+from muster.gangs.facts import ObjectReference, Problem, Severity, TopologyTree, TreeLevel
 from muster.gangs.placing import Explanation, GangToPlace, PodsOnNode, Run
 
 
@@ -251,3 +251,62 @@ def test_room_that_was_asked_for_by_an_earlier_tree_is_not_kept() -> None:
     story.tell(answer)
     story.run_effects()
     assert evicted(story) == set()
+
+
+# -- what is wrong with trees
+
+CONFIG_MAP = ObjectReference("v1", "ConfigMap", "muster", "racks", "uid-1")
+
+
+def wrong_tree(*messages: str) -> TopologyTree:
+    problems = tuple(Problem(Severity.WARNING, message) for message in messages)
+    return replace(racks(r0="a"), definition=CONFIG_MAP, problems=problems)
+
+
+def tree_events(story: Story) -> list[str]:
+    """What was told on the ConfigMap."""
+    events = [event for report in story.reports for event in report.events if event.regarding == CONFIG_MAP]
+    assert all((event.type, event.reason) == (EventType.WARNING, "TopologyTree") for event in events)
+    return [event.note for event in events]
+
+
+def test_i10_what_is_wrong_with_a_tree_is_an_event_on_what_defines_it() -> None:
+    story = Story({"a": 4})
+    story.change(trees=[wrong_tree("node x is in two domains", "node y does not exist")])
+    story.pass_time(2)
+    assert tree_events(story) == ["node x is in two domains", "node y does not exist"]
+    story.pass_time(1000)
+    assert len(tree_events(story)) == 2
+
+
+def test_a_problem_that_passes_at_once_is_not_told() -> None:
+    story = Story({"a": 4})
+    story.change(trees=[wrong_tree("node x does not exist")])
+    story.change(trees=[wrong_tree()])
+    story.pass_time(100)
+    assert tree_events(story) == []
+
+
+def test_a_problem_that_comes_back_is_told_again_and_nodes_that_come_and_go_are_told_in_turn() -> None:
+    story = Story({"a": 4})
+    for number in range(10):
+        story.change(trees=[wrong_tree(f"{number} nodes do not exist")])
+        story.pass_time(5)
+    assert len(tree_events(story)) == 2
+    story.change(trees=[wrong_tree()])
+    story.pass_time(60)
+    story.change(trees=[wrong_tree("0 nodes do not exist")])
+    story.pass_time(60)
+    assert tree_events(story).count("0 nodes do not exist") == 2
+
+
+def test_problems_of_a_tree_are_told_again_by_the_next_leader_and_hold_up_nobody() -> None:
+    story = Story({"a": 4})
+    story.change(trees=[wrong_tree("node x is in two domains")])
+    story.pass_time(2)
+    story.crash()
+    story.start()
+    story.add(gang("g").of(4).divided("rack: hard pack"))
+    story.pass_time(2)
+    assert tree_events(story) == ["node x is in two domains"] * 2
+    assert story.bound("g") == 4

@@ -153,11 +153,12 @@ class Solved(Struct, frozen=True):
 
 
 class SolveFailed(Struct, frozen=True):
-    """Placement did not answer. `refused`: it never will, to this question."""
+    """Placement did not answer. `refused`: it never will, to this question. `unreadable`: what came was no answer."""
 
     solve_id: int
     message: str
     refused: bool = False
+    unreadable: bool = False
 
 
 class Replicas(Struct, frozen=True):
@@ -334,10 +335,19 @@ class PhaseChanged(Struct, frozen=True):
     after: Phase | None
 
 
+class AnswerRejected(Struct, frozen=True):
+    """An answer of placement about a gang's group was not taken; `count` is how many were for this reason, in all."""
+
+    gang: str
+    reason: str
+    message: str
+    count: int
+
+
 class GangChanged(Struct, frozen=True):
     """Something about a gang changed that is shown to users."""
 
     gang: str
 
 
-Effect = Solve | Persist | Bind | Evict | MarkTimedOut | Report | PhaseChanged | GangChanged
+Effect = Solve | Persist | Bind | Evict | MarkTimedOut | Report | PhaseChanged | AnswerRejected | GangChanged

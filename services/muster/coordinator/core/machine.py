@@ -35,10 +35,12 @@ from muster.coordinator.core.permits import Permits
 from muster.coordinator.core.plans import Plans
 from muster.coordinator.core.queue import Queue
 from muster.coordinator.core.recovery import recover
+from muster.coordinator.core.refusals import Rejections
 from muster.coordinator.core.repairs import Repairs
 from muster.coordinator.core.reports import Reports
 from muster.coordinator.core.rules import Rules
 from muster.coordinator.core.solving import Solving
+from muster.coordinator.core.tree_reports import TreeReports
 from muster.coordinator.core.upkeep import Upkeep
 from muster.coordinator.core.waiting import Waiting
 
@@ -59,12 +61,16 @@ class Machine:
         self._binds = Binds()
         self._evictions = Evictions()
         self._reports = Reports()
+        self._tree_reports = TreeReports(knowledge.trees)
         self._waiting = Waiting(knowledge, permits)
         self._plans = plans = Plans(knowledge, queue, permits, self._evictions, self._waiting)
         self._repairs = Repairs(plans, rules)
+        self.rejections = rejections = Rejections()
         solve_ids = itertools.count(1)
-        self._making_room = making_room = MakingRoom(knowledge, queue, self._waiting, plans, rules, solve_ids)
-        self._solving = Solving(knowledge, queue, making_room, solve_ids)
+        self._making_room = making_room = MakingRoom(
+            knowledge, queue, self._waiting, plans, rules, rejections, solve_ids
+        )
+        self._solving = Solving(knowledge, queue, making_room, rejections, solve_ids)
         self._upkeep = Upkeep(
             knowledge, queue, permits, self._reports, self._waiting, plans, self._repairs, making_room
         )
@@ -92,12 +98,15 @@ class Machine:
             self._effects.append(solve)
             self._effects += self._upkeep.look(now)  # those that are being solved have left the queue
         self._effects += self._reports.due(now.monotonic_seconds)
+        self._effects += self._tree_reports.due(now.monotonic_seconds)
+        self._effects += self.rejections.take_news()
         effects, self._effects = self._effects, []
         return effects
 
     def next_wake(self) -> float | None:
         """Monotonic time at which a Tick has something to do; None: only an event has."""
-        parts: list[_Waking] = [self._binds, self._evictions, self._reports, self._waiting, self._solving]
+        parts: list[_Waking] = [self._binds, self._evictions, self._waiting, self._solving]
+        parts += [self._reports, self._tree_reports]
         if self._seeing:
             parts.append(self._repairs)
         times = [part.next_time() for part in parts]

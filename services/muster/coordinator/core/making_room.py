@@ -19,6 +19,7 @@ from muster.coordinator.core.plan_events import room_kept
 from muster.coordinator.core.plans import Plans
 from muster.coordinator.core.questions import may_preempt, to_place
 from muster.coordinator.core.queue import Queue
+from muster.coordinator.core.refusals import Refusal, RefusalReason, Rejections
 from muster.coordinator.core.rules import Rules
 from muster.coordinator.core.running import Running
 from muster.coordinator.core.victims import Candidates
@@ -54,10 +55,11 @@ class MakingRoom:
         waiting: Waiting,
         plans: Plans,
         rules: Rules,
+        rejections: Rejections,
         solve_ids: Iterator[int],
     ) -> None:
         self._knowledge, self._queue, self._waiting, self._plans = knowledge, queue, waiting, plans
-        self._rules, self._solve_ids = rules, solve_ids
+        self._rules, self._rejections, self._solve_ids = rules, rejections, solve_ids
         self._asking: dict[Group, float] = {}  # group -> when to ask for it
         self._unplaced: dict[Group, float] = {}  # group -> since when it has no place, the earliest first
         self._attempt: _Attempt | None = None
@@ -263,11 +265,16 @@ class MakingRoom:
             self._later(attempt, now)
         elif result.outcome is not SolveOutcome.PLACED:
             self._no_way(attempt)
-        elif not result.removed:
+        elif not result.removed and self._bears(_kept(attempt, result), (), now):
+            group.next_plan = max(group.next_plan, now.monotonic_seconds + AGAIN_SECONDS)  # unless that was no truth
             self._queue.activate(group)
         elif (effects := self._make_room(attempt, result, now)) is not None:
             return effects
         else:
+            if not (isinstance(attempt.offer, Candidates) and attempt.offer.beyond_budget):
+                self._rejections.add(
+                    group, Refusal(RefusalReason.REMOVAL, "who is to make room cannot, or it is not enough")
+                )
             self._later(attempt, now)
         return []
 
@@ -287,18 +294,18 @@ class MakingRoom:
 
     def _make_room(self, attempt: _Attempt, result: SolveResult, now: Now) -> list[Effect] | None:
         """What the answer wants is planned; None: the answer cannot be used."""
-        kept = KeptRoom(attempt.group, attempt.asked.gangs[0].id, _room(attempt.asked, result.runs))
+        kept = _kept(attempt, result)
         kept.held_before = frozenset(uid for gang in attempt.group.gangs for uid in gang.seats)
         if isinstance(attempt.offer, Draining):
             ends = attempt.offer.chosen(result.removed)
-            if ends is None or not self._bears(kept, ends, now):
+            if not ends or not self._bears(kept, ends, now):
                 return None
             kept.going, kept.drains, kept.starts_at = set(ends), True, max(ends.values())
             if (before := self._draining()) is not None:
                 self._plans.drop(before)
             self._plans.keep(kept)
             return room_kept(kept, now)
-        victims = attempt.offer.victims(result.removed)
+        victims = attempt.offer.victims(result.removed) if result.removed else None
         if victims is None:
             if attempt.offer.beyond_budget:
                 self._cautious.add(attempt.group)
@@ -314,6 +321,11 @@ class MakingRoom:
         ledger = self._knowledge.ledger
         others = withheld_from(kept.group, self._knowledge.kept.values(), ledger, now.monotonic_seconds)
         return bool(kept.room) and ledger.refusal(kept.room, without(others, going, ledger)) is None
+
+
+def _kept(attempt: _Attempt, result: SolveResult) -> KeptRoom:
+    """The room that the answer gives the group."""
+    return KeptRoom(attempt.group, attempt.asked.gangs[0].id, _room(attempt.asked, result.runs))
 
 
 def _alike(group: Group, other: Group) -> bool:

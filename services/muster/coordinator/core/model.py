@@ -75,6 +75,8 @@ class Gang:
     cycle: ScheduleCycle = field(default_factory=ScheduleCycle)
     attempts: int = 0
     """Tries so far in this term."""
+    rejected: Counter[str] = field(default_factory=Counter)
+    """Answers of placement that were not taken, in this term, by reason."""
     priorities: Counter[int] = field(default_factory=Counter)
     first_seen: float = 0.0
     start_seconds: float | None = None

@@ -17,7 +17,7 @@ from muster.coordinator.core.making_room import MakingRoom
 from muster.coordinator.core.model import Gang, Group, QueueKey, Shape
 from muster.coordinator.core.questions import shape_of, to_place
 from muster.coordinator.core.queue import Beside, Queue
-from muster.coordinator.core.refusals import Refusal, RefusalReason
+from muster.coordinator.core.refusals import Refusal, RefusalReason, Rejections
 from muster.coordinator.core.together import Risks, Together
 from muster.gangs.placing import Explanation, GroupToPlace
 
@@ -31,8 +31,16 @@ _NOBODY: Final[frozenset[Group]] = frozenset()
 class Solving:
     """Solves under way: one per replica of placement at most. What is given away in one is not known in the others."""
 
-    def __init__(self, knowledge: Knowledge, queue: Queue, making_room: MakingRoom, solve_ids: Iterator[int]) -> None:
+    def __init__(
+        self,
+        knowledge: Knowledge,
+        queue: Queue,
+        making_room: MakingRoom,
+        rejections: Rejections,
+        solve_ids: Iterator[int],
+    ) -> None:
         self._knowledge, self._queue, self._making_room = knowledge, queue, making_room
+        self._rejections = rejections
         self._in_flight = InFlight(knowledge.ledger)
         self._risks = Risks()
         self._solve_ids = solve_ids
@@ -156,6 +164,8 @@ class Solving:
             group.alone = True
             self._queue.activate(group)
         elif group.gangs:
+            if answer.unreadable:
+                self._rejections.add(group, Refusal(RefusalReason.UNREADABLE, answer.message))
             what = "placement refused the question" if answer.refused else "placement is not available"
             self._refuse(group, f"{what}: {answer.message}", now)
         if (shape := attempt.shapes.get(group.id)) is not None:
@@ -198,7 +208,9 @@ class Solving:
         asked = attempt.asked[group.id]
         group.trouble, group.alone = "", False
         if result is None:
-            self._refuse(group, "placement gave no answer for this gang", now)
+            message = "placement gave no answer for this gang"
+            self._rejections.add(group, Refusal(RefusalReason.SILENCE, message))
+            self._refuse(group, message, now)
             return {}
         placed = result.outcome is SolveOutcome.PLACED
         if not placed:
@@ -213,11 +225,13 @@ class Solving:
         knowledge = self._knowledge
         seated = refused_or_seated(knowledge.ledger, knowledge.trees, group, asked, result.runs, withheld)
         if isinstance(seated, Refusal) and seated.reason is RefusalReason.NO_ROOM and seated.node in attempt.taken:
+            self._rejections.add(group, seated._replace(reason=RefusalReason.OVERTAKEN))
             attempt.overtaken = True
             self._in_flight.overtaken(attempt, group)
             self._queue.activate(group)
             return {}
         if isinstance(seated, Refusal):
+            self._rejections.add(group, seated)
             self._refuse(group, f"placement's answer could not be used: {seated.message}", now)
             return {}
         if placed:

@@ -16,6 +16,8 @@ class Trees:
     """Trees by name; one is the default."""
 
     def __init__(self) -> None:
+        self.version = 0
+        """Rises with everything that changes, problems too."""
         self._trees: dict[str, TopologyTree] = {}
         self._whereabouts: dict[str, Whereabouts] = {}
 
@@ -23,6 +25,7 @@ class Trees:
         """Add trees, or change them. True: there is something that gangs may have waited for."""
         changed = False
         for tree in trees:
+            self.version += 1
             if not _same(self._trees.get(tree.name), tree):
                 changed = True
                 self._whereabouts.pop(tree.name, None)
@@ -33,6 +36,7 @@ class Trees:
         """Forget trees; unknown ones are passed over. True: one of them was there."""
         dropped = False
         for name in names:
+            self.version += 1
             dropped |= self._trees.pop(name, None) is not None
             self._whereabouts.pop(name, None)
         return dropped

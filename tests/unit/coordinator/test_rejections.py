@@ -1,0 +1,138 @@
+"""Answers that are not believed harm nobody, are counted by reason, and told."""
+
+from collections.abc import Callable
+
+import pytest
+
+from builders.story import Story
+from builders.story_cast import gang, node, racks
+from muster.coordinator.core.events import AnswerRejected, Effect, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
+from muster.coordinator.core.reasons import reason
+from muster.coordinator.core.refusals import RefusalReason
+from muster.gangs.placing import GangToPlace, Run
+
+Lie = Callable[[GangToPlace], tuple[Run, ...]]
+
+
+class Hearing(Story):
+    """A story that keeps what is told of answers."""
+
+    def __init__(self, nodes: dict[str, int]) -> None:
+        self.rejected: list[AnswerRejected] = []
+        super().__init__(nodes)
+
+    def take(self, effect: Effect) -> None:
+        if isinstance(effect, AnswerRejected):
+            self.rejected.append(effect)
+        super().take(effect)
+
+
+def run(asked: GangToPlace, on: str, count: int, role: int = 0, of: str = "") -> Run:
+    return Run(of or asked.id, role, on, count)
+
+
+LIES: dict[str, tuple[Lie, RefusalReason]] = {
+    "an unknown node": (lambda asked: (run(asked, "nowhere", 4),), RefusalReason.UNKNOWN),
+    "too many on a node": (lambda asked: (run(asked, "small", 4),), RefusalReason.NO_ROOM),
+    "a pod twice": (lambda asked: (run(asked, "a", 4), run(asked, "a", 4)), RefusalReason.MALFORMED),
+    "a role that was not asked": (lambda asked: (run(asked, "a", 4, role=3),), RefusalReason.MALFORMED),
+    "a gang that was not asked": (lambda asked: (run(asked, "a", 4, of="x/y/z"),), RefusalReason.MALFORMED),
+    "fewer than nobody": (lambda asked: (run(asked, "a", -4), run(asked, "a", 8)), RefusalReason.MALFORMED),
+    "half a gang": (lambda asked: (run(asked, "a", 2),), RefusalReason.INCOMPLETE),
+    "nobody": (lambda _: (), RefusalReason.INCOMPLETE),
+    "a closed node": (lambda asked: (run(asked, "closed", 4),), RefusalReason.UNFIT),
+    "two racks for one": (lambda asked: (run(asked, "a", 2), run(asked, "b", 2)), RefusalReason.CONSTRAINT),
+}
+
+
+def lied_to() -> Hearing:
+    story = Hearing({"a": 8, "b": 8, "small": 2})
+    story.change(nodes=[node("closed", 8, unschedulable=True)], trees=[racks(r0="a small closed", r1="b")])
+    return story
+
+
+@pytest.mark.parametrize("what", LIES)
+def test_i3_a_lie_is_rejected_counted_and_told_and_the_gang_starts_when_the_truth_is_told(what: str) -> None:
+    lie, why = LIES[what]
+    story = lied_to()
+
+    def lies(solve: Solve) -> tuple[SolveResult, ...]:
+        return tuple(SolveResult(each.id, SolveOutcome.PLACED, lie(each.gangs[0])) for each in solve.groups)
+
+    story.solver = lies
+    story.add(gang("g").of(4).divided("rack: hard pack"))
+    story.run_effects()
+    assert not story.leader.knowledge.ledger.reserved
+    assert not story.etcd
+    (told,) = story.rejected
+    assert (told.gang, told.reason, told.count) == ("test/default/g", why, 1)
+    assert story.gang("g").rejected == {why: 1}
+    assert story.leader.rejections.counts == {why: 1}
+    assert "could not be used" in reason(story.gang("g"))
+    story.pass_time(1)
+    assert story.rejected[-1].count == len(story.rejected) > 1
+    story.solver = story.first_fit
+    story.pass_time(10)
+    assert story.bound("g") == 4
+    assert reason(story.gang("g")) == ""
+
+
+def test_no_word_about_a_gang_is_counted() -> None:
+    story = lied_to()
+    story.solver = lambda _: ()
+    story.add(gang("g").of(4))
+    story.run_effects()
+    assert story.gang("g").rejected == {RefusalReason.SILENCE: 1}
+
+
+def test_what_cannot_be_read_is_counted() -> None:
+    story = lied_to()
+    story.add(gang("g").of(4))
+    story.tell(
+        SolveFailed(story.only(Solve).solve_id, "its answer cannot be read: it is no SolveResponse", unreadable=True)
+    )
+    assert story.gang("g").rejected == {RefusalReason.UNREADABLE: 1}
+
+
+def test_placement_that_is_away_told_no_lie() -> None:
+    story = lied_to()
+    story.add(gang("g").of(4))
+    story.tell(SolveFailed(story.only(Solve).solve_id, "UNAVAILABLE"))
+    assert not story.gang("g").rejected
+
+
+def test_room_that_another_answer_took_is_counted_apart() -> None:
+    story = lied_to()
+    story.scale(2)
+    story.add(gang("one").of(8))
+    story.add(gang("two").of(8).created(1))
+    for solve in [effect for effect in story.under_way if isinstance(effect, Solve)]:
+        story.under_way.remove(solve)
+        (group,) = solve.groups
+        runs = (Run(group.gangs[0].id, 0, "a", 8),)
+        story.tell(Solved(solve.solve_id, (SolveResult(group.id, SolveOutcome.PLACED, runs),)))
+    assert story.gang("two").rejected == {RefusalReason.OVERTAKEN: 1}
+
+
+def test_who_could_make_room_is_a_lie_too_when_it_was_not_offered() -> None:
+    story = lied_to()
+    story.add(gang("low").of(16))
+    story.run()
+
+    def wrong(solve: Solve) -> tuple[SolveResult, ...]:
+        if not solve.removable:
+            return story.first_fit(solve)
+        return tuple(
+            SolveResult(each.id, SolveOutcome.PLACED, (run(each.gangs[0], "a", 8),), removed=())
+            for each in solve.groups
+        )
+
+    story.solver = wrong
+    story.add(gang("high").of(8).priority(5))
+    story.run_effects()
+    assert story.bound("low") == 16
+    assert story.bound("high") == 0
+    assert story.gang("high").rejected == {RefusalReason.REMOVAL: 1}
+    story.solver = story.first_fit
+    story.pass_time(10)
+    assert story.bound("high") == 8
