@@ -6,9 +6,10 @@ import pytest
 
 from builders.forest import planted, tree_of
 from builders.placement import answers, cluster, node, pod_class, refusal, removable, removals, seats, seats_of
-from muster.gangs.facts import Batch, TopologyTree, TreeDomain, TreeLevel
-from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Role
+from muster.gangs.facts import Batch, NodeFacts, TopologyTree, TreeDomain, TreeLevel
+from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Removable, Role
 from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
+from muster.placement.cluster import Cluster
 from muster.placement.explain import Explainer
 from muster.placement.mixed import place_mixed
 from muster.placement.parts import parts_of
@@ -148,6 +149,28 @@ def test_gangs_of_a_group_may_go_by_different_trees() -> None:
     assert nodes["in-row"] in ({"a", "c"}, {"b", "d"})
 
 
+def two_trees() -> Cluster:
+    built = planted("r0(a:2,b:3) r1(c:1)", classes=CLASSES)
+    rows = (TreeDomain("w0", 0), TreeDomain("w1", 0))
+    leaves = (("a", 0), ("b", 1), ("c", 1))
+    built.apply(Batch(trees=(TopologyTree("rows", (TreeLevel("row"), TreeLevel("node")), rows, leaves),)))
+    return built
+
+
+def test_gangs_on_different_trees_are_tried_in_another_order() -> None:
+    """The first would take the node that the other needs."""
+    first = mixed("node: hard pack", ("x", 2), name="first")
+    other = mixed("row: hard pack; node: hard range(2,2)", ("x", 2), name="other", tree="rows")
+    [answer] = answers(two_trees(), GroupToPlace("g", (first, other)))
+    assert isinstance(answer, Placed)
+
+
+def test_what_gangs_on_different_trees_cannot_is_not_called_proved() -> None:
+    first = mixed("node: hard pack", ("x", 3), name="first")
+    other = mixed("row: hard pack", ("x", 3), name="other", tree="rows")
+    assert not refusal(answers(two_trees(), GroupToPlace("g", (first, other)))[0]).proved
+
+
 def test_what_is_seated_in_part_leaves_the_rest_a_place() -> None:
     tree = "r0(a:4,b:1) r1(c:3,d:3)"
     asked = mixed("rack: hard pack", ("large", 2), ("x", 4))
@@ -169,24 +192,54 @@ def test_a_partial_gang_of_equal_members_keeps_to_one_rack() -> None:
     assert seats(answer) == {"c": 3, "d": 3}
 
 
+def test_in_part_as_many_as_can_be_count_toward_minimums_whosever_they_are() -> None:
+    few, many = mixed("node: pack", ("large", 1), name="few"), mixed("node: pack", ("x", 4), name="many")
+    answer = answer_on("r0(a:3)", few, many, partial=True)
+    assert isinstance(answer, PartlyPlaced)
+    assert {run.gang for run in answer.runs} == {"many"}
+
+
 def test_p38_those_go_who_free_one_rack() -> None:
-    """Both gangs hold four seats, but only the first holds them in one rack."""
-    spread_out = removable("across", ("a", "x", 2), ("c", "x", 2))
-    low = [spread_out, removable("in-one", ("a", "x", 2), ("b", "x", 2))]
-    bound = [
-        (f"{gang.id}/{pods.node}/{number}", "x", pods.node)
-        for gang in low
-        for pods in gang.pods
-        for number in range(pods.count)
+    """Both gangs hold four seats, but only the second holds them in one rack."""
+    low = [
+        removable("across", ("a", "x", 2), ("c", "x", 2)),
+        removable("in-one", ("a", "x", 2), ("b", "x", 2)),
     ]
-    nodes = [node("a", 4), node("b", 2), node("c", 2), node("d", 0)]
-    tree, _ = tree_of("r0(a:4,b:2) r1(c:2,d:0)")
-    built = cluster(nodes, [pod_class("x")], bound)
-    built.apply(Batch(trees=(tree,)))
+    built = full("r0(a:4,b:2) r1(c:2,d:0)", low)
     [answer] = answers(built, GroupToPlace("g", (mixed("rack: hard pack", ("x", 4)),)), removing=low)
     assert removals(answer) == {"in-one": (True, {"a": 2, "b": 2})}
     [answer] = answers(built, GroupToPlace("g", (mixed("rack: pack", ("x", 4)),)), removing=low)
     assert removals(answer) == {"across": (True, {"a": 2, "c": 2})}, "nobody goes for a soft constraint"
+
+
+def test_p38_nobody_goes_from_nodes_that_hard_constraints_exclude() -> None:
+    """The first gang's seats are on a node that the tree does not know."""
+    low = [removable("outside", ("stray", "x", 4)), removable("inside", ("a", "x", 4))]
+    built = full("r0(a:4)", low, node("stray", 4))
+    [answer] = answers(built, GroupToPlace("g", (mixed("rack: hard pack", ("x", 4)),)), removing=low)
+    assert removals(answer) == {"inside": (True, {"a": 4})}
+
+
+def test_p38_those_go_who_are_where_the_others_of_the_gang_are() -> None:
+    low = [removable("elsewhere", ("b", "x", 3)), removable("here", ("a", "x", 3))]
+    built = full("r0(a:5) r1(b:3)", low, also=(("mate/0", "x", "a"), ("mate/1", "x", "a")))
+    growing = mixed("rack: hard pack", ("x", 3), placed={"a": 2})
+    [answer] = answers(built, GroupToPlace("g", (growing,)), removing=low)
+    assert removals(answer) == {"here": (True, {"a": 3})}
+
+
+def full(text: str, gangs: list[Removable], *others: NodeFacts, also: tuple[tuple[str, str, str], ...] = ()) -> Cluster:
+    """The pods of the gangs on the nodes of a tree and on others; `also`: further pods as (uid, class, node)."""
+    tree, free = tree_of(text)
+    bound = [
+        (f"{gang.id}/{pods.node}/{number}", pods.class_id, pods.node)
+        for gang in gangs
+        for pods in gang.pods
+        for number in range(pods.count)
+    ]
+    built = cluster([*(node(name, cpu) for name, cpu in free.items()), *others], [pod_class("x")], [*bound, *also])
+    built.apply(Batch(trees=(tree,)))
+    return built
 
 
 def many_racks(nodes: int) -> tuple[str, str]:
@@ -223,6 +276,40 @@ def test_gangs_too_large_to_look_at_all_ways_are_placed_as_hard_constraints_ask(
         assert sorted(racks.values()) == [15] * 6
     if "zone: hard spread" in constraints:
         assert sorted(zones.values()) == [30] * 3
+
+
+@pytest.mark.parametrize(
+    ("constraints", "remedy"),
+    [
+        ("rack: hard pack", 'it would fit if the constraint "rack: hard pack" were soft'),
+        ("node: hard range(1,1)", 'it would fit if the constraint "node: hard range(1,1)" were soft'),
+    ],
+)
+def test_that_a_large_gang_has_no_place_is_proved_by_counting(constraints: str, remedy: str) -> None:
+    tree, levels = many_racks(2)
+    refused = refusal(answer_on(tree, mixed(constraints, ("large", 20), ("two", 20), ("x", 30)), levels=levels))
+    assert refused.proved
+    assert refused.explanation.remedy == remedy
+
+
+def test_of_a_large_gang_as_many_are_seated_as_keep_to_one_rack() -> None:
+    tree, levels = many_racks(2)
+    asked = mixed("rack: hard pack", ("large", 20), ("two", 20), ("x", 30))
+    answer = answer_on(tree, asked, levels=levels, partial=True)
+    assert isinstance(answer, PartlyPlaced)
+    assert len(_by(seats(answer), 3)) == 1
+    assert sum(seats(answer).values()) >= 8
+
+
+def test_a_large_gang_leaves_nodes_that_it_dislikes_alone() -> None:
+    domains = tuple(TreeDomain(f"r{rack}", 0) for rack in range(8))
+    names = [(f"{kind}-{rack}", rack) for rack in range(8) for kind in ("gpu", "plain")]
+    tree = TopologyTree("t", (TreeLevel("rack"), TreeLevel("node")), domains, tuple(names), default=True)
+    nodes = [node(name, 40, gpu=8 if "gpu" in name else 0) for name, _ in names]
+    built = cluster(nodes, [pod_class("x"), *CLASSES])
+    built.apply(Batch(trees=(tree,)))
+    [answer] = answers(built, GroupToPlace("g", (mixed("rack: spread", ("large", 40), ("two", 40), ("x", 40)),)))
+    assert seats(answer) == {f"plain-{rack}": 15 for rack in range(8)}
 
 
 def _by(placed: dict[str, int], length: int) -> dict[str, int]:

@@ -1,0 +1,80 @@
+"""What a place is worth and whether there can be a better one; and where to look when all of a tree is too much."""
+
+import numpy as np
+import pytest
+
+from builders.forest import planted
+from muster.gangs.placing import GangToPlace, GroupToPlace, Role
+from muster.placement.ground import Asked, Ground, ground_of
+from muster.placement.narrowing import narrowed
+from muster.placement.parts import Attempt, parts_of
+from muster.placement.rules import rules_of
+from muster.placement.worth import is_best, worth
+from muster.topology.constraints import parse_constraints
+
+TREE = "r0(a:4,b:4) r1(c:4,d:4) r2(e:1,f:1)"
+
+
+def ground(constraints: str, members: int = 4, tree: str = TREE) -> Ground:
+    built = planted(tree)
+    built.room.refresh()
+    gang = GangToPlace("g", members, (Role("x", members),), "", parse_constraints(constraints))
+    by_tree = built.room.trees.get("")
+    assert by_tree is not None
+    asked = [Asked(gang, rules_of(gang.constraints, by_tree.level_names))]
+    return ground_of(built.room, by_tree, asked, parts_of(GroupToPlace("g", (gang,))))
+
+
+def on(where: Ground, **nodes: int) -> Attempt:
+    rows = [where.room.nodes.row(name) for name in nodes]
+    counts = np.array(list(nodes.values()))
+    return Attempt([int(counts.sum())], [(0, (np.array(rows, np.int64), counts))])
+
+
+BEST = [
+    ("rack: pack; node: pack", {"a": 4}),
+    ("rack: pack; node: spread", {"a": 2, "b": 2}),
+    ("rack: spread", {"a": 1, "c": 2, "e": 1}),
+    ("rack: partition(2)", {"a": 2, "c": 2}),
+    ("rack: pack; node: spread, range(1,2), factor(2)", {"a": 2, "b": 2}),
+]
+NOT_BEST = [
+    ("rack: pack", {"a": 2, "c": 2}),
+    ("rack: pack; node: spread", {"a": 4}),
+    ("rack: pack; node: spread", {"a": 1, "b": 3}),
+    ("rack: spread", {"a": 4}),
+    ("rack: spread", {"a": 2, "c": 2}),
+    ("rack: partition(2)", {"a": 1, "c": 3}),
+    ("rack: partition(3)", {"a": 2, "c": 2}),
+    ("node: range(3,4)", {"a": 2, "b": 2}),
+    ("node: factor(4)", {"a": 2, "b": 2}),
+    ("node: pack", {"a": 3}),
+]
+
+
+@pytest.mark.parametrize(("constraints", "nodes"), BEST)
+def test_places_that_nothing_can_be_better_than(constraints: str, nodes: dict[str, int]) -> None:
+    where = ground(constraints)
+    assert is_best(where, on(where, **nodes))
+
+
+@pytest.mark.parametrize(("constraints", "nodes"), NOT_BEST)
+def test_places_that_something_may_be_better_than(constraints: str, nodes: dict[str, int]) -> None:
+    where = ground(constraints)
+    assert not is_best(where, on(where, **nodes))
+
+
+def test_members_left_out_are_worth_more_than_any_constraint() -> None:
+    where = ground("rack: pack; node: pack")
+    assert worth(where, on(where, a=2, c=1, e=1)) < worth(where, on(where, a=3))
+
+
+def test_the_domain_that_holds_the_gang_most_tightly_is_looked_at_first() -> None:
+    tree = " ".join(f"r{rack}({','.join(f'n{rack}{i}:{rack}' for i in range(4))})" for rack in range(1, 8))
+    where = ground("rack: pack", members=12, tree=tree)
+    some = narrowed(where, 8)
+    names = {where.room.nodes.name(int(where.tree.rows[at])) for at in np.flatnonzero(some.fits.any(axis=0))}
+    assert len(names) == 8
+    assert sum(name.startswith("n3") for name in names) >= 2
+    assert where.whole
+    assert not some.whole
