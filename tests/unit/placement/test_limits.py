@@ -6,9 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from builders.minding import HOST
 from builders.neighbours import KEYS, NODES, Scenery, machines, pod_classes, sceneries
+from builders.placement import node as machine
 from builders.pod_rules import Seated, first_reason
-from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts
+from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts, PodTerm
 from muster.placement.cluster import Cluster
 
 
@@ -109,3 +111,19 @@ def test_changes_of_the_cluster_are_followed(
         by_id = {each.id: each for each in classes}
         there = [Seated(by_id[pod.class_id], pod.node, pod.deleting) for pod in pods.values()]
         check(cluster, list(by_name.values()), classes, there)
+
+
+def test_nodes_that_come_and_go_leave_nothing_behind() -> None:
+    lonely = PodClass("x", (("pods", 1),), selected_by=("s",), required_pod_anti_affinity=(PodTerm("s", HOST),))
+    cluster = Cluster()
+    cluster.apply(Batch(pod_classes=(lonely,)))
+    for index in range(1_100):
+        names = f"a{index}", f"b{index}"
+        nodes = tuple(machine(name, labels={HOST: name}) for name in names)
+        pod = PodFacts(f"u{index}", "d", "p", "x", node=names[0])
+        cluster.apply(Batch(nodes=nodes, pods=(pod,)))
+        cluster.room.refresh()
+        fits = cluster.room.of("x").fits
+        assert [int(fits[cluster.nodes.row(name)]) for name in names] == [0, 1]
+        cluster.apply(Batch(removed_nodes=names, removed_pods=(pod.uid,)))
+    assert cluster.nodes.domains(HOST).size < 1_100
