@@ -71,6 +71,8 @@ class _Segments:
 
     def pack(self, least: int, *, one: bool) -> Int64 | None:
         """Few domains: the tightest that holds all, or the roomiest and the tightest that holds the rest."""
+        if least > 1 and ((self._wants > 0) & (self._wants < least)).any():
+            return None
         counts: Int64 = np.zeros(len(self._caps), np.int64)
         best = self._tightest(self._caps, self._wants)
         whole = best < _NONE

@@ -211,3 +211,13 @@ async def hard_spread(trial: Trial) -> None:
     by_node = placed(await _asked(trial, domains, 7, spread("rack", hard=True)), 7)
     expect(len(by_node) == 3 and _even(by_node.values()), f"they are on {by_node}")
     not_placed(await trial.ask_one(alone((_X, 10), constraints=[spread("rack", hard=True)])))
+
+
+@_case("T23", "What levels above share out can be kept by hard sizes below")
+async def shares_that_can_be_kept(trial: Trial) -> None:
+    domains = {"r0": {"a": 3, "b": 1}, "r1": {"c": 3}}
+    for above in (spread("rack"), spread("rack", hard=True)):
+        by_node = placed(await _asked(trial, domains, 2, above, sizes("node", 2, 2, hard=True)), 2)
+        expect(list(by_node.values()) == [2], f"they are on {by_node}")
+    by_node = placed(await _asked(trial, domains, 3, partition("rack", 2), sizes("node", 2, 3, hard=True)), 3)
+    expect(list(by_node.values()) == [3], f"they are on {by_node}")
