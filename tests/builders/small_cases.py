@@ -159,6 +159,8 @@ def _group(
         if chance.random() < 0.2:
             placed = (PodsOnNode(chance.choice(nodes).name, classes[0].id, chance.randint(1, 2)),)
         constraints = constraints_that_can_be_met(chance, tree, minimum, wanted)
+        while not index and not constraints:
+            constraints = constraints_that_can_be_met(chance, tree, minimum, wanted)
         gangs.append(GangToPlace(f"g{index}", minimum, roles, "", constraints, placed))
     return group(*gangs)
 

@@ -10,12 +10,15 @@ from muster.placement.prices import NEVER
 from muster.placement.tables import Cell
 
 
-def best_cell(table: Int64, parts: Sequence[Part], least: Sequence[int]) -> Cell | None:
-    """At least `least[gang]` members and as many as can be, then the least price, then members of first parts."""
+def best_cell(table: Int64, parts: Sequence[Part], least: Sequence[int], ties: int = 0) -> Cell | None:
+    """At least `least[gang]` members and as many as can be, then the least price, then members of first parts.
+
+    The last `ties` bits of prices are worth less than first parts.
+    """
     cells, prices = _cells(table)
     of_gang = _of_gangs(cells, parts, len(least))
     possible = (prices < NEVER) & (of_gang >= np.array(least)[:, None]).all(axis=0)
-    return _first(np.flatnonzero(possible), cells, [-cells.sum(axis=0), prices, *-cells])
+    return _first(np.flatnonzero(possible), cells, [-cells.sum(axis=0), prices >> ties, *-cells, prices])
 
 
 def most_toward(table: Int64, parts: Sequence[Part], minimums: Sequence[int]) -> Cell | None:

@@ -218,7 +218,7 @@ class _Tries:
             yield (of == domain for domain in self._holding_all(gang, of, rules[at + 1]))
         if any(rule.shape_is_hard for rule in packed):
             return
-        if tree.inside < len(everywhere):
+        if tree.inside < len(everywhere) and self._ground.asked[gang].asks:
             yield iter([np.arange(len(everywhere)) < tree.inside])
         yield iter([everywhere])
 

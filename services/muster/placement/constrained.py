@@ -147,7 +147,7 @@ class _Constrained:
                 if priced is None:
                     break
                 ladder, table = priced
-                cell = best_cell(table, self._parts, least)
+                cell = best_cell(table, self._parts, least, ladder.ties)
                 if cell is not None and (best is None or sum(cell) > best.total):
                     best = ladder.attempt(cell)
                 if ladder.whole or (best is not None and best.total == wanted):

@@ -22,6 +22,11 @@ class Asked:
     rules: tuple[Rule, ...]
 
     @property
+    def asks(self) -> bool:
+        """It asks something of the tree; who does not may be anywhere, also outside."""
+        return any(rule.counts for rule in self.rules)
+
+    @property
     def inside_only(self) -> bool:
         """It may not use nodes outside of its tree."""
         return any(rule.is_hard for rule in self.rules[:-1])

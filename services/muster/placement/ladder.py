@@ -75,6 +75,11 @@ class Ladder:
         self._table: Int64 = np.zeros(0, np.int64)
         self._steps: list[Step] = []
 
+    @property
+    def ties(self) -> int:
+        """How many of the last bits of prices are of what nobody asked for."""
+        return self._prices.ties
+
     def climb(self) -> Int64:
         """Prices of all shares of the whole tree, int64[shares by part].
 
@@ -128,7 +133,9 @@ class Ladder:
             fits &= needed <= np.maximum(room.free[column, rows], 0)[:, None]
         table = np.where(fits, 0, NEVER)
         outside = self._at >= self._tree.inside
-        table[outside] += np.where(fits[outside], self._shares.sum(axis=1) << self._prices.outside, 0)
+        asking = [self._asked[part.gang].asks for part in self._parts]
+        astray = self._shares[:, asking].sum(axis=1)
+        table[outside] += np.where(fits[outside], astray << self._prices.outside, 0)
         if self._prices.wishes is not None:
             table += self._dislikes(rows) << self._prices.wishes
             table = np.minimum(table, NEVER)

@@ -70,6 +70,8 @@ class Prices:
             left -= bits
             self._shift[key] = left
         self.wishes = self._shift.get(_WISHES)
+        self.ties = left if self.wishes is None else self.wishes + (members * LARGEST_DISLIKE).bit_length()
+        """Bits of what nobody asked for."""
 
     def of_sizes(self, gang: int, rule: Rule) -> Int64:
         """The price of a domain by how many members it has: int64[most + 1]."""

@@ -13,8 +13,8 @@ from muster.placement.sizes import Cost, cost_of
 
 def worth(ground: Ground, attempt: Attempt) -> Cost:
     """Smaller is better: members left out, members outside of the tree, then what each gang's constraints miss."""
-    added, inside = _added(ground, attempt), ground.tree.inside
-    cost = [sum(part.wanted for part in ground.parts) - attempt.total, int(added[:, inside:].sum())]
+    added = _added(ground, attempt)
+    cost = [sum(part.wanted for part in ground.parts) - attempt.total, _outside(ground, added)]
     for one, sizes in zip(ground.asked, added + ground.placed, strict=True):
         used = np.flatnonzero(sizes)
         cost += cost_of(one.rules, ground.tree, used, sizes[used])
@@ -24,7 +24,7 @@ def worth(ground: Ground, attempt: Attempt) -> Cost:
 def is_best(ground: Ground, attempt: Attempt) -> bool:
     """No place can be better, by bounds that are often reached; if not, there may be a better one or not."""
     added = _added(ground, attempt)
-    if attempt.total < sum(part.wanted for part in ground.parts) or added[:, ground.tree.inside :].any():
+    if attempt.total < sum(part.wanted for part in ground.parts) or _outside(ground, added):
         return False
     return all(reaches_bounds(ground, gang, sizes) for gang, sizes in enumerate(added + ground.placed))
 
@@ -65,6 +65,12 @@ def _levels(ground: Ground, one: Asked) -> Iterator[tuple[Rule, Int64]]:
     for rule in one.rules:
         if rule.counts:
             yield rule, levels[rule.level].of if rule.level < len(levels) else np.arange(len(ground.tree.rows))
+
+
+def _outside(ground: Ground, added: Int64) -> int:
+    """New members outside of the tree, of gangs that ask something of it."""
+    asking = [one.asks for one in ground.asked]
+    return int(added[asking, ground.tree.inside :].sum())
 
 
 def _added(ground: Ground, attempt: Attempt) -> Int64:
