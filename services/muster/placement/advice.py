@@ -11,12 +11,16 @@ from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.gangs.placing import GangToPlace
 from muster.placement.easing import ask_less, one_each
 from muster.placement.eligibility import ABSENT, USABLE
+from muster.placement.nodes import Bool
 from muster.placement.room import ClassRoom, Room
+from muster.placement.rules import Shape, rules_of
 from muster.placement.trees import Tree
 from muster.topology.constraints import in_words
 
 _AS_GOOD: Final = (LevelPolicy.RANGE, LevelPolicy.FACTOR, LevelPolicy.PARTITION, LevelPolicy.SPREAD, LevelPolicy.PACK)
 """Of hard constraints of one level, what is proposed first to be made soft."""
+_IT_WOULD_FIT: Final = "it would fit"
+_NONE_IS_LARGE_ENOUGH: Final = "no node that they may use is large enough for one of them, even if it were empty"
 
 
 def best_domain(tree: Tree, level: int, caps: Int64) -> tuple[str, int]:
@@ -43,43 +47,82 @@ def telling_level(tree: Tree, constraints: Sequence[LevelConstraint]) -> int:
     return max(packed, default=len(names) - 1)
 
 
+def keeps_to_tree(tree: Tree, gang: GangToPlace) -> bool:
+    """Its constraints keep the gang off nodes that are not in the tree."""
+    return any(rule.is_hard for rule in rules_of(gang.constraints, tree.level_names) if rule.level < len(tree.levels))
+
+
+def reach(tree: Tree, gang: GangToPlace) -> Bool:
+    """bool[nodes of the tree]: where the gang may be. Those outside only if nothing keeps it to the tree, and if all
+    must be in one domain where members are already, only that.
+    """
+    found: Bool = np.ones(len(tree.rows), np.bool_)
+    if keeps_to_tree(tree, gang):
+        found[tree.inside :] = False
+    places = [place for pods in gang.placed if (place := tree.place_of(pods.node)) is not None]
+    for rule in rules_of(gang.constraints, tree.level_names):
+        if rule.level == len(tree.levels) or rule.shape is not Shape.PACK or not rule.shape_is_hard:
+            break
+        of = tree.levels[rule.level].of
+        found &= np.isin(of, of[places]) if places else found
+    return found
+
+
 def soften(gang: GangToPlace, level_names: Sequence[str], fits: Callable[[GangToPlace], bool]) -> str:
-    """Which one hard constraint to make soft, of the lowest level possible; "" if no single one is in the way."""
+    """Which one hard constraint to make soft, of the lowest level possible, or else all of them; "" if that does not
+    help.
+    """
     hard = [each for each in gang.constraints if each.hard]
     for each in sorted(hard, key=lambda each: (-level_names.index(each.level), _AS_GOOD.index(each.policy))):
         softer = tuple(replace(other, hard=False) if other == each else other for other in gang.constraints)
         if fits(replace(gang, constraints=softer)):
-            return f'it would fit if the constraint "{in_words(each)}" were soft'
+            return f'{_IT_WOULD_FIT} if the constraint "{in_words(each)}" were soft'
+    none_hard = tuple(replace(each, hard=False) for each in gang.constraints)
+    if len(hard) > 1 and fits(replace(gang, constraints=none_hard)):
+        return f"{_IT_WOULD_FIT} if none of its constraints were hard"
     return ""
 
 
-def make_room(room: Room, of_class: ClassRoom, missing: int) -> str:
+def make_room(room: Room, of_class: ClassRoom, missing: int, *, is_all: bool) -> str:
     """Where `missing` more members could go: on nodes that they may not use now, or on how many more nodes; or what of
-    other pods they should not mind.
+    other pods they should not mind. `is_all`: nothing else keeps the group from starting.
     """
-    here = min(missing, 1) if one_each(of_class) else missing
+    change = _change(room, of_class, missing)
+    if not change or change == _NONE_IS_LARGE_ENOUGH:
+        return change
+    return f"{_IT_WOULD_FIT if is_all else f'{missing} more of its members would have room'} {change}"
+
+
+def make_room_in(domain: str, room: Room, of_class: ClassRoom, missing: int) -> str:
+    """How many more nodes have room for `missing` more members, all of which must be in the domain."""
+    nodes = _more_nodes(room, of_class, missing)
+    return nodes if not nodes or nodes == _NONE_IS_LARGE_ENOUGH else f"{_IT_WOULD_FIT} {nodes}, in {domain}"
+
+
+def _change(room: Room, of_class: ClassRoom, missing: int) -> str:
     if of_class.coupled or not one_each(of_class):
         less = ask_less(of_class, missing)
         if less or of_class.coupled:
             return less
-    on_lost = _on_lost_nodes(room, of_class, missing, here)
-    if on_lost:
-        return on_lost
+    return _on_lost_nodes(room, of_class, missing) or _more_nodes(room, of_class, missing)
+
+
+def _more_nodes(room: Room, of_class: ClassRoom, missing: int) -> str:
     usable = np.flatnonzero(of_class.eligibility.reason == USABLE)
     if not len(usable):
         return ""
     offers = room.capacity.allocatable[usable][:, of_class.columns]
-    each = (offers // of_class.amounts).min(axis=1, initial=here)
+    each = (offers // of_class.amounts).min(axis=1, initial=_most_on_one(of_class, missing))
     most = int(each.max())
     if not most:
-        return "no node that they may use is large enough for one of them, even if it were empty"
+        return _NONE_IS_LARGE_ENOUGH
     alike = usable[each == most]
     name = room.nodes.name(int(alike[room.nodes.rank[alike].argmin()]))
     nodes = -(-missing // most)
-    return f'it would fit with {nodes} more node{"s" if nodes > 1 else ""} like "{name}", empty'
+    return f'with {nodes} more node{"s" if nodes > 1 else ""} like "{name}", empty'
 
 
-def _on_lost_nodes(room: Room, of_class: ClassRoom, missing: int, here: int) -> str:
+def _on_lost_nodes(room: Room, of_class: ClassRoom, missing: int) -> str:
     judge = of_class.eligibility
     found: list[tuple[int, str]] = []
     for code in np.unique(judge.reason).tolist():
@@ -87,11 +130,16 @@ def _on_lost_nodes(room: Room, of_class: ClassRoom, missing: int, here: int) -> 
             continue
         rows = np.flatnonzero(judge.reason == code)
         free = np.maximum(room.free[of_class.columns[:, None], rows], 0)
-        fits = (free // of_class.amounts[:, None]).min(axis=0, initial=here)
+        fits = (free // of_class.amounts[:, None]).min(axis=0, initial=_most_on_one(of_class, missing))
         if int(fits.sum()) >= missing:
             found.append((int((fits > 0).sum()), judge.reasons[code]))
     if not found:
         return ""
     nodes, reason = min(found)
     these = "node" if nodes == 1 else f"{nodes} nodes"
-    return f'it would fit if its pods could use the {these} lost to "{reason}"'
+    return f'if its pods could use the {these} lost to "{reason}"'
+
+
+def _most_on_one(of_class: ClassRoom, missing: int) -> int:
+    """Of so many members, how many one node takes at most, however large it is."""
+    return min(missing, 1) if one_each(of_class) else missing

@@ -15,7 +15,9 @@ def one_each(of_class: ClassRoom) -> bool:
 
 
 def ask_less(of_class: ClassRoom, missing: int) -> str:
-    """Which of the rules among pods to give up so that `missing` more members fit; "" if no single one would do."""
+    """Which of the rules among pods to give up so that `missing` more members fit, as what follows on "it would fit";
+    "" if no single one would do.
+    """
     limits = of_class.limits
     if limits is None or np.minimum(of_class.alone, limits.caps()).sum() >= missing:
         return ""
@@ -33,7 +35,7 @@ def ask_less(of_class: ClassRoom, missing: int) -> str:
     ]
     for rules, change in kinds:
         if rules and _fits_without(of_class, rules, missing):
-            return f"it would fit if {change}"
+            return f"if {change}"
     return ""
 
 

@@ -1,6 +1,6 @@
 """Why a group has no place: exact counts of what fits, what is short, which nodes are lost to what; and a sentence."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import PODS, Amounts
 from muster.gangs.placing import Explanation, GangToPlace, GroupToPlace
-from muster.placement.advice import best_domain, make_room, soften, telling_level
+from muster.placement.advice import best_domain, make_room, reach, telling_level
 from muster.placement.eligibility import ABSENT, USABLE
 from muster.placement.kept import NOTHING, Kept
 from muster.placement.parts import Attempt, Part, retake
@@ -36,37 +36,18 @@ class Explainer:
 
     def too_many(self, group: GroupToPlace, gang_index: int, class_id: str, fit: int) -> Explanation:
         """For members that are all equal: `fit` is how many of the gang's have room, in the room as it is."""
-        domain = self._best_domain(group.gangs[gang_index], class_id)
-        return replace(
-            self._full(group, gang_index, class_id, fit), best_domain=domain[0], best_domain_fit=min(domain[1], fit)
-        )
+        domain, domain_fit = self.best_domain(group.gangs[gang_index], class_id)
+        is_all = gang_index == len(group.gangs) - 1
+        explanation = self.full(group, gang_index, class_id, fit, is_all=is_all)
+        return replace(explanation, best_domain=domain, best_domain_fit=min(domain_fit, fit))
 
-    def shape(self, group: GroupToPlace, class_id: str, fit: int, places: Callable[[GangToPlace], bool]) -> Explanation:
-        """For equal members under constraints, of which `fit` have room as the hard ones want it; `places` tells
-        whether the gang would have a place if it asked for something else.
-        """
-        [gang] = group.gangs
-        room, of_class = self._room, self._room.of(class_id)
-        domain, domain_fit = self._best_domain(gang, class_id)
-        tree = room.trees.get(gang.tree)
-        softer = soften(gang, tree.level_names, places) if tree is not None else ""
-        anywhere = int(of_class.fits.sum())
-        if not softer or anywhere < gang.minimum:
-            explanation = self._full(group, 0, class_id, min(fit, anywhere))
-            return replace(explanation, best_domain=domain, best_domain_fit=min(domain_fit, gang.minimum))
-        summary = f"{min(fit, gang.minimum)} of {gang.minimum} members fit as the hard constraints ask"
-        if domain:
-            summary += f"; {domain} has room for {domain_fit} of them"
-        return Explanation(
-            f"{summary}; {softer}", gang.id, class_id, fit, gang.minimum, (), (), domain, domain_fit, softer
-        )
-
-    def _best_domain(self, gang: GangToPlace, class_id: str) -> tuple[str, int]:
+    def best_domain(self, gang: GangToPlace, class_id: str) -> tuple[str, int]:
+        """In which domain most members of the class would fit, and how many."""
         tree = self._room.trees.get(gang.tree)
         if tree is None or not tree.levels:
             return "", 0
         caps = np.minimum(self._room.of(class_id).fits[tree.rows], sum(role.wanted for role in gang.roles))
-        return best_domain(tree, telling_level(tree, gang.constraints), caps)
+        return best_domain(tree, telling_level(tree, gang.constraints), np.where(reach(tree, gang), caps, 0))
 
     def stuck(
         self, group: GroupToPlace, parts: Sequence[Part], gang_index: int, part_index: int, best: Attempt
@@ -79,20 +60,25 @@ class Explainer:
         try:
             of_class = room.of(parts[part_index].class_id)
             missing = min(parts[part_index].wanted - best.placed[part_index], max(1, needed - fit))
-            return self._explanation(group, gang_index, of_class, of_class.fits, fit, needed, missing)
+            lacking = sum(max(0, gang.minimum - best.of_gang(parts, at)) for at, gang in enumerate(group.gangs))
+            is_all = lacking <= missing and not any(each.hard for gang in group.gangs for each in gang.constraints)
+            return self._explanation(group, gang_index, of_class, of_class.fits, fit, missing, is_all=is_all)
         finally:
             room.undo(mark)
 
-    def _full(self, group: GroupToPlace, gang_index: int, class_id: str, fit: int) -> Explanation:
-        """With members of the class on every node, as many as fit there."""
+    def full(self, group: GroupToPlace, gang_index: int, class_id: str, fit: int, *, is_all: bool) -> Explanation:
+        """With members of the class on every node, as many as fit there. `is_all`: with room for the others of the
+        gang, the group would start.
+        """
         room, of_class = self._room, self._room.of(class_id)
         needed, fits = group.gangs[gang_index].minimum, of_class.fits
         if of_class.limits is None:
-            return self._explanation(group, gang_index, of_class, fits, fit, needed, needed - fit)
+            return self._explanation(group, gang_index, of_class, fits, fit, needed - fit, is_all=is_all)
         mark, rows = room.mark(), np.flatnonzero(fits)
         room.take(of_class, rows, fits[rows])  # members may keep others away, and hold ports
         try:
-            return self._explanation(group, gang_index, of_class, np.zeros_like(fits), fit, needed, needed - fit)
+            nobody = np.zeros_like(fits)
+            return self._explanation(group, gang_index, of_class, nobody, fit, needed - fit, is_all=is_all)
         finally:
             room.undo(mark)
 
@@ -103,17 +89,19 @@ class Explainer:
         of_class: ClassRoom,
         seated: Int64,
         fit: int,
-        needed: int,
         missing: int,
+        *,
+        is_all: bool,
     ) -> Explanation:
         left = _left(self._room, of_class, seated)
         lost, kept = self._nodes_lost(of_class, left)
         short_by = self._short_by(of_class, left, missing)
         gang = group.gangs[gang_index]
+        needed = gang.minimum
         summary = _sentence(fit, needed, len(self._room.nodes), lost, short_by)
         if kept:
             summary += f"; room is kept for others on {kept} node{'s' if kept != 1 else ''}"
-        remedy = make_room(self._room, of_class, missing) if missing > 0 else ""
+        remedy = make_room(self._room, of_class, missing, is_all=is_all) if missing > 0 else ""
         return Explanation(summary, gang.id, of_class.pod_class.id, fit, needed, lost, short_by, remedy=remedy)
 
     def _nodes_lost(self, of_class: ClassRoom, left: Int64) -> tuple[NodesLost, int]:

@@ -17,6 +17,7 @@ from muster.placement.division import Divider, Division
 from muster.placement.explain import Explainer
 from muster.placement.ground import Asked, ground_of
 from muster.placement.growing import Growing
+from muster.placement.hindrance import hindrance_of_equal
 from muster.placement.ladder import Ladder
 from muster.placement.packing import Seats
 from muster.placement.parts import Attempt, Part, runs_of
@@ -43,7 +44,7 @@ def place_shaped(
         def places(other: GangToPlace) -> bool:
             return not isinstance(seats_for(room, other, part, budget), NoSeats)
 
-        return NotPlaced(seats.proved, explainer.shape(group, part.class_id, seats.fit, places))
+        return NotPlaced(seats.proved, hindrance_of_equal(room, group, part.class_id, explainer, seats.fit, places))
     rows, counts = seats
     room.take(room.of(part.class_id), rows, counts)
     return Placed(runs_of(room, group, parts, Attempt([int(counts.sum())], [(0, seats)])))

@@ -1,0 +1,124 @@
+"""What gangs are told would help them is true: it is tried out."""
+
+import random
+import re
+
+import pytest
+
+from builders.forest import answer_to, asking, tree_of
+from builders.placement import alone, answers, cluster, gang, group, node, pod_class, refusal
+from muster.gangs.facts import Batch
+from muster.gangs.placing import Explanation
+from muster.placement.answers import NotPlaced
+from muster.topology.constraints import contradictions, parse_constraints
+
+LEVELS = ("rack", "node")
+
+
+def why(forest: str, constraints: str, members: int, placed: dict[str, int] | None = None) -> Explanation:
+    return refusal(answer_to(forest, constraints, members, placed=placed)).explanation
+
+
+def test_no_domain_has_room_for_more_members_than_there_are() -> None:
+    told = why("r0(a:4,b:4) r1(c:4)", "node: hard pack", 6)
+    assert told.summary == (
+        "4 of 6 members fit as the hard constraints ask; r0 has room for 6 of them; "
+        'it would fit if the constraint "node: hard pack" were soft'
+    )
+    assert told.best_domain_fit == 6
+
+
+def test_nodes_outside_of_the_tree_are_no_best_domain_for_those_who_keep_to_it() -> None:
+    listed, _ = tree_of("r0(a:1)")
+    on = cluster([node("a", 1), node("b", 9), node("c", 9)], [pod_class("x")])
+    on.apply(Batch(trees=(listed,)))
+    [answer] = answers(on, asking("rack: hard pack", 2))
+    assert refusal(answer).explanation.summary == (
+        "1 of 2 members fit as the hard constraints ask; r0 has room for 1 of them; "
+        "2 nodes with room are not in the tree; "
+        'it would fit if the constraint "rack: hard pack" were soft'
+    )
+
+
+def test_a_gang_that_is_in_one_rack_already_is_told_of_that_rack() -> None:
+    told = why("r0(a:1) r1(b:2)", "rack: hard pack", 2, placed={"a": 1})
+    assert (told.best_domain, told.best_domain_fit) == ("r0", 1)
+
+
+def test_nodes_help_a_packed_gang_in_the_best_domain_only() -> None:
+    told = why("r0(a:4,b:2) r1(c:4)", "rack: hard pack", 11)
+    assert told.remedy == 'it would fit with 2 more nodes like "a", empty, in r0'
+    assert told.summary == (
+        "6 of 11 members fit as the hard constraints ask; without them 10 of 11 members fit; "
+        "short of 1 cpu for the next; 0/3 nodes are available: 3 Insufficient cpu"
+    )
+    assert why("r0(a:1) r1(b:1)", "rack: hard pack; node: hard factor(2)", 4).remedy == (
+        '2 more of its members would have room with 2 more nodes like "a", empty'
+    )
+
+
+def test_constraints_that_are_only_together_in_the_way() -> None:
+    told = why("r0(a:4,b:3) r1(c:4)", "rack: hard pack; node: hard pack", 9)
+    assert told.remedy == "it would fit if none of its constraints were hard"
+
+
+def test_members_that_differ_are_told_of_those_that_lack_room() -> None:
+    [answer] = answers(cluster([node("a", 4)], [pod_class("x", 1), pod_class("z", 3)]), alone("g", ("x", 6), ("z", 3)))
+    assert refusal(answer).explanation.remedy == (
+        '2 more of its members would have room with 1 more node like "a", empty'
+    )
+
+
+def test_a_group_of_equal_members_is_told_of_its_first_gang_that_lacks_room() -> None:
+    asked = group(gang("a", ("x", 4)), gang("b", ("x", 4)))
+    [answer] = answers(cluster([node("n", 2)], [pod_class("x")]), asked)
+    assert refusal(answer).explanation.remedy == (
+        '2 more of its members would have room with 1 more node like "n", empty'
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_softer_constraints_and_more_nodes_help_as_told(seed: int) -> None:
+    rng, tried = random.Random(seed), 0
+    while tried < 15:
+        racks = _racks(rng)
+        constraints, members = _constraints(rng), rng.randint(2, 10)
+        if contradictions(parse_constraints(constraints), LEVELS, members, members):
+            continue
+        answer = answer_to(_written(racks), constraints, members)
+        if not isinstance(answer, NotPlaced):
+            continue
+        tried += 1
+        remedy = answer.explanation.remedy
+        if soft := re.fullmatch(r'it would fit if the constraint "(\w+): hard (.*)" were soft', remedy):
+            softer = constraints.replace(f"{soft[1]}: hard {soft[2]}", f"{soft[1]}: {soft[2]}")
+            assert not isinstance(answer_to(_written(racks), softer, members), NotPlaced)
+        elif remedy == "it would fit if none of its constraints were hard":
+            softer = constraints.replace("hard ", "")
+            assert not isinstance(answer_to(_written(racks), softer, members), NotPlaced)
+        elif more := re.fullmatch(r'it would fit with (\d+) more nodes? like "n(\d+)", empty, in r(\d)', remedy):
+            size = dict(each for rack in racks for each in rack)[f"n{more[2]}"]
+            racks[int(more[3])] += [(f"new{number}", size) for number in range(int(more[1]))]
+            assert not isinstance(answer_to(_written(racks), constraints, members), NotPlaced)
+        else:
+            assert not remedy.startswith("it would fit"), remedy
+
+
+def _racks(rng: random.Random) -> list[list[tuple[str, int]]]:
+    names = iter(range(9))
+    return [
+        [(f"n{next(names)}", rng.randint(0, 4)) for _ in range(rng.randint(1, 3))] for _ in range(rng.randint(1, 3))
+    ]
+
+
+def _written(racks: list[list[tuple[str, int]]]) -> str:
+    rows = (",".join(f"{name}:{free}" for name, free in rack) for rack in racks)
+    return " ".join(f"r{index}({row})" for index, row in enumerate(rows))
+
+
+def _constraints(rng: random.Random) -> str:
+    low = rng.randint(1, 2)
+    policies = ("pack", "spread", "partition(2)", f"range({low},{low + 2})", f"factor({low + 1})")
+    first = f"{rng.choice(LEVELS)}: hard {rng.choice(policies)}"
+    level = "node" if first.startswith("rack") else "rack"
+    return f"{first}; {level}: {rng.choice(('', 'hard '))}{rng.choice(policies)}" if rng.random() < 0.5 else first
