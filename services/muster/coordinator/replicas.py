@@ -5,6 +5,7 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
+from typing import Self
 
 import structlog
 from grpc import aio
@@ -47,7 +48,7 @@ class Replicas:
         self._freed = asyncio.Condition()
 
     @classmethod
-    def at(cls, addresses: str, tls: TlsSettings = PLAIN_TEXT) -> "Replicas":
+    def at(cls, addresses: str, tls: TlsSettings = PLAIN_TEXT) -> Self:
         """Addresses as settings have them: HOST:PORT or dns:///NAME:PORT, several of them separated by commas."""
         separate = [address.strip() for address in addresses.split(",")]
         return cls([Place(address, open_channel(address, tls)) for address in separate if address])

@@ -1,8 +1,10 @@
 """Several replicas of placement behind the coordinator's client: in turn, one thing at a time each, none needed."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -10,10 +12,13 @@ import pytest
 from grpc import aio
 from msgspec.structs import replace
 
+from builders.replicated import Coordination, placements
+from builders.story_cast import gang
 from muster.config.settings import PLAIN_TEXT
 from muster.coordinator.core.events import Solve, Solved, SolveFailed
 from muster.coordinator.replicas import Place, Replicas
 from muster.coordinator.solver import Solver
+from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass
 from muster.gangs.placing import GangToPlace, GroupToPlace, Role
 from muster.localcluster.ports import free_port
 from muster.placement.v1 import placement_pb2 as pb
@@ -169,3 +174,39 @@ async def test_of_a_name_for_several_as_many_are_asked_as_there_are() -> None:
     async with asyncio.timeout(30):
         assert await third is place
     await channel.close()
+
+
+def two_pools(gangs: int) -> Batch:
+    """Two nodes of 64 for each of two pools, and gangs of 4 for the one and the other by turns."""
+    classes = [PodClass(pool, (("cpu", 1000), (PODS, 1)), node_selector=(("pool", pool),)) for pool in ("x", "y")]
+    nodes = [
+        NodeFacts(f"{pool}{i}", allocatable=(("cpu", 64_000), (PODS, 110)), labels={"pool": pool})
+        for pool in "xy"
+        for i in range(2)
+    ]
+    built = [gang(f"g{number}").of(4).created(number) for number in range(gangs)]
+    pods = [replace(pod, class_id="xy"[at % 2]) for at, each in enumerate(built) for pod in each.pods()]
+    return Batch(
+        pod_classes=tuple(classes),
+        nodes=tuple(nodes),
+        pods=tuple(pods),
+        gangs=tuple(each.gang_facts() for each in built),
+    )
+
+
+@pytest.mark.parametrize("pools", ["apart", "same"])
+async def test_i3_two_real_replicas_start_all_gangs_and_give_no_room_twice(pools: str, tmp_path: Path) -> None:
+    """The cluster is full to the last pod when all have started; with pools of their own both replicas have a part."""
+    batch = two_pools(64)
+    if pools == "same":
+        anywhere = PodClass("any", batch.pod_classes[0].requests)
+        batch = replace(batch, pod_classes=(anywhere,), pods=tuple(replace(pod, class_id="any") for pod in batch.pods))
+    async with placements(batch, 2, tmp_path) as addresses:
+        coordination = Coordination(batch, addresses)
+        await coordination.run()
+    seats = [seat for record in coordination.permits for seat in record.seats]
+    assert len(seats) == len({seat.uid for seat in seats}) == 256
+    assert Counter(seat.node for seat in seats) == {node.name: 64 for node in batch.nodes}
+    if pools == "apart":
+        assert coordination.most_at_once == 2
+        assert min(coordination.calls[address] for address in addresses) >= 1

@@ -1,0 +1,130 @@
+"""How soon many gangs have started with one and with more replicas of placement, as JSON; all on this machine.
+
+python tests/bench/replicas.py [--nodes 5000] [--gangs 400] [--replicas 1,2] [--rounds 3]
+
+apart   every other gang is for another pool of nodes: the solves have no node in common
+same    all gangs may use all nodes: what is solved at the same time gets in each other's way
+
+There is no API server and no etcd: what is decided is done at once. A gang has 8 members of two sizes, which are to be
+in one rack if that is possible.
+"""
+
+import argparse
+import json
+import logging
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
+import structlog
+import uvloop
+
+from builders.replicated import Coordination, placements
+from muster.coordinator.core.refusals import RefusalReason
+from muster.gangs.facts import PODS, Batch, GangFacts, NodeFacts, PodClass, PodFacts, TopologyTree, TreeLevel
+from muster.topology.constraints import parse_constraints
+
+POOLS = ("one", "two")
+SIZES = ((4, 2000), (4, 7000))
+"""Members and what each asks, in thousandths of a CPU."""
+TREE = TopologyTree("racks", (TreeLevel("rack", "rack"), TreeLevel("node")), default=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parse the command line, run, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--gangs", type=int, default=400)
+    parser.add_argument("--replicas", default="1,2")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args(arguments)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    print(json.dumps(uvloop.run(bench(options)), indent=2))
+
+
+async def bench(options: argparse.Namespace) -> dict[str, Any]:
+    """Both cases, with each number of replicas."""
+    found: dict[str, Any] = {"cores": os.cpu_count(), "nodes": options.nodes, "gangs": options.gangs}
+    for case in ("apart", "same"):
+        batch = waiting(options.nodes, options.gangs, apart=case == "apart")
+        found[case] = {}
+        for replicas in map(int, options.replicas.split(",")):
+            with tempfile.TemporaryDirectory(prefix="muster-bench-") as files:
+                async with placements(batch, replicas, Path(files)) as addresses:
+                    rounds = [await started(batch, addresses) for _ in range(options.rounds)]
+            found[case][f"{replicas}_replicas"] = told(rounds)
+    return found
+
+
+async def started(batch: Batch, addresses: list[str]) -> Coordination:
+    """One round."""
+    coordination = Coordination(batch, addresses)
+    await coordination.run()
+    return coordination
+
+
+def told(rounds: Sequence[Coordination]) -> dict[str, Any]:
+    """What came of the rounds, in figures."""
+    last = rounds[-1]
+    return {
+        "seconds": round(statistics.median(each.seconds for each in rounds), 3),
+        "solves": sum(last.calls.values()),
+        "solves_at_once": last.most_at_once,
+        "rejected_since_room_was_taken": last.machine.rejections.counts[RefusalReason.OVERTAKEN],
+    }
+
+
+def waiting(nodes: int, gangs: int, *, apart: bool) -> Batch:
+    """A cluster of two pools, and gangs that wait; `apart`: by turns for the one pool and the other."""
+    classes = {
+        (pool, cpu): PodClass(
+            f"{pool}-{cpu}", (("cpu", cpu), (PODS, 1)), node_selector=(("pool", pool),) if apart else ()
+        )
+        for pool in POOLS
+        for _, cpu in SIZES
+    }
+    gang_facts, pods = [], []
+    for number in range(gangs):
+        name = f"gang-{number:05}"
+        gang_facts.append(
+            GangFacts(
+                id=f"test/bench/{name}",
+                dialect="test",
+                namespace="bench",
+                name=name,
+                incarnation="1",
+                minimum=8,
+                total=8,
+                created_seconds=number,
+                constraints=parse_constraints("rack: pack"),
+            )
+        )
+        for count, cpu in SIZES:
+            pod_class = classes[POOLS[number % len(POOLS)] if apart else POOLS[0], cpu]
+            for member in range(count):
+                uid = f"{name}-{cpu}-{member}"
+                pods.append(PodFacts(uid, "bench", uid, pod_class.id, gang=f"test/bench/{name}"))
+    return Batch(
+        pod_classes=tuple(classes.values()),
+        nodes=tuple(map(_node, range(nodes))),
+        pods=tuple(pods),
+        gangs=tuple(gang_facts),
+        trees=(TREE,),
+    )
+
+
+def _node(number: int) -> NodeFacts:
+    labels = {"pool": POOLS[number // 32 % len(POOLS)], "rack": f"rack-{number // 32}"}
+    offers = (("cpu", 8000 + 8000 * (number % 4)), (PODS, 110))
+    return NodeFacts(f"node-{number:06}", allocatable=offers, labels=labels)
+
+
+if __name__ == "__main__":
+    main()
