@@ -48,8 +48,10 @@ def place_constrained(
     attempt, proved = search.best([gang.minimum for gang in group.gangs])
     if attempt is None:
 
-        def has_place(other: GroupToPlace, budget: Budget) -> bool:
-            return has_any_place(room, other, parts, budget)
+        def has_place(other: GroupToPlace, wished: Budget) -> bool:
+            granted = min(wished.left, budget.left)
+            budget.left -= granted
+            return granted > 0 and has_any_place(room, other, parts, Budget(granted))
 
         most = search.most() or Attempt([0] * len(parts))
         return NotPlaced(proved, hindrance(room, group, parts, explainer, most, has_place))
