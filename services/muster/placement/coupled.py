@@ -14,6 +14,7 @@ import numpy as np
 from muster.gangs.capacity import Int64
 from muster.gangs.placing import Explanation, GroupToPlace
 from muster.placement.answers import NotPlaced, Placed
+from muster.placement.exclusion import too_few_domains
 from muster.placement.explain import Explainer
 from muster.placement.levelling import most_members
 from muster.placement.limits import Limits
@@ -229,7 +230,7 @@ class _Coupled:
         seats = {part.class_id: self._most(part) for part in self._parts}
         if alike(self._parts):
             return sum(self._minimums) > seats[self._parts[0].class_id]
-        return any(
+        return too_few_domains(self._room, self._group, self._parts) or any(
             sum(min(part.wanted, seats[part.class_id]) for part in self._parts if part.gang == gang) < minimum
             for gang, minimum in enumerate(self._minimums)
         )

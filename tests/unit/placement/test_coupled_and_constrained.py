@@ -48,7 +48,7 @@ def kept(constraint: LevelConstraint, places: Places, nodes: Sequence[NodeFacts]
             return all(size % constraint.count == 0 for size in sizes.values())
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(sceneries(classes=2, most_nodes=3, most_bound=2), st.integers(1, 3), st.integers(0, 2), constraints)
 def test_both_are_kept_and_what_cannot_be_is_proved(
     scenery: Scenery, first: int, second: int, constraint: LevelConstraint

@@ -43,7 +43,7 @@ def counts(asked: GroupToPlace, answer: Answer) -> list[int]:
     return [sum(run.count for run in answer.runs if run.gang == each.id) for each in asked.gangs]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(sceneries(classes=1), st.integers(1, 5), st.data())
 def test_equal_members_are_placed_exactly_when_they_can_come_one_by_one(
     scenery: Scenery, wanted: int, data: st.DataObject
@@ -51,7 +51,7 @@ def test_equal_members_are_placed_exactly_when_they_can_come_one_by_one(
     check(scenery, alone("g", ("c0", wanted), minimum=data.draw(st.integers(1, wanted))))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(sceneries(classes=2, most_nodes=3, most_bound=2), st.integers(1, 2), st.integers(1, 2), st.data())
 def test_mixed_members_are_placed_exactly_when_they_can_come_one_by_one(
     scenery: Scenery, first: int, second: int, data: st.DataObject
@@ -93,7 +93,7 @@ def check(scenery: Scenery, asked: GroupToPlace) -> None:
         assert isinstance(answer, PartlyPlaced) == any(any(numbers) for numbers in possible)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(sceneries(classes=2, most_nodes=3, most_cpu=2, most_bound=6), st.integers(1, 3), st.booleans())
 def test_members_may_come_once_those_have_gone_who_go_for_them(scenery: Scenery, wanted: int, spare: bool) -> None:
     names = {node.name for node in scenery.nodes}

@@ -40,13 +40,13 @@ def check(cluster: Cluster, nodes: Sequence[NodeFacts], classes: Sequence[PodCla
             assert min(int(fits[row]), 6) == len(present) - len(there), (each, node.name)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(sceneries())
 def test_as_many_fit_on_a_node_as_may_come_one_after_another(scenery: Scenery) -> None:
     check(build(scenery), scenery.nodes, scenery.classes, seated(scenery))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(sceneries(), st.data())
 def test_what_is_taken_counts_and_what_is_given_back_does_not(scenery: Scenery, data: st.DataObject) -> None:
     cluster, there = build(scenery), seated(scenery)
@@ -83,7 +83,7 @@ changes = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(machines(), st.tuples(*(pod_classes(f"c{index}") for index in range(3))), st.lists(changes, max_size=3))
 def test_changes_of_the_cluster_are_followed(
     nodes: list[NodeFacts], classes: tuple[PodClass, ...], history: list[list[tuple[str, ...]]]

@@ -217,3 +217,14 @@ def test_the_remedy_is_to_mind_less_or_more_nodes(rules: dict[str, Any], wanted:
     nodes = rack("r0", {"a": 9, "b": 2}) + rack("r1", {"c": 4})
     [answer] = answers(cluster(nodes, [member(**rules)]), alone("g", ("x", wanted)))
     assert refusal(answer).explanation.remedy == remedy
+
+
+@pytest.mark.parametrize("rules", [away(HOST), port(80)])
+def test_a_master_and_its_workers_want_a_node_each(rules: dict[str, Any]) -> None:
+    nodes = rack("r0", {f"n{index:02}": 9 for index in range(40)})
+    classes = [member("master", 4, **rules), member("worker", 1, **rules)]
+    [answer] = answers(cluster(nodes, classes), alone("g", ("master", 1), ("worker", 39)))
+    assert sorted(seats(answer).values()) == [1] * 40
+    [answer] = answers(cluster(nodes, classes), alone("g", ("master", 1), ("worker", 40)))
+    assert refusal(answer).proved
+    assert refusal(answer).explanation.fit == 40
