@@ -24,6 +24,8 @@ from muster.placement.worth import is_best, reaches_bounds, worth
 
 _DOMAINS_TRIED: Final = 8
 """Of those that have room for all by each class alone; and of levels of nodes by how much a class dislikes them."""
+_DOMAINS_FOR_MORE: Final = 2
+"""Where it is only sought how many fit."""
 _PLACES_PER_STEP: Final = 50
 """Places that members of a class are divided over in the time of one step of a search."""
 
@@ -63,7 +65,7 @@ def _raised(ground: Ground, found: Attempt, least: Sequence[int], most: Sequence
         while least[gang] + 1 < too_many:
             middle = (least[gang] + too_many) // 2
             tried = [*least[:gang], middle, *least[gang + 1 :]]
-            attempt = _place(ground, tried, budget)
+            attempt = _place(ground, tried, budget, _DOMAINS_FOR_MORE, orders=1)
             if attempt is None:
                 too_many = middle
             else:
@@ -75,15 +77,19 @@ def _wanted(ground: Ground) -> list[int]:
     return [sum(part.wanted for part in ground.parts if part.gang == gang) for gang in range(len(ground.asked))]
 
 
-def _place(ground: Ground, needed: Sequence[int], budget: Budget) -> Attempt | None:
-    """So many members of each gang."""
+def _place(
+    ground: Ground, needed: Sequence[int], budget: Budget, domains: int = _DOMAINS_TRIED, orders: int = 3
+) -> Attempt | None:
+    """So many members of each gang: in so many orders of parts, and of the domains that may hold all in so many."""
     room = ground.room
     mark = room.mark()
     best: Attempt | None = None
     try:
-        orders = _orders(ground)
-        for order in orders if list(needed) == _wanted(ground) else reversed(orders):
-            attempt = _Tries(ground, order, needed, budget).seat_gangs()
+        in_turn = _orders(ground)
+        if list(needed) != _wanted(ground):
+            in_turn.reverse()
+        for order in in_turn[:orders]:
+            attempt = _Tries(ground, order, needed, budget, domains).seat_gangs()
             room.undo(mark)
             if attempt is None:
                 continue
@@ -99,11 +105,14 @@ def _place(ground: Ground, needed: Sequence[int], budget: Budget) -> Attempt | N
 class _Tries:
     """Parts in one order, of each as many as fit until its gang has so many members."""
 
-    def __init__(self, ground: Ground, order: Sequence[int], needed: Sequence[int], budget: Budget) -> None:
+    def __init__(
+        self, ground: Ground, order: Sequence[int], needed: Sequence[int], budget: Budget, domains: int
+    ) -> None:
         self._ground = ground
         self._order = order
         self._needed = needed
         self._budget = budget
+        self._domains = domains
 
     def seat_gangs(self) -> Attempt | None:
         """Gang by gang; what is found stays taken."""
@@ -243,7 +252,7 @@ class _Tries:
         whole = np.flatnonzero(enough)
         lower = ground.tree.levels[below.level].of if below.level < len(ground.tree.levels) else np.arange(len(rows))
         promise = self._promise(seats, targets, self._needed[gang], lower, below, of)
-        found: list[int] = whole[np.lexsort((total[whole], -promise[whole]))][:_DOMAINS_TRIED].tolist()
+        found: list[int] = whole[np.lexsort((total[whole], -promise[whole]))][: self._domains].tolist()
         return found
 
     def _promise(

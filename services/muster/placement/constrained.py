@@ -34,7 +34,7 @@ _FEWEST_PLACES: Final = 16
 _AT_ONCE: Final = 300
 _TO_IMPROVE: Final = 8_000
 """Steps up to which a ladder is quicker than quick tries, and that may be spent to find better than these found."""
-_QUICK: Final = 3_000
+_QUICK: Final = 6_000
 """Steps that quick tries may take."""
 _OVERRATED: Final = 4
 """The bound on a ladder's steps is so many times what it tends to take."""
