@@ -76,16 +76,17 @@ def clashes(constraints: Iterable[LevelConstraint]) -> list[str]:
 
 
 def contradictions(
-    constraints: Sequence[LevelConstraint], levels: Sequence[str], minimum: int, wanted: int
+    constraints: Sequence[LevelConstraint], levels: Sequence[str], minimum: int, wanted: int, *, tree: str = ""
 ) -> list[str]:
     """What about the constraints of a gang cannot be, a sentence each; none: nothing speaks against trying.
 
     `levels` are the names of the tree's levels from the top to the nodes. From `minimum` to `wanted` members are to
-    be divided, those that have a place already included.
+    be divided, those that have a place already included. `tree`: its name, to be told.
     """
     known = frozenset(levels)
+    which = f"topology tree {quoted(tree)}" if tree else "the tree"
     problems = [
-        f'constraint "{in_words(each)}" is on a level that the tree does not have: its levels are {", ".join(levels)}'
+        f'constraint "{in_words(each)}" is on a level that {which} does not have: its levels are {", ".join(levels)}'
         for each in constraints
         if each.level not in known
     ]

@@ -17,7 +17,7 @@ from muster.coordinator.v1.coordinator_pb2 import ExplainResponse, Gang, Member,
 
 _LISTED = 10  # members and gangs that are named before "and N more"
 _MEANING = {
-    Phase.PHASE_GATHERING: "it is not complete",
+    Phase.PHASE_GATHERING: "it lacks members, or what it asks for cannot be",
     Phase.PHASE_QUEUED: "it waits for its turn, or for something to change",
     Phase.PHASE_SOLVING: "a place is being looked for",
     Phase.PHASE_WAITING: "some members hold places and wait for the rest",

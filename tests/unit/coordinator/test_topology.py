@@ -98,7 +98,7 @@ def test_p36_a_level_or_tree_that_does_not_exist_is_told_with_those_that_do() ->
     story.run()
     assert not story.solves
     assert "rack, node" in reason(story.gang("a"))
-    assert 'topology tree "tori" does not exist; there are "racks"' in reason(story.gang("b"))
+    assert 'level that topology tree "racks" does not have: its levels are rack, node' in reason(story.gang("a"))
 
 
 def test_a_gang_is_tried_when_its_tree_comes() -> None:

@@ -142,6 +142,12 @@ class TestContradictionsOfAGang:
             'constraint "rak: pack" is on a level that the tree does not have: its levels are zone, rack, node'
         )
 
+    def test_the_tree_is_named_if_its_name_is_given(self) -> None:
+        (problem,) = contradictions(parse_constraints("rak: pack"), ("rack", "node"), 4, 8, tree="main")
+        assert problem == (
+            'constraint "rak: pack" is on a level that topology tree "main" does not have: its levels are rack, node'
+        )
+
     @pytest.mark.parametrize(
         ("text", "minimum", "wanted", "said"),
         [

@@ -129,7 +129,7 @@ def would_help(gang: Gang) -> list[str]:
         missing = facts.minimum - gang.counted
         helps.append(f"{missing} more {'pod' if missing == 1 else 'pods'}, or a minimum of at most {gang.counted}")
     if group.gathering is not None and not helps:
-        helps.append(f"what its group lacks: {group.gathering}")
+        helps.append(f"what keeps its group from being tried: {group.gathering}")
     explanation = group.explanation
     if group.gathering is None and explanation is not None:
         helps += [explanation.remedy] if explanation.remedy else []

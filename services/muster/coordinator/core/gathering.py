@@ -73,7 +73,7 @@ def _contradictory(gang: Gang, trees: Trees) -> str | None:
     if is_unread(tree) and any(each.hard for each in facts.constraints):
         return f'topology tree "{tree.name}" cannot be read: {tree.problems[0].message}'
     levels = [level.name for level in tree.levels]
-    return next(iter(contradictions(facts.constraints, levels, *_sizes(gang, facts))), None)
+    return next(iter(contradictions(facts.constraints, levels, *_sizes(gang, facts), tree=tree.name)), None)
 
 
 def _sizes(gang: Gang, facts: GangFacts) -> tuple[int, int]:
