@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from builders.minding import HOST, RACK, ZONE, away, lost, member, near, packed, port, rack, spread, wish, with_racks
 from builders.placement import alone, answers, cluster, gang, group, node, pod_class, refusal, removable, seats
 from muster.gangs.facts import Batch, PodFacts, Taint, TaintEffect
+from muster.gangs.placing import Withheld
 from muster.placement.answers import NotPlaced, PartlyPlaced, Placed
 
 
@@ -165,3 +166,12 @@ def test_pods_that_nobody_minds_are_not_followed() -> None:
     assert not built.capacity.followed
     assert not built.capacity.moves
     assert built.room.of("x").limits is None
+
+
+def test_room_that_is_kept_is_told_only_where_it_is_in_the_way() -> None:
+    nodes = rack("r0", {"a": 1}) + rack("r1", {"b": 1})
+    lonely = member("lonely", 0, labelled=[], **away(RACK, "job"))
+    built = cluster(nodes, [lonely, member()], [("p", "lonely", "a")])
+    kept = [Withheld("a", (("cpu", 1000),)), Withheld("b", (("cpu", 1000),))]
+    [answer] = answers(built, alone("g", ("x", 1)), withheld=kept)
+    assert refusal(answer).explanation.summary.endswith("room is kept for others on 1 node")
