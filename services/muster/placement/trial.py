@@ -9,6 +9,7 @@ import numpy as np
 from muster.gangs.capacity import Int64
 from muster.gangs.placing import GroupToPlace
 from muster.placement.candidates import Candidates
+from muster.placement.coupled import is_coupled
 from muster.placement.eligibility import USABLE
 from muster.placement.feasible import has_place, is_constrained
 from muster.placement.nodes import Bool
@@ -71,13 +72,14 @@ class Trial:
         self.free: Int64 = room.free[:, candidates.rows]
         must_seat = _must_seat(group, parts)
         open_: Bool = np.all(self.free > -NOTHING_FREE // 2, axis=0)
-        caps = _caps_at_best(room, must_seat, candidates)
+        settled = not candidates.minded and not is_coupled(room, parts)
+        caps = _caps(room, must_seat) if settled else _caps_at_best(room, must_seat, candidates)
         self.needs = [
             ClassNeed(room.of(each), needed, candidates.rows, open_, caps.get(each))
             for each, needed in must_seat.items()
         ]
         self.members = sum(part.wanted for part in parts)
-        self._counting_settles_it = alike(parts) and not is_constrained(group) and not caps
+        self._counting_settles_it = alike(parts) and not is_constrained(group) and (settled or not caps)
         self._steps_left = STEPS_FOR_ALL
         self._efforts_left = 0
 
@@ -124,15 +126,21 @@ class Trial:
             self.room.undo(mark)
 
 
+def _caps(room: Room, class_ids: Iterable[str]) -> dict[str, Int64]:
+    """Of classes that mind other pods, how many members these allow on each node."""
+    limits = {class_id: room.of(class_id).limits for class_id in class_ids}
+    return {class_id: each.caps() for class_id, each in limits.items() if each is not None and each.rules}
+
+
 def _caps_at_best(room: Room, class_ids: Iterable[str], candidates: Candidates) -> dict[str, Int64]:
-    """Of classes that mind other pods, how many members these allow on each node when all candidates have gone."""
-    limited = [class_id for class_id in class_ids if room.of(class_id).limits is not None]
+    """The same when all candidates have gone, whoever of the group comes to help."""
+    limits = {class_id: room.of(class_id).limits for class_id in class_ids}
+    limited = {class_id: each for class_id, each in limits.items() if each is not None and each.rules}
     if not limited:
         return {}
     mark = room.mark()
     candidates.let_go(room, candidates.count)
-    rooms = {class_id: room.of(class_id) for class_id in limited}
-    caps = {class_id: of.limits.caps_at_best() for class_id, of in rooms.items() if of.limits is not None}
+    caps = {class_id: each.caps_at_best() for class_id, each in limited.items()}
     room.undo(mark)
     return caps
 
