@@ -149,10 +149,23 @@ def test_gangs_of_a_group_may_go_by_different_trees() -> None:
     assert nodes["in-row"] in ({"a", "c"}, {"b", "d"})
 
 
+def test_first_roles_come_before_best_fit() -> None:
+    answer = answer_on("r0(a:1,b:2)", mixed("node: hard pack", ("two", 1), ("x", 1), minimum=1))
+    assert seats_of(answer, 0) == {"b": 1}
+
+
+def test_who_asks_nothing_of_the_tree_leaves_it_to_who_does() -> None:
+    built = planted("r0(a:2,b:2) r1(c:1) r2(d:1)", classes=CLASSES)
+    built.apply(Batch(nodes=(node("stray", 2),)))
+    free, packed = mixed("", ("two", 1), name="free"), mixed("rack: pack", ("x", 4), name="packed")
+    [answer] = answers(built, GroupToPlace("g", (free, packed)))
+    assert seats(answer) == {"stray": 1, "a": 2, "b": 2}
+
+
 def two_trees() -> Cluster:
     built = planted("r0(a:2,b:3) r1(c:1)", classes=CLASSES)
     rows = (TreeDomain("w0", 0), TreeDomain("w1", 0))
-    leaves = (("a", 0), ("b", 1), ("c", 1))
+    leaves = (("a", 0), ("b", 1), ("c", 0))
     built.apply(Batch(trees=(TopologyTree("rows", (TreeLevel("row"), TreeLevel("node")), rows, leaves),)))
     return built
 
@@ -160,14 +173,14 @@ def two_trees() -> Cluster:
 def test_gangs_on_different_trees_are_tried_in_another_order() -> None:
     """The first would take the node that the other needs."""
     first = mixed("node: hard pack", ("x", 2), name="first")
-    other = mixed("row: hard pack; node: hard range(2,2)", ("x", 2), name="other", tree="rows")
+    other = mixed("row: hard pack; node: hard range(1,2)", ("x", 3), name="other", tree="rows")
     [answer] = answers(two_trees(), GroupToPlace("g", (first, other)))
     assert isinstance(answer, Placed)
 
 
 def test_what_gangs_on_different_trees_cannot_is_not_called_proved() -> None:
     first = mixed("node: hard pack", ("x", 3), name="first")
-    other = mixed("row: hard pack", ("x", 3), name="other", tree="rows")
+    other = mixed("row: hard pack; node: hard pack", ("x", 3), name="other", tree="rows")
     assert not refusal(answers(two_trees(), GroupToPlace("g", (first, other)))[0]).proved
 
 
@@ -290,6 +303,16 @@ def test_that_a_large_gang_has_no_place_is_proved_by_counting(constraints: str, 
     refused = refusal(answer_on(tree, mixed(constraints, ("large", 20), ("two", 20), ("x", 30)), levels=levels))
     assert refused.proved
     assert refused.explanation.remedy == remedy
+
+
+def test_that_no_rack_has_the_seats_for_one_of_many_classes_is_proved_by_counting() -> None:
+    tree, _ = tree_of("r0(a:50,b:50) r1(c:50,d:50)")
+    kinds = {"a": "fast", "b": "slow", "c": "fast", "d": "slow"}
+    nodes = [node(name, 50, labels={"disk": disk}) for name, disk in kinds.items()]
+    built = cluster(nodes, [pod_class("x"), LARGE, pod_class("picky", 5, selector={"disk": "fast"})])
+    built.apply(Batch(trees=(tree,)))
+    asked = mixed("rack: hard pack", ("picky", 15), ("large", 16), ("x", 20), minimum=50)
+    assert refusal(answers(built, GroupToPlace("g", (asked,)))[0]).proved
 
 
 def test_of_a_large_gang_as_many_are_seated_as_keep_to_one_rack() -> None:
