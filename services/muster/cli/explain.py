@@ -129,7 +129,7 @@ def _placement(answer: ExplainResponse) -> Iterator[str]:
         who = f" of {escape(said.gang)}" if said.gang and said.gang != answer.gang.id else ""
         yield f"  {said.fit} of {said.needed} members{who} fit at best"
     if said.best_domain:
-        yield f"  {said.best_domain_fit} fit in {escape(said.best_domain)}, more than anywhere else"
+        yield f"  {said.best_domain_fit} fit in {escape(said.best_domain)}, and nowhere more"
     if said.short_by:
         yield f"  short by {', '.join(map(_amount, said.short_by))}"
     for lost in said.nodes_lost:

@@ -1,6 +1,7 @@
 """What would let a gang start that has no place: the domain in which it comes nearest, and the smallest change."""
 
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Final
 
 import numpy as np
@@ -59,13 +60,29 @@ def reach(tree: Tree, gang: GangToPlace) -> Bool:
     found: Bool = np.ones(len(tree.rows), np.bool_)
     if keeps_to_tree(tree, gang):
         found[tree.inside :] = False
-    places = [place for pods in gang.placed if (place := tree.place_of(pods.node)) is not None]
-    for rule in rules_of(gang.constraints, tree.level_names):
-        if rule.level == len(tree.levels) or rule.shape is not Shape.PACK or not rule.shape_is_hard:
-            break
-        of = tree.levels[rule.level].of
-        found &= np.isin(of, of[places]) if places else found
+    places = _places(tree, gang)
+    for level in _of_one_domain(tree, gang) if places else ():
+        of = tree.levels[level].of
+        found &= np.isin(of, of[places])
     return found
+
+
+def home(tree: Tree, gang: GangToPlace) -> str:
+    """The domain that the gang must stay in because members are there, as a path; "" if there is none."""
+    levels, places = _of_one_domain(tree, gang), _places(tree, gang)
+    return tree.path(levels[-1], int(tree.levels[levels[-1]].of[places[0]])) if levels and places else ""
+
+
+def _of_one_domain(tree: Tree, gang: GangToPlace) -> list[int]:
+    """Levels above the nodes at which all members must be in one domain."""
+    rules = rules_of(gang.constraints, tree.level_names)
+    packed = takewhile(lambda rule: rule.shape is Shape.PACK and rule.shape_is_hard, rules)
+    return [rule.level for rule in packed if rule.level < len(tree.levels)]
+
+
+def _places(tree: Tree, gang: GangToPlace) -> list[int]:
+    """Of nodes with members, where they are in the tree's `rows`."""
+    return [place for pods in gang.placed if (place := tree.place_of(pods.node)) is not None]
 
 
 def soften(gang: GangToPlace, level_names: Sequence[str], fits: Callable[[GangToPlace], bool]) -> str:

@@ -43,6 +43,9 @@ def test_nodes_outside_of_the_tree_are_no_best_domain_for_those_who_keep_to_it()
 def test_a_gang_that_is_in_one_rack_already_is_told_of_that_rack() -> None:
     told = why("r0(a:1) r1(b:2)", "rack: hard pack", 2, placed={"a": 1})
     assert (told.best_domain, told.best_domain_fit) == ("r0", 1)
+    assert "; there are members in r0, which has room for 1 more; " in told.summary
+    told = why("r0(a:0) r1(b:2)", "rack: hard pack; node: pack", 2, placed={"a": 1})
+    assert "; there are members in r0, which has room for 0 more; " in told.summary
 
 
 def test_nodes_help_a_packed_gang_in_the_best_domain_only() -> None:
