@@ -243,8 +243,8 @@ BUGS = (
     Bug(
         "a new leader forgets the ranks",
         "recovery.py",
-        "    gang.ranks = dict(record.ranks)\n",
-        "",
+        "    gang.record = record\n    gang.ranks = dict(record.ranks)\n",
+        "    gang.record = record\n",
     ),
     Bug(
         "a rank is given before the one who had it is gone",

@@ -169,6 +169,20 @@ FOUND = {
         calm scale=3 more=2
         tree split=1
     """,
+    "a gang that was to start anew and did not has ranks": """
+        create slot=1 size=2 repair=1 expected=1 divided=1
+        create
+        tree
+        not_found
+        scatter
+        shrink
+        crash writes=1
+        create slot=2
+        not_found
+        results_twice
+        time scale=5
+        expire
+    """,
     "evictions are tried again when binding could not be reached": """
         create size=5
         run

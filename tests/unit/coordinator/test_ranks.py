@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from builders.story import Story
-from builders.story_acts import until
+from builders.story_acts import until, until_planned
 from builders.story_cast import GangBuilder, gang, node, plain_pod, racks
 from muster.coordinator.core.events import Bind, NotPersisted, Persist
 from muster.gangs.facts import PodFacts, PodPhase
@@ -206,3 +206,23 @@ def test_claims_that_have_a_volume_by_now_do_not_go_with_the_next_bind() -> None
     assert until(story, Bind).claims == {}
     story.run()
     assert story.bound("g") == 1
+
+
+def test_a_gang_that_was_to_be_evicted_and_is_not_keeps_its_ranks() -> None:
+    story = Ranked({"a": 4})
+    story.graceful = True
+    built = gang("g").minimum(3).of(3)
+    story.add(built)
+    story.run()
+    story.add(gang("p").of(4).priority(5))
+    planned = until_planned(story)
+    assert story.etcd["test/default/g"].ranks
+    story.delete(gang("p").of(4))
+    story.run()
+    assert planned
+    assert story.bound("g") == 3
+    story.change(remove_pods=[built.pods()[1].uid])
+    story.add_pods(anew(built.pods()[1]))
+    story.run()
+    assert story.sent[anew(built.pods()[1]).uid] == 1
+    assert sorted(rank for _, rank in story.etcd["test/default/g"].ranks) == [0, 1, 2]

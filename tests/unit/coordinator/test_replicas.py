@@ -294,3 +294,50 @@ def test_one_bad_question_does_not_keep_the_others_from_an_answer() -> None:
     assert [story.bound(name) for name in "abc"] == [2, 0, 2]
     assert refused == 2
     assert "placement refused the question" in reason(story.gang("b"))
+
+
+# -- beside others that are under way
+
+
+def under_way_beside(story: Story) -> list[list[str]]:
+    return [names(solve) for solve in solves(story)]
+
+
+def test_i7_who_is_backed_off_is_tried_beside_others_when_its_time_comes() -> None:
+    story = pools()
+    add_to(story, "x", gang("slow").of(1))
+    add_to(story, "y", gang("quick").of(1).created(1))
+    _, quick = solves(story)
+    answers(story, quick, "nowhere")
+    assert under_way_beside(story) == [["slow"]]
+    story.now += 0.2
+    assert (wake := story.leader.next_wake()) is not None
+    assert wake <= story.now
+    story.wake()
+    assert under_way_beside(story) == [["slow"], ["quick"]]
+
+
+def test_i7_who_had_no_place_is_tried_beside_others_when_room_comes() -> None:
+    story = pools()
+    add_to(story, "y", gang("large").of(6))
+    story.run()
+    add_to(story, "x", gang("slow").of(1).created(1))
+    assert under_way_beside(story) == [["slow"]]
+    story.change(nodes=[node("y2", 4, labels={"pool": "y"})])
+    story.now += 2
+    story.wake()
+    assert under_way_beside(story) == [["slow"], ["large"]]
+
+
+def test_classes_are_apart_as_long_as_no_node_takes_both() -> None:
+    story = pools()
+    apart = story.leader.knowledge.apart
+    assert apart.are(["in-x"], ["in-y"])
+    assert not apart.are(["in-x"], ["cpu1"])
+    assert not apart.are(["in-x"], ["in-x"])
+    assert apart.are(["cpu5"], ["cpu5", "in-x"]), "no node is large enough"
+    story.change(nodes=[node("large", 8, labels={"pool": "x"})])
+    assert not apart.are(["cpu5"], ["in-x"])
+    assert apart.are(["cpu5"], ["in-y"])
+    story.change(remove_nodes=["large"])
+    assert apart.are(["cpu5"], ["in-x"])

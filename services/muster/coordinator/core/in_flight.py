@@ -47,6 +47,8 @@ class InFlight:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+        self.begun = 0
+        """Solves so far."""
         self._attempts: dict[int, Attempt] = {}
         self._first: dict[Group, frozenset[str]] = {}  # who was refused room that was taken -> its classes
 
@@ -69,6 +71,7 @@ class InFlight:
 
     def begin(self, attempt: Attempt) -> None:
         """It is under way."""
+        self.begun += 1
         self._attempts[attempt.solve_id] = attempt
 
     def answered(self, answer: Solved | SolveFailed) -> list[Attempt]:

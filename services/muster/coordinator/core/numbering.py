@@ -33,9 +33,15 @@ def _is_there(gang: Gang, uid: str) -> bool:
     return any(uid in where for where in (gang.bound, gang.seats, gang.acked, gang.waiting, gang.leaving))
 
 
+def ranked_on_nodes(gang: Gang) -> Ranks:
+    """Those of the recorded ranks whose members are on a node yet: they may stay there after all."""
+    return tuple((uid, rank) for uid, rank in still_ranked(gang) if uid in gang.bound or uid in gang.leaving)
+
+
 def _places(gang: Gang) -> dict[str, str]:
-    """Node of each member that has one or is to get one, by uid."""
+    """Node of each member that has one or was promised one, by uid; "" where it lost that."""
     places = {uid: gang.pods[uid].node for uid in gang.bound}
+    places.update(dict.fromkeys(gang.lost, ""))
     places.update((seat.uid, seat.node) for seat in (*gang.outstanding, *gang.acked.values()))
     return places
 

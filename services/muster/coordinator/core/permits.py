@@ -6,7 +6,7 @@ from muster.coordinator.core.decisions import Decision, Permit
 from muster.coordinator.core.events import Now, Persist, PodName, Record, RecordState
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.model import Gang, Group
-from muster.coordinator.core.numbering import numbered, still_ranked
+from muster.coordinator.core.numbering import numbered, ranked_on_nodes, still_ranked
 from muster.gangs.placing import PodsOnNode
 
 
@@ -84,8 +84,8 @@ class Permits:
         return gang.record
 
     def _ranks(self, gang: Gang, state: RecordState) -> tuple[tuple[str, int], ...]:
-        if state is RecordState.UNPERMITTED:  # it starts anew, if at all
-            return ()
+        if state is RecordState.UNPERMITTED:
+            return ranked_on_nodes(gang)
         return numbered(gang, self._knowledge) if state is RecordState.BINDING else still_ranked(gang)
 
 

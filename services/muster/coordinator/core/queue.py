@@ -15,7 +15,7 @@ tried they are tried too, since they may stand before those in the queue.
 """
 RETRY_WAIT_MOST_SECONDS = 1.0
 """But it never waits longer than this: a solve that was slow once must not keep others from starting."""
-MOST_PASSED_OVER = 64
+MOST_PASSED_OVER = 200
 """Those behind them are not looked at."""
 BACKOFF_FIRST_SECONDS = 0.1
 BACKOFF_MOST_SECONDS = 10.0
@@ -51,6 +51,8 @@ class Queue:
         self._help_came = False
         self.helps = 0
         """How often something happened that helps."""
+        self.activations = 0
+        """How often a group came, or came back, to be tried."""
         self._next_retry = 0.0
 
     def __len__(self) -> int:
@@ -67,6 +69,7 @@ class Queue:
         self._forget_place(group.id)
         self._groups[group.id] = group
         self._active_keys[group.id] = key
+        self.activations += 1
         heapq.heappush(self._active, (key, group.id))
 
     def back_off(self, group: Group, now: float) -> None:
@@ -141,9 +144,10 @@ class Queue:
         beside: Beside | None = None,
     ) -> list[Group]:
         """The head of the queue, as far as it is of one kind: what is taken leaves the queue. Those that are not to be
-        asked for beside others that are under way are passed over, and stay.
+        asked for beside others that are under way are passed over, and stay; who says so has called `wake`.
         """
-        self._wake(now, in_time=beside is not None)
+        if beside is None:
+            self.wake(now)
         passed_over: list[tuple[QueueKey, str]] = []
         taken = self._take(most_groups, most_pods, kind, beside or ALONE, passed_over)
         for entry in passed_over:
@@ -205,8 +209,10 @@ class Queue:
         """All groups in queue order, whichever way they wait."""
         return iter(sorted(self._groups.values(), key=lambda group: (group.key, group.id)))
 
-    def _wake(self, now: float, *, in_time: bool) -> None:
-        """`in_time`: those that are parked are not tried before it is their time, whoever else is."""
+    def wake(self, now: float, *, in_time: bool = False) -> None:
+        """Those come back whose time it is. Those that are parked come also when others are tried anyway, unless they
+        are to come `in_time`.
+        """
         while self._backoff and self._backoff[0][0] <= now:
             until, group_id = heapq.heappop(self._backoff)
             if self._backoff_until.get(group_id) == until:

@@ -24,6 +24,7 @@ def recover(knowledge: Knowledge, records: Sequence[Record]) -> tuple[tuple[str,
             void.append(record.gang)
         elif record.state is RecordState.UNPERMITTED:
             gang.record = record
+            gang.ranks = dict(record.ranks)
             gang.cycle.number = record.schedule_cycle
             resumed.append((gang, record))
         else:

@@ -43,6 +43,8 @@ class Solving:
         self._rejections = rejections
         self._in_flight = InFlight(knowledge.ledger)
         self._risks = Risks()
+        self._nothing_at: tuple[int, int, int, bool] | None = None
+        """How things stood when there was nobody to be asked for beside others."""
         self._solve_ids = solve_ids
         self._hearsay = Hearsay()
 
@@ -64,6 +66,10 @@ class Solving:
         if replicas == 1:
             groups = self._queue.take(time, MOST_GROUPS_PER_SOLVE, MOST_PODS_PER_SOLVE, kind)
             return self._ask(groups, time) if groups else None
+        self._queue.wake(time, in_time=self.under_way > 0)
+        standing = (self._queue.activations, self._in_flight.begun, self.under_way, self._risks.worth_it(time))
+        if standing == self._nothing_at:
+            return None
         speaking = self._in_flight.speaking()
         for others, at_risk in self._beside(time):
             together = Together(self._knowledge.apart, others)
@@ -71,6 +77,7 @@ class Solving:
             groups = self._queue.take(time, MOST_GROUPS_PER_SOLVE, MOST_PODS_PER_SOLVE, kind, beside)
             if groups:
                 return self._ask(groups, time, at_risk=at_risk)
+        self._nothing_at = standing if self.under_way else None
         return None
 
     def _beside(self, now: float) -> Iterator[tuple[set[str], bool]]:
