@@ -80,13 +80,13 @@ class _Search:
 
     def narrow(self, tier: int, first: int, last: int) -> _Found | None:
         """All members in domains `first` to before `last` of a tier, which are those of one domain above."""
-        caps = self._caps[tier][first:last]
-        if self._rules[tier].shape is not Shape.PACK:
+        caps, rule = self._caps[tier][first:last], self._rules[tier]
+        if rule.shape is not Shape.PACK:
             return self._fan_out(tier, first, caps)
         fitting = np.flatnonzero(caps >= self._members)
-        if len(fitting):
+        if len(fitting) and self._members >= rule.least and self._members % rule.step == 0:
             found = self._in_one(tier, first, caps, fitting)
-            if found is not None or self._rules[tier].shape_is_hard:
+            if found is not None or rule.shape_is_hard:
                 return found
         return self._fan_out(tier, first, caps)
 

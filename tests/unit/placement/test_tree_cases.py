@@ -145,3 +145,9 @@ def test_p40_two_runs_on_many_equal_nodes_are_equal() -> None:
     placed = seats(first)
     assert sum(placed.values()) == 512
     assert len({name[:4] for name in placed}) == 4  # 160 fit into a rack
+
+
+def test_fewer_members_than_wanted_still_keep_a_hard_factor_above_what_nodes_take() -> None:
+    tree = "r0(a:2,b:2) r1(c:2)"
+    refused = refusal(answer_to(tree, "rack: hard factor(3); node: hard range(2,2)", 6, minimum=2))
+    assert refused.proved
