@@ -1,6 +1,7 @@
 """What cluster-state is told at its start."""
 
-from typing import Annotated, Any
+import re
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode, SettingsConfigDict
@@ -8,6 +9,10 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 from muster.config.settings import CLUSTER_STATE_PORT, Address, KubeSettings, Names, ServiceSettings
 from muster.topology.constraints import is_level_name
 from muster.topology.trees import MOST_LEVELS, NODE_LEVEL
+
+_LABEL_KEY: Final = re.compile(
+    r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?", re.ASCII
+)
 
 
 def _split(value: Any) -> Any:
@@ -17,12 +22,19 @@ def _split(value: Any) -> Any:
 def _levels(given: tuple[str, ...]) -> tuple[str, ...]:
     names = [entry.partition("=")[0] for entry in given]
     for entry, name in zip(given, names, strict=True):
-        if not is_level_name(name) or not entry.partition("=")[2].strip():
+        if not is_level_name(name) or not _LABEL_KEY.fullmatch(_key(entry)):
             raise ValueError(f"a level is NAME=LABEL, e.g. zone=topology.kubernetes.io/zone, not {entry!r:.100}")
         if name == NODE_LEVEL or names.count(name) > 1:
             why = "the nodes are the last level by themselves" if name == NODE_LEVEL else "it is there twice"
             raise ValueError(f"a level may not be called {name!r:.100}: {why}")
+    keys = [_key(entry) for entry in given]
+    if twice := next((key for key in keys if keys.count(key) > 1), None):
+        raise ValueError(f"two levels go by the label {twice!r:.300}, so they would always have the same domains")
     return given
+
+
+def _key(entry: str) -> str:
+    return entry.partition("=")[2].strip()
 
 
 Levels = Annotated[
@@ -52,4 +64,4 @@ class Settings(ServiceSettings):
     @property
     def label_keys(self) -> dict[str, str]:
         """Label keys by level, from the top."""
-        return {name: key.strip() for name, _, key in (entry.partition("=") for entry in self.topology_levels)}
+        return {entry.partition("=")[0]: _key(entry) for entry in self.topology_levels}

@@ -1,0 +1,33 @@
+"""What cluster-state can be told of levels by node labels, and what it refuses."""
+
+import pytest
+from pydantic import ValidationError
+
+from muster.clusterstate.settings import Settings
+
+
+def test_levels_are_labels_by_name_from_the_top() -> None:
+    given = Settings.model_validate(
+        {"topology_levels": "zone=topology.kubernetes.io/zone, rack= example.com/my_rack.1"}
+    )
+    assert given.label_keys == {"zone": "topology.kubernetes.io/zone", "rack": "example.com/my_rack.1"}
+    assert Settings.model_validate({"topology_levels": ""}).label_keys == {}
+
+
+@pytest.mark.parametrize(
+    ("levels", "said"),
+    [
+        ("zone", "a level is NAME=LABEL"),
+        ("zone=", "a level is NAME=LABEL"),
+        ("zone=bad key", "a level is NAME=LABEL"),
+        ("zone=a/b/c", "a level is NAME=LABEL"),
+        ("a:b=x", "a level is NAME=LABEL"),
+        ("node=x", "may not be called 'node'"),
+        ("zone=a,zone=b", "may not be called 'zone'"),
+        ("zone=x/a,rack=x/a", "two levels go by the label 'x/a'"),
+    ],
+)
+def test_levels_that_make_no_sense_are_refused(levels: str, said: str) -> None:
+    with pytest.raises(ValidationError, match="topology_levels") as refused:
+        Settings.model_validate({"topology_levels": levels})
+    assert said in str(refused.value)
