@@ -95,7 +95,7 @@ class _Constrained:
         if too_little_within(ground, least):
             return None, True
         quick = None
-        if steps_for(self._parts, ground.places) > min(_AT_ONCE, self._budget.left):
+        if steps_for(ground, ground.places) > min(_AT_ONCE, self._budget.left):
             quick = self._quickly(place_by_class, ground, least)
             if quick is not None and is_best(ground, quick):
                 return quick, False
@@ -164,7 +164,7 @@ class _Constrained:
             return
         places = whole.places
         while places:
-            if steps_for(self._parts, places) <= _OVERRATED * min(steps, self._budget.left):
+            if steps_for(whole, places) <= _OVERRATED * min(steps, self._budget.left):
                 yield whole if places == whole.places else narrowed(whole, places)
             places = places // 2 if places > _FEWEST_PLACES else 0
 

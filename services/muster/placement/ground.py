@@ -48,6 +48,11 @@ class Ground:
     size: Int64
     whole: bool = True
 
+    def most(self, gang: int) -> int:
+        """Members that a gang can have in all, those counted that have a place already."""
+        wanted = sum(part.wanted for part in self.parts if part.gang == gang)
+        return wanted + sum(pods.count for pods in self.asked[gang].gang.placed)
+
     @property
     def places(self) -> int:
         """How many places have room."""

@@ -37,11 +37,27 @@ def shares_of(parts: Sequence[Part]) -> int:
     return prod(part.wanted + 1 for part in parts)
 
 
-def steps_for(parts: Sequence[Part], places: int) -> int:
-    """Steps that a ladder of so many places takes at most, if its rules leave nothing open."""
-    cells = prod((part.wanted + 1) * (part.wanted + 2) // 2 for part in parts)
-    overhead = (places + _CELLS_PER_SHARE * places.bit_length()) * shares_of(parts)
+def steps_for(ground: Ground, places: int) -> int:
+    """Steps that a ladder of so many places takes at most, but for what rules above the nodes leave open."""
+    cells = prod((part.wanted + 1) * (part.wanted + 2) // 2 for part in ground.parts)
+    cells *= prod(_left_open(one.rules[-1], ground.most(gang)) for gang, one in enumerate(ground.asked))
+    overhead = (places + _CELLS_PER_SHARE * places.bit_length()) * shares_of(ground.parts)
     return (places * cells + overhead) // _CELLS_PER_STEP
+
+
+def _left_open(rule: Rule, most: int) -> int:
+    """By how much a rule of the nodes makes tables larger."""
+    if rule.shape is Shape.PARTITION:
+        parts = rule.parts if rule.shape_is_hard else _most_parts(rule, most)
+        return (parts + 1) * (parts + 2) // 2 * (max(1, most // rule.parts) if rule.shape_is_hard else 1)
+    if not rule.shape_is_hard:
+        return 1
+    return 3 if rule.shape is Shape.PACK else most
+
+
+def _most_parts(rule: Rule, most: int) -> int:
+    """Of a soft partition: more parts are hardly ever needed, and to count them all would take long."""
+    return most if most <= _FEW else min(most, rule.parts + _MORE_PARTS)
 
 
 class Ladder:
@@ -66,10 +82,7 @@ class Ladder:
         self._size = ground.size[self._at]
         self._axes = [Axis(part.wanted + 1) for part in parts]
         self._shares = np.indices([axis.length for axis in self._axes]).reshape(len(parts), -1).T  # int64[cells, parts]
-        self._most = [
-            sum(part.wanted for part in parts if part.gang == index) + sum(each.count for each in one.gang.placed)
-            for index, one in enumerate(asked)
-        ]
+        self._most = [ground.most(gang) for gang in range(len(asked))]
         shares = [Shares(most, one.rules) for most, one in zip(self._most, asked, strict=True)]
         self._prices = Prices(shares, unfinished=unfinished)
         self._table: Int64 = np.zeros(0, np.int64)
@@ -198,7 +211,10 @@ class Ladder:
             if rule.shape is Shape.PACK:
                 self._add_axis(Axis(2, True, gang), sizes > 0)
             elif rule.shape is Shape.PARTITION:
-                parts = rule.parts if rule.shape_is_hard else self._most_parts(rule, most)
+                parts = rule.parts
+                if not rule.shape_is_hard:
+                    parts = most if self._any_parts else _most_parts(rule, most)
+                    self.whole = self.whole and parts == most
                 parts = min(parts, max(1, len(self._table)))
                 self._add_axis(Axis(parts + 1, True, gang), sizes > 0)
         if rule.shape is not Shape.PACK and rule.shape_is_hard and not self._unfinished:
@@ -206,12 +222,6 @@ class Ladder:
                 most = max(1, most // rule.parts)
             even = np.stack([(sizes == 0) | (sizes == low) | (sizes == low + 1) for low in range(1, most + 1)], axis=-1)
             self._add_matching_axis(Axis(most, False, gang), even)
-
-    def _most_parts(self, rule: Rule, most: int) -> int:
-        """Of a soft partition: more parts are hardly ever needed, and to count them all would take long."""
-        parts = most if self._any_parts or most <= _FEW else min(most, rule.parts + _MORE_PARTS)
-        self.whole = self.whole and parts == most
-        return parts
 
     def _add_axis(self, axis: Axis, used: Bool) -> None:
         """How many domains are used: none or one so far."""
