@@ -66,8 +66,10 @@ def _limited(room: Room, parts: Sequence[Part]) -> dict[str, Limits]:
 
 
 def _others(room: Room, parts: Sequence[Part], class_id: str) -> set[int]:
-    """Indexes of the other classes of a group."""
-    return {room.capacity.classes[part.class_id] for part in parts if part.class_id != class_id}
+    """Indexes of the classes of a group besides one of its parts: its own class is among them if two parts have it."""
+    others = [part.class_id for part in parts]
+    others.remove(class_id)
+    return {room.capacity.classes[other] for other in others}
 
 
 def place_coupled(

@@ -37,6 +37,7 @@ from muster.gangs.facts import (
     SpreadConstraint,
     Taint,
     TaintEffect,
+    TopologyTree,
 )
 
 CASES: Final = Cases()
@@ -65,10 +66,21 @@ async def host_ports(trial: Trial) -> None:
     web = pod_class(1, host_ports=(HostPort("TCP", "0.0.0.0", 80),))  # noqa: S104
     local = pod_class(1, host_ports=(HostPort("TCP", "127.0.0.1", 80),))
     other = pod_class(1, host_ports=(HostPort("TCP", "10.0.0.1", 80), HostPort("UDP", "0.0.0.0", 80)))  # noqa: S104
-    classes = [web, local, other]
-    await _ask_up_to(trial, world(nodes("n", 4, 4), classes, [bound(local, "n-0"), bound(other, "n-1")]), *classes)
+    plain = pod_class(1)
+    classes = [web, local, other, plain]
+    pods = [bound(local, "n-0"), bound(other, "n-1")]
+    made = world(nodes("n", 4, 4), classes, pods, [TopologyTree("flat", default=True)])
+    await _ask_up_to(trial, made, *classes)
     await trial.ask_one(alone((local, 3), (other, 3), (web, 1), minimum=3))
     await trial.ask(alone((web, 1), id="first"), alone((local, 2), id="second"), alone((other, 2), id="third"))
+    racks: Domains = {"r0": {"a": 8}, "r1": {"b": 8}}
+    await trial.given(world(nodes_of(racks), [web, plain], trees=[tree("rack", racks)]))
+    for constraint in (spread("rack"), pack("rack"), pack("node", hard=True)):
+        for count in (1, 2):
+            for roles in ([(web, count)], [(web, count), (plain, 1)]):
+                gangs = [gang(*roles, id=name, constraints=[constraint]) for name in "12"]
+                await trial.ask_one(together(*gangs))
+                await trial.ask_one(together(*gangs, partial=True))
 
 
 @_case("S31", "Members with anti-affinity to one another are kept apart, also from those of groups before them")

@@ -9,6 +9,7 @@ from muster.conformance.checker.filters import why_unusable
 from muster.conformance.checker.loads import Loads, Members
 from muster.conformance.checker.shape import broken
 from muster.conformance.world import World
+from muster.gangs.facts import LevelPolicy
 from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.topology_codec import decode_constraint
 
@@ -17,6 +18,8 @@ INFEASIBLE: Final = pb.GroupResult.OUTCOME_INFEASIBLE
 NOT_FOUND: Final = pb.GroupResult.OUTCOME_NOT_FOUND
 PARTLY: Final = pb.GroupResult.OUTCOME_PARTLY
 _PLACES: Final = (PLACED, PARTLY)
+_OF_PARTS: Final = (LevelPolicy.PACK,)
+"""What must hold while members are still to come; sizes that are missing something may be mended by them."""
 
 
 def violations(world: World, request: pb.SolveRequest, response: pb.SolveResponse) -> list[str]:
@@ -116,19 +119,22 @@ def _places(loads: Loads, group: pb.GangGroup, result: pb.GroupResult) -> list[s
 
 
 def _shapes(world: World, group: pb.GangGroup, result: pb.GroupResult) -> list[str]:
-    """Hard constraints hold."""
+    """Hard constraints hold. What those that had a place already break is not held against the answer."""
     problems = []
     for gang in group.gangs:
-        by_node: Counter[str] = Counter()
+        before: Counter[str] = Counter()
         for pods in gang.placed:
             if pods.node in world.nodes:
-                by_node[pods.node] += pods.count
+                before[pods.node] += pods.count
+        after = before.copy()
         for run in result.runs:
             if run.gang == gang.id:
-                by_node[run.node] += run.count
-        if by_node and gang.constraints:
-            constraints = [decode_constraint(each) for each in gang.constraints]
-            problems += [f"gang {gang.id!r}: {told}" for told in broken(world, gang.tree, constraints, by_node)]
+                after[run.node] += run.count
+        constraints = [decode_constraint(each) for each in gang.constraints]
+        judged = _OF_PARTS if result.outcome == PARTLY else tuple(LevelPolicy)
+        if after == before or (before and broken(world, gang.tree, constraints, before, judged)):
+            continue
+        problems += [f"gang {gang.id!r}: {told}" for told in broken(world, gang.tree, constraints, after, judged)]
     return problems
 
 

@@ -1,7 +1,7 @@
 """How the members of a gang are divided over a topology tree, and whether that keeps the hard constraints."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
 from muster.conformance.world import World
@@ -44,8 +44,14 @@ def divided(sizes: Mapping[str, int], found: Mapping[str, Path], depth: int) -> 
     return {domain: count for domain, count in by_domain.items() if count}
 
 
-def broken(world: World, tree_name: str, constraints: Iterable[LevelConstraint], sizes: Mapping[str, int]) -> list[str]:
-    """Hard constraints that members by node do not keep."""
+def broken(
+    world: World,
+    tree_name: str,
+    constraints: Iterable[LevelConstraint],
+    sizes: Mapping[str, int],
+    judged: Container[LevelPolicy] = tuple(LevelPolicy),
+) -> list[str]:
+    """Hard constraints, of the policies that are to be judged, that members by node do not keep."""
     tree = tree_of(world, tree_name)
     if tree is None:
         return [f"there is no tree {tree_name!r}"]
@@ -71,7 +77,7 @@ def broken(world: World, tree_name: str, constraints: Iterable[LevelConstraint],
             problems += [
                 f"{_words(each)} is broken{_within(parent)}: {_sizes(inside)}"
                 for each in hard.get(depth, ())
-                if not _kept(each, list(inside.values()))
+                if each.policy in judged and not _kept(each, list(inside.values()))
             ]
         above = depth
     return problems
