@@ -65,6 +65,12 @@ def test_gangs_of_a_group_are_placed_together_or_not_at_all(scenery: Scenery, se
     check(scenery, group(gang("g0", ("c0", 2), minimum=1), gang("g1", (second, 2)), partial=partial))
 
 
+@settings(max_examples=250, deadline=None)
+@given(sceneries(classes=2, most_nodes=3, most_bound=2), st.integers(1, 2), st.sampled_from(["c0", "c1"]))
+def test_gangs_with_members_of_one_class_mind_one_another(scenery: Scenery, minimum: int, second: str) -> None:
+    check(scenery, group(gang("g0", ("c0", 1), ("c1", 1), minimum=minimum), gang("g1", (second, 2), minimum=1)))
+
+
 def check(scenery: Scenery, asked: GroupToPlace) -> None:
     cluster, present = build(scenery), there(scenery)
     [answer] = answers(cluster, asked)
