@@ -67,10 +67,15 @@ def reach(tree: Tree, gang: GangToPlace) -> Bool:
     return found
 
 
-def home(tree: Tree, gang: GangToPlace) -> str:
-    """The domain that the gang must stay in because members are there, as a path; "" if there is none."""
+def homes(tree: Tree, gang: GangToPlace) -> list[str]:
+    """The domain that the gang must stay in because members are there, as a path; several if they are in several by
+    now, and none if it may be in any.
+    """
     levels, places = _of_one_domain(tree, gang), _places(tree, gang)
-    return tree.path(levels[-1], int(tree.levels[levels[-1]].of[places[0]])) if levels and places else ""
+    if not levels or not places:
+        return []
+    domains = np.unique(tree.levels[levels[-1]].of[places]).tolist()
+    return [tree.path(levels[-1], domain) for domain in domains]
 
 
 def _of_one_domain(tree: Tree, gang: GangToPlace) -> list[int]:

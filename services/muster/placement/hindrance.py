@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from muster.gangs.facts import LevelPolicy
 from muster.gangs.placing import Explanation, GangToPlace, GroupToPlace
-from muster.placement.advice import best_domain, home, keeps_to_tree, make_room_in, reach, soften, telling_level
+from muster.placement.advice import best_domain, homes, keeps_to_tree, make_room_in, reach, soften, telling_level
 from muster.placement.explain import Explainer
 from muster.placement.parts import Attempt, Part
 from muster.placement.room import Room
@@ -100,8 +100,11 @@ def _too_little_room(
 def _as_constraints_ask(room: Room, tree: Tree, gang: GangToPlace, class_ids: Sequence[str], told: Explanation) -> str:
     """How many members fit, where most, and whether it is for want of a place in the tree."""
     summary = f"{told.fit} of {gang.minimum} members fit as the hard constraints ask"
-    if place := home(tree, gang):
-        summary += f"; there are members in {place}, which has room for {told.best_domain_fit} more"
+    there = homes(tree, gang)
+    if len(there) > 1:
+        summary += f"; there are members in {len(there)} domains already, {there[0]} and {there[1]} among them"
+    elif there:
+        summary += f"; there are members in {there[0]}, which has room for {told.best_domain_fit} more"
     elif told.best_domain:
         summary += f"; {told.best_domain} has room for {told.best_domain_fit} of them"
     if keeps_to_tree(tree, gang):

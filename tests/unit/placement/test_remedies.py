@@ -46,6 +46,8 @@ def test_a_gang_that_is_in_one_rack_already_is_told_of_that_rack() -> None:
     assert "; there are members in r0, which has room for 1 more; " in told.summary
     told = why("r0(a:0) r1(b:2)", "rack: hard pack; node: pack", 2, placed={"a": 1})
     assert "; there are members in r0, which has room for 0 more; " in told.summary
+    told = why("r0(a:1) r1(b:2)", "rack: hard pack", 2, placed={"a": 1, "b": 1})
+    assert "; there are members in 2 domains already, r0 and r1 among them; " in told.summary
 
 
 def test_nodes_help_a_packed_gang_in_the_best_domain_only() -> None:
