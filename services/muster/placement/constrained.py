@@ -79,7 +79,9 @@ class _Constrained:
         self._group = group
         self._parts = parts
         self._budget = budget
-        self._trees = [_tree(room, gang.tree) for gang in group.gangs]
+        named = next((gang.tree for gang in group.gangs if gang.constraints), group.gangs[0].tree)
+        # who asks nothing of a tree goes along with the others
+        self._trees = [_tree(room, gang.tree if gang.constraints else named) for gang in group.gangs]
         self._asked = [
             Asked(gang, rules_of(gang.constraints, tree.level_names))
             for gang, tree in zip(group.gangs, self._trees, strict=True)

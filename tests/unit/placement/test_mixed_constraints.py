@@ -178,6 +178,11 @@ def test_gangs_on_different_trees_are_tried_in_another_order() -> None:
     assert isinstance(answer, Placed)
 
 
+def test_who_asks_nothing_of_its_tree_is_settled_together_with_who_does() -> None:
+    free, packed = mixed("", ("x", 3), name="free"), mixed("row: hard pack", ("x", 4), name="packed", tree="rows")
+    assert refusal(answers(two_trees(), GroupToPlace("g", (free, packed)))[0]).proved
+
+
 def test_what_gangs_on_different_trees_cannot_is_not_called_proved() -> None:
     first = mixed("node: hard pack", ("x", 3), name="first")
     other = mixed("row: hard pack; node: hard pack", ("x", 3), name="other", tree="rows")
