@@ -110,3 +110,28 @@ def in_part(result: pb.GroupResult) -> None:
 def far_too_many(result: pb.GroupResult) -> None:
     for run in result.runs:
         run.count = 2**32 - 1
+
+
+def removing_another(gang: str) -> Lie:
+    """Who is to make room is somebody else, who was not offered."""
+
+    def lie(_: pb.SolveRequest, response: pb.SolveResponse) -> bool:
+        for result in response.results:
+            for removed in result.removed:
+                removed.id = gang
+        return True
+
+    return lie
+
+
+def removing_without_need(gang: str, node: str) -> Lie:
+    """Somebody has to go for a group that has a place."""
+
+    def lie(request: pb.SolveRequest, response: pb.SolveResponse) -> bool:
+        for group, result in zip(request.groups, response.results, strict=True):
+            if result.outcome == PLACED:
+                removed = result.removed.add(id=gang, whole=True)
+                removed.pods.add(node=node, class_id=group.gangs[0].roles[0].class_id, count=1)
+        return True
+
+    return lie

@@ -93,6 +93,7 @@ class SolveRelay(pb_grpc.PlacementServiceServicer):
             if not self._lie(request, response):
                 await asyncio.Event().wait()
             self._told.append(response)
+            self._on_change()
         if self._held is not None and self._held[0](response):
             self._held[1].set()
             await self._open.wait()

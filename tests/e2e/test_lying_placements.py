@@ -7,31 +7,39 @@ import pytest
 from builders import lies
 from builders.lies import of_places
 from builders.scene import Scene
-from builders.solve_relay import Lie
-from builders.workloads import gang, plain
+from builders.solve_relay import Lie, removes
+from builders.workloads import Workload, gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 UNUSABLE = "placement's answer could not be used: "
 
 
+async def rejected(scene: Scene, workload: Workload) -> set[str]:
+    """Why answers about the gang were not taken, as far as they are counted."""
+    answer = await scene.cluster.explain(scene.here(workload).id)
+    return {each.reason for each in answer.rejected_answers if each.count}
+
+
 @pytest.mark.parametrize(
-    ("lie", "reason"),
+    ("lie", "reason", "counted"),
     [
-        (lies.all_on("no-such-node"), f"{UNUSABLE}node no-such-node does not exist"),
-        (of_places(lies.twice), f"{UNUSABLE}it seats 12 pods of gang"),
-        (of_places(lies.far_too_many), f"{UNUSABLE}it seats"),
-        (of_places(lies.a_part), f"{UNUSABLE}it seats 5 of gang"),
-        (of_places(lies.nobody), f"{UNUSABLE}it seats 0 of gang"),
-        (of_places(lies.empty_runs), f"{UNUSABLE}it seats 0 pods on node"),
-        (of_places(lies.of_another_gang), f"{UNUSABLE}it seats role 0 of gang"),
-        (of_places(lies.of_another_role), f"{UNUSABLE}it seats role 7 of gang"),
-        (of_places(lies.of_another_group), "placement gave no answer for this gang"),
-        (lies.nothing_at_all, "placement gave no answer for this gang"),
-        (of_places(lies.an_outcome_that_is_none), "its answer cannot be read"),
+        (lies.all_on("no-such-node"), f"{UNUSABLE}node no-such-node does not exist", "unknown node or class"),
+        (of_places(lies.twice), f"{UNUSABLE}it seats 12 pods of gang", "not what was asked"),
+        (of_places(lies.far_too_many), f"{UNUSABLE}it seats", "not what was asked"),
+        (of_places(lies.a_part), f"{UNUSABLE}it seats 5 of gang", "fewer than must start together"),
+        (of_places(lies.nobody), f"{UNUSABLE}it seats 0 of gang", "fewer than must start together"),
+        (of_places(lies.empty_runs), f"{UNUSABLE}it seats 0 pods on node", "not what was asked"),
+        (of_places(lies.of_another_gang), f"{UNUSABLE}it seats role 0 of gang", "not what was asked"),
+        (of_places(lies.of_another_role), f"{UNUSABLE}it seats role 7 of gang", "not what was asked"),
+        (of_places(lies.of_another_group), "placement gave no answer for this gang", "no answer for the gang"),
+        (lies.nothing_at_all, "placement gave no answer for this gang", "no answer for the gang"),
+        (of_places(lies.an_outcome_that_is_none), "its answer cannot be read", "no answer that can be read"),
     ],
 )
-async def test_a_gang_that_is_lied_about_waits_and_is_told_why(scene: Scene, lie: Lie, reason: str) -> None:
+async def test_a_gang_that_is_lied_about_waits_and_is_told_why(
+    scene: Scene, lie: Lie, reason: str, counted: str
+) -> None:
     await scene.nodes(4, 4)
     a = gang("a").of(6)
     with scene.cluster.solves.lying(lie):
@@ -39,6 +47,7 @@ async def test_a_gang_that_is_lied_about_waits_and_is_told_why(scene: Scene, lie
         await scene.waits(a, reason)
         await scene.unschedulable(a, reason)
         assert scene.bound_pods(a) == {}
+        assert await rejected(scene, a) == {counted}
     await scene.bound(a)
 
 
@@ -49,6 +58,7 @@ async def test_i3_a_node_is_not_overfilled_whatever_placement_says(scene: Scene)
         await scene.create(a)
         await scene.waits(a, f"{UNUSABLE}node {small} has 4000 cpu free, 6000 would be used")
         assert scene.bound_pods(a) == {}
+        assert await rejected(scene, a) == {"no room"}
     await scene.bound(a)
 
 
@@ -70,6 +80,7 @@ async def test_a_node_that_does_not_take_such_pods_is_refused(scene: Scene) -> N
     with scene.cluster.solves.lying(lies.all_on(closed)):
         await scene.create(a)
         await scene.waits(a, f"{UNUSABLE}node {closed}: node(s) were unschedulable")
+        assert await rejected(scene, a) == {"a node that does not take such pods"}
     await scene.bound(a)
 
 
@@ -92,6 +103,7 @@ async def test_a_hard_constraint_that_an_answer_breaks_is_told(scene: Scene) -> 
         await scene.create(a)
         await scene.waits(a, f'{UNUSABLE}it divides the members in a way that "node: hard pack" forbids')
         assert scene.bound_pods(a) == {}
+        assert await rejected(scene, a) == {"a hard constraint does not hold"}
     await scene.bound(a)
     assert len(scene.per_node(a)) == 1
 
@@ -105,3 +117,30 @@ async def test_silence_costs_a_pause_and_no_more(scene: Scene) -> None:
         assert scene.bound_pods(a) == {}
     await scene.create(single)
     await scene.bound(a, single)
+
+
+async def test_i9_nobody_goes_who_was_not_offered(scene: Scene) -> None:
+    await scene.nodes(4)
+    low, high = gang("low").of(4).with_priority(0), gang("high").of(2).with_priority(10)
+    await scene.create(low)
+    await scene.bound(low)
+    before = scene.uids(low)
+    with scene.cluster.solves.lying(lies.removing_another("koordinator/nowhere/nobody")) as told:
+        await scene.create(high)
+        await scene.cluster.until(lambda: any(map(removes, told)), "somebody was to go")
+        await scene.waits(high)
+        assert scene.uids(low) == before
+    await scene.bound(high)
+
+
+async def test_i9_nobody_goes_for_a_gang_that_has_a_place(scene: Scene) -> None:
+    node, _ = await scene.nodes(4, 4)
+    low, high = gang("low").of(4).with_priority(0), gang("high").of(4).with_priority(10)
+    await scene.create(low)
+    await scene.bound(low)
+    before = scene.uids(low)
+    with scene.cluster.solves.lying(lies.removing_without_need(scene.here(low).id, node)):
+        await scene.create(high)
+        await scene.bound(high)
+    assert scene.uids(low) == before
+    assert len(scene.bound_pods(low)) == 4
