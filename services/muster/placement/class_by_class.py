@@ -10,20 +10,18 @@ from typing import Final
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.placement.division import Divider, Division
 from muster.placement.ground import Ground
-from muster.placement.growing import Growing
 from muster.placement.nodes import Bool
 from muster.placement.packing import Seats
 from muster.placement.parts import Attempt, retake
-from muster.placement.room import ClassRoom
-from muster.placement.rules import UNBOUNDED, Rule, Shape, relaxed
+from muster.placement.rules import Rule, Shape
 from muster.placement.search import Budget, OutOfBudget
 from muster.placement.sizes import Cost, cost_of, holds
+from muster.placement.stretch import Stretch, unfinished
 from muster.placement.worth import is_best, reaches_bounds, worth
 
 _DOMAINS_TRIED: Final = 8
-"""Of those that have room for all by each class alone; and of levels of nodes by how much a class dislikes them."""
+"""Of those that have room for all by each class alone."""
 _DOMAINS_FOR_MORE: Final = 2
 """Where it is only sought how many fit."""
 _PLACES_PER_STEP: Final = 50
@@ -52,7 +50,7 @@ def most_by_class(ground: Ground, minimums: Sequence[int], budget: Budget) -> At
 
     Raises OutOfBudget.
     """
-    asked = [replace(one, rules=tuple(map(_to_be_continued, one.rules))) for one in ground.asked]
+    asked = [replace(one, rules=unfinished(one.rules)) for one in ground.asked]
     nobody = Attempt([0] * len(ground.parts))
     found = _raised(replace(ground, asked=asked), nobody, [0] * len(minimums), minimums, budget)
     return found if found.total else None
@@ -133,9 +131,9 @@ class _Tries:
         parts = [index for index in self._order if self._ground.parts[index].gang == gang]
         for tier in self._where(gang):
             best: tuple[Cost, list[tuple[int, Seats]]] | None = None
-            for places in tier:
+            for first, last in tier:
                 mark = room.mark()
-                seated = self._seat_parts(gang, parts, places)
+                seated = self._seat_parts(gang, parts, first, last)
                 room.undo(mark)
                 if seated is None:
                     continue
@@ -151,85 +149,36 @@ class _Tries:
         return None
 
     def _seat_parts(
-        self, gang: int, parts: Sequence[int], places: Bool
+        self, gang: int, parts: Sequence[int], first: int, last: int
     ) -> tuple[Int64, list[tuple[int, Seats]]] | None:
         """Members of the gang on each place once all its parts are seated, and the seats, which are taken."""
-        ground, rules = self._ground, self._ground.asked[gang].rules
-        held: Int64 = ground.placed[gang].copy()
+        stretch = Stretch(self._ground, gang, first, last)
         seats: list[tuple[int, Seats]] = []
         left = self._needed[gang]
         for index in parts:
-            wanted = min(ground.parts[index].wanted, left)
+            wanted = min(self._ground.parts[index].wanted, left)
             if not wanted:
                 continue
-            self._spend(len(held))
-            of_class = ground.room.of(ground.parts[index].class_id)
-            caps = np.where(places & (ground.fits[index] > 0), of_class.fits[ground.tree.rows], 0)
-            ways = relaxed(rules) if wanted == left else (tuple(map(_to_be_continued, rules)),)
-            division = self._divide((ways[0], ways[-1]), np.minimum(caps, wanted), held, wanted)
-            if division is None:
-                continue
-            division = self._on_liked(division, of_class, rules, (ways[0], ways[-1]), np.minimum(caps, wanted), held)
-            rows = ground.tree.rows[division.nodes]
-            ground.room.take(of_class, rows, division.counts)
-            seats.append((index, (rows, division.counts)))
-            held[division.nodes] += division.counts
-            left -= int(division.counts.sum())
-        return None if left else (held, seats)
+            self._spend(last - first)
+            taken = stretch.seat(index, wanted, more_to_come=wanted < left)
+            if taken is not None:
+                seats.append((index, taken))
+                left -= int(taken[1].sum())
+        return None if left else (stretch.held, seats)
 
-    def _divide(self, ways: Sequence[tuple[Rule, ...]], caps: Int64, held: Int64, members: int) -> Division | None:
-        """So many members if that can be, else as many as may fit."""
-        for rules in ways:
-            children = self._ground.tree.children([rule.level for rule in rules], len(caps))
-            divider = Growing(rules, children, caps, held) if held.any() else Divider(rules, children, caps, members)
-            most = min(members, divider.capacity)
-            found = divider.place(most) if most else None
-            if found is not None:
-                return found
-        return None
-
-    def _on_liked(
-        self,
-        division: Division,
-        of_class: ClassRoom,
-        rules: Sequence[Rule],
-        ways: Sequence[tuple[Rule, ...]],
-        caps: Int64,
-        held: Int64,
-    ) -> Division:
-        """As good a division on nodes that the class dislikes less, if there is one."""
-        levels = of_class.eligibility.levels
-        if len(levels) < 2:
-            return division
-        members, cost = int(division.counts.sum()), self._cost(rules, division, held)
-        dislike = of_class.eligibility.dislike[self._ground.tree.rows]
-        for level in levels[:-1][:_DOMAINS_TRIED]:
-            liked = np.where(dislike <= level, caps, 0)
-            if int(liked.sum()) >= members:
-                other = self._divide(ways, liked, held, members)
-                if other is not None and int(other.counts.sum()) == members and self._cost(rules, other, held) <= cost:
-                    return other
-        return division
-
-    def _cost(self, rules: Sequence[Rule], division: Division, held: Int64) -> Cost:
-        sizes = held.copy()
-        sizes[division.nodes] += division.counts
-        used = np.flatnonzero(sizes)
-        return cost_of(rules, self._ground.tree, used, sizes[used])
-
-    def _where(self, gang: int) -> Iterator[Iterator[Bool]]:
-        """Places to try: single domains of the levels that are to be packed, the lowest first; then all."""
+    def _where(self, gang: int) -> Iterator[Iterator[tuple[int, int]]]:
+        """Stretches to try: single domains of the levels that are to be packed, the lowest first; then all."""
         tree, rules = self._ground.tree, self._ground.asked[gang].rules
-        everywhere: Bool = np.ones(len(tree.rows), np.bool_)
         packed = list(takewhile(lambda rule: rule.shape is Shape.PACK, rules[:-1]))
         for at in range(len(packed) - 1, -1, -1):
-            of = tree.levels[packed[at].level].of
-            yield (of == domain for domain in self._holding_all(gang, of, rules[at + 1]))
+            level = tree.levels[packed[at].level]
+            domains = self._holding_all(gang, level.of, rules[at + 1])
+            yield ((int(level.starts[domain]), int(level.starts[domain + 1])) for domain in domains)
         if any(rule.shape_is_hard for rule in packed):
             return
-        if tree.inside < len(everywhere) and self._ground.asked[gang].asks:
-            yield iter([np.arange(len(everywhere)) < tree.inside])
-        yield iter([everywhere])
+        if tree.inside < len(tree.rows) and self._ground.asked[gang].asks:
+            yield iter([(0, tree.inside)])
+        yield iter([(0, len(tree.rows))])
 
     def _holding_all(self, gang: int, of: Int64, below: Rule) -> list[int]:
         """Domains that have room for every part of the gang alone: those that can be divided best by the rule below,
@@ -281,13 +230,6 @@ def _enough(seats: Sequence[Int64], targets: Sequence[int], of: Int64) -> Bool:
         [np.bincount(of, each) >= target for each, target in zip(seats, targets, strict=True)], axis=0
     )
     return enough
-
-
-def _to_be_continued(rule: Rule) -> Rule:
-    """What holds of a rule while more members are to come."""
-    packed = rule.shape_is_hard and rule.shape is Shape.PACK
-    most = rule.most if rule.range_is_hard else UNBOUNDED
-    return replace(rule, shape_is_hard=packed, least=1, most=most, step=1, step_is_hard=False)
 
 
 def _orders(ground: Ground) -> list[list[int]]:
