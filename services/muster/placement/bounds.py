@@ -26,7 +26,9 @@ def impossible(room: Room, parts: Sequence[Part], required: Sequence[int]) -> bo
 def too_little_within(ground: Ground, required: Sequence[int]) -> bool:
     """Proved that hard constraints let some gang not have `required[gang]` members, whatever the others get."""
     return any(
-        _too_few_as_asked(ground, gang, needed) or _no_domain_for_all(ground, gang, needed)
+        _too_few_as_asked(ground, gang, needed)
+        or _no_domain_for_all(ground, gang, needed)
+        or _too_few_of_a_class(ground, gang, needed)
         for gang, needed in enumerate(required)
     )
 
@@ -57,6 +59,29 @@ def _no_domain_for_all(ground: Ground, gang: int, needed: int) -> bool:
     must = [max(0, needed - (wanted - count)) for _, count in parts]
     enough = np.all([have >= count for have, count in zip(seats, must, strict=True)], axis=0)
     return not bool((enough & (np.sum(seats, axis=0) >= needed)).any())
+
+
+def _too_few_of_a_class(ground: Ground, gang: int, needed: int) -> bool:
+    """Hard shapes let some class have fewer seats than it must, since they let it use so many domains only."""
+    rules, levels = ground.asked[gang].rules, ground.tree.levels
+    limited = [rule for rule in rules if rule.shape_is_hard and rule.shape is not Shape.SPREAD]
+    parts = [(index, part.wanted) for index, part in enumerate(ground.parts) if part.gang == gang]
+    wanted = sum(count for _, count in parts)
+    if not limited or not len(ground.tree.rows):
+        return False
+    for index, count in parts:
+        caps, at = ground.fits[index], np.arange(len(ground.tree.rows))
+        for rule, above in zip(rules[::-1], [*rules[-2::-1], None], strict=True):
+            owner = levels[above.level].of[at] if above is not None else np.zeros(len(at), np.int64)
+            starts = np.flatnonzero(np.diff(owner, prepend=-1))
+            if rule in limited:
+                order = np.lexsort((-caps, owner))
+                place = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
+                caps = np.where(place < (1 if rule.shape is Shape.PACK else rule.parts), caps[order], 0)
+            caps, at = np.add.reduceat(caps, starts), at[starts]
+        if int(caps[0]) < needed - (wanted - count):
+            return True
+    return False
 
 
 def _too_few_seats(room: Room, parts: Sequence[Part], required: Sequence[int]) -> bool:

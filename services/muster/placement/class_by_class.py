@@ -3,7 +3,6 @@ members are divided, with those before them as members that are there already.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import takewhile
 from typing import Final
 
@@ -16,14 +15,13 @@ from muster.placement.packing import Seats
 from muster.placement.parts import Attempt, retake
 from muster.placement.rules import Rule, Shape
 from muster.placement.search import Budget, OutOfBudget
-from muster.placement.sizes import Cost, cost_of, holds
-from muster.placement.stretch import Stretch, unfinished
+from muster.placement.sizes import Cost, cost_of, holds, may_hold
+from muster.placement.stretch import Stretch
 from muster.placement.worth import is_best, reaches_bounds, worth
 
 _DOMAINS_TRIED: Final = 8
-"""Of those that have room for all by each class alone."""
 _DOMAINS_FOR_MORE: Final = 2
-"""Where it is only sought how many fit."""
+"""Of those that have room for all by each class alone; and where it is only sought how many fit."""
 _PLACES_PER_STEP: Final = 50
 """Places that members of a class are divided over in the time of one step of a search."""
 
@@ -50,20 +48,27 @@ def most_by_class(ground: Ground, minimums: Sequence[int], budget: Budget) -> At
 
     Raises OutOfBudget.
     """
-    asked = [replace(one, rules=unfinished(one.rules)) for one in ground.asked]
     nobody = Attempt([0] * len(ground.parts))
-    found = _raised(replace(ground, asked=asked), nobody, [0] * len(minimums), minimums, budget)
+    found = _raised(ground, nobody, [0] * len(minimums), minimums, budget, unfinished=True)
     return found if found.total else None
 
 
-def _raised(ground: Ground, found: Attempt, least: Sequence[int], most: Sequence[int], budget: Budget) -> Attempt:
+def _raised(
+    ground: Ground,
+    found: Attempt,
+    least: Sequence[int],
+    most: Sequence[int],
+    budget: Budget,
+    *,
+    unfinished: bool = False,
+) -> Attempt:
     """More members than the `least` that were found, up to the `most`; first gangs first."""
     for gang, limit in enumerate(most):
         too_many = limit + 1
         while least[gang] + 1 < too_many:
             middle = (least[gang] + too_many) // 2
             tried = [*least[:gang], middle, *least[gang + 1 :]]
-            attempt = _place(ground, tried, budget, _DOMAINS_FOR_MORE, orders=1)
+            attempt = _place(ground, tried, budget, few=True, unfinished=unfinished)
             if attempt is None:
                 too_many = middle
             else:
@@ -76,9 +81,9 @@ def _wanted(ground: Ground) -> list[int]:
 
 
 def _place(
-    ground: Ground, needed: Sequence[int], budget: Budget, domains: int = _DOMAINS_TRIED, orders: int = 3
+    ground: Ground, needed: Sequence[int], budget: Budget, *, few: bool = False, unfinished: bool = False
 ) -> Attempt | None:
-    """So many members of each gang: in so many orders of parts, and of the domains that may hold all in so many."""
+    """So many members of each gang; in a `few` tries, if it is only sought how many fit."""
     room = ground.room
     mark = room.mark()
     best: Attempt | None = None
@@ -86,8 +91,9 @@ def _place(
         in_turn = _orders(ground)
         if list(needed) != _wanted(ground):
             in_turn.reverse()
-        for order in in_turn[:orders]:
-            attempt = _Tries(ground, order, needed, budget, domains).seat_gangs()
+        for order in in_turn[: 1 if few else None]:
+            domains = _DOMAINS_FOR_MORE if few else _DOMAINS_TRIED
+            attempt = _Tries(ground, order, needed, budget, domains, unfinished=unfinished).seat_gangs()
             room.undo(mark)
             if attempt is None:
                 continue
@@ -104,13 +110,21 @@ class _Tries:
     """Parts in one order, of each as many as fit until its gang has so many members."""
 
     def __init__(
-        self, ground: Ground, order: Sequence[int], needed: Sequence[int], budget: Budget, domains: int
+        self,
+        ground: Ground,
+        order: Sequence[int],
+        needed: Sequence[int],
+        budget: Budget,
+        domains: int,
+        *,
+        unfinished: bool,
     ) -> None:
         self._ground = ground
         self._order = order
         self._needed = needed
         self._budget = budget
         self._domains = domains
+        self._unfinished = unfinished
 
     def seat_gangs(self) -> Attempt | None:
         """Gang by gang; what is found stays taken."""
@@ -140,7 +154,7 @@ class _Tries:
                 sizes, seats = seated
                 used = np.flatnonzero(sizes)
                 cost = cost_of(rules, tree, used, sizes[used])
-                if holds(rules, tree, used, sizes[used]) and (best is None or cost < best[0]):
+                if self._keeps(gang, used, sizes[used]) and (best is None or cost < best[0]):
                     best = cost, seats
                     if reaches_bounds(self._ground, gang, sizes):
                         break
@@ -160,11 +174,16 @@ class _Tries:
             if not wanted:
                 continue
             self._spend(last - first)
-            taken = stretch.seat(index, wanted, more_to_come=wanted < left)
+            taken = stretch.seat(index, wanted, more_to_come=self._unfinished or wanted < left)
             if taken is not None:
                 seats.append((index, taken))
                 left -= int(taken[1].sum())
         return None if left else (stretch.held, seats)
+
+    def _keeps(self, gang: int, nodes: Int64, counts: Int64) -> bool:
+        """Everything hard is kept, or can be once the rest has come."""
+        rules, tree = self._ground.asked[gang].rules, self._ground.tree
+        return (may_hold if self._unfinished else holds)(rules, tree, nodes, counts)
 
     def _where(self, gang: int) -> Iterator[Iterator[tuple[int, int]]]:
         """Stretches to try: single domains of the levels that are to be packed, the lowest first; then all."""

@@ -19,6 +19,18 @@ def holds(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) -> boo
     return all(_holds(rule, sizes, above) for rule, sizes, above in _levels(rules, tree, nodes, counts))
 
 
+def may_hold(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) -> bool:
+    """What is hard and broken by `counts` members on `nodes` may be kept once more members have come."""
+    for rule, sizes, above in _levels(rules, tree, nodes, counts):
+        if rule.range_is_hard and (sizes > rule.most).any():
+            return False
+        if rule.shape_is_hard and rule.shape is not Shape.SPREAD:
+            parts = np.unique(above, return_counts=True)[1]
+            if (parts > (1 if rule.shape is Shape.PACK else rule.parts)).any():
+                return False
+    return True
+
+
 def cost_of(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) -> Cost:
     """The cost of `counts` members on `nodes`, indexes into the tree's rows, rising."""
     cost: list[int] = []

@@ -47,7 +47,7 @@ class Stretch:
         of_class = ground.room.of(ground.parts[index].class_id)
         usable = ground.fits[index, self._first : self._last] > 0
         caps = np.where(usable, np.minimum(of_class.fits[self._rows], wanted), 0)
-        all_ways = (unfinished(self._rules),) if more_to_come else relaxed(self._rules)
+        all_ways = (_unfinished(self._rules),) if more_to_come else relaxed(self._rules)
         ways = (all_ways[0], all_ways[-1])
         division = self._divide(ways, caps, wanted)
         if division is None:
@@ -93,7 +93,7 @@ class Stretch:
         return cost_of(self._rules, self._ground.tree, used, sizes[used])
 
 
-def unfinished(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+def _unfinished(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
     """What holds of rules while more members are to come."""
     return tuple(
         replace(

@@ -310,13 +310,14 @@ def test_that_a_large_gang_has_no_place_is_proved_by_counting(constraints: str, 
     assert refused.explanation.remedy == remedy
 
 
-def test_that_no_rack_has_the_seats_for_one_of_many_classes_is_proved_by_counting() -> None:
-    tree, _ = tree_of("r0(a:50,b:50) r1(c:50,d:50)")
-    kinds = {"a": "fast", "b": "slow", "c": "fast", "d": "slow"}
-    nodes = [node(name, 50, labels={"disk": disk}) for name, disk in kinds.items()]
+@pytest.mark.parametrize(("constraints", "picky"), [("rack: hard pack", 15), ("rack: hard partition(2)", 25)])
+def test_that_racks_lack_seats_for_one_of_many_classes_is_proved_by_counting(constraints: str, picky: int) -> None:
+    """Ten of the picky ones fit each rack."""
+    tree, free = tree_of(" ".join(f"r{rack}(fast-{rack}:50,slow-{rack}:50)" for rack in range(3)))
+    nodes = [node(name, cpu, labels={"disk": name[:4]}) for name, cpu in free.items()]
     built = cluster(nodes, [pod_class("x"), LARGE, pod_class("picky", 5, selector={"disk": "fast"})])
     built.apply(Batch(trees=(tree,)))
-    asked = mixed("rack: hard pack", ("picky", 15), ("large", 16), ("x", 20), minimum=50)
+    asked = mixed(constraints, ("picky", picky), ("large", 16), ("x", 20), minimum=picky + 35)
     assert refusal(answers(built, GroupToPlace("g", (asked,)))[0]).proved
 
 
