@@ -46,22 +46,27 @@ class _Counted(Replicas):
     """Replicas that count what they are asked."""
 
     calls: Counter[str]
+    slower_by_seconds: float
 
     @asynccontextmanager
     async def turn(self, besides: Collection[Place] = ()) -> AsyncIterator[Place]:
         async with super().turn(besides) as place:
             self.calls[place.address] += 1
             yield place
+            await asyncio.sleep(self.slower_by_seconds)
 
 
 class Coordination:
-    """One term: `run` goes on until all gangs have started."""
+    """One term: `run` goes on until all gangs have started. Solves may take longer than they do, without work here, as
+    if they were done elsewhere.
+    """
 
-    def __init__(self, batch: Batch, addresses: list[str]) -> None:
+    def __init__(self, batch: Batch, addresses: list[str], *, slower_by_seconds: float = 0.0) -> None:
         self.machine = Machine()
         self._replicas = _Counted.at(",".join(addresses))
         self._solver = Solver(self._replicas, timeout_seconds=_SECONDS)
         self.calls = self._replicas.calls = Counter()
+        self._replicas.slower_by_seconds = slower_by_seconds
         self.most_at_once = self._at_once = 0
         self.permits: list[core.Record] = []
         self.seconds = 0.0

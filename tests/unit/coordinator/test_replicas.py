@@ -9,6 +9,7 @@ from builders.story import Story
 from builders.story_cast import GangBuilder, gang, node, pod_class
 from muster.coordinator.core.events import Phase, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
 from muster.coordinator.core.reasons import reason
+from muster.coordinator.core.together import FIRST_PAUSE_SECONDS
 from muster.gangs.facts import NodeFacts, PodClass
 from muster.gangs.placing import Run
 
@@ -245,7 +246,7 @@ def test_gangs_that_get_in_each_others_way_are_asked_for_one_after_the_other_for
     answers(story, two, "n")
     story.add(gang("third").of(4).created(2))
     assert [names(solve) for solve in solves(story)] == [["second"]]
-    story.now += 2
+    story.now += FIRST_PAUSE_SECONDS + 1
     story.add(gang("fourth").of(4).created(3))
     assert [names(solve) for solve in solves(story)] == [["second"], ["third", "fourth"]]
     story.run()

@@ -220,6 +220,19 @@ def test_explain_tells_what_placement_says_would_make_it_fit() -> None:
     assert would_help(story.gang("a"))[0] == remedy
 
 
+def test_explain_tells_which_gang_of_a_group_the_remedy_is_for() -> None:
+    story = in_racks({"a": 2}, r0="a")
+    a, b = gang("a").of(2), gang("b").of(4)
+    why = Explanation("2 of 4 members fit", gang=b.id, remedy='it would fit with 1 more node like "a", empty')
+    story.solver = lambda solve: tuple(
+        SolveResult(group.id, SolveOutcome.INFEASIBLE, explanation=why) for group in solve.groups
+    )
+    story.add(a.with_group("a", "b"), b.with_group("a", "b"))
+    story.run()
+    assert would_help(story.gang("a"))[0] == f"gang {b.id.split('/', 1)[1]}: {why.remedy}"
+    assert would_help(story.gang("b"))[0] == why.remedy
+
+
 def test_plain_pods_ask_for_no_tree() -> None:
     story = in_racks({"a": 2}, r0="a")
     story.add_pods(plain_pod("p"))

@@ -132,9 +132,12 @@ def would_help(gang: Gang) -> list[str]:
         helps.append(f"what keeps its group from being tried: {group.gathering}")
     explanation = group.explanation
     if group.gathering is None and explanation is not None:
-        helps += [explanation.remedy] if explanation.remedy else []
+        if explanation.remedy:
+            about = f"gang {explanation.gang.split('/', 1)[-1]}: " if explanation.gang not in ("", gang.id) else ""
+            helps.append(about + explanation.remedy)
         helps += [
-            f"{_amount(name, amount)} more {name} on nodes that it may use" for name, amount in explanation.short_by
+            f"at least {_amount(name, amount)} more {name} on nodes that it may use"
+            for name, amount in explanation.short_by
         ]
         helps += [
             f"{count} {'node is' if count == 1 else 'nodes are'} lost to: {why}"

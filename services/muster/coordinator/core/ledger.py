@@ -9,7 +9,7 @@ from muster.coordinator.core.events import Seat
 from muster.coordinator.core.refusals import Refusal, RefusalReason
 from muster.gangs.capacity import LARGEST_AMOUNT, Capacity, Int64
 from muster.gangs.facts import NodeFacts, PodClass, PodFacts
-from muster.gangs.match import why_not
+from muster.gangs.match import VOLUMES, volumes_reachable, why_not
 from muster.gangs.placing import Reservation
 
 
@@ -168,7 +168,8 @@ class Ledger:
         """Why the node does not take such pods, however empty it is; None: it does."""
         known = self._unfit.setdefault(node, {})
         if class_id not in known:
-            known[class_id] = why_not(self.classes[class_id], self.nodes[node])
+            pod_class, facts = self.classes[class_id], self.nodes[node]
+            known[class_id] = why_not(pod_class, facts) or (None if volumes_reachable(pod_class, facts) else VOLUMES)
         return known[class_id]
 
     def _free(self, uids: Iterable[str]) -> bool:

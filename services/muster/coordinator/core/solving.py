@@ -18,7 +18,7 @@ from muster.coordinator.core.model import Gang, Group, QueueKey, Shape
 from muster.coordinator.core.questions import shape_of, to_place
 from muster.coordinator.core.queue import Beside, Queue
 from muster.coordinator.core.refusals import Refusal, RefusalReason, Rejections
-from muster.coordinator.core.together import Risks, Together
+from muster.coordinator.core.together import MOST_GROUPS_AT_RISK, Risks, Together
 from muster.gangs.placing import Explanation, GroupToPlace
 
 MOST_GROUPS_PER_SOLVE = 100
@@ -74,7 +74,8 @@ class Solving:
         for others, at_risk in self._beside(time):
             together = Together(self._knowledge.apart, others)
             beside = Beside(speaking, together.fits_in) if self.under_way else Beside(fits_in=together.fits_in)
-            groups = self._queue.take(time, MOST_GROUPS_PER_SOLVE, MOST_PODS_PER_SOLVE, kind, beside)
+            most = MOST_GROUPS_AT_RISK if at_risk else MOST_GROUPS_PER_SOLVE
+            groups = self._queue.take(time, most, MOST_PODS_PER_SOLVE, kind, beside)
             if groups:
                 return self._ask(groups, time, at_risk=at_risk)
         self._nothing_at = standing if self.under_way else None

@@ -4,8 +4,10 @@ from muster.coordinator.core.apart import Apart
 from muster.coordinator.core.kept_room import demand
 from muster.coordinator.core.model import Group
 
-FIRST_PAUSE_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 60.0
+FIRST_PAUSE_SECONDS = 10.0
+LONGEST_PAUSE_SECONDS = 600.0
+MOST_GROUPS_AT_RISK = 10
+"""Groups of one such question: who finds the room taken is asked for twice, and others wait for it meanwhile."""
 
 
 class Together:
