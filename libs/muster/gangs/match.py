@@ -23,6 +23,7 @@ from muster.gangs.facts import (
 UNSCHEDULABLE: Final = "node(s) were unschedulable"
 NOT_READY: Final = "node(s) were not ready"
 AFFINITY: Final = "node(s) didn't match Pod's node affinity/selector"
+VOLUMES: Final = "node(s) had volume node affinity conflict"
 
 _CORDON: Final = Taint("node.kubernetes.io/unschedulable", "", TaintEffect.NO_SCHEDULE)
 _NAME_FIELD: Final = "metadata.name"
@@ -85,6 +86,11 @@ def affinity_matches(pod_class: PodClass, node: NodeFacts) -> bool:
         return False
     terms = pod_class.required_node_affinity
     return terms is None or any(term_matches(term, node) for term in terms)
+
+
+def volumes_reachable(pod_class: PodClass, node: NodeFacts) -> bool:
+    """The node can reach all volumes; of what each demands one term must match."""
+    return all(any(term_matches(term, node) for term in terms) for terms in pod_class.volumes)
 
 
 def preference(pod_class: PodClass, node: NodeFacts) -> int:

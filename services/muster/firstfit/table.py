@@ -6,9 +6,8 @@ from typing import Final
 
 from muster.firstfit.picture import Picture
 from muster.gangs.facts import Amounts, HostPort, NodeFacts, PodClass
-from muster.gangs.match import term_matches, why_not
+from muster.gangs.match import VOLUMES, volumes_reachable, why_not
 
-VOLUMES: Final = "node(s) had volume node affinity conflict"
 PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
 COMPANY: Final = "node(s) didn't match pod anti-affinity rules"
 _ANY_IP: Final = "0.0.0.0"  # noqa: S104 (what Kubernetes means by no address)
@@ -58,7 +57,7 @@ class Table:
         facts = self.nodes[node]
         if (reason := why_not(pod_class, facts)) is not None:
             return reason
-        if not all(any(term_matches(term, facts) for term in terms) for terms in pod_class.volumes):
+        if not volumes_reachable(pod_class, facts):
             return VOLUMES
         if any(_conflict(port, other) for port in pod_class.host_ports for other in +self._ports[node]):
             return PORTS

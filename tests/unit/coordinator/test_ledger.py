@@ -1,0 +1,44 @@
+"""What the ledger takes for a place: not a node that cannot reach a volume, whatever placement says."""
+
+from muster.coordinator.core.ledger import Ledger
+from muster.coordinator.core.refusals import RefusalReason
+from muster.gangs.facts import NodeFacts, NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def in_zone(*zones: str) -> tuple[NodeSelectorTerm, ...]:
+    return (NodeSelectorTerm((NodeRequirement(ZONE, NodeOperator.IN, zones),)),)
+
+
+def ledger(*volumes: tuple[NodeSelectorTerm, ...]) -> Ledger:
+    """Nodes x, y and z, each in the zone of its name, and a class "c" with such volumes."""
+    made = Ledger()
+    for name in "xyz":
+        made.put_node(NodeFacts(name, allocatable=(("pods", 10),), labels={ZONE: name}))
+    made.put_class(PodClass("c", volumes=volumes))
+    return made
+
+
+def test_a_node_that_reaches_all_volumes_is_taken() -> None:
+    assert ledger(in_zone("x", "y"), in_zone("y", "z")).refusal({("y", "c"): 2}) is None
+
+
+def test_a_node_that_does_not_reach_one_of_them_is_refused_with_the_reason() -> None:
+    found = ledger(in_zone("x", "y"), in_zone("y", "z"))
+    for name in "xz":
+        refusal = found.refusal({("y", "c"): 1, (name, "c"): 1})
+        assert refusal is not None
+        assert (refusal.reason, refusal.node) == (RefusalReason.UNFIT, name)
+        assert refusal.message == f"node {name}: node(s) had volume node affinity conflict"
+
+
+def test_a_volume_that_no_node_reaches_is_refused_everywhere() -> None:
+    assert all(ledger(()).refusal({(name, "c"): 1}) for name in "xyz")
+
+
+def test_a_node_that_moves_to_another_zone_is_looked_at_anew() -> None:
+    found = ledger(in_zone("x"))
+    assert found.refusal({("z", "c"): 1})
+    found.put_node(NodeFacts("z", allocatable=(("pods", 10),), labels={ZONE: "x"}))
+    assert found.refusal({("z", "c"): 1}) is None
