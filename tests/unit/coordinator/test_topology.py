@@ -227,7 +227,7 @@ def test_explain_tells_which_gang_of_a_group_the_remedy_is_for() -> None:
     story.solver = lambda solve: tuple(
         SolveResult(group.id, SolveOutcome.INFEASIBLE, explanation=why) for group in solve.groups
     )
-    story.add(a.with_group("a", "b"), b.with_group("a", "b"))
+    story.add(a.with_group("default/a", "default/b"), b.with_group("default/a", "default/b"))
     story.run()
     assert would_help(story.gang("a"))[0] == f"gang {b.id.split('/', 1)[1]}: {why.remedy}"
     assert would_help(story.gang("b"))[0] == why.remedy
