@@ -1,0 +1,34 @@
+"""What `muster explain` prints of a gang that has no place by the tree, or was told lies about."""
+
+from muster.cli.explain import explanation_lines
+from muster.coordinator.v1 import coordinator_pb2 as pb
+from muster.placement.v1 import placement_pb2 as placement
+
+
+def lines(answer: pb.ExplainResponse) -> str:
+    return "\n".join(explanation_lines(answer))
+
+
+def waiting() -> pb.ExplainResponse:
+    gang = pb.Gang(
+        id="test/ns/g", dialect="test", namespace="ns", name="g", phase=pb.PHASE_QUEUED, minimum=4, members=4
+    )
+    return pb.ExplainResponse(gang=gang)
+
+
+def test_the_domain_in_which_most_fit_is_named() -> None:
+    answer = waiting()
+    answer.explanation.CopyFrom(
+        placement.Explanation(
+            summary="3 of 4 members fit", fit=3, needed=4, best_domain="zone-1/rack-7", best_domain_fit=3
+        )
+    )
+    assert "3 fit in zone-1/rack-7, more than anywhere else" in lines(answer)
+
+
+def test_answers_that_were_not_taken_are_counted_by_reason() -> None:
+    answer = waiting()
+    assert "not taken" not in lines(answer)
+    answer.rejected_answers.add(reason="no room", count=2)
+    answer.rejected_answers.add(reason="unknown node or class", count=1)
+    assert "3 answers of placement were not taken: 2 no room, 1 unknown node or class" in lines(answer)
