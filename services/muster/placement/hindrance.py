@@ -90,7 +90,7 @@ def _too_little_room(
     if hard and all(each.policy is LevelPolicy.PACK and each.level != nodes for each in hard):
         one = told.best_domain or f"one {tree.level_names[telling_level(tree, hard)]}"
         remedy = make_room_in(one, room, room.of(told.class_id), gang.minimum - told.best_domain_fit)
-        full = replace(full, remedy=remedy)
+        full = replace(full, remedy=remedy or full.remedy)
     if told.fit >= anywhere or gang.minimum == 1:
         return full
     summary = f"{told.fit} of {gang.minimum} members fit as the hard constraints ask; without them {full.summary}"

@@ -62,6 +62,16 @@ def test_nodes_help_a_packed_gang_in_the_best_domain_only() -> None:
     )
 
 
+def test_nodes_that_may_not_be_used_are_told_where_there_are_no_others() -> None:
+    listed, _ = tree_of("r0(a:4)")
+    on = cluster([node("a", 4, unschedulable=True)], [pod_class("x")])
+    on.apply(Batch(trees=(listed,)))
+    [answer] = answers(on, asking("rack: hard pack", 2))
+    assert refusal(answer).explanation.remedy == (
+        '2 more of its members would have room if its pods could use the node lost to "node(s) were unschedulable"'
+    )
+
+
 def test_constraints_that_are_only_together_in_the_way() -> None:
     told = why("r0(a:4,b:3) r1(c:4)", "rack: hard pack; node: hard pack", 9)
     assert told.remedy == "it would fit if none of its constraints were hard"
