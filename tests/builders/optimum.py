@@ -65,15 +65,25 @@ def optimum(case: Case) -> Cost | None:
     return None
 
 
+def most_in_part(case: Case) -> tuple[int, ...] | None:
+    """Of places for a part of the group that the rest can follow, how many members count toward minimums at most: in
+    all, then of each gang, first gangs first. None if there is no such place, not even for nobody.
+    """
+    judges = [Judge(case, index) for index in range(len(case.group.gangs))]
+    return max((_counted(judges, added) for added in _all_sizes(case) if _may_follow(judges, added)), default=None)
+
+
+def counted_in_part(case: Case, answer: Placed | PartlyPlaced) -> tuple[int, ...] | None:
+    """How many members of an answer count toward minimums, likewise; None if the rest cannot follow."""
+    judges = [Judge(case, index) for index in range(len(case.group.gangs))]
+    added = _added(case, answer)
+    return _counted(judges, added) if _may_follow(judges, added) else None
+
+
 def cost_of(case: Case, answer: Placed | PartlyPlaced) -> Cost | None:
     """The cost of an answer; None if it breaks a hard constraint or leaves a gang below its minimum."""
-    place = {each.name: index for index, each in enumerate(case.nodes)}
-    gangs = {gang.id: index for index, gang in enumerate(case.group.gangs)}
-    added = [[0] * len(case.nodes) for _ in case.group.gangs]
-    for run in answer.runs:
-        added[gangs[run.gang]][place[run.node]] += run.count
     judges = [Judge(case, index) for index in range(len(case.group.gangs))]
-    return _cost(case, judges, tuple(map(tuple, added)))
+    return _cost(case, judges, _added(case, answer))
 
 
 def terms(case: Case) -> list[str]:
@@ -126,6 +136,18 @@ class Judge:
             upper = level.depth
         return tuple(cost)
 
+    def may_become(self, added: Sequence[int]) -> bool:
+        """Nothing hard is broken that more members could not mend."""
+        if self._inside_only and self.outside(added):
+            return False
+        sizes = [new + old for new, old in zip(added, self._before, strict=True)]
+        upper = 0
+        for level in self._levels:
+            if not all(_may_become(level, parts) for parts in self._divisions(sizes, upper, level.depth)):
+                return False
+            upper = level.depth
+        return True
+
     def _divisions(self, sizes: Sequence[int], upper: int, depth: int) -> list[list[int]]:
         """For each domain above that has members, the sizes of those below that have any."""
         within: dict[Path, dict[Path, int]] = {}
@@ -134,6 +156,24 @@ class Judge:
                 parts = within.setdefault(path[:upper], {})
                 parts[path[:depth]] = parts.get(path[:depth], 0) + size
         return [list(parts.values()) for parts in within.values()]
+
+
+def _added(case: Case, answer: Placed | PartlyPlaced) -> Sizes:
+    place = {each.name: index for index, each in enumerate(case.nodes)}
+    gangs = {gang.id: index for index, gang in enumerate(case.group.gangs)}
+    added = [[0] * len(case.nodes) for _ in case.group.gangs]
+    for run in answer.runs:
+        added[gangs[run.gang]][place[run.node]] += run.count
+    return tuple(map(tuple, added))
+
+
+def _counted(judges: Sequence[Judge], added: Sizes) -> tuple[int, ...]:
+    of_each = [min(sum(of_gang), judge.minimum) for judge, of_gang in zip(judges, added, strict=True)]
+    return (sum(of_each), *of_each)
+
+
+def _may_follow(judges: Sequence[Judge], added: Sizes) -> bool:
+    return all(judge.may_become(of_gang) for judge, of_gang in zip(judges, added, strict=True))
 
 
 def _cost(case: Case, judges: Sequence[Judge], added: Sizes) -> Cost | None:
@@ -171,6 +211,15 @@ def _level_cost(level: Level, divisions: Sequence[Sequence[int]]) -> list[int] |
         return [missed, uneven, squares]
     off = sum(abs(len(parts) - shape.count) for parts in divisions)
     return [missed, uneven, off, squares]
+
+
+def _may_become(level: Level, parts: Sequence[int]) -> bool:
+    range_, shape = level.range, level.shape
+    if range_ is not None and range_.hard and max(parts) > range_.maximum:
+        return False
+    if not shape.hard or shape.policy == LevelPolicy.SPREAD:
+        return True
+    return len(parts) <= (1 if shape.policy == LevelPolicy.PACK else shape.count)
 
 
 def _as_asked(shape: LevelConstraint, parts: Sequence[int]) -> bool:

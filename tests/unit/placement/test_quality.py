@@ -1,12 +1,15 @@
 """The solver against every place there is, on random small groups; `make bench-quality` looks at many more."""
 
+from dataclasses import replace
+
 import pytest
 
 from bench.quality import measure
 from builders.larger_cases import best_of_ladder, random_larger_case
-from builders.optimum import cost_of
-from builders.small_cases import KINDS, Kind, answer_to
-from muster.placement.answers import NotPlaced, Placed
+from builders.optimum import Case, cost_of, counted_in_part, most_in_part
+from builders.small_cases import KINDS, Kind, answer_to, random_case
+from muster.gangs.placing import GroupToPlace
+from muster.placement.answers import NotPlaced, PartlyPlaced, Placed
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -15,6 +18,28 @@ def test_what_can_be_placed_is_placed_as_well_as_can_be_and_what_cannot_is_prove
     assert quality.found == []
     assert quality.counts["placed"] == quality.counts["optimal"] == quality.counts["feasible"] > 50
     assert quality.counts["proved"] == quality.counts["infeasible"] > 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_part_as_many_are_seated_as_leave_the_rest_a_place(kind: Kind) -> None:
+    partly = 0
+    for number in range(110_000, 110_100):
+        case = in_part(random_case(number, kind))
+        answer = answer_to(case)
+        if not all(gang.constraints for gang in case.group.gangs) or isinstance(answer, Placed):
+            continue
+        most = most_in_part(case)
+        if isinstance(answer, PartlyPlaced):
+            assert counted_in_part(case, answer) == most, number
+            partly += 1
+        else:
+            assert most is None or not most[0], number
+    assert partly > 5
+
+
+def in_part(case: Case) -> Case:
+    """The same group, of which a part may be seated."""
+    return replace(case, group=GroupToPlace(case.group.id, case.group.gangs, partial=True))
 
 
 def test_larger_mixed_gangs_are_placed_and_nearly_all_as_well_as_can_be() -> None:
