@@ -158,11 +158,12 @@ class Ladder:
         """By how much members of each share dislike each node: int64[nodes, shares by part], or less if nobody does."""
         dislikes: Int64 = np.zeros((1, 1), np.int64)
         for index, part in enumerate(self._parts):
-            judge = self._room.of(part.class_id).eligibility
-            if len(judge.levels) > 1:
-                rank: Int64 = np.searchsorted(judge.levels, judge.dislike[rows])
-                if len(judge.levels) > LARGEST_DISLIKE + 1:
-                    rank = rank * LARGEST_DISLIKE // (len(judge.levels) - 1)
+            of_class = self._room.of(part.class_id)
+            levels = of_class.levels
+            if len(levels) > 1:
+                rank: Int64 = np.searchsorted(levels, of_class.dislike[rows])
+                if len(levels) > LARGEST_DISLIKE + 1:
+                    rank = rank * LARGEST_DISLIKE // (len(levels) - 1)
                 ours: Int64 = np.minimum(rank, LARGEST_DISLIKE)[:, None] * self._shares[:, index]
                 dislikes = dislikes + ours
         return dislikes

@@ -73,11 +73,11 @@ class Stretch:
 
     def _on_liked(self, division: Division, ways: Ways, of_class: ClassRoom, caps: Int64) -> Division:
         """As good a division on nodes that the class dislikes less, if there is one."""
-        levels = of_class.eligibility.levels
+        levels = of_class.levels
         if len(levels) < 2:
             return division
         members, cost = int(division.counts.sum()), self._cost(division)
-        dislike = of_class.eligibility.dislike[self._rows]
+        dislike = of_class.dislike[self._rows]
         for level in levels[:-1][:_LEVELS_TRIED]:
             liked = np.where(dislike <= level, caps, 0)
             if int(liked.sum()) >= members:
