@@ -68,7 +68,7 @@ class _Stepwise:
         rows = np.flatnonzero(useful)
         self.rows: Int64 = rows[np.argsort(room.nodes.rank[rows])]
         few = self.rows[:MOST_NODES]
-        self._kinds = _kinds(room, rooms, few)
+        self._kinds = _kinds(room, group, rooms, few)
         self._miniature = Miniature(room, parts, few)
         self._steps = 1 + len(few) // _NODES_PER_STEP
         self._any_order = any(_loosens(of_class) for of_class in rooms)
@@ -152,9 +152,13 @@ def _loosens(of_class: ClassRoom) -> bool:
     return limits is not None and bool(limits.spread or limits.together)
 
 
-def _kinds(room: Room, rooms: Sequence[ClassRoom], rows: Int64) -> list[int]:
+def _kinds(room: Room, group: GroupToPlace, rooms: Sequence[ClassRoom], rows: Int64) -> list[int]:
     """Numbers that are equal for nodes that can stand for one another, by index into `rows`."""
     facts: list[list[object]] = [room.free[:, rows].T.tolist(), *(each.alone[rows].tolist() for each in rooms)]
+    for gang in group.gangs:
+        tree = room.trees.get(gang.tree) if gang.constraints else None
+        if tree is not None:
+            facts.extend(level.of[tree.place[rows]].tolist() for level in tree.levels)
     keys: set[str] = set()
     for limits in [each.limits for each in rooms if each.limits is not None]:
         facts.append(limits.caps()[rows].tolist())

@@ -4,6 +4,7 @@ judged by the checker; whether small gangs have a place, by trying every divisio
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import product
 from random import Random
 from typing import Final
 
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from muster.conformance.building import ZONE, alone, bound, pod_class
 from muster.conformance.case import Cases, Failed, Feature, Unsafe
-from muster.conformance.checker.answers import INFEASIBLE
+from muster.conformance.checker.answers import INFEASIBLE, PLACED, violations
 from muster.conformance.checker.company import why_no_order
 from muster.conformance.checker.filters import why_unusable
 from muster.conformance.checker.loads import Loads
@@ -132,6 +133,50 @@ async def small_with_constraints(trial: Trial) -> None:
             expect(not feasible, f"seed {seed}: there is a place for {count} with {constraints}; {error}")
             continue
         _judge(result, count, feasible, seed)
+
+
+@TOPOLOGY.case(
+    "T41",
+    "Small gangs of two kinds, with rules between pods and constraints, are placed exactly if there is a place",
+    Feature.CONSTRAINTS,
+    Feature.POD_TOPOLOGY,
+    random=True,
+)
+async def small_with_both(trial: Trial) -> None:
+    for seed in range(80):
+        random = Random(seed)  # noqa: S311 (the same in every run)
+        classes = list({each.id: each for each in (random_class(random), random_class(random))}.values())
+        made = random_tree(random, classes, most=3)
+        if len(made.nodes) > 4:
+            continue
+        for name, machine in made.nodes.items():
+            made.nodes[name] = replace(machine, labels={**machine.labels, ZONE: random.choice("xy")})
+        roles = [(each, random.randint(1, 2)) for each in classes]
+        group = alone(*roles, constraints=random_constraints(random, hard=0.8))
+        await trial.given(made)
+        try:
+            result = await trial.ask_one(group)
+        except Unsafe:
+            raise
+        except Failed as error:
+            expect(not _has_place(made, group), f"seed {seed}: there is a place; {error}")
+            continue
+        _judge(result, sum(count for _, count in roles), _has_place(made, group), seed)
+
+
+def _has_place(made: World, group: pb.GangGroup) -> bool:
+    """Some way to divide all members of its one gang over nodes is no violation."""
+    [gang] = group.gangs
+    request = pb.SolveRequest(groups=[group])
+    names = sorted(made.nodes)
+    for divisions in product(*(list(_divisions(role.wanted, names)) for role in gang.roles)):
+        result = pb.GroupResult(id=group.id, outcome=PLACED)
+        for index, division in enumerate(divisions):
+            for name, count in division.items():
+                result.runs.add(gang=gang.id, role=index, node=name, count=count)
+        if not violations(made, request, pb.SolveResponse(results=[result])):
+            return True
+    return False
 
 
 def _judge(result: pb.GroupResult, count: int, feasible: bool, seed: int) -> None:
