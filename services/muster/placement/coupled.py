@@ -4,7 +4,7 @@ Equal members that mind one another by the domains of one label are counted, whi
 seated in several orders and regions, and few of them are searched exactly.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, permutations
 from typing import Final
@@ -16,6 +16,7 @@ from muster.gangs.placing import Explanation, GroupToPlace
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.exclusion import too_few_domains
 from muster.placement.explain import Explainer
+from muster.placement.hindrance import with_softer
 from muster.placement.levelling import most_members
 from muster.placement.limits import Limits
 from muster.placement.parts import Attempt, Part, alike, minimums_reached, retake, runs_of
@@ -79,7 +80,11 @@ def place_coupled(
     coupled = _Coupled(room, group, parts)
     attempt, proved = coupled.settle(budget)
     if attempt is None:
-        return NotPlaced(proved, coupled.explain(explainer))
+
+        def has_place(softer: GroupToPlace, steps: Budget) -> bool:
+            return find_coupled(room, softer, parts, steps) is not None
+
+        return NotPlaced(proved, with_softer(room, group, coupled.explain(explainer), has_place))
     retake(room, parts, attempt)
     return Placed(runs_of(room, group, parts, attempt))
 
@@ -149,7 +154,7 @@ class _Coupled:
 
     def tries(self) -> Iterator[bool]:
         """Seat the group in several orders and regions; whether everybody was seated."""
-        for way in islice(self._ways(), max(_FEWEST_TRIES, min(_MOST_TRIES, _MEMBERS_TRIED // self._members))):
+        for way in self._some_ways():
             attempt = self._try(way)
             merit = self._merit_of(attempt)
             if merit > self._merit:
@@ -177,10 +182,18 @@ class _Coupled:
 
     # -- tries
 
-    def _ways(self) -> Iterator[_Way]:
+    def _some_ways(self) -> Iterator[_Way]:
+        """First in domains that constraints want to be in one by one, and then, however many these are, everywhere."""
+        left = max(_FEWEST_TRIES, min(_MOST_TRIES, _MEMBERS_TRIED // self._members))
+        for way in islice(self._ways(self.shape.domains()), left):
+            left -= 1
+            yield way
+        yield from islice(self._ways(self.shape.everywhere()), max(_FEWEST_TRIES, left))
+
+    def _ways(self, regions: Iterable[Region]) -> Iterator[_Way]:
         orders = self._orders()
         gathering = [index for index, part in enumerate(self._parts) if unsettled_keys(self._room, part)]
-        for confined in self.shape.regions():
+        for confined in regions:
             domains = common_domains(self._room, [self._parts[index] for index in gathering], confined)
             for domain in domains or [confined]:
                 regions = [domain if index in gathering else confined for index in range(len(self._parts))]

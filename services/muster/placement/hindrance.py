@@ -51,6 +51,23 @@ def hindrance(
     return explanation
 
 
+def with_softer(
+    room: Room, group: GroupToPlace, explanation: Explanation, has_place: Callable[[GroupToPlace, Budget], bool]
+) -> Explanation:
+    """The explanation, with which constraint of the gang that it is about to give up if the group has a place then."""
+    at = next(index for index, gang in enumerate(group.gangs) if gang.id == explanation.gang)
+    tree = room.trees.get(group.gangs[at].tree)
+    if tree is None or not any(each.hard for each in group.gangs[at].constraints):
+        return explanation
+
+    def fits(softer: GangToPlace) -> bool:
+        gangs = (*group.gangs[:at], softer, *group.gangs[at + 1 :])
+        return has_place(replace(group, gangs=gangs), Budget(_STEPS_PER_CHANGE))
+
+    softer = soften(group.gangs[at], tree.level_names, fits)
+    return replace(explanation, summary=f"{explanation.summary}; {softer}", remedy=softer) if softer else explanation
+
+
 def hindrance_of_equal(
     room: Room,
     group: GroupToPlace,

@@ -48,8 +48,8 @@ class WholeShape:
             cost += cost_of(rules, tree, *self._sizes(gang, tree, attempt))
         return tuple(cost)
 
-    def regions(self) -> Iterator[Region]:
-        """Where to try, the narrowest first: the domains of levels on which a gang is to be packed, then everything."""
+    def domains(self) -> Iterator[Region]:
+        """Those of levels on which a gang is to be packed, the narrowest first."""
         for tree, rules in self._rules.values():
             for rule in reversed(rules):
                 if rule.counts and rule.shape is Shape.PACK and rule.level < len(tree.levels):
@@ -57,6 +57,9 @@ class WholeShape:
                     of[tree.rows] = tree.levels[rule.level].of
                     of[tree.rows[tree.inside :]] = -1
                     yield from ranked(self._room, self._parts, of)
+
+    def everywhere(self) -> Iterator[Region]:
+        """All nodes, those in the trees first."""
         for tree, _ in self._rules.values():
             inside = np.zeros(self._room.nodes.rows, np.bool_)
             inside[tree.rows[: tree.inside]] = True

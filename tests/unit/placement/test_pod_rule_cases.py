@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from builders.forest import asking
 from builders.minding import EVERY_IP, HOST, RACK, ZONE, away, by_label, lost, member, near, port, rack, spread, wish
 from builders.placement import alone, answers, cluster, node, refusal, seats
 from muster.gangs.facts import (
@@ -17,6 +18,8 @@ from muster.gangs.facts import (
     SpreadConstraint,
     Taint,
     TaintEffect,
+    TopologyTree,
+    TreeLevel,
 )
 from muster.placement.answers import Placed
 
@@ -228,3 +231,13 @@ def test_a_master_and_its_workers_want_a_node_each(rules: dict[str, Any]) -> Non
     [answer] = answers(cluster(nodes, classes), alone("g", ("master", 1), ("worker", 40)))
     assert refusal(answer).proved
     assert refusal(answer).explanation.fit == 40
+
+
+@pytest.mark.parametrize("soft", ["rack: pack", "rack: pack; node: spread", "rack: partition(2)"])
+def test_soft_constraints_are_given_up_for_what_pods_ask_of_one_another(soft: str) -> None:
+    nodes = [each for index in range(30) for each in rack(f"r{index:02}", {f"n{index:02}": 9})]
+    tree = TopologyTree("racks", (TreeLevel("rack", RACK), TreeLevel("node")), default=True)
+    on = cluster(nodes, [member(**spread(RACK))])
+    on.apply(Batch(trees=(tree,)))
+    [answer] = answers(on, asking(soft, 240))
+    assert by_label(answer, nodes, RACK) == {f"r{index:02}": 8 for index in range(30)}

@@ -6,8 +6,9 @@ import re
 import pytest
 
 from builders.forest import answer_to, asking, tree_of
+from builders.minding import RACK, member, rack, spread
 from builders.placement import alone, answers, cluster, gang, group, node, pod_class, refusal
-from muster.gangs.facts import Batch
+from muster.gangs.facts import Batch, TopologyTree, TreeLevel
 from muster.gangs.placing import Explanation
 from muster.placement.answers import NotPlaced
 from muster.topology.constraints import contradictions, parse_constraints
@@ -75,6 +76,17 @@ def test_nodes_that_may_not_be_used_are_told_where_there_are_no_others() -> None
 def test_constraints_that_are_only_together_in_the_way() -> None:
     told = why("r0(a:4,b:3) r1(c:4)", "rack: hard pack; node: hard pack", 9)
     assert told.remedy == "it would fit if none of its constraints were hard"
+
+
+def test_constraints_that_other_rules_of_the_pods_are_against() -> None:
+    nodes = rack("r0", {"a": 9}) + rack("r1", {"b": 9})
+    tree = TopologyTree("racks", (TreeLevel("rack", RACK), TreeLevel("node")), default=True)
+    on = cluster(nodes, [member(**spread(RACK))])
+    on.apply(Batch(trees=(tree,)))
+    [answer] = answers(on, asking("rack: hard pack", 4))
+    told = refusal(answer).explanation
+    assert told.remedy == 'it would fit if the constraint "rack: hard pack" were soft'
+    assert told.summary.endswith(f"; {told.remedy}")
 
 
 def test_members_that_differ_are_told_of_those_that_lack_room() -> None:
