@@ -223,6 +223,12 @@ BUGS = (
         "self._solving.under_way >= 3 or",
     ),
     Bug(
+        "pods that mind each other are placed at the same time",
+        "apart.py",
+        "    return not _named(one).isdisjoint(other.selected_by) or not _named(other).isdisjoint(one.selected_by)",
+        "    return False",
+    ),
+    Bug(
         "one bad question keeps all others from an answer",
         "solving.py",
         "            group.alone = True\n            self._queue.activate(group)\n",

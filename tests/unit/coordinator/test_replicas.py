@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from builders.story import Story
 from builders.story_cast import GangBuilder, gang, node, pod_class
-from muster.coordinator.core.events import Phase, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
+from muster.coordinator.core.events import Changes, Phase, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
 from muster.coordinator.core.reasons import reason
 from muster.coordinator.core.together import FIRST_PAUSE_SECONDS
-from muster.gangs.facts import NodeFacts, PodClass
+from muster.gangs.facts import Batch, HostPort, NodeFacts, PodClass, PodTerm, SpreadConstraint
 from muster.gangs.placing import Run
 
 
@@ -342,3 +342,37 @@ def test_classes_are_apart_as_long_as_no_node_takes_both() -> None:
     assert apart.are(["cpu5"], ["in-y"])
     story.change(remove_nodes=["large"])
     assert apart.are(["cpu5"], ["in-x"])
+
+
+SELECTOR = "pods of the same application"
+MINDING = {
+    "anti-affinity": {"required_pod_anti_affinity": (PodTerm(SELECTOR, "zone"),), "selected_by": (SELECTOR,)},
+    "affinity": {"required_pod_affinity": (PodTerm(SELECTOR, "zone"),), "selected_by": (SELECTOR,)},
+    "spread": {"spread": (SpreadConstraint(1, "zone", SELECTOR),), "selected_by": (SELECTOR,)},
+    "host ports": {"host_ports": (HostPort("TCP", "0.0.0.0", 8080),)},
+}
+
+
+@pytest.mark.parametrize("what", MINDING)
+def test_i3_what_the_ledger_would_not_find_is_never_solved_at_the_same_time(what: str) -> None:
+    story = Story({"n": 8}, start=False)
+    minding = replace(pod_class(1), id="minding", **MINDING[what])  # type: ignore[arg-type]
+    story.cluster.classes[minding.id] = minding
+    story.replicas = 2
+    story.start()
+    for name in ("a", "b"):
+        built = gang(name).of(1)
+        story.change(gangs=[built.gang_facts()], pods=[replace(pod, class_id="minding") for pod in built.pods()])
+    assert under_way_beside(story) == [["a"]]
+    story.add(gang("careless").of(1).created(5))
+    assert under_way_beside(story) == [["a"], ["careless"]]
+
+
+@pytest.mark.parametrize("what", ["anti-affinity", "affinity", "spread"])
+def test_pods_that_mind_each_other_are_not_apart_in_pools_of_their_own(what: str) -> None:
+    story = pools()
+    told = tuple(replace(_of_pool(pool), id=f"minding-{pool}", **MINDING[what]) for pool in "xy")  # type: ignore[arg-type]
+    story.tell(Changes(Batch(pod_classes=told)))
+    apart = story.leader.knowledge.apart
+    assert apart.are(["in-x"], ["minding-y"])
+    assert not apart.are(["minding-x"], ["minding-y"])

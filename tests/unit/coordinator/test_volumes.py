@@ -6,9 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from builders.story import Story
-from builders.story_acts import until
+from builders.story_acts import answered, until
 from builders.story_cast import gang, pod_class
-from muster.coordinator.core.events import Bind, Changes, Persist, Persisted, Phase
+from muster.coordinator.core.events import Bind, Changes, Persist, Persisted, Phase, Solve
+from muster.coordinator.core.reasons import reason
 from muster.gangs.facts import Batch, NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass, PodFacts
 
 
@@ -146,3 +147,16 @@ def test_i5_what_a_pod_does_not_ask_any_more_is_room_for_others_while_it_is_boun
     story.add(gang("small").of(2))
     story.run_effects()
     assert story.bound("small") == 2
+
+
+def test_an_answer_to_what_was_asked_before_the_classes_changed_is_no_lie_and_asked_again_at_once() -> None:
+    story, pods = with_claims("a", count=2)
+    question = story.only(Solve)
+    story.under_way.clear()
+    story.change(pods=[replace(pod, class_id=on("a").id, claims=()) for pod in pods])
+    story.tell(answered(story, question))
+    assert not story.gang("g").rejected
+    assert not reason(story.gang("g"))
+    assert isinstance(story.under_way[0], Solve)
+    story.run()
+    assert story.bound("g") == 2

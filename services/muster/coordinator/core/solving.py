@@ -71,8 +71,9 @@ class Solving:
         if standing == self._nothing_at:
             return None
         speaking = self._in_flight.speaking()
-        for others, at_risk in self._beside(time):
-            together = Together(self._knowledge.apart, others)
+        under_way = self._in_flight.classes
+        for at_risk in (False, True) if under_way and self._risks.worth_it(time) else (False,):
+            together = Together(self._knowledge.apart, under_way, at_risk=at_risk)
             beside = Beside(speaking, together.fits_in) if self.under_way else Beside(fits_in=together.fits_in)
             most = MOST_GROUPS_AT_RISK if at_risk else MOST_GROUPS_PER_SOLVE
             groups = self._queue.take(time, most, MOST_PODS_PER_SOLVE, kind, beside)
@@ -80,13 +81,6 @@ class Solving:
                 return self._ask(groups, time, at_risk=at_risk)
         self._nothing_at = standing if self.under_way else None
         return None
-
-    def _beside(self, now: float) -> Iterator[tuple[set[str], bool]]:
-        """Classes with which those that are asked for may have no node in common, and whether that is at a risk."""
-        under_way = self._in_flight.classes
-        yield under_way, False
-        if under_way and self._risks.worth_it(now):
-            yield set(), True
 
     def _ask(self, groups: list[Group], now: float, *, at_risk: bool = False) -> Solve:
         knowledge = self._knowledge
@@ -237,6 +231,9 @@ class Solving:
             attempt.overtaken = True
             self._in_flight.overtaken(attempt, group)
             self._queue.activate(group)
+            return {}
+        if isinstance(seated, Refusal) and group.edited:
+            self._queue.activate(group)  # it was no answer to what it wants by now
             return {}
         if isinstance(seated, Refusal):
             self._rejections.add(group, seated)

@@ -12,17 +12,18 @@ MOST_GROUPS_AT_RISK = 10
 
 class Together:
     """Groups of one solve: they have no node in common with others that are under way, and are not such that they could
-    go to a replica of their own.
+    go to a replica of their own. At a risk: they may have nodes in common.
     """
 
-    def __init__(self, apart: Apart, others: set[str]) -> None:
+    def __init__(self, apart: Apart, others: set[str], *, at_risk: bool) -> None:
         self._apart, self._others = apart, others
+        self._independent = apart.conflicts_show if at_risk else apart.are
         self._classes: set[str] = set()
 
     def fits_in(self, group: Group) -> bool:
         """The group belongs to the solve; from then on it is a part of it."""
         classes = demand(group).keys()
-        if not self._apart.are(classes, self._others):
+        if not self._independent(classes, self._others):
             return False
         if self._classes and self._apart.are(classes, self._classes):
             return False
