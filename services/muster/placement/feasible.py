@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
+from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.gangs.placing import GroupToPlace
 from muster.placement.constrained import has_any_place
 from muster.placement.coupled import find_coupled, is_coupled
@@ -15,11 +16,14 @@ from muster.placement.shaped import NoSeats, seats_for
 
 
 def only_hard(group: GroupToPlace) -> GroupToPlace:
-    """The group without its soft constraints."""
-    gangs = (
-        structs.replace(gang, constraints=tuple(each for each in gang.constraints if each.hard)) for gang in group.gangs
-    )
+    """The group without its soft constraints, but with packs of gangs that have a hard one, which makes others hard."""
+    gangs = (structs.replace(gang, constraints=_hard_of(gang.constraints)) for gang in group.gangs)
     return structs.replace(group, gangs=tuple(gangs))
+
+
+def _hard_of(constraints: Sequence[LevelConstraint]) -> tuple[LevelConstraint, ...]:
+    packs = any(each.hard and each.policy is LevelPolicy.PACK for each in constraints)
+    return tuple(each for each in constraints if each.hard or (packs and each.policy is LevelPolicy.PACK))
 
 
 def is_constrained(group: GroupToPlace) -> bool:

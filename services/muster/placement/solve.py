@@ -19,6 +19,7 @@ from muster.placement.coupled import (
 )
 from muster.placement.equal import place_equal
 from muster.placement.explain import Explainer
+from muster.placement.feasible import only_hard
 from muster.placement.kept import NOTHING, Kept
 from muster.placement.mixed import place_mixed
 from muster.placement.packing import choose, tightest_first
@@ -137,6 +138,18 @@ class _Batch:
         return [room.nodes.name(row) for row in np.repeat(rows, counts).tolist()]
 
     def _place_whole(self, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> Placed | NotPlaced:
+        """What is soft keeps nobody from a place: if none is found, only what is hard counts."""
+        answer = self._place_as_asked(group, parts, budget)
+        simpler = only_hard(group)
+        if isinstance(answer, Placed) or answer.proved or simpler == group:
+            return answer
+        more = Budget(min(STEPS_PER_GROUP, self._steps_left))
+        granted = more.left
+        found = self._place_as_asked(simpler, parts, more)
+        self._steps_left -= granted - max(0, more.left)
+        return found if isinstance(found, Placed) else replace(answer, proved=found.proved)
+
+    def _place_as_asked(self, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> Placed | NotPlaced:
         if is_coupled(self._room, parts):
             return place_coupled(self._room, group, parts, self._explainer, budget)
         if not any(gang.constraints for gang in group.gangs) and is_softly_coupled(self._room, parts):

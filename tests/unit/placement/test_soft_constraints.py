@@ -1,0 +1,52 @@
+"""What is soft keeps nobody from a place: groups that have one without soft constraints have one with them."""
+
+import random
+
+import pytest
+
+from builders.minding import HOST, RACK, ZONE, away, member, rack, spread
+from builders.placement import answers, cluster, pod_class
+from muster.gangs.facts import Batch, LevelConstraint, NodeFacts, TopologyTree, TreeLevel
+from muster.gangs.placing import GangToPlace, GroupToPlace, Role
+from muster.placement.answers import Placed
+from muster.placement.cluster import Cluster
+from muster.topology.constraints import contradictions, parse_constraints
+
+TREE = TopologyTree("racks", (TreeLevel("zone", ZONE), TreeLevel("rack", RACK), TreeLevel("node")), default=True)
+LEVELS = ("zone", "rack", "node")
+
+
+@pytest.mark.parametrize("seed", [198, 342, 430, 627, 640, 717, 1015, 1409, 1696, 1721, *range(40)])
+def test_soft_constraints_keep_nobody_from_a_place(seed: int) -> None:
+    rng = random.Random(seed)
+    kinds = [member(**rng.choice(({}, {}, away(HOST), spread(RACK), spread(HOST)))), pod_class("y", 2)]
+    on = cluster(_nodes(rng), kinds)
+    on.apply(Batch(trees=(TREE,)))
+    roles = (Role("x", rng.randint(1, 60)), Role("y", rng.randint(1, 60)))
+    minimum = roles[0].wanted + roles[1].wanted - rng.randint(0, 2)
+    constraints = _constraints(rng)
+    if contradictions(constraints, LEVELS, minimum, minimum + 2):
+        return
+    if isinstance(_answer(on, roles, minimum, ()), Placed):
+        assert isinstance(_answer(on, roles, minimum, constraints), Placed)
+
+
+def _answer(on: Cluster, roles: tuple[Role, ...], minimum: int, constraints: tuple[LevelConstraint, ...]) -> object:
+    [answer] = answers(on, GroupToPlace("g", (GangToPlace("g", minimum, roles, "", constraints),)))
+    return answer
+
+
+def _nodes(rng: random.Random) -> list[NodeFacts]:
+    found = []
+    for zone in range(rng.randint(1, 3)):
+        for number in range(rng.randint(1, 12)):
+            nodes = {f"n{zone}-{number}-{each}": rng.randint(0, 6) for each in range(rng.randint(1, 5))}
+            found += rack(f"r{zone}-{number}", nodes, zone=f"z{zone}")
+    return found
+
+
+def _constraints(rng: random.Random) -> tuple[LevelConstraint, ...]:
+    low = rng.randint(1, 2)
+    policies = ("pack", "spread", f"partition({rng.randint(1, 4)})", f"range({low},{low + 3})", f"factor({low + 1})")
+    levels = [level for level in LEVELS if rng.random() < 0.6] or ["rack"]
+    return parse_constraints("; ".join(f"{level}: {rng.choice(policies)}" for level in levels))
