@@ -21,6 +21,7 @@ STEPS_PER_TRIAL: Final = 2_000
 STEPS_FOR_ALL: Final = 30_000
 """What trials may spend on exact searches, about 5 microseconds a step."""
 _EFFORT_OF_MIXED: Final = 20
+_EFFORT_OF_COUPLED: Final = 100
 _ENTRIES_PER_EFFORT: Final = 5_000
 """A trial by counting is one effort for so many entries; for a mixed group, or one under constraints, whose members
 have to be seated, it is so many more."""
@@ -72,7 +73,8 @@ class Trial:
         self.free: Int64 = room.free[:, candidates.rows]
         must_seat = _must_seat(group, parts)
         open_: Bool = np.all(self.free > -NOTHING_FREE // 2, axis=0)
-        settled = not candidates.minded and not is_coupled(room, parts)
+        self._is_coupled = is_coupled(room, parts)
+        settled = not candidates.minded and not self._is_coupled
         caps = _caps(room, must_seat) if settled else _caps_at_best(room, must_seat, candidates)
         self.needs = [
             ClassNeed(room.of(each), needed, candidates.rows, open_, caps.get(each))
@@ -114,7 +116,7 @@ class Trial:
         return self._counting_settles_it or self._seated(removed)
 
     def _seated(self, removed: Int64) -> bool:
-        self.spend(_EFFORT_OF_MIXED)
+        self.spend(_EFFORT_OF_COUPLED if self._is_coupled else _EFFORT_OF_MIXED)
         mark = self.room.mark()
         self.candidates.let_go(self.room, removed)
         budget = Budget(min(STEPS_PER_TRIAL, self._steps_left))
