@@ -2,7 +2,7 @@
 
 from builders.binding_stub import BindingStub, serving
 from muster.coordinator.binder import RANK_ANNOTATION, TRACE_ANNOTATION, Binder
-from muster.coordinator.core.events import Bind, BindOutcome, Seat
+from muster.coordinator.core.events import Bind, BindOutcome, BindResults, Seat
 
 SEATS = tuple(Seat(f"uid-{i}", "ns", f"pod-{i}", "class-0", "node-0") for i in range(3))
 
@@ -12,7 +12,9 @@ async def test_ranks_and_the_trace_are_annotations_and_claims_go_along() -> None
     effect = Bind("test/ns/g", SEATS, {"uid-0": 0, "uid-2": 7}, {"uid-1": ("data", "logs")})
     async with serving(stub) as channel:
         answers = [answer async for answer in Binder(channel, 7, 10).bind(effect, "abc")]
-    assert [result.outcome for answer in answers for result in answer.results] == [BindOutcome.BOUND] * 3
+    (answer,) = answers
+    assert isinstance(answer, BindResults)
+    assert [result.outcome for result in answer.results] == [BindOutcome.BOUND] * 3
     (request,) = stub.binds
     trace = {TRACE_ANNOTATION: "abc"}
     assert [dict(pod.annotations) for pod in request.pods] == [
