@@ -313,6 +313,17 @@ def test_a_problem_that_comes_back_is_told_again_and_nodes_that_come_and_go_are_
     assert tree_events(story).count("0 nodes do not exist") == 2
 
 
+def test_that_a_tree_is_refused_is_told_at_once_whatever_was_told_before() -> None:
+    story = Story({"a": 4})
+    story.change(trees=[wrong_tree("node x does not exist")])
+    story.pass_time(2)
+    story.change(trees=[wrong_tree("node x does not exist", "node y does not exist")])
+    refused = Problem(Severity.BLOCKING, "node a is in the tree twice")
+    story.change(trees=[replace(wrong_tree("node x does not exist"), problems=(refused,))])
+    story.pass_time(2)
+    assert tree_events(story) == ["node x does not exist", "node a is in the tree twice"]
+
+
 def test_problems_of_a_tree_are_told_again_by_the_next_leader_and_hold_up_nobody() -> None:
     story = Story({"a": 4})
     story.change(trees=[wrong_tree("node x is in two domains")])

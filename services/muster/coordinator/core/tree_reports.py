@@ -2,12 +2,12 @@
 
 from muster.coordinator.core.events import EventType, KubeEvent, Report
 from muster.coordinator.core.trees import Trees
-from muster.gangs.facts import Problem
+from muster.gangs.facts import Problem, Severity
 
 SETTLE_SECONDS = 1.0
 """Nodes come and go in numbers: what is so by then is told."""
 AGAIN_SECONDS = 30.0
-"""What differs in details, such as which nodes are missing, is told so often at most."""
+"""What differs in details, such as which nodes are missing, is told so often at most. Refusals are told at once."""
 
 
 class TreeReports:
@@ -37,10 +37,17 @@ class TreeReports:
         for name in self._told.keys() - there.keys():
             del self._told[name]
         for name, problems in there.items():
-            if problems == self._told.get(name, frozenset()):
+            told = self._told.get(name, frozenset())
+            if problems == told:
                 self._due.pop(name, None)
-            else:
-                self._due.setdefault(name, max(now + SETTLE_SECONDS, self._not_before.get(name, 0.0)))
+                continue
+            soon = now + SETTLE_SECONDS
+            tree = self._trees.get(name)
+            refused = tree is not None and any(
+                each.severity is Severity.BLOCKING and each.message not in told for each in tree.problems
+            )
+            at = soon if refused else max(soon, self._not_before.get(name, 0.0))
+            self._due[name] = min(at, self._due.get(name, at))
 
     def _tell(self, name: str, now: float) -> Report | None:
         del self._due[name]
