@@ -229,6 +229,12 @@ BUGS = (
         "    return False",
     ),
     Bug(
+        "others are evicted for room that hard constraints forbid",
+        "making_room.py",
+        "        if self._forbidden(attempt.group, result.runs):",
+        "        if False:",
+    ),
+    Bug(
         "one bad question keeps all others from an answer",
         "solving.py",
         "            group.alone = True\n            self._queue.activate(group)\n",

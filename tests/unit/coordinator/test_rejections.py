@@ -9,7 +9,7 @@ from builders.story_cast import gang, node, racks
 from muster.coordinator.core.events import AnswerRejected, Effect, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
 from muster.coordinator.core.reasons import reason
 from muster.coordinator.core.refusals import RefusalReason
-from muster.gangs.placing import GangToPlace, Run
+from muster.gangs.placing import GangToPlace, Removed, Run
 
 Lie = Callable[[GangToPlace], tuple[Run, ...]]
 
@@ -132,6 +132,28 @@ def test_who_could_make_room_is_a_lie_too_when_it_was_not_offered() -> None:
     story.run_effects()
     assert story.bound("low") == 16
     assert story.bound("high") == 0
+    assert story.gang("high").rejected == {RefusalReason.REMOVAL: 1}
+    story.solver = story.first_fit
+    story.pass_time(10)
+    assert story.bound("high") == 8
+
+
+def test_i9_nobody_goes_for_room_that_a_hard_constraint_forbids() -> None:
+    story = lied_to()
+    story.add(gang("low").of(16))
+    story.run()
+
+    def torn(solve: Solve) -> tuple[SolveResult, ...]:
+        if not solve.removable:
+            return story.first_fit(solve)
+        (group,), (low,) = solve.groups, solve.removable
+        runs = (run(group.gangs[0], "a", 4), run(group.gangs[0], "b", 4))
+        return (SolveResult(group.id, SolveOutcome.PLACED, runs, removed=(Removed(low.id, True, low.pods),)),)
+
+    story.solver = torn
+    story.add(gang("high").of(8).priority(5).divided("rack: hard pack"))
+    story.run_effects()
+    assert story.bound("low") == 16
     assert story.gang("high").rejected == {RefusalReason.REMOVAL: 1}
     story.solver = story.first_fit
     story.pass_time(10)

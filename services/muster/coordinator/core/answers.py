@@ -39,7 +39,8 @@ def refused_or_seated(
     if problem is not None:
         return problem
     for gang_id, taken in seats.items():
-        broken = _broken_constraint(ledger, trees, gangs[gang_id], taken, whole=not group.accumulates)
+        nodes = Counter(seat.node for seat in taken)
+        broken = forbidden(ledger, trees, gangs[gang_id], nodes, whole=not group.accumulates)
         if broken is not None:
             return Refusal(RefusalReason.CONSTRAINT, broken)
     for gang_id, taken in seats.items():
@@ -49,15 +50,15 @@ def refused_or_seated(
     return {gang: len(seats[gang.id]) for gang in group.gangs if seats[gang.id]}
 
 
-def _broken_constraint(ledger: Ledger, trees: Trees, gang: Gang, taken: Sequence[Seat], *, whole: bool) -> str | None:
+def forbidden(ledger: Ledger, trees: Trees, gang: Gang, taken: Counter[str], *, whole: bool) -> str | None:
+    """Which hard constraint of the gang forbids so many more members on these nodes; None: none does."""
     facts = gang.facts
     if not taken or facts is None or not any(each.hard for each in facts.constraints):
         return None
     before: Counter[str] = Counter()
     for pods in placed(gang):
         before[pods.node] += pods.count
-    after = before + Counter(seat.node for seat in taken)
-    return broken_constraint(facts, trees, ledger.nodes, before, after, whole=whole)
+    return broken_constraint(facts, trees, ledger.nodes, before, before + taken, whole=whole)
 
 
 def _wanted_by_role(asked: GroupToPlace) -> dict[tuple[str, int], tuple[str, int]]:

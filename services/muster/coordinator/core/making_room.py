@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from muster.coordinator.core.answers import forbidden
 from muster.coordinator.core.decisions import Plan
 from muster.coordinator.core.draining import Draining, could_ever_fit
 from muster.coordinator.core.events import Effect, Now, Solve, SolveOutcome, SolveResult
@@ -295,6 +296,8 @@ class MakingRoom:
     def _make_room(self, attempt: _Attempt, result: SolveResult, now: Now) -> list[Effect] | None:
         """What the answer wants is planned; None: the answer cannot be used."""
         kept = _kept(attempt, result)
+        if self._forbidden(attempt.group, result.runs):
+            return None
         kept.held_before = frozenset(uid for gang in attempt.group.gangs for uid in gang.seats)
         if isinstance(attempt.offer, Draining):
             ends = attempt.offer.chosen(result.removed)
@@ -315,6 +318,18 @@ class MakingRoom:
             return None
         self._may_be_evicted = self.running.lowest  # there may be victims for those that want the same as well
         return self._plans.begin(Plan(victims, kept), now)
+
+    def _forbidden(self, group: Group, runs: Sequence[Run]) -> bool:
+        """The room is not such as its hard constraints demand: nobody goes for that."""
+        knowledge, whole = self._knowledge, not group.accumulates
+        for gang in group.gangs:
+            nodes: Counter[str] = Counter()
+            for run in runs:
+                if run.gang == gang.id:
+                    nodes[run.node] += run.count
+            if forbidden(knowledge.ledger, knowledge.trees, gang, nodes, whole=whole) is not None:
+                return True
+        return False
 
     def _bears(self, kept: KeptRoom, going: Iterable[str], now: Now) -> bool:
         """The ledger bears the answer out: what is free, and what the pods that go leave, suffices."""
