@@ -31,9 +31,9 @@ from muster.gangs.placing import GangToPlace, GroupToPlace, Role
 from muster.placement.answers import Placed
 from muster.placement.cluster import Cluster
 from muster.placement.messages import write_answer
-from muster.placement.parts import Attempt, parts_of, runs_of
-from muster.placement.search import Budget
-from muster.placement.shaped import NoSeats, seats_for
+from muster.placement.mixed.search import Budget
+from muster.placement.room.parts import Attempt, parts_of, runs_of
+from muster.placement.shapes.shaped import NoSeats, seats_for
 from muster.placement.solve import STEPS_PER_GROUP, solve
 from muster.placement.v1 import placement_pb2 as pb
 from muster.topology.constraints import parse_constraints

@@ -21,7 +21,7 @@ from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass, PodFacts
 from muster.gangs.placing import GroupToPlace, PodsOnNode, Removable
 from muster.placement.answers import Placed
 from muster.placement.cluster import Cluster
-from muster.placement.kept import NOTHING
+from muster.placement.room.kept import NOTHING
 from muster.placement.solve import solve
 
 GIB = 2**30

@@ -8,12 +8,12 @@ from builders.small_cases import build, constraints_that_can_be_met
 from muster.gangs.facts import TopologyTree, TreeDomain, TreeLevel
 from muster.gangs.placing import GangToPlace, Role
 from muster.placement.answers import Placed
-from muster.placement.choosing import best_cell
-from muster.placement.ground import Asked, ground_of
-from muster.placement.ladder import Ladder
-from muster.placement.parts import parts_of, retake, runs_of
-from muster.placement.rules import rules_of
-from muster.placement.search import Budget
+from muster.placement.mixed.choosing import best_cell
+from muster.placement.mixed.ground import Asked, ground_of
+from muster.placement.mixed.ladder import Ladder
+from muster.placement.mixed.search import Budget
+from muster.placement.room.parts import parts_of, retake, runs_of
+from muster.placement.shapes.rules import rules_of
 
 _LEVELS = {2: ("rack", "node"), 3: ("zone", "rack", "node")}
 

@@ -16,7 +16,7 @@ from muster.gangs.facts import (
 from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Removable, Role, Withheld
 from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
 from muster.placement.cluster import Cluster
-from muster.placement.kept import keep
+from muster.placement.room.kept import keep
 from muster.placement.solve import solve
 
 GPU = "nvidia.com/gpu"

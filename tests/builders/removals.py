@@ -20,11 +20,11 @@ from muster.gangs.facts import (
 )
 from muster.gangs.placing import GangToPlace, GroupToPlace, Removable
 from muster.placement.answers import NotPlaced, Placed
-from muster.placement.candidates import candidates_of
 from muster.placement.cluster import Cluster
-from muster.placement.kept import NOTHING
-from muster.placement.parts import parts_of
-from muster.placement.trial import Trial
+from muster.placement.removal.candidates import candidates_of
+from muster.placement.removal.trial import Trial
+from muster.placement.room.kept import NOTHING
+from muster.placement.room.parts import parts_of
 
 Gone = Mapping[tuple[str, str], int]
 """Pods that are gone, by node and class."""

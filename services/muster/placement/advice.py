@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.gangs.placing import GangToPlace
-from muster.placement.easing import ask_less, one_each
-from muster.placement.eligibility import ABSENT, USABLE
-from muster.placement.nodes import Bool
-from muster.placement.room import ClassRoom, Room
-from muster.placement.rules import Shape, rules_of
-from muster.placement.trees import Tree
+from muster.placement.pod_rules.easing import ask_less, one_each
+from muster.placement.room.eligibility import ABSENT, USABLE
+from muster.placement.room.nodes import Bool
+from muster.placement.room.room import ClassRoom, Room
+from muster.placement.room.trees import Tree
+from muster.placement.shapes.rules import Shape, rules_of
 from muster.topology.constraints import in_words
 
 _AS_GOOD: Final = (LevelPolicy.RANGE, LevelPolicy.FACTOR, LevelPolicy.PARTITION, LevelPolicy.SPREAD, LevelPolicy.PACK)

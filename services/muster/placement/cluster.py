@@ -7,8 +7,8 @@ import numpy as np
 
 from muster.gangs.capacity import Capacity, Int64
 from muster.gangs.facts import Batch, NodeFacts, PodClass
-from muster.placement.nodes import NodeTable, same_for_placement
-from muster.placement.room import Room
+from muster.placement.room.nodes import NodeTable, same_for_placement
+from muster.placement.room.room import Room
 
 _TAKEN_OVER_AT_ONCE: Final = 64
 """Pods; so many changes are taken into the room when they come, and not by the next solve, which somebody waits for."""

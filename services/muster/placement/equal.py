@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from muster.gangs.placing import GroupToPlace
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.explain import Explainer
-from muster.placement.packing import fewest_nodes
-from muster.placement.parts import Attempt, Part, runs_of, take
-from muster.placement.room import Room
+from muster.placement.room.packing import fewest_nodes
+from muster.placement.room.parts import Attempt, Part, runs_of, take
+from muster.placement.room.room import Room
 
 
 def place_equal(room: Room, group: GroupToPlace, parts: Sequence[Part], explainer: Explainer) -> Placed | NotPlaced:

@@ -10,11 +10,11 @@ from muster.gangs.capacity import Int64
 from muster.gangs.facts import PODS, Amounts
 from muster.gangs.placing import Explanation, GangToPlace, GroupToPlace
 from muster.placement.advice import best_domain, make_room, reach, telling_level
-from muster.placement.eligibility import ABSENT, USABLE
-from muster.placement.kept import NOTHING, Kept
-from muster.placement.parts import Attempt, Part, retake
-from muster.placement.pod_rules import Lost
-from muster.placement.room import MOST_FITS, ClassRoom, Room
+from muster.placement.pod_rules.pod_rules import Lost
+from muster.placement.room.eligibility import ABSENT, USABLE
+from muster.placement.room.kept import NOTHING, Kept
+from muster.placement.room.parts import Attempt, Part, retake
+from muster.placement.room.room import MOST_FITS, ClassRoom, Room
 
 MOST_REASONS_TOLD: Final = 8
 """Reasons named in the sentence; taints with a value per node would make it endless. All of them are in the counts."""

@@ -11,7 +11,7 @@ from muster.gangs.capacity import LARGEST_AMOUNT
 from muster.gangs.facts import LevelConstraint
 from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Removable, Removed, Role, Run, Withheld
 from muster.placement.answers import Answer, PartlyPlaced, Placed
-from muster.placement.trees import Trees
+from muster.placement.room.trees import Trees
 from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.errors import RpcError
 from muster.rpc.explanation_codec import encode_explanation

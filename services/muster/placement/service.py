@@ -16,7 +16,6 @@ from grpc import aio
 
 from muster.gangs.placing import GroupToPlace, Removable, Withheld
 from muster.placement.cluster import Cluster
-from muster.placement.kept import keep
 from muster.placement.messages import (
     check_constraints,
     check_known,
@@ -27,6 +26,7 @@ from muster.placement.messages import (
     write_answer,
 )
 from muster.placement.mirror import Mirror, NoCluster, RevisionNotReached
+from muster.placement.room.kept import keep
 from muster.placement.settings import Settings
 from muster.placement.solve import solve
 from muster.placement.v1 import placement_pb2 as pb

@@ -10,25 +10,25 @@ from msgspec.structs import replace
 
 from muster.gangs.placing import GroupToPlace, Removable, Run
 from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
-from muster.placement.coupled import (
+from muster.placement.equal import place_equal
+from muster.placement.explain import Explainer
+from muster.placement.mixed.feasible import only_hard
+from muster.placement.mixed.mixed import place_mixed
+from muster.placement.mixed.partial import place_partly
+from muster.placement.mixed.search import Budget
+from muster.placement.pod_rules.coupled import (
     is_coupled,
     is_softly_coupled,
     place_by_wishes,
     place_coupled,
     place_coupled_partly,
 )
-from muster.placement.equal import place_equal
-from muster.placement.explain import Explainer
-from muster.placement.feasible import only_hard
-from muster.placement.kept import NOTHING, Kept
-from muster.placement.mixed import place_mixed
-from muster.placement.packing import choose, tightest_first
-from muster.placement.partial import place_partly
-from muster.placement.parts import Part, alike, parts_of, runs_of
-from muster.placement.removal import place_by_removal
-from muster.placement.room import Room
-from muster.placement.search import Budget
-from muster.placement.shaped import place_shaped
+from muster.placement.removal.removal import place_by_removal
+from muster.placement.room.kept import NOTHING, Kept
+from muster.placement.room.packing import choose, tightest_first
+from muster.placement.room.parts import Part, alike, parts_of, runs_of
+from muster.placement.room.room import Room
+from muster.placement.shapes.shaped import place_shaped
 
 STEPS_PER_GROUP: Final = 10_000
 STEPS_PER_BATCH: Final = 30_000

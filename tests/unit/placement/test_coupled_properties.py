@@ -12,8 +12,8 @@ from muster.gangs.facts import Batch, PodClass, PodFacts
 from muster.gangs.placing import GroupToPlace
 from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
 from muster.placement.cluster import Cluster
-from muster.placement.coupled import is_coupled
-from muster.placement.parts import parts_of
+from muster.placement.pod_rules.coupled import is_coupled
+from muster.placement.room.parts import parts_of
 
 
 def build(scenery: Scenery) -> Cluster:

@@ -17,8 +17,8 @@ from muster.gangs.facts import (
     TolerationOperator,
 )
 from muster.gangs.match import disliked_taints, preference, why_not
-from muster.placement.eligibility import ABSENT, USABLE, Eligibility
-from muster.placement.nodes import NodeTable
+from muster.placement.room.eligibility import ABSENT, USABLE, Eligibility
+from muster.placement.room.nodes import NodeTable
 
 KEYS, VALUES, NAMES = ("zone", "disk", "size"), ("", "a", "b", "3", "7"), ("n0", "n1", "n2", "n3", "n4")
 

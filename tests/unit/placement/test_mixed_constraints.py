@@ -11,9 +11,9 @@ from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Removabl
 from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
 from muster.placement.cluster import Cluster
 from muster.placement.explain import Explainer
-from muster.placement.mixed import place_mixed
-from muster.placement.parts import parts_of
-from muster.placement.search import Budget
+from muster.placement.mixed.mixed import place_mixed
+from muster.placement.mixed.search import Budget
+from muster.placement.room.parts import parts_of
 from muster.topology.constraints import parse_constraints
 
 LARGE = pod_class("large", 3)

@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 
 from builders.removals import Instance, check, confined_instances, instances
-from muster.placement.greedy import few_gangs
-from muster.placement.holds import Holds
-from muster.placement.spare import Spare
+from muster.placement.removal.greedy import few_gangs
+from muster.placement.removal.holds import Holds
+from muster.placement.removal.spare import Spare
 
 
 @settings(max_examples=100, deadline=None)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders.placement import alone, answers, cluster, node, pod_class, refusal
-from muster.placement.puzzle import worth_trying
-from muster.placement.search import Bin, Budget, Counts, OutOfBudget, Puzzle, search
+from muster.placement.mixed.puzzle import worth_trying
+from muster.placement.mixed.search import Bin, Budget, Counts, OutOfBudget, Puzzle, search
 
 
 def puzzle(asks: list[int], wanted: list[int], free: list[int], slack: int = 0) -> Puzzle:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from builders.minding import HOST, ZONE, member, spread, wish
 from builders.placement import alone, answers, cluster, node, seats
 from muster.gangs.facts import NodeFacts, SpreadConstraint, Taint, TaintEffect
-from muster.placement.levelling import level
+from muster.placement.pod_rules.levelling import level
 
 SPOT = Taint("spot", "", TaintEffect.PREFER_NO_SCHEDULE)
 

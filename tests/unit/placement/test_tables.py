@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from muster.gangs.capacity import Int64
-from muster.placement.prices import NEVER
-from muster.placement.search import OutOfBudget
-from muster.placement.tables import Axis, join, read_back
+from muster.placement.mixed.prices import NEVER
+from muster.placement.mixed.search import OutOfBudget
+from muster.placement.mixed.tables import Axis, join, read_back
 
 PARTS = (Axis(3), Axis(2))
 MATCHING = Axis(2, adds=False)

@@ -9,7 +9,7 @@ from builders.forest import answer_to, asking, planted, tree_of
 from builders.placement import answers, cluster, node, pod_class, refusal, seats
 from muster.gangs.facts import Batch, NodeFacts, TopologyTree, TreeLevel
 from muster.placement.cluster import Cluster
-from muster.placement.trees import Tree
+from muster.placement.room.trees import Tree
 
 BY_LABELS = TopologyTree("labels", (TreeLevel("zone", "z"), TreeLevel("rack", "r"), TreeLevel("node")), default=True)
 

@@ -5,11 +5,11 @@ import pytest
 
 from builders.forest import planted
 from muster.gangs.placing import GangToPlace, GroupToPlace, Role
-from muster.placement.ground import Asked, Ground, ground_of
-from muster.placement.narrowing import narrowed
-from muster.placement.parts import Attempt, parts_of
-from muster.placement.rules import rules_of
-from muster.placement.worth import is_best, worth
+from muster.placement.mixed.ground import Asked, Ground, ground_of
+from muster.placement.mixed.narrowing import narrowed
+from muster.placement.mixed.worth import is_best, worth
+from muster.placement.room.parts import Attempt, parts_of
+from muster.placement.shapes.rules import rules_of
 from muster.topology.constraints import parse_constraints
 
 TREE = "r0(a:4,b:4) r1(c:4,d:4) r2(e:1,f:1)"

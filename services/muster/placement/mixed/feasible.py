@@ -1,0 +1,47 @@
+"""Whether a group has a place at all as its hard constraints ask; soft ones have no say."""
+
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from muster.gangs.facts import LevelConstraint, LevelPolicy
+from muster.gangs.placing import GroupToPlace
+from muster.placement.mixed.constrained import has_any_place
+from muster.placement.mixed.mixed import seat_minimums
+from muster.placement.mixed.search import Budget
+from muster.placement.pod_rules.coupled import find_coupled, is_coupled
+from muster.placement.room.parts import Part, alike
+from muster.placement.room.room import Room
+from muster.placement.shapes.shaped import NoSeats, seats_for
+
+
+def only_hard(group: GroupToPlace) -> GroupToPlace:
+    """The group without its soft constraints, but with packs of gangs that have a hard one, which makes others hard."""
+    gangs = (structs.replace(gang, constraints=_hard_of(gang.constraints)) for gang in group.gangs)
+    return structs.replace(group, gangs=tuple(gangs))
+
+
+def _hard_of(constraints: Sequence[LevelConstraint]) -> tuple[LevelConstraint, ...]:
+    packs = any(each.hard and each.policy is LevelPolicy.PACK for each in constraints)
+    return tuple(each for each in constraints if each.hard or (packs and each.policy is LevelPolicy.PACK))
+
+
+def is_constrained(group: GroupToPlace) -> bool:
+    """It asks for more than room."""
+    return any(gang.constraints for gang in group.gangs)
+
+
+def has_place(room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> bool:
+    """All minimums have a place together, as far as the budget reaches to tell. Nothing stays taken."""
+    if is_coupled(room, parts):
+        return find_coupled(room, group, parts, budget) is not None
+    if not is_constrained(group):
+        mark = room.mark()
+        seated = seat_minimums(room, group, parts, budget) is not None
+        room.undo(mark)
+        return seated
+    if len(group.gangs) == 1 and alike(parts):
+        seats = seats_for(room, group.gangs[0], parts[0], budget)
+        if not isinstance(seats, NoSeats) or seats.proved:
+            return not isinstance(seats, NoSeats)
+    return has_any_place(room, group, parts, budget)

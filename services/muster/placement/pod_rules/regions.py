@@ -1,0 +1,70 @@
+"""Parts of the cluster to which a group whose members mind one another is confined, one after another, to find a place.
+
+Members that want to be together, with nobody there yet, need a domain to be in; constraints of a gang may want one too.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.gangs.capacity import Int64
+from muster.placement.room.nodes import Bool
+from muster.placement.room.parts import Part
+from muster.placement.room.room import Room
+
+Region = Bool | None
+"""Rows that may be used, bool[rows]; None: all."""
+
+
+@dataclass(frozen=True)
+class Regions:
+    """Disjoint regions: `of` is int64[rows], the region of each row, -1 where there is none; `order` the best first."""
+
+    of: Int64
+    order: Int64
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __iter__(self) -> Iterator[Bool]:
+        for region in self.order.tolist():
+            yield self.of == region
+
+
+def common_domains(room: Room, parts: Sequence[Part], within: Region = None) -> Regions | None:
+    """Domains for members that want to be together and have nobody to be with yet; None: no member does."""
+    keys = sorted({key for part in parts for key in unsettled_keys(room, part)})
+    if not keys:
+        return None
+    of: Int64 = np.zeros(room.nodes.rows, np.int64)
+    labelled = np.ones(room.nodes.rows, np.bool_) if within is None else within
+    for key in keys:
+        codes = room.nodes.domains(key).codes
+        of = np.unique(of * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)[1].reshape(-1)
+        labelled = labelled & (codes > 0)
+    return ranked(room, parts, np.where(labelled, of, -1))
+
+
+def ranked(room: Room, parts: Sequence[Part], of: Int64) -> Regions:
+    """Regions that have room for any member: those for most members first, then the smallest, then by name."""
+    count = int(of.max(initial=-1)) + 1
+    members, seats = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    inside = of >= 0
+    for part in parts:
+        fits = np.minimum(room.of(part.class_id).fits, part.wanted)
+        here = np.bincount(of[inside], fits[inside], count).astype(np.int64)
+        members += np.minimum(here, part.wanted)
+        seats += here
+    first = np.full(count, np.iinfo(np.int64).max)
+    np.minimum.at(first, of[inside], room.nodes.rank[inside])
+    order = np.lexsort((first, seats, -members))
+    return Regions(of, order[members[order] > 0])
+
+
+def unsettled_keys(room: Room, part: Part) -> tuple[str, ...]:
+    """Labels of the domain that members of a part have yet to choose to be in together."""
+    limits = room.of(part.class_id).limits
+    if limits is None:
+        return ()
+    return tuple(key for rule in limits.together if rule.couples() for key in rule.keys)

@@ -1,0 +1,130 @@
+"""Who has to go so that a group has a place: the lowest levels, spare pods, few gangs, and nobody for nothing.
+
+Nobody goes for soft constraints.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec.structs import replace
+
+from muster.gangs.capacity import Int64
+from muster.gangs.placing import GroupToPlace, Removable
+from muster.placement.answers import NotPlaced, Placed
+from muster.placement.mixed.feasible import only_hard
+from muster.placement.removal.candidates import Candidates, candidates_of
+from muster.placement.removal.confining import confinement, who_goes_near, who_goes_of_one_domain
+from muster.placement.removal.fewest import fewest_gangs
+from muster.placement.removal.greedy import few_gangs
+from muster.placement.removal.holds import Holds
+from muster.placement.removal.putback import put_back
+from muster.placement.removal.spare import Spare
+from muster.placement.removal.trial import Spent, Trial
+from muster.placement.room.kept import Kept
+from muster.placement.room.parts import Part
+from muster.placement.room.room import Room
+
+_EFFORTS: Final = 5_000
+"""For each stage of a removal; a quarter of a second, which only the largest come near."""
+_EFFORTS_PER_MEMBER: Final = 8
+"""More where members are seated one by one."""
+_EFFORTS_FOR_FEWEST: Final = 600
+"""For trying sets of gangs, whose number has no end."""
+
+PlaceWhole = Callable[[], Placed | NotPlaced]
+"""Places the group in the room as it is then."""
+
+
+def place_by_removal(
+    room: Room,
+    group: GroupToPlace,
+    parts: Sequence[Part],
+    removable: Sequence[Removable],
+    kept: Kept,
+    place: PlaceWhole,
+    present: NotPlaced,
+) -> Placed | NotPlaced:
+    """Place a group that has no place at `present`, if it has one once some of the removable pods are gone."""
+    candidates = candidates_of(room, removable, kept)
+    if not len(candidates):
+        return present
+    mark = room.mark()
+    candidates.let_go(room, candidates.count)
+    answer = place()
+    room.undo(mark)
+    if isinstance(answer, NotPlaced):
+        summary = f"even if all that may be removed were gone: {answer.explanation.summary}"
+        return replace(answer, explanation=replace(answer.explanation, summary=summary))
+    removed = _who_goes_for(room, only_hard(group), parts, candidates, answer)
+    if removed is None:
+        return NotPlaced(False, present.explanation)
+    candidates.let_go(room, removed)
+    answer = place()
+    if isinstance(answer, NotPlaced):
+        room.undo(mark)
+        return NotPlaced(False, present.explanation)
+    return replace(answer, removed=candidates.answer(removed))
+
+
+def _who_goes_for(
+    room: Room, group: GroupToPlace, parts: Sequence[Part], candidates: Candidates, if_all_went: Placed
+) -> Int64 | None:
+    confined = confinement(room, group)
+    if confined is not None:
+        return who_goes_of_one_domain(room, group, parts, candidates, confined, _who_goes)
+    return who_goes_near(room, group, parts, candidates, (run.node for run in if_all_went.runs), _who_goes)
+
+
+def _who_goes(trial: Trial) -> Int64 | None:
+    """How many pods of each entry go; None if that is too hard to tell, which leaves all of them where they are."""
+    trial.allow(_EFFORTS)
+    allowed = _lowest_levels(trial)
+    if not trial.fits(allowed):
+        return None
+    spare = Spare(trial, allowed)
+    trial.allow(_EFFORTS + _EFFORTS_PER_MEMBER * trial.members)
+    removed = _unless_spent(lambda: spare.beside(()))
+    if removed is None:
+        removed = _some_gangs(trial, allowed, spare)
+    return put_back(trial, removed, spare.allowance, _EFFORTS)
+
+
+def _lowest_levels(trial: Trial) -> Int64:
+    """All pods of the levels that suffice, by entry."""
+    candidates = trial.candidates
+    level_of = np.array([gang.level for gang in candidates.gangs], np.int64)[candidates.gang]
+    levels = np.unique(level_of)
+
+    def up_to(index: int) -> Int64:
+        pods: Int64 = np.where(level_of <= levels[index], candidates.count, 0)
+        return pods
+
+    return up_to(bisect_left(range(len(levels) - 1), True, key=lambda index: trial.fits(up_to(index))))
+
+
+def _some_gangs(trial: Trial, allowed: Int64, spare: Spare) -> Int64:
+    """What goes if gangs have to go whole: as few as can be found; in the worst case all that is allowed."""
+    trial.allow(_EFFORTS_FOR_FEWEST)
+    holds = Holds(trial, spare.limited, spare.most, allowed - spare.most)
+    removed = _unless_spent(lambda: fewest_gangs(holds, spare.beside))
+    if removed is not None:
+        return removed
+    trial.allow(_EFFORTS)
+    holds = Holds(trial, spare.limited, spare.first, allowed - spare.first)
+    removed = _unless_spent(lambda: few_gangs(holds, spare.first_beside))
+    if removed is None:
+        return allowed
+    lost = np.bincount(trial.candidates.gang, removed, len(spare.allowance))
+    whole = np.flatnonzero(lost > spare.allowance).tolist()
+    trial.allow(_EFFORTS + _EFFORTS_PER_MEMBER * trial.members)
+    fewer_pods = _unless_spent(lambda: spare.beside(whole))
+    return removed if fewer_pods is None else fewer_pods
+
+
+def _unless_spent(search: Callable[[], Int64 | None]) -> Int64 | None:
+    try:
+        return search()
+    except Spent:
+        return None

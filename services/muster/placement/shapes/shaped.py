@@ -1,0 +1,190 @@
+"""A gang of equal members under constraints: the best division over its tree that can be found, on counts.
+
+The number of members comes first, then few outside of the tree, then the constraints, then wishes for nodes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from muster.gangs.capacity import Int64
+from muster.gangs.placing import GangToPlace, GroupToPlace
+from muster.placement.answers import NotPlaced, Placed
+from muster.placement.explain import Explainer
+from muster.placement.mixed.choosing import best_cell
+from muster.placement.mixed.ground import Asked, ground_of
+from muster.placement.mixed.hindrance import hindrance_of_equal
+from muster.placement.mixed.ladder import Ladder
+from muster.placement.mixed.search import Budget, OutOfBudget
+from muster.placement.room.packing import Seats
+from muster.placement.room.parts import Attempt, Part, runs_of
+from muster.placement.room.room import ClassRoom, Room
+from muster.placement.room.trees import Tree
+from muster.placement.shapes.division import Divider, Division
+from muster.placement.shapes.growing import Growing
+from muster.placement.shapes.rules import Rule, relaxed, rules_of
+from muster.placement.shapes.sizes import Cost, cost_of, holds
+
+_FEWER_TRIED: Final = 64
+"""Members that are left out at most where sizes that a range or factor allows do not add up to all of them."""
+_SMALL: Final = 20_000
+"""Nodes times members squared up to which all ways to divide are looked at, where the first is not known to be best."""
+
+
+def place_shaped(
+    room: Room, group: GroupToPlace, parts: Sequence[Part], explainer: Explainer, budget: Budget
+) -> Placed | NotPlaced:
+    """Place the one gang of the group; its members are all of one class."""
+    [gang], [part] = group.gangs, parts
+    seats = seats_for(room, gang, part, budget)
+    if isinstance(seats, NoSeats):
+
+        def places(other: GangToPlace) -> bool:
+            return not isinstance(seats_for(room, other, part, budget), NoSeats)
+
+        return NotPlaced(seats.proved, hindrance_of_equal(room, group, part.class_id, explainer, seats.fit, places))
+    rows, counts = seats
+    room.take(room.of(part.class_id), rows, counts)
+    return Placed(runs_of(room, group, parts, Attempt([int(counts.sum())], [(0, seats)])))
+
+
+@dataclass(frozen=True)
+class NoSeats:
+    """No place was found; `fit`: members that have room at most."""
+
+    proved: bool
+    fit: int
+
+
+def seats_for(room: Room, gang: GangToPlace, part: Part, budget: Budget) -> Seats | NoSeats:
+    """Where the gang's members go, all of which are in the part; nothing is taken."""
+    tree = room.trees.get(gang.tree)
+    assert tree is not None, f"tree {gang.tree!r} was not checked"
+    shaped = _Shaped(tree, gang, part.wanted, room.of(part.class_id))
+    division, proved = shaped.place()
+    if not (shaped.is_best if division is not None else proved) and shaped.is_small:
+        division, proved = shaped.better(division, room, part, budget)
+    if division is None:
+        return NoSeats(proved, shaped.capacity)
+    return tree.rows[division.nodes], division.counts
+
+
+class _Shaped:
+    def __init__(self, tree: Tree, gang: GangToPlace, wanted: int, of_class: ClassRoom) -> None:
+        self.tree = tree
+        self.gang = gang
+        self.capacity = 0
+        self.rules = rules_of(gang.constraints, tree.level_names)
+        self._wanted = wanted
+        self._of_class = of_class
+        self._caps: Int64 = np.minimum(of_class.fits[tree.rows], wanted)
+        self._held = _held(tree, gang) if gang.placed else None
+        self.is_best = False
+        """Of the division that was found last it is known that no other is better by the constraints."""
+
+    @property
+    def is_small(self) -> bool:
+        """Few enough nodes and members to look at all ways to divide them."""
+        return int(np.count_nonzero(self._caps)) * self._wanted**2 <= _SMALL
+
+    def better(self, division: Division | None, room: Room, part: Part, budget: Budget) -> tuple[Division | None, bool]:
+        """The best that there is, if it is better; if there is none, whether that is proved."""
+        asked = [Asked(self.gang, self.rules)]
+        ladder = Ladder(ground_of(room, self.tree, asked, [part]), budget)
+        try:
+            cell = best_cell(ladder.climb(), [part], [self.gang.minimum])
+        except OutOfBudget:
+            return division, False
+        if cell is None:
+            return division, division is None
+        [(_, (rows, counts))] = ladder.attempt(cell).seats
+        nodes = self.tree.place[rows]
+        in_order = nodes.argsort()
+        other = Division(nodes[in_order], counts[in_order], int(counts.sum()))
+        return other if division is None or self._worth(other) < self._worth(division) else division, False
+
+    def place(self) -> tuple[Division | None, bool]:
+        """Where the members go; if nowhere, whether that is proved."""
+        best, proved = None, True
+        for nodes in self._reaches():
+            division, proved = self._best(self._caps[:nodes])
+            if division is not None and (best is None or division.members > best.members):
+                best = division
+                self.is_best = self.is_best and nodes == self.tree.inside
+            if best is not None and best.members == self._wanted:
+                break
+        return best, proved
+
+    def _reaches(self) -> Iterator[int]:
+        """How many of the tree's nodes are to be looked at: those inside, and then all if none above must be inside."""
+        nodes = len(self.tree.levels)
+        yield self.tree.inside
+        if self.tree.inside < len(self._caps) and not any(rule.is_hard for rule in self.rules if rule.level < nodes):
+            yield len(self._caps)
+
+    def _best(self, caps: Int64) -> tuple[Division | None, bool]:
+        division, proved = self._cheapest(caps)
+        levels = self._of_class.levels
+        if division is None or len(levels) < 2:
+            return division, proved
+        members, cost = division.members, self._cost(division)
+        dislike = self._of_class.dislike[self.tree.rows[: len(caps)]]
+        for level in levels[:-1]:  # as good a place on nodes that the class dislikes less
+            liked = np.where(dislike <= level, caps, 0)
+            if int(liked.sum()) >= members:
+                other, _ = self._cheapest(liked)
+                if other is not None and other.members == members and self._cost(other) == cost:
+                    return other, proved
+        return division, proved
+
+    def _cheapest(self, caps: Int64) -> tuple[Division | None, bool]:
+        """The best division; if there is none, whether that is proved."""
+        ways = relaxed(self.rules)
+        loosest = self._divider(ways[-1], caps)
+        most = self.capacity = min(self._wanted, loosest.capacity)
+        for members in range(most, max(self.gang.minimum, most - _FEWER_TRIED) - 1, -1):
+            dividers = [*(self._divider(way, caps) for way in ways[:-1]), loosest]
+            found = [each for divider in dividers if (each := divider.place(members)) and self._holds(each)]
+            if found:
+                self.is_best = members == self._wanted and dividers[0].found_best
+                return found[0] if len(found) == 1 else min(found, key=self._cost), False
+        return None, loosest.capacity < self.gang.minimum
+
+    def _divider(self, rules: tuple[Rule, ...], caps: Int64) -> Divider | Growing:
+        children = self.tree.children([rule.level for rule in self.rules], len(caps))
+        if self._held is None:
+            return Divider(rules, children, caps, self._wanted)
+        return Growing(rules, children, caps, self._held[: len(caps)])
+
+    def _holds(self, division: Division) -> bool:
+        """Everything hard is kept; nothing else comes of dividing when there are no members yet."""
+        return self._held is None or holds(self.rules, self.tree, *self._sizes(division))
+
+    def _worth(self, division: Division) -> tuple[int, int, Cost]:
+        """Smaller is better: members left out, then members outside of the tree, then by the constraints."""
+        outside = division.counts[division.nodes >= self.tree.inside]
+        return self._wanted - division.members, int(outside.sum()), self._cost(division)
+
+    def _cost(self, division: Division) -> Cost:
+        return cost_of(self.rules, self.tree, *self._sizes(division))
+
+    def _sizes(self, division: Division) -> tuple[Int64, Int64]:
+        """Nodes and their members, those counted that are there already."""
+        if self._held is None:
+            return division.nodes, division.counts
+        sizes = self._held.copy()
+        sizes[division.nodes] += division.counts
+        nodes = np.flatnonzero(sizes)
+        return nodes, sizes[nodes]
+
+
+def _held(tree: Tree, gang: GangToPlace) -> Int64:
+    """Members on each of the tree's nodes, int64[nodes]; those on nodes that are not known are passed over."""
+    held: Int64 = np.zeros(len(tree.rows), np.int64)
+    for pods in gang.placed:
+        place = tree.place_of(pods.node)
+        if place is not None:
+            held[place] += pods.count
+    return held
