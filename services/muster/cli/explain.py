@@ -120,9 +120,12 @@ def _problems(answer: ExplainResponse) -> Iterator[str]:
 def _placement(answer: ExplainResponse) -> Iterator[str]:
     if not answer.HasField("explanation") or answer.gang.phase == Phase.PHASE_SATISFIED:
         return
+    if lines := list(_why_no_place(answer)):
+        yield from ("", "[bold]Why it has no place[/]", *lines)
+
+
+def _why_no_place(answer: ExplainResponse) -> Iterator[str]:
     said = answer.explanation
-    yield ""
-    yield "[bold]Why it has no place[/]"
     if said.summary and said.summary not in answer.gang.reason:
         yield f"  {escape(said.summary)}"
     if said.needed:

@@ -32,3 +32,12 @@ def test_answers_that_were_not_taken_are_counted_by_reason() -> None:
     answer.rejected_answers.add(reason="no room", count=2)
     answer.rejected_answers.add(reason="unknown node or class", count=1)
     assert "3 answers of placement were not taken: 2 no room, 1 unknown node or class" in lines(answer)
+
+
+def test_a_summary_that_is_the_reason_is_not_told_twice_nor_announced() -> None:
+    answer = waiting()
+    answer.gang.reason = "gang ns/g cannot start: hard constraints are not supported"
+    answer.explanation.CopyFrom(placement.Explanation(summary="hard constraints are not supported"))
+    assert "Why it has no place" not in lines(answer)
+    answer.explanation.summary = "no room"
+    assert "Why it has no place[/]\n  no room" in lines(answer)
