@@ -4,8 +4,9 @@ import random
 import re
 
 import pytest
+from msgspec.structs import replace
 
-from builders.forest import answer_to, asking, tree_of
+from builders.forest import answer_to, asking, planted, tree_of
 from builders.minding import RACK, member, rack, spread
 from builders.placement import alone, answers, cluster, gang, group, node, pod_class, refusal
 from muster.gangs.facts import Batch, TopologyTree, TreeLevel
@@ -93,6 +94,21 @@ def test_members_that_differ_are_told_of_those_that_lack_room() -> None:
     [answer] = answers(cluster([node("a", 4)], [pod_class("x", 1), pod_class("z", 3)]), alone("g", ("x", 6), ("z", 3)))
     assert refusal(answer).explanation.remedy == (
         '2 more of its members would have room with 1 more node like "a", empty'
+    )
+
+
+def test_gangs_that_have_room_but_not_as_they_ask_are_told_so() -> None:
+    on = planted("z0(r0(a:6)) z1(r1(b:2,c:3))", "zone rack node", classes=[pod_class("y", 2)])
+    apart = parse_constraints("zone: hard spread; rack: hard partition(2); node: hard partition(2)")
+    asked = group(
+        replace(gang("g0", ("x", 1)), constraints=parse_constraints("zone: hard spread; node: factor(2)")),
+        replace(gang("g1", ("y", 1), ("x", 5)), constraints=apart),
+    )
+    [answer] = answers(on, asked)
+    told = refusal(answer).explanation
+    assert told.gang == "g1"
+    assert told.summary == (
+        "no place was found in which all hard constraints hold; it would fit if none of its constraints were hard"
     )
 
 

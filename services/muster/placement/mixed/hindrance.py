@@ -17,6 +17,7 @@ from muster.placement.room.trees import Tree
 
 _STEPS_PER_CHANGE: Final = 2_000
 """For telling whether one softer constraint would do."""
+_NOT_AS_ASKED: Final = "no place was found in which all hard constraints hold"
 
 
 def hindrance(
@@ -32,7 +33,9 @@ def hindrance(
     `has_place` tells whether another group of the same parts would have a place.
     """
     lacking = (index for index, gang in enumerate(group.gangs) if best.of_gang(parts, index) < gang.minimum)
-    at = next(lacking, 0)
+    at = next(lacking, None)
+    if at is None:
+        return _against_all(room, group, has_place)
     gang = group.gangs[at]
     tree = room.trees.get(gang.tree)
     assert tree is not None, f"tree {gang.tree!r} was not checked"
@@ -49,6 +52,20 @@ def hindrance(
         summary = _as_constraints_ask(room, tree, gang, [part.class_id for part in ours], explanation)
         return replace(explanation, summary=f"{summary}; {softer}", remedy=softer, nodes_lost=(), short_by=())
     return explanation
+
+
+def _against_all(room: Room, group: GroupToPlace, has_place: Callable[[GroupToPlace, Budget], bool]) -> Explanation:
+    """All members have room, but not as the hard constraints of all gangs ask: of the first that could ask for less."""
+    told = [
+        with_softer(
+            room, group, Explanation(_NOT_AS_ASKED, gang.id, gang.roles[0].class_id, 0, gang.minimum), has_place
+        )
+        for gang in group.gangs
+        if any(each.hard for each in gang.constraints)
+    ]
+    [first, *_] = group.gangs
+    nobody = Explanation(_NOT_AS_ASKED, first.id, first.roles[0].class_id, 0, first.minimum)
+    return next((each for each in told if each.remedy), told[0] if told else nobody)
 
 
 def with_softer(
