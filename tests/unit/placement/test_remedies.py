@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from builders.forest import answer_to, asking, planted, tree_of
-from builders.minding import RACK, member, rack, spread
+from builders.minding import RACK, away, member, rack, spread
 from builders.placement import alone, answers, cluster, gang, group, node, pod_class, refusal
 from muster.gangs.facts import Batch, TopologyTree, TreeLevel
 from muster.gangs.placing import Explanation
@@ -88,6 +88,14 @@ def test_constraints_that_other_rules_of_the_pods_are_against() -> None:
     told = refusal(answer).explanation
     assert told.remedy == 'it would fit if the constraint "rack: hard pack" were soft'
     assert told.summary.endswith(f"; {told.remedy}")
+
+
+def test_no_nodes_in_one_rack_are_proposed_to_those_who_keep_away_from_one_another_there() -> None:
+    nodes = rack("r0", {"a": 1}) + rack("r1", {"b": 1})
+    on = cluster(nodes, [member(**away(RACK))])
+    on.apply(Batch(trees=(TopologyTree("racks", (TreeLevel("rack", RACK), TreeLevel("node")), default=True),)))
+    [answer] = answers(on, asking("rack: hard pack", 3))
+    assert not refusal(answer).explanation.remedy.startswith("it would fit")
 
 
 def test_members_that_differ_are_told_of_those_that_lack_room() -> None:

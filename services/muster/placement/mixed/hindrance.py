@@ -121,9 +121,11 @@ def _too_little_room(
     full = explainer.full(group, 0, told.class_id, anywhere, is_all=not hard)
     full = replace(full, fit=told.fit, best_domain=told.best_domain, best_domain_fit=told.best_domain_fit)
     nodes = tree.level_names[-1]
-    if hard and all(each.policy is LevelPolicy.PACK and each.level != nodes for each in hard):
+    of_class = room.of(told.class_id)
+    only_packs = hard and all(each.policy is LevelPolicy.PACK and each.level != nodes for each in hard)
+    if only_packs and of_class.limits is None:  # others must perhaps not be so near to one another
         one = told.best_domain or f"one {tree.level_names[telling_level(tree, hard)]}"
-        remedy = make_room_in(one, room, room.of(told.class_id), gang.minimum - told.best_domain_fit)
+        remedy = make_room_in(one, room, of_class, gang.minimum - told.best_domain_fit)
         full = replace(full, remedy=remedy or full.remedy)
     if told.fit >= anywhere or gang.minimum == 1:
         return full
