@@ -197,6 +197,20 @@ def test_one_gang_that_waits_too_long_times_out_its_group() -> None:
     assert not story.leader.knowledge.ledger.reserved
 
 
+def test_one_gang_that_waits_too_long_takes_the_reservations_of_its_partners_along_at_once() -> None:
+    """Before any of the pods is seen with the mark."""
+    story = Story({"n": 5})
+    a = gang("a").of(3).non_strict(waiting_time_seconds=5).with_group("default/a", "default/b")
+    b = gang("b").of(3).non_strict().with_group("default/a", "default/b")
+    story.add(a, b)
+    story.run_effects()
+    assert sum(waiting(story, "a", "b").values()) == 5
+    story.now += 6
+    story.wake()
+    assert waiting(story, "a", "b") == {"a": 0, "b": 0}
+    assert not story.leader.knowledge.ledger.reserved
+
+
 def test_a_group_is_as_strict_as_its_strictest_gang() -> None:
     story = Story({"n": 5})
     story.add(gang("a").of(3).non_strict().with_group("default/a", "default/b"))
