@@ -91,10 +91,8 @@ BUGS = (
     Bug(
         "a group accumulates although one of its gangs is Strict",
         "model.py",
-        """        return all(
-            not gang.permitted and gang.facts is not None and gang.facts.mode is GangMode.NON_STRICT""",
-        """        return any(
-            not gang.permitted and gang.facts is not None and gang.facts.mode is GangMode.NON_STRICT""",
+        "return all(not gang.permitted and gang.facts is not None and not gang.facts.starts_whole",
+        "return any(not gang.permitted and gang.facts is not None and not gang.facts.starts_whole",
     ),
     Bug(
         "reservations on nodes that are gone are kept by gangs that wait",

@@ -24,7 +24,7 @@ from muster.coordinator.core.events import (
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.model import Gang
 from muster.coordinator.core.seats import SeatState
-from muster.gangs.facts import GangMode, LevelPolicy, MatchPolicy, PodFacts
+from muster.gangs.facts import LevelPolicy, MatchPolicy, PodFacts
 
 if TYPE_CHECKING:
     from builders.story import Story
@@ -183,8 +183,8 @@ class Watch:
             return
         facts = gang.facts
         assert facts is not None, f"hold: {gang.id} holds seats without a declaration"
-        strict = [other.id for other in gang.group.gangs if other.facts and other.facts.mode is not GangMode.NON_STRICT]
-        assert not strict or gang.group.busy, f"hold: {gang.id} holds seats, {strict} of its group are Strict"
+        strict = [other.id for other in gang.group.gangs if other.facts and other.facts.starts_whole]
+        assert not strict or gang.group.busy, f"hold: {gang.id} holds seats, {strict} of its group start whole"
         since = self._holds.setdefault(gang.id, self._since(story, gang.id, facts.waiting_time_seconds))
         if facts.waiting_time_seconds:
             waited = min(story.now - since[0], story.unix - since[1])

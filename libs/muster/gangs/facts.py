@@ -291,6 +291,11 @@ class GangFacts(Struct, frozen=True):
         """The declaration must be mended before the gang can be tried."""
         return any(problem.severity is Severity.BLOCKING for problem in self.problems)
 
+    @property
+    def starts_whole(self) -> bool:
+        """It is placed whole or not at all: it says so, or must have a shape, which no part of it tells."""
+        return self.mode is not GangMode.NON_STRICT or any(each.hard for each in self.constraints)
+
 
 class DisruptionBudget(Struct, frozen=True):
     """A PodDisruptionBudget: how many of its pods may be evicted now. `id` is "namespace/name"."""

@@ -334,3 +334,21 @@ def test_problems_of_a_tree_are_told_again_by_the_next_leader_and_hold_up_nobody
     story.pass_time(2)
     assert tree_events(story) == ["node x is in two domains"] * 2
     assert story.bound("g") == 4
+
+
+def test_a_non_strict_gang_that_must_have_a_shape_holds_nothing_until_all_of_it_fits() -> None:
+    story = in_racks({"a": 4}, r0="a")
+    n = gang("n").of(5).non_strict(60).divided("rack: hard pack")
+    story.change(gangs=[n.gang_facts()], pods=n.pods())
+    assert not story.only(Solve).groups[0].partial
+    story.run()
+    assert not story.gang("n").seats
+    story.pass_time(1)
+    assert any('must have the shape of "rack: hard pack"' in note for note in story.notes())
+    story.change(gangs=[replace(n.gang_facts(), constraints=())])
+    story.run()
+    assert len(story.gang("n").seats) == 4
+    story.change(gangs=[n.gang_facts()])
+    story.run()
+    assert not story.gang("n").seats
+    assert not story.leader.knowledge.ledger.reserved

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from muster.coordinator.core.cycle import ScheduleCycle
 from muster.coordinator.core.events import Phase, PodName, Record, Seat
 from muster.coordinator.core.seats import HeldSeat, LeavingPod, SeatState
-from muster.gangs.facts import GangFacts, GangMode, MatchPolicy, ObjectReference, PodFacts
+from muster.gangs.facts import GangFacts, MatchPolicy, ObjectReference, PodFacts
 from muster.gangs.placing import Explanation, PodsOnNode
 
 PLAIN = "plain"
@@ -342,10 +342,7 @@ class Group:
     @property
     def accumulates(self) -> bool:
         """Its gangs hold what they get until all have their minimum. A group is as strict as its strictest gang."""
-        return all(
-            not gang.permitted and gang.facts is not None and gang.facts.mode is GangMode.NON_STRICT
-            for gang in self.gangs
-        )
+        return all(not gang.permitted and gang.facts is not None and not gang.facts.starts_whole for gang in self.gangs)
 
     @property
     def holds(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from muster.coordinator.core.model import Gang
 from muster.dialects.registry import timeout_annotations
 from muster.gangs.facts import GangMode, Severity
+from muster.topology.constraints import in_words
 
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -113,9 +114,20 @@ def warnings(gang: Gang) -> list[str]:
         return []
     notes = [problem.message for problem in facts.problems if problem.severity is Severity.WARNING]
     if facts.mode is GangMode.NON_STRICT and not gang.permitted and not gang.group.accumulates:
-        strict = next(other for other in gang.group.gangs if other.facts and other.facts.mode is GangMode.STRICT)
-        notes.append(f"mode NonStrict has no effect: gang {strict.label} of its group is Strict, and so the group is")
+        whole = next(other for other in gang.group.gangs if other.facts and other.facts.starts_whole)
+        notes.append(
+            f"mode NonStrict has no effect: {_why_whole(whole)}, and so the group is placed whole or not at all"
+        )
     return notes
+
+
+def _why_whole(gang: Gang) -> str:
+    facts = gang.facts
+    assert facts is not None, f"{gang.id} is placed whole without a declaration"
+    if facts.mode is not GangMode.NON_STRICT:
+        return f"gang {gang.label} of its group is Strict"
+    hard = next(each for each in facts.constraints if each.hard)
+    return f'gang {gang.label} must have the shape of "{in_words(hard)}"'
 
 
 def _holding(gang: Gang) -> str:
