@@ -4,11 +4,13 @@ import random
 
 import pytest
 
+from builders.larger_cases import best_of_ladder, random_larger_case
 from builders.minding import HOST, RACK, ZONE, away, member, rack, spread
 from builders.placement import answers, cluster, pod_class
+from builders.small_cases import answer_to
 from muster.gangs.facts import Batch, LevelConstraint, NodeFacts, TopologyTree, TreeLevel
 from muster.gangs.placing import GangToPlace, GroupToPlace, Role
-from muster.placement.answers import Placed
+from muster.placement.answers import NotPlaced, Placed
 from muster.placement.cluster import Cluster
 from muster.topology.constraints import contradictions, parse_constraints
 
@@ -50,3 +52,11 @@ def _constraints(rng: random.Random) -> tuple[LevelConstraint, ...]:
     policies = ("pack", "spread", f"partition({rng.randint(1, 4)})", f"range({low},{low + 3})", f"factor({low + 1})")
     levels = [level for level in LEVELS if rng.random() < 0.6] or ["rack"]
     return parse_constraints("; ".join(f"{level}: {rng.choice(policies)}" for level in levels))
+
+
+def test_a_hard_partition_within_racks_is_not_one_of_the_whole_cluster() -> None:
+    """Soft constraints of a level above say where a hard shape is kept; left out, they would change what is asked."""
+    case = random_larger_case(493)  # rack: pack, factor(2); node: hard partition(4)
+    assert best_of_ladder(case) is not None
+    answer = answer_to(case)
+    assert isinstance(answer, Placed) or (isinstance(answer, NotPlaced) and not answer.proved)

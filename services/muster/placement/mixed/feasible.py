@@ -1,6 +1,7 @@
 """Whether a group has a place at all as its hard constraints ask; soft ones have no say."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec import structs
 
@@ -14,16 +15,26 @@ from muster.placement.room.parts import Part, alike
 from muster.placement.room.room import Room
 from muster.placement.shapes.shaped import NoSeats, seats_for
 
+_SHAPES: Final = (LevelPolicy.PACK, LevelPolicy.SPREAD, LevelPolicy.PARTITION)
+
 
 def only_hard(group: GroupToPlace) -> GroupToPlace:
-    """The group without its soft constraints, but with packs of gangs that have a hard one, which makes others hard."""
+    """The group without soft constraints that do not matter to what is hard.
+
+    Hard shapes are kept within each domain of the levels above that have a constraint, so levels stay where there are
+    any, with their shapes, and only soft ranges and factors go.
+    """
     gangs = (structs.replace(gang, constraints=_hard_of(gang.constraints)) for gang in group.gangs)
     return structs.replace(group, gangs=tuple(gangs))
 
 
 def _hard_of(constraints: Sequence[LevelConstraint]) -> tuple[LevelConstraint, ...]:
-    packs = any(each.hard and each.policy is LevelPolicy.PACK for each in constraints)
-    return tuple(each for each in constraints if each.hard or (packs and each.policy is LevelPolicy.PACK))
+    if not any(each.hard and each.policy in _SHAPES for each in constraints):
+        return tuple(each for each in constraints if each.hard)
+    kept = [each for each in constraints if each.hard or each.policy in _SHAPES]
+    levels = dict.fromkeys(each.level for each in constraints)
+    shaped = {each.level for each in kept}
+    return *kept, *(LevelConstraint(level, LevelPolicy.PACK) for level in levels if level not in shaped)
 
 
 def is_constrained(group: GroupToPlace) -> bool:

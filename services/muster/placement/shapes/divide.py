@@ -65,7 +65,8 @@ class _Segments:
         self._starts = starts
         self._wants = wants
         self._single = len(wants) == 1
-        self._segment: Segments = 0 if self._single else np.repeat(np.arange(len(wants)), np.diff(starts))
+        self._widths: Int64 = starts[1:] - starts[:-1]
+        self._segment: Segments = 0 if self._single else np.repeat(np.arange(len(wants)), self._widths)
         self._index: Int64 = np.arange(len(caps))
         self._index_bits = len(caps).bit_length()
 
@@ -81,15 +82,13 @@ class _Segments:
             return counts
         if one:
             return None
-        open_: Bool = np.full(len(self._caps), True) if self._single else ~whole[self._segment]
-        order = self._roomiest_first(np.flatnonzero(open_))
-        caps, segment = self._caps[order], self._of(order)
-        held = self._running(caps, segment)
-        full = (held <= self._wants[segment]) & (caps > 0)
+        order = self._roomiest_first()
+        caps, wanted = self._caps[order], np.where(whole, 0, self._wants)
+        full = (self._running(caps) <= wanted[self._segment]) & (caps > 0)
         counts[order[full]] = caps[full]
         rest = np.where(whole, 0, self._wants - self._sums(counts))
         if rest.any():
-            usable = np.where(open_ & (counts == 0), self._caps, 0)
+            usable = np.where(counts == 0, self._caps, 0)
             best = self._tightest(usable, np.where(rest > 0, np.maximum(rest, least), _NONE))
             if (best[rest > 0] == _NONE).any():
                 return None
@@ -105,8 +104,8 @@ class _Segments:
         Otherwise it has more if so many have too little room.
         """
         wants = self._wants
-        order = self._roomiest_first(self._index, last_first=True)
-        caps, segment = self._caps[order], self._of(order)
+        order = self._roomiest_first(last_first=True)
+        caps, segment = self._caps[order], self._segment
         place = self._index - self._starts[segment]
         usable = self._sums_sorted(caps > 0)
         if difference is not None:
@@ -118,7 +117,7 @@ class _Segments:
         else:
             parts = np.minimum(np.minimum(parts, usable), wants // least)
             if partition:
-                held = self._running(caps, segment)
+                held = self._running(caps)
                 short = self._sums_sorted((held < wants[segment]) & (caps > 0)) + 1
                 parts = np.maximum(parts, np.minimum(short, usable))
         chosen = place < parts[segment]
@@ -127,10 +126,15 @@ class _Segments:
             return None
         return self._fill(order, caps_chosen, chosen, least)
 
+    def fewest(self) -> Int64:
+        """As the function of that name."""
+        caps = self._caps[self._roomiest_first()]
+        return self._sums_sorted((self._running(caps) < self._wants[self._segment]) & (caps > 0)) + 1
+
     def most_even(self, parts: int, difference: int) -> Int64:
         """As the function of that name."""
-        order = self._roomiest_first(self._index, last_first=True)
-        caps, segment = self._caps[order], self._of(order)
+        order = self._roomiest_first(last_first=True)
+        caps, segment = self._caps[order], self._segment
         place = self._index - self._starts[segment]
         new = np.append(True, (np.diff(caps) != 0) | (place[1:] == 0))
         roomier = np.maximum.accumulate(np.where(new, self._index, 0)) - self._starts[segment]
@@ -145,11 +149,11 @@ class _Segments:
 
     def _fill(self, order: Int64, caps: Int64, chosen: Bool, least: int) -> Int64 | None:
         """`caps`, in the order of room, are 0 where a domain was not `chosen`."""
-        wants, segment = self._wants, self._of(order)
+        wants, segment = self._wants, self._segment
         place = self._index - self._starts[segment]
         # From the first place on at which those before it take no more than the one there has, all are full; those
         # before it share what is left.
-        before = self._running(caps, segment) - caps
+        before = self._running(caps) - caps
         if_level = self._sums_sorted(caps)[segment] - before + caps * place
         sharing = self._sums_sorted(chosen & (if_level > wants[segment]))  # int64[segments]
         full = chosen & (place >= sharing[segment])
@@ -158,7 +162,7 @@ class _Segments:
         counts[order[full]] = caps[full]
         # Any domain with so much room does as well as those that were chosen: the tightest share.
         able = (self._caps[order] >= np.maximum(each + (more > 0), 1)[segment]) & ~full
-        turn = self._running(able.astype(np.int64), segment)
+        turn = self._running(able.astype(np.int64))
         sharers = np.sort(order[able & (turn > (self._sums_sorted(able) - sharing)[segment])])
         of = self._of(sharers)
         turn = np.arange(len(sharers)) - (np.cumsum(sharing) - sharing)[of]
@@ -207,33 +211,32 @@ class _Segments:
         at: Int64 = keys & ((1 << self._index_bits) - 1)
         return at
 
-    def _roomiest_first(self, index: Int64, *, last_first: bool = False) -> Int64:
-        """The domains `index` by segment and then by room, most first; of equal ones the first (or last) first."""
-        caps, tie = self._caps[index], index if last_first else index ^ ((1 << self._index_bits) - 1)
-        key = (caps << self._index_bits) | tie
+    def _roomiest_first(self, *, last_first: bool = False) -> Int64:
+        """All domains by segment and then by room, most first; of equal ones the first (or last) first."""
+        mask = (1 << self._index_bits) - 1
+        key = (self._caps << self._index_bits) | (self._index if last_first else self._index ^ mask)
         if not self._single:
-            segment = self._of(index)
-            shift = self._index_bits + int(caps.max(initial=0)).bit_length()
+            shift = self._index_bits + int(self._caps.max(initial=0)).bit_length()
             segments = len(self._wants)
             if shift + segments.bit_length() > 62:
-                return index[np.lexsort((-tie, -caps, np.asarray(segment)))]
-            key |= (segments - 1 - segment) << shift
+                tie = -self._index if last_first else self._index
+                return np.lexsort((tie, -self._caps, np.asarray(self._segment)))
+            key |= (segments - 1 - self._segment) << shift
         key.sort()
         order = self._at(key[::-1])
-        return order if last_first else order ^ ((1 << self._index_bits) - 1)
+        return order if last_first else order ^ mask
 
     def _of(self, index: Int64) -> Segments:
         return self._segment if isinstance(self._segment, int) else self._segment[index]
 
-    def _running(self, values: Int64, segment: Segments) -> Int64:
-        """Running sums within each segment, int64[some]."""
+    def _running(self, values: Int64) -> Int64:
+        """Running sums within each segment, of values of all domains in an order that keeps segments together."""
         sums = values.cumsum()
-        if isinstance(segment, int) or not len(sums):
+        if self._single:
             return sums
-        first = np.flatnonzero(np.diff(segment, prepend=-1))
-        base: Int64 = np.zeros(len(self._wants), np.int64)
-        base[segment[first]] = sums[first] - values[first]
-        return sums - base[segment]
+        first = self._starts[:-1]
+        before: Int64 = sums[first] - values[first]
+        return sums - np.repeat(before, self._widths)
 
     def _sums(self, values: Int64) -> Int64:
         """Sums by segment, of values by domain."""
@@ -247,6 +250,11 @@ class _Segments:
         if self._single and values.dtype == np.bool_:
             return np.array([np.count_nonzero(values)])
         return self._sums(values.astype(np.int64))
+
+
+def fewest(caps: Int64, starts: Int64, members: int) -> Int64:
+    """How many domains of each segment it takes to hold so many members, if all of them can: int64[segments]."""
+    return _Segments(caps, starts, np.full(len(starts) - 1, members)).fewest()
 
 
 def most_even(caps: Int64, starts: Int64, parts: int, difference: int) -> Int64:

@@ -1,14 +1,13 @@
 """One way to divide equal members over a tree: level by level from the top, towards the cheapest by the rules."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.placement.room.trees import Children
-from muster.placement.shapes.divide import divide, most_even
+from muster.placement.shapes.divide import divide, fewest, most_even
 from muster.placement.shapes.rules import Rule, Shape
 
 _MOST_TRIED: Final = 64
@@ -16,6 +15,8 @@ _TRIED_BY_NODES: Final = 2_000
 """Domains that are tried besides the tightest of each level, the most promising first: fewer where there are many
 nodes, and only one where there are thousands; there the tightest will do if no other is better on the next level.
 """
+_MOST_COUNTED: Final = 20_000
+"""Domains of which it is counted how many are needed, which takes sorting them."""
 _BOUND_BITS: Final = 62
 _WORST: Final = np.iinfo(np.int64).max
 
@@ -54,16 +55,24 @@ class Divider:
         for tier in range(self._last - 1, -1, -1):
             held = _capacity(rules[tier + 1], self._caps[0], children[tier].starts, wanted)
             self._caps.insert(0, _allowed(rules[tier], held))
-        self.found_best = False
+        self._found: tuple[_Search, _Found | None] | None = None
         top = np.array([0, len(self._caps[0])])
         self.capacity = int(_capacity(rules[0], self._caps[0], top, wanted)[0]) if top[1] else 0
 
     def place(self, members: int) -> Division | None:
-        """So many members; None if this way of dividing does not find a place. `found_best`: no other costs less."""
+        """So many members; None if this way of dividing does not find a place."""
         search = _Search(self._rules, self._children, self._caps, members)
         found = search.narrow(0, 0, len(self._caps[0]))
-        self.found_best = found is not None and found.cost <= search.least(0, len(self._caps[0]))
+        self._found = (search, found)
         return None if found is None else found.division
+
+    @property
+    def found_best(self) -> bool:
+        """No other place costs less than the one that was found last."""
+        if self._found is None:
+            return False
+        search, found = self._found
+        return found is not None and found.cost <= search.least(0, len(self._caps[0]))
 
 
 class _Search:
@@ -74,6 +83,12 @@ class _Search:
         self._members = members
         self._last = len(rules) - 1
         self._bits = members.bit_length()
+        widths = [_width(rule, self._bits) for rule in rules]
+        self._widths = [(width, sum(widths[tier + 1 :])) for tier, width in enumerate(widths)]
+        """Bits of each tier's term and of those below it."""
+        self._dropped = max(0, sum(widths) - _BOUND_BITS)
+        """Low bits of costs that bounds do not have."""
+        self._roomiest: list[int | None] = [None] * len(rules)
         self._tries = max(1, min(_MOST_TRIED, _TRIED_BY_NODES // max(1, len(caps[-1]))))
         self._exactly = self._tries > 1
         self._bounds: dict[int, Int64] = {}
@@ -97,6 +112,8 @@ class _Search:
         if tier == self._last:
             node = np.array([first + int(fitting[at])])
             return _Found(Division(node, np.array([self._members]), self._members), self._cost(tier, 1, 0))
+        if len(fitting) > 1 and self._is_told_by_bounds(tier + 1):
+            at = self._most_promising(tier, first + fitting, room)
         best = self._in_domain(tier, first + int(fitting[at]))
         if len(fitting) > 1 and (best is None or not self._will_do(best, tier + 1)):
             best = self._in_better(tier, first + fitting, room, at, best)
@@ -115,6 +132,17 @@ class _Search:
             if found is not None and (best is None or found.cost < best.cost):
                 best = found
         return best
+
+    def _is_told_by_bounds(self, tier: int) -> bool:
+        """In a large tree: on a tier that is packed, bounds tell how many domains are needed, where one is too few."""
+        packs = self._rules[tier].shape is Shape.PACK and len(self._caps[tier]) <= _MOST_COUNTED
+        return packs and not self._exactly and self._members > self._most(tier)
+
+    def _most_promising(self, tier: int, domains: Int64, room: Int64) -> int:
+        """Which of these domains needs the fewest on the next tier, the tightest of those."""
+        self._tries = 0
+        bounds = self._bounds_below(tier)[domains] >> max(0, self._widths[tier + 1][1] - self._dropped)
+        return int(np.lexsort((room, bounds))[0])
 
     def _will_do(self, found: _Found, tier: int) -> bool:
         """No other domain above the tier can be better; in a large tree, not on the tier itself."""
@@ -170,21 +198,12 @@ class _Search:
             domains <<= 2 * self._bits + 1
         return domains + squares << shift
 
-    @cached_property
-    def _most(self) -> list[int]:
-        """What the roomiest domain of each tier can take."""
-        return [int(caps.max(initial=0)) for caps in self._caps]
-
-    @cached_property
-    def _widths(self) -> list[tuple[int, int]]:
-        """Bits of each tier's term and of those below it."""
-        widths = [_width(rule, self._bits) for rule in self._rules]
-        return [(width, sum(widths[tier + 1 :])) for tier, width in enumerate(widths)]
-
-    @cached_property
-    def _dropped(self) -> int:
-        """Low bits of costs that bounds do not have."""
-        return max(0, sum(width for width, _ in self._widths) - _BOUND_BITS)
+    def _most(self, tier: int) -> int:
+        """What the roomiest domain of a tier can take."""
+        most = self._roomiest[tier]
+        if most is None:
+            most = self._roomiest[tier] = int(self._caps[tier].max(initial=0))
+        return most
 
     def least(self, tier: int, domains: int) -> int:
         """What all members cost at least on a tier and below, within one domain above that has so many domains."""
@@ -192,7 +211,7 @@ class _Search:
         for below in range(tier, self._last + 1):
             rule = self._rules[below]
             if rule.shape is Shape.PACK:
-                used = max(used, -(-self._members // max(1, self._most[below])))
+                used = max(used, -(-self._members // max(1, self._most(below))))
                 least += self._cost(below, used, 0)
                 domains = used * self._children[below].most if below < self._last else 0
                 continue
@@ -223,7 +242,10 @@ class _Search:
             one = np.where(caps >= self._members, one + self._shifted(1, shift), _WORST)
             best: Int64 = np.minimum.reduceat(one, starts)
             if (best == _WORST).any():
-                several = -(-self._members // np.maximum(np.maximum.reduceat(caps, starts), 1))
+                if len(caps) <= _MOST_COUNTED:
+                    several = fewest(caps, self._children[tier].starts, self._members)
+                else:
+                    several = -(-self._members // np.maximum(np.maximum.reduceat(caps, starts), 1))
                 best = np.where(best < _WORST, best, self._shifted(several, shift))
             return best
         usable = np.add.reduceat((caps > 0).astype(np.int64), starts)

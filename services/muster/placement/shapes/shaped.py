@@ -64,7 +64,7 @@ def seats_for(room: Room, gang: GangToPlace, part: Part, budget: Budget) -> Seat
     assert tree is not None, f"tree {gang.tree!r} was not checked"
     shaped = _Shaped(tree, gang, part.wanted, room.of(part.class_id))
     division, proved = shaped.place()
-    if not (shaped.is_best if division is not None else proved) and shaped.is_small:
+    if not (shaped.is_settled if division is not None else proved) and shaped.is_small:
         division, proved = shaped.better(division, room, part, budget)
     if division is None:
         return NoSeats(proved, shaped.capacity)
@@ -81,8 +81,8 @@ class _Shaped:
         self._of_class = of_class
         self._caps: Int64 = np.minimum(of_class.fits[tree.rows], wanted)
         self._held = _held(tree, gang) if gang.placed else None
-        self.is_best = False
-        """Of the division that was found last it is known that no other is better by the constraints."""
+        self.is_settled = False
+        """Of the division that was found last it is known that no other is better, or there are too many to look."""
 
     @property
     def is_small(self) -> bool:
@@ -112,7 +112,7 @@ class _Shaped:
             division, proved = self._best(self._caps[:nodes])
             if division is not None and (best is None or division.members > best.members):
                 best = division
-                self.is_best = self.is_best and nodes == self.tree.inside
+                self.is_settled = self.is_settled and nodes == self.tree.inside
             if best is not None and best.members == self._wanted:
                 break
         return best, proved
@@ -148,7 +148,7 @@ class _Shaped:
             dividers = [*(self._divider(way, caps) for way in ways[:-1]), loosest]
             found = [each for divider in dividers if (each := divider.place(members)) and self._holds(each)]
             if found:
-                self.is_best = members == self._wanted and dividers[0].found_best
+                self.is_settled = members == self._wanted and (not self.is_small or dividers[0].found_best)
                 return found[0] if len(found) == 1 else min(found, key=self._cost), False
         return None, loosest.capacity < self.gang.minimum
 
