@@ -12,8 +12,8 @@ from muster.placement.shapes.rules import Rule, Shape
 
 _MOST_TRIED: Final = 64
 _TRIED_BY_NODES: Final = 2_000
-"""Domains that are tried besides the tightest of each level, the most promising first: fewer where there are many
-nodes, and only one where there are thousands; there the tightest will do if no other is better on the next level.
+"""Domains that are tried besides the tightest of each level, the most promising first: few where there are many nodes.
+Where there are thousands, only the domain is tried that is best on the next level, by what it promises there.
 """
 _MOST_COUNTED: Final = 20_000
 """Domains of which it is counted how many are needed, which takes sorting them."""
@@ -112,10 +112,11 @@ class _Search:
         if tier == self._last:
             node = np.array([first + int(fitting[at])])
             return _Found(Division(node, np.array([self._members]), self._members), self._cost(tier, 1, 0))
-        if len(fitting) > 1 and self._is_told_by_bounds(tier + 1):
-            at = self._most_promising(tier, first + fitting, room)
+        if len(fitting) > 1 and not self._exactly:
+            terms = self._next_terms(tier, first, first + len(caps))[fitting]
+            at = int(np.lexsort((room, terms))[0])
         best = self._in_domain(tier, first + int(fitting[at]))
-        if len(fitting) > 1 and (best is None or not self._will_do(best, tier + 1)):
+        if len(fitting) > 1 and (best is None or (self._exactly and best.cost > self._least_below(tier))):
             best = self._in_better(tier, first + fitting, room, at, best)
         return None if best is None else _Found(best.division, best.cost + self._cost(tier, 1, 0))
 
@@ -133,21 +134,23 @@ class _Search:
                 best = found
         return best
 
-    def _is_told_by_bounds(self, tier: int) -> bool:
-        """In a large tree: on a tier that is packed, bounds tell how many domains are needed, where one is too few."""
-        packs = self._rules[tier].shape is Shape.PACK and len(self._caps[tier]) <= _MOST_COUNTED
-        return packs and not self._exactly and self._members > self._most(tier)
+    def _least_below(self, tier: int) -> int:
+        return self.least(tier + 1, self._children[tier].most)
 
-    def _most_promising(self, tier: int, domains: Int64, room: Int64) -> int:
-        """Which of these domains needs the fewest on the next tier, the tightest of those."""
-        self._tries = 0
-        bounds = self._bounds_below(tier)[domains] >> max(0, self._widths[tier + 1][1] - self._dropped)
-        return int(np.lexsort((room, bounds))[0])
-
-    def _will_do(self, found: _Found, tier: int) -> bool:
-        """No other domain above the tier can be better; in a large tree, not on the tier itself."""
-        shift = 0 if self._exactly else self._widths[tier][1]
-        return found.cost >> shift <= self.least(tier, self._children[tier - 1].most) >> shift
+    def _next_terms(self, tier: int, first: int, last: int) -> Int64:
+        """What all members cost at least on the next tier alone in domains `first` to before `last`, in any unit."""
+        below, within = tier + 1, self._children[tier].starts[first : last + 1]
+        rule = self._rules[below]
+        if rule.shape is not Shape.PACK:
+            return self._bound(tier, first, last)
+        caps, within = self._caps[below][int(within[0]) : int(within[-1])], within - within[0]
+        most: Int64 = np.maximum.reduceat(caps, within[:-1])
+        several = most < self._members
+        if not several.any():
+            return np.ones(len(most), np.int64)
+        if len(caps) > _MOST_COUNTED:
+            return -(-self._members // np.maximum(most, 1))
+        return np.where(several, fewest(caps, within, self._members), 1)
 
     def _in_domain(self, tier: int, domain: int) -> _Found | None:
         starts = self._children[tier].starts
@@ -228,22 +231,26 @@ class _Search:
         """What all members cost at least below each domain of a tier, shifted: int64[domains]."""
         bounds = self._bounds.get(tier)
         if bounds is None:
-            bounds = self._bounds[tier] = self._bound(tier)
+            bounds = self._bounds[tier] = self._bound(tier, 0, len(self._caps[tier]))
         return bounds
 
-    def _bound(self, tier: int) -> Int64:
-        below, starts = tier + 1, self._children[tier].starts[:-1]
-        rule, caps = self._rules[below], self._caps[below]
+    def _bound(self, tier: int, first: int, last: int) -> Int64:
+        """Of domains `first` to before `last`: int64[last - first]."""
+        below, within = tier + 1, self._children[tier].starts[first : last + 1]
+        children = slice(int(within[0]), int(within[-1]))
+        rule, caps = self._rules[below], self._caps[below][children]
+        within = within - within[0]
+        starts = within[:-1]
         width, shift = self._widths[below]
         if not width or shift + width <= self._dropped:
             return np.zeros(len(starts), np.int64)
         if rule.shape is Shape.PACK:
-            one = np.zeros(len(caps), np.int64) if below == self._last else self._bounds_below(below)
+            one = np.zeros(len(caps), np.int64) if below == self._last else self._bounds_below(below)[children]
             one = np.where(caps >= self._members, one + self._shifted(1, shift), _WORST)
             best: Int64 = np.minimum.reduceat(one, starts)
             if (best == _WORST).any():
                 if len(caps) <= _MOST_COUNTED:
-                    several = fewest(caps, self._children[tier].starts, self._members)
+                    several = fewest(caps, within, self._members)
                 else:
                     several = -(-self._members // np.maximum(np.maximum.reduceat(caps, starts), 1))
                 best = np.where(best < _WORST, best, self._shifted(several, shift))
@@ -285,6 +292,10 @@ def _capacity(rule: Rule, caps: Int64, starts: Int64, wanted: int) -> Int64:
         held: Int64 = np.add.reduceat(caps, starts[:-1])
     elif rule.shape is Shape.PACK:
         held = np.maximum.reduceat(caps, starts[:-1])
-    else:
+    elif len(caps) <= _MOST_COUNTED:
         held = most_even(caps, starts, rule.parts, int(rule.step == 1))
+    else:
+        held = np.add.reduceat(caps, starts[:-1])
+        if rule.parts:
+            held = np.minimum(held, rule.parts * np.maximum.reduceat(caps, starts[:-1]))
     return np.minimum(held, wanted)
