@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.placement.shapes.divide import divide
+from muster.placement.shapes.divide import divide, most_even
 from muster.placement.shapes.rules import Rule, Shape
 
 SEGMENTS = st.lists(st.tuples(st.lists(st.integers(0, 6), min_size=1, max_size=6), st.integers(1, 14)), min_size=1)
@@ -120,6 +120,25 @@ def test_few_domains_are_divided_as_many_are(
     easy = ([wanted] * parts, wanted)
     few, other, many = divided(rule, [(caps, wanted)]), divided(rule, [easy]), divided(rule, [(caps, wanted), easy])
     assert many == (None if few is None or other is None else few + other)
+
+
+@given(SEGMENTS, st.integers(0, 4), st.integers(0, 1), st.booleans())
+def test_the_most_that_can_be_even(
+    segments: list[tuple[list[int], int]], parts: int, difference: int, large: bool
+) -> None:
+    caps = [[cap * (20 if large else 1) for cap in each] for each, _ in segments]
+    starts = np.cumsum([0, *map(len, caps)])
+    found = most_even(np.array([cap for each in caps for cap in each], np.int64), starts, parts, difference).tolist()
+    for most, each in zip(found, caps, strict=True):
+        numbers = [parts] if parts else range(1, len(each) + 1)
+        sums = [n * size + extra for n in numbers for size in range(1, 121) for extra in range(n if difference else 1)]
+        able = [
+            each_sum
+            for n in numbers
+            for each_sum in sums
+            if _even(each, each_sum, n) and (difference or each_sum % n == 0)
+        ]
+        assert most == max(able, default=0)
 
 
 def test_ties_go_to_the_first_domain() -> None:

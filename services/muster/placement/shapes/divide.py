@@ -14,6 +14,8 @@ from muster.placement.shapes.divide_few import FEW, level_few, pack_few
 from muster.placement.shapes.rules import Rule, Shape
 
 _NONE: Final = np.iinfo(np.int64).max
+_FEW_SIZES: Final = 32
+"""Sizes up to which counting the domains that can have each is faster than sorting them."""
 
 Segments = Int64 | int
 """Segments of some domains, for looking up what is known of each: a number if there is but one."""
@@ -259,5 +261,15 @@ def fewest(caps: Int64, starts: Int64, members: int) -> Int64:
 
 def most_even(caps: Int64, starts: Int64, parts: int, difference: int) -> Int64:
     """The most members over domains of each segment whose sizes differ by no more: over so many, 0 for any number."""
-    segments = _Segments(caps, starts, np.zeros(len(starts) - 1, np.int64))
-    return segments.most_even(parts, difference)
+    if int(caps.max(initial=0)) > _FEW_SIZES:
+        return _Segments(caps, starts, np.zeros(len(starts) - 1, np.int64)).most_even(parts, difference)
+    most: Int64 = np.zeros(len(starts) - 1, np.int64)
+    roomier = most
+    for size in range(int(caps.max(initial=0)), 0, -1):
+        able = np.add.reduceat((caps >= size).astype(np.int64), starts[:-1])
+        if parts:
+            most = np.where((most == 0) & (able >= parts), parts * size + difference * roomier, most)
+        else:
+            most = np.maximum(most, able * size + difference * roomier)
+        roomier = able
+    return most

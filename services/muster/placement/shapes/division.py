@@ -292,10 +292,6 @@ def _capacity(rule: Rule, caps: Int64, starts: Int64, wanted: int) -> Int64:
         held: Int64 = np.add.reduceat(caps, starts[:-1])
     elif rule.shape is Shape.PACK:
         held = np.maximum.reduceat(caps, starts[:-1])
-    elif len(caps) <= _MOST_COUNTED:
-        held = most_even(caps, starts, rule.parts, int(rule.step == 1))
     else:
-        held = np.add.reduceat(caps, starts[:-1])
-        if rule.parts:
-            held = np.minimum(held, rule.parts * np.maximum.reduceat(caps, starts[:-1]))
+        held = most_even(caps, starts, rule.parts, int(rule.step == 1))
     return np.minimum(held, wanted)
