@@ -44,6 +44,8 @@ NAMES: Final = ("zone", "row", "rack")
 NODES_IN: Final = {"zone": 5_000, "row": 500, "rack": 20}
 GANGS: Final = (8, 512, 4_096)
 LOADS: Final = 32
+CHANGES: Final = 5
+"""Batches of changes, made beforehand and applied in turn."""
 SOLVER_OF_SAKKARA: Final = {1_000: "0.7", 5_000: "6-8", 15_000: "20-24", 100_000: "155-170"}
 
 
@@ -100,16 +102,20 @@ class Ground:
         self.cluster.room.refresh()
         tree_arrays = self.cluster.room.trees.get("")
         assert tree_arrays is not None
+        self._changes = [self._some_changes() for _ in range(CHANGES)]
 
     def change_a_tenth(self) -> None:
-        """Pods come and go on a tenth of the nodes."""
+        """Pods come and go on a tenth of the nodes, as a batch of the stream tells it."""
+        self.cluster.apply(self._changes[self._round % len(self._changes)])
         self._round += 1
+
+    def _some_changes(self) -> Batch:
         names = self._chance.sample(self._names, self.nodes // 10)
         pods = tuple(
             PodFacts(f"pod-{name}", "load", f"pod-{name}", f"load-{self._chance.randrange(LOADS)}", node=name)
             for name in names
         )
-        self.cluster.apply(Batch(pods=pods))
+        return Batch(pods=pods)
 
     def forget_classes(self) -> None:
         """As if no gang had been asked for yet."""
