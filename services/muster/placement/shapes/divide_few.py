@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-FEW: Final = 48
+FEW: Final = 96
 """Domains up to which it is faster."""
 
 
