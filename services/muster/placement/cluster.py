@@ -13,6 +13,9 @@ from muster.placement.room.room import Room
 _TAKEN_OVER_AT_ONCE: Final = 64
 """Pods; so many changes are taken into the room when they come, and not by the next solve, which somebody waits for."""
 
+_CLASSES_KEPT_UP: Final = 4
+"""Of the classes that were asked for last, so many learn of such changes at once."""
+
 
 class UnknownClass(RuntimeError):
     """cluster-state named a pod class before it sent it; only a new snapshot can mend that."""
@@ -57,6 +60,7 @@ class Cluster:
         self.room.trees.put(batch.trees)
         if len(batch.pods) > _TAKEN_OVER_AT_ONCE:
             self.room.refresh()
+            self.room.keep_up(_CLASSES_KEPT_UP)
         self.advance(batch.through)
 
     def advance(self, through: Mapping[str, int]) -> None:

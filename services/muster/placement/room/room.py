@@ -173,6 +173,11 @@ class Room:
             self._fit(room)
         return room
 
+    def keep_up(self, most: int) -> None:
+        """Bring the classes that were asked for last up to date, before somebody waits for them."""
+        for class_id in list(self._classes)[-most:]:
+            self.of(class_id)
+
     def forget_classes(self) -> None:
         """Drop what is kept of classes between solves."""
         self._classes.clear()
