@@ -4,8 +4,8 @@ make bench-placement [ARGS="--nodes 1000,5000,15000,100000 --rounds 9 --output j
 
 Clusters have 2 to 4 levels, four resources, and a random load. A solve is timed from the node figures (what is free of
 each resource on each node, and the nodes in the order of the tree) to the placement (nodes and how many members go to
-each). Cold: nothing is known of the gang's class. Warm: it is, but a tenth of the nodes changed since; changes are taken
-over when the stream tells of them, which `make bench-mirror` measures. `answer_ms` is what turning a placement into the
+each). Cold: nothing is known of the gang's class. Warm: it is, but a tenth of the nodes changed since; that is taken
+over when the stream tells of it, which `make bench-mirror` measures. `answer_ms` is what turning a placement into the
 message of the answer takes besides.
 """
 
