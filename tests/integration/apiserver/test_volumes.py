@@ -69,8 +69,9 @@ async def test_a_selection_that_cannot_be_met_is_taken_back_with_an_event(api: A
         reply = await api.until(f"{CLAIMS}/data", lambda reply: SELECTED not in reply.body["metadata"]["annotations"])
         assert reply.body["status"]["phase"] == "Pending"
         events = (await api.get("/api/v1/namespaces/default/events")).body["items"]
-        assert events[-1]["reason"] == "ProvisioningFailed"
-        assert why in events[-1]["message"]
+        newest = max(events, key=lambda event: int(event["metadata"]["resourceVersion"]))
+        assert newest["reason"] == "ProvisioningFailed"
+        assert why in newest["message"]
 
 
 async def test_a_class_that_fails_keeps_what_was_selected(api: ApiClient) -> None:
