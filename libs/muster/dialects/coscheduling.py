@@ -1,12 +1,12 @@
 """Coscheduling of the scheduler-plugins: PodGroup scheduling.x-k8s.io/v1alpha1, which pods name by a label."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
 from muster.dialects.declared import Source, blocking, chosen, facts, oldest_first, warning
-from muster.dialects.marks import Definition, DefinitionKind, GangMarks, MarkSet, Membership
+from muster.dialects.marks import NO_PRIORITIES, Definition, DefinitionKind, GangMarks, MarkSet, Membership
 from muster.dialects.values import BadValue, count, gang_name, seconds
 from muster.gangs.facts import GangFacts, Problem
 from muster.gangs.quoting import quoted
@@ -34,7 +34,13 @@ def membership(marks: GangMarks) -> Membership | None:
         return Membership(problem=f"label {POD_GROUP_LABEL} is {error}")
 
 
-def read(namespace: str, name: str, definition: Definition | None, mark_sets: Iterable[MarkSet]) -> GangFacts:
+def read(
+    namespace: str,
+    name: str,
+    definition: Definition | None,
+    mark_sets: Iterable[MarkSet],
+    priorities: Mapping[str, int] = NO_PRIORITIES,
+) -> GangFacts:
     """What the PodGroup declares; pods only name it. A timeout of 0 means the default."""
     problems: list[Problem] = []
     pod_group = f"PodGroup {quoted(f'{namespace}/{name}')}"

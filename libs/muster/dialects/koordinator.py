@@ -13,7 +13,7 @@ The annotation .../timeout is the scheduler's: "true" on every pod of a gang tha
 stays a member, but is not tried until the annotation goes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -29,7 +29,16 @@ from muster.dialects.declared import (
     unless_empty,
     warning,
 )
-from muster.dialects.marks import Annotations, Definition, DefinitionKind, GangMarks, MarkSet, Membership, Transition
+from muster.dialects.marks import (
+    NO_PRIORITIES,
+    Annotations,
+    Definition,
+    DefinitionKind,
+    GangMarks,
+    MarkSet,
+    Membership,
+    Transition,
+)
 from muster.dialects.match_policy import MATCH_POLICY_ALIAS, read_match_policy
 from muster.dialects.values import (
     MOST_GANGS_IN_A_GROUP,
@@ -88,7 +97,13 @@ def membership(marks: GangMarks) -> Membership | None:
         return Membership(problem=f"{what} is {error}")
 
 
-def read(namespace: str, name: str, definition: Definition | None, mark_sets: Iterable[MarkSet]) -> GangFacts:
+def read(
+    namespace: str,
+    name: str,
+    definition: Definition | None,
+    mark_sets: Iterable[MarkSet],
+    priorities: Mapping[str, int] = NO_PRIORITIES,
+) -> GangFacts:
     """What pods and PodGroup declare of a gang, in one form."""
     gang = _Declaration(namespace, name, definition, oldest_first(mark_sets))
     minimum = gang.minimum()

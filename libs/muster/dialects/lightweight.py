@@ -1,12 +1,12 @@
 """Community lightweight gangs: two labels on every pod. Strict, alone, and as many as the minimum."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
 from muster.dialects.declared import blocking, chosen, facts, from_pods, oldest_first
-from muster.dialects.marks import Definition, DefinitionKind, GangMarks, MarkSet, Membership
+from muster.dialects.marks import NO_PRIORITIES, Definition, DefinitionKind, GangMarks, MarkSet, Membership
 from muster.dialects.match_policy import MATCH_POLICY_ALIAS, read_match_policy
 from muster.dialects.values import BadValue, count, gang_name
 from muster.gangs.facts import GangFacts, Problem
@@ -35,7 +35,13 @@ def membership(marks: GangMarks) -> Membership | None:
         return Membership(problem=f"label {GANG_NAME} is {error}")
 
 
-def read(namespace: str, name: str, definition: Definition | None, mark_sets: Iterable[MarkSet]) -> GangFacts:
+def read(
+    namespace: str,
+    name: str,
+    definition: Definition | None,
+    mark_sets: Iterable[MarkSet],
+    priorities: Mapping[str, int] = NO_PRIORITIES,
+) -> GangFacts:
     """What the pods declare of their gang; there is no definition in this dialect."""
     pods = oldest_first(mark_sets)
     problems: list[Problem] = []

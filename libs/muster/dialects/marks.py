@@ -13,6 +13,7 @@ disagree, the oldest that says anything about a mark decides, so the oldest of e
 
 from collections.abc import Mapping
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import Any, Final
 
 from msgspec import Struct
@@ -22,11 +23,17 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class GangMarks(Struct, frozen=True, gc=False):
-    """The labels and annotations of a pod that any dialect reads, and its namespace. Hashable."""
+    """What any dialect reads of a pod: labels and annotations, its namespace, and two fields. Hashable.
+
+    `pod_group` is spec.schedulingGroup.podGroupName. `job` is "Kind.name" of the controller of a pod whose gang is that
+    controller's pods; empty for all others.
+    """
 
     namespace: str
     labels: Pairs = ()
     annotations: Pairs = ()
+    pod_group: str = ""
+    job: str = ""
 
     def label(self, key: str) -> str | None:
         """The label's value."""
@@ -42,7 +49,7 @@ class GangMarks(Struct, frozen=True, gc=False):
         return tuple(key for key, _ in self.labels + self.annotations)
 
     def __bool__(self) -> bool:
-        return bool(self.labels or self.annotations)
+        return bool(self.labels or self.annotations or self.pod_group or self.job)
 
 
 class PodAge(Struct, frozen=True, order=True, gc=False):
@@ -60,8 +67,17 @@ class MarkSet(Struct, frozen=True, gc=False):
     oldest: PodAge
 
 
+class Owner(Struct, frozen=True):
+    """The controller of an object."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
 class Definition(Struct, frozen=True):
-    """An object that defines a gang."""
+    """An object that defines a gang. `spec` is the data of a ConfigMap; of the status it has what its kind says."""
 
     api_version: str
     kind: str
@@ -72,25 +88,42 @@ class Definition(Struct, frozen=True):
     annotations: Mapping[str, str] = {}
     labels: Mapping[str, str] = {}
     spec: Mapping[str, Any] = {}
+    status: Mapping[str, Any] = {}
+    controller: Owner | None = None
 
 
 class DefinitionKind(Struct, frozen=True):
-    """A kind of object that defines gangs."""
+    """A kind of object that defines gangs.
+
+    `version` is the one that is asked for first; if the API server does not serve it, `older` ones are, in their order.
+    `content` is the field with what users declare, `status` are the fields of the status that dialects read (others
+    change often, and nobody here needs them). `label_selector` says which objects matter, empty: all.
+    """
 
     group: str
     version: str
     kind: str
     plural: str
+    older: tuple[str, ...] = ()
+    content: str = "spec"
+    status: tuple[str, ...] = ()
+    label_selector: str = ""
 
     @property
     def api_version(self) -> str:
         """Group and version, as in the objects."""
-        return f"{self.group}/{self.version}"
+        return self.api_versions[0]
+
+    @property
+    def api_versions(self) -> tuple[str, ...]:
+        """All that are understood, the best first."""
+        return tuple(f"{self.group}/{each}" if self.group else each for each in (self.version, *self.older))
 
     @property
     def revision_key(self) -> str:
-        """The kind's name in revisions."""
-        return f"{self.plural}.{self.group}"
+        """The kind's name in revisions: of a part of a kind, with what selects it."""
+        kind = f"{self.plural}.{self.group}" if self.group else self.plural
+        return f"{kind}/{self.label_selector}" if self.label_selector else kind
 
 
 class Membership(Struct, frozen=True):
@@ -116,6 +149,9 @@ class Transition(Enum):
 Annotations = dict[str, str | None]
 """Annotations to write, by key; None: the annotation is to go."""
 
+
+NO_PRIORITIES: Final[Mapping[str, int]] = MappingProxyType({})
+"""No priority class is known."""
 
 LONGEST_VALUE: Final = 65536
 """Characters of one mark's value that are kept. The longest that means anything, a list of 100 gangs, is shorter."""

@@ -1,6 +1,6 @@
 """All dialects in their order of precedence, and the ways in: which marks matter, which gang they name, what it is."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, Protocol
 
@@ -10,6 +10,7 @@ from muster.dialects import coscheduling, koordinator, lightweight, own_marks
 from muster.dialects.declared import oldest_first, warning
 from muster.dialects.marks import (
     LONGEST_VALUE,
+    NO_PRIORITIES,
     Annotations,
     Definition,
     DefinitionKind,
@@ -19,12 +20,20 @@ from muster.dialects.marks import (
     Pairs,
     Transition,
 )
+from muster.dialects.progress import Progress, Writes
 from muster.gangs.facts import GangFacts, Problem
 from muster.gangs.quoting import quoted
 
 
 class Dialect(Protocol):
-    """What a dialect's module has; `write` too, if it has marks for what happens to a gang."""
+    """What a dialect's module has. Besides, if it needs them (see `_WRITES` and so on below):
+
+    * `write(transition)`: marks for what happens to a gang;
+    * `gang_of(definition)`: name of the gang that an object defines, if that is not the object's own;
+    * `tell(progress)`: what to write of how far a gang is;
+    * `labels_at_bind(rank, tries)`: labels that members have before they are bound;
+    * a reason of its own for events that say why a gang does not start.
+    """
 
     @property
     def NAME(self) -> str:  # noqa: N802 (a constant of the module)
@@ -45,28 +54,45 @@ class Dialect(Protocol):
     def membership(self, marks: GangMarks) -> Membership | None:
         """The gang that the marks name, or why they fail to; None if they name none."""
 
-    def read(self, namespace: str, name: str, definition: Definition | None, mark_sets: Iterable[MarkSet]) -> GangFacts:
-        """What was declared of a gang. The order of `mark_sets` does not matter."""
+    def read(
+        self,
+        namespace: str,
+        name: str,
+        definition: Definition | None,
+        mark_sets: Iterable[MarkSet],
+        priorities: Mapping[str, int] = NO_PRIORITIES,
+    ) -> GangFacts:
+        """What was declared of a gang. The order of `mark_sets` does not matter. `priorities`: see read_gang."""
 
 
 DIALECTS: Final[tuple[Dialect, ...]] = (koordinator, lightweight, coscheduling)
 """A pod with marks of several belongs to the first."""
 
 _BY_NAME: Final = {dialect.NAME: dialect for dialect in DIALECTS}
-_BY_API_VERSION: Final = {
-    (dialect.DEFINITION.api_version, dialect.DEFINITION.kind): dialect for dialect in DIALECTS if dialect.DEFINITION
+_BY_KIND: Final = {
+    (dialect.DEFINITION.group, dialect.DEFINITION.kind): dialect for dialect in DIALECTS if dialect.DEFINITION
 }
 _LABELS: Final = frozenset[str]().union(*(dialect.LABELS for dialect in DIALECTS))
 _ANNOTATIONS: Final = own_marks.ANNOTATIONS.union(*(dialect.ANNOTATIONS for dialect in DIALECTS))
 _WRITES: Final[Mapping[str, Callable[[Transition], Annotations]]] = {koordinator.NAME: koordinator.write}
+_GANG_OF: Final[Mapping[str, Callable[[Definition], str | None]]] = {}
+_TELLS: Final[Mapping[str, Callable[[Progress], Writes]]] = {}
+_LABELS_AT_BIND: Final[Mapping[str, Callable[[int | None, int], Mapping[str, str]]]] = {}
+_EVENT_REASONS: Final[Mapping[str, str]] = {}
 
 
-def gang_marks(namespace: str, labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None) -> GangMarks:
-    """The part of a pod's labels and annotations that is read of any gang; false if there is none."""
+def gang_marks(
+    namespace: str,
+    labels: Mapping[str, str] | None,
+    annotations: Mapping[str, str] | None,
+    pod_group: str = "",
+    job: str = "",
+) -> GangMarks:
+    """The part of a pod that is read of any gang; false if there is none. The last two are as in GangMarks."""
     kept = _reduced(annotations, _ANNOTATIONS)
     if annotations and own_marks.EXPECTED_DURATION in annotations:
         kept = own_marks.of_gang(kept)
-    return GangMarks(namespace, _reduced(labels, _LABELS), kept)
+    return GangMarks(namespace, _reduced(labels, _LABELS), kept, pod_group, job)
 
 
 @lru_cache(maxsize=16384)
@@ -87,27 +113,59 @@ def membership_of(marks: GangMarks) -> Membership | None:
 
 
 def defined_gang(definition: Definition) -> str | None:
-    """Id of the gang that an object defines; None if objects of its kind define none."""
-    dialect = _BY_API_VERSION.get((definition.api_version, definition.kind))
-    return None if dialect is None else f"{dialect.NAME}/{definition.namespace}/{definition.name}"
+    """Id of the gang that an object defines; None if it defines none."""
+    dialect = _BY_KIND.get((definition.api_version.rpartition("/")[0], definition.kind))
+    if dialect is None:
+        return None
+    gang_of = _GANG_OF.get(dialect.NAME)
+    name = definition.name if gang_of is None else gang_of(definition)
+    return f"{dialect.NAME}/{definition.namespace}/{name}" if name else None
 
 
-def read_gang(gang_id: str, definition: Definition | None, mark_sets: Iterable[MarkSet]) -> GangFacts:
+def read_gang(
+    gang_id: str,
+    definition: Definition | None,
+    mark_sets: Iterable[MarkSet],
+    priorities: Mapping[str, int] = NO_PRIORITIES,
+    rivals: Sequence[Definition] = (),
+) -> GangFacts:
     """What was declared of a gang: the same for the same input in any order.
 
-    `mark_sets` has one entry for each different GangMarks among the gang's pods. Raises ValueError for an id that no
-    dialect made.
+    `mark_sets` has one entry for each different GangMarks among the gang's pods. `priorities` are those of priority
+    classes by name. `rivals` are objects that would define the gang too, and do not count. Raises ValueError for an id
+    that no dialect made.
     """
     dialect, namespace, name = _parts(gang_id)
     pods = oldest_first(mark_sets)
-    facts = dialect.read(namespace, name, definition, pods)
-    own: list[Problem] = []
+    facts = dialect.read(namespace, name, definition, pods, priorities)
+    own: list[Problem] = [_rivalry(definition, rival) for rival in rivals if definition is not None]
     repair_policy = own_marks.read_repair_policy(definition, pods, own)
     tree = own_marks.read_tree_name(definition, pods, own)
     constraints = own_marks.read_constraints(definition, pods, own)
     own_marks.check_expected_durations(pods, own)
     problems = (*facts.problems, *own, *_unread_marks(dialect, pods))
     return replace(facts, repair_policy=repair_policy, tree=tree, constraints=constraints, problems=problems)
+
+
+def tells(gang_id: str) -> bool:
+    """Its dialect has something to write of how far the gang is."""
+    return gang_id.partition("/")[0] in _TELLS
+
+
+def tell(progress: Progress) -> Writes:
+    """What to write of how far a gang is; the same for the same progress."""
+    return _TELLS[progress.facts.dialect](progress)
+
+
+def labels_at_bind(gang_id: str, rank: int | None, tries: int) -> Mapping[str, str]:
+    """Labels that a member has before it is bound; `tries` of its gang so far."""
+    labels = _LABELS_AT_BIND.get(gang_id.partition("/")[0])
+    return labels(rank, tries) if labels is not None else {}
+
+
+def event_reason(gang_id: str) -> str:
+    """Reason of the events that say why a gang does not start."""
+    return _EVENT_REASONS.get(gang_id.partition("/")[0], "FailedScheduling")
 
 
 def timeout_annotations(gang_id: str, timed_out: bool) -> Annotations:
@@ -121,6 +179,11 @@ _NAMING: Final = {
     lightweight.NAME: f"label {lightweight.GANG_NAME}",
     coscheduling.NAME: f"label {coscheduling.POD_GROUP_LABEL}",
 }
+
+
+def _rivalry(counts: Definition, rival: Definition) -> Problem:
+    other = f"{rival.kind} {quoted(f'{rival.namespace}/{rival.name}')}"
+    return warning(f"{other} defines this gang too; {counts.kind} {quoted(counts.name)} is older and counts")
 
 
 def _parts(gang_id: str) -> tuple[Dialect, str, str]:

@@ -251,6 +251,10 @@ class Problem(Struct, frozen=True):
     message: str
 
 
+OTHER_LEVELS: Final = "*"
+"""In place of a level's name: every level of the tree that no other constraint of the gang is on."""
+
+
 class LevelConstraint(Struct, frozen=True):
     """How a gang's members are divided over the domains of a level. `count` is that of partition and factor, `minimum`
     and `maximum` are those of range.
@@ -265,7 +269,12 @@ class LevelConstraint(Struct, frozen=True):
 
 
 class GangFacts(Struct, frozen=True):
-    """What users declared of pods that belong together, in one form whatever the dialect."""
+    """What users declared of pods that belong together, in one form whatever the dialect.
+
+    `terms` are the user's own words. `counts_succeeded`: members that succeeded count toward the minimum once those
+    that are left cannot reach it alone. `uniform`: all its pods must ask the same of a node. `resources` must be free
+    in the whole cluster before it is tried. `never_preempts`: nothing is evicted for it, whatever its pods say.
+    """
 
     id: str
     dialect: str
@@ -285,6 +294,11 @@ class GangFacts(Struct, frozen=True):
     repair_policy: RepairPolicy = RepairPolicy.WAIT
     tree: str = ""
     constraints: tuple[LevelConstraint, ...] = ()
+    terms: tuple[str, ...] = ()
+    counts_succeeded: bool = False
+    uniform: bool = False
+    resources: Amounts = ()
+    never_preempts: bool = False
 
     @property
     def blocked(self) -> bool:

@@ -1,27 +1,32 @@
 """Pods and PodGroups off the wire as the dialects want them: reduced to their gang marks, and to definitions."""
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from muster.dialects import registry
-from muster.dialects.marks import Definition, DefinitionKind, GangMarks, PodAge
-from muster.kube.objects import UNREADABLE, ObjectMeta, Pod, PodGroup
+from muster.dialects.marks import Definition, DefinitionKind, GangMarks, Owner, PodAge
+from muster.kube.objects import NOTHING, UNREADABLE, ObjectMeta, Pod, PodGroup
 from muster.kube.timestamps import BadTimestamp, parse_timestamp
 
 
-def gang_marks(pod: Pod) -> GangMarks:
-    """The marks of a pod that any dialect reads; false if it has none."""
-    metadata = pod.metadata
-    return registry.gang_marks(metadata.namespace, metadata.labels, metadata.annotations)
+def gang_marks(pod: Pod, job: str = "") -> GangMarks:
+    """What any dialect reads of a pod; false if there is nothing. `job` as in GangMarks."""
+    metadata, group = pod.metadata, pod.spec.scheduling_group
+    pod_group = "" if group is NOTHING else _name_of_group(bytes(group))
+    return registry.gang_marks(metadata.namespace, metadata.labels, metadata.annotations, pod_group, job)
 
 
 def definition(pod_group: PodGroup, kind: DefinitionKind) -> Definition:
     """The definition of a gang; a spec that is no JSON object counts as empty."""
     metadata = pod_group.metadata
+    content = _object(bytes(pod_group.data if kind.content == "data" else pod_group.spec))
+    status = _object(bytes(pod_group.status)) if kind.status else {}
+    owner = metadata.controlling
     return Definition(
-        api_version=kind.api_version,
+        api_version=pod_group.api_version or kind.api_version,
         kind=kind.kind,
         namespace=metadata.namespace,
         name=metadata.name,
@@ -29,7 +34,9 @@ def definition(pod_group: PodGroup, kind: DefinitionKind) -> Definition:
         created_seconds=_created_seconds(metadata),
         annotations=metadata.annotations or {},
         labels=metadata.labels or {},
-        spec=_object(bytes(pod_group.spec)),
+        spec=content,
+        status={key: value for key, value in status.items() if key in kind.status},
+        controller=Owner(owner.api_version, owner.kind, owner.name, owner.uid) if owner is not None else None,
     )
 
 
@@ -37,6 +44,12 @@ def pod_age(pod: Pod) -> PodAge:
     """What tells which pod of a gang is the oldest."""
     metadata = pod.metadata
     return PodAge(_created_seconds(metadata), metadata.name, metadata.uid)
+
+
+@lru_cache(maxsize=4096)
+def _name_of_group(raw: bytes) -> str:
+    name = _object(raw).get("podGroupName")
+    return name if isinstance(name, str) else ""
 
 
 def _created_seconds(metadata: ObjectMeta) -> int:

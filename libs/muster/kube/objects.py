@@ -36,6 +36,9 @@ class OwnerReference(Struct, rename="camel", frozen=True, gc=False):
 
     uid: str = ""
     controller: bool | None = None
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
 
 
 class ObjectMeta(Struct, rename="camel", frozen=True, gc=False):
@@ -55,6 +58,11 @@ class ObjectMeta(Struct, rename="camel", frozen=True, gc=False):
     def controller(self) -> str:
         """Uid of the object that made this one and makes it anew when it is gone; empty: none."""
         return next((owner.uid for owner in self.owner_references or () if owner.controller), "")
+
+    @property
+    def controlling(self) -> OwnerReference | None:
+        """The object that made this one and makes it anew when it is gone."""
+        return next((owner for owner in self.owner_references or () if owner.controller), None)
 
     @property
     def revision(self) -> int:
@@ -103,6 +111,7 @@ class PodSpec(Struct, rename="camel", frozen=True, gc=False):
     topology_spread_constraints: Raw = NOTHING
     volumes: Raw = NOTHING
     resource_claims: Raw = NOTHING
+    scheduling_group: Raw = NOTHING
 
 
 class ContainerStatus(Struct, rename="camel", frozen=True, gc=False):
@@ -202,12 +211,14 @@ class MalformedNode(Node, rename="camel", frozen=True, gc=False):
 
 
 class PodGroup(Struct, rename="camel", frozen=True, gc=False):
-    """An object of any kind that defines a gang; its spec is the dialect's to read."""
+    """An object of any kind that defines a gang, ConfigMaps too; its content is the dialect's to read."""
 
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     spec: Raw = NOTHING
+    data: Raw = NOTHING
+    status: Raw = NOTHING
 
 
 class PriorityClass(Struct, rename="camel", frozen=True, gc=False):

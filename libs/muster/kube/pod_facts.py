@@ -47,6 +47,11 @@ class Priorities(Struct, frozen=True):
             default.preemption_policy == _NEVER,
         )
 
+    @property
+    def by_name(self) -> Mapping[str, int]:
+        """Values by name, with those that every cluster has."""
+        return {**_BUILT_IN_PRIORITIES, **self.values}
+
     def of_pod(self, spec: PodSpec) -> int:
         """The priority that admission gave the pod, or would have given it."""
         if spec.priority is not None:

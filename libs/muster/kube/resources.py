@@ -41,7 +41,8 @@ class Resource(Struct, Generic[T], frozen=True):
 
     `decode` reads an object that does not fit `type`, as far as that goes. An `optional` kind may not be served, as
     when its CustomResourceDefinition is not installed. A `dispensable` one may be forbidden: Muster goes on without.
-    `label_selector` says which objects of the kind matter, empty: all.
+    `label_selector` says which objects of the kind matter, empty: all. `older_paths` list the kind in older versions of
+    its API, for API servers that do not serve `path`.
     """
 
     kind: str
@@ -51,6 +52,7 @@ class Resource(Struct, Generic[T], frozen=True):
     optional: bool = False
     dispensable: bool = False
     label_selector: str = ""
+    older_paths: tuple[str, ...] = ()
 
 
 PODS: Final = Resource(POD_REVISIONS, "/api/v1/pods", Pod, decode_pod)
@@ -118,8 +120,16 @@ def topologies(namespace: str) -> Resource[ConfigMap]:
 
 def definitions(kind: DefinitionKind) -> Resource[PodGroup]:
     """The resource of a kind that defines gangs."""
-    path = f"/apis/{kind.api_version}/{kind.plural}"
-    return Resource(kind.revision_key, path, PodGroup, decode_pod_group, optional=True)
+    path, *others = [f"/{'apis' if kind.group else 'api'}/{each}/{kind.plural}" for each in kind.api_versions]
+    return Resource(
+        kind.revision_key,
+        path,
+        PodGroup,
+        decode_pod_group,
+        optional=True,
+        label_selector=kind.label_selector,
+        older_paths=tuple(others),
+    )
 
 
 ALL: Final[tuple[Resource[Any], ...]] = (

@@ -225,6 +225,11 @@ def encode_gang(gang: GangFacts) -> pb.Gang:
         repair_policy=number(gang.repair_policy),
         tree=gang.tree,
         constraints=map(encode_constraint, gang.constraints),
+        terms=gang.terms,
+        counts_succeeded=gang.counts_succeeded,
+        uniform=gang.uniform,
+        resources=encode_amounts(gang.resources),
+        never_preempts=gang.never_preempts,
     )
 
 
@@ -255,6 +260,11 @@ def decode_gang(message: pb.Gang) -> GangFacts:
         _REPAIR_POLICIES.get(message.repair_policy, RepairPolicy.WAIT),
         _intern(message.tree),
         tuple(constraints),
+        tuple(message.terms),
+        message.counts_succeeded,
+        message.uniform,
+        decode_amounts(message.resources),
+        message.never_preempts,
     )
 
 

@@ -6,13 +6,14 @@ those that ended; if there are none either, those that are being deleted.
 """
 
 from bisect import bisect_left, insort
+from collections.abc import Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.clusterstate.incarnation import Incarnation, Member, Standing
 from muster.dialects import registry
-from muster.dialects.marks import Definition, GangMarks, MarkSet, PodAge
+from muster.dialects.marks import NO_PRIORITIES, Definition, GangMarks, MarkSet, PodAge
 from muster.gangs.facts import GangFacts
 
 
@@ -28,6 +29,7 @@ class Gangs:
         self._of_pod: dict[str, str] = {}
         self._of_definition: dict[str, str] = {}
         self._unsettled: dict[str, dict[str, int]] = {}
+        self._priorities: Mapping[str, int] = NO_PRIORITIES
 
     def put_pod(
         self, gang_id: str, member: Member, marks: GangMarks, kind: str, revision: int, *, decide: bool
@@ -55,19 +57,29 @@ class Gangs:
 
     def put_definition(self, gang_id: str, definition: Definition, kind: str, revision: int) -> None:
         """An object that defines a gang came or changed."""
+        if self._of_definition.get(definition.uid, gang_id) != gang_id:
+            self.drop_definition(definition.uid, kind, revision)
         gang = self._gang(gang_id)
         self._of_definition[definition.uid] = gang_id
-        if gang.definition != definition:
-            gang.definition = definition
+        if gang.definitions.get(definition.name) != definition:
+            gang.definitions[definition.name] = definition
             self._touch(gang_id, kind, revision)
 
     def drop_definition(self, uid: str, kind: str, revision: int) -> None:
-        """An object that defines a gang is gone; another one may have its name by now."""
+        """An object defines a gang no more, or is gone; another one may have its name by now."""
         gang_id = self._of_definition.pop(uid, None)
         gang = self._gangs.get(gang_id) if gang_id is not None else None
-        if gang_id is not None and gang is not None and gang.definition is not None and gang.definition.uid == uid:
-            gang.definition = None
+        if gang_id is not None and gang is not None and gang.undefine(uid):
             self._touch(gang_id, kind, revision)
+
+    def reprioritise(self, priorities: Mapping[str, int], kind: str, revision: int) -> None:
+        """Priority classes changed: `priorities` are their values by name."""
+        if priorities == self._priorities:
+            return
+        self._priorities = priorities
+        for gang_id, gang in self._gangs.items():
+            if gang.definitions:
+                self._touch(gang_id, kind, revision)
 
     def settle(self) -> tuple[list[GangFacts], list[str], dict[str, int]]:
         """Facts that changed, ids of gangs that are gone, and the revisions of what made that so."""
@@ -77,7 +89,7 @@ class Gangs:
         for gang_id, since in self._unsettled.items():
             gang = self._gangs[gang_id]
             before = self.facts.get(gang_id)
-            after = gang.read(gang_id, before)
+            after = gang.read(gang_id, before, self._priorities)
             if after == before:
                 continue
             if after is None:
@@ -123,18 +135,18 @@ class _Place(Struct, frozen=True, gc=False):
 
 
 class _Gang:
-    """Pods and definition of one gang."""
+    """Pods and definitions, by their names, of one gang. Of several definitions the oldest counts."""
 
     def __init__(self) -> None:
-        self.definition: Definition | None = None
+        self.definitions: dict[str, Definition] = {}
         self._incarnation = Incarnation()
         self._pods: dict[str, _Place] = {}
         self._kin: dict[Standing, dict[GangMarks, _Kin]] = {}
-        self._read: tuple[list[MarkSet], Definition | None, str] | None = None
+        self._read: tuple[object, ...] = ()
 
     @property
     def exists(self) -> bool:
-        return self.definition is not None or bool(self._pods)
+        return bool(self.definitions or self._pods)
 
     def put(self, uid: str, member: Member, marks: GangMarks) -> bool:
         """False: nothing that counts has changed."""
@@ -162,20 +174,30 @@ class _Gang:
         else:
             self._incarnation = Incarnation()
 
+    def undefine(self, uid: str) -> bool:
+        """An object is gone. False: another one has its name by now."""
+        gone = [name for name, definition in self.definitions.items() if definition.uid == uid]
+        for name in gone:
+            del self.definitions[name]
+        return bool(gone)
+
     def decide(self) -> None:
         self._incarnation.decide(place.member for place in self._pods.values())
 
-    def read(self, gang_id: str, before: GangFacts | None) -> GangFacts | None:
+    def read(self, gang_id: str, before: GangFacts | None, priorities: Mapping[str, int]) -> GangFacts | None:
         """Its facts; None if there is no such gang any more. `before` are those that were read last."""
         if not self.exists:
             return None
         self.decide()
-        name = self.definition.uid if self.definition is not None else self._incarnation.name
-        content = (self._mark_sets(), self.definition, name)
+        definitions = sorted(self.definitions.values(), key=_age)
+        definition, rivals = (definitions[0], definitions[1:]) if definitions else (None, [])
+        name = definition.uid if definition is not None else self._incarnation.name
+        mark_sets = self._mark_sets()
+        content = (mark_sets, definition, rivals, name, priorities if definition is not None else None)
         if before is not None and content == self._read:
             return before
         self._read = content
-        return replace(registry.read_gang(gang_id, self.definition, content[0]), incarnation=name)
+        return replace(registry.read_gang(gang_id, definition, mark_sets, priorities, rivals), incarnation=name)
 
     def _mark_sets(self) -> list[MarkSet]:
         for standing in Standing:
@@ -188,3 +210,7 @@ class _Gang:
         del kin.ages[bisect_left(kin.ages, place.member.age)]
         if not kin.ages:
             del self._kin[place.member.standing][kin.marks]
+
+
+def _age(definition: Definition) -> tuple[int, str, str]:
+    return definition.created_seconds, definition.name, definition.uid

@@ -221,13 +221,15 @@ class ClusterState:
 
     def _put_priority_class(self, priority_class: PriorityClass) -> bool:
         self._priority_classes[priority_class.metadata.uid] = priority_class
-        return self._reprioritise()
+        return self._reprioritise(priority_class.metadata.revision)
 
     def _drop_priority_class(self, gone: Removed) -> bool:
-        return self._priority_classes.pop(gone.uid, None) is not None and self._reprioritise()
+        return self._priority_classes.pop(gone.uid, None) is not None and self._reprioritise(gone.revision)
 
-    def _reprioritise(self) -> bool:
-        return self._news.tell_pods(self.pods.reprioritise(Priorities.of(self._priority_classes.values())))
+    def _reprioritise(self, revision: int) -> bool:
+        priorities = Priorities.of(self._priority_classes.values())
+        self.gangs.reprioritise(priorities.by_name, PRIORITY_CLASSES.kind, revision)
+        return self._news.tell_pods(self.pods.reprioritise(priorities))
 
     def _put_namespace(self, namespace: Namespace) -> bool:
         metadata = namespace.metadata
@@ -280,6 +282,8 @@ class ClusterState:
         gang_id = registry.defined_gang(defined)
         if gang_id is not None:
             self.gangs.put_definition(gang_id, defined, kind.revision_key, group.metadata.revision)
+        else:
+            self.gangs.drop_definition(defined.uid, kind.revision_key, group.metadata.revision)
         return False
 
     def _drop_definition(self, kind: str, gone: Removed) -> bool:
