@@ -5,7 +5,7 @@ A dialect that says nothing of it needs no `tell`.
 """
 
 from collections.abc import Mapping
-from enum import Enum, auto
+from enum import Enum, IntEnum, auto
 from typing import Any
 
 from msgspec import Struct
@@ -66,6 +66,16 @@ class Progress(Struct, frozen=True):
     preemptor: str = ""
 
 
+class WriteRule(IntEnum):
+    """When a condition is written, by what the object has of its type; values as in the proto."""
+
+    ALWAYS = 0
+    UNLESS_TRUE = 1
+    """Once it is "True" it is final."""
+    IF_PRESENT = 2
+    """Only in place of one that is there."""
+
+
 class ObjectCondition(Struct, frozen=True):
     """A metav1.Condition to be set in an object's status."""
 
@@ -73,6 +83,7 @@ class ObjectCondition(Struct, frozen=True):
     status: str
     reason: str
     message: str = ""
+    write_rule: WriteRule = WriteRule.ALWAYS
 
 
 class ObjectWrite(Struct, frozen=True):
