@@ -16,7 +16,7 @@ from typing import Any
 from builders.etcd_records import EtcdRecords
 from muster.coordinator.v1.record_pb2 import GangRecord
 from muster.gangs.facts import PODS
-from muster.kube.quantity import to_amount
+from muster.gangs.quantity import to_amount
 
 _RECORD_SECONDS = 5.0
 

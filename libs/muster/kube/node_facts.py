@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Raw
 
 from muster.gangs.facts import Amounts, NodeFacts, Taint, TaintEffect
+from muster.gangs.quantity import BadQuantity, to_amount
 from muster.gangs.quoting import quoted
 from muster.kube.objects import UNREADABLE, Condition, Node, TaintSpec
-from muster.kube.quantity import BadQuantity, to_amount
 from muster.kube.requests import quantity_text
 from muster.kube.selection import EFFECTS
 

@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from muster.gangs.facts import PODS, Amounts
+from muster.gangs.quantity import NANOS_PER_MILLI, BadQuantity, amount_of, parse_quantity, rounded_up
 from muster.gangs.quoting import quoted
 from muster.kube.objects import UNREADABLE
-from muster.kube.quantity import NANOS_PER_MILLI, BadQuantity, amount_of, parse_quantity, rounded_up
 
 Nanos = dict[str, int]
 """Quantities in billionths by resource name."""

@@ -20,7 +20,7 @@ from muster.cli.picture import Picture, check, follow
 from muster.cli.settling import Outcome, settle
 from muster.cli.up_view import LiveView, PlainView, View, print_outcome
 from muster.config.settings import KubeSettings
-from muster.kube.quantity import BadQuantity, parse_quantity
+from muster.gangs.quantity import BadQuantity, parse_quantity
 from muster.kube.session import KubeSession
 from muster.localcluster.child import ChildDied
 from muster.localcluster.endpoints import read_endpoints

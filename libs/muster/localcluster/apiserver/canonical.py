@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from muster.kube.quantity import NANOS_PER_UNIT, BadQuantity, parse_quantity
+from muster.gangs.quantity import NANOS_PER_UNIT, BadQuantity, parse_quantity
 from muster.localcluster.apiserver.store import Object
 
 _BINARY: Final = (("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from muster.kube.quantity import NANOS_PER_UNIT, parse_quantity
+from muster.gangs.quantity import NANOS_PER_UNIT, parse_quantity
 from muster.localcluster.apiserver.metadata import (
     label_problems,
     labels_causes,

@@ -6,7 +6,7 @@ node has to reserve such a volume for the claim itself.
 
 from typing import Any, Final
 
-from muster.kube.quantity import BadQuantity, parse_quantity
+from muster.gangs.quantity import BadQuantity, parse_quantity
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.provisioner import Provisioner
 from muster.localcluster.apiserver.storage import CLAIMS, CLASSES, DELAYED, VOLUMES

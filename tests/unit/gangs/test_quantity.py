@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.kube.quantity import INT64_MAX, INT64_MIN, BadQuantity, parse_quantity, to_amount
+from muster.gangs.quantity import INT64_MAX, INT64_MIN, BadQuantity, parse_quantity, to_amount
 
 UNIT = 10**9
 
