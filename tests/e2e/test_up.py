@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 WAIT_SECONDS = 90
 EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
-PROCESSES = 7  # etcd, API server, kubelets and four services
+PROCESSES = 8  # etcd, API server, kubelets and five services
 
 WRONG = """
 apiVersion: v1
@@ -185,7 +185,8 @@ async def test_the_first_gang_of_the_readme_starts_when_its_commands_are_pasted(
 
 async def test_the_example_of_preemption_evicts_and_its_job_brings_the_gang_back_to_the_queue(tmp_path: Path) -> None:
     assert shutil.which("kubectl"), "kubectl is not installed: apt-get install kubernetes-client"
-    async with running_up(tmp_path / "state") as up:
+    alone = ("--nodes", "8", "--examples", str(EXAMPLES / "11-preemption.yaml"))
+    async with running_up(tmp_path / "state", *alone) as up:
         await up.says("koordinator/default/urgent satisfied, 4/4 bound")
         up.lines.clear()
         await kubectl(up, "delete", "pod", "-l", "app=urgent", "--wait=false")
