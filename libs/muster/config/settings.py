@@ -13,6 +13,7 @@ CLUSTER_STATE_PORT: Final = 7001
 COORDINATOR_PORT: Final = 7002
 PLACEMENT_PORT: Final = 7003
 BINDING_PORT: Final = 7004
+LIFECYCLE_PORT: Final = 7005
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["json", "console"]

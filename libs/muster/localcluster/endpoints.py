@@ -21,6 +21,7 @@ class Endpoints(msgspec.Struct, frozen=True):
     placement: str
     binding: str
     coordinator: str
+    lifecycle: str = ""
     traces: str = ""
     """File that spans are kept in; empty: none."""
 

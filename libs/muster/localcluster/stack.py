@@ -1,4 +1,4 @@
-"""A whole Muster on this machine: etcd, API server, kubelets and the four services, each its own process.
+"""A whole Muster on this machine: etcd, API server, kubelets and the services, each its own process.
 
 `muster up`, the end-to-end tests and the bench start it. With a kubeconfig it uses that API server instead of the
 embedded one.
@@ -18,7 +18,7 @@ from muster.localcluster.ports import free_port
 from muster.localcluster.probes import Probe, always, grpc_serving, http_ready, wait_until_ready
 
 ETCD, API_SERVER, KUBELETS = "etcd", "api-server", "kubelets"
-SERVICES = ("cluster-state", "placement", "binding", "coordinator")
+SERVICES = ("cluster-state", "placement", "binding", "lifecycle", "coordinator")
 """In the order in which they start; they stop in the reverse one."""
 
 _GRACE_SECONDS = 10.0
@@ -51,7 +51,7 @@ class StackOptions:
     placement: str = "placement"
     """What serves as placement, by its name in `muster run`."""
     service_environment: Mapping[str, str] = field(default_factory=dict)
-    """Further environment of the four services, e.g. shorter timeouts for tests."""
+    """Further environment of the services, e.g. shorter timeouts for tests."""
     kubelet_arguments: tuple[str, ...] = ()
 
 
@@ -122,6 +122,7 @@ class Stack:
             cluster_state=self.addresses["cluster-state"],
             placement=self.addresses["placement"],
             binding=self.addresses["binding"],
+            lifecycle=self.addresses["lifecycle"],
             coordinator=self.addresses["coordinator"],
             traces=str(traces or ""),
         )
@@ -138,6 +139,7 @@ class Stack:
             "cluster-state": self._kubeconfig_flags(),
             "placement": ["--cluster-state", self.addresses["cluster-state"]],
             "binding": self._kubeconfig_flags(),
+            "lifecycle": self._kubeconfig_flags(),
             "coordinator": [
                 *("--cluster-state", self.addresses["cluster-state"]),
                 *("--placement", self.addresses["placement"]),

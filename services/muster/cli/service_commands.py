@@ -24,6 +24,7 @@ SERVICES: Mapping[str, tuple[str, str]] = {
     "placement": ("placement", "Decide where gangs go."),
     "first-fit": ("firstfit", "Decide where gangs go in the simplest way, in placement's stead."),
     "binding": ("binding", "Write binds, conditions and events to the Kubernetes API."),
+    "lifecycle": ("lifecycle", "Keep PodGroups, QueueJobs and quota as they should be."),
     "coordinator": ("coordinator", "Decide when gangs start, durably."),
 }
 """Name on the command line to package and purpose."""

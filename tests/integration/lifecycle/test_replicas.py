@@ -1,0 +1,131 @@
+"""One replica leads, another takes over, and controllers work only where it leads."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack
+
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from builders.faults import EVERYTHING
+from builders.lifecycle import LEASE, SECONDS, LifecycleRig
+from muster.kube.changes import Changes, Removed
+from muster.kube.objects import Namespace
+from muster.kube.resources import NAMESPACES
+from muster.lifecycle.controllers import Surroundings
+from muster.lifecycle.service import LifecycleService
+from muster.lifecycle.work_queue import WorkQueue
+from muster.rpc.channel import open_channel
+
+
+class Notebook:
+    """A controller that notes which namespaces it looks at; those that are called "hard-..." fail at first."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self.looks: list[str] = []
+        self._seen: dict[str, str] = {}
+        self._failed: set[str] = set()
+        self._queue = WorkQueue("notebook", self._look, self._everything, surroundings.leadership, surroundings.watches)
+        surroundings.watches.follow(NAMESPACES, self._take_in)
+        books[surroundings.settings.instance] = self
+
+    async def run(self) -> None:
+        await self._queue.run()
+
+    async def until(self, name: str, times: int = 1) -> None:
+        async with asyncio.timeout(SECONDS):
+            while self.looks.count(name) < times:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+    def _take_in(self, changes: Changes[Namespace]) -> None:
+        for item in changes.items:
+            if not isinstance(item, Removed):
+                self._seen[item.metadata.uid] = item.metadata.name
+                self._queue.add(item.metadata.name)
+
+    def _everything(self) -> Iterable[str]:
+        return self._seen.values()
+
+    async def _look(self, name: str) -> float | None:
+        self.looks.append(name)
+        if name.startswith("hard") and name not in self._failed:
+            self._failed.add(name)
+            raise RuntimeError("it is hard")
+        return 0.01 if name.startswith("again") and self.looks.count(name) < 3 else None
+
+
+books: dict[str, Notebook] = {}
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+async def leading(service: LifecycleService) -> None:
+    async with asyncio.timeout(SECONDS):
+        await service.leadership.gained()
+
+
+async def namespace(rig: LifecycleRig, name: str) -> None:
+    await rig.api.created("/api/v1/namespaces", {"metadata": {"name": name}})
+
+
+async def test_the_leader_works_and_the_other_takes_over_when_it_stops(
+    rig: LifecycleRig, stack: AsyncExitStack
+) -> None:
+    async with rig.replica("one", [Notebook]) as first:
+        await leading(first)
+        standby = await stack.enter_async_context(rig.replica("two", [Notebook]))
+        await namespace(rig, "early")
+        await books["one"].until("early")
+        assert not standby.leadership.leads
+        assert books["two"].looks == []
+    await leading(standby)
+    await books["two"].until("early")
+    assert not first.leadership.leads
+    lease = (await rig.api.get(LEASE)).body["spec"]
+    assert (lease["holderIdentity"], lease["leaseTransitions"]) == ("two", 1)
+
+
+async def test_a_leader_that_is_cut_off_stops_before_another_one_starts(rig: LifecycleRig) -> None:
+    async with rig.replica("cut-off", [Notebook], faulty=True) as first:
+        await leading(first)
+        async with rig.replica("two", [Notebook]) as second:
+            with rig.faults.cut(EVERYTHING):
+                await leading(second)
+                assert not first.leadership.leads
+            await namespace(rig, "late")
+            await books["two"].until("late")
+            assert "late" not in books["cut-off"].looks
+
+
+async def test_what_fails_is_tried_again_and_what_wants_to_be_seen_again_is(rig: LifecycleRig) -> None:
+    async with rig.replica("one", [Notebook]) as first:
+        await leading(first)
+        await namespace(rig, "hard-one")
+        await namespace(rig, "again-one")
+        await books["one"].until("hard-one", 2)
+        await books["one"].until("again-one", 3)
+
+
+async def test_a_lease_that_cannot_be_read_is_told_and_made_anew_once_it_is_deleted(rig: LifecycleRig) -> None:
+    path = LEASE.rpartition("/")[0]
+    await rig.api.created(path, {"metadata": {"name": "muster-lifecycle"}, "spec": {"holderIdentity": ["who?"]}})
+    async with rig.replica("one", [Notebook]) as first:
+        await rig.api.delete(LEASE)
+        await leading(first)
+
+
+async def test_it_says_when_it_is_ready(rig: LifecycleRig) -> None:
+    async with (
+        rig.replica("one", [Notebook]),
+        open_channel(f"127.0.0.1:{rig.port}") as channel,
+        asyncio.timeout(SECONDS),
+    ):
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), wait_for_ready=True)
+        async for answer in watch:
+            if answer.status == health_pb2.HealthCheckResponse.SERVING:
+                break
+        watch.cancel()
