@@ -64,6 +64,7 @@ class GangBuilder:
     repair_: RepairPolicy = RepairPolicy.WAIT
     expected_seconds: float = 0.0
     never_preempts_: bool = False
+    evicted_whole_: bool = False
     budgets: tuple[str, ...] = ()
     tree: str = ""
     constraints: str = ""
@@ -102,6 +103,10 @@ class GangBuilder:
     def never_preempts(self) -> "GangBuilder":
         return replace(self, never_preempts_=True)
 
+    def evicted_whole(self) -> "GangBuilder":
+        """Its definition says that it may be evicted only whole."""
+        return replace(self, evicted_whole_=True)
+
     def budget(self, name: str) -> "GangBuilder":
         """A PodDisruptionBudget ("namespace/name") covers its pods."""
         return replace(self, budgets=tuple(sorted((*self.budgets, name))))
@@ -125,6 +130,7 @@ class GangBuilder:
             namespace=self.namespace,
             name=self.name,
             incarnation=self.incarnation,
+            evicted_whole=self.evicted_whole_,
             minimum=0 if self.problems else minimum,
             total=max(minimum, sum(count for count, _ in self.sizes)),
             group=self.group_,

@@ -257,7 +257,7 @@ OTHER_LEVELS: Final = "*"
 
 class LevelConstraint(Struct, frozen=True):
     """How a gang's members are divided over the domains of a level. `count` is that of partition and factor, `minimum`
-    and `maximum` are those of range.
+    and `maximum` are those of range. An `optional` one asks nothing where the tree has no such level.
     """
 
     level: str
@@ -266,6 +266,7 @@ class LevelConstraint(Struct, frozen=True):
     count: int = 0
     minimum: int = 0
     maximum: int = 0
+    optional: bool = False
 
 
 class GangFacts(Struct, frozen=True):
@@ -274,6 +275,7 @@ class GangFacts(Struct, frozen=True):
     `terms` are the user's own words. `counts_succeeded`: members that succeeded count toward the minimum once those
     that are left cannot reach it alone. `uniform`: all its pods must ask the same of a node. `resources` must be free
     in the whole cluster before it is tried. `never_preempts`: nothing is evicted for it, whatever its pods say.
+    `evicted_whole`: others may have it evicted only whole, even if it can spare a pod.
     """
 
     id: str
@@ -299,6 +301,7 @@ class GangFacts(Struct, frozen=True):
     uniform: bool = False
     resources: Amounts = ()
     never_preempts: bool = False
+    evicted_whole: bool = False
 
     @property
     def blocked(self) -> bool:

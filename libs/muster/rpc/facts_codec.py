@@ -230,6 +230,7 @@ def encode_gang(gang: GangFacts) -> pb.Gang:
         uniform=gang.uniform,
         resources=encode_amounts(gang.resources),
         never_preempts=gang.never_preempts,
+        evicted_whole=gang.evicted_whole,
     )
 
 
@@ -265,6 +266,7 @@ def decode_gang(message: pb.Gang) -> GangFacts:
         message.uniform,
         decode_amounts(message.resources),
         message.never_preempts,
+        message.evicted_whole,
     )
 
 

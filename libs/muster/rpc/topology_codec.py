@@ -37,6 +37,7 @@ def encode_constraint(constraint: LevelConstraint) -> pb.LevelConstraint:
         count=min(constraint.count, _INT32_MAX),
         minimum=min(constraint.minimum, _INT32_MAX),
         maximum=min(constraint.maximum, _INT32_MAX),
+        optional=constraint.optional,
     )
 
 
@@ -46,7 +47,13 @@ def decode_constraint(message: pb.LevelConstraint) -> LevelConstraint:
     if policy is None:
         raise UnknownPolicy(message.level, message.policy)
     return LevelConstraint(
-        _intern(message.level), policy, message.hard, message.count, message.minimum, message.maximum
+        _intern(message.level),
+        policy,
+        message.hard,
+        message.count,
+        message.minimum,
+        message.maximum,
+        message.optional,
     )
 
 

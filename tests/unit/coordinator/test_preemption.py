@@ -58,6 +58,16 @@ def test_g45_spare_members_go_first_and_the_gang_stays() -> None:
     assert story.gang("a").phase is Phase.SATISFIED
 
 
+def test_a_gang_that_may_be_evicted_only_whole_spares_nobody() -> None:
+    whole = gang("a").of(6).minimum(4).evicted_whole().created(1)
+    story = full(whole, gang("b").of(2).created(9), nodes={"n": 8})
+    story.add(gang("p").of(2).priority(10).created(20))
+    begin_eviction(story)
+    assert evicted(story) == {"b"}
+    end(story)
+    assert (story.bound("p"), story.bound("a")) == (2, 6)
+
+
 def test_g46_the_preemptor_goes_before_anything_is_evicted() -> None:
     victim = gang("a").of(4)
     story = full(victim, nodes={"n": 4})
