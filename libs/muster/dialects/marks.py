@@ -96,8 +96,9 @@ class DefinitionKind(Struct, frozen=True):
     """A kind of object that defines gangs.
 
     `version` is the one that is asked for first; if the API server does not serve it, `older` ones are, in their order.
-    `content` is the field with what users declare, `status` are the fields of the status that dialects read (others
-    change often, and nobody here needs them). `label_selector` says which objects matter, empty: all.
+    `content` is the field with what users declare, `keys` are those in it that dialects read, empty: all; `status` are
+    the fields of the status that dialects read (others change often, and nobody here needs them). `label_selector` says
+    which objects matter, empty: all.
     """
 
     group: str
@@ -106,6 +107,7 @@ class DefinitionKind(Struct, frozen=True):
     plural: str
     older: tuple[str, ...] = ()
     content: str = "spec"
+    keys: tuple[str, ...] = ()
     status: tuple[str, ...] = ()
     label_selector: str = ""
 
@@ -124,6 +126,19 @@ class DefinitionKind(Struct, frozen=True):
         """The kind's name in revisions: of a part of a kind, with what selects it."""
         kind = f"{self.plural}.{self.group}" if self.group else self.plural
         return f"{kind}/{self.label_selector}" if self.label_selector else kind
+
+
+class Job(Struct, frozen=True):
+    """A controller whose pods are one gang, because an object says so that has the same controller.
+
+    `owner_uid` is the controller's, `name` its "Kind.name". Its pods go only where `node_selector` lets them; `source`
+    is where that stands, in words.
+    """
+
+    owner_uid: str
+    name: str
+    node_selector: Pairs = ()
+    source: str = ""
 
 
 class Membership(Struct, frozen=True):

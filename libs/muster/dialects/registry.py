@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from muster.dialects import coscheduling, koordinator, lightweight, own_marks
+from muster.dialects import coscheduling, koordinator, kube_arbitrator, lightweight, own_marks
 from muster.dialects.declared import oldest_first, warning
 from muster.dialects.marks import (
     LONGEST_VALUE,
@@ -15,6 +15,7 @@ from muster.dialects.marks import (
     Definition,
     DefinitionKind,
     GangMarks,
+    Job,
     MarkSet,
     Membership,
     Pairs,
@@ -30,6 +31,7 @@ class Dialect(Protocol):
 
     * `write(transition)`: marks for what happens to a gang;
     * `gang_of(definition)`: name of the gang that an object defines, if that is not the object's own;
+    * `job(definition)`: the controller whose pods are the gang that an object defines, if no mark of theirs says so;
     * `tell(progress)`: what to write of how far a gang is;
     * `labels_at_bind(rank, tries)`: labels that members have before they are bound;
     * a reason of its own for events that say why a gang does not start.
@@ -65,7 +67,7 @@ class Dialect(Protocol):
         """What was declared of a gang. The order of `mark_sets` does not matter. `priorities`: see read_gang."""
 
 
-DIALECTS: Final[tuple[Dialect, ...]] = (koordinator, lightweight, coscheduling)
+DIALECTS: Final[tuple[Dialect, ...]] = (koordinator, lightweight, coscheduling, kube_arbitrator)
 """A pod with marks of several belongs to the first."""
 
 _BY_NAME: Final = {dialect.NAME: dialect for dialect in DIALECTS}
@@ -75,7 +77,8 @@ _BY_KIND: Final = {
 _LABELS: Final = frozenset[str]().union(*(dialect.LABELS for dialect in DIALECTS))
 _ANNOTATIONS: Final = own_marks.ANNOTATIONS.union(*(dialect.ANNOTATIONS for dialect in DIALECTS))
 _WRITES: Final[Mapping[str, Callable[[Transition], Annotations]]] = {koordinator.NAME: koordinator.write}
-_GANG_OF: Final[Mapping[str, Callable[[Definition], str | None]]] = {}
+_GANG_OF: Final[Mapping[str, Callable[[Definition], str | None]]] = {kube_arbitrator.NAME: kube_arbitrator.gang_of}
+_JOBS: Final[Mapping[str, Callable[[Definition], Job | None]]] = {kube_arbitrator.NAME: kube_arbitrator.job}
 _TELLS: Final[Mapping[str, Callable[[Progress], Writes]]] = {}
 _LABELS_AT_BIND: Final[Mapping[str, Callable[[int | None, int], Mapping[str, str]]]] = {}
 _EVENT_REASONS: Final[Mapping[str, str]] = {}
@@ -120,6 +123,13 @@ def defined_gang(definition: Definition) -> str | None:
     gang_of = _GANG_OF.get(dialect.NAME)
     name = definition.name if gang_of is None else gang_of(definition)
     return f"{dialect.NAME}/{definition.namespace}/{name}" if name else None
+
+
+def defined_job(definition: Definition) -> Job | None:
+    """The controller whose pods are members of the gang that the object defines; None: marks say who is a member."""
+    dialect = _BY_KIND.get((definition.api_version.rpartition("/")[0], definition.kind))
+    job = _JOBS.get(dialect.NAME) if dialect is not None else None
+    return job(definition) if job is not None else None
 
 
 def read_gang(
@@ -178,6 +188,7 @@ _NAMING: Final = {
     koordinator.NAME: f"annotation {koordinator.GANG_NAME} or label {koordinator.POD_GROUP_LABEL}",
     lightweight.NAME: f"label {lightweight.GANG_NAME}",
     coscheduling.NAME: f"label {coscheduling.POD_GROUP_LABEL}",
+    kube_arbitrator.NAME: kube_arbitrator.NAMING,
 }
 
 
@@ -204,7 +215,10 @@ def _reduced(given: Mapping[str, str] | None, known: frozenset[str]) -> Pairs:
 
 def _keys_of(dialect: Dialect, marks: GangMarks) -> list[str]:
     own = dialect.LABELS | dialect.ANNOTATIONS
-    return [key for key in marks.keys if key in own]
+    keys = [key for key in marks.keys if key in own]
+    if marks.job and dialect.NAME == kube_arbitrator.NAME:
+        keys.append(kube_arbitrator.controller_of(marks))
+    return keys
 
 
 def _unread_marks(dialect: Dialect, pods: list[MarkSet]) -> list[Problem]:
