@@ -1,9 +1,11 @@
 """One value out of the many that a gang's pods and its definition may give for it, and Warnings about the others.
 
+`pod_terms` and `definition_terms` keep what was given in the words of who gave it, for those who read explanations.
+
 Of the pods that have a mark at all, the oldest decides; what pods say goes before what the definition says.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -94,6 +96,42 @@ def chosen(
     return value
 
 
+def class_priority(name: Any, priorities: Mapping[str, int], where: str, problems: list[Problem]) -> int | None:
+    """The priority of a class that a definition names. If there is no such class that of the gang's pods counts, with a
+    Warning. `where` is the field in words.
+    """
+    if not name:
+        return None
+    priority = priorities.get(name) if isinstance(name, str) else None
+    if priority is None:
+        counts = "the priority of the gang's pods counts until there is one"
+        problems.append(warning(f"{where} is {shown(name)}, but no PriorityClass has that name: {counts}"))
+    return priority
+
+
+def pod_terms(pods: Sequence[MarkSet], read: Reading, keys: Iterable[str]) -> Iterator[str]:
+    """Marks as they stand on the pods, each on the oldest that has it. `pods` are in oldest_first order."""
+    for key in keys:
+        for each in pods:
+            if (value := read(each.marks, key)) is not None:
+                yield f"{key}: {_plainly(value)} (pod {each.oldest.name})"
+                break
+
+
+def definition_terms(
+    definition: Definition | None, fields: Iterable[str], annotations: Iterable[str] = ()
+) -> Iterator[str]:
+    """What an object says: annotations, and fields of its spec, by their paths in it ("schedulingPolicy.gang")."""
+    if definition is None:
+        return
+    where = f"({definition.kind} {definition.namespace}/{definition.name})"
+    given = {key: definition.annotations.get(key) for key in annotations}
+    given |= {path: _at(definition.spec, path) for path in fields}
+    for key, value in given.items():
+        if value is not None:
+            yield f"{key}: {_plainly(value)} {where}"
+
+
 def facts(
     dialect: str,
     namespace: str,
@@ -121,6 +159,18 @@ def facts(
             definition.api_version, definition.kind, definition.namespace, definition.name, definition.uid
         ),
     )
+
+
+def _at(spec: Any, path: str) -> Any:
+    for name in path.split("."):
+        spec = spec.get(name) if isinstance(spec, Mapping) else None
+    return spec
+
+
+def _plainly(value: Any) -> str:
+    """A value as it was written, in one line; in quotes only if there is nothing to see of it."""
+    text = shown(" ".join(value.split()) if isinstance(value, str) else value)
+    return text[1:-1] if len(text) > 2 and text.isprintable() else repr(text[1:-1])
 
 
 def _says(source: Source, parse: Callable[[Any], T], value: T) -> bool:

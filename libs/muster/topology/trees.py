@@ -21,6 +21,11 @@ NODE_LEVEL: Final = "node"
 SAKKARA_RACK: Final = "sakkara.topology.rack"
 """Node label that makes a level "rack" where neither settings nor objects say anything of a tree."""
 
+KEY_TREES: Final = "label "
+"""How the names of trees begin that have one level above the nodes: the values of the label that comes after it."""
+MOST_KEY_TREES: Final = 64
+"""Trees of that kind. Each costs time and memory for every node, and users may name any number of labels."""
+
 MOST_LEVELS: Final = 16
 LONGEST_NAME: Final = 253
 
@@ -37,6 +42,21 @@ def label_tree(levels: Mapping[str, str]) -> TopologyTree:
     """Levels by label keys, from the top; that of the nodes comes below them."""
     upper = tuple(TreeLevel(name, key) for name, key in levels.items())
     return TopologyTree(LABELS, (*upper, TreeLevel(NODE_LEVEL)))
+
+
+def key_tree_name(label_key: str) -> str:
+    """Name of the tree whose domains are the values of one label."""
+    return KEY_TREES + label_key
+
+
+def key_of_tree(name: str) -> str:
+    """The label that a tree of this name goes by alone; empty for trees with other names."""
+    return name[len(KEY_TREES) :] if name.startswith(KEY_TREES) else ""
+
+
+def key_tree(label_key: str) -> TopologyTree:
+    """The tree whose domains are the values of one label; its level is called as the label."""
+    return TopologyTree(key_tree_name(label_key), (TreeLevel(label_key, label_key), TreeLevel(NODE_LEVEL)))
 
 
 def is_listed(tree: TopologyTree) -> bool:
