@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from builders.story import Story
-from builders.story_acts import brought_back, end, evicted, full, places, until, until_planned
+from builders.story_acts import brought_back, crowded, end, evicted, full, places, until, until_planned
 from builders.story_cast import gang, node, plain_pod
-from muster.coordinator.core.events import Evict, Phase, RecordState, Solve
+from muster.coordinator.core.events import Bind, Evict, Phase, RecordState, Solve
 from muster.gangs.facts import DisruptionBudget
 
 
@@ -56,6 +56,23 @@ def test_g45_spare_members_go_first_and_the_gang_stays() -> None:
     assert story.bound("p") == 2
     assert story.bound("a") == 4
     assert story.gang("a").phase is Phase.SATISFIED
+
+
+def test_a_gang_that_was_on_its_way_when_it_was_asked_for_gives_way_once_it_is_seen_bound() -> None:
+    story = crowded({"n": 4})
+    story.lagging = True
+    story.add(gang("v").of(4))
+    story.deliver()
+    bind = until(story, Bind)
+    story.add(gang("p").of(4).priority(10))
+    story.deliver()
+    for effect in [effect for effect in story.under_way if effect is not bind]:
+        story.do(story.under_way.index(effect))  # placement finds no room, and nobody to give way
+    story.run_effects()
+    assert not evicted(story)
+    story.deliver()  # the pods are seen on their nodes
+    story.run_effects()
+    assert evicted(story) == {"v"}
 
 
 def test_a_gang_that_may_be_evicted_only_whole_spares_nobody() -> None:

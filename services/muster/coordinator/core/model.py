@@ -205,6 +205,11 @@ class Gang:
         return self.facts is not None and self.facts.dialect == PLAIN
 
     @property
+    def on_the_move(self) -> bool:
+        """Some of its members are not seen where they are to be, or are to be evicted: nobody asks it for room."""
+        return bool(self.leaving or self.seats or self.acked)
+
+    @property
     def started_by_others(self) -> bool:
         """As many members as must start together run without a permit: somebody else bound them."""
         facts = self.facts

@@ -17,9 +17,10 @@ class Running:
         self._sorted: dict[int, list[Gang]] = {}
         self._offers: dict[Gang, OfferedPods] = {}
         self._covered: dict[Gang, Counter[str]] = {}
+        self._settled: set[Gang] = set()
 
-    def look(self, gang: Gang) -> None:
-        """The gang was touched."""
+    def look(self, gang: Gang) -> bool:
+        """The gang was touched. True: it may be asked to give way, and could not when it was looked at before."""
         self._offers.pop(gang, None)
         self._covered.pop(gang, None)
         priority = gang.priority if gang.bound else None
@@ -30,11 +31,17 @@ class Running:
                 self._priority[gang] = priority
                 self._gangs.setdefault(priority, {})[gang] = None
                 self._sorted.pop(priority, None)
+        settled = bool(gang.bound) and not gang.on_the_move
+        if settled is (gang in self._settled):
+            return False
+        (self._settled.add if settled else self._settled.discard)(gang)
+        return settled
 
     def forget(self, gang: Gang) -> None:
         """The gang is gone, or runs no more."""
         self._offers.pop(gang, None)
         self._covered.pop(gang, None)
+        self._settled.discard(gang)
         priority = self._priority.pop(gang, None)
         if priority is not None:
             del self._gangs[priority][gang]

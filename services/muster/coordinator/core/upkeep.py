@@ -101,7 +101,8 @@ class Upkeep:
         if done and (gang.record is None or gang.record.state is not RecordState.SATISFIED):
             self._finish(gang, now, effects)
         self._repairs.look(gang, now)
-        self._making_room.running.look(gang)
+        if self._making_room.running.look(gang):
+            self._making_room.may_be_evicted(gang)
         effects += self._waiting.forgive(gang)
         if gang.group.persisting is None and (persist := self._permits.remember(gang, now)) is not None:
             effects.append(persist)
@@ -123,7 +124,6 @@ class Upkeep:
             effects.append(self._permits.persist((record,)))
         elif recorded:  # once bound, a single pod has nothing left to be remembered
             effects.append(self._permits.persist(deletes=(gang.id,)))
-        self._making_room.may_be_evicted(gang)
         if gang.started:
             return
         gang.started = True

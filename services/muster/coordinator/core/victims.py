@@ -57,8 +57,7 @@ class Candidates:
         allowed = self._allowed()
         for level, (_, gangs) in enumerate(self._running.below(group.priority), start=first_level):
             for gang in gangs:
-                on_the_move = gang.leaving or gang.seats or gang.acked
-                if on_the_move or (self._claimed and not self._claimed.isdisjoint(gang.bound)):
+                if gang.on_the_move or (self._claimed and not self._claimed.isdisjoint(gang.bound)):
                     continue
                 covered = self._running.covered(gang)
                 if covered and any(count > allowed[budget] for budget, count in covered.items()):
