@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from muster.dialects import coscheduling, koordinator, kube_arbitrator, lightweight, own_marks
+from muster.dialects import coscheduling, koordinator, kube_arbitrator, lightweight, own_marks, sakkara, sakkara_results
 from muster.dialects.declared import oldest_first, warning
 from muster.dialects.marks import (
     LONGEST_VALUE,
@@ -22,7 +22,7 @@ from muster.dialects.marks import (
     Transition,
 )
 from muster.dialects.progress import Progress, Writes
-from muster.gangs.facts import GangFacts, Problem
+from muster.gangs.facts import OTHER_LEVELS, GangFacts, Problem
 from muster.gangs.quoting import quoted
 
 
@@ -34,6 +34,7 @@ class Dialect(Protocol):
     * `job(definition)`: the controller whose pods are the gang that an object defines, if no mark of theirs says so;
     * `tell(progress)`: what to write of how far a gang is;
     * `labels_at_bind(rank, tries)`: labels that members have before they are bound;
+    * a beginning of further labels that it reads on pods, whose keys users complete;
     * a reason of its own for events that say why a gang does not start.
     """
 
@@ -67,7 +68,7 @@ class Dialect(Protocol):
         """What was declared of a gang. The order of `mark_sets` does not matter. `priorities`: see read_gang."""
 
 
-DIALECTS: Final[tuple[Dialect, ...]] = (koordinator, lightweight, coscheduling, kube_arbitrator)
+DIALECTS: Final[tuple[Dialect, ...]] = (koordinator, lightweight, coscheduling, kube_arbitrator, sakkara)
 """A pod with marks of several belongs to the first."""
 
 _BY_NAME: Final = {dialect.NAME: dialect for dialect in DIALECTS}
@@ -76,11 +77,18 @@ _BY_KIND: Final = {
 }
 _LABELS: Final = frozenset[str]().union(*(dialect.LABELS for dialect in DIALECTS))
 _ANNOTATIONS: Final = own_marks.ANNOTATIONS.union(*(dialect.ANNOTATIONS for dialect in DIALECTS))
+_BEGINNINGS: Final[Mapping[str, str]] = {sakkara.NAME: sakkara.CONSTRAINT_LABELS}
+_ANY_BEGINNING: Final = tuple(_BEGINNINGS.values())
 _WRITES: Final[Mapping[str, Callable[[Transition], Annotations]]] = {koordinator.NAME: koordinator.write}
-_GANG_OF: Final[Mapping[str, Callable[[Definition], str | None]]] = {kube_arbitrator.NAME: kube_arbitrator.gang_of}
+_GANG_OF: Final[Mapping[str, Callable[[Definition], str | None]]] = {
+    kube_arbitrator.NAME: kube_arbitrator.gang_of,
+    sakkara.NAME: sakkara.gang_of,
+}
 _JOBS: Final[Mapping[str, Callable[[Definition], Job | None]]] = {kube_arbitrator.NAME: kube_arbitrator.job}
-_TELLS: Final[Mapping[str, Callable[[Progress], Writes]]] = {}
-_LABELS_AT_BIND: Final[Mapping[str, Callable[[int | None, int], Mapping[str, str]]]] = {}
+_TELLS: Final[Mapping[str, Callable[[Progress], Writes]]] = {sakkara.NAME: sakkara_results.tell}
+_LABELS_AT_BIND: Final[Mapping[str, Callable[[int | None, int], Mapping[str, str]]]] = {
+    sakkara.NAME: sakkara_results.labels_at_bind,
+}
 _EVENT_REASONS: Final[Mapping[str, str]] = {}
 
 
@@ -95,7 +103,7 @@ def gang_marks(
     kept = _reduced(annotations, _ANNOTATIONS)
     if annotations and own_marks.EXPECTED_DURATION in annotations:
         kept = own_marks.of_gang(kept)
-    return GangMarks(namespace, _reduced(labels, _LABELS), kept, pod_group, job)
+    return GangMarks(namespace, _reduced(labels, _LABELS, _ANY_BEGINNING), kept, pod_group, job)
 
 
 @lru_cache(maxsize=16384)
@@ -152,9 +160,13 @@ def read_gang(
     repair_policy = own_marks.read_repair_policy(definition, pods, own)
     tree = own_marks.read_tree_name(definition, pods, own)
     constraints = own_marks.read_constraints(definition, pods, own)
+    if constraints and any(each.level != OTHER_LEVELS for each in facts.constraints):
+        own.append(warning(f"annotation {own_marks.TOPOLOGY} counts, and not what {dialect.NAME} has for that"))
     own_marks.check_expected_durations(pods, own)
     problems = (*facts.problems, *own, *_unread_marks(dialect, pods))
-    return replace(facts, repair_policy=repair_policy, tree=tree, constraints=constraints, problems=problems)
+    return replace(
+        facts, repair_policy=repair_policy, tree=tree, constraints=constraints or facts.constraints, problems=problems
+    )
 
 
 def tells(gang_id: str) -> bool:
@@ -189,6 +201,7 @@ _NAMING: Final = {
     lightweight.NAME: f"label {lightweight.GANG_NAME}",
     coscheduling.NAME: f"label {coscheduling.POD_GROUP_LABEL}",
     kube_arbitrator.NAME: kube_arbitrator.NAMING,
+    sakkara.NAME: f"label {sakkara.GROUP_NAME}",
 }
 
 
@@ -206,30 +219,37 @@ def _parts(gang_id: str) -> tuple[Dialect, str, str]:
     return dialect, namespace, name
 
 
-def _reduced(given: Mapping[str, str] | None, known: frozenset[str]) -> Pairs:
+def _reduced(given: Mapping[str, str] | None, known: frozenset[str], beginnings: tuple[str, ...] = ()) -> Pairs:
     if not given:
         return ()
     keys = given.keys() & known
+    if beginnings:
+        keys.update([key for key in given if key.startswith(beginnings)])
     return tuple([(key, given[key][:LONGEST_VALUE]) for key in sorted(keys)]) if keys else ()
 
 
 def _keys_of(dialect: Dialect, marks: GangMarks) -> list[str]:
-    own = dialect.LABELS | dialect.ANNOTATIONS
-    keys = [key for key in marks.keys if key in own]
+    keys = [key for key in marks.keys if _is_read(dialect, key)]
     if marks.job and dialect.NAME == kube_arbitrator.NAME:
         keys.append(kube_arbitrator.controller_of(marks))
     return keys
 
 
+def _is_read(dialect: Dialect, key: str) -> bool:
+    if key in dialect.LABELS or key in dialect.ANNOTATIONS:
+        return True
+    beginning = _BEGINNINGS.get(dialect.NAME)
+    return beginning is not None and key.startswith(beginning)
+
+
 def _unread_marks(dialect: Dialect, pods: list[MarkSet]) -> list[Problem]:
     """Warnings about marks of other dialects: for each dialect, of the oldest pod that has any."""
     problems = []
-    own = dialect.LABELS | dialect.ANNOTATIONS
     for other in DIALECTS:
         if other is dialect:
             continue
         for each in pods:
-            keys = [key for key in _keys_of(other, each.marks) if key not in own]
+            keys = [key for key in _keys_of(other, each.marks) if not _is_read(dialect, key)]
             if keys:
                 problems.append(
                     warning(

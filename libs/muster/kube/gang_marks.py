@@ -34,7 +34,7 @@ def definition(pod_group: PodGroup, kind: DefinitionKind) -> Definition:
         created_seconds=_created_seconds(metadata),
         annotations=metadata.annotations or {},
         labels=metadata.labels or {},
-        spec=content,
+        spec={key: value for key, value in content.items() if not kind.keys or key in kind.keys},
         status={key: value for key, value in status.items() if key in kind.status},
         controller=Owner(owner.api_version, owner.kind, owner.name, owner.uid) if owner is not None else None,
     )
