@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -125,6 +125,7 @@ class Rig:
         *,
         epoch: int = 5,
         timeout: float = SECONDS,
+        labels: Mapping[str, str] | None = None,
         **more: str,
     ) -> Any:
         """A running Bind call to one node, or each pod to its own; `more` are annotations. Claims are those of pods."""
@@ -136,6 +137,7 @@ class Rig:
                 node=where,
                 annotations=more,
                 claims=claims_of(pod),
+                labels=labels,
             )
             for pod, where in zip(pods, [node] * len(pods) if isinstance(node, str) else node, strict=True)
         ]
@@ -161,11 +163,14 @@ class Rig:
         conditions: Sequence[pb.PodCondition] = (),
         events: Sequence[pb.Event] = (),
         annotations: Sequence[pb.PodAnnotations] = (),
+        objects: Sequence[pb.ObjectPatch] = (),
         *,
         epoch: int = 5,
         seconds: float = SECONDS,
     ) -> pb.WriteResponse:
-        request = pb.WriteRequest(leader_epoch=epoch, conditions=conditions, events=events, annotations=annotations)
+        request = pb.WriteRequest(
+            leader_epoch=epoch, conditions=conditions, events=events, annotations=annotations, objects=objects
+        )
         response: pb.WriteResponse = await self.stub.Write(request, timeout=seconds)
         return response
 

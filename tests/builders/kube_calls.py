@@ -59,10 +59,11 @@ class KubeCalls:
     async def served(self, kind: str, namespace: str = "ml") -> None:
         """Wait until a kind is served."""
         async with asyncio.timeout(_SECONDS):
-            while not await self._is_served(kind, namespace):  # noqa: ASYNC110 (nothing tells)
+            while not await self.is_served(kind, namespace):  # noqa: ASYNC110 (nothing tells)
                 await asyncio.sleep(0.02)
 
-    async def _is_served(self, kind: str, namespace: str) -> bool:
+    async def is_served(self, kind: str, namespace: str = "ml") -> bool:
+        """A kind is served."""
         path = _path(kind, namespace)
         return (await self._session.request("GET", path, timeout_seconds=_SECONDS)).status == 200
 

@@ -1,8 +1,9 @@
-"""Annotations of pods: set and removed in one patch each, which takes effect only on the pod that is meant."""
+"""Annotations and labels of pods: written in one patch each, which takes effect only on the pod that is meant."""
 
 import structlog
 
-from muster.binding.bodies import MERGE, annotations_patch, pod_path
+from muster.binding.bodies import MERGE, marks_patch, pod_path
+from muster.binding.demands import named_marks
 from muster.binding.pipeline import Job
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.verdicts import DONE, Again, Verdict, no_answer, repeatable, said
@@ -15,7 +16,7 @@ _log = structlog.get_logger()
 
 
 class WriteAnnotations(Job):
-    """Brings the annotations of one pod about."""
+    """Brings the annotations and labels of one pod about."""
 
     __slots__ = ("_call", "_session", "_wanted")
 
@@ -26,7 +27,11 @@ class WriteAnnotations(Job):
     async def attempt(self, timeout_seconds: float) -> Verdict:
         wanted, pod = self._wanted, self._wanted.pod
         path = pod_path(pod.namespace, pod.name)
-        body = annotations_patch(pod.uid, {**wanted.set, **dict.fromkeys(wanted.remove)})
+        body = marks_patch(
+            pod.uid,
+            labels={**wanted.set_labels, **dict.fromkeys(wanted.remove_labels)},
+            annotations={**wanted.set, **dict.fromkeys(wanted.remove)},
+        )
         try:
             response = await self._session.request(
                 "PATCH", path, body=body, content_type=MERGE, timeout_seconds=timeout_seconds
@@ -43,10 +48,10 @@ class WriteAnnotations(Job):
         return repeatable(response) or self._refused(said(response))
 
     def give_up(self, why: str) -> None:
-        pod = self._wanted.pod
+        pod, what = self._wanted.pod, named_marks(self._wanted)
         name = f"{pod.namespace}/{pod.name}"
-        _log.warning("annotations not written", pod=name, uid=pod.uid, message=why)
-        self._call.failure(f"annotations of pod {name}: {why}")
+        _log.warning(f"{what} not written", pod=name, uid=pod.uid, message=why)
+        self._call.failure(f"{what} of pod {name}: {why}")
 
     async def _resolve(self, refusal: Response, path: str, timeout_seconds: float) -> Verdict:
         """Look whether it was refused because the pod is another: a uid that differs is told as a conflict, or as a

@@ -1,5 +1,8 @@
 """A Bind call: one job per pod, results gathered as they come. Pods whose claims have no volume yet come last.
 
+Labels are on a pod before it is bound: what starts in it may read them once. Binding it is what cannot be taken back,
+so a crash in between leaves a pod with labels, which the next try sets again, and not one that runs without them.
+
 answer to the bind          result
 2xx                         BOUND
 404                         GONE
@@ -8,6 +11,8 @@ answer to the bind          result
 500 and the like            try again, for some seconds: FAILED; who decided on the node may decide otherwise
 not final (see verdicts)    try again, until the deadline: FAILED
 anything else               FAILED
+
+Answers to the labels mean the same, but nothing is BOUND or a CONFLICT by them; 422 may also be a pod of another uid.
 """
 
 import asyncio
@@ -17,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from msgspec import Struct
 
-from muster.binding.bodies import binding, pod_path
+from muster.binding.bodies import MERGE, binding, marks_patch, pod_path
 from muster.binding.claim_watch import ClaimWatch
 from muster.binding.claims import Claims
 from muster.binding.pipeline import Job, Pipeline, Urgency
@@ -124,12 +129,13 @@ class BindCall:
 
 
 class _BindPod(Job):
-    __slots__ = ("_call", "_conflicts", "pod", "started", "waits_since")
+    __slots__ = ("_call", "_conflicts", "_labelled", "pod", "started", "waits_since")
 
     def __init__(self, call: BindCall, pod: pb.PodBinding) -> None:
         super().__init__()
         self._call, self.pod = call, pod
         self._conflicts = 0
+        self._labelled = not pod.labels
         self.started = 0.0
         self.waits_since = call.loop.time()
 
@@ -143,8 +149,10 @@ class _BindPod(Job):
         if not self.started:
             self.started = call.loop.time()
         path = pod_path(pod.namespace, pod.name)
-        body = binding(pod.namespace, pod.name, pod.uid, pod.node, pod.annotations)
         try:
+            if not self._labelled and (verdict := await self._label(path, timeout_seconds)) is not None:
+                return verdict
+            body = binding(pod.namespace, pod.name, pod.uid, pod.node, pod.annotations)
             response = await call.session.request("POST", path + "/binding", body=body, timeout_seconds=timeout_seconds)
             if response.status == 409:
                 return await self._resolve(response, path, timeout_seconds)
@@ -159,8 +167,26 @@ class _BindPod(Job):
     def give_up(self, why: str) -> None:
         self._call.settle(self, _Result(FAILED, message=why))
 
-    async def _resolve(self, conflict: Response, path: str, timeout_seconds: float) -> Verdict:
-        """The API server says that something is in the way: look at the pod to see what. Raises KubeUnreachable."""
+    async def _label(self, path: str, timeout_seconds: float) -> Verdict | None:
+        """Put its labels on the pod; None: they are there. Raises KubeUnreachable."""
+        pod, call = self.pod, self._call
+        body = marks_patch(pod.uid, labels=pod.labels)
+        response = await call.session.request(
+            "PATCH", path, body=body, content_type=MERGE, timeout_seconds=timeout_seconds
+        )
+        if response.status < 300:
+            self._labelled = True
+            return None
+        if response.status == 404:
+            return self._settled(_Result(GONE, message=said(response)))
+        if response.status in (409, 422):
+            return await self._resolve(response, path, timeout_seconds, final=response.status == 422)
+        return self._repeated(response, "its labels: ")
+
+    async def _resolve(self, conflict: Response, path: str, timeout_seconds: float, *, final: bool = False) -> Verdict:
+        """The API server says that something is in the way: look at the pod to see what. `final`: if nothing is, it is
+        not tried again. Raises KubeUnreachable.
+        """
         response = await self._call.session.request("GET", path, timeout_seconds=timeout_seconds)
         if response.status == 404:
             return self._settled(_Result(GONE, message=said(response)))
@@ -174,9 +200,10 @@ class _BindPod(Job):
         if result is not None:
             return self._settled(result)
         self._conflicts += 1
-        if self._conflicts < _CONFLICTS_WITHOUT_CAUSE and not found.spec.scheduling_gates:
+        if self._conflicts < _CONFLICTS_WITHOUT_CAUSE and not found.spec.scheduling_gates and not final:
             return Again(said(conflict))
-        return self._settled(_Result(FAILED, message=said(conflict)))
+        what = "" if self._labelled else "its labels: "
+        return self._settled(_Result(FAILED, message=what + said(conflict)))
 
     def _standing(self, found: Pod) -> _Result | None:
         """What the state of the pod means for the bind; None if nothing is in its way."""
@@ -193,12 +220,12 @@ class _BindPod(Job):
             return _Result(GONE, message=f"the pod has ended: {found.status.phase}")
         return None
 
-    def _repeated(self, response: Response) -> Verdict:
-        """Try again, if the answer is not final and the pod has not been in trouble for long."""
+    def _repeated(self, response: Response, what: str = "") -> Verdict:
+        """Try again, if the answer is not final and the pod has not been in trouble for long. `what`: about what."""
         verdict = repeatable(response)
         seconds = self._call.loop.time() - self.started
         if verdict is None or (isinstance(verdict, Again) and seconds >= _OWN_TROUBLE_SECONDS):
-            return self._settled(_Result(FAILED, message=said(response)))
+            return self._settled(_Result(FAILED, message=what + said(response)))
         return verdict
 
     def _settled(self, result: _Result) -> Verdict:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -12,6 +13,8 @@ STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 MERGE: Final = "application/merge-patch+json"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 """Annotation of a claim: where its pod goes. Whoever makes the volume takes it off if that cannot be done there."""
+
+_NONE: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 
 class _BindingMeta(Struct, frozen=True, gc=False):
@@ -73,9 +76,12 @@ def eviction(namespace: str, name: str, uid: str) -> bytes:
     )
 
 
-def annotations_patch(uid: str, annotations: Mapping[str, str | None]) -> bytes:
-    """Sets annotations, and removes those that are None, unless the pod is another. A merge patch."""
-    return _encode({"metadata": {"uid": uid, "annotations": annotations}})
+def marks_patch(
+    uid: str, *, labels: Mapping[str, str | None] = _NONE, annotations: Mapping[str, str | None] = _NONE
+) -> bytes:
+    """Sets labels and annotations, and removes those that are None, unless the pod is another. A merge patch."""
+    given = {"labels": labels, "annotations": annotations}
+    return _encode({"metadata": {"uid": uid, **{name: dict(marks) for name, marks in given.items() if marks}}})
 
 
 def condition_patch(uid: str, resource_version: str, condition: Mapping[str, Any]) -> bytes:
@@ -83,6 +89,13 @@ def condition_patch(uid: str, resource_version: str, condition: Mapping[str, Any
     return _encode(
         {"metadata": {"uid": uid, "resourceVersion": resource_version}, "status": {"conditions": [condition]}}
     )
+
+
+def object_path(api_version: str, plural: str, namespace: str, name: str) -> str:
+    """Of any object in a namespace."""
+    group = "apis" if "/" in api_version else "api"
+    of_kind = f"/{group}/{quote(api_version)}/namespaces/{quote(namespace, safe='')}/{quote(plural, safe='')}"
+    return f"{of_kind}/{quote(name, safe='')}"
 
 
 def volume_path(name: str) -> str:

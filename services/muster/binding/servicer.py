@@ -16,11 +16,13 @@ from muster.binding.demands import (
     problem_of_annotations,
     problem_of_condition,
     problem_of_event,
+    problem_of_object,
 )
 from muster.binding.epochs import Epochs
 from muster.binding.events import EventRecorder
 from muster.binding.evictions import EvictCall
-from muster.binding.pipeline import Pipeline, Urgency
+from muster.binding.objects import WriteObject
+from muster.binding.pipeline import Flow, Pipeline, Urgency
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
 from muster.binding.write_call import WriteCall
@@ -37,7 +39,7 @@ _log = structlog.get_logger()
 
 
 class BindingServicer(pb_grpc.BindingServiceServicer):
-    """Binds and evicts pods, sets their conditions and annotations, records events."""
+    """Binds and evicts pods, writes what pods and gangs' objects say of themselves, records events."""
 
     def __init__(self, session: KubeSession, pipeline: Pipeline, events: EventRecorder, claims: ClaimWatch) -> None:
         self._session, self._pipeline, self._events, self._claims = session, pipeline, events, claims
@@ -81,19 +83,9 @@ class BindingServicer(pb_grpc.BindingServiceServicer):
         with self._epochs.admitted(request.leader_epoch, stop):
             try:
                 call = WriteCall()
-                call.expect(len(request.conditions) + len(request.annotations) + len(request.events))
-                for condition in request.conditions:
-                    problem = problem_of_condition(condition)
-                    if problem:
-                        call.failure(problem)
-                    else:
-                        conditions.add([WriteCondition(call, condition, self._session)])
-                for annotations in request.annotations:
-                    problem = problem_of_annotations(annotations)
-                    if problem:
-                        call.failure(problem)
-                    else:
-                        conditions.add([WriteAnnotations(call, annotations, self._session)])
+                states = len(request.conditions) + len(request.annotations) + len(request.objects)
+                call.expect(states + len(request.events))
+                self._write_states(request, call, conditions)
                 for event in request.events:
                     problem = problem_of_event(event)
                     if problem:
@@ -108,6 +100,7 @@ class BindingServicer(pb_grpc.BindingServiceServicer):
             leader_epoch=request.leader_epoch,
             conditions=len(request.conditions),
             annotations=len(request.annotations),
+            objects=len(request.objects),
             events=len(request.events),
             written=response.written,
             gone=response.gone,
@@ -115,6 +108,20 @@ class BindingServicer(pb_grpc.BindingServiceServicer):
             failed=call.failed,
         )
         return response
+
+    def _write_states(self, request: pb.WriteRequest, call: WriteCall, flow: Flow) -> None:
+        """All but events: what is wrong with one of them holds up no other."""
+        session = self._session
+        jobs = [
+            *((problem_of_condition(each), WriteCondition(call, each, session)) for each in request.conditions),
+            *((problem_of_annotations(each), WriteAnnotations(call, each, session)) for each in request.annotations),
+            *((problem_of_object(each), WriteObject(call, each, session)) for each in request.objects),
+        ]
+        for problem, job in jobs:
+            if problem:
+                call.failure(problem)
+            else:
+                flow.add([job])
 
 
 def _deadline(context: Any) -> float:
