@@ -60,10 +60,15 @@ def effective_requests(needs: PodNeeds, problems: list[str]) -> Amounts:
 
     What cannot be read counts as nothing and is told in `problems`.
     """
-    total = _Requests(needs, problems).of_pod()
+    total = exact_requests(needs, problems)
     amounts = {name: amount_of(name, nanos, round_up=True) for name, nanos in total.items() if nanos > 0}
     amounts[PODS] = 1
     return tuple(sorted(amounts.items()))
+
+
+def exact_requests(needs: PodNeeds, problems: list[str]) -> Nanos:
+    """The same in billionths, without the pod itself."""
+    return _Requests(needs, problems).of_pod()
 
 
 class _Requests:

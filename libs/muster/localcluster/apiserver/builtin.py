@@ -10,6 +10,7 @@ from muster.localcluster.apiserver.kinds import STATUS, Kind, Rules, Subresource
 from muster.localcluster.apiserver.pod_defaults import default_pod_spec
 from muster.localcluster.apiserver.pod_table import PODS as POD_TABLE
 from muster.localcluster.apiserver.pods import PodRules, PriorityClassRules
+from muster.localcluster.apiserver.quotas import QuotaRules
 from muster.localcluster.apiserver.status import Cause, not_supported, required, too_long
 from muster.localcluster.apiserver.storage import ClaimRules, StorageClassRules, VolumeRules
 from muster.localcluster.apiserver.store import Object
@@ -190,7 +191,7 @@ def _core() -> list[Kind]:
             selectable=_POD_FIELDS,
             table=POD_TABLE,
         ),
-        _kind("", "v1", "ResourceQuota", "resourcequotas", _Stored(), "quota", subresources=only_status),
+        _kind("", "v1", "ResourceQuota", "resourcequotas", QuotaRules(), "quota", subresources=only_status),
         _kind("", "v1", "Secret", "secrets", _Data(), selectable=("type",)),
         _kind("", "v1", "Service", "services", _Stored(), "svc", categories=("all",), subresources=only_status),
         _kind("", "v1", "ServiceAccount", "serviceaccounts", _Stored(), "sa"),

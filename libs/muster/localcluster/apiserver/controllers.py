@@ -12,6 +12,7 @@ from muster.localcluster.apiserver.garbage import GarbageCollector
 from muster.localcluster.apiserver.jobs import JobController
 from muster.localcluster.apiserver.namespaces import NamespaceCleaner
 from muster.localcluster.apiserver.node_lifecycle import NodeLifecycle
+from muster.localcluster.apiserver.quotas import QuotaKeeper
 from muster.localcluster.apiserver.sweeping import Sweeper
 from muster.localcluster.apiserver.volumes import VolumeController
 from muster.localcluster.apiserver.writing import Writer
@@ -28,13 +29,14 @@ class Controllers:
         garbage = GarbageCollector(cluster, deleter)
         namespaces = NamespaceCleaner(cluster, deleter)
         nodes = NodeLifecycle(cluster)
-        budgets = BudgetKeeper(cluster)
+        budgets, quotas = BudgetKeeper(cluster), QuotaKeeper(cluster)
         jobs = JobController(cluster, writer, deleter)
         ephemeral, volumes = EphemeralVolumes(cluster, writer), VolumeController(cluster)
         sweeper = Sweeper(cluster, deleter)
-        for listener in (Definitions(cluster), garbage, namespaces, nodes, budgets, jobs, ephemeral, volumes):
+        listeners = (Definitions(cluster), garbage, namespaces, nodes, budgets, quotas, jobs, ephemeral, volumes)
+        for listener in listeners:
             cluster.store.listen(listener.note)
-        self._controllers: list[_Controller] = [garbage, namespaces, nodes, budgets, jobs, ephemeral, volumes, sweeper]
+        self._controllers: list[_Controller] = [*listeners[1:], sweeper]
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:

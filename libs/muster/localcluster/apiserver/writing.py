@@ -13,6 +13,7 @@ from muster.localcluster.apiserver.field_validation import report_unknown_fields
 from muster.localcluster.apiserver.kinds import Kind
 from muster.localcluster.apiserver.metadata import label_problems, metadata_causes, subdomain_problems
 from muster.localcluster.apiserver.patching import APPLY, patched
+from muster.localcluster.apiserver.quotas import charge
 from muster.localcluster.apiserver.routing import Call
 from muster.localcluster.apiserver.status import (
     already_exists,
@@ -72,6 +73,7 @@ class Writer:
         if cluster.store.get(kind.collection, key) is not None:
             raise already_exists(kind.plural, kind.group, metadata["name"])
         stored = obj if kind.to_stored is None else kind.to_stored(obj)
+        charge(cluster, kind, Record(key, stored, 0), dry_run=call.dry_run)
         if call.dry_run:
             return Record(key, stored, 0)
         return cluster.store.put(kind.collection, key, stored)

@@ -1,0 +1,273 @@
+"""ResourceQuotas as Kubernetes counts them: what a pod uses of one, which pods fall under it, how amounts are written.
+
+Amounts are exact, in billionths, by the names that quotas use: "cpu" and "requests.cpu" are the same, "limits.cpu" is
+not.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from muster.gangs.quantity import NANOS_PER_UNIT, BadQuantity, parse_quantity
+from muster.kube.objects import UNREADABLE, Container, Encoded, ObjectMeta, Pod, PodStatus, salvage
+from muster.kube.requests import ContainerNeeds, Nanos, PodNeeds, exact_requests, quantity_text
+
+COUNTED_COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
+"""Resources of which a quota may bound both requests and limits."""
+
+_REQUESTS: Final = "requests."
+_LIMITS: Final = "limits."
+_HUGE_PAGES: Final = "hugepages-"
+_BYTES: Final = ("memory", "ephemeral-storage", "storage")
+_ENDED: Final = ("Succeeded", "Failed")
+_TEMPLATES_KEPT: Final = 4096
+_BINARY: Final = (("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10))
+_DECIMAL: Final = (("E", 27), ("P", 24), ("T", 21), ("G", 18), ("M", 15), ("k", 12), ("", 9), ("m", 6), ("u", 3))
+
+
+class ScopeRequirement(Struct, rename="camel", frozen=True):
+    """An entry of a quota's scopeSelector."""
+
+    scope_name: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class ScopeSelector(Struct, rename="camel", frozen=True):
+    """Which pods a quota is about."""
+
+    match_expressions: list[ScopeRequirement] | None = None
+
+
+class QuotaSpec(Struct, rename="camel", frozen=True):
+    """spec of a ResourceQuota."""
+
+    hard: dict[str, Raw] | None = None
+    scopes: list[str] | None = None
+    scope_selector: ScopeSelector | None = None
+
+
+class ResourceQuota(Struct, rename="camel", frozen=True):
+    """A ResourceQuota, without its status: what is used is counted by who needs to know."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: QuotaSpec = field(default_factory=QuotaSpec)
+
+    @property
+    def hard(self) -> Nanos:
+        """Its bounds; one that cannot be read is left out."""
+        bounds: Nanos = {}
+        for name, raw in (self.spec.hard or {}).items():
+            try:
+                bounds[name] = parse_quantity(quantity_text(raw))
+            except BadQuantity:
+                continue
+        return bounds
+
+    @property
+    def requirements(self) -> tuple[ScopeRequirement, ...]:
+        """All that a pod must meet to fall under it."""
+        selector = self.spec.scope_selector
+        scopes = (ScopeRequirement(each, "Exists") for each in self.spec.scopes or ())
+        return (*scopes, *((selector.match_expressions or ()) if selector is not None else ()))
+
+
+class PodTraits(Struct, frozen=True):
+    """What decides which quotas a pod falls under."""
+
+    priority_class: str = ""
+    terminating: bool = False
+    best_effort: bool = False
+    cross_namespace: bool = False
+
+    def meets(self, requirements: Iterable[ScopeRequirement]) -> bool:
+        """All of them; none that is not understood is met."""
+        return all(self._meets(each) for each in requirements)
+
+    def _meets(self, requirement: ScopeRequirement) -> bool:
+        match requirement.scope_name:
+            case "Terminating":
+                return self.terminating
+            case "NotTerminating":
+                return not self.terminating
+            case "BestEffort":
+                return self.best_effort
+            case "NotBestEffort":
+                return not self.best_effort
+            case "CrossNamespacePodAffinity":
+                return self.cross_namespace
+            case "PriorityClass":
+                return _selects(requirement, self.priority_class)
+        return False
+
+
+class PodUsage(Struct, frozen=True):
+    """A pod as quotas see it; `amounts` by the names of quotas, sorted."""
+
+    amounts: tuple[tuple[str, int], ...]
+    traits: PodTraits
+
+
+_quota: Final = msgspec.json.Decoder(ResourceQuota)
+
+
+def decode_quota(data: Encoded) -> ResourceQuota:
+    """Read a quota; fields with wrong types keep their defaults. Raises BadObject."""
+    try:
+        return _quota.decode(data)
+    except UNREADABLE:
+        return ResourceQuota(**salvage(ResourceQuota, data)[0])
+
+
+def pod_usage(pod: Pod) -> PodUsage:
+    """What the pod uses while it has not ended. What cannot be read counts as nothing."""
+    spec = pod.spec
+    containers, init_containers = _containers(spec.containers, pod.status), _containers(spec.init_containers, None)
+    amounts, best_effort = _amounts(
+        PodNeeds(containers, init_containers, overhead=bytes(spec.overhead), resources=bytes(spec.resources))
+    )
+    deadline = spec.active_deadline_seconds
+    return PodUsage(
+        amounts,
+        PodTraits(
+            priority_class=spec.priority_class_name or "",
+            terminating=deadline is not None and deadline >= 0,
+            best_effort=best_effort,
+            cross_namespace=_minds_other_namespaces(bytes(spec.affinity)),
+        ),
+    )
+
+
+def has_ended(pod: Pod) -> bool:
+    """It uses nothing any more."""
+    return pod.status.phase in _ENDED
+
+
+def quota_names(resource: str) -> tuple[str, ...]:
+    """The names under which quotas bound what is asked of a resource, as a PodGroup or a container names it."""
+    if resource in ("pods", "count/pods"):
+        return ("pods", "count/pods")
+    if resource.startswith((_LIMITS, "count/")):
+        return (resource,)
+    plain = resource.removeprefix(_REQUESTS)
+    if plain in COUNTED_COMPUTE or plain.startswith(_HUGE_PAGES):
+        return (plain, _REQUESTS + plain)
+    return (_REQUESTS + plain,)
+
+
+def by_quota_names(amounts: Mapping[str, int]) -> Nanos:
+    """Amounts by resource as amounts by all names that quotas have for them; of several the largest."""
+    found: Nanos = {}
+    for resource, nanos in amounts.items():
+        for name in quota_names(resource):
+            found[name] = max(nanos, found.get(name, 0))
+    return found
+
+
+def shown_amounts(amounts: Mapping[str, int]) -> str:
+    """As Kubernetes tells them: "limits.cpu=2,memory=1536Mi"."""
+    return ",".join(f"{name}={shown_amount(name, nanos)}" for name, nanos in sorted(amounts.items()))
+
+
+def shown_amount(name: str, nanos: int) -> str:
+    """A quantity without fractions, with the largest suffix that fits; binary ones for bytes."""
+    if nanos == 0:
+        return "0"
+    sign, nanos = ("-", -nanos) if nanos < 0 else ("", nanos)
+    plain = name.removeprefix(_REQUESTS).removeprefix(_LIMITS)
+    if (plain in _BYTES or plain.startswith(_HUGE_PAGES)) and nanos % NANOS_PER_UNIT == 0:
+        units = nanos // NANOS_PER_UNIT
+        for suffix, shift in _BINARY:
+            if units % (1 << shift) == 0:
+                return f"{sign}{units >> shift}{suffix}"
+        return f"{sign}{units}"
+    for suffix, power in _DECIMAL:
+        if nanos % 10**power == 0:
+            return f"{sign}{nanos // 10**power}{suffix}"
+    return f"{sign}{nanos}n"
+
+
+def _selects(requirement: ScopeRequirement, priority_class: str) -> bool:
+    values = requirement.values or ()
+    match requirement.operator:
+        case "In":
+            return priority_class in values
+        case "NotIn":
+            return priority_class not in values
+        case "Exists":
+            return bool(priority_class)
+        case "DoesNotExist":
+            return not priority_class
+    return False
+
+
+def _containers(containers: list[Container] | None, status: PodStatus | None) -> tuple[ContainerNeeds, ...]:
+    told = {each.name: each for each in (status.container_statuses or ())} if status is not None else {}
+    found = []
+    for each in containers or ():
+        seen = told.get(each.name)
+        allocated, actual = (bytes(seen.allocated_resources), bytes(seen.resources)) if seen else (b"", b"")
+        found.append(
+            ContainerNeeds(each.name, bytes(each.resources), allocated, actual, each.restart_policy == "Always")
+        )
+    return tuple(found)
+
+
+@lru_cache(maxsize=_TEMPLATES_KEPT)
+def _amounts(needs: PodNeeds) -> tuple[tuple[tuple[str, int], ...], bool]:
+    """The amounts by the names of quotas, and whether the pod asks for neither cpu nor memory."""
+    requests = exact_requests(needs, [])
+    limits = exact_requests(_of_limits(needs), [])
+    overhead = exact_requests(PodNeeds(overhead=needs.overhead), [])
+    amounts = by_quota_names({name: nanos for name, nanos in requests.items() if nanos > 0})
+    for name in COUNTED_COMPUTE:
+        if limits.get(name, 0) > 0:
+            amounts[_LIMITS + name] = limits[name] + overhead.get(name, 0)
+    amounts |= dict.fromkeys(quota_names("pods"), NANOS_PER_UNIT)
+    without_overhead = exact_requests(PodNeeds(needs.containers, needs.init_containers, resources=needs.resources), [])
+    asks = any(each.get(name, 0) > 0 for each in (without_overhead, limits) for name in ("cpu", "memory"))
+    return tuple(sorted(amounts.items())), not asks
+
+
+def _of_limits(needs: PodNeeds) -> PodNeeds:
+    """The same pod with its limits in place of its requests, and without overhead: that adds to no limit of its own."""
+    return PodNeeds(
+        containers=tuple(_limited(each) for each in needs.containers),
+        init_containers=tuple(_limited(each) for each in needs.init_containers),
+        resources=_limits_as_requests(needs.resources),
+    )
+
+
+def _limited(container: ContainerNeeds) -> ContainerNeeds:
+    return ContainerNeeds(container.name, _limits_as_requests(container.resources), restarts=container.restarts)
+
+
+def _limits_as_requests(resources: bytes) -> bytes:
+    limits = _object(resources).get("limits")
+    return msgspec.json.encode({"requests": limits}) if isinstance(limits, dict) else b""
+
+
+def _minds_other_namespaces(affinity: bytes) -> bool:
+    """Its affinity to pods, or from them, looks at other namespaces."""
+    if b'"namespace' not in affinity:
+        return False
+    found = _object(affinity)
+    terms: list[Any] = []
+    for kind in ("podAffinity", "podAntiAffinity"):
+        of_kind = found.get(kind)
+        if isinstance(of_kind, dict):
+            terms += of_kind.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+            preferred = of_kind.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+            terms += (each.get("podAffinityTerm") for each in preferred if isinstance(each, dict))
+    return any(isinstance(each, dict) and (each.get("namespaces") or "namespaceSelector" in each) for each in terms)
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(raw) if raw else {}
+    except UNREADABLE:
+        return {}
+    return found if isinstance(found, dict) else {}
