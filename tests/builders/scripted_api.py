@@ -14,7 +14,7 @@ Object = dict[str, Any]
 class ScriptedApi:
     """Serves one kind at any path. Lists come from `objects`, unless a failure is due; a watch is the test's to write.
 
-    `requests` are the queries of all requests, in order, `paths` their paths.
+    It serves `versions` of the kind, empty: all. `requests` are the queries of all requests, in order, `paths` their paths.
     """
 
     def __init__(self) -> None:
@@ -22,6 +22,7 @@ class ScriptedApi:
         self.revision = 1
         self.failures: list[web.Response] = []
         self.absent = False
+        self.versions: tuple[str, ...] = ()
         self.requests: list[dict[str, str]] = []
         self.paths: list[str] = []
         self._watches: asyncio.Queue[Watch] = asyncio.Queue()
@@ -69,7 +70,7 @@ class ScriptedApi:
         self.paths.append(request.path)
         if self.failures:
             return self.failures.pop(0)
-        if self.absent:
+        if self.absent or (self.versions and not any(f"/{each}/" in request.path for each in self.versions)):
             return status(404, "NotFound", "the server could not find the requested resource")
         if query.get("watch"):
             return await self._watch(request)

@@ -5,6 +5,8 @@
       |   +------------------+
       +-- wait: the kind is not to be had (its CustomResourceDefinition is not installed, or it may not be read)
 
+Of a kind that comes in several versions the first that the server has is followed, from list to list.
+
 Failures are retried for ever with exponential backoff and full jitter. What was told stays valid meanwhile: it is
 stale, but consistent.
 """
@@ -16,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.kube.changes import Changes, Removed
 from muster.kube.decoding import Bookmark, Decoding, Page, WatchStatus
@@ -87,6 +90,8 @@ class Informer(Generic[T]):
         self._pace = pace
         self._decoding = Decoding(resource)
         self._selected = {"labelSelector": resource.label_selector} if resource.label_selector else {}
+        self._paths = (resource.path, *resource.older_paths)
+        self._path = resource.path
         self._revisions: dict[str, int] = {}  # uid -> resourceVersion, of everything told and not removed
         self._through = 0
         self._absences = 0
@@ -154,9 +159,7 @@ class Informer(Generic[T]):
         query = {"limit": str(self._pace.page_size), **self._selected}
         if token:
             query["continue"] = token
-        response = await self._session.request(
-            "GET", self.resource.path, query=query, timeout_seconds=self._pace.list_timeout_seconds
-        )
+        response = await (self._ask(self._path, query) if token else self._ask_first(query))
         if response.status == 404 and self.resource.optional:
             self._note_absence("not served; it is picked up when it appears")
             return None
@@ -165,11 +168,26 @@ class Informer(Generic[T]):
             return None
         if response.status != 200:
             raise ApiStatusError.from_response(response)
-        return self._decoding.page(response.body)
+        page = self._decoding.page(response.body)
+        return _versioned(page, self._path) if self.resource.older_paths else page
+
+    async def _ask(self, path: str, query: dict[str, str]) -> Response:
+        return await self._session.request("GET", path, query=query, timeout_seconds=self._pace.list_timeout_seconds)
+
+    async def _ask_first(self, query: dict[str, str]) -> Response:
+        """The first page, of the first version that is served."""
+        for path in self._paths:
+            response = await self._ask(path, query)
+            if response.status != 404:
+                break
+        if response.status == 200 and path != self._path:
+            self._path = path
+            self._revisions = dict.fromkeys(self._revisions, 0)  # all is told again, in this version
+        return response
 
     def _note_absence(self, why: str) -> None:
         if not self.complete.is_set() or self._revisions:
-            self._log.warning(why, path=self.resource.path)
+            self._log.warning(why, path=self._path)
 
     async def _tell_absent(self) -> None:
         await self._tell([Removed(uid) for uid in sorted(self._revisions)])
@@ -212,7 +230,7 @@ class Informer(Generic[T]):
             "resourceVersion": str(self._through),
             "timeoutSeconds": str(round(random.uniform(*self._pace.watch_seconds))),  # noqa: S311
         }
-        stream = self._session.stream(self.resource.path, query, read_timeout_seconds=self._pace.silence_seconds)
+        stream = self._session.stream(self._path, query, read_timeout_seconds=self._pace.silence_seconds)
         async with stream as (status, lines):
             if status != 200:
                 raise _refusal(status, b"\n".join([line async for line in lines]))
@@ -270,6 +288,13 @@ def _uid(item: Any) -> str:
 def _revision(item: Any) -> int:
     revision: int = item.revision if type(item) is Removed else item.metadata.revision
     return revision
+
+
+def _versioned(page: Page[T], path: str) -> Page[T]:
+    """Items of a list of a built-in kind leave out their version, which is in the path."""
+    version = path.removeprefix("/apis/").removeprefix("/api/").rpartition("/")[0]
+    items: list[Any] = page.items
+    return replace(page, items=[each if each.api_version else replace(each, api_version=version) for each in items])
 
 
 def _refusal(status: int, body: bytes) -> Exception:

@@ -12,11 +12,13 @@ from msgspec.structs import replace
 
 from builders.scripted_api import ScriptedApi, eventually, status
 from muster.config.settings import KubeSettings
+from muster.dialects import native
 from muster.kube.changes import Changes, Removed
 from muster.kube.informer import Informer, Pace
-from muster.kube.resources import PODS
+from muster.kube.resources import PODS, definitions
 from muster.kube.session import KubeSession
 
+POD_GROUPS = definitions(native.DEFINITION)
 QUICK = Pace(
     page_size=3,
     batch_size=4,
@@ -55,6 +57,10 @@ class Told:
         return [item.metadata.name for batch in self.batches for item in batch.items if not isinstance(item, Removed)]
 
     @property
+    def items(self) -> list[Any]:
+        return [item for batch in self.batches for item in batch.items if not isinstance(item, Removed)]
+
+    @property
     def changes(self) -> int:
         return sum(len(batch.items) for batch in self.batches)
 
@@ -80,7 +86,8 @@ async def follow(api: ScriptedApi, told: Told, tmp_path: Any) -> AsyncIterator[C
 
     async def start(**pace: Any) -> Informer[Any]:
         may = {name: pace.pop(name) for name in ("optional", "dispensable") if name in pace}
-        informer = Informer(session, replace(PODS, **may), told, replace(QUICK, **pace))
+        resource = pace.pop("of", PODS)
+        informer = Informer(session, replace(resource, **may), told, replace(QUICK, **pace))
         tasks.append(asyncio.create_task(informer.run()))
         return informer
 
@@ -347,6 +354,46 @@ class TestAbsentKind:
         informer = await follow()
         await eventually(lambda: len(api.requests) >= 3)
         assert not informer.complete.is_set()
+
+
+class TestVersions:
+    async def test_the_newest_that_is_served_is_followed(self, api: ScriptedApi, told: Told, follow: Any) -> None:
+        api.versions = ("v1alpha3", "v1alpha2")
+        for name in "abcd":
+            api.object(name)
+        await follow(of=POD_GROUPS)
+        await api.watch()
+        assert told.pods == ["a", "b", "c", "d"]
+        assert api.paths == [
+            "/apis/scheduling.k8s.io/v1beta1/podgroups",
+            *["/apis/scheduling.k8s.io/v1alpha3/podgroups"] * 3,
+        ]
+        assert {each.api_version for each in told.items} == {"scheduling.k8s.io/v1alpha3"}
+
+    async def test_without_any_it_is_absent_until_an_old_one_appears(
+        self, api: ScriptedApi, told: Told, follow: Any
+    ) -> None:
+        api.versions = ("v1",)
+        await complete(await follow(of=POD_GROUPS))
+        api.object("a")
+        api.versions = ("v1alpha2",)
+        await api.watch()
+        assert [each.api_version for each in told.items] == ["scheduling.k8s.io/v1alpha2"]
+
+    async def test_when_the_server_drops_a_version_all_is_told_again_in_the_next(
+        self, api: ScriptedApi, told: Told, follow: Any
+    ) -> None:
+        api.versions = ("v1alpha2",)
+        api.object("a")
+        api.object("b")
+        await follow(of=POD_GROUPS)
+        watch = await api.watch()
+        api.versions = ("v1beta1",)
+        del api.objects[1]
+        watch.end()
+        await api.watch()
+        await eventually(lambda: told.pods == ["a"])
+        assert told.items[-1].api_version == "scheduling.k8s.io/v1beta1"
 
 
 class TestForbidden:
