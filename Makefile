@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 SEEDS  ?= 2000
+# Tests run in so many processes, of which some always wait for something; 0: in one, as with a debugger.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 SEED   ?=
 
 PROTOS := $(shell find proto -name '*.proto')
@@ -20,7 +22,7 @@ up: setup ## run a whole cluster here and start the example gangs (ARGS="--once 
 
 test: setup ## all tests (ARGS="-k name" to choose)
 	@tools/need-kubectl
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 simulate: setup ## random stories of the coordinator with faults everywhere (SEEDS=100000, or SEED=n for one)
 	@$(BIN)/python tests/simulation/run.py --seeds $(SEEDS) $(if $(SEED),--seed $(SEED))
