@@ -9,18 +9,28 @@ What happens to a group is told in its ConfigMap and in labels of its pods: see 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from muster.dialects.declared import Source, blocking, chosen, facts, from_pods, oldest_first, warning
+from muster.dialects.declared import (
+    Source,
+    blocking,
+    chosen,
+    definition_terms,
+    facts,
+    from_pods,
+    oldest_first,
+    pod_terms,
+    warning,
+)
 from muster.dialects.marks import NO_PRIORITIES, Definition, DefinitionKind, GangMarks, MarkSet, Membership
-from muster.dialects.sakkara_constraints import PACK_OTHERS, Reading, in_label, read_constraints
+from muster.dialects.sakkara_constraints import PACK_OTHERS, Reading, read_constraints
 from muster.dialects.values import BadValue, count, gang_name, shown
 from muster.gangs.facts import GangFacts, LevelConstraint, Problem
 from muster.gangs.quoting import quoted
-from muster.topology.constraints import clashes
+from muster.topology.constraints import MOST_SAID, clashes
 
 GROUP_LABEL: Final = "sakkara.group"
 """Of ConfigMaps, with any value."""
@@ -92,7 +102,7 @@ def read(
         uniform=True,
         evicted_whole=True,
         constraints=(*constraints, PACK_OTHERS),
-        terms=tuple(group.terms),
+        terms=tuple(group.terms()),
         problems=tuple(group.problems),
     )
 
@@ -103,8 +113,6 @@ class _Declaration:
     def __init__(self, namespace: str, name: str, definition: Definition | None, pods: list[MarkSet]) -> None:
         self.pods = pods
         self.problems: list[Problem] = []
-        self.terms: list[str] = []
-        """In the user's words: those that count."""
         self._group = f"{namespace}/{name}"
         self._definition = definition
         self._place = f"{namespace}/{definition.name}" if definition is not None else ""
@@ -150,55 +158,50 @@ class _Declaration:
         reading = chosen(sources, read_them, Reading(), self.problems, blocking, remedy)
         if sources:
             where = sources[0].where
-            self.problems += [
-                warning(f"{where}: {ignored} means nothing and is ignored") for ignored in reading.ignored
-            ]
+            said = reading.ignored[:MOST_SAID]
+            self.problems += [warning(f"{where}: {ignored} means nothing and is ignored") for ignored in said]
             self.problems += [blocking(f"{where}: {clash}") for clash in clashes(reading.constraints)]
         return reading.constraints
 
+    def terms(self) -> Iterator[str]:
+        """In the user's words what counts."""
+        yield from definition_terms(self._definition, (_SIZE, _PRIORITY))
+        if text := _text(self._definition, _CONSTRAINTS):
+            yield f"{_CONSTRAINTS}: {_on_one_line(text)} (ConfigMap {self._place})"
+        labels = {_SIZE: [GROUP_SIZE], _PRIORITY: [GROUP_PRIORITY], _CONSTRAINTS: self._constraint_keys()}
+        for key, those in labels.items():
+            if not _text(self._definition, key):
+                yield from pod_terms(self.pods, _unless_empty, those)
+
     def _sources(self, key: str, label: str) -> list[Source]:
         """What the ConfigMap says, then what the pods say."""
-        sources = self._of_config_map(key)
-        labelled = self._of_pods(label, tell=not sources)
-        return [*sources, labelled] if labelled is not None else sources
+        return self._of_config_map(key) + self._of_pods(label)
 
     def _of_config_map(self, key: str) -> list[Source]:
         text = _text(self._definition, key)
-        if not text:
-            return []
-        self.terms.append(f"{key}: {_on_one_line(text)} (ConfigMap {self._place})")
-        return [Source(text, f"{key} of {self._config_map}")]
+        return [Source(text, f"{key} of {self._config_map}")] if text else []
 
-    def _of_pods(self, label: str, *, tell: bool) -> Source | None:
+    def _of_pods(self, label: str) -> list[Source]:
         sources, differences = from_pods(self.pods, _unless_empty, label, f"label {label}")
         self.problems += differences
-        if not sources:
-            return None
-        pod = next(each.oldest.name for each in self.pods if _unless_empty(each.marks, label) is not None)
-        if tell:
-            self.terms.append(f"{label}: {_on_one_line(sources[0].value)} (pod {pod})")
-        return sources[0]
+        return sources
 
     def _constraint_labels(self) -> list[Source]:
         """All of them are one source, since each is a part of a constraint."""
-        keys = {key for each in self.pods for key, _ in each.marks.labels if key.startswith(CONSTRAINT_LABELS)}
-        tell = not _text(self._definition, _CONSTRAINTS)
         asked: dict[str, dict[str, Any]] = {}
-        for key in sorted(keys):
-            about = in_label(key.removeprefix(CONSTRAINT_LABELS))
-            if about is None:
-                form = f"{CONSTRAINT_LABELS}<type, hard, partitions, min, max or factor>.<level>"
-                self.problems.append(warning(f"label {key} means nothing and is ignored: such labels are {form}"))
-            elif (source := self._of_pods(key, tell=tell)) is not None:
-                what, level = about
-                asked.setdefault(level, {})[what] = source.value
-        return [Source(asked, f"what the labels {CONSTRAINT_LABELS}* of the pods say")] if asked else []
+        for key in self._constraint_keys():
+            what, _, level = key.removeprefix(CONSTRAINT_LABELS).partition(".")
+            asked.setdefault(level, {}).update((what, source.value) for source in self._of_pods(key))
+        return [Source(asked, f"what the labels {CONSTRAINT_LABELS}* of the pods say")] if any(asked.values()) else []
+
+    def _constraint_keys(self) -> list[str]:
+        return sorted({key for each in self.pods for key, _ in each.marks.labels if key.startswith(CONSTRAINT_LABELS)})
 
 
 def _text(definition: Definition | None, key: str) -> str:
     """A value of the ConfigMap's data; empty if there is none."""
     value = definition.spec.get(key) if definition is not None else None
-    return value.strip() if isinstance(value, str) else ""
+    return "" if value is None else str(value).strip()
 
 
 def _unless_empty(marks: GangMarks, label: str) -> str | None:

@@ -60,12 +60,6 @@ def read_constraints(declared: str | Asked, size: int) -> Reading:
     return Reading(tuple(constraints), tuple(ignored))
 
 
-def in_label(ending: str) -> tuple[str, str] | None:
-    """What a label asks and of which level, by the end of the label's key; None if that says nothing of the kind."""
-    what, _, level = ending.partition(".")
-    return (what, level) if what in _KEYS and level else None
-
-
 def _of_level(level: str, wishes: Mapping[str, Any], size: int) -> Iterator[LevelConstraint]:
     hard = _HARD in wishes and _truth(level, wishes[_HARD])
     numbers = {key: _number(level, key, wishes[key]) for key in (_PARTITIONS, _MIN, _MAX, _FACTOR) if key in wishes}

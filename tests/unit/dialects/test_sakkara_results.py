@@ -1,0 +1,203 @@
+"""What is written of a Sakkara group: on its ConfigMap and its pods, at every stage."""
+
+import json
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from builders.sakkara import group, member, progress
+from muster.dialects.progress import MemberProgress, Progress, Stage, Writes
+from muster.dialects.registry import labels_at_bind, tell, tells
+from muster.dialects.sakkara_results import LARGEST_BYTES
+from muster.gangs.facts import ObjectReference
+
+BEGAN = 1719932038.62352  # 2024-07-02T14:53:58.62352Z
+
+
+def at(name: str, rank: int | None, *path: str, bound: bool = False) -> MemberProgress:
+    """A member in these domains, the last of which is its node."""
+    *domains, node = path
+    return MemberProgress(f"uid-of-{name}", name, node, tuple(domains), rank, tries=1, bound=bound)
+
+
+PLACED = (
+    at("pod-0", 0, "rack-0", "node-0", bound=True),
+    at("pod-4", 1, "rack-0", "node-0", bound=True),
+    at("pod-1", 2, "rack-0", "node-2", bound=True),
+    at("pod-2", 3, "rack-1", "node-3", bound=True),
+)
+
+
+def written(told: Progress) -> dict[str, Any]:
+    """The ConfigMap's data that are to be set or, with None, removed."""
+    [write] = tell(told).objects
+    assert write.object == ObjectReference("v1", "ConfigMap", "a", "A", "uid-of-A")
+    assert (write.plural, write.subresource, write.conditions) == ("configmaps", "", ())
+    assert write.patch.keys() == {"data"}
+    data: dict[str, Any] = write.patch["data"]
+    assert all(value is None or isinstance(value, str) for value in data.values())
+    return data
+
+
+def labels(writes: Writes) -> dict[str, dict[str, str | None]]:
+    return {write.name: dict(write.labels) for write in writes.pods}
+
+
+def test_sakkara_is_told_what_becomes_of_its_groups() -> None:
+    assert tells("sakkara/a/A")
+
+
+@pytest.mark.parametrize(
+    ("stage", "status"),
+    [
+        (Stage.GATHERING, "Waiting"),
+        (Stage.READY, "Ready"),
+        (Stage.ASSIGNED, "Assigned"),
+        (Stage.PERMITTED, "Permitted"),
+        (Stage.BOUND, "Bound"),
+        (Stage.TIMED_OUT, "Waiting"),
+        (Stage.PREEMPTED, "Preempted"),
+    ],
+)
+def test_every_stage_has_a_status(stage: Stage, status: str) -> None:
+    assert written(progress(stage, *PLACED))["status"] == status
+
+
+@pytest.mark.parametrize("stage", [Stage.ASSIGNED, Stage.PERMITTED, Stage.BOUND])
+def test_who_has_a_place_is_seen_at_it_with_its_rank(stage: Stage) -> None:
+    data = written(progress(stage, *reversed(PLACED)))
+    assert json.loads(data["placement"]) == {
+        "root": {
+            "rack-0": {"node-0": {"pod-0": {}, "pod-4": {}}, "node-2": {"pod-1": {}}},
+            "rack-1": {"node-3": {"pod-2": {}}},
+        }
+    }
+    assert data["rank"] == "[(pod-0,0) (pod-4,1) (pod-1,2) (pod-2,3)]"
+    assert data["omitted"] is None
+
+
+@pytest.mark.parametrize("stage", [Stage.GATHERING, Stage.READY, Stage.TIMED_OUT, Stage.PREEMPTED])
+def test_a_group_without_places_has_neither_placement_nor_ranks(stage: Stage) -> None:
+    data = written(progress(stage, *PLACED))
+    assert data["placement"] is None
+    assert data["rank"] is None
+
+
+def test_trees_may_have_any_levels_and_nodes_may_be_outside() -> None:
+    members = (at("p-0", 0, "hall", "row", "rack", "node"), at("p-1", 1, "lonely"), MemberProgress("uid-of-p-2", "p-2"))
+    data = written(progress(Stage.PERMITTED, *members))
+    assert json.loads(data["placement"]) == {
+        "root": {"hall": {"row": {"rack": {"node": {"p-0": {}}}}}, "lonely": {"p-1": {}}}
+    }
+    assert data["rank"] == "[(p-0,0) (p-1,1)]"
+
+
+def test_what_a_config_map_cannot_hold_is_left_out_and_that_is_told() -> None:
+    count = LARGEST_BYTES // 500
+    many = [at(f"{'p' * 250}-{number}", number, "rack", f"n-{number}") for number in range(count)]
+    data = written(progress(Stage.BOUND, *many))
+    assert data["placement"] is None
+    assert data["rank"] is None
+    assert "more than a ConfigMap holds; each pod has its rank as a label" in data["omitted"]
+    assert "omitted" in written(progress(Stage.BOUND, *many[:10]))
+    assert written(progress(Stage.BOUND, *many[:10]))["omitted"] is None
+
+
+# -- times
+
+
+def test_a_bound_group_says_when_it_began_and_ended_and_how_long_it_took() -> None:
+    data = written(progress(Stage.BOUND, *PLACED, began=BEGAN, ended=BEGAN + 0.154213, solver_seconds=0.0127))
+    assert data["schedBeginTime"] == "2024-07-02T14:53:58.623520Z"
+    assert data["schedEndTime"] == "2024-07-02T14:53:58.777733Z"
+    assert data["schedTotalTimeMilli"] == "154"
+    assert data["schedSolverTimeMilli"] == "13"
+
+
+TIMES = {"schedBeginTime", "schedEndTime", "schedTotalTimeMilli", "schedSolverTimeMilli"}
+
+
+@pytest.mark.parametrize("stage", [Stage.READY, Stage.ASSIGNED, Stage.PERMITTED, Stage.TIMED_OUT])
+def test_a_group_on_its_way_has_begun_and_not_ended(stage: Stage) -> None:
+    data = written(progress(stage, *PLACED, began=BEGAN, solver_seconds=1.0))
+    assert {key: data[key] for key in TIMES} == {
+        "schedBeginTime": "2024-07-02T14:53:58.623520Z",
+        "schedEndTime": None,
+        "schedTotalTimeMilli": None,
+        "schedSolverTimeMilli": None,
+    }
+
+
+def test_a_group_that_gathers_has_no_times() -> None:
+    data = written(progress(Stage.GATHERING))
+    assert {key: data[key] for key in TIMES} == dict.fromkeys(TIMES)
+
+
+@pytest.mark.parametrize("stage", [Stage.READY, Stage.ASSIGNED, Stage.PERMITTED, Stage.BOUND, Stage.PREEMPTED])
+def test_times_that_are_not_known_stay_as_they_were_written(stage: Stage) -> None:
+    assert not written(progress(stage, *PLACED)).keys() & TIMES
+
+
+def test_an_evicted_group_keeps_the_times_of_its_start() -> None:
+    assert not written(progress(Stage.PREEMPTED, began=BEGAN, ended=BEGAN + 1)).keys() & TIMES
+
+
+def test_a_clock_that_was_set_back_makes_no_negative_time() -> None:
+    assert written(progress(Stage.BOUND, *PLACED, began=BEGAN, ended=BEGAN - 3))["schedTotalTimeMilli"] == "0"
+
+
+# -- preemption
+
+
+@pytest.mark.parametrize(
+    ("preemptor", "name"),
+    [("sakkara/a/urgent", "urgent"), ("sakkara/b/urgent", "b/urgent"), ("koordinator/a/urgent", "urgent")],
+)
+def test_an_evicted_group_names_who_it_was_for(preemptor: str, name: str) -> None:
+    assert written(progress(Stage.PREEMPTED, preemptor=preemptor))["preemptor"] == name
+
+
+@pytest.mark.parametrize("stage", [Stage.READY, Stage.BOUND])
+def test_a_group_that_starts_again_names_no_preemptor(stage: Stage) -> None:
+    assert written(progress(stage, *PLACED))["preemptor"] is None
+
+
+# -- pods
+
+
+def test_a_pod_has_its_labels_before_it_is_bound() -> None:
+    assert labels_at_bind("sakkara/a/A", 2, 1) == {
+        "sakkara.member.rank": "2",
+        "sakkara.member.status": "Permitted",
+        "sakkara.member.retries": "1",
+    }
+    assert "sakkara.member.rank" not in labels_at_bind("sakkara/a/A", None, 1)
+    assert labels_at_bind("koordinator/a/A", 2, 1) == {}
+
+
+def test_pods_of_a_bound_group_say_so() -> None:
+    members = (*PLACED[:2], replace(PLACED[2], bound=False))
+    assert labels(tell(progress(Stage.BOUND, *members))) == {
+        name: {"sakkara.member.rank": rank, "sakkara.member.status": "Bound", "sakkara.member.retries": "1"}
+        for name, rank in (("pod-0", "0"), ("pod-4", "1"))
+    }
+
+
+@pytest.mark.parametrize(("stage", "status"), [(Stage.READY, "Ready"), (Stage.GATHERING, "Waiting")])
+def test_a_pod_that_lost_its_place_loses_its_rank(stage: Stage, status: str) -> None:
+    tried, fresh = MemberProgress("u", "tried", tries=2), MemberProgress("v", "fresh")
+    assert labels(tell(progress(stage, tried, fresh))) == {
+        "tried": {"sakkara.member.status": status, "sakkara.member.retries": "2", "sakkara.member.rank": None}
+    }
+
+
+@pytest.mark.parametrize("stage", [Stage.ASSIGNED, Stage.PERMITTED, Stage.PREEMPTED])
+def test_pods_on_their_way_are_left_to_who_binds_or_evicts_them(stage: Stage) -> None:
+    assert tell(progress(stage, *PLACED)).pods == ()
+
+
+def test_a_group_without_config_map_has_only_its_pods_to_tell() -> None:
+    writes = tell(Progress(group(member(size="4")), Stage.BOUND, PLACED))
+    assert writes.objects == ()
+    assert len(writes.pods) == 4
