@@ -113,12 +113,13 @@ async def _bound_pods(session: KubeSession) -> set[tuple[str, str]]:
 
 def _outcome(example: Example, picture: Picture, bound: set[tuple[str, str]]) -> ExampleOutcome:
     gang = picture.gangs.get(example.id)
-    really_bound = len(example.pods & bound)
-    wanted = len(example.pods) if example.expected is Expected.BOUND else 0
+    pods = example.wanted(gang) if gang else len(example.pods)
+    really_bound = len(example.pods & bound) if example.pods or gang is None else gang.bound
+    wanted = pods if example.expected is Expected.BOUND else 0
     return ExampleOutcome(
         name=example.name,
         namespace=example.namespace,
-        pods=len(example.pods),
+        pods=pods,
         bound=really_bound,
         phase=phase_word(gang.phase) if gang else "unknown",
         expected=example.expected.value,

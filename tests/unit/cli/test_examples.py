@@ -1,0 +1,54 @@
+"""Which gangs `muster up` waits for: those of pods, and those that a controller is to make."""
+
+from typing import Any
+
+import pytest
+
+from muster.cli.errors import CliError
+from muster.cli.examples import Expected, examples_in
+from muster.coordinator.v1.coordinator_pb2 import Gang, Phase
+from muster.localcluster.manifests import Manifest
+
+
+def pod(name: str, annotations: dict[str, str] | None = None, **spec: Any) -> Manifest:
+    metadata = {"name": name, "namespace": "ml", "annotations": annotations or {}}
+    return Manifest({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
+def controller(kind: str, name: str, expect: str | None, labels: dict[str, str] | None = None) -> Manifest:
+    annotations = {"muster.dev/expect": expect} if expect else {}
+    template = {"metadata": {"labels": labels or {}}, "spec": {"schedulerName": "muster"}}
+    metadata = {"name": name, "namespace": "ml", "annotations": annotations}
+    return Manifest({"apiVersion": "x/v1", "kind": kind, "metadata": metadata, "spec": {"template": template}})
+
+
+def test_pods_are_one_example_by_their_gang_and_plain_ones_each_their_own() -> None:
+    gang = {"gang.scheduling.koordinator.sh/name": "train", "gang.scheduling.koordinator.sh/min-available": "2"}
+    found = examples_in([pod("a", gang), pod("b", gang), pod("alone"), pod("c", schedulingGroup={"podGroupName": "n"})])
+    assert [(each.id, len(each.pods)) for each in found] == [
+        ("koordinator/ml/train", 2),
+        ("plain/ml/alone", 1),
+        ("native/ml/n", 1),
+    ]
+
+
+def test_a_controller_is_one_only_if_it_says_what_is_to_become_of_its_pods() -> None:
+    marked = controller("Job", "mpi", "waiting", {"scheduling.x-k8s.io/pod-group": "mpi-group"})
+    found = examples_in([controller("QueueJob", "train", "bound"), controller("QueueJob", "silent", None), marked])
+    assert [(each.id, each.expected) for each in found] == [
+        ("kube-arbitrator/ml/QueueJob.train", Expected.BOUND),
+        ("coscheduling/ml/mpi-group", Expected.WAITING),
+    ]
+
+
+def test_what_a_controller_makes_is_bound_when_all_members_are() -> None:
+    [example] = examples_in([controller("QueueJob", "train", "bound")])
+    assert not example.reached(None)
+    assert not example.reached(Gang(phase=Phase.PHASE_SATISFIED, members=4, minimum=2, bound=3))
+    assert not example.reached(Gang(phase=Phase.PHASE_SATISFIED, members=0, minimum=2, bound=0))
+    assert example.reached(Gang(phase=Phase.PHASE_SATISFIED, members=4, minimum=2, bound=4))
+
+
+def test_an_unknown_expectation_is_refused_by_name() -> None:
+    with pytest.raises(CliError, match="'soon'"):
+        examples_in([controller("QueueJob", "train", "soon")])
