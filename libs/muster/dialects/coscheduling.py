@@ -5,14 +5,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from muster.dialects.declared import Source, blocking, chosen, facts, oldest_first, warning
+from muster.dialects.declared import Source, blocking, chosen, facts, oldest_first, quota_problems, warning
 from muster.dialects.marks import NO_PRIORITIES, Definition, DefinitionKind, GangMarks, MarkSet, Membership
 from muster.dialects.values import BadValue, count, gang_name, seconds
 from muster.gangs.facts import GangFacts, Problem
 from muster.gangs.quoting import quoted
 
 NAME: Final = "coscheduling"
-DEFINITION: Final = DefinitionKind("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups")
+DEFINITION: Final = DefinitionKind("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", status=("conditions",))
 
 POD_GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 
@@ -69,6 +69,7 @@ def read(
             warning,
             f"{DEFAULT_WAITING_SECONDS:g}s counts instead",
         )
+        problems += quota_problems(definition)
     return replace(
         facts(NAME, namespace, name, definition, oldest_first(mark_sets)),
         minimum=minimum,

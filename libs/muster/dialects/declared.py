@@ -6,7 +6,7 @@ Of the pods that have a mark at all, the oldest decides; what pods say goes befo
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -16,6 +16,8 @@ from muster.gangs.facts import GangFacts, ObjectReference, Problem, Severity
 from muster.gangs.quoting import quoted
 
 T = TypeVar("T")
+
+_LONGEST_REASON: Final = 1024
 
 Reading = Callable[[GangMarks, str], str | None]
 """How a mark is read off a pod: GangMarks.label or GangMarks.annotation."""
@@ -130,6 +132,23 @@ def definition_terms(
     for key, value in given.items():
         if value is not None:
             yield f"{key}: {_plainly(value)} {where}"
+
+
+QUOTA_RESERVED: Final = "QuotaReserved"
+"""Condition of a PodGroup: "False" while what it asks in total does not fit the namespace's quota."""
+
+
+def quota_problems(definition: Definition) -> list[Problem]:
+    """Why a gang waits for quota; nothing while nobody says that it has to."""
+    conditions = definition.status.get("conditions")
+    for condition in conditions if isinstance(conditions, list) else []:
+        if isinstance(condition, dict) and condition.get("type") == QUOTA_RESERVED:
+            if condition.get("status") != "False":
+                return []
+            message = condition.get("message")
+            why = message if isinstance(message, str) and message else "the namespace's quota has no room for it"
+            return [blocking(f"quota is not reserved for it yet: {why[:_LONGEST_REASON]}")]
+    return []
 
 
 def facts(

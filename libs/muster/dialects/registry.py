@@ -6,7 +6,17 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from muster.dialects import coscheduling, koordinator, kube_arbitrator, lightweight, own_marks, sakkara, sakkara_results
+from muster.dialects import (
+    batch_annotations,
+    coscheduling,
+    koordinator,
+    kube_arbitrator,
+    kube_batch,
+    lightweight,
+    own_marks,
+    sakkara,
+    sakkara_results,
+)
 from muster.dialects.declared import oldest_first, warning
 from muster.dialects.marks import (
     LONGEST_VALUE,
@@ -68,7 +78,15 @@ class Dialect(Protocol):
         """What was declared of a gang. The order of `mark_sets` does not matter. `priorities`: see read_gang."""
 
 
-DIALECTS: Final[tuple[Dialect, ...]] = (koordinator, lightweight, coscheduling, kube_arbitrator, sakkara)
+DIALECTS: Final[tuple[Dialect, ...]] = (
+    koordinator,
+    lightweight,
+    coscheduling,
+    kube_batch,
+    batch_annotations,
+    kube_arbitrator,
+    sakkara,
+)
 """A pod with marks of several belongs to the first."""
 
 _BY_NAME: Final = {dialect.NAME: dialect for dialect in DIALECTS}
@@ -89,7 +107,7 @@ _TELLS: Final[Mapping[str, Callable[[Progress], Writes]]] = {sakkara.NAME: sakka
 _LABELS_AT_BIND: Final[Mapping[str, Callable[[int | None, int], Mapping[str, str]]]] = {
     sakkara.NAME: sakkara_results.labels_at_bind,
 }
-_EVENT_REASONS: Final[Mapping[str, str]] = {}
+_EVENT_REASONS: Final[Mapping[str, str]] = {kube_batch.NAME: kube_batch.EVENT_REASON}
 
 
 def gang_marks(
@@ -200,6 +218,8 @@ _NAMING: Final = {
     koordinator.NAME: f"annotation {koordinator.GANG_NAME} or label {koordinator.POD_GROUP_LABEL}",
     lightweight.NAME: f"label {lightweight.GANG_NAME}",
     coscheduling.NAME: f"label {coscheduling.POD_GROUP_LABEL}",
+    kube_batch.NAME: f"annotation {kube_batch.GROUP_NAME}",
+    batch_annotations.NAME: f"annotation {kube_batch.GROUP_NAME}",
     kube_arbitrator.NAME: kube_arbitrator.NAMING,
     sakkara.NAME: f"label {sakkara.GROUP_NAME}",
 }
