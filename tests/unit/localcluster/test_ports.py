@@ -1,5 +1,6 @@
 """Ports belong to whom they were given to, across processes."""
 
+import random
 import subprocess
 import sys
 
@@ -22,8 +23,15 @@ def in_another_process(port: int) -> str:
 
 
 def test_no_port_is_given_twice() -> None:
-    given = [ports.free_port() for _ in range(50)]
-    assert len(set(given)) == 50
+    given = [ports.free_port() for _ in range(1000)]
+    assert len(set(given)) == len(given)
+
+
+def test_a_seed_of_the_common_source_does_not_choose_the_ports() -> None:
+    random.seed(7)
+    first = [random.randint(20_000, 32_000) for _ in range(20)]
+    random.seed(7)
+    assert [ports.free_port() for _ in range(20)] != first
 
 
 def test_another_process_is_not_given_a_port_although_nobody_listens_on_it_yet() -> None:
