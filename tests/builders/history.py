@@ -1,19 +1,21 @@
 """A cluster's history as informers tell it: objects with rising revisions, and the changes that they make."""
 
 import itertools
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
 from muster.clusterstate.state import ClusterState
 from muster.clusterstate.trees import Trees
-from muster.dialects import coscheduling, koordinator
+from muster.dialects import coscheduling, koordinator, kube_arbitrator
 from muster.gangs.facts import Batch
 from muster.kube.changes import Changes, Removed
 from muster.kube.resources import BUDGETS, NODES, PODS, PRIORITY_CLASSES, Resource, definitions, topologies
 
 SIGS_POD_GROUPS = definitions(koordinator.DEFINITION)
 X_POD_GROUPS = definitions(coscheduling.DEFINITION)
+SCHEDULING_SPECS = definitions(kube_arbitrator.DEFINITION)
 TOPOLOGY_MAPS = topologies("default")
 
 Object = dict[str, Any]
@@ -34,11 +36,14 @@ def pod_object(
     annotations: dict[str, str] | None = None,
     deleting: bool = False,
     owner: str = "",
+    owner_kind: str = "batch/v1 Job",
     second: int = 0,
     started: int | None = None,
     **spec: Any,
 ) -> Object:
-    """A pod as the API has it; `second` is when it was created, `started` when it started, `owner` its controller."""
+    """A pod as the API has it; `second` is when it was created, `started` when it started, `owner` the uid of its
+    controller, which is called like it.
+    """
     metadata: Object = {
         "name": name,
         "namespace": namespace,
@@ -50,9 +55,7 @@ def pod_object(
     if deleting:
         metadata["deletionTimestamp"] = SECOND.format(second + 1)
     if owner:
-        metadata["ownerReferences"] = [
-            {"uid": owner, "controller": True, "apiVersion": "batch/v1", "kind": "Job", "name": "job"}
-        ]
+        metadata["ownerReferences"] = [controller(owner, owner_kind)]
     content = {
         "schedulerName": scheduler,
         "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}],
@@ -62,6 +65,35 @@ def pod_object(
         content["nodeName"] = node
     status = {"phase": phase} if started is None else {"phase": phase, "startTime": SECOND.format(started)}
     return {"metadata": metadata, "spec": content, "status": status}
+
+
+def controller(uid: str, kind: str = "batch/v1 Job") -> Object:
+    """The ownerReference of the controller with this uid, which is called like it; `kind` with its apiVersion."""
+    api_version, _, name = kind.rpartition(" ")
+    return {"uid": uid, "controller": True, "apiVersion": api_version, "kind": name, "name": uid}
+
+
+def scheduling_spec_object(
+    name: str,
+    owner: str = "",
+    *,
+    owner_kind: str = "batch/v1 Job",
+    namespace: str = "ml",
+    uid: str = "",
+    second: int = 0,
+    **spec: Any,
+) -> Object:
+    """A SchedulingSpec as the API has it."""
+    metadata: Object = {"name": name, "namespace": namespace, "uid": uid or f"uid-spec-{name}"}
+    metadata["creationTimestamp"] = SECOND.format(second)
+    if owner:
+        metadata["ownerReferences"] = [controller(owner, owner_kind)]
+    return {
+        "apiVersion": "arbitrator.incubator.k8s.io/v1alpha1",
+        "kind": "SchedulingSpec",
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 def node_object(
@@ -131,8 +163,14 @@ def topology_map_object(map_name: str, tree: Any, /, *, uid: str = "", second: i
 class History:
     """Applies changes to a state, one event after the other, each with the next revision."""
 
-    def __init__(self, *scheduler_names: str, settled: bool = True, trees: Trees | None = None) -> None:
-        self.state = ClusterState(scheduler_names or ("muster",), trees)
+    def __init__(
+        self,
+        *scheduler_names: str,
+        settled: bool = True,
+        trees: Trees | None = None,
+        waiting_kinds: Collection[str] = (),
+    ) -> None:
+        self.state = ClusterState(scheduler_names or ("muster",), trees, waiting_kinds)
         self.revision = 0
         self._count = itertools.count(1)
         if settled:
@@ -151,6 +189,9 @@ class History:
     def pod_groups(self, *groups: Object) -> Batch:
         sigs = groups[0]["apiVersion"].startswith("scheduling.sigs")
         return self.put(SIGS_POD_GROUPS if sigs else X_POD_GROUPS, *groups)
+
+    def specs(self, *specs: Object) -> Batch:
+        return self.put(SCHEDULING_SPECS, *specs)
 
     def priority_classes(self, *classes: Object) -> Batch:
         return self.put(PRIORITY_CLASSES, *classes)

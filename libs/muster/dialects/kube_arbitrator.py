@@ -58,7 +58,9 @@ def job(definition: Definition) -> Job | None:
         selector = node_selector(definition.spec.get("nodeSelector"))
     except BadValue:  # the gang waits for that: see read
         selector = ()
-    return Job(owner.uid, gang_of(definition), selector, f"nodeSelector of {_words(definition)}")
+    name = gang_of(definition)
+    gang_id = f"{NAME}/{definition.namespace}/{name}"
+    return Job(owner.uid, name, gang_id, selector, f"nodeSelector of {_words(definition)}")
 
 
 def read(

@@ -131,12 +131,13 @@ class DefinitionKind(Struct, frozen=True):
 class Job(Struct, frozen=True):
     """A controller whose pods are one gang, because an object says so that has the same controller.
 
-    `owner_uid` is the controller's, `name` its "Kind.name". Its pods go only where `node_selector` lets them; `source`
-    is where that stands, in words.
+    `owner_uid` is the controller's, `name` its "Kind.name", `gang_id` that of the gang. Its pods go only where
+    `node_selector` lets them; `source` is where that stands, in words.
     """
 
     owner_uid: str
     name: str
+    gang_id: str = ""
     node_selector: Pairs = ()
     source: str = ""
 

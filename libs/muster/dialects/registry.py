@@ -13,6 +13,7 @@ from muster.dialects import (
     kube_arbitrator,
     kube_batch,
     lightweight,
+    native,
     own_marks,
     sakkara,
     sakkara_results,
@@ -86,6 +87,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     batch_annotations,
     kube_arbitrator,
     sakkara,
+    native,
 )
 """A pod with marks of several belongs to the first."""
 
@@ -103,7 +105,10 @@ _GANG_OF: Final[Mapping[str, Callable[[Definition], str | None]]] = {
     sakkara.NAME: sakkara.gang_of,
 }
 _JOBS: Final[Mapping[str, Callable[[Definition], Job | None]]] = {kube_arbitrator.NAME: kube_arbitrator.job}
-_TELLS: Final[Mapping[str, Callable[[Progress], Writes]]] = {sakkara.NAME: sakkara_results.tell}
+_TELLS: Final[Mapping[str, Callable[[Progress], Writes]]] = {
+    sakkara.NAME: sakkara_results.tell,
+    native.NAME: native.tell,
+}
 _LABELS_AT_BIND: Final[Mapping[str, Callable[[int | None, int], Mapping[str, str]]]] = {
     sakkara.NAME: sakkara_results.labels_at_bind,
 }
@@ -151,6 +156,12 @@ def defined_gang(definition: Definition) -> str | None:
     return f"{dialect.NAME}/{definition.namespace}/{name}" if name else None
 
 
+JOB_KINDS: Final = frozenset(
+    dialect.DEFINITION.revision_key for dialect in DIALECTS if dialect.DEFINITION and dialect.NAME in _JOBS
+)
+"""Kinds that have a say in who is a member, by their names in revisions: see defined_job."""
+
+
 def defined_job(definition: Definition) -> Job | None:
     """The controller whose pods are members of the gang that the object defines; None: marks say who is a member."""
     dialect = _BY_KIND.get((definition.api_version.rpartition("/")[0], definition.kind))
@@ -183,7 +194,12 @@ def read_gang(
     own_marks.check_expected_durations(pods, own)
     problems = (*facts.problems, *own, *_unread_marks(dialect, pods))
     return replace(
-        facts, repair_policy=repair_policy, tree=tree, constraints=constraints or facts.constraints, problems=problems
+        facts,
+        repair_policy=repair_policy,
+        tree=tree or ("" if constraints else facts.tree),
+        constraints=constraints or facts.constraints,
+        terms=(*facts.terms, *own_marks.terms(definition, pods)),
+        problems=problems,
     )
 
 
@@ -222,6 +238,7 @@ _NAMING: Final = {
     batch_annotations.NAME: f"annotation {kube_batch.GROUP_NAME}",
     kube_arbitrator.NAME: kube_arbitrator.NAMING,
     sakkara.NAME: f"label {sakkara.GROUP_NAME}",
+    native.NAME: f"field {native.FIELD}",
 }
 
 
@@ -252,6 +269,8 @@ def _keys_of(dialect: Dialect, marks: GangMarks) -> list[str]:
     keys = [key for key in marks.keys if _is_read(dialect, key)]
     if marks.job and dialect.NAME == kube_arbitrator.NAME:
         keys.append(kube_arbitrator.controller_of(marks))
+    if marks.pod_group and dialect.NAME == native.NAME:
+        keys.append(native.FIELD)
     return keys
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from muster.dialects.marks import Pairs
 from muster.gangs.facts import PodClass
 from muster.kube.pod_class import identified
 from muster.kube.volume_facts import NodeTerms
@@ -26,7 +27,7 @@ class Classes:
         self._users: Counter[str] = Counter()
         self._idle: set[str] = set()
         self._untold: list[PodClass] = []
-        self._completed: dict[tuple[str, tuple[str, ...], tuple[NodeTerms, ...]], PodClass] = {}
+        self._completed: dict[tuple[str, tuple[str, ...], tuple[NodeTerms, ...], Pairs], PodClass] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -36,17 +37,23 @@ class Classes:
         return self._known[class_id]
 
     def completed(
-        self, pod_class: PodClass, selected_by: tuple[str, ...], volumes: tuple[NodeTerms, ...] = ()
+        self,
+        pod_class: PodClass,
+        selected_by: tuple[str, ...],
+        volumes: tuple[NodeTerms, ...] = (),
+        node_selector: Pairs | None = None,
     ) -> PodClass:
-        """The class with what the pod alone does not tell."""
-        if pod_class.selected_by == selected_by and pod_class.volumes == volumes:
+        """The class with what the pod alone does not tell. `node_selector` None: the pod's own."""
+        selector = pod_class.node_selector if node_selector is None else node_selector
+        if (pod_class.selected_by, pod_class.volumes, pod_class.node_selector) == (selected_by, volumes, selector):
             return pod_class
-        key = (pod_class.id, selected_by, volumes)
+        key = (pod_class.id, selected_by, volumes, selector)
         found = self._completed.get(key)
         if found is None:
             if len(self._completed) >= _COMPLETED_KEPT:
                 self._completed.clear()
-            found = identified(replace(pod_class, selected_by=selected_by, volumes=volumes))
+            content = replace(pod_class, selected_by=selected_by, volumes=volumes, node_selector=selector)
+            found = identified(content)
             self._completed[key] = found
         return found
 

@@ -6,9 +6,10 @@ from msgspec.structs import replace
 
 from muster.clusterstate.classes import Classes
 from muster.clusterstate.label_sets import LabelSet
+from muster.clusterstate.narrowing import Narrowing
 from muster.clusterstate.selectors import Selectors
 from muster.clusterstate.volumes import Use, Volumes, no_right
-from muster.dialects.marks import Membership
+from muster.dialects.marks import Job, Membership, Pairs
 from muster.gangs.facts import PodClass, PodFacts
 from muster.kube.objects import Pod, PodSpec
 from muster.kube.pod_facts import DEFAULT_SCHEDULER, Priorities, pod_facts
@@ -36,6 +37,7 @@ class Pods:
         self._unresolved: dict[str, PodSpec] = {}  # pods of which admission left something open
         self._with_more: dict[str, str] = {}
         """Pods that name selectors or use claims, and what is wrong with them apart from their claims."""
+        self._narrowed: dict[str, Narrowing] = {}  # pods whose job has a say in where they may go
         self._unread: Collection[str] = ()
 
     def is_ours(self, pod: Pod) -> bool:
@@ -46,8 +48,8 @@ class Pods:
         """It is ours, or holds room on a node."""
         return self.is_ours(pod) or (bool(pod.spec.node_name) and pod.status.phase not in _ENDED)
 
-    def put(self, pod: Pod, membership: Membership, budgets: tuple[str, ...]) -> list[PodFacts]:
-        """A pod that matters came or changed."""
+    def put(self, pod: Pod, membership: Membership, budgets: tuple[str, ...], job: Job | None = None) -> list[PodFacts]:
+        """A pod that matters came or changed. `job` is the one that it is of."""
         facts, read = pod_facts(
             pod,
             self._scheduler_names,
@@ -61,7 +63,8 @@ class Pods:
         label_set = self.selectors.put_pod(uid, facts.namespace, pod.metadata.labels)
         uses_claims = has_claims(pod.spec.volumes)
         affected: set[str] = set()
-        if selectors or uses_claims or uid in self._with_more:
+        self._narrow(uid, read.pod_class.node_selector, membership, job)
+        if selectors or uses_claims or uid in self._narrowed or uid in self._with_more:
             affected = self._note_more(facts, pod, selectors)
         facts, pod_class = self._completed(facts, read.pod_class, label_set)
         self._note_priority(uid, pod.spec)
@@ -72,7 +75,7 @@ class Pods:
         return changed
 
     def depends_on_others(self, uid: str) -> bool:
-        """It names selectors or uses claims, so that its class does not follow from pods alone."""
+        """It names selectors, uses claims or is of a job, so that its class does not follow from pods alone."""
         return uid in self._with_more
 
     def remove(self, uid: str) -> list[PodFacts] | None:
@@ -83,6 +86,7 @@ class Pods:
         self.classes.drop(facts.class_id)
         self._unresolved.pop(uid, None)
         self._with_more.pop(uid, None)
+        self._narrowed.pop(uid, None)
         affected = _pods_of(self.selectors.drop_pod(uid))
         return self.look_again(affected | self.volumes.release(uid))
 
@@ -97,6 +101,30 @@ class Pods:
             if self._keep(facts, pod_class):
                 changed.append(facts)
         return changed
+
+    def rejoin(self, uid: str, before: Membership, after: Membership, job: Job | None) -> list[PodFacts]:
+        """What a pod's marks mean has changed, because its controller's pods are another job than before."""
+        facts = self.facts.get(uid)
+        if facts is None:  # it could not be read
+            return []
+        pod_class = self.classes[facts.class_id]
+        narrowed = self._narrowed.get(uid)
+        own_selector = pod_class.node_selector if narrowed is None else narrowed.own
+        problem = _reworded(self._with_more.get(uid, facts.problem), before.problem, after.problem)
+        self._narrow(uid, own_selector, after, job)
+        if uid in self._narrowed or uid in self._with_more:
+            self._with_more[uid] = problem
+        label_set = self.selectors.label_set(uid)
+        pod_class = self.classes.completed(pod_class, pod_class.selected_by, pod_class.volumes, own_selector)
+        facts = replace(facts, gang=after.gang_id, timed_out=after.timed_out, problem=problem)
+        facts, pod_class = self._completed(facts, pod_class, label_set)
+        return [facts] if self._keep(facts, pod_class) else []
+
+    def _narrow(self, uid: str, own_selector: Pairs, membership: Membership, job: Job | None) -> None:
+        if job is not None and job.node_selector and job.gang_id == membership.gang_id:
+            self._narrowed[uid] = Narrowing(own_selector, job)
+        elif self._narrowed:
+            self._narrowed.pop(uid, None)
 
     def selected(self, label_sets: Iterable[LabelSet]) -> list[PodFacts]:
         """These label sets are selected by others than before."""
@@ -114,7 +142,7 @@ class Pods:
         claims = claims_of(pod.spec.volumes, facts.name, problems)
         if facts.phase.ended:
             selectors, claims = (), ()
-        if selectors or claims or problems:
+        if selectors or claims or problems or uid in self._narrowed:
             self._with_more[uid] = "; ".join([each for each in (facts.problem, *problems) if each])
         else:
             self._with_more.pop(uid, None)
@@ -131,8 +159,10 @@ class Pods:
             completed = self.classes.completed(pod_class, label_set.selected_by)
             return replace(facts, class_id=completed.id), completed
         demands = self.volumes.demands(facts.uid)
-        completed = self.classes.completed(pod_class, label_set.selected_by, demands.volumes)
-        problems = [own_problem]
+        narrowed = self._narrowed.get(facts.uid)
+        selector = None if narrowed is None else narrowed.node_selector
+        completed = self.classes.completed(pod_class, label_set.selected_by, demands.volumes, selector)
+        problems = [own_problem, "" if narrowed is None else narrowed.clash]
         if not facts.node:
             problems += [demands.problem, self._unread_namespaces(facts.uid)]
         return (
@@ -198,3 +228,9 @@ class Pods:
 
 def _pods_of(label_sets: Iterable[LabelSet]) -> set[str]:
     return {uid for each in label_sets for uid in each.uids}
+
+
+def _reworded(problem: str, before: str, after: str) -> str:
+    """What is wrong with a pod, of which its marks' problem is the first part: `after` in place of `before`."""
+    rest = problem.removeprefix(before).removeprefix("; ") if before else problem
+    return "; ".join([each for each in (after, rest) if each])

@@ -12,6 +12,7 @@ from muster.clusterstate.settings import Settings
 from muster.clusterstate.state import ClusterState
 from muster.clusterstate.trees import Trees
 from muster.clusterstate.watch import FULL_NAME, WatchServicer, register
+from muster.dialects.registry import JOB_KINDS
 from muster.kube.changes import Changes
 from muster.kube.informer import Informer, Pace
 from muster.kube.resources import ALL, BUDGETS, CLAIMS, NAMESPACES, STORAGE_CLASSES, VOLUMES, topologies
@@ -23,7 +24,7 @@ _log = structlog.get_logger(__name__)
 
 _SWEEP_SECONDS = 300.0
 """A pod class that no pod has had for so long is forgotten."""
-_BEFORE_PODS = (BUDGETS.kind, NAMESPACES.kind, CLAIMS.kind, VOLUMES.kind, STORAGE_CLASSES.kind)
+_BEFORE_PODS = (BUDGETS.kind, NAMESPACES.kind, CLAIMS.kind, VOLUMES.kind, STORAGE_CLASSES.kind, *JOB_KINDS)
 """Pods that come after these need not be looked at again."""
 _REVIEW_SECONDS = 1.0
 """Nodes that come within it are compared with the trees at once: each tree that follows is told whole."""
@@ -59,7 +60,8 @@ class ClusterStateService:
     """One replica, without the process around it."""
 
     def __init__(self, session: KubeSession, settings: Settings, pace: Pace = Pace()) -> None:  # noqa: B008 (frozen)
-        self.state = ClusterState(settings.scheduler_names, Trees(settings.label_keys, settings.default_tree))
+        trees = Trees(settings.label_keys, settings.default_tree)
+        self.state = ClusterState(settings.scheduler_names, trees, settings.arbitrator_owner_kinds)
         self.hub = Hub(self.state.snapshot)
         self.whole = asyncio.Event()
         """All kinds have been listed: snapshots may be sent."""

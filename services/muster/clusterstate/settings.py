@@ -14,6 +14,8 @@ _LABEL_KEY: Final = re.compile(
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?", re.ASCII
 )
 
+_KIND: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,62}(\.[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?", re.ASCII)
+
 
 def _split(value: Any) -> Any:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
@@ -43,6 +45,18 @@ Levels = Annotated[
 """NAME=LABEL for each level of a tree above the nodes, from the top; in the environment separated by commas."""
 
 
+def _kinds(given: tuple[str, ...]) -> tuple[str, ...]:
+    if odd := next((each for each in given if not _KIND.fullmatch(each)), None):
+        raise ValueError(f"a kind is KIND.GROUP, e.g. Job.batch or MPIJob.kubeflow.org, not {odd!r:.100}")
+    return given
+
+
+OwnerKinds = Annotated[
+    tuple[str, ...], NoDecode, BeforeValidator(_split), Field(max_length=100), AfterValidator(_kinds)
+]
+"""KIND.GROUP of kinds of controllers; in the environment separated by commas."""
+
+
 class Settings(ServiceSettings):
     """Read from MUSTER_CLUSTER_STATE_* in the environment."""
 
@@ -65,3 +79,7 @@ class Settings(ServiceSettings):
     def label_keys(self) -> dict[str, str]:
         """Label keys by level, from the top."""
         return {entry.partition("=")[0]: _key(entry) for entry in self.topology_levels}
+
+    arbitrator_owner_kinds: OwnerKinds = ("QueueJob.arbitrator.incubator.k8s.io",)
+    """Kinds of controllers, as KIND.GROUP, whose pods always wait for a SchedulingSpec with the same controller. Pods
+    of other controllers are members of its gang when there is one, and what their own marks say until then."""

@@ -11,11 +11,12 @@ from muster.clusterstate.gangs import Gangs
 from muster.clusterstate.incarnation import Member, Standing
 from muster.clusterstate.news import News
 from muster.clusterstate.nodes import Nodes
+from muster.clusterstate.owners import OwnedPod, OwnerKey, Owners
 from muster.clusterstate.pods import Pods
 from muster.clusterstate.snapshot import Snapshot
 from muster.clusterstate.trees import Trees
 from muster.dialects import registry
-from muster.dialects.marks import DefinitionKind, GangMarks, Membership
+from muster.dialects.marks import DefinitionKind, GangMarks, Job, Membership
 from muster.gangs.facts import Batch, GangFacts
 from muster.kube.budget_facts import PodDisruptionBudget
 from muster.kube.changes import Changes, Removed
@@ -42,7 +43,7 @@ NO_MARKS: Final = GangMarks("")
 PLAIN: Final = Membership()
 
 
-_IN_CLASSES: Final = (NAMESPACES.kind, CLAIMS.kind, VOLUMES.kind, STORAGE_CLASSES.kind)
+_IN_CLASSES: Final = (NAMESPACES.kind, CLAIMS.kind, VOLUMES.kind, STORAGE_CLASSES.kind, *registry.JOB_KINDS)
 
 
 class ClusterState:
@@ -52,11 +53,15 @@ class ClusterState:
     first lists are taken in and gangs are not read yet.
     """
 
-    def __init__(self, scheduler_names: Collection[str], trees: Trees | None = None) -> None:
+    def __init__(
+        self, scheduler_names: Collection[str], trees: Trees | None = None, waiting_kinds: Collection[str] = ()
+    ) -> None:
+        """`waiting_kinds`: "Kind.group" of controllers whose pods always wait for the definition of their job."""
         self.nodes = Nodes()
         self.trees = trees or Trees()
         self.pods = Pods(scheduler_names)
         self.gangs = Gangs()
+        self.owners = Owners(waiting_kinds)
         self.budgets = Budgets()
         self.through: dict[str, int] = {}
         self._priority_classes: dict[str, PriorityClass] = {}
@@ -163,6 +168,7 @@ class ClusterState:
             "label_sets": self.pods.selectors.label_sets,
             "claims": len(self.pods.volumes),
             "gangs": len(self.gangs.facts),
+            "owners": len(self.owners),
             "budgets": len(self.budgets.facts),
             "trees": len(self.trees.facts),
         }
@@ -190,11 +196,13 @@ class ClusterState:
             return self._drop_pod(Removed(metadata.uid, metadata.revision))
         marks, membership = NO_MARKS, PLAIN
         budgets: tuple[str, ...] = ()
+        job: Job | None = None
         if self.pods.is_ours(pod):
-            marks = gang_marks(pod)
+            job = self.owners.job_of(metadata.namespace, metadata.controlling)
+            marks = gang_marks(pod, job.name if job is not None else "")
             membership = registry.membership_of(marks) or PLAIN
             budgets = self.budgets.covering(metadata.namespace, metadata.labels)
-        changed = self._news.tell_pods(self.pods.put(pod, membership, budgets))
+        changed = self._news.tell_pods(self.pods.put(pod, membership, budgets, job))
         if changed and self.pods.depends_on_others(metadata.uid):
             for kind, revision in self._newest.items():  # a replica that has yet to see them has another class for it
                 self._news.raise_revision(kind, revision)
@@ -203,14 +211,37 @@ class ClusterState:
 
     def _join_gang(self, pod: Pod, gang_id: str, marks: GangMarks) -> None:
         facts = self.pods.facts[pod.metadata.uid]
+        controller = pod.metadata.controlling
+        owned = facts.ours and controller is not None and bool(controller.uid)
+        if not owned:
+            self.owners.drop_pod(facts.uid)
         if not gang_id:
             self.gangs.drop_pod(facts.uid, PODS.kind, facts.revision, decide=self._in_order)
-            return
+            if not owned:
+                return
         standing = Standing.LEAVING if facts.deleting else Standing.ENDED if facts.phase.ended else Standing.LIVE
         member = Member(pod_age(pod), standing, pod.metadata.controller)
-        self.gangs.put_pod(gang_id, member, marks, PODS.kind, facts.revision, decide=self._in_order)
+        if owned and controller is not None:
+            self.owners.put_pod(facts.namespace, controller, OwnedPod(marks, member))
+        if gang_id:
+            self.gangs.put_pod(gang_id, member, marks, PODS.kind, facts.revision, decide=self._in_order)
+
+    def _rejoin(self, owners: Iterable[OwnerKey], kind: str, revision: int) -> bool:
+        """The pods of these controllers may be another job than before."""
+        changed = False
+        for job, pod, remarked in self.owners.remark(owners):
+            before, after = (registry.membership_of(each.marks) or PLAIN for each in (pod, remarked))
+            uid = pod.member.age.uid
+            changed |= self._news.tell_pods(self.pods.rejoin(uid, before, after, job))
+            if after.gang_id:
+                marks = remarked.marks
+                self.gangs.put_pod(after.gang_id, pod.member, marks, kind, revision, decide=self._in_order)
+            else:
+                self.gangs.drop_pod(uid, kind, revision, decide=self._in_order)
+        return changed
 
     def _drop_pod(self, gone: Removed) -> bool:
+        self.owners.drop_pod(gone.uid)
         self.gangs.drop_pod(gone.uid, PODS.kind, gone.revision, decide=self._in_order)
         others = self.pods.remove(gone.uid)
         if others is None:
@@ -277,18 +308,19 @@ class ClusterState:
         return bool(changed or gone)
 
     def _put_definition(self, kind: DefinitionKind, group: PodGroup) -> bool:
-        """Whether the gang's facts change by it shows when it is read."""
+        """Whether the gang's facts change by it shows when it is read; here is told whether its members do."""
         defined = definition(group, kind)
         gang_id = registry.defined_gang(defined)
         if gang_id is not None:
             self.gangs.put_definition(gang_id, defined, kind.revision_key, group.metadata.revision)
         else:
             self.gangs.drop_definition(defined.uid, kind.revision_key, group.metadata.revision)
-        return False
+        owners = self.owners.put_definition(defined, registry.defined_job(defined))
+        return self._rejoin(owners, kind.revision_key, group.metadata.revision)
 
     def _drop_definition(self, kind: str, gone: Removed) -> bool:
         self.gangs.drop_definition(gone.uid, kind, gone.revision)
-        return False
+        return self._rejoin(self.owners.drop_definition(gone.uid), kind, gone.revision)
 
     # -- what subscribers are told
 

@@ -79,6 +79,7 @@ def test_a_job() -> None:
     assert defined_job(definition) == Job(
         "uid-of-train",
         "CrdJob.train",
+        "kube-arbitrator/a/CrdJob.train",
         (("a", "1"), ("b", "2")),
         'nodeSelector of SchedulingSpec "a/train-spec"',
     )

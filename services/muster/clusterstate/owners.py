@@ -1,0 +1,155 @@
+"""Controllers whose pods are one gang by a definition with the same controller, and who these pods are.
+
+Definition and pods come in any order. So pods of ours are kept by their controller's uid, and are looked at again when
+a definition makes a job of them or does so no more. Pods of some kinds of controllers wait for their definition from
+the beginning; of others they are what their own marks say until it comes.
+
+A controller whose pods were a job stays one while it has pods, also when the definition goes: it goes together with its
+pods when the controller is deleted, and those that are still there must not start one by one meanwhile.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.clusterstate.incarnation import Member
+from muster.dialects.marks import Definition, GangMarks, Job
+from muster.kube.objects import OwnerReference
+
+OwnerKey = tuple[str, str]
+"""Namespace and uid: a definition has no say in pods of other namespaces, whatever uid it names."""
+
+
+class OwnedPod(Struct, frozen=True, gc=False):
+    """A pod of ours with a controller. `marks` say of which job it is at present."""
+
+    marks: GangMarks
+    member: Member
+
+
+class Owners:
+    """Controllers that have pods of ours or a definition of their own."""
+
+    def __init__(self, waiting_kinds: Collection[str] = ()) -> None:
+        """`waiting_kinds`: "Kind.group" of controllers whose pods always wait for their definition."""
+        self._waiting_kinds = frozenset(waiting_kinds)
+        self._owners: dict[OwnerKey, _Owner] = {}
+        self._of_pod: dict[str, OwnerKey] = {}
+        self._of_definition: dict[str, OwnerKey] = {}
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+    def job_of(self, namespace: str, controller: OwnerReference | None) -> Job | None:
+        """The job that the pods of a controller are; None: their own marks say what they are."""
+        if controller is None or not controller.uid:
+            return None
+        owner = self._owners.get((namespace, controller.uid))
+        if owner is not None and (job := owner.job) is not None:
+            return job
+        waits = _kind(controller) in self._waiting_kinds
+        return Job(controller.uid, f"{controller.kind}.{controller.name}") if waits else None
+
+    # -- pods
+
+    def put_pod(self, namespace: str, controller: OwnerReference, pod: OwnedPod) -> None:
+        """A pod of ours with a controller came or changed."""
+        uid, key = pod.member.age.uid, (namespace, controller.uid)
+        if self._of_pod.get(uid, key) != key:
+            self.drop_pod(uid)
+        self._of_pod[uid] = key
+        owner = self._owner(key)
+        owner.controller = controller
+        owner.pods[uid] = pod
+
+    def drop_pod(self, uid: str) -> None:
+        """A pod is gone, or has no controller."""
+        key = self._of_pod.pop(uid, None)
+        if key is not None:
+            del self._owners[key].pods[uid]
+            self._forget_if_empty(key)
+
+    def remark(self, keys: Iterable[OwnerKey]) -> Iterator[tuple[Job | None, OwnedPod, OwnedPod]]:
+        """Mark all pods of these controllers with the job that they are now; yields it, and each as it was and is."""
+        for key in keys:
+            owner = self._owners.get(key)
+            if owner is None or owner.controller is None:
+                continue
+            job = self.job_of(key[0], owner.controller)
+            name = job.name if job is not None else ""
+            for uid, before in owner.pods.items():
+                after = owner.pods[uid] = replace(before, marks=replace(before.marks, job=name))
+                yield job, before, after
+
+    # -- definitions
+
+    def put_definition(self, definition: Definition, job: Job | None) -> Iterable[OwnerKey]:
+        """A definition came or changed. Returns the controllers whose pods may be another job than before."""
+        key = (definition.namespace, job.owner_uid) if job is not None else None
+        changed = set()
+        before = self._of_definition.get(definition.uid)
+        if before is not None and before != key:
+            changed |= set(self.drop_definition(definition.uid))
+        if job is not None and key is not None:
+            self._of_definition[definition.uid] = key
+            owner = self._owner(key)
+            known = owner.job
+            owner.jobs[definition.uid] = ((definition.created_seconds, definition.name, definition.uid), job)
+            if owner.job != known:
+                changed.add(key)
+        return changed
+
+    def drop_definition(self, uid: str) -> Iterable[OwnerKey]:
+        """A definition is gone, or has no controller any more."""
+        key = self._of_definition.pop(uid, None)
+        if key is None:
+            return ()
+        owner = self._owners[key]
+        before = owner.job
+        owner.drop_job(uid)
+        changed = owner.job != before
+        self._forget_if_empty(key)
+        return (key,) if changed else ()
+
+    def _owner(self, key: OwnerKey) -> "_Owner":
+        owner = self._owners.get(key)
+        if owner is None:
+            owner = self._owners[key] = _Owner()
+        return owner
+
+    def _forget_if_empty(self, key: OwnerKey) -> None:
+        owner = self._owners[key]
+        if not owner.pods and not owner.jobs:
+            del self._owners[key]
+
+
+class _Owner:
+    """One controller: its pods, and the definitions that make a job of them, of which the oldest counts."""
+
+    __slots__ = ("controller", "former", "jobs", "pods")
+
+    def __init__(self) -> None:
+        self.controller: OwnerReference | None = None
+        self.pods: dict[str, OwnedPod] = {}
+        self.jobs: dict[str, tuple[tuple[int, str, str], Job]] = {}
+        self.former: Job | None = None
+
+    @property
+    def job(self) -> Job | None:
+        """The job that its pods are; without a definition the one that they were."""
+        return min(self.jobs.values(), key=_age)[1] if self.jobs else self.former
+
+    def drop_job(self, uid: str) -> None:
+        _, job = self.jobs.pop(uid)
+        if not self.jobs:
+            self.former = replace(job, node_selector=(), source="")
+
+
+def _age(defined: tuple[tuple[int, str, str], Job]) -> tuple[int, str, str]:
+    return defined[0]
+
+
+def _kind(controller: OwnerReference) -> str:
+    group, slash, _ = controller.api_version.rpartition("/")
+    return f"{controller.kind}.{group}" if slash else controller.kind
