@@ -5,10 +5,20 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from muster.dialects.declared import Source, blocking, chosen, facts, oldest_first, quota_problems, warning
+from muster.dialects.declared import (
+    Source,
+    blocking,
+    chosen,
+    definition_terms,
+    facts,
+    oldest_first,
+    quota_problems,
+    warning,
+)
 from muster.dialects.marks import NO_PRIORITIES, Definition, DefinitionKind, GangMarks, MarkSet, Membership
+from muster.dialects.resources import amounts
 from muster.dialects.values import BadValue, count, gang_name, seconds
-from muster.gangs.facts import GangFacts, Problem
+from muster.gangs.facts import Amounts, GangFacts, Problem
 from muster.gangs.quoting import quoted
 
 NAME: Final = "coscheduling"
@@ -18,6 +28,8 @@ POD_GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 
 LABELS: Final = frozenset({POD_GROUP_LABEL})
 ANNOTATIONS: Final[frozenset[str]] = frozenset()
+
+_FIELDS: Final = ("minMember", "minResources", "scheduleTimeoutSeconds")
 
 DEFAULT_WAITING_SECONDS: Final = 60.0
 """The coscheduling plugin's default."""
@@ -45,6 +57,7 @@ def read(
     problems: list[Problem] = []
     pod_group = f"PodGroup {quoted(f'{namespace}/{name}')}"
     minimum, waiting_seconds = 0, DEFAULT_WAITING_SECONDS
+    resources: Amounts = ()
     if definition is None:
         problems.append(
             blocking(
@@ -69,6 +82,15 @@ def read(
             warning,
             f"{DEFAULT_WAITING_SECONDS:g}s counts instead",
         )
+        least = definition.spec.get("minResources")
+        resources = chosen(
+            [Source(least, f"spec.minResources of {pod_group}")] if least else [],
+            amounts,
+            resources,
+            problems,
+            warning,
+            "only what the pods ask for counts",
+        )
         problems += quota_problems(definition)
     return replace(
         facts(NAME, namespace, name, definition, oldest_first(mark_sets)),
@@ -76,4 +98,6 @@ def read(
         total=minimum,
         waiting_time_seconds=waiting_seconds,
         problems=tuple(problems),
+        resources=resources,
+        terms=tuple(definition_terms(definition, _FIELDS)),
     )

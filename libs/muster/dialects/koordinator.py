@@ -23,9 +23,11 @@ from muster.dialects.declared import (
     Source,
     blocking,
     chosen,
+    definition_terms,
     facts,
     from_pods,
     oldest_first,
+    pod_terms,
     unless_empty,
     warning,
 )
@@ -40,6 +42,7 @@ from muster.dialects.marks import (
     Transition,
 )
 from muster.dialects.match_policy import MATCH_POLICY_ALIAS, read_match_policy
+from muster.dialects.network_topology import gathering
 from muster.dialects.values import (
     MOST_GANGS_IN_A_GROUP,
     BadValue,
@@ -51,7 +54,7 @@ from muster.dialects.values import (
     seconds,
     shown,
 )
-from muster.gangs.facts import GangFacts, GangMode, MatchPolicy, Problem
+from muster.gangs.facts import GangFacts, GangMode, LevelConstraint, MatchPolicy, Problem
 from muster.gangs.quoting import quoted
 
 NAME: Final = "koordinator"
@@ -67,13 +70,16 @@ WAITING_TIME: Final = _PREFIX + "waiting-time"
 GROUPS: Final = _PREFIX + "groups"
 MATCH_POLICY: Final = _PREFIX + "match-policy"
 TIMEOUT: Final = _PREFIX + "timeout"
+NETWORK_TOPOLOGY: Final = _PREFIX + "network-topology-spec"
 
 MATCH_POLICIES: Final = (MATCH_POLICY, MATCH_POLICY_ALIAS)
 
 LABELS: Final = frozenset({POD_GROUP_LABEL})
 ANNOTATIONS: Final = frozenset(
-    {GANG_NAME, MIN_AVAILABLE, TOTAL_NUMBER, MODE, WAITING_TIME, GROUPS, *MATCH_POLICIES, TIMEOUT}
+    {GANG_NAME, MIN_AVAILABLE, TOTAL_NUMBER, MODE, WAITING_TIME, GROUPS, *MATCH_POLICIES, TIMEOUT, NETWORK_TOPOLOGY}
 )
+_TERMS: Final = (MIN_AVAILABLE, TOTAL_NUMBER, MODE, WAITING_TIME, GROUPS, *MATCH_POLICIES, NETWORK_TOPOLOGY)
+_FIELDS: Final = ("minMember", "scheduleTimeoutSeconds")
 
 DEFAULT_WAITING_SECONDS: Final = 600.0
 """Koordinator's default."""
@@ -112,6 +118,7 @@ def read(
     waiting_seconds = gang.waiting_seconds()
     group = gang.group()
     policy = gang.match_policy()
+    constraints = gang.constraints()
     gang.check_names()
     gang.check_timeouts()
     return replace(
@@ -123,6 +130,11 @@ def read(
         waiting_time_seconds=waiting_seconds,
         problems=tuple(gang.problems),
         match_policy=policy,
+        constraints=constraints,
+        terms=(
+            *pod_terms(gang.pods, GangMarks.annotation, _TERMS),
+            *definition_terms(definition, _FIELDS, _TERMS),
+        ),
     )
 
 
@@ -201,6 +213,11 @@ class _Declaration:
     def match_policy(self) -> MatchPolicy:
         sources = [source for annotation in MATCH_POLICIES for source in self._optional(annotation)]
         return read_match_policy(sources, self.problems)
+
+    def constraints(self) -> tuple[LevelConstraint, ...]:
+        remedy = "correct it, and the gang can start"
+        nothing: tuple[LevelConstraint, ...] = ()
+        return chosen(self._optional(NETWORK_TOPOLOGY), gathering, nothing, self.problems, blocking, remedy)
 
     def check_names(self) -> None:
         for each in self.pods:

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from muster.dialects.declared import blocking, chosen, facts, from_pods, oldest_first
+from muster.dialects.declared import blocking, chosen, facts, from_pods, oldest_first, pod_terms
 from muster.dialects.marks import NO_PRIORITIES, Definition, DefinitionKind, GangMarks, MarkSet, Membership
 from muster.dialects.match_policy import MATCH_POLICY_ALIAS, read_match_policy
 from muster.dialects.values import BadValue, count, gang_name
@@ -60,4 +60,8 @@ def read(
         waiting_time_seconds=WAITING_SECONDS,
         match_policy=read_match_policy(sources, problems),
         problems=tuple(problems),
+        terms=(
+            *pod_terms(pods, GangMarks.label, (MIN_AVAILABLE,)),
+            *pod_terms(pods, GangMarks.annotation, (MATCH_POLICY_ALIAS,)),
+        ),
     )

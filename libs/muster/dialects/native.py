@@ -159,7 +159,7 @@ class _Declaration:
         if given == ["basic"]:
             return 1
         gang = policy["gang"] if isinstance(policy, Mapping) else None
-        value = gang.get("minCount") if isinstance(gang, Mapping) else gang
+        value = gang.get("minCount") if isinstance(gang, Mapping) else None
         source = Source(value, f"spec.schedulingPolicy.gang.minCount {self._of}")
         remedy = "set it to the number of pods that must start together"
         return chosen([source], count, 0, self.problems, blocking, remedy)

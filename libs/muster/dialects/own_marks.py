@@ -7,8 +7,17 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from muster.dialects.declared import Source, blocking, chosen, from_pods, unless_empty, warning
-from muster.dialects.marks import Definition, MarkSet, Pairs
+from muster.dialects.declared import (
+    Source,
+    blocking,
+    chosen,
+    definition_terms,
+    from_pods,
+    pod_terms,
+    unless_empty,
+    warning,
+)
+from muster.dialects.marks import Definition, GangMarks, MarkSet, Pairs
 from muster.dialects.values import LONGEST_DURATION, BadValue, duration_or_seconds, shown
 from muster.gangs.facts import LevelConstraint, Problem, RepairPolicy
 from muster.gangs.quoting import quoted
@@ -65,6 +74,12 @@ def read_constraints(
     constraints = chosen(sources, _constraints, nothing, problems, blocking, "correct it, and the gang can start")
     problems += [blocking(f"{sources[0].where}: {clash}") for clash in clashes(constraints)]
     return constraints
+
+
+def terms(definition: Definition | None, pods: Sequence[MarkSet]) -> tuple[str, ...]:
+    """What is said by these annotations of the gang, as it stands there."""
+    keys = (TOPOLOGY_TREE, TOPOLOGY, REPAIR_POLICY)
+    return (*pod_terms(pods, GangMarks.annotation, keys), *definition_terms(definition, (), keys))
 
 
 def check_expected_durations(pods: Sequence[MarkSet], problems: list[Problem]) -> None:

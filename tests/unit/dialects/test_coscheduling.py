@@ -41,7 +41,39 @@ def test_a_gang() -> None:
         waiting_time_seconds=10.0,
         created_seconds=50,
         definition=ObjectReference("scheduling.x-k8s.io/v1alpha1", "PodGroup", "a", "A", "uid-of-A"),
+        resources=(("cpu", 3000),),
+        terms=(
+            "minMember: 3 (PodGroup a/A)",
+            'minResources: {"cpu":"3"} (PodGroup a/A)',
+            "scheduleTimeoutSeconds: 10 (PodGroup a/A)",
+        ),
     )
+
+
+def test_the_least_resources_are_amounts() -> None:
+    least = {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": 8, "pods": "0"}
+    gang = gang_of(coscheduling_group({"minMember": 3, "minResources": least}))
+    assert gang.resources == (("cpu", 500), ("memory", 2**30), ("nvidia.com/gpu", 8))
+    assert gang.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("least", "words"),
+    [
+        ({"cpu": "much"}, '"cpu": "much" is not a quantity'),
+        ({"cpu": -1}, '"cpu" "-1", but it must not be below zero'),
+        ({"cpu": [1]}, '"cpu" "[1]", which is not a quantity'),
+        ({"cpu": True}, '"cpu" "true", which is not a quantity'),
+        ("3", '"3", which is not a list of resources'),
+        ({f"r{n}": 1 for n in range(65)}, "a list of 65 resources, but it may have at most 64"),
+    ],
+)
+def test_malformed_least_resources_are_told_and_do_not_count(least: object, words: str) -> None:
+    gang = gang_of(coscheduling_group({"minMember": 3, "minResources": least}))
+    ((severity, message),) = said(gang)
+    assert (severity, gang.resources, gang.minimum) == (Severity.WARNING, (), 3)
+    assert words in message
+    assert message.endswith("only what the pods ask for counts")
 
 
 def test_g23_without_its_pod_group_it_waits() -> None:

@@ -94,6 +94,7 @@ def test_annotations_alone() -> None:
         group=("koordinator/a/A", "koordinator/b/B"),
         waiting_time_seconds=1200.0,
         created_seconds=100,
+        terms=gang.terms,
     )
 
 
@@ -121,6 +122,7 @@ def test_a_pod_group_alone() -> None:
         waiting_time_seconds=90.0,
         created_seconds=50,
         definition=ObjectReference("scheduling.sigs.k8s.io/v1alpha1", "PodGroup", "a", "A", "uid-of-A"),
+        terms=gang.terms,
     )
 
 

@@ -45,6 +45,7 @@ def test_a_gang() -> None:
         mode=GangMode.STRICT,
         waiting_time_seconds=600.0,
         created_seconds=100,
+        terms=("pod-group.scheduling.sigs.k8s.io/min-available: 3 (pod w-0)",),
     )
 
 

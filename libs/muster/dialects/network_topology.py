@@ -1,0 +1,53 @@
+"""Koordinator's network topology spec: layers in each of which a gang's pods are to be gathered in one place.
+
+    {"gatherStrategy": [{"layer": "SpineLayer", "strategy": "PreferGather"},
+                        {"layer": "BlockLayer", "strategy": "MustGather"}]}
+
+A layer is the level of the same name of the gang's topology tree; NodeTopologyLayer is the level of the nodes. To
+prefer a layer asks nothing where the tree does not have it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from muster.dialects.values import BadValue, shown
+from muster.gangs.facts import LevelConstraint, LevelPolicy
+from muster.gangs.quoting import quoted
+from muster.topology.constraints import is_level_name
+from muster.topology.trees import MOST_LEVELS, NODE_LEVEL
+
+_NODE_LAYER: Final = "NodeTopologyLayer"
+_HARD: Final = {"PreferGather": False, "MustGather": True}
+_FORM: Final = '{"gatherStrategy": [{"layer": ..., "strategy": ...}]}'
+
+
+def gathering(text: Any) -> tuple[LevelConstraint, ...]:
+    """What the annotation's text asks, a pack for each layer. Raises BadValue."""
+    try:
+        spec = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        spec = None
+    listed = spec.get("gatherStrategy") if isinstance(spec, Mapping) else None
+    if not isinstance(listed, list) or not all(isinstance(each, Mapping) for each in listed):
+        raise BadValue(f"{quoted(text)}, which is not of the form {_FORM}")
+    if len(listed) > MOST_LEVELS:
+        raise BadValue(f"a list of {len(listed)} layers, but there are at most {MOST_LEVELS}")
+    packs = [_pack(each) for each in listed]
+    levels = [each.level for each in packs]
+    twice = next((level for level in levels if levels.count(level) > 1), None)
+    if twice is not None:
+        raise BadValue(f"a list with layer {quoted(twice)} in it twice")
+    return tuple(packs)
+
+
+def _pack(strategy: Mapping[str, Any]) -> LevelConstraint:
+    layer, name = strategy.get("layer"), strategy.get("strategy")
+    if not isinstance(layer, str) or not is_level_name(layer):
+        raise BadValue(f"a list with layer {shown(layer)} in it, which no topology tree can have")
+    hard = _HARD.get(name) if isinstance(name, str) else None
+    if hard is None:
+        raise BadValue(f"a list with strategy {shown(name)} in it, which is neither PreferGather nor MustGather")
+    level = NODE_LEVEL if layer == _NODE_LAYER else layer
+    return LevelConstraint(level, LevelPolicy.PACK, hard=hard, optional=not hard)

@@ -1,0 +1,231 @@
+"""Kubernetes' own PodGroups: what they declare in each version of their API, and what is written of them."""
+
+from typing import Any
+
+import pytest
+
+from builders.declarations import pod_group, said
+from muster.dialects import native
+from muster.dialects.marks import Definition, GangMarks, MarkSet, PodAge
+from muster.dialects.progress import ObjectCondition, Progress, Stage, WriteRule
+from muster.dialects.registry import gang_marks, membership_of, read_gang, tell, tells
+from muster.gangs.facts import GangFacts, LevelConstraint, LevelPolicy, ObjectReference, Severity
+
+GANG = {"schedulingPolicy": {"gang": {"minCount": 4}}}
+RACK = "example.com/rack"
+
+
+def group(**spec: Any) -> Definition:
+    """PodGroup a/A."""
+    return pod_group(native.DEFINITION, spec)
+
+
+def gang_of(definition: Definition | None, priorities: dict[str, int] | None = None) -> GangFacts:
+    pods = [MarkSet(gang_marks("a", {}, {}, "A"), PodAge(100, "w-0", "uid-of-w-0"))]
+    return read_gang("native/a/A", definition, pods, priorities or {})
+
+
+class TestMembership:
+    def test_the_scheduling_group_names_the_gang(self) -> None:
+        membership = membership_of(gang_marks("a", {}, {}, "A"))
+        assert membership is not None and membership.gang_id == "native/a/A"
+
+    def test_marks_of_others_go_before_it_and_it_is_told(self) -> None:
+        marks = gang_marks("a", {"scheduling.x-k8s.io/pod-group": "C"}, {}, "A")
+        membership = membership_of(marks)
+        assert membership is not None and membership.gang_id == "coscheduling/a/C"
+        gang = read_gang("coscheduling/a/C", None, [MarkSet(marks, PodAge(1, "w-0", "u"))])
+        assert any("dialect native (spec.schedulingGroup)" in message for _, message in said(gang))
+
+    def test_a_name_that_no_object_can_have_is_the_pods_problem(self) -> None:
+        membership = membership_of(GangMarks("a", pod_group="A/B"))
+        assert membership is not None
+        assert membership.problem.startswith('spec.schedulingGroup.podGroupName is "A/B"')
+
+
+class TestPolicy:
+    def test_a_gang(self) -> None:
+        assert gang_of(group(**GANG)) == GangFacts(
+            id="native/a/A",
+            dialect="native",
+            namespace="a",
+            name="A",
+            incarnation="uid-of-A",
+            minimum=4,
+            total=4,
+            created_seconds=50,
+            definition=ObjectReference("scheduling.k8s.io/v1beta1", "PodGroup", "a", "A", "uid-of-A"),
+            terms=("schedulingPolicy.gang.minCount: 4 (PodGroup a/A)",),
+        )
+
+    def test_pods_of_a_basic_group_start_one_by_one(self) -> None:
+        gang = gang_of(group(schedulingPolicy={"basic": {}}))
+        assert (gang.minimum, gang.total, gang.problems) == (1, 1, ())
+
+    def test_without_its_pod_group_it_waits(self) -> None:
+        ((severity, message),) = said(gang_of(None))
+        assert severity is Severity.BLOCKING
+        assert message.startswith('PodGroup "a/A" (scheduling.k8s.io/v1beta1) does not exist yet: create it')
+
+    @pytest.mark.parametrize(
+        ("policy", "words"),
+        [
+            (None, 'spec.schedulingPolicy of PodGroup "a/A" is "null", but it must have one of gang and basic'),
+            ({}, "one of gang and basic"),
+            ({"gang": {"minCount": 2}, "basic": {}}, "one of gang and basic"),
+            ([], "one of gang and basic"),
+            ({"gang": {}}, 'spec.schedulingPolicy.gang.minCount of PodGroup "a/A" is missing'),
+            ({"gang": {"minCount": 0}}, '"0", but it must be at least 1'),
+            ({"gang": {"minCount": "five"}}, '"five", which is not a whole number'),
+            ({"gang": 7}, "minCount"),
+        ],
+    )
+    def test_one_that_makes_no_sense_keeps_it_waiting(self, policy: Any, words: str) -> None:
+        gang = gang_of(group(schedulingPolicy=policy))
+        assert gang.blocked
+        assert words in said(gang)[0][1]
+
+    def test_a_group_of_a_hierarchy_waits(self) -> None:
+        gang = gang_of(group(**GANG, parentCompositePodGroupName="root"))
+        ((severity, message),) = said(gang)
+        assert severity is Severity.BLOCKING
+        assert '"root", but composite pod groups are not supported' in message
+
+
+class TestTopology:
+    def test_a_key_packs_it_hard_in_a_tree_of_that_label(self) -> None:
+        gang = gang_of(group(**GANG, schedulingConstraints={"topology": [{"key": RACK}]}))
+        assert gang.tree == f"label {RACK}"
+        assert gang.constraints == (LevelConstraint(RACK, LevelPolicy.PACK, hard=True),)
+        assert gang.problems == ()
+
+    @pytest.mark.parametrize("constraints", [None, {}, {"topology": []}, {"topology": None}])
+    def test_without_one_it_goes_anywhere(self, constraints: Any) -> None:
+        gang = gang_of(group(**GANG, schedulingConstraints=constraints))
+        assert (gang.tree, gang.constraints, gang.problems) == ("", (), ())
+
+    @pytest.mark.parametrize(
+        "topology",
+        [
+            *([{"key": RACK}, {"key": "zone"}], [{}], [{"key": 7}], ["rack"], "rack", [{"key": ""}]),
+            *([{"key": "a b"}], [{"key": "/rack"}], [{"key": "x" * 400}], [{"key": "Example/rack"}]),
+        ],
+    )
+    def test_what_is_no_key_keeps_it_waiting(self, topology: Any) -> None:
+        gang = gang_of(group(**GANG, schedulingConstraints={"topology": topology}))
+        ((severity, message),) = said(gang)
+        assert severity is Severity.BLOCKING
+        assert message.startswith('spec.schedulingConstraints.topology of PodGroup "a/A" is ')
+        assert (gang.tree, gang.constraints) == ("", ())
+
+    def test_musters_own_annotation_goes_before_it(self) -> None:
+        definition = group(**GANG, schedulingConstraints={"topology": [{"key": RACK}]})
+        own = pod_group(native.DEFINITION, definition.spec, {"muster.dev/topology": "rack: spread"})
+        gang = gang_of(own)
+        assert (gang.tree, gang.constraints) == ("", (LevelConstraint("rack", LevelPolicy.SPREAD),))
+        assert "muster.dev/topology" in said(gang)[0][1]
+
+
+class TestPriorityAndDisruption:
+    @pytest.mark.parametrize(
+        ("spec", "priority"),
+        [
+            ({}, None),
+            ({"priority": 7, "priorityClassName": "high"}, 7),
+            ({"priority": 0}, 0),
+            ({"priorityClassName": "high"}, 1000),
+            ({"priorityClassName": ""}, None),
+        ],
+    )
+    def test_the_priority_goes_before_the_class(self, spec: dict[str, Any], priority: int | None) -> None:
+        gang = gang_of(group(**GANG, **spec), {"high": 1000})
+        assert (gang.priority, gang.problems) == (priority, ())
+
+    @pytest.mark.parametrize(
+        ("spec", "words"),
+        [
+            ({"priorityClassName": "higher"}, '"higher", but no PriorityClass has that name'),
+            ({"priorityClassName": ["high"]}, "no PriorityClass has that name"),
+            ({"priority": "7"}, '"7", which is not a whole number'),
+            ({"priority": True}, '"true", which is not a whole number'),
+            ({"priority": 2**31}, "at most 2147483647"),
+        ],
+    )
+    def test_if_it_makes_no_sense_that_of_the_pods_counts(self, spec: dict[str, Any], words: str) -> None:
+        gang = gang_of(group(**GANG, **spec), {"high": 1000})
+        ((severity, message),) = said(gang)
+        assert (severity, gang.priority) == (Severity.WARNING, None)
+        assert words in message
+
+    @pytest.mark.parametrize(
+        ("mode", "whole"),
+        [
+            *((None, False), ("Pod", False), ({"single": {}}, False)),
+            *(("PodGroup", True), ({"all": {}}, True)),
+        ],
+    )
+    def test_the_disruption_mode_of_all_versions(self, mode: Any, whole: bool) -> None:
+        gang = gang_of(group(**GANG, disruptionMode=mode))
+        assert (gang.evicted_whole, gang.problems) == (whole, ())
+
+    @pytest.mark.parametrize("mode", ["Pods", {}, {"single": {}, "all": {}}, 7, [1]])
+    def test_an_unknown_disruption_mode_is_the_careful_one(self, mode: Any) -> None:
+        gang = gang_of(group(**GANG, disruptionMode=mode))
+        assert gang.evicted_whole
+        assert [severity for severity, _ in said(gang)] == [Severity.WARNING]
+
+    def test_it_may_never_preempt(self) -> None:
+        assert gang_of(group(**GANG, preemptionPolicy="Never")).never_preempts
+        assert not gang_of(group(**GANG, preemptionPolicy="PreemptLowerPriority")).never_preempts
+        gang = gang_of(group(**GANG, preemptionPolicy="Sometimes"))
+        assert [severity for severity, _ in said(gang)] == [Severity.WARNING]
+
+
+def conditions(stage: Stage, version: str = "v1beta1", **more: Any) -> list[ObjectCondition]:
+    reference = ObjectReference(f"scheduling.k8s.io/{version}", "PodGroup", "a", "A", "uid-of-A")
+    definition = Definition(reference.api_version, "PodGroup", "a", "A", "uid-of-A", 50, spec=GANG)
+    facts = gang_of(definition)
+    assert facts.definition == reference
+    writes = tell(Progress(facts, stage, **more))
+    assert writes.pods == ()
+    (write,) = writes.objects
+    assert (write.object, write.plural, write.subresource, write.patch) == (reference, "podgroups", "status", {})
+    return list(write.conditions)
+
+
+class TestConditions:
+    def test_it_tells(self) -> None:
+        assert tells("native/a/A")
+        assert tell(Progress(gang_of(None), Stage.GATHERING, reason="x")).objects == ()
+
+    @pytest.mark.parametrize(
+        ("version", "name"),
+        [
+            ("v1alpha2", "PodGroupScheduled"),
+            ("v1alpha3", "PodGroupInitiallyScheduled"),
+            ("v1beta1", "PodGroupInitiallyScheduled"),
+        ],
+    )
+    def test_all_bound_is_scheduled_in_the_words_of_the_version(self, version: str, name: str) -> None:
+        assert conditions(Stage.BOUND, version)[0] == ObjectCondition(name, "True", "Scheduled")
+
+    @pytest.mark.parametrize("stage", [Stage.GATHERING, Stage.READY])
+    def test_a_wait_is_told_unless_it_was_scheduled_once(self, stage: Stage) -> None:
+        told = conditions(stage, reason="3 of 4 members")[0]
+        assert told == ObjectCondition(
+            "PodGroupInitiallyScheduled", "False", "Unschedulable", "3 of 4 members", WriteRule.UNLESS_TRUE
+        )
+
+    @pytest.mark.parametrize("stage", [Stage.READY, Stage.ASSIGNED, Stage.PERMITTED])
+    def test_while_nothing_is_in_its_way_what_was_told_stays(self, stage: Stage) -> None:
+        assert [each.type for each in conditions(stage)] == ["DisruptionTarget"]
+
+    def test_preemption_is_a_disruption_and_ends(self) -> None:
+        assert conditions(Stage.PREEMPTED, preemptor="native/b/B") == [
+            ObjectCondition("DisruptionTarget", "True", "PreemptionByScheduler", "evicted to make room for gang b/B")
+        ]
+        over = conditions(Stage.READY)[0]
+        assert (over.type, over.status, over.write_rule) == ("DisruptionTarget", "False", WriteRule.IF_PRESENT)
+
+    def test_a_long_reason_is_cut(self) -> None:
+        assert len(conditions(Stage.READY, reason="x" * 5000)[0].message) == 1024

@@ -1,0 +1,70 @@
+"""Koordinator's network topology spec: packs at the levels that are called as the layers."""
+
+import json
+from typing import Any
+
+import pytest
+
+from builders.declarations import koordinator_gang, koordinator_group, koordinator_pod, said
+from muster.gangs.facts import LevelConstraint, LevelPolicy, Severity
+
+ANNOTATION = "annotation gang.scheduling.koordinator.sh/network-topology-spec"
+
+
+def spec(**strategies: str) -> str:
+    return json.dumps({"gatherStrategy": [{"layer": layer, "strategy": each} for layer, each in strategies.items()]})
+
+
+def test_prefer_is_soft_and_must_is_hard() -> None:
+    group = koordinator_group(
+        {"minMember": 2}, network_topology_spec=spec(SpineLayer="PreferGather", Block="MustGather")
+    )
+    gang = koordinator_gang(koordinator_pod(), definition=group)
+    assert gang.problems == ()
+    assert gang.constraints == (
+        LevelConstraint("SpineLayer", LevelPolicy.PACK, optional=True),
+        LevelConstraint("Block", LevelPolicy.PACK, hard=True),
+    )
+
+
+def test_the_node_layer_is_the_level_of_the_nodes() -> None:
+    gang = koordinator_gang(
+        koordinator_pod(min_available="1", network_topology_spec=spec(NodeTopologyLayer="MustGather"))
+    )
+    assert gang.constraints == (LevelConstraint("node", LevelPolicy.PACK, hard=True),)
+
+
+def test_an_empty_list_asks_nothing() -> None:
+    gang = koordinator_gang(koordinator_pod(min_available="1", network_topology_spec='{"gatherStrategy":[]}'))
+    assert (gang.constraints, gang.problems) == ((), ())
+
+
+def test_musters_annotation_goes_before_it() -> None:
+    group = koordinator_group({"minMember": 2}, network_topology_spec=spec(rack="MustGather"))
+    group.annotations["muster.dev/topology"] = "rack: spread"  # type: ignore[index]
+    gang = koordinator_gang(koordinator_pod(), definition=group)
+    assert gang.constraints == (LevelConstraint("rack", LevelPolicy.SPREAD),)
+    assert [severity for severity, _ in said(gang)] == [Severity.WARNING]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", "not of the form"),
+        ("{", "not of the form"),
+        ('{"gatherStrategy": [7]}', "not of the form"),
+        ("[" * 30_000, "not of the form"),
+        (spec(rack="Gather"), 'strategy "Gather" in it, which is neither PreferGather nor MustGather'),
+        ('{"gatherStrategy":[{"layer":"rack","strategy":["MustGather"]}]}', "which is neither"),
+        (spec(**{"a:b": "MustGather"}), 'layer "a:b" in it, which no topology tree can have'),
+        ('{"gatherStrategy":[{"strategy":"MustGather"}]}', 'layer "null" in it'),
+        (spec(**{f"l{n}": "MustGather" for n in range(17)}), "a list of 17 layers"),
+        (spec(NodeTopologyLayer="MustGather", node="PreferGather"), 'layer "node" in it twice'),
+    ],
+)
+def test_one_that_cannot_be_read_keeps_the_gang_waiting(text: Any, words: str) -> None:
+    gang = koordinator_gang(koordinator_pod(min_available="1", network_topology_spec=text))
+    ((severity, message),) = said(gang)
+    assert (severity, gang.constraints) == (Severity.BLOCKING, ())
+    assert message.startswith(ANNOTATION)
+    assert words in message
