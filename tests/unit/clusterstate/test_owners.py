@@ -1,9 +1,10 @@
 """Pods are one job with the SchedulingSpec of their controller, in whatever order they come."""
 
+from typing import Any
+
 import pytest
 
 from builders.history import (
-    PODS,
     SCHEDULING_SPECS,
     History,
     Object,
@@ -11,6 +12,7 @@ from builders.history import (
     scheduling_spec_object,
 )
 from muster.gangs.facts import Batch, GangFacts, PodFacts
+from muster.kube.resources import PODS, Resource
 
 QUEUE_JOB = "arbitrator.incubator.k8s.io/v1alpha1 QueueJob"
 GANG = "kube-arbitrator/ml/Job.train"
@@ -169,7 +171,10 @@ class TestNodeSelector:
     @pytest.mark.parametrize("spec_first", [True, False])
     def test_a_clash_is_the_pods_problem_until_it_is_mended(self, spec_first: bool) -> None:
         history = History()
-        objects = [(SCHEDULING_SPECS, spec(nodeSelector={"disk": "ssd"})), (PODS, pod("a", nodeSelector={"disk": "x"}))]
+        objects: list[tuple[Resource[Any], Object]] = [
+            (SCHEDULING_SPECS, spec(nodeSelector={"disk": "ssd"})),
+            (PODS, pod("a", nodeSelector={"disk": "x"})),
+        ]
         for resource, each in objects if spec_first else reversed(objects):
             history.put(resource, each)
         said = (
