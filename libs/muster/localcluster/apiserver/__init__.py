@@ -7,10 +7,11 @@ process of your own:
     url = await server.start()
 
 It speaks plain HTTP on loopback, without authentication. Requests take one path: `server` (HTTP) -> `routing` (what the
-path is about) -> `api` (the verb) -> `reading`, `watching`, `writing`, `deleting`, `binding`, `eviction` -> `store`.
-Who may do what would be asked between `routing` and `api`. `kinds` says what a kind is, `builtin` which there are,
-`custom_kinds` how CustomResourceDefinitions make more. `controllers` are the parts of a real cluster's controllers that
-nothing works without. `faults` breaks it on demand.
+path is about) -> `admission` (which webhooks are asked) -> `api` (the verb) -> `reading`, `watching`, `writing`,
+`deleting`, `binding`, `eviction` -> `store`. Who may do what would be asked between `routing` and `admission`. `kinds`
+says what a kind is, `builtin` which there are, `custom_kinds` how CustomResourceDefinitions make more. `quotas` say
+whether there is room for an object. `controllers` are the parts of a real cluster's controllers that nothing works
+without. `faults` breaks it on demand.
 """
 
 from muster.localcluster.apiserver.cluster import Timing

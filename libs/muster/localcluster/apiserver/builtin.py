@@ -15,6 +15,7 @@ from muster.localcluster.apiserver.status import Cause, not_supported, required,
 from muster.localcluster.apiserver.storage import ClaimRules, StorageClassRules, VolumeRules
 from muster.localcluster.apiserver.store import Object
 from muster.localcluster.apiserver.tables import TABLES
+from muster.localcluster.apiserver.webhook_configurations import ConfigurationRules
 
 _MOST_DATA_BYTES: Final = 1024 * 1024
 
@@ -216,6 +217,15 @@ def _others() -> list[Kind]:
             BudgetRules(),
             "pdb",
             subresources=only_status,
+        ),
+        _kind(
+            "admissionregistration.k8s.io",
+            "v1",
+            "ValidatingWebhookConfiguration",
+            "validatingwebhookconfigurations",
+            ConfigurationRules(),
+            namespaced=False,
+            categories=("api-extensions",),
         ),
         _kind(
             "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", PriorityClassRules(), "pc", namespaced=False

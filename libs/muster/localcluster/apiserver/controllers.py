@@ -3,6 +3,7 @@
 import asyncio
 from typing import Protocol
 
+from muster.localcluster.apiserver.admission import Admission
 from muster.localcluster.apiserver.budgets import BudgetKeeper
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.definitions import Definitions
@@ -25,12 +26,12 @@ class _Controller(Protocol):
 class Controllers:
     """All of them, started and stopped together."""
 
-    def __init__(self, cluster: Cluster, writer: Writer, deleter: Deleter) -> None:
+    def __init__(self, cluster: Cluster, writer: Writer, deleter: Deleter, admission: Admission) -> None:
         garbage = GarbageCollector(cluster, deleter)
         namespaces = NamespaceCleaner(cluster, deleter)
         nodes = NodeLifecycle(cluster)
         budgets, quotas = BudgetKeeper(cluster), QuotaKeeper(cluster)
-        jobs = JobController(cluster, writer, deleter)
+        jobs = JobController(cluster, writer, admission, deleter)
         ephemeral, volumes = EphemeralVolumes(cluster, writer), VolumeController(cluster)
         sweeper = Sweeper(cluster, deleter)
         listeners = (Definitions(cluster), garbage, namespaces, nodes, budgets, quotas, jobs, ephemeral, volumes)

@@ -36,10 +36,14 @@ class Deleter:
         """All that the request selects. Raises as `delete`."""
         options = _options(call)
         kind = call.target.kind
-        selection = selection_of(call)
-        records = list(self._cluster.store.collection(kind.collection).records.values())
-        selected = [record for record in records if selection.matches(record.object)]
+        selected = self.selected(call)
         return [self.delete_record(kind, record, options, dry_run=call.dry_run)[0] for record in selected]
+
+    def selected(self, call: Call) -> list[Record]:
+        """What a request to delete many is about."""
+        selection = selection_of(call)
+        records = list(self._cluster.store.collection(call.target.kind.collection).records.values())
+        return [record for record in records if selection.matches(record.object)]
 
     def delete_record(
         self, kind: Kind, record: Record, options: Object | None = None, *, dry_run: bool = False

@@ -1,14 +1,17 @@
 """The job controller: pods for batch/v1 Jobs, indexed or not, until enough have succeeded or too many failed.
 
-Failed pods are replaced at once. Not done: activeDeadlineSeconds, podFailurePolicy, successPolicy, ttl, and limits per
+Failed pods are replaced at once. A pod that is refused, by a quota or a webhook, is tried again after a pause that
+grows, and the job gets an event. Not done: activeDeadlineSeconds, podFailurePolicy, successPolicy, ttl, and limits per
 index.
 """
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import structlog
 
+from muster.localcluster.apiserver.admission import Admission
 from muster.localcluster.apiserver.clock import now_text
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.deleting import Deleter
@@ -20,6 +23,8 @@ from muster.localcluster.apiserver.writing import Writer
 
 _JOBS: Final = "jobs.batch"
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_FIRST_PAUSE_SECONDS: Final = 0.5
+_LONGEST_PAUSE_SECONDS: Final = 10.0
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -31,18 +36,31 @@ class _Progress:
     pods: set[str] = field(default_factory=set)  # keys
     succeeded: dict[str, int | None] = field(default_factory=dict)  # uid -> completion index
     failed: set[str] = field(default_factory=set)  # uids
+    creating: bool = False
+    """Webhooks are being asked about pods of it."""
+    refusals: int = 0
+    """In a row."""
+    waits: bool = False
+    """Before more pods are tried."""
 
 
 class JobController:
     """Brings every job's pods and status in step with its spec."""
 
-    def __init__(self, cluster: Cluster, writer: Writer, deleter: Deleter) -> None:
+    def __init__(self, cluster: Cluster, writer: Writer, admission: Admission, deleter: Deleter) -> None:
         self._cluster, self._writer, self._deleter = cluster, writer, deleter
+        self._admission = admission
+        self._creations: set[asyncio.Task[None]] = set()
         self._progress: dict[str, _Progress] = {}  # by job uid
         self._queue: WorkQueue[str] = WorkQueue(self._reconcile)
 
     async def run(self) -> None:
-        await self._queue.run()
+        try:
+            await self._queue.run()
+        finally:
+            for creation in self._creations:
+                creation.cancel()
+            await asyncio.gather(*self._creations, return_exceptions=True)
 
     def note(self, collection: Collection, change: Change) -> None:
         if collection.name == _JOBS:
@@ -61,7 +79,7 @@ class JobController:
             return
         job, progress = record.object, self._progress.setdefault(record.metadata["uid"], _Progress())
         status = dict(job.get("status") or {})
-        if _ended(status):
+        if _ended(status) or progress.creating:
             return
         pods = self._cluster.store.collection("pods").records
         active = [pods[each] for each in progress.pods if each in pods and _is_active(pods[each])]
@@ -107,15 +125,73 @@ class JobController:
             indexes = [index for index, _ in zip(free, range(count), strict=False)]
         kind = self._cluster.kinds.storing("pods")
         assert kind is not None
+        target = Target(kind, job["metadata"]["namespace"])
+        if progress.waits or count <= 0:
+            return []
+        if self._admission.concerns(Call("POST", target, {})):
+            progress.creating = True
+            creation = asyncio.create_task(self._create_admitted(job, progress, target, indexes))
+            self._creations.add(creation)
+            creation.add_done_callback(self._creations.discard)
+            return []
         created = []
         for index in indexes:
-            target = Target(kind, job["metadata"]["namespace"])
             try:
                 created.append(self._writer.create_object(Call("POST", target, {}), _pod_of(job, index)))
+                progress.refusals = 0
             except StatusError as error:
-                _log.warning("pod of a job was refused", job=job["metadata"]["name"], error=error.message)
+                self._refused(job, progress, error)
                 break
         return created
+
+    async def _create_admitted(
+        self, job: Object, progress: _Progress, target: Target, indexes: list[int | None]
+    ) -> None:
+        """Create pods that webhooks are asked about first; then the job is looked at again."""
+        key = f"{target.namespace}/{job['metadata']['name']}"
+        try:
+            for index in indexes:
+                await self._admission.create(Call("POST", target, {}), _pod_of(job, index))
+                progress.refusals = 0
+        except StatusError as error:
+            self._refused(job, progress, error)
+        finally:
+            progress.creating = False
+            self._queue.add(key)
+
+    def _refused(self, job: Object, progress: _Progress, error: StatusError) -> None:
+        metadata = job["metadata"]
+        _log.warning("pod of a job was refused", job=metadata["name"], error=error.message)
+        progress.refusals += 1
+        pause = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(progress.refusals - 1, 16))
+        progress.waits = True
+        asyncio.get_running_loop().call_later(
+            pause, self._go_on, progress, f"{metadata['namespace']}/{metadata['name']}"
+        )
+        if progress.refusals == 1:
+            self._tell_refusal(job, error)
+
+    def _go_on(self, progress: _Progress, key: str) -> None:
+        progress.waits = False
+        self._queue.add(key)
+
+    def _tell_refusal(self, job: Object, error: StatusError) -> None:
+        kind = self._cluster.kinds.named("v1", "Event")
+        assert kind is not None
+        metadata, now = job["metadata"], now_text()
+        about = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            **{each: metadata[each] for each in ("namespace", "name", "uid")},
+        }
+        event: Object = {"kind": "Event", "apiVersion": "v1", "metadata": {"generateName": f"{metadata['name']}."}}
+        event |= {"type": "Warning", "reason": "FailedCreate", "message": f"Error creating: {error.message}"}
+        event |= {"involvedObject": about, "source": {"component": "job-controller"}}
+        event |= {"firstTimestamp": now, "lastTimestamp": now, "count": 1}
+        try:
+            self._writer.create_object(Call("POST", Target(kind, metadata["namespace"]), {}), event)
+        except StatusError as refusal:
+            _log.warning("an event of a job was refused", job=metadata["name"], error=refusal.message)
 
     def _delete(self, records: list[Record]) -> None:
         kind = self._cluster.kinds.storing("pods")

@@ -1,10 +1,14 @@
 """From a request's path to the kind, the object and the subresource that it is about."""
 
 from dataclasses import dataclass, field
+from typing import Final
 from urllib.parse import parse_qsl, unquote
 
 from muster.localcluster.apiserver.kinds import Kind, Kinds
 from muster.localcluster.apiserver.status import bad_request, no_such_resource
+
+NOWHERE: Final = -1
+"""In place of a revision: there is no such object."""
 
 _OF_NAMESPACES = ("status", "finalize")
 
@@ -35,6 +39,14 @@ class Call:
     accept: str = ""
     warnings: list[str] = field(default_factory=list)
     """What the client should be told beside the answer."""
+    trial: bool = False
+    """Only to see what would be stored: nothing is, and nothing is charged."""
+    uid: str = ""
+    """Uid that a new object is to have, as its trial had it; empty: any. The same holds for `name`, where the client
+    gave none."""
+    name: str = ""
+    at_revision: int = 0
+    """Change the object only if it is still at this revision; 0: at any; NOWHERE: only if there is none yet."""
 
     @property
     def dry_run(self) -> bool:

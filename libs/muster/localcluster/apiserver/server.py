@@ -11,6 +11,7 @@ import yaml
 from aiohttp import web
 
 from muster.localcluster.apiserver import openapi
+from muster.localcluster.apiserver.admission import Admission
 from muster.localcluster.apiserver.api import Answer, Api
 from muster.localcluster.apiserver.bootstrap import bootstrap
 from muster.localcluster.apiserver.builtin import builtin_kinds
@@ -51,7 +52,8 @@ class ApiServer:
         self._port = int(port)
         self._cluster = Cluster(Kinds(builtin_kinds()), history=history, timing=timing or Timing())
         self._api = Api(self._cluster)
-        self._controllers = Controllers(self._cluster, self._api.writer, self._api.deleter)
+        self._admission = Admission(self._cluster, self._api.writer, self._api.deleter)
+        self._controllers = Controllers(self._cluster, self._api.writer, self._api.deleter, self._admission)
         self._faults = Faults(self._levers()) if allow_faults else None
         self._runner: web.ServerRunner | None = None
         self.url = ""
@@ -81,6 +83,7 @@ class ApiServer:
         """End all watches and close."""
         self._api.watches.cut()
         await self._controllers.stop()
+        await self._admission.close()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -145,7 +148,7 @@ class ApiServer:
             call = Call(request.method, target, query, accept=headers.get("Accept", ""))
             if request.can_read_body:
                 call.body, call.content_type = await _body(request), headers.get("Content-Type", "")
-            answer = self._api.answer(call)
+            answer = await self._admission.answer(self._api, call)
             return await self._watch(request, answer) if isinstance(answer, Watch) else _whole(answer)
         return self._of_server(request, path)
 

@@ -33,6 +33,10 @@ _STALE: Final = "the object has been modified; please apply your changes to the 
 _FROM_OLD: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 
 
+class Moved(Exception):
+    """The object is not at the revision any more at which the call is to change it."""
+
+
 class Writer:
     """Answers create, update and patch."""
 
@@ -58,10 +62,10 @@ class Writer:
             obj.pop("status", None)
             if rules.empty_status is not None:
                 obj["status"] = dict(rules.empty_status)
-        self._name(kind, namespace, metadata)
+        self._name(call, metadata)
         if namespace is not None:
             cluster.check_namespace(namespace, kind, metadata.get("name", ""))
-        metadata["uid"] = str(uuid.uuid4())
+        metadata["uid"] = call.uid or str(uuid.uuid4())
         metadata["creationTimestamp"] = now_text()
         metadata.pop("generation", None)
         if rules.counts_generations:
@@ -70,6 +74,8 @@ class Writer:
         rules.admit(cluster, obj)
         _check(kind, obj, [*_metadata_problems(kind, metadata), *rules.validate(obj)])
         key = key_of(namespace, metadata["name"])
+        if call.trial:
+            return Record(key, obj if kind.to_stored is None else kind.to_stored(obj), 0)
         if cluster.store.get(kind.collection, key) is not None:
             raise already_exists(kind.plural, kind.group, metadata["name"])
         stored = obj if kind.to_stored is None else kind.to_stored(obj)
@@ -102,7 +108,10 @@ class Writer:
 
     def _current(self, call: Call) -> Record:
         assert call.target.name is not None
-        return self._cluster.record(call.target.kind, call.target.namespace, call.target.name)
+        record = self._cluster.record(call.target.kind, call.target.namespace, call.target.name)
+        if call.at_revision not in (0, record.revision):
+            raise Moved
+        return record
 
     def _replace(self, call: Call, new: Object, record: Record) -> Record:
         kind, rules = call.target.kind, call.target.kind.rules
@@ -128,7 +137,7 @@ class Writer:
         if rules.counts_generations and _without(new) != _without(old):
             metadata["generation"] = old["metadata"].get("generation", 0) + 1
         stored = new if kind.to_stored is None else kind.to_stored(new)
-        if call.dry_run:
+        if call.dry_run or call.trial:
             return Record(record.key, stored, record.revision)
         if _finished(metadata):
             return self._cluster.store.remove(kind.collection, record.key, stored)
@@ -154,8 +163,12 @@ class Writer:
         if version and version != str(record.revision):
             raise conflict(kind.plural, kind.group, name, _STALE)
 
-    def _name(self, kind: Kind, namespace: str | None, metadata: Object) -> None:
+    def _name(self, call: Call, metadata: Object) -> None:
+        kind, namespace = call.target.kind, call.target.namespace
         if metadata.get("name") or not metadata.get("generateName"):
+            return
+        if call.name:
+            metadata["name"] = call.name
             return
         base = metadata["generateName"][:_LONGEST_GENERATED_BASE]
         for _ in range(_NAME_ATTEMPTS):

@@ -1,0 +1,118 @@
+"""Writes that webhooks are asked about: tried without effect, shown to the webhooks, then carried out.
+
+Only the last of these steps changes anything, and it does so at once, after all webhooks have let the object in. If the
+object changed while they were asked, they are asked about the new one.
+"""
+
+from copy import deepcopy
+from dataclasses import replace
+from typing import Final
+
+from muster.localcluster.apiserver.api import Answer, Api
+from muster.localcluster.apiserver.cluster import Cluster
+from muster.localcluster.apiserver.deleting import Deleter
+from muster.localcluster.apiserver.routing import NOWHERE, Call
+from muster.localcluster.apiserver.status import conflict
+from muster.localcluster.apiserver.store import Object, Record, key_of
+from muster.localcluster.apiserver.watching import Watch
+from muster.localcluster.apiserver.webhook_configurations import Request, may_concern
+from muster.localcluster.apiserver.webhooks import Webhooks
+from muster.localcluster.apiserver.writing import Moved, Writer
+
+_TRIES: Final = 5
+_OPERATIONS: Final = {"POST": "CREATE", "PUT": "UPDATE", "PATCH": "UPDATE", "DELETE": "DELETE"}
+_OPTIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
+
+
+class Admission:
+    """What stands between a request and the API."""
+
+    def __init__(self, cluster: Cluster, writer: Writer, deleter: Deleter) -> None:
+        self._cluster, self._writer, self._deleter = cluster, writer, deleter
+        self._webhooks = Webhooks(cluster)
+
+    async def close(self) -> None:
+        await self._webhooks.close()
+
+    async def answer(self, api: Api, call: Call) -> Answer | Watch:
+        """As `Api.answer`, once the webhooks have agreed. Raises StatusError."""
+        if not self.concerns(call):
+            return api.answer(call)
+        if call.method == "DELETE":
+            for record in self._to_be_deleted(call):
+                await self._ask_about_deletion(call, record)
+            return api.answer(call)
+        for _ in range(_TRIES):
+            await self._ask_about_write(call)
+            try:
+                return api.answer(call)
+            except Moved:
+                continue
+        name = call.target.name or ""
+        raise conflict(call.target.kind.plural, call.target.kind.group, name, "it changes too often to be admitted")
+
+    async def create(self, call: Call, obj: Object) -> Record:
+        """Create an object as a controller inside the API server does. Raises StatusError."""
+        if self.concerns(call):
+            trial = replace(call, trial=True)
+            await self._ask(call, "CREATE", self._writer.create_object(trial, deepcopy(obj)), None)
+        return self._writer.create_object(call, obj)
+
+    def concerns(self, call: Call) -> bool:
+        """Some webhook may want to be asked about the call."""
+        target = call.target
+        operation = _OPERATIONS.get(call.method)
+        if operation is None or target.subresource not in ("", "status"):
+            return False
+        return may_concern(self._cluster, operation, target.kind, target.subresource) or (
+            call.method == "PATCH" and may_concern(self._cluster, "CREATE", target.kind, target.subresource)
+        )
+
+    async def _ask_about_write(self, call: Call) -> None:
+        target, trial = call.target, replace(call, trial=True, warnings=[], at_revision=0)
+        if call.method == "POST":
+            await self._ask(call, "CREATE", self._writer.create(trial), None)
+            return
+        before = self._cluster.store.get(target.kind.collection, key_of(target.namespace, target.name or ""))
+        if call.method == "PUT":
+            record, created = self._writer.update(trial), False
+        else:
+            record, created = self._writer.patch(trial)
+        call.at_revision = before.revision if before is not None else NOWHERE
+        await self._ask(call, "CREATE" if created else "UPDATE", record, None if created else before)
+
+    async def _ask_about_deletion(self, call: Call, record: Record) -> None:
+        await self._ask(call, "DELETE", None, record)
+
+    async def _ask(self, call: Call, operation: str, new: Record | None, old: Record | None) -> None:
+        target = call.target
+        metadata = (new or old or _NOBODY).metadata
+        if operation == "CREATE":
+            call.uid, call.name = metadata["uid"], metadata["name"]
+        request = Request(
+            operation,
+            target.kind,
+            target.namespace,
+            metadata["name"],
+            target.subresource,
+            self._shown(call, new),
+            self._shown(call, old),
+            call.dry_run,
+            {"kind": _OPTIONS[operation], "apiVersion": "meta.k8s.io/v1"},
+        )
+        call.warnings += await self._webhooks.ask(request)
+
+    def _shown(self, call: Call, record: Record | None) -> Object | None:
+        """In the version that the client speaks."""
+        if record is None:
+            return None
+        convert = call.target.kind.from_stored
+        return record.object if convert is None else convert(record.object)
+
+    def _to_be_deleted(self, call: Call) -> list[Record]:
+        if call.target.name is not None:
+            return [self._cluster.record(call.target.kind, call.target.namespace, call.target.name)]
+        return self._deleter.selected(call)
+
+
+_NOBODY: Final = Record("", {"metadata": {"name": ""}}, 0)

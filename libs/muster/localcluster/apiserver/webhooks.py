@@ -1,0 +1,148 @@
+"""Calls out to validating admission webhooks, over HTTPS, and what their answers mean for a request."""
+
+import asyncio
+import ssl
+import uuid
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+import structlog
+
+from muster.localcluster.apiserver.cluster import Cluster
+from muster.localcluster.apiserver.status import StatusError
+from muster.localcluster.apiserver.store import Object
+from muster.localcluster.apiserver.webhook_configurations import Request, Webhook, asked_about
+
+_USER: Final = {"username": "muster-local", "groups": ["system:masters", "system:authenticated"]}
+_LARGEST_ANSWER_BYTES: Final = 3 * 1024 * 1024
+
+_log: Final = structlog.get_logger(__name__)
+
+
+class CallFailed(Exception):
+    """A webhook gave no answer that could be used."""
+
+
+class Webhooks:
+    """Asks the webhooks of one cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._http: aiohttp.ClientSession | None = None
+        self._trust: dict[bytes, ssl.SSLContext] = {}
+
+    async def close(self) -> None:
+        """Break off what is under way."""
+        if self._http is not None:
+            await self._http.close()
+            self._http = None
+
+    async def ask(self, request: Request) -> list[str]:
+        """Ask all that want to be asked, at the same time; returns their warnings.
+
+        Raises StatusError if one refuses, or cannot be asked and does not ignore that.
+        """
+        webhooks = asked_about(self._cluster, request)
+        answers = await asyncio.gather(*(self._ask(each, request) for each in webhooks), return_exceptions=True)
+        warnings: list[str] = []
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+            warnings += answer
+        return warnings
+
+    async def _ask(self, webhook: Webhook, request: Request) -> list[str]:
+        try:
+            response = await self._call(webhook, request)
+        except CallFailed as failure:
+            if webhook.ignores_failures:
+                _log.warning("a webhook that may fail was passed over", webhook=webhook.name, error=str(failure))
+                return []
+            message = f'failed calling webhook "{webhook.name}": failed to call webhook: {failure}'
+            raise StatusError(500, f"Internal error occurred: {message}") from failure
+        if not response.get("allowed"):
+            raise _refusal(webhook.name, response.get("status") or {})
+        return [str(warning) for warning in response.get("warnings") or ()]
+
+    async def _call(self, webhook: Webhook, request: Request) -> Object:
+        """The response in the webhook's AdmissionReview. Raises CallFailed."""
+        if not webhook.url:
+            raise CallFailed(f"Service {webhook.service} has no address in the local cluster: give a url")
+        url = f"{webhook.url}{'&' if '?' in webhook.url else '?'}timeout={webhook.timeout_seconds}s"
+        uid = str(uuid.uuid4())
+        review = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": _asked(request, uid)}
+        try:
+            async with self._session().post(
+                url,
+                data=msgspec.json.encode(review),
+                headers={"Content-Type": "application/json", "Accept": "application/json"},
+                ssl=self._trusting(webhook),
+                timeout=aiohttp.ClientTimeout(total=webhook.timeout_seconds),
+                allow_redirects=False,
+            ) as answer:
+                status, body = answer.status, await answer.content.read(_LARGEST_ANSWER_BYTES)
+                while not answer.content.at_eof() and len(body) < _LARGEST_ANSWER_BYTES:
+                    body += await answer.content.read(_LARGEST_ANSWER_BYTES)
+        except TimeoutError as error:
+            raise CallFailed(f'Post "{url}": context deadline exceeded') from error
+        except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
+            raise CallFailed(f'Post "{url}": {error}') from error
+        if status != 200:
+            raise CallFailed(f"the server responded with the status code {status}: {body[:300]!r}")
+        return _response(body, uid)
+
+    def _session(self) -> aiohttp.ClientSession:
+        if self._http is None:
+            self._http = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+        return self._http
+
+    def _trusting(self, webhook: Webhook) -> ssl.SSLContext:
+        """Raises CallFailed."""
+        known = self._trust.get(webhook.ca_bundle)
+        if known is None:
+            try:
+                authorities = webhook.ca_bundle.decode("ascii") if webhook.ca_bundle else None
+                known = ssl.create_default_context(cadata=authorities)
+            except (ssl.SSLError, ValueError) as error:
+                raise CallFailed(f"unable to load root certificates: {error}") from error
+            self._trust[webhook.ca_bundle] = known
+        return known
+
+
+def _asked(request: Request, uid: str) -> Object:
+    kind = request.kind
+    group_version = {"group": kind.group, "version": kind.version}
+    of_kind, of_resource = {**group_version, "kind": kind.name}, {**group_version, "resource": kind.plural}
+    asked: Object = {"uid": uid, "kind": of_kind, "resource": of_resource}
+    asked |= {"requestKind": of_kind, "requestResource": of_resource, "name": request.name}
+    if request.subresource:
+        asked |= {"subResource": request.subresource, "requestSubResource": request.subresource}
+    if request.namespace is not None:
+        asked["namespace"] = request.namespace
+    asked |= {"operation": request.operation, "userInfo": _USER, "object": request.object, "oldObject": request.old}
+    return asked | {"dryRun": request.dry_run, "options": request.options}
+
+
+def _response(body: bytes, uid: str) -> Object:
+    """Raises CallFailed."""
+    try:
+        review: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CallFailed(f"the answer is no JSON: {error}") from error
+    response = review.get("response") if isinstance(review, dict) else None
+    if not isinstance(response, dict):
+        raise CallFailed("webhook response is missing: the answer is no AdmissionReview with a response")
+    if (review.get("kind"), review.get("apiVersion")) != ("AdmissionReview", "admission.k8s.io/v1"):
+        raise CallFailed("expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview")
+    if response.get("uid") != uid:
+        raise CallFailed(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
+    return response
+
+
+def _refusal(webhook: str, status: Object) -> StatusError:
+    denied = f'admission webhook "{webhook}" denied the request'
+    message, reason = status.get("message") or "", status.get("reason") or ""
+    why = f"{denied}: {message or reason}" if message or reason else f"{denied} without explanation"
+    code = max(int(status.get("code") or 0), 400)
+    return StatusError(code, why, reason=reason or None, details=status.get("details"))
