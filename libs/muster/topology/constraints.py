@@ -121,7 +121,7 @@ def _policy(level: str, text: str) -> LevelConstraint:
     hard = (match[1] or "").lower() == "hard"
     if policy is LevelPolicy.RANGE:
         return LevelConstraint(level, policy, hard, minimum=numbers[0], maximum=numbers[1])
-    return LevelConstraint(level, policy, hard, *numbers)
+    return LevelConstraint(level, policy, hard, numbers[0] if numbers else 0)
 
 
 def _number(level: str, text: str, part: str) -> int:

@@ -59,6 +59,14 @@ def key_tree(label_key: str) -> TopologyTree:
     return TopologyTree(key_tree_name(label_key), (TreeLevel(label_key, label_key), TreeLevel(NODE_LEVEL)))
 
 
+def missing_tree(name: str, there: str) -> str:
+    """Why a gang cannot go by a tree that does not exist. `there` names those that do."""
+    if key := key_of_tree(name):
+        others = f"{MOST_KEY_TREES} other labels, which older gangs name"
+        return f"no topology tree is made for the label {quoted(key)}: there are trees for {others}"
+    return f'topology tree "{name}" does not exist; there are {there}'
+
+
 def is_listed(tree: TopologyTree) -> bool:
     """Domains and nodes are listed; otherwise labels say where a node is."""
     return bool(tree.leaves) or any(not level.label_key for level in tree.levels[:-1])

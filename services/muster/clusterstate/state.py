@@ -9,6 +9,7 @@ import structlog
 from muster.clusterstate.budgets import Budgets
 from muster.clusterstate.gangs import Gangs
 from muster.clusterstate.incarnation import Member, Standing
+from muster.clusterstate.key_trees import KeyTrees
 from muster.clusterstate.news import News
 from muster.clusterstate.nodes import Nodes
 from muster.clusterstate.owners import OwnedPod, OwnerKey, Owners
@@ -70,6 +71,7 @@ class ClusterState:
         self._settled = False
         self._in_order = False
         self._news = News()
+        self._key_trees = KeyTrees()
         self._put: dict[str, Callable[[Any], bool]] = {
             NODES.kind: self._put_node,
             PODS.kind: self._put_pod,
@@ -329,6 +331,9 @@ class ClusterState:
         gone: list[str] = []
         if self._settled:
             gangs, gone, revisions = self.gangs.settle()
+            if self._key_trees.take(gangs, gone):
+                self.trees.offer(self._key_trees.labels())
+                self._settle_trees()
             for kind, revision in revisions.items():
                 self._news.raise_revision(kind, revision)
         return self._news.batch(self.pods.classes.untold(), gangs, gone, self.through)

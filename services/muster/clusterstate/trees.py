@@ -6,12 +6,13 @@
     "labels" with the level rack, if there is no ConfigMap        3. of the oldest ConfigMap
       and a node has the label sakkara.topology.rack              4. "labels"
     "flat", if there is no other                                  5. "flat"
+    "label <key>", for each label that gangs are packed by        never
 
 Of ConfigMaps whose trees have the same name the oldest that can be read counts. One that cannot be read any more keeps
 its last tree; one that never could has no domains, so that gangs with hard constraints wait rather than start anywhere.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import structlog
 from msgspec import Struct
@@ -21,7 +22,7 @@ from muster.gangs.facts import NodeFacts, Problem, Severity, TopologyTree
 from muster.gangs.quoting import quoted
 from muster.kube.topology_maps import ConfigMap, created_seconds, topology_tree
 from muster.topology.sakkara import DEFAULT_NAME
-from muster.topology.trees import FLAT, LABELS, SAKKARA_RACK, flat_tree, is_unread, label_tree, misfits
+from muster.topology.trees import FLAT, LABELS, SAKKARA_RACK, flat_tree, is_unread, key_tree, label_tree, misfits
 
 _log = structlog.get_logger(__name__)
 
@@ -47,6 +48,13 @@ class Trees:
         self._levels = dict(levels or {})
         self._default = default
         self._definitions: dict[str, _Definition] = {}
+        self._keys: tuple[str, ...] = ()
+
+    def offer(self, label_keys: Iterable[str]) -> None:
+        """Gangs are packed by these labels of nodes: each has a tree of its own."""
+        keys = tuple(label_keys)
+        self.stale |= keys != self._keys
+        self._keys = keys
 
     def put(self, config_map: ConfigMap) -> bool:
         """It came or changed. True: what it says of trees did."""
@@ -93,7 +101,7 @@ class Trees:
             trees[FLAT] = flat_tree()
         default = next((name for name in (self._default, DEFAULT_NAME) if name in trees), next(iter(trees)))
         labels = {name: node.labels for name, node in nodes.items()}
-        return {
+        present = {
             name: replace(
                 tree,
                 default=name == default,
@@ -101,6 +109,12 @@ class Trees:
             )
             for name, tree in trees.items()
         }
+        for key in self._keys:
+            tree = key_tree(key)
+            displaced = present.get(tree.name)
+            problems = _of_key_tree(key, labels, displaced)
+            present[tree.name] = replace(tree, default=displaced is not None and displaced.default, problems=problems)
+        return present
 
     def _listed(self) -> dict[str, TopologyTree]:
         """Of ConfigMaps, those that count, with a Warning about others of their names."""
@@ -129,6 +143,18 @@ def _precedence(definition: _Definition) -> tuple[bool, int, str]:
 def _misfits(tree: TopologyTree, nodes: Mapping[str, Mapping[str, str]]) -> tuple[Problem, ...]:
     """Of a tree that could never be read, they would say nothing that its problem does not."""
     return () if is_unread(tree) else misfits(tree, nodes)
+
+
+def _of_key_tree(
+    key: str, nodes: Mapping[str, Mapping[str, str]], displaced: TopologyTree | None
+) -> tuple[Problem, ...]:
+    """That some nodes do not have a label is as it should be; that none has it is not."""
+    problems = []
+    if not any(key in labels for labels in nodes.values()):
+        problems.append(f"no node has the label {quoted(key)}: gangs that are packed by it wait until some have")
+    if displaced is not None:
+        problems.append(f"a ConfigMap defines a tree with the name {quoted(displaced.name)} too: give it another name")
+    return tuple(Problem(Severity.WARNING, problem) for problem in problems)
 
 
 def _report(tree: TopologyTree, before: TopologyTree | None) -> None:

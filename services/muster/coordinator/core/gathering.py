@@ -7,7 +7,7 @@ from muster.coordinator.core.trees import Trees
 from muster.dialects.registry import timeout_annotations
 from muster.gangs.facts import GangFacts, Severity
 from muster.topology.constraints import contradictions
-from muster.topology.trees import is_unread
+from muster.topology.trees import is_unread, missing_tree
 
 
 def why_not_yet(gangs: Sequence[Gang], known: Mapping[str, Gang], trees: Trees) -> str | None:
@@ -67,7 +67,7 @@ def _contradictory(gang: Gang, trees: Trees) -> str | None:
         return None
     tree = trees.get(facts.tree)
     if tree is None:
-        return f'topology tree "{facts.tree}" does not exist; there are {trees.named()}'
+        return missing_tree(facts.tree, trees.named())
     if not facts.constraints:
         return None
     if is_unread(tree) and any(each.hard for each in facts.constraints):

@@ -1,0 +1,143 @@
+"""Trees that are there because gangs are packed by a node label: made when one asks, gone when none does any more."""
+
+from typing import Any
+
+from builders.history import (
+    SECOND,
+    TOPOLOGY_MAPS,
+    History,
+    node_object,
+    pod_object,
+    priority_class_object,
+    topology_map_object,
+)
+from muster.clusterstate.key_trees import KeyTrees
+from muster.dialects import native
+from muster.gangs.facts import GangFacts, Severity, TopologyTree, TreeLevel
+from muster.kube.resources import definitions
+from muster.topology.trees import MOST_KEY_TREES
+
+POD_GROUPS = definitions(native.DEFINITION)
+RACK = "example.com/rack"
+BY_RACK = f"label {RACK}"
+
+
+def group(name: str, key: str = RACK, *, second: int = 0, **spec: Any) -> dict[str, Any]:
+    """A PodGroup as the API has it, packed by a label unless that is empty."""
+    topology = [{"key": key}] if key else []
+    return {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": name,
+            "namespace": "ml",
+            "uid": f"uid-{name}",
+            "creationTimestamp": SECOND.format(second),
+        },
+        "spec": {
+            "schedulingPolicy": {"gang": {"minCount": 2}},
+            "schedulingConstraints": {"topology": topology},
+            **spec,
+        },
+    }
+
+
+def trees(history: History) -> dict[str, TopologyTree]:
+    return {tree.name: tree for tree in history.state.snapshot().trees}
+
+
+def test_a_gang_and_its_tree_are_told_together() -> None:
+    history = History()
+    history.nodes(node_object("n", labels={RACK: "r0"}))
+    history.state.review()
+    batch = history.put(POD_GROUPS, group("g"))
+    assert [gang.tree for gang in batch.gangs] == [BY_RACK]
+    assert batch.trees == (TopologyTree(BY_RACK, (TreeLevel(RACK, RACK), TreeLevel("node"))),)
+    assert batch.changed == {"podgroups.scheduling.k8s.io": history.revision}
+    assert [tree.name for tree in trees(history).values() if tree.default] == ["flat"]
+
+
+def test_it_goes_with_the_last_gang_that_asks() -> None:
+    history = History()
+    history.put(POD_GROUPS, group("g"), group("h"))
+    assert history.remove(POD_GROUPS, "uid-g").removed_trees == ()
+    assert history.remove(POD_GROUPS, "uid-h").removed_trees == (BY_RACK,)
+    assert list(trees(history)) == ["flat"]
+
+
+def test_one_that_asks_for_another_label_now_gets_that_tree() -> None:
+    history = History()
+    history.put(POD_GROUPS, group("g"))
+    batch = history.put(POD_GROUPS, group("g", "zone"))
+    assert ([tree.name for tree in batch.trees], batch.removed_trees) == (["label zone"], (BY_RACK,))
+    assert history.put(POD_GROUPS, group("g", "")).removed_trees == ("label zone",)
+
+
+def test_what_is_listed_first_has_its_trees_too() -> None:
+    history = History(settled=False)
+    history.put(POD_GROUPS, group("g"))
+    assert trees(history) == {}
+    history.state.settle()
+    assert set(trees(history)) == {"flat", BY_RACK}
+
+
+def test_that_no_node_has_the_label_is_told_until_one_has() -> None:
+    history = History()
+    history.nodes(node_object("n"))
+    history.put(POD_GROUPS, group("g"))
+    (problem,) = trees(history)[BY_RACK].problems
+    assert problem.severity is Severity.WARNING
+    assert problem.message.startswith(f'no node has the label "{RACK}"')
+    history.nodes(node_object("n", labels={RACK: "r0"}), node_object("m"))
+    (tree,) = (tree for tree in history.review().trees if tree.name == BY_RACK)
+    assert tree.problems == ()
+
+
+def test_a_tree_of_a_config_map_with_such_a_name_does_not_count() -> None:
+    history = History()
+    history.nodes(node_object("a", labels={RACK: "r0"}))
+    history.topologies(topology_map_object("m", {"r0": {"a": {}}}, name=BY_RACK))
+    history.put(POD_GROUPS, group("g"))
+    tree = trees(history)[BY_RACK]
+    assert (tree.levels, tree.default, tree.leaves) == ((TreeLevel(RACK, RACK), TreeLevel("node")), True, ())
+    assert "a ConfigMap defines a tree with the name" in tree.problems[0].message
+    history.remove(POD_GROUPS, "uid-g")
+    assert trees(history)[BY_RACK].leaves == (("a", 0),)
+    history.remove(TOPOLOGY_MAPS, "uid-map-m")
+    assert list(trees(history)) == ["flat"]
+
+
+def asks(name: str, key: str, age: int) -> GangFacts:
+    return GangFacts(f"native/a/{name}", "native", "a", name, created_seconds=age, tree=f"label {key}")
+
+
+def test_labels_that_older_gangs_name_go_first_whatever_was_seen_first() -> None:
+    old = [asks(f"g{n}", f"k{n:03}", n) for n in range(MOST_KEY_TREES)]
+    young = asks("young", "a", 1000)
+    one, other = KeyTrees(), KeyTrees()
+    assert one.take([*old, young], [])
+    for each in (young, *reversed(old)):
+        other.take([each], [])
+    assert one.labels() == other.labels() == [f"k{n:03}" for n in range(MOST_KEY_TREES)]
+    assert one.take([], [old[7].id])
+    assert "a" in one.labels()
+    assert "k007" not in one.labels()
+
+
+def test_nothing_has_changed_unless_labels_have() -> None:
+    keys = KeyTrees()
+    assert keys.take([asks("g", "k", 1)], [])
+    assert not keys.take([asks("g", "k", 1), asks("h", "k", 2)], [])
+    assert not keys.take([], ["native/a/g", "other/a/x"])
+    assert keys.take([], ["native/a/h"])
+    assert keys.labels() == []
+
+
+def test_the_priority_class_of_a_pod_group_is_followed() -> None:
+    history = History()
+    history.priority_classes(priority_class_object("high", 7))
+    history.pods(pod_object("w", schedulingGroup={"podGroupName": "g"}))
+    (gang,) = history.put(POD_GROUPS, group("g", priorityClassName="high")).gangs
+    assert (gang.id, gang.priority) == ("native/ml/g", 7)
+    (gang,) = history.priority_classes(priority_class_object("high", 8)).gangs
+    assert gang.priority == 8
