@@ -83,7 +83,7 @@ async def test_what_changed_meanwhile_is_shown_again(api: ApiClient, webhook: We
 
 
 async def test_only_what_the_rules_and_selectors_name_is_asked_about(api: ApiClient, webhook: Webhook) -> None:
-    selectors = {
+    selectors: dict[str, Any] = {
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}},
         "objectSelector": {"matchExpressions": [{"key": "quiet", "operator": "DoesNotExist"}]},
     }
@@ -178,7 +178,7 @@ async def test_warnings_reach_the_client(api: ApiClient, webhook: Webhook) -> No
 async def test_a_configuration_that_makes_no_sense_is_refused(
     api: ApiClient, webhook: Webhook, change: Any, told: str
 ) -> None:
-    refused = await api.post(CONFIGURATIONS, webhook.configuration(**{"name": "test"}) | _changed(webhook, change))
+    refused = await api.post(CONFIGURATIONS, webhook.configuration(name="test") | _changed(webhook, change))
     assert refused.status == 422
     assert told in refused.message
 
