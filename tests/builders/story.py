@@ -49,11 +49,14 @@ from muster.coordinator.core.events import (
     Solve,
     Solved,
     SolveResult,
+    StageChanged,
     Tick,
     ViewLost,
 )
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.model import Gang
+from muster.coordinator.core.progress import progress_of
+from muster.dialects.progress import Progress, Stage
 from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodFacts, PodPhase, TopologyTree
 
 Under = TypeVar("Under", Solve, Persist, Bind, Evict, MarkTimedOut)
@@ -74,6 +77,8 @@ class Story:
         self.under_way: list[Effect] = []
         self.reports: list[Report] = []
         self.phases: defaultdict[str, list[Phase | None]] = defaultdict(list)
+        self.stages: defaultdict[str, list[Stage]] = defaultdict(list)
+        """Stages of gangs, in their order, as dialects are told of them."""
         self.solves: list[Solve] = []
         self.bind_failures: Counter[str] = Counter()
         self.evict_failures: Counter[str] = Counter()
@@ -132,6 +137,9 @@ class Story:
         match effect:
             case PhaseChanged():
                 self.phases[effect.gang].append(effect.after)
+            case StageChanged():
+                if (progress := self._progress(effect.gang)) is not None:
+                    self.stages[effect.gang.rpartition("/")[2]].append(progress.stage)
             case Report():
                 self.reports.append(effect)
             case Solve() | Persist() | Bind() | Evict() | MarkTimedOut():
@@ -363,6 +371,16 @@ class Story:
 
     def gang(self, name: str, namespace: str = "default") -> Gang:
         return self.leader.knowledge.gangs[f"test/{namespace}/{name}"]
+
+    def progress(self, name: str, namespace: str = "default") -> Progress:
+        """How far the gang is."""
+        progress = self._progress(f"test/{namespace}/{name}")
+        assert progress is not None
+        return progress
+
+    def _progress(self, gang_id: str) -> Progress | None:
+        gang = self.leader.knowledge.gangs.get(gang_id)
+        return progress_of(gang, self.leader.knowledge) if gang is not None else None
 
     def notes(self) -> list[str]:
         """All that users were told, in events and conditions."""

@@ -16,8 +16,12 @@ class Backoff:
         """It worked: the next pause is a short one again."""
         self._state = RetryCallState(AsyncRetrying(), None, (), {})
 
-    async def pause(self) -> None:
-        """Wait for the next try."""
+    def next_seconds(self) -> float:
+        """How long to wait for the next try, which is one more in a row."""
         seconds = self._wait(self._state)
         self._state.attempt_number += 1
-        await asyncio.sleep(seconds)
+        return seconds
+
+    async def pause(self) -> None:
+        """Wait for the next try."""
+        await asyncio.sleep(self.next_seconds())

@@ -159,6 +159,7 @@ def _gang(term: Term, gang: Gang) -> pb.Gang:
         start_seconds=gang.start_seconds,
         schedule_cycle=gang.cycle.number,
         reserved=len(gang.seats),
+        terms=facts.terms if facts is not None else (),
     )
 
 

@@ -26,6 +26,7 @@ from muster.coordinator.core.events import (
     PodCondition,
     Report,
 )
+from muster.dialects.registry import labels_at_bind
 from muster.rpc.backoff import Backoff
 from muster.rpc.errors import describe
 
@@ -71,6 +72,7 @@ class Binder:
                     node=seat.node,
                     annotations=_annotations(trace_id, effect.ranks.get(seat.uid)),
                     claims=effect.claims.get(seat.uid, ()),
+                    labels=labels_at_bind(effect.gang, effect.ranks.get(seat.uid), effect.tries),
                 )
                 for seat in effect.seats
             ],

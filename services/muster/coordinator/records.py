@@ -48,6 +48,8 @@ def encode(record: Record, traceparent: str, leader_epoch: int) -> bytes:
         evicted_for=record.evicted_for,
         kept_room=[pb.KeptRoom(node=room.node, class_id=room.class_id, count=room.count) for room in record.kept_room],
         ranked=[pb.RankedPod(uid=uid, rank=rank) for uid, rank in ranks.items()],
+        tries=record.tries,
+        preempted_by=record.preempted_by,
     ).SerializeToString()
 
 
@@ -76,6 +78,8 @@ def decode(key: str, value: bytes) -> tuple[Record, str]:
         evicted_for=message.evicted_for,
         kept_room=tuple(PodsOnNode(room.node, room.class_id, room.count) for room in message.kept_room),
         ranks=_ranks(message),
+        tries=message.tries,
+        preempted_by=message.preempted_by,
     )
     return record, message.traceparent
 

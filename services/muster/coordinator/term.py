@@ -16,11 +16,14 @@ from muster.coordinator import records
 from muster.coordinator.binder import Binder
 from muster.coordinator.core import events as core
 from muster.coordinator.core.machine import Machine
+from muster.coordinator.core.progress import progress_of
 from muster.coordinator.marks import TimeoutMarks
+from muster.coordinator.progress import ProgressWriter
 from muster.coordinator.replicas import Replicas
 from muster.coordinator.settings import Settings
 from muster.coordinator.solver import Solver
 from muster.coordinator.traces import GangTraces
+from muster.dialects.progress import Progress
 from muster.etcd.election import Leadership
 from muster.etcd.errors import EtcdUnavailable, Fenced
 from muster.etcd.store import Store
@@ -63,6 +66,9 @@ class Term:
         self._solver = Solver(channels.placement, settings.solve_timeout_seconds)
         self._binder = Binder(channels.binding, fence.create_revision, settings.bind_timeout_seconds)
         self._marks = TimeoutMarks(channels.binding, fence.create_revision)
+        self._progress = ProgressWriter(
+            channels.binding, fence.create_revision, self._progress_of, self._progress_not_written
+        )
         self._writer = records.RecordWriter(store, settings.etcd_prefix, fence, lambda gang: self.traces.root_of(gang))
         self._inbox: deque[core.Event] = deque()
         self._arrived = asyncio.Event()
@@ -90,6 +96,7 @@ class Term:
                 ("records", self._write_records()),
                 ("reports", self._binder.write_reports()),
                 ("marks", self._marks.write()),
+                ("progress", self._progress.write()),
                 ("machine", self._drive()),
                 ("calls", self._failed_call()),
             )
@@ -149,6 +156,8 @@ class Term:
                 self._answer_rejected(effect)
             case core.GangChanged(gang):
                 self.changed(gang)
+            case core.StageChanged(gang):
+                self._progress.put(gang)
             case _:
                 assert_never(effect)
 
@@ -189,6 +198,7 @@ class Term:
         gang = self.machine.knowledge.gangs.get(effect.gang)
         trace_id = self.traces.trace_id(effect.gang)
         self._binder.tell(effect, trace_id)
+        self._progress.put(effect.gang)  # a reason that is news to users may be told in their dialect's words, too
         told = [*(event.note for event in effect.events), *(condition.message for condition in effect.conditions)]
         _log.info(
             "told",
@@ -200,6 +210,18 @@ class Term:
             cycle=gang.cycle.number if gang is not None else None,
             trace_id=trace_id or None,
         )
+
+    def _progress_of(self, gang_id: str) -> Progress | None:
+        gang = self.machine.knowledge.gangs.get(gang_id)
+        return progress_of(gang, self.machine.knowledge) if gang is not None else None
+
+    def _progress_not_written(self, gang_id: str, why: str) -> None:
+        gang = self.machine.knowledge.gangs.get(gang_id)
+        if gang is None or gang.reference is None:
+            return
+        note = f"what the gang has come to could not be written, and is tried again: {why}"
+        event = core.KubeEvent(gang.reference, core.EventType.WARNING, "ProgressNotWritten", note)
+        self._binder.tell(core.Report(gang_id, events=(event,)), self.traces.trace_id(gang_id))
 
     def _phase_changed(self, change: core.PhaseChanged) -> None:
         gang = self.machine.knowledge.gangs.get(change.gang)

@@ -89,6 +89,8 @@ class Record(Struct, frozen=True):
     evicted_for: str = ""
     kept_room: tuple[PodsOnNode, ...] = ()
     ranks: tuple[tuple[str, int], ...] = ()
+    tries: int = 0
+    preempted_by: str = ""
 
 
 class SolveResult(Struct, frozen=True):
@@ -254,13 +256,15 @@ class Persist(Struct, frozen=True):
 class Bind(Struct, frozen=True):
     """Bind these pods of one gang. Answered by BindResults and BindCallFailed, each pod in exactly one.
 
-    `ranks` and `claims` are by uid: the member's rank, and its volume claims that are to be told the node.
+    `ranks` and `claims` are by uid: the member's rank, and its volume claims that are to be told the node. `tries` of
+    its gang so far.
     """
 
     gang: str
     seats: tuple[Seat, ...]
     ranks: dict[str, int] = {}
     claims: dict[str, tuple[str, ...]] = {}
+    tries: int = 0
 
 
 class Evict(Struct, frozen=True):
@@ -350,4 +354,12 @@ class GangChanged(Struct, frozen=True):
     gang: str
 
 
-Effect = Solve | Persist | Bind | Evict | MarkTimedOut | Report | PhaseChanged | AnswerRejected | GangChanged
+class StageChanged(Struct, frozen=True):
+    """A gang has come to another stage (see muster.dialects.progress), or another object defines it."""
+
+    gang: str
+
+
+Effect = (
+    Solve | Persist | Bind | Evict | MarkTimedOut | Report | PhaseChanged | AnswerRejected | GangChanged | StageChanged
+)

@@ -74,7 +74,7 @@ class InFlight:
         self.begun += 1
         self._attempts[attempt.solve_id] = attempt
 
-    def answered(self, answer: Solved | SolveFailed) -> list[Attempt]:
+    def answered(self, answer: Solved | SolveFailed, now: float) -> list[Attempt]:
         """An answer came. Returns those whose turn it is: they are not under way any more."""
         attempt = self._attempts.get(answer.solve_id)
         if attempt is None or attempt.answer is not None:
@@ -82,6 +82,9 @@ class InFlight:
         attempt.answer = answer
         if isinstance(answer, Solved):
             attempt.results = {result.id: result for result in answer.results}
+        for group in attempt.groups:
+            for gang in group.gangs:
+                gang.solver_seconds += max(0.0, now - attempt.began)
         ready = [each for each in self._attempts.values() if each.answer is not None and not self._must_wait(each)]
         for each in ready:
             del self._attempts[each.solve_id]

@@ -255,6 +255,8 @@ class MakingRoom:
         self._attempt = None
         group = attempt.group
         seconds = now.monotonic_seconds - attempt.began
+        for gang in group.gangs:
+            gang.solver_seconds += max(0.0, seconds)
         self._not_before = now.monotonic_seconds + seconds * (1 / SHARE - 1)
         if isinstance(attempt.offer, Draining):
             self._drain_again = now.monotonic_seconds + AGAIN_SECONDS

@@ -75,6 +75,17 @@ class Gang:
     cycle: ScheduleCycle = field(default_factory=ScheduleCycle)
     attempts: int = 0
     """Tries so far in this term."""
+    earlier_tries: int = 0
+    """Tries in earlier terms, as far as they were recorded."""
+    began_unix: float = 0.0
+    """When all that must start together was there for the first time since it was last taken back; 0: never, or not
+    known. So is `ended_unix`: when all of that was bound.
+    """
+    ended_unix: float = 0.0
+    solver_seconds: float = 0.0
+    """For so long placement had questions of its group, in this term."""
+    preempted_by: str = ""
+    """Id of the gang that the whole of it was evicted for, until it could start again."""
     rejected: Counter[str] = field(default_factory=Counter)
     """Answers of placement that were not taken, in this term, by reason."""
     priorities: Counter[int] = field(default_factory=Counter)
@@ -246,6 +257,22 @@ class Gang:
     def lacking(self) -> int:
         """How many more members must have a seat before it may start; none if 0 or less."""
         return (self.facts.minimum if self.facts is not None else 1) - (self.counted - len(self.waiting))
+
+    @property
+    def tries(self) -> int:
+        """How often it was tried."""
+        return self.earlier_tries + self.attempts
+
+    @property
+    def tries_until_permit(self) -> int:
+        """How often it was tried until what is recorded was decided; of one without a permit, until now."""
+        return self.record.tries if self.permitted and self.record is not None else self.tries
+
+    @property
+    def all_there(self) -> bool:
+        """It is declared, and all that must start together is there."""
+        facts = self.facts
+        return facts is not None and not facts.blocked and self.counted >= max(1, facts.minimum)
 
     @property
     def timed_out(self) -> bool:

@@ -64,7 +64,7 @@ class Permits:
         earlier permit, since a record replaces the one before it.
         """
         facts = gang.facts
-        waiting_since, timed_out_declaration, timing_out, evicting, evicted_for, kept_room = _said(gang)
+        waiting_since, timed_out_declaration, timing_out, evicting, evicted_for, kept_room, preempted_by = _said(gang)
         gang.record = Record(
             gang=gang.id,
             incarnation=facts.incarnation if facts is not None else "",
@@ -80,6 +80,8 @@ class Permits:
             evicted_for=evicted_for,
             kept_room=kept_room,
             ranks=self._ranks(gang, state),
+            tries=gang.tries,
+            preempted_by=preempted_by,
         )
         return gang.record
 
@@ -89,9 +91,9 @@ class Permits:
         return numbered(gang, self._knowledge) if state is RecordState.BINDING else still_ranked(gang)
 
 
-_Said = tuple[int, str, tuple[PodName, ...], tuple[PodName, ...], str, tuple[PodsOnNode, ...]]
+_Said = tuple[int, str, tuple[PodName, ...], tuple[PodName, ...], str, tuple[PodsOnNode, ...], str]
 """What a record says besides the permit."""
-_NOTHING: _Said = (0, "", (), (), "", ())
+_NOTHING: _Said = (0, "", (), (), "", (), "")
 
 
 def _said(gang: Gang) -> _Said:
@@ -104,6 +106,7 @@ def _said(gang: Gang) -> _Said:
         _still(before.evicting if before else (), gang, gang.leaving),
         gang.evicted_for if gang.leaving else "",
         gang.kept_room,
+        gang.preempted_by,
     )
 
 
@@ -115,6 +118,7 @@ def _recorded(record: Record) -> _Said:
         record.evicting,
         record.evicted_for,
         record.kept_room,
+        record.preempted_by,
     )
 
 

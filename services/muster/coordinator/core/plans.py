@@ -62,6 +62,8 @@ class Plans:
             gang.let_go(uids)
             gang.leaves_whole = gang in victims.whole
             gang.evicted_for = kept.owner if kept is not None else ""
+            if gang.leaves_whole:
+                gang.preempted_by = gang.evicted_for
             self._knowledge.touch(gang)
         if kept is not None:
             kept.victims = list(victims.bound)
@@ -306,6 +308,7 @@ def unpermit(knowledge: Knowledge, gang: Gang) -> None:
     gang.lost.clear()
     gang.repairing_since = None
     gang.start_seconds = None
+    gang.began_unix = gang.ended_unix = 0.0
     gang.cycle = ScheduleCycle(gang.cycle.number + 1)
     knowledge.touch(gang, edited=True)
     knowledge.touch_partners(gang.id)

@@ -22,11 +22,6 @@ def recover(knowledge: Knowledge, records: Sequence[Record]) -> tuple[tuple[str,
         gang = knowledge.gangs.get(record.gang)
         if gang is None or not _same(gang, record):
             void.append(record.gang)
-        elif record.state is RecordState.UNPERMITTED:
-            gang.record = record
-            gang.ranks = dict(record.ranks)
-            gang.cycle.number = record.schedule_cycle
-            resumed.append((gang, record))
         else:
             _resume(knowledge, gang, record)
             resumed.append((gang, record))
@@ -36,6 +31,8 @@ def recover(knowledge: Knowledge, records: Sequence[Record]) -> tuple[tuple[str,
         if gang.permitted:
             knowledge.regroup(gang)
             knowledge.touch(gang, edited=True)
+        elif gang.all_there:  # as near as can be known now
+            gang.began_unix = float(max(pod.created_seconds for pod in gang.pods.values()))
     return tuple(void), resumed
 
 
@@ -55,10 +52,14 @@ def _ran(gang: Gang) -> bool:
 
 
 def _resume(knowledge: Knowledge, gang: Gang, record: Record) -> None:
-    gang.permitted = True
     gang.record = record
     gang.ranks = dict(record.ranks)
     gang.cycle.number = record.schedule_cycle
+    gang.earlier_tries = record.tries
+    gang.preempted_by = record.preempted_by
+    if record.state is RecordState.UNPERMITTED:
+        return
+    gang.permitted = True
     gang.started = record.state is RecordState.SATISFIED
     # The pod's class counts, not the record's: another version of Muster may name classes differently.
     seats = [

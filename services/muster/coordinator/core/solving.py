@@ -114,7 +114,7 @@ class Solving:
 
     def ended(self, event: Solved | SolveFailed, now: Now) -> list[tuple[Group, list[Gang]]]:
         """Placement answered, or did not. Returns the groups to permit, with their gangs that were given seats."""
-        ready = self._in_flight.answered(event)
+        ready = self._in_flight.answered(event, now.monotonic_seconds)
         for attempt in ready:
             self._queue.retried(attempt.began, now.monotonic_seconds)
             for group in attempt.groups:

@@ -10,17 +10,21 @@ from muster.coordinator.core.events import (
     PhaseChanged,
     RecordState,
     Report,
+    StageChanged,
 )
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.making_room import MakingRoom
 from muster.coordinator.core.model import Gang, Group
 from muster.coordinator.core.permits import Permits
 from muster.coordinator.core.plans import Plans
+from muster.coordinator.core.progress import stage_of
 from muster.coordinator.core.questions import shape_of, to_place
 from muster.coordinator.core.queue import Queue
 from muster.coordinator.core.repairs import Repairs
 from muster.coordinator.core.reports import Reports
 from muster.coordinator.core.waiting import Waiting
+from muster.dialects.progress import Stage
+from muster.gangs.facts import ObjectReference
 
 
 class Upkeep:
@@ -40,6 +44,7 @@ class Upkeep:
         self._knowledge, self._queue, self._permits, self._reports = knowledge, queue, permits, reports
         self._waiting, self._plans, self._repairs, self._making_room = waiting, plans, repairs, making_room
         self._phases: dict[Gang, Phase] = {}
+        self._stages: dict[Gang, tuple[Stage, ObjectReference | None]] = {}
 
     def look(self, now: Now) -> list[Effect]:
         """Look at all that was touched since the last look."""
@@ -56,6 +61,7 @@ class Upkeep:
                 if gang.started_by_others:
                     self._waiting.give_up(gang.group)
                     gang.permitted = gang.started = True
+                    gang.ended_unix = now.unix_seconds
                     knowledge.touch_partners(gang.id)
                 knowledge.regroup(gang)
             if knowledge.touched:  # others moved with them: look at all of them together
@@ -97,6 +103,7 @@ class Upkeep:
             self._queue.activate(group)
 
     def _look_at(self, gang: Gang, now: Now, effects: list[Effect]) -> None:
+        self._look_at_start(gang, now)
         done = gang.permitted and not (gang.lost or gang.seats or gang.leaves_whole)
         if done and (gang.record is None or gang.record.state is not RecordState.SATISFIED):
             self._finish(gang, now, effects)
@@ -112,9 +119,27 @@ class Upkeep:
         if phase is not before:
             self._phases[gang] = phase
             effects.append(PhaseChanged(gang.id, before, phase))
+        self._look_at_stage(gang, phase, effects)
         effects.append(GangChanged(gang.id))
         if (report := self._reports.look(gang, now.monotonic_seconds)) is not None:
             effects.append(report)
+
+    @staticmethod
+    def _look_at_start(gang: Gang, now: Now) -> None:
+        """From when on it could start, and that it can in spite of having been preempted."""
+        ready = gang.all_there and not gang.leaves_whole
+        if ready and not gang.permitted:
+            gang.began_unix = gang.began_unix or now.unix_seconds
+        if gang.preempted_by and not gang.leaves_whole and (ready or gang.permitted):
+            gang.preempted_by = ""
+
+    def _look_at_stage(self, gang: Gang, phase: Phase, effects: list[Effect]) -> None:
+        if gang.facts is None or gang.plain:
+            return
+        standing = (stage_of(gang, phase), gang.facts.definition)
+        if self._stages.get(gang) != standing:
+            self._stages[gang] = standing
+            effects.append(StageChanged(gang.id))
 
     def _finish(self, gang: Gang, now: Now, effects: list[Effect]) -> None:
         """All that was permitted is bound (or gone): the permit has done its work."""
@@ -127,6 +152,7 @@ class Upkeep:
         if gang.started:
             return
         gang.started = True
+        gang.ended_unix = now.unix_seconds
         gang.start_seconds = now.monotonic_seconds - gang.first_seen
         regarding = gang.reference
         if regarding is not None:
@@ -143,6 +169,8 @@ class Upkeep:
             self._repairs.forget(gang)
             self._making_room.running.forget(gang)
             effects.append(PhaseChanged(gang.id, self._phases.pop(gang, None), None))
+            if self._stages.pop(gang, None) is not None:
+                effects.append(StageChanged(gang.id))
             effects.append(GangChanged(gang.id))
         self._knowledge.gone.clear()
         for group in self._knowledge.disbanded:

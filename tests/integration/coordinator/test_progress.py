@@ -1,0 +1,205 @@
+"""What gangs have come to reaches binding in their dialect's words: the newest of each, in spite of trouble."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+import msgspec
+import pytest
+
+from builders.binding_stub import BindingStub, serving
+from muster.binding.v1 import binding_pb2 as pb
+from muster.coordinator import progress as module
+from muster.coordinator.progress import ProgressWriter
+from muster.dialects import registry
+from muster.dialects.progress import MemberProgress, Progress, Stage
+from muster.gangs.facts import GangFacts, ObjectReference
+
+GROUP = "sakkara/ml/group-a"
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LONGEST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(module, "AGAIN_FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(module, "AGAIN_MOST_SECONDS", 0.02)
+
+
+class Gangs:
+    """How far gangs are, as the coordinator would say."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Progress] = {}
+        self.asked = 0
+        self.failed: list[tuple[str, str]] = []
+
+    def set(self, stage: Stage, gang: str = GROUP, members: int = 2) -> None:
+        dialect, namespace, name = gang.split("/")
+        facts = GangFacts(
+            gang,
+            dialect,
+            namespace,
+            name,
+            definition=ObjectReference("v1", "ConfigMap", namespace, name, f"uid-{name}"),
+        )
+        placed = stage in (Stage.PERMITTED, Stage.BOUND)
+        self.known[gang] = Progress(
+            facts,
+            stage,
+            tuple(
+                MemberProgress(
+                    f"uid-{n}", f"pod-{n}", "node-0" if placed else "", (), n, int(placed), stage is Stage.BOUND
+                )
+                for n in range(members)
+            ),
+        )
+
+    def of(self, gang: str) -> Progress | None:
+        self.asked += 1
+        return self.known.get(gang)
+
+
+@asynccontextmanager
+async def writing(stub: BindingStub, gangs: Gangs) -> AsyncIterator[ProgressWriter]:
+    async with serving(stub) as channel:
+        found = ProgressWriter(channel, 7, gangs.of, lambda gang, why: gangs.failed.append((gang, why)))
+        task = asyncio.create_task(found.write())
+        try:
+            yield found
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def told(writes: list[pb.WriteRequest], name: str = "group-a") -> list[str]:
+    """The statuses that were written of a group."""
+    patches = [each for write in writes for each in write.objects if each.object.name == name]
+    return [msgspec.json.decode(each.merge_patch)["data"]["status"] for each in patches]
+
+
+async def test_a_group_is_told_on_its_object_after_its_pods() -> None:
+    stub, gangs = BindingStub(), Gangs()
+    gangs.set(Stage.BOUND)
+    async with writing(stub, gangs) as found:
+        found.put(GROUP)
+        await stub.until_written(lambda writes: bool(told(writes)))
+    pods, group = stub.writes
+    assert (pods.leader_epoch, group.leader_epoch) == (7, 7)
+    assert [(each.pod.namespace, each.pod.name) for each in pods.annotations] == [("ml", "pod-0"), ("ml", "pod-1")]
+    assert [each.set_labels["sakkara.member.rank"] for each in pods.annotations] == ["0", "1"]
+    (patch,) = group.objects
+    assert (patch.object.name, patch.object.uid, patch.plural, patch.subresource) == (
+        "group-a",
+        "uid-group-a",
+        "configmaps",
+        "",
+    )
+
+
+async def test_stages_that_follow_each_other_at_once_are_written_once() -> None:
+    stub, gangs = BindingStub(), Gangs()
+    async with writing(stub, gangs) as found:
+        for stage in (Stage.GATHERING, Stage.READY, Stage.PERMITTED):
+            gangs.set(stage)
+            found.put(GROUP)
+        await stub.until_written(lambda writes: bool(told(writes)))
+        gangs.set(Stage.BOUND)
+        found.put(GROUP)
+        await stub.until_written(lambda writes: len(told(writes)) == 2)
+    assert told(stub.writes) == ["Permitted", "Bound"]
+
+
+async def test_what_is_written_already_is_not_written_again() -> None:
+    stub, gangs = BindingStub(), Gangs()
+    gangs.set(Stage.READY)
+    async with writing(stub, gangs) as found:
+        found.put(GROUP)
+        await stub.until_written(lambda writes: told(writes) == ["Ready"])
+        found.put(GROUP)
+        gangs.set(Stage.READY, "sakkara/ml/other")
+        found.put("sakkara/ml/other")
+        await stub.until_written(lambda writes: told(writes, "other") == ["Ready"])
+    assert told(stub.writes) == ["Ready"]
+    assert gangs.asked == 3
+
+
+async def test_gangs_whose_dialect_tells_nothing_are_not_asked_for() -> None:
+    stub, gangs = BindingStub(), Gangs()
+    gangs.set(Stage.READY)
+    async with writing(stub, gangs) as found:
+        for gang in ("plain/ml/pod", "lightweight/ml/gang", "", GROUP):
+            found.put(gang)
+        await stub.until_written(lambda writes: bool(told(writes)))
+    assert gangs.asked == 1
+
+
+async def test_a_gang_that_is_gone_is_not_told_of() -> None:
+    stub, gangs = BindingStub(), Gangs()
+    gangs.set(Stage.READY)
+    async with writing(stub, gangs) as found:
+        found.put("sakkara/ml/gone")
+        found.put(GROUP)
+        await stub.until_written(lambda writes: bool(told(writes)))
+    assert told(stub.writes, "gone") == []
+
+
+async def test_while_binding_is_away_the_newest_of_each_gang_waits() -> None:
+    stub, gangs = BindingStub(), Gangs()
+    stub.write_answers = [grpc.StatusCode.UNAVAILABLE] * 3
+    gangs.set(Stage.READY)
+    async with writing(stub, gangs) as found:
+        found.put(GROUP)
+        await stub.until_written(lambda writes: bool(writes))
+        gangs.set(Stage.PERMITTED)
+        found.put(GROUP)
+        await stub.until_written(lambda writes: told(writes)[-1:] == ["Permitted"])
+    assert gangs.failed == []
+
+
+async def test_what_was_refused_is_written_again_and_told_to_the_user_once() -> None:
+    stub, gangs = BindingStub(), Gangs()
+    refused = pb.WriteResponse(failures=["ConfigMap 'ml/group-a': 403: not yours"])
+    stub.write_answers = [refused] * 3
+    gangs.set(Stage.READY)
+    async with writing(stub, gangs) as found:
+        found.put(GROUP)
+        await stub.until_written(lambda writes: len(writes) == 4)
+    assert told(stub.writes) == ["Ready"] * 4
+    assert gangs.failed == [(GROUP, "ConfigMap 'ml/group-a': 403: not yours")]
+
+
+async def test_one_that_can_never_be_written_holds_up_no_other() -> None:
+    stub, gangs = BindingStub(), Gangs()
+    stub.write_answers = [grpc.StatusCode.INVALID_ARGUMENT]
+    gangs.set(Stage.READY)
+    gangs.set(Stage.READY, "sakkara/ml/other")
+    async with writing(stub, gangs) as found:
+        found.put(GROUP)
+        await stub.until_written(lambda writes: bool(writes))
+        found.put("sakkara/ml/other")
+        await stub.until_written(lambda writes: told(writes, "other") == ["Ready"])
+    assert [gang for gang, _ in gangs.failed] == [GROUP]
+
+
+async def test_a_dialect_that_fails_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(progress: Progress) -> object:
+        raise ZeroDivisionError
+
+    stub, gangs = BindingStub(), Gangs()
+    gangs.set(Stage.READY, "broken/ml/a")
+    gangs.set(Stage.READY)
+    monkeypatch.setattr(registry, "_TELLS", {**registry._TELLS, "broken": fails})
+    async with writing(stub, gangs) as found:
+        found.put("broken/ml/a")
+        found.put(GROUP)
+        await stub.until_written(lambda writes: told(writes) == ["Ready"])
+
+
+async def test_many_pods_go_in_several_calls() -> None:
+    stub, gangs = BindingStub(), Gangs()
+    gangs.set(Stage.BOUND, members=1200)
+    async with writing(stub, gangs) as found:
+        found.put(GROUP)
+        await stub.until_written(lambda writes: bool(told(writes)))
+    assert [len(write.annotations) for write in stub.writes] == [500, 500, 200, 0]
