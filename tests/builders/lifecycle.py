@@ -14,9 +14,10 @@ from builders.kubeconfigs import write_kubeconfig
 from muster.config.settings import KubeSettings
 from muster.kube.informer import Pace
 from muster.kube.session import KubeSession
-from muster.lifecycle.controllers import CONTROLLERS, Controller, Surroundings
+from muster.lifecycle.controllers import CONTROLLERS
 from muster.lifecycle.service import LifecycleService
 from muster.lifecycle.settings import Settings
+from muster.lifecycle.surroundings import Controller, Surroundings
 from muster.localcluster.apiserver import ApiServer
 from muster.localcluster.ports import free_port
 

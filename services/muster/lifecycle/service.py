@@ -8,9 +8,10 @@ import structlog
 from muster.config.settings import CannotStart
 from muster.kube.informer import Pace
 from muster.kube.session import KubeSession
-from muster.lifecycle.controllers import CONTROLLERS, Controller, Surroundings
+from muster.lifecycle.controllers import CONTROLLERS
 from muster.lifecycle.election import Election, Leadership
 from muster.lifecycle.settings import Settings
+from muster.lifecycle.surroundings import Controller, Surroundings
 from muster.lifecycle.watches import Watches
 from muster.rpc.backoff import Backoff
 from muster.rpc.lifetime import until_stopped

@@ -52,9 +52,13 @@ class WorkQueue(Generic[K]):
         self._wake = asyncio.Event()
         self._log = _log.bind(controller=name)
 
-    def add(self, key: K) -> None:
-        """Something about it changed."""
-        if self._leadership.leads and key not in self._waiting:
+    def add(self, key: K, within_seconds: float = 0.0) -> None:
+        """Something about it changed. It is looked at within so long: what changes meanwhile, is seen at once."""
+        if within_seconds > 0:
+            timer = self._timers.get(key)
+            if timer is None or timer.when() > asyncio.get_running_loop().time() + within_seconds:
+                self.add_after(key, within_seconds)
+        elif self._leadership.leads and key not in self._waiting:
             self._waiting.add(key)
             if key not in self._busy:
                 self._order.append(key)

@@ -12,8 +12,8 @@ from builders.lifecycle import LEASE, SECONDS, LifecycleRig
 from muster.kube.changes import Changes, Removed
 from muster.kube.objects import Namespace
 from muster.kube.resources import NAMESPACES
-from muster.lifecycle.controllers import Surroundings
 from muster.lifecycle.service import LifecycleService
+from muster.lifecycle.surroundings import Surroundings
 from muster.lifecycle.work_queue import WorkQueue
 from muster.rpc.channel import open_channel
 

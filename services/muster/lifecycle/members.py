@@ -1,0 +1,115 @@
+"""Pods that are members of gangs, as far as those who look after gangs need to know them."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.dialects.marks import GangMarks, MarkSet, PodAge
+from muster.dialects.registry import membership_of
+from muster.kube.changes import Removed
+from muster.kube.gang_marks import gang_marks, pod_age
+from muster.kube.objects import Pod
+
+
+class Member(Struct, frozen=True, gc=False):
+    """A pod of a gang. `phase` as in its status; `controller`: there is somebody who makes it anew when it is gone;
+    `ours`: Muster schedules it.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    gang_id: str
+    marks: GangMarks
+    age: PodAge
+    phase: str = "Pending"
+    node: str = ""
+    deleting: bool = False
+    controller: bool = False
+    owners: tuple[str, ...] = ()
+    ours: bool = True
+
+    @property
+    def ended(self) -> bool:
+        """It will never run again."""
+        return self.phase in ("Succeeded", "Failed")
+
+
+class Members:
+    """All of them, by gang."""
+
+    def __init__(self, scheduler_names: Iterable[str]) -> None:
+        self._scheduler_names = frozenset(scheduler_names)
+        self._by_uid: dict[str, Member] = {}
+        self._by_gang: dict[str, dict[str, Member]] = {}
+        self._doomed: set[str] = set()
+
+    def put(self, change: Pod | Removed) -> list[str]:
+        """A pod came, changed or went: ids of the gangs for which that makes a difference."""
+        if isinstance(change, Removed):
+            self._doomed.discard(change.uid)
+            uid, after = change.uid, None
+        else:
+            uid, after = change.metadata.uid, self._member(change)
+        before = self._by_uid.get(uid)
+        if before == after:
+            return []
+        self._replace(before, after)
+        return list({member.gang_id for member in (before, after) if member is not None})
+
+    def doom(self, member: Member) -> None:
+        """It has been deleted, whatever is told of it that is older."""
+        if self._by_uid.get(member.uid) == member:
+            self._doomed.add(member.uid)
+            self._replace(member, replace(member, deleting=True))
+
+    def of(self, gang_id: str) -> list[Member]:
+        """Those that are there, the oldest first."""
+        there = self._by_gang.get(gang_id, {}).values()
+        return sorted((member for member in there if member.ours), key=lambda member: member.age)
+
+    def is_others(self, gang_id: str) -> bool:
+        """It has pods, and all of them are other schedulers'."""
+        there = self._by_gang.get(gang_id, {}).values()
+        return bool(there) and not any(member.ours for member in there)
+
+    def _member(self, pod: Pod) -> Member | None:
+        marks = gang_marks(pod)
+        membership = membership_of(marks) if marks else None
+        if membership is None or not membership.gang_id:
+            return None
+        metadata = pod.metadata
+        return Member(
+            metadata.uid,
+            metadata.namespace,
+            metadata.name,
+            membership.gang_id,
+            marks,
+            pod_age(pod),
+            pod.status.phase or "Pending",
+            pod.spec.node_name or "",
+            metadata.deletion_timestamp is not None or metadata.uid in self._doomed,
+            bool(metadata.controller),
+            tuple(sorted(owner.name for owner in metadata.owner_references or ())),
+            pod.spec.scheduler_name in self._scheduler_names,
+        )
+
+    def _replace(self, before: Member | None, after: Member | None) -> None:
+        if before is not None:
+            del self._by_uid[before.uid]
+            of_gang = self._by_gang[before.gang_id]
+            del of_gang[before.uid]
+            if not of_gang:
+                del self._by_gang[before.gang_id]
+        if after is not None:
+            self._by_uid[after.uid] = after
+            self._by_gang.setdefault(after.gang_id, {})[after.uid] = after
+
+
+def mark_sets(members: Iterable[Member]) -> list[MarkSet]:
+    """What a dialect reads of them; `members` are in order of age."""
+    oldest: dict[GangMarks, PodAge] = {}
+    for member in members:
+        oldest.setdefault(member.marks, member.age)
+    return [MarkSet(marks, age) for marks, age in oldest.items()]

@@ -1,0 +1,235 @@
+"""Keeps the status of PodGroups true as their pods change, and restarts groups that say they want that.
+
+What only the scheduler knows of a group is not written here, nor groups whose pods are all other schedulers'.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from muster.dialects import coscheduling, koordinator, kube_batch
+from muster.dialects.marks import Definition, DefinitionKind
+from muster.dialects.registry import defined_gang, read_gang
+from muster.dialects.values import BadValue
+from muster.gangs.facts import ObjectReference
+from muster.kube.changes import Changes, Removed
+from muster.kube.gang_marks import definition
+from muster.kube.objects import UNREADABLE, Pod, PodGroup, decode_pod_group
+from muster.kube.resources import PODS, definitions
+from muster.lifecycle.calls import Calls, Object, object_path
+from muster.lifecycle.event_log import EventLog
+from muster.lifecycle.group_status import (
+    Counts,
+    coscheduling_status,
+    counts_of,
+    kube_batch_status,
+    runs_below_minimum,
+)
+from muster.lifecycle.members import Member, Members, mark_sets
+from muster.lifecycle.restarts import BELOW_SINCE, Step, plan, whose_end_is_final
+from muster.lifecycle.surroundings import Surroundings
+from muster.lifecycle.work_queue import WorkQueue
+
+_KINDS: Final = (kube_batch.DEFINITION, coscheduling.DEFINITION, koordinator.DEFINITION)
+_TOGETHER_SECONDS: Final = 0.1
+"""Changes of pods that come within it are written at once: a large group starts with hundreds of them."""
+_UNSCHEDULABLE: Final = "Unschedulable"
+_RESTARTED: Final = "Restarted"
+_NOT_RESTARTED: Final = "CannotRestart"
+_ACTION: Final = "Observing"
+_RESTARTING: Final = "Restarting"
+
+_log = structlog.get_logger(__name__)
+
+
+class _Group(Struct, frozen=True):
+    """A PodGroup as it was seen last, and what it asks."""
+
+    kind: DefinitionKind
+    definition: Definition
+    status: Mapping[str, Any]
+    revision: int
+
+    @property
+    def path(self) -> str:
+        declared = self.definition
+        return object_path(declared.api_version, self.kind.plural, declared.namespace, declared.name)
+
+    @property
+    def reference(self) -> ObjectReference:
+        declared = self.definition
+        return ObjectReference(declared.api_version, declared.kind, declared.namespace, declared.name, declared.uid)
+
+
+class PodGroups:
+    """The controller of PodGroups of all kinds that have a status of counts."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._calls = Calls(surroundings.session)
+        self._events = EventLog(self._calls, surroundings.settings.instance)
+        self._members = Members(surroundings.settings.scheduler_names)
+        self._groups: dict[str, _Group] = {}
+        self._of_uid: dict[str, str] = {}
+        self._told: dict[str, tuple[str, str]] = {}
+        self._queue = WorkQueue(
+            "pod-groups", self._look, self._everything, surroundings.leadership, surroundings.watches
+        )
+        surroundings.watches.follow(PODS, self._take_pods)
+        for kind in _KINDS:
+            surroundings.watches.follow(definitions(kind), partial(self._take_groups, kind))
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self._queue.run()
+
+    # -- what there is
+
+    def _take_pods(self, changes: Changes[Pod]) -> None:
+        for item in changes.items:
+            for gang_id in self._members.put(item):
+                if gang_id in self._groups:
+                    self._queue.add(gang_id, _TOGETHER_SECONDS)
+
+    def _take_groups(self, kind: DefinitionKind, changes: Changes[PodGroup]) -> None:
+        for item in changes.items:
+            if not isinstance(item, Removed):
+                self._take(kind, item)
+            elif (gang_id := self._of_uid.pop(item.uid, None)) is not None and self._is(gang_id, item.uid):
+                del self._groups[gang_id]
+                self._told.pop(gang_id, None)
+
+    def _take(self, kind: DefinitionKind, seen: PodGroup) -> None:
+        declared = definition(seen, kind)
+        gang_id = defined_gang(declared)
+        if gang_id is None:
+            return
+        known = self._groups.get(gang_id)
+        revision = seen.metadata.revision
+        if known is not None and known.definition.uid == declared.uid and known.revision >= revision:
+            return  # what was written by us has been answered, and is only now told
+        self._of_uid[declared.uid] = gang_id
+        self._groups[gang_id] = _Group(kind, declared, _object(seen.status), revision)
+        self._queue.add(gang_id)
+
+    def _is(self, gang_id: str, uid: str) -> bool:
+        group = self._groups.get(gang_id)
+        return group is not None and group.definition.uid == uid
+
+    def _everything(self) -> Iterable[str]:
+        return list(self._groups)
+
+    # -- what is to be
+
+    async def _look(self, gang_id: str) -> float | None:
+        group = self._groups.get(gang_id)
+        if group is None or self._members.is_others(gang_id):
+            return None
+        members = self._members.of(gang_id)
+        minimum = read_gang(gang_id, group.definition, mark_sets(members)).minimum
+        counts = counts_of(members)
+        now = time.time()
+        due = plan(minimum, counts, group.status, group.definition.annotations, _restarts_after(group), now)
+        if due.step is Step.REMEMBER:
+            return await self._remember(group, now)
+        restarted = due.step is Step.RESTART and await self._restart(group, minimum, counts, members)
+        if restarted:
+            members = self._members.of(gang_id)
+        await self._write_status(group, _status(group, minimum, members, now))
+        if restarted or due.step is Step.FORGET:  # not before the counts say that too few run
+            await self._annotate(group, None)
+        await self._tell_shortage(gang_id, group, minimum, counts)
+        return due.seconds or None
+
+    async def _write_status(self, group: _Group, status: Mapping[str, Any]) -> None:
+        changed = {key: value for key, value in status.items() if group.status.get(key) != value}
+        if changed:
+            body = {"metadata": {"uid": group.definition.uid}, "status": changed}
+            self._learn(group, await self._calls.patch_status(group.path, body))
+
+    async def _tell_shortage(self, gang_id: str, group: _Group, minimum: int, counts: Counts) -> None:
+        """kube-batch's event: the group cannot run on as it should, and nothing that is there can mend it."""
+        if group.kind != kube_batch.DEFINITION or not runs_below_minimum(minimum, counts):
+            if self._told.get(gang_id, ("", ""))[0] == _UNSCHEDULABLE:
+                del self._told[gang_id]
+            return
+        note = (
+            f"{counts.running} of its pods run, {counts.pending} wait and {counts.succeeded} succeeded: together fewer "
+            f"than its minimum of {minimum}" + (f"; {counts.failed} failed" if counts.failed else "")
+        )
+        await self._tell(gang_id, group, _UNSCHEDULABLE, note, _ACTION)
+
+    # -- restarts
+
+    async def _remember(self, group: _Group, now: float) -> float | None:
+        """Note that it fell below its minimum, before its counts say so; what comes of it is looked at next."""
+        await self._annotate(group, _timestamp(now))
+        return 0.0
+
+    async def _restart(self, group: _Group, minimum: int, counts: Counts, members: list[Member]) -> bool:
+        """Delete all its pods. False: that cannot be, and has been told."""
+        gang_id = self._of_uid[group.definition.uid]
+        name = f"{group.definition.namespace}/{group.definition.name}"
+        if final := whose_end_is_final(members):
+            note = (
+                f"{counts.running} of its pods run, but {minimum} must. It is not restarted: nobody would make pod "
+                f"{final[0].name} anew, which has no controller; delete and create its pods yourself"
+            )
+            await self._tell(gang_id, group, _NOT_RESTARTED, note, _RESTARTING)
+            return False
+        doomed = [member for member in members if not member.deleting]
+        for member in doomed:
+            await self._calls.delete(object_path("v1", "pods", member.namespace, member.name), member.uid)
+            self._members.doom(member)
+        _log.info("restarted", pod_group=name, minimum=minimum, running=counts.running, pods=len(doomed))
+        note = (
+            f"{counts.running} of its pods ran, but {minimum} must: all {len(doomed)} were deleted, for their "
+            "controllers to make them anew"
+        )
+        await self._events.tell(group.reference, _RESTARTED, note, action=_RESTARTING)
+        return True
+
+    async def _annotate(self, group: _Group, since: str | None) -> None:
+        body = {"metadata": {"uid": group.definition.uid, "annotations": {BELOW_SINCE: since}}}
+        self._learn(group, await self._calls.patch(group.path, body))
+
+    async def _tell(self, gang_id: str, group: _Group, reason: str, note: str, action: str) -> None:
+        if self._told.get(gang_id) != (reason, note):
+            await self._events.tell(group.reference, reason, note, action=action)
+            self._told[gang_id] = (reason, note)
+
+    def _learn(self, group: _Group, answer: Object | None) -> None:
+        """What was written is known before the watch tells it."""
+        if answer is not None:
+            self._take(group.kind, decode_pod_group(msgspec.json.encode(answer)))
+
+
+def _restarts_after(group: _Group) -> float | None:
+    if group.kind != kube_batch.DEFINITION:
+        return None
+    try:
+        return kube_batch.restart_after_seconds(group.definition.spec.get("policy"))
+    except BadValue:  # the gang has a Warning about it: see the dialect
+        return None
+
+
+def _object(raw: msgspec.Raw) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(raw, type=dict[str, Any]) if bytes(raw) else {}
+    except UNREADABLE:
+        return {}
+
+
+def _timestamp(unix_seconds: float) -> str:
+    return datetime.fromtimestamp(int(unix_seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _status(group: _Group, minimum: int, members: list[Member], now: float) -> Mapping[str, Any]:
+    if group.kind == kube_batch.DEFINITION:
+        return kube_batch_status(counts_of(members))
+    return coscheduling_status(minimum, members, group.status, _timestamp(now))
