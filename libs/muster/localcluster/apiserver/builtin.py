@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from muster.localcluster.apiserver import events
+from muster.localcluster.apiserver import events, pod_groups
 from muster.localcluster.apiserver.budgets import BudgetRules
 from muster.localcluster.apiserver.custom_kinds import DefinitionRules
 from muster.localcluster.apiserver.kinds import STATUS, Kind, Rules, Subresource, TableForm
@@ -230,6 +230,7 @@ def _others() -> list[Kind]:
         _kind(
             "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", PriorityClassRules(), "pc", namespaced=False
         ),
+        *pod_groups.kinds(),
         _kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", StorageClassRules(), "sc", namespaced=False),
         _kind(
             "apiextensions.k8s.io",

@@ -82,6 +82,10 @@ class _Gate(Struct):
     name: str | None = None
 
 
+class _SchedulingGroup(Struct):
+    podGroupName: str | None = None  # noqa: N815
+
+
 class _PodSpec(Struct):
     containers: list[_Container] | None = None
     initContainers: list[_Container] | None = None  # noqa: N815
@@ -97,6 +101,7 @@ class _PodSpec(Struct):
     terminationGracePeriodSeconds: int | None = None  # noqa: N815
     activeDeadlineSeconds: int | None = None  # noqa: N815
     schedulingGates: list[_Gate] | None = None  # noqa: N815
+    schedulingGroup: _SchedulingGroup | None = None  # noqa: N815
     overhead: _Quantities = None
     resources: _Resources | None = None
     volumes: list[dict[str, Any]] | None = None

@@ -54,6 +54,8 @@ def pod_spec_causes(spec: Object, field: str = "spec") -> Iterator[Cause]:
     for problem in subdomain_problems(spec["schedulerName"]):
         yield invalid_value(f"{field}.schedulerName", spec["schedulerName"], problem)
     yield from _gate_causes(spec.get("schedulingGates") or (), f"{field}.schedulingGates")
+    if (group := spec.get("schedulingGroup")) is not None:
+        yield from _group_causes(group.get("podGroupName") or "", f"{field}.schedulingGroup")
     if spec["terminationGracePeriodSeconds"] < 0:
         grace = spec["terminationGracePeriodSeconds"]
         yield invalid_value(f"{field}.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0")
@@ -203,6 +205,13 @@ def _gate_causes(gates: Any, field: str) -> Iterator[Cause]:
         if name in seen:
             yield duplicate(f"{field}[{index}]", name)
         seen.add(name)
+
+
+def _group_causes(name: str, field: str) -> Iterator[Cause]:
+    if not name:
+        yield invalid_value(field, name, "must specify exactly one of: `podGroupName`")
+    for problem in subdomain_problems(name) if name else ():
+        yield invalid_value(f"{field}.podGroupName", name, problem)
 
 
 def _without_images(containers: Any) -> list[Object]:

@@ -197,6 +197,17 @@ def _priority_class(each: Object, now: float) -> list[Any]:
     return [_name(each), each.get("value", 0), bool(each.get("globalDefault")), _age(each, now), policy]
 
 
+def _pod_group(each: Object, now: float) -> list[Any]:
+    spec, conditions = each.get("spec") or {}, (each.get("status") or {}).get("conditions") or ()
+    policy = next(iter(spec.get("schedulingPolicy") or {}), "").capitalize()
+    workload = (spec.get("workloadRef") or (spec.get("podGroupTemplateRef") or {}).get("workload") or {}).get(
+        "workloadName"
+    )
+    scheduled = [one for one in conditions if str(one.get("type")).endswith("Scheduled")]
+    word = scheduled[0].get("reason", "") if scheduled else "Pending"
+    return [_name(each), policy, workload or _NONE, word, _age(each, now)]
+
+
 def _storage_class(each: Object, now: float) -> list[Any]:
     default = (each["metadata"].get("annotations") or {}).get("storageclass.kubernetes.io/is-default-class") == "true"
     name = f"{_name(each)} (default)" if default else _name(each)
@@ -246,6 +257,7 @@ TABLES: Final[Mapping[str, TableForm]] = {
     "priorityclasses.scheduling.k8s.io": _form(
         "Name, Value:i, Global-Default:b, Age, PreemptionPolicy", _priority_class
     ),
+    "podgroups.scheduling.k8s.io": _form("Name, Policy, Workload, Status, Age", _pod_group),
     "storageclasses.storage.k8s.io": _form(
         "Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion:b, Age", _storage_class
     ),

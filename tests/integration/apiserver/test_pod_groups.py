@@ -1,0 +1,108 @@
+"""PodGroups of Kubernetes itself: checked like a real server's, one object in all versions, named by pods."""
+
+from typing import Any
+
+import pytest
+
+from builders.api_client import MERGE, PODS, TABLE, ApiClient, pod
+
+GROUPS = "/apis/scheduling.k8s.io/{}/namespaces/default/podgroups"
+BETA, ALPHA3, ALPHA2 = (GROUPS.format(version) for version in ("v1beta1", "v1alpha3", "v1alpha2"))
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+GANG = {"schedulingPolicy": {"gang": {"minCount": 3}}}
+
+
+def group(name: str = "g", **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {**GANG, **spec}}
+
+
+def condition(name: str, status: str = "True") -> dict[str, Any]:
+    return {"type": name, "status": status, "reason": "Scheduled", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+
+
+async def test_it_is_one_object_in_all_versions(api: ApiClient) -> None:
+    reference = {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}
+    made = await api.created(ALPHA2, group(disruptionMode="PodGroup", podGroupTemplateRef=reference))
+    assert made["apiVersion"] == "scheduling.k8s.io/v1alpha2"
+    beta = (await api.get(f"{BETA}/g")).body
+    assert beta["apiVersion"] == "scheduling.k8s.io/v1beta1"
+    workload = {"workloadName": "w", "templateName": "t"}
+    assert beta["spec"] == {**GANG, "disruptionMode": {"all": {}}, "workloadRef": workload}
+    assert (await api.get(f"{ALPHA3}/g")).body == {**beta, "apiVersion": "scheduling.k8s.io/v1alpha3"}
+    assert (await api.get(f"{ALPHA2}/g")).body == made
+
+
+async def test_its_status_is_apart_and_a_condition_is_called_as_the_version_calls_it(api: ApiClient) -> None:
+    made = await api.created(BETA, {**group(), "status": {"conditions": [condition("x")]}})
+    assert "status" not in made
+    told = {"status": {"conditions": [condition("PodGroupInitiallyScheduled")]}}
+    assert (await api.patch(f"{BETA}/g/status", told, MERGE)).status == 200
+    old = (await api.get(f"{ALPHA2}/g")).body["status"]["conditions"]
+    assert [each["type"] for each in old] == ["PodGroupScheduled"]
+    table = (await api.get(BETA, Accept=TABLE)).body
+    assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Policy", "Workload", "Status", "Age"]
+    assert table["rows"][0]["cells"][:4] == ["g", "Gang", "<none>", "Scheduled"]
+
+
+async def test_items_of_a_list_leave_out_their_version(api: ApiClient) -> None:
+    await api.created(BETA, group())
+    listed = (await api.get("/apis/scheduling.k8s.io/v1alpha2/podgroups")).body
+    assert (listed["apiVersion"], listed["kind"]) == ("scheduling.k8s.io/v1alpha2", "PodGroupList")
+    assert "apiVersion" not in listed["items"][0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"schedulingPolicy": {}}, "must specify exactly one of: `basic`, `gang`"),
+        ({"schedulingPolicy": {"basic": {}, "gang": {"minCount": 1}}}, "must specify exactly one of"),
+        ({"schedulingPolicy": {"gang": {"minCount": 0}}}, "should be greater than or equal to 1"),
+        ({"schedulingPolicy": {"gang": {}}}, "spec.schedulingPolicy.gang.minCount: Required value"),
+        ({"schedulingConstraints": {"topology": [{"key": "a"}, {"key": "b"}]}}, "must have at most 1 item"),
+        ({"schedulingConstraints": {"topology": [{"key": "a b"}]}}, "spec.schedulingConstraints.topology[0].key"),
+        ({"disruptionMode": {"single": {}, "all": {}}}, "must specify exactly one of: `single`, `all`"),
+        ({"preemptionPolicy": "Sometimes"}, "Unsupported value"),
+        ({"parentCompositePodGroupName": "root"}, "workloadRef must be set with it"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused(api: ApiClient, spec: dict[str, Any], words: str) -> None:
+    reply = await api.post(BETA, group(**spec))
+    assert (reply.status, reply.reason) == (422, "Invalid")
+    assert words in reply.message
+
+
+async def test_unknown_fields_are_refused_if_the_client_asks_for_that(api: ApiClient) -> None:
+    reply = await api.post(f"{ALPHA2}?fieldValidation=Strict", group(workloadRef={}))
+    assert reply.status == 400
+    assert 'unknown field "spec.workloadRef"' in reply.message
+
+
+async def test_only_the_minimum_may_change_and_not_in_the_first_version(api: ApiClient) -> None:
+    await api.created(BETA, group())
+    more = {"spec": {"schedulingPolicy": {"gang": {"minCount": 5}}}}
+    assert (await api.patch(f"{ALPHA2}/g", more)).status == 422
+    assert (await api.patch(f"{BETA}/g", more)).body["spec"]["schedulingPolicy"] == {"gang": {"minCount": 5}}
+    reply = await api.patch(f"{BETA}/g", {"spec": {"priorityClassName": "x"}})
+    assert (reply.status, "field is immutable" in reply.message) == (422, True)
+
+
+async def test_the_priority_class_gives_the_priority(api: ApiClient) -> None:
+    assert (await api.post(BETA, group(priorityClassName="high"))).status == 403
+    await api.created(CLASSES, {"metadata": {"name": "high"}, "value": 7})
+    assert (await api.created(BETA, group(priorityClassName="high")))["spec"]["priority"] == 7
+    assert (await api.post(BETA, group("other", priority=3))).status == 403
+
+
+async def test_a_pod_names_its_group_for_good(api: ApiClient) -> None:
+    await api.created(PODS, pod("a", schedulingGroup={"podGroupName": "g"}))
+    assert (await api.patch(f"{PODS}/a", {"spec": {"schedulingGroup": {"podGroupName": "h"}}})).status == 422
+    for bad in ({}, {"podGroupName": ""}, {"podGroupName": "A/B"}):
+        assert (await api.post(PODS, pod("b", schedulingGroup=bad))).status == 422
+    assert (await api.post(PODS, pod("b", schedulingGroup={"podGroupName": 7}))).status == 400
+
+
+async def test_workloads_are_kept(api: ApiClient) -> None:
+    path = "/apis/scheduling.k8s.io/{}/namespaces/default/workloads"
+    spec = {"podGroupTemplates": [{"name": "t", **GANG}]}
+    await api.created(path.format("v1alpha2"), {"metadata": {"name": "w"}, "spec": spec})
+    assert (await api.get(f"{path.format('v1beta1')}/w")).body["spec"] == spec
