@@ -101,12 +101,10 @@ def _placement(members: list[MemberProgress]) -> str:
 
 
 def _times(progress: Progress) -> _Data:
-    """What is not known is left as it stands."""
+    """What is not known is left as it stands, and so are the times of a start until the next one begins."""
     if progress.stage is Stage.BOUND:
         return _final_times(progress)
-    if progress.stage is Stage.GATHERING:
-        return {BEGIN: None, END: None, TOTAL_MILLI: None, SOLVER_MILLI: None}
-    if progress.stage is Stage.PREEMPTED or not progress.began:
+    if progress.stage in (Stage.GATHERING, Stage.PREEMPTED) or not progress.began:
         return {}
     return {BEGIN: _rfc_3339(progress.began), END: None, TOTAL_MILLI: None, SOLVER_MILLI: None}
 

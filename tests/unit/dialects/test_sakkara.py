@@ -119,7 +119,8 @@ def test_what_is_left_out_has_sakkaras_defaults() -> None:
     gang = group(member(), name="A")
     assert (gang.minimum, gang.total, gang.priority, gang.constraints) == (1, 1, 0, (PACK_OTHERS,))
     assert gang.never_preempts
-    assert gang.problems == gang.terms == ()
+    assert not gang.problems
+    assert not gang.terms
 
 
 def test_without_config_map_and_size_the_pods_wait() -> None:

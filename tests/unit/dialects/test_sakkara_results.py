@@ -129,18 +129,14 @@ def test_a_group_on_its_way_has_begun_and_not_ended(stage: Stage) -> None:
     }
 
 
-def test_a_group_that_gathers_has_no_times() -> None:
-    data = written(progress(Stage.GATHERING))
-    assert {key: data[key] for key in TIMES} == dict.fromkeys(TIMES)
-
-
 @pytest.mark.parametrize("stage", [Stage.READY, Stage.ASSIGNED, Stage.PERMITTED, Stage.BOUND, Stage.PREEMPTED])
 def test_times_that_are_not_known_stay_as_they_were_written(stage: Stage) -> None:
     assert not written(progress(stage, *PLACED)).keys() & TIMES
 
 
-def test_an_evicted_group_keeps_the_times_of_its_start() -> None:
-    assert not written(progress(Stage.PREEMPTED, began=BEGAN, ended=BEGAN + 1)).keys() & TIMES
+@pytest.mark.parametrize("stage", [Stage.GATHERING, Stage.PREEMPTED])
+def test_a_group_keeps_the_times_of_its_start_until_the_next_one_begins(stage: Stage) -> None:
+    assert not written(progress(stage, began=BEGAN, ended=BEGAN + 1)).keys() & TIMES
 
 
 def test_a_clock_that_was_set_back_makes_no_negative_time() -> None:
