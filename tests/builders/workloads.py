@@ -9,13 +9,14 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
-Dialect = Literal["annotations", "koordinator", "coscheduling", "lightweight", "plain"]
+Dialect = Literal["annotations", "koordinator", "coscheduling", "lightweight", "native", "plain"]
 SCHEDULER = "muster"
 
 _KOORDINATOR = "gang.scheduling.koordinator.sh/"
 _DEFINITIONS = {
     "koordinator": "scheduling.sigs.k8s.io/v1alpha1",
     "coscheduling": "scheduling.x-k8s.io/v1alpha1",
+    "native": "scheduling.k8s.io/v1beta1",
 }
 
 
@@ -46,6 +47,10 @@ class Workload:
     """The claims are made for the pods, from a template, and go with them."""
     spec: dict[str, Any] = field(default_factory=dict)
     """Further fields of the pods' spec."""
+    declared: dict[str, Any] = field(default_factory=dict)
+    """Further fields of the spec of its definition."""
+    version: str = ""
+    """Of the API of its definition; empty: the newest."""
 
     # -- what it is
 
@@ -113,6 +118,14 @@ class Workload:
     def with_spec(self, **fields: Any) -> Self:
         """Its pods have these fields in their spec."""
         return replace(self, spec={**self.spec, **fields})
+
+    def declaring(self, **fields: Any) -> Self:
+        """Its PodGroup has these fields in its spec."""
+        return replace(self, declared={**self.declared, **fields})
+
+    def of_version(self, version: str) -> Self:
+        """Of the PodGroup's API."""
+        return replace(self, version=version)
 
     def on_nodes(self, **labels: str) -> Self:
         """All pods select nodes with these labels."""
@@ -184,11 +197,14 @@ class Workload:
         """The PodGroup; None if the dialect has none."""
         if self.dialect not in _DEFINITIONS:
             return None
+        api_version, minimum = _DEFINITIONS[self.dialect], self.size if self.minimum is None else self.minimum
+        group, _, version = api_version.partition("/")
+        native = {"schedulingPolicy": {"gang": {"minCount": minimum}}}
         return {
-            "apiVersion": _DEFINITIONS[self.dialect],
+            "apiVersion": f"{group}/{self.version or version}",
             "kind": "PodGroup",
             "metadata": {"name": self.name, "namespace": self.namespace, "annotations": self.annotations},
-            "spec": {"minMember": self.size if self.minimum is None else self.minimum},
+            "spec": {**(native if self.dialect == "native" else {"minMember": minimum}), **self.declared},
         }
 
     def job(self, name: str, pods: int) -> dict[str, Any]:
@@ -214,6 +230,8 @@ class Workload:
             "restartPolicy": "Never",
             **self.spec,
         }
+        if self.dialect == "native":
+            spec["schedulingGroup"] = {"podGroupName": self.name}
         if self.priority is not None:
             spec["priorityClassName"] = self.priority_class
         if self.gates:
