@@ -42,7 +42,14 @@ class LifecycleRig:
 
     async def install(self, manifest: str) -> None:
         """Create a CRD of deploy/crds, and wait until it is served."""
-        crd = yaml.safe_load((_MANIFESTS / manifest).read_text())
+        await self.create_crd(self.manifest(manifest))
+
+    def manifest(self, name: str) -> Any:
+        """A CRD of deploy/crds."""
+        return yaml.safe_load((_MANIFESTS / name).read_text())
+
+    async def create_crd(self, crd: Any) -> None:
+        """Create it, and wait until it is served."""
         await self.api.created(CRDS, crd)
         path = f"/apis/{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}/{crd['spec']['names']['plural']}"
         await self.api.until(path, lambda reply: reply.status == 200)

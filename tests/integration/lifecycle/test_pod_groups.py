@@ -1,0 +1,232 @@
+"""PodGroups of a real API server as their pods change."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from builders.api_client import ApiClient, node
+from builders.faults import EVERYTHING, Requests
+from builders.lifecycle import LifecycleRig
+
+KUBE_BATCH = "/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/default/podgroups"
+COSCHEDULING = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"
+PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+OWNERS = "/api/v1/namespaces/default/configmaps"
+RESTART = [{"event": "Unschedulable", "action": "Restart"}]
+
+Object = dict[str, Any]
+
+GROUP_NAME: Object = {"annotations": {"scheduling.k8s.io/group-name": "train"}}
+
+
+@pytest.fixture
+async def api(rig: LifecycleRig) -> AsyncIterator[ApiClient]:
+    """The API, with both kinds of PodGroups installed and a replica of lifecycle at work."""
+    for manifest in ("scheduling.incubator.k8s.io_podgroups.yaml", "scheduling.x-k8s.io_podgroups.yaml"):
+        await rig.install(manifest)
+    await ground(rig.api)
+    async with rig.replica():
+        yield rig.api
+
+
+async def ground(api: ApiClient) -> None:
+    """A node, and something that owns pods, which does nothing for them."""
+    await api.created("/api/v1/nodes", node("node-1"))
+    await api.created(OWNERS, {"metadata": {"name": "work"}})
+
+
+async def group(api: ApiClient, path: str, **spec: Any) -> Object:
+    created: Object = await api.created(path, {"metadata": {"name": "train"}, "spec": spec})
+    return created
+
+
+async def pods(
+    api: ApiClient, *names: str, owned: bool = True, scheduler: str = "muster", marks: Object = GROUP_NAME
+) -> None:
+    """Create pods of the group train."""
+    owner = (await api.get(f"{OWNERS}/work")).body["metadata"]
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "work", "uid": owner["uid"], "controller": True}
+    for name in names:
+        metadata = {"name": name, **marks, **({"ownerReferences": [reference]} if owned else {})}
+        containers = [{"name": "main", "image": "registry.example.com/work:1"}]
+        spec = {"schedulerName": scheduler, "containers": containers, "terminationGracePeriodSeconds": 0}
+        await api.created(PODS, {"metadata": metadata, "spec": spec})
+
+
+async def become(api: ApiClient, phase: str, *names: str) -> None:
+    """The pods' kubelet says so; those without a node get one first."""
+    for name in names:
+        if not (await api.get(f"{PODS}/{name}")).body["spec"].get("nodeName"):
+            assert (await api.bind(name, "node-1")).status == 201
+        reply = await api.patch(f"{PODS}/{name}/status", {"status": {"phase": phase}})
+        assert reply.status == 200, reply.body
+
+
+async def until_status(api: ApiClient, path: str, **fields: Any) -> Object:
+    """Wait until the status of the group has these fields; the whole group."""
+
+    def holds(reply: Any) -> bool:
+        status = reply.body.get("status", {})
+        return all(status.get(name) == value for name, value in fields.items())
+
+    return (await api.until(f"{path}/train", holds)).body  # type: ignore[no-any-return]
+
+
+async def until_event(api: ApiClient, reason: str, kind: str = "PodGroup") -> Object:
+    def found(reply: Any) -> list[Object]:
+        return [each for each in reply.body["items"] if (each["reason"], each["regarding"]["kind"]) == (reason, kind)]
+
+    return found(await api.until(EVENTS, lambda reply: bool(found(reply))))[0]
+
+
+async def names_of(api: ApiClient) -> set[str]:
+    return set(await api.names(PODS))
+
+
+async def test_counts_of_kube_batch_follow_the_pods(api: ApiClient) -> None:
+    await group(api, KUBE_BATCH, minMember=3)
+    await until_status(api, KUBE_BATCH, admitted=0, running=0, succeeded=0, failed=0)
+    await pods(api, "a", "b", "c")
+    await become(api, "Running", "a", "b", "c")
+    await until_status(api, KUBE_BATCH, admitted=3, running=3, succeeded=0, failed=0)
+    await become(api, "Succeeded", "a")
+    await become(api, "Failed", "b")
+    await until_status(api, KUBE_BATCH, admitted=3, running=1, succeeded=1, failed=1)
+    await api.delete(f"{PODS}/b")
+    await until_status(api, KUBE_BATCH, admitted=2, running=1, succeeded=1, failed=0)
+
+
+async def test_a_group_that_can_never_be_whole_again_says_so(api: ApiClient) -> None:
+    await group(api, KUBE_BATCH, minMember=3)
+    await pods(api, "a", "b", "c")
+    await become(api, "Running", "a", "b", "c")
+    await until_status(api, KUBE_BATCH, running=3)
+    await become(api, "Failed", "c")
+    event = await until_event(api, "Unschedulable")
+    assert event["note"] == (
+        "2 of its pods run, 0 wait and 0 succeeded: together fewer than its minimum of 3; 1 failed"
+    )
+    assert (event["regarding"]["name"], event["type"]) == ("train", "Warning")
+    assert await names_of(api) == {"a", "b", "c"}
+
+
+async def test_phases_of_coscheduling_from_the_first_pod_to_the_last(api: ApiClient) -> None:
+    label = {"labels": {"scheduling.x-k8s.io/pod-group": "train"}}
+    await group(api, COSCHEDULING, minMember=2)
+    await until_status(api, COSCHEDULING, phase="Pending")
+    await pods(api, "a", marks=label)
+    await pods(api, "b", marks=label)
+    ready = await until_status(api, COSCHEDULING, phase="PreScheduling", scheduled=0, occupiedBy="default/work")
+    assert ready["status"]["scheduleStartTime"]
+    assert (await api.bind("a", "node-1")).status == 201
+    await until_status(api, COSCHEDULING, phase="Scheduling", scheduled=1)
+    assert (await api.bind("b", "node-1")).status == 201
+    await until_status(api, COSCHEDULING, phase="Scheduled", scheduled=2)
+    await become(api, "Running", "a", "b")
+    await until_status(api, COSCHEDULING, phase="Running", running=2)
+    await api.delete(f"{PODS}/a")
+    await until_status(api, COSCHEDULING, phase="Unknown", running=1)
+    await pods(api, "a", marks=label)
+    await become(api, "Succeeded", "a", "b")
+    await until_status(api, COSCHEDULING, phase="Finished", succeeded=2)
+    await api.delete(f"{PODS}/a")
+    await api.delete(f"{PODS}/b")
+    await pods(api, "c", marks=label)
+    last = await until_status(api, COSCHEDULING, phase="Finished", succeeded=2)
+    assert last["status"]["scheduleStartTime"] == ready["status"]["scheduleStartTime"]
+
+
+async def test_a_group_of_another_scheduler_is_left_alone(api: ApiClient) -> None:
+    await pods(api, "a", scheduler="other")
+    await group(api, KUBE_BATCH, minMember=1)
+    await become(api, "Running", "a")
+    await api.created(KUBE_BATCH, {"metadata": {"name": "fence"}, "spec": {"minMember": 1}})
+    await api.until(f"{KUBE_BATCH}/fence", lambda reply: "status" in reply.body)
+    assert not (await api.get(f"{KUBE_BATCH}/train")).body.get("status")
+
+
+async def test_a_group_that_breaks_is_restarted_as_a_whole_if_it_says_so(api: ApiClient) -> None:
+    await group(api, KUBE_BATCH, minMember=3, policy=RESTART)
+    await pods(api, "a", "b", "c", "d")
+    await become(api, "Running", "a", "b", "c")
+    await until_status(api, KUBE_BATCH, running=3)
+    await become(api, "Failed", "c")
+    await api.until(PODS, lambda reply: not reply.body["items"])
+    event = await until_event(api, "Restarted")
+    assert event["note"].startswith("2 of its pods ran, but 3 must: all 4 were deleted")
+    await until_status(api, KUBE_BATCH, running=0, failed=0)
+    await api.until(f"{KUBE_BATCH}/train", lambda reply: not reply.body["metadata"].get("annotations"))
+    await pods(api, "a2", "b2", "c2")
+    await become(api, "Running", "a2", "b2")
+    await until_status(api, KUBE_BATCH, running=2)
+    await become(api, "Running", "c2")
+    await until_status(api, KUBE_BATCH, running=3)
+    assert await names_of(api) == {"a2", "b2", "c2"}
+
+
+async def test_a_group_whose_controller_is_quick_is_restarted_too(api: ApiClient) -> None:
+    await group(api, KUBE_BATCH, minMember=2, policy=RESTART)
+    await pods(api, "a", "b")
+    await become(api, "Running", "a", "b")
+    await until_status(api, KUBE_BATCH, running=2)
+    await api.delete(f"{PODS}/a")
+    await pods(api, "a-again")
+    await api.until(PODS, lambda reply: not reply.body["items"])
+
+
+async def test_pods_that_nobody_would_make_anew_are_never_deleted(api: ApiClient) -> None:
+    await group(api, KUBE_BATCH, minMember=2, policy=RESTART)
+    await pods(api, "a")
+    await pods(api, "bare", owned=False)
+    await become(api, "Running", "a", "bare")
+    await until_status(api, KUBE_BATCH, running=2)
+    await become(api, "Failed", "a")
+    event = await until_event(api, "CannotRestart")
+    assert "nobody would make pod bare anew" in event["note"]
+    assert await names_of(api) == {"a", "bare"}
+
+
+async def test_a_group_may_recover_before_its_timeout(api: ApiClient) -> None:
+    await group(api, KUBE_BATCH, minMember=2, policy=[{**RESTART[0], "timeout": "1h"}])
+    await pods(api, "a", "b")
+    await become(api, "Running", "a", "b")
+    await until_status(api, KUBE_BATCH, running=2)
+    await api.delete(f"{PODS}/b")
+    await api.until(f"{KUBE_BATCH}/train", lambda reply: bool(reply.body["metadata"].get("annotations")))
+    await pods(api, "c")
+    await become(api, "Running", "c")
+    await api.until(f"{KUBE_BATCH}/train", lambda reply: not reply.body["metadata"].get("annotations"))
+    assert await names_of(api) == {"a", "c"}
+
+
+async def test_another_replica_finishes_what_the_first_began(rig: LifecycleRig) -> None:
+    await rig.install("scheduling.incubator.k8s.io_podgroups.yaml")
+    api = rig.api
+    await ground(api)
+    async with rig.replica("one", faulty=True):
+        await group(api, KUBE_BATCH, minMember=3, policy=RESTART)
+        await pods(api, "a", "b", "c", "d")
+        await become(api, "Running", "a", "b", "c", "d")
+        await until_status(api, KUBE_BATCH, running=4)
+        with rig.faults.hold(Requests("DELETE", "/pods/[a-d]"), let_pass=2) as held:
+            await become(api, "Failed", "c", "d")
+            await held.until(1)
+            with rig.faults.cut(EVERYTHING):
+                assert len(await names_of(api)) == 2
+                async with rig.replica("two"):
+                    await api.until(PODS, lambda reply: not reply.body["items"])
+                    await until_status(api, KUBE_BATCH, running=0)
+
+
+async def test_a_kind_without_status_subresource_is_written_all_the_same(rig: LifecycleRig) -> None:
+    crd = rig.manifest("scheduling.incubator.k8s.io_podgroups.yaml")
+    del crd["spec"]["versions"][0]["subresources"]
+    await rig.create_crd(crd)
+    await ground(rig.api)
+    await group(rig.api, KUBE_BATCH, minMember=1)
+    await pods(rig.api, "a")
+    await become(rig.api, "Running", "a")
+    async with rig.replica():
+        await until_status(rig.api, KUBE_BATCH, running=1)

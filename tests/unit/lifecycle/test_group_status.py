@@ -1,0 +1,124 @@
+"""What PodGroups say of their pods."""
+
+from typing import Any
+
+import pytest
+
+from muster.dialects.marks import PodAge
+from muster.dialects.registry import gang_marks
+from muster.lifecycle.group_status import (
+    Counts,
+    coscheduling_status,
+    counts_of,
+    kube_batch_status,
+    runs_below_minimum,
+)
+from muster.lifecycle.members import Member
+
+NOW = "2026-01-31T12:00:00Z"
+_PHASES = {"p": "Pending", "b": "Pending", "r": "Running", "s": "Succeeded", "f": "Failed"}
+
+
+def members(pods: str) -> list[Member]:
+    """One pod per letter: pending, bound, running, succeeded, failed; an upper-case letter is being deleted."""
+    return [
+        Member(
+            f"uid-{number}",
+            "ml",
+            f"w-{number}",
+            "coscheduling/ml/train",
+            gang_marks("ml", None, None),
+            PodAge(number, f"w-{number}", f"uid-{number}"),
+            phase=_PHASES[letter.lower()],
+            node="" if letter.lower() == "p" else "n",
+            deleting=letter.isupper(),
+            owners=("work",) if number == 0 else ("other",),
+        )
+        for number, letter in enumerate(pods)
+    ]
+
+
+def phase(pods: str, before: str = "", minimum: int = 3) -> str:
+    status = coscheduling_status(minimum, members(pods), {"phase": before} if before else {}, NOW)
+    return str(status["phase"])
+
+
+def test_pods_are_counted_by_what_became_of_them_and_not_at_all_once_they_are_deleted() -> None:
+    assert counts_of(members("pbrsfPBRSF")) == Counts(pods=5, pending=2, scheduled=4, running=1, succeeded=1, failed=1)
+
+
+def test_kube_batch_counts_as_admitted_what_was_given_a_node() -> None:
+    assert kube_batch_status(counts_of(members("ppbrrsfR"))) == {
+        "admitted": 5,
+        "running": 2,
+        "succeeded": 1,
+        "failed": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("pods", "before", "expected"),
+    [
+        ("", "", "Pending"),
+        ("pp", "", "Pending"),
+        ("pp", "Running", "Pending"),
+        ("ppp", "", "PreScheduling"),
+        ("ppp", "Running", "PreScheduling"),
+        ("bpp", "PreScheduling", "Scheduling"),
+        ("rbp", "Scheduling", "Scheduling"),
+        ("bbb", "Scheduling", "Scheduled"),
+        ("rrb", "Scheduled", "Scheduled"),
+        ("bbbp", "PreScheduling", "Scheduled"),
+        ("rrr", "Scheduled", "Running"),
+        ("rrr", "", "Running"),
+        ("rrs", "Running", "Running"),
+        ("rrp", "Running", "Unknown"),
+        ("rr", "Running", "Unknown"),
+        ("rrR", "Running", "Unknown"),
+        ("rrp", "Unknown", "Unknown"),
+        ("rrr", "Unknown", "Running"),
+        ("rrf", "Running", "Failed"),
+        ("rrrf", "Running", "Failed"),
+        ("rff", "Unknown", "Failed"),
+        ("pff", "Running", "Scheduling"),
+        ("fff", "Failed", "Failed"),
+        ("", "Failed", "Failed"),
+        ("p", "Failed", "Pending"),
+        ("rrr", "Failed", "Running"),
+        ("sss", "Running", "Finished"),
+        ("sssr", "Running", "Finished"),
+        ("sssf", "Running", "Finished"),
+        ("", "Finished", "Finished"),
+        ("s", "Finished", "Finished"),
+        ("pp", "Finished", "Finished"),
+        ("ppp", "Finished", "PreScheduling"),
+    ],
+)
+def test_phases_of_coscheduling(pods: str, before: str, expected: str) -> None:
+    assert phase(pods, before) == expected
+
+
+def test_a_group_whose_minimum_cannot_be_read_is_pending() -> None:
+    assert phase("rrr", minimum=0) == "Pending"
+
+
+def test_what_finished_keeps_its_counts_when_its_pods_are_cleared_away() -> None:
+    before = coscheduling_status(3, members("sss"), {}, NOW)
+    assert coscheduling_status(3, [], before, "later") == before
+    assert before["succeeded"] == 3
+
+
+def test_the_group_remembers_who_uses_it_and_since_when() -> None:
+    first: dict[str, Any] = dict(coscheduling_status(3, members("ppp"), {}, NOW))
+    assert (first["occupiedBy"], first["scheduleStartTime"]) == ("ml/work", NOW)
+    later = coscheduling_status(3, members("rrr"), {**first, "occupiedBy": "ml/else"}, "later")
+    assert (later["occupiedBy"], later["scheduleStartTime"]) == ("ml/else", NOW)
+    assert "scheduleStartTime" not in coscheduling_status(3, members("pp"), {}, NOW)
+
+
+@pytest.mark.parametrize(
+    ("pods", "below"),
+    [("", False), ("pp", False), ("ff", False), ("rr", True), ("rrf", True), ("rrp", False), ("rrs", False)],
+)
+def test_a_group_runs_below_its_minimum_if_some_run_and_not_enough_are_left(pods: str, below: bool) -> None:
+    assert runs_below_minimum(3, counts_of(members(pods))) is below
