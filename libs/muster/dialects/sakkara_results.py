@@ -7,7 +7,7 @@
     schedBeginTime, schedEndTime, schedTotalTimeMilli, schedSolverTimeMilli
 
 A pod has its rank, how often its group was tried, and the status Permitted as labels before it is bound; when all are,
-the status becomes Bound. Pods that wait have no labels, unless they had a place and lost it.
+the status becomes Bound. Pods that wait have no labels, unless they had a place and lost it. A group of one has rank 0.
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from muster.dialects.progress import MemberProgress, ObjectWrite, PodWrite, Progress, Stage, Writes
 from muster.topology.ranks import natural_order
@@ -61,8 +62,7 @@ def tell(progress: Progress) -> Writes:
 
 def labels_at_bind(rank: int | None, tries: int) -> Mapping[str, str]:
     """Labels that a pod has before it is bound, so that its first container finds its rank."""
-    labels = {MEMBER_STATUS: _PERMITTED, MEMBER_RETRIES: str(tries)}
-    return labels if rank is None else {**labels, MEMBER_RANK: str(rank)}
+    return {MEMBER_RANK: str(rank or 0), MEMBER_STATUS: _PERMITTED, MEMBER_RETRIES: str(tries)}
 
 
 def _standing(progress: Progress) -> _Data:
@@ -79,6 +79,8 @@ def _where(progress: Progress) -> _Data:
     placed = [each for each in progress.members if each.node] if progress.stage in _HAVE_PLACES else []
     if not placed:
         return {PLACEMENT: None, RANK: None, OMITTED: None}
+    if len(placed) == 1:
+        placed = [replace(placed[0], rank=placed[0].rank or 0)]
     placed.sort(key=_by_rank)
     placement = _placement(placed)
     rank = "[" + " ".join(f"({each.name},{each.rank})" for each in placed if each.rank is not None) + "]"
@@ -135,7 +137,7 @@ def _labels(progress: Progress) -> tuple[PodWrite, ...]:
         )
     if progress.stage in _HAVE_NONE:
         status = _STATUS[progress.stage]
-        unseated = (each for each in progress.members if each.tries and not each.node)
+        unseated = (each for each in progress.members if each.rank is not None and not each.node)
         return tuple(
             PodWrite(each.uid, each.name, {MEMBER_STATUS: status, MEMBER_RETRIES: str(each.tries), MEMBER_RANK: None})
             for each in unseated

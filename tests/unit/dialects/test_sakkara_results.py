@@ -93,6 +93,10 @@ def test_trees_may_have_any_levels_and_nodes_may_be_outside() -> None:
     assert data["rank"] == "[(p-0,0) (p-1,1)]"
 
 
+def test_a_group_of_one_has_rank_0() -> None:
+    assert written(progress(Stage.BOUND, at("only", None, "rack", "node")))["rank"] == "[(only,0)]"
+
+
 def test_what_a_config_map_cannot_hold_is_left_out_and_that_is_told() -> None:
     count = LARGEST_BYTES // 500
     many = [at(f"{'p' * 250}-{number}", number, "rack", f"n-{number}") for number in range(count)]
@@ -168,7 +172,7 @@ def test_a_pod_has_its_labels_before_it_is_bound() -> None:
         "sakkara.member.status": "Permitted",
         "sakkara.member.retries": "1",
     }
-    assert "sakkara.member.rank" not in labels_at_bind("sakkara/a/A", None, 1)
+    assert labels_at_bind("sakkara/a/A", None, 1)["sakkara.member.rank"] == "0"
     assert labels_at_bind("koordinator/a/A", 2, 1) == {}
 
 
@@ -182,9 +186,9 @@ def test_pods_of_a_bound_group_say_so() -> None:
 
 @pytest.mark.parametrize(("stage", "status"), [(Stage.READY, "Ready"), (Stage.GATHERING, "Waiting")])
 def test_a_pod_that_lost_its_place_loses_its_rank(stage: Stage, status: str) -> None:
-    tried, fresh = MemberProgress("u", "tried", tries=2), MemberProgress("v", "fresh")
-    assert labels(tell(progress(stage, tried, fresh))) == {
-        "tried": {"sakkara.member.status": status, "sakkara.member.retries": "2", "sakkara.member.rank": None}
+    lost, fresh = MemberProgress("u", "lost", rank=3, tries=2), MemberProgress("v", "fresh", tries=2)
+    assert labels(tell(progress(stage, lost, fresh))) == {
+        "lost": {"sakkara.member.status": status, "sakkara.member.retries": "2", "sakkara.member.rank": None}
     }
 
 
