@@ -1,0 +1,223 @@
+"""A QueueJob as its user wrote it, read into what its controller goes by, and what is wrong with it in sentences."""
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from muster.dialects.kube_arbitrator import node_selector
+from muster.dialects.values import BadValue, shown
+from muster.gangs.quoting import quoted
+from muster.kube.objects import NOTHING, UNREADABLE, Encoded, ObjectMeta, PodSpec, salvage
+from muster.kube.pod_facts import Priorities
+from muster.kube.resources import Resource
+from muster.lifecycle.queue_job_status import JobStatus, read_status
+
+API_VERSION: Final = "arbitrator.incubator.k8s.io/v1alpha1"
+KIND: Final = "QueueJob"
+PLURAL: Final = "queuejobs"
+
+MOST_TASKS: Final = 100
+MOST_PODS: Final = 10_000
+"""Of one job: twice what a Job with indexes of its own may run at once is common, and a gang of so many is solved."""
+LONGEST_NAME: Final = 240
+"""Characters of a job's name: pods have it with two numbers behind it, and 253 at most."""
+
+Object = dict[str, Any]
+
+
+class QueueJob(Struct, frozen=True):
+    """A QueueJob as it comes off the wire."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: Raw = NOTHING
+    status: Raw = NOTHING
+
+
+class Task(Struct, frozen=True):
+    """One of a job's kinds of pods."""
+
+    replicas: int
+    template: Object
+    priority: int = 0
+
+
+class Job(Struct, frozen=True):
+    """A QueueJob. `templates` is a digest of what its pods are made from: when it changes, all are made anew.
+
+    `problems` keep its pods from being made or made anew; those that run are left alone.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    revision: int = 0
+    created: str = ""
+    deleting: bool = False
+    minimum: int = 0
+    priority: int = 0
+    tasks: tuple[Task, ...] = ()
+    scheduling: Object = {}
+    templates: str = ""
+    status: JobStatus = JobStatus()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Pods that it wants."""
+        return sum(task.replicas for task in self.tasks)
+
+    @property
+    def needed(self) -> int:
+        """Pods without which it does not run; never more than it wants."""
+        return min(self.minimum, self.size)
+
+
+def decode_queue_job(data: Encoded) -> QueueJob:
+    """Read a QueueJob; fields with wrong types keep their defaults. Raises BadObject."""
+    try:
+        return _decoder.decode(data)
+    except UNREADABLE:
+        return QueueJob(**salvage(QueueJob, data)[0])
+
+
+_decoder: Final = msgspec.json.Decoder(QueueJob)
+
+QUEUE_JOBS: Final = Resource(
+    "queuejobs.arbitrator.incubator.k8s.io",
+    f"/apis/{API_VERSION}/{PLURAL}",
+    QueueJob,
+    decode_queue_job,
+    optional=True,
+)
+
+
+def read_job(given: QueueJob, priorities: Priorities) -> Job:
+    """What its controller goes by."""
+    metadata = given.metadata
+    problems: list[str] = []
+    if len(metadata.name) > LONGEST_NAME:
+        problems.append(f"metadata.name has {len(metadata.name)} characters, but it may have at most {LONGEST_NAME}")
+    spec = _object(given.spec, "spec", problems)
+    scheduling = _mapping(spec.get("schedulingSpec"), "spec.schedulingSpec", problems)
+    tasks = _tasks(spec, priorities, problems)
+    try:
+        node_selector(scheduling.get("nodeSelector"))
+    except BadValue as error:
+        problems.append(f"spec.schedulingSpec.nodeSelector is {error}")
+    return Job(
+        uid=metadata.uid,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        revision=metadata.revision,
+        created=metadata.creation_timestamp or "",
+        deleting=metadata.deletion_timestamp is not None,
+        minimum=_whole(scheduling.get("minAvailable"), "spec.schedulingSpec.minAvailable", problems),
+        priority=_priority(scheduling, priorities),
+        tasks=tasks,
+        scheduling=scheduling,
+        templates=_digest(tasks),
+        status=read_status(given.status),
+        problems=tuple(problems),
+    )
+
+
+def _tasks(spec: Object, priorities: Priorities, problems: list[str]) -> tuple[Task, ...]:
+    given = spec.get("taskSpecs")
+    if not isinstance(given, list) or not given:
+        problems.append("spec.taskSpecs is empty: name at least one kind of pods")
+        return ()
+    if len(given) > MOST_TASKS:
+        problems.append(f"spec.taskSpecs has {len(given)} entries, but it may have at most {MOST_TASKS}")
+        return ()
+    shared = _match_labels(spec.get("selector"), "spec.selector", problems)
+    tasks = tuple(
+        _task(each, f"spec.taskSpecs[{place}]", shared, priorities, problems) for place, each in enumerate(given)
+    )
+    wanted = sum(task.replicas for task in tasks)
+    if wanted > MOST_PODS:
+        problems.append(f"spec.taskSpecs asks for {wanted} pods, but a QueueJob may have at most {MOST_PODS}")
+    return tasks
+
+
+def _task(given: object, where: str, shared: Mapping[str, str], priorities: Priorities, problems: list[str]) -> Task:
+    task = _mapping(given, where, problems)
+    template = _mapping(task.get("template"), f"{where}.template", problems)
+    metadata = _mapping(template.get("metadata"), f"{where}.template.metadata", problems)
+    spec = _mapping(template.get("spec"), f"{where}.template.spec", problems)
+    if "spec" not in template:
+        problems.append(f"{where}.template.spec is missing: say what the pods run")
+    labels = _mapping(metadata.get("labels"), f"{where}.template.metadata.labels", problems)
+    selected = {**shared, **_match_labels(task.get("selector"), f"{where}.selector", problems)}
+    for key, value in selected.items():
+        if labels.get(key, value) != value:
+            problems.append(
+                f"{where}.template.metadata.labels has {quoted(key)}: {shown(labels[key])}, but the selector asks for "
+                f"{quoted(value)}: give them the same value"
+            )
+    complete = {**template, "metadata": {**metadata, "labels": {**selected, **labels}}, "spec": spec}
+    replicas = _whole(task.get("replicas", 1), f"{where}.replicas", problems)
+    return Task(replicas, complete, _pod_priority(spec, priorities))
+
+
+def _match_labels(selector: object, where: str, problems: list[str]) -> dict[str, str]:
+    """Labels that pods must have so that the selector selects them."""
+    given = _mapping(selector, where, problems)
+    if given.get("matchExpressions"):
+        problems.append(f"{where}.matchExpressions is not supported: use matchLabels, which the pods get as labels")
+    labels = _mapping(given.get("matchLabels"), f"{where}.matchLabels", problems)
+    if not all(isinstance(value, str) for value in labels.values()):
+        problems.append(f"{where}.matchLabels is {shown(labels)}, which is not a map of labels")
+        return {}
+    return labels
+
+
+def _priority(scheduling: Object, priorities: Priorities) -> int:
+    """That of the job, as the scheduler will read it off the SchedulingSpec."""
+    class_name, number = scheduling.get("priorityClassName"), scheduling.get("priority")
+    if isinstance(class_name, str) and (value := priorities.by_name.get(class_name)) is not None:
+        return value
+    return number if isinstance(number, int) and not isinstance(number, bool) else priorities.default
+
+
+def _pod_priority(spec: Object, priorities: Priorities) -> int:
+    named = {"priority": spec.get("priority"), "priorityClassName": spec.get("priorityClassName")}
+    try:
+        return priorities.of_pod(msgspec.convert(named, PodSpec))
+    except msgspec.ValidationError:  # the API server refuses such a pod, and says why
+        return priorities.default
+
+
+def _whole(value: object, where: str, problems: list[str]) -> int:
+    if value is None:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 2**31 - 1:
+        problems.append(f"{where} is {shown(value)}, which is not a whole number of pods")
+        return 0
+    return value
+
+
+def _mapping(value: object, where: str, problems: list[str]) -> Object:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        problems.append(f"{where} is {shown(value)}, which is not an object")
+        return {}
+    return value
+
+
+def _object(raw: Raw, where: str, problems: list[str]) -> Object:
+    content = bytes(raw)
+    try:
+        return _mapping(msgspec.json.decode(content) if content else None, where, problems)
+    except UNREADABLE as error:
+        problems.append(f"{where} cannot be read: {error}")
+        return {}
+
+
+def _digest(tasks: tuple[Task, ...]) -> str:
+    """Of the templates; how many pods there are to be of each makes no difference."""
+    content = msgspec.json.encode([task.template for task in tasks], order="deterministic")
+    return blake2b(content, digest_size=8).hexdigest()

@@ -1,0 +1,359 @@
+"""What is done about a QueueJob: made in order, made anew whole or in part, and never more than that."""
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from builders.queue_jobs import queue_job, read, template
+from muster.lifecycle.queue_job import Job
+from muster.lifecycle.queue_job_order import Demand, in_order
+from muster.lifecycle.queue_job_plan import (
+    CALM_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    JobPod,
+    Plan,
+    Slot,
+    pause_seconds,
+    plan,
+    pod_name,
+    slots,
+)
+
+
+class World:
+    """A job and its pods; plans are carried out at once, and every decision is remembered before anything is done."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.pods: dict[str, JobPod] = {}
+        self.now = 1_000_000.0
+        self.steps: list[str] = []
+        self.made: list[str] = []
+        self.deleted: list[str] = []
+        self.room = 10**6
+        self._count = itertools.count(1)
+
+    def settle(self) -> Plan:
+        """Carry out plans until nothing is left to do now."""
+        for _ in range(100):
+            found = plan(self.job, list(self.pods.values()), self.now)
+            before = self.job
+            self.job = replace(self.job, status=found.status)
+            if found.decides is not None:
+                assert (found.doomed, found.missing) == ((), ())
+                self.steps.append(found.decides.reason)
+                continue
+            for pod in found.doomed:
+                del self.pods[pod.name]
+                self.deleted.append(pod.name)
+            for slot in found.missing[: self.room - len(self.pods)]:
+                self.make(slot)
+            if not found.doomed and not found.missing[: self.room - len(self.pods)] and self.job == before:
+                return found
+        raise AssertionError(f"no rest: {found}")
+
+    def make(self, slot: Slot) -> None:
+        name, status = pod_name(self.job, slot), self.job.status
+        self.made.append(name)
+        uid = f"uid-{next(self._count)}"
+        self.pods[name] = JobPod(uid, name, slot.task, slot.index, status.incarnation, status.templates)
+
+    def change(self, *names: str, **fields: object) -> None:
+        for name in names or list(self.pods):
+            self.pods[name] = replace(self.pods[name], **fields)
+
+    def run(self, *names: str) -> None:
+        """Pods (all, if none are named) run."""
+        self.change(*names, placed=True, phase="Running")
+        self.settle()
+
+    def end(self, *names: str, phase: str = "Succeeded") -> None:
+        self.change(*names, phase=phase)
+        self.settle()
+
+    def fail(self, *names: str) -> None:
+        self.end(*names, phase="Failed")
+
+    def lose(self, *names: str) -> None:
+        """Somebody deletes pods."""
+        for name in names:
+            del self.pods[name]
+        self.settle()
+
+    def edit(self, job: Job) -> None:
+        self.job = replace(job, status=self.job.status)
+        self.settle()
+
+    def uids(self) -> dict[str, str]:
+        return {name: pod.uid for name, pod in self.pods.items()}
+
+
+def job_of(replicas: int = 4, minimum: int | None = 3, cpu: str = "1") -> Job:
+    return read(queue_job("train", (replicas, template(cpu=cpu)), minimum=minimum))
+
+
+def running(replicas: int = 4, minimum: int | None = 3) -> World:
+    world = World(job_of(replicas, minimum))
+    world.settle()
+    world.run()
+    world.steps.clear()
+    return world
+
+
+class TestBeginning:
+    def test_all_pods_are_made_those_of_the_highest_template_first(self) -> None:
+        low, high = template(priorityClassName="low"), template(priorityClassName="high")
+        world = World(read(queue_job("train", (2, low), (3, high), minimum=4)))
+        world.settle()
+        assert world.made == ["train-1-0", "train-1-1", "train-1-2", "train-0-0", "train-0-1"]
+        assert [slot.needed for slot in slots(world.job)] == [True, True, True, True, False]
+
+    def test_its_status_counts(self) -> None:
+        world = World(job_of())
+        world.settle()
+        status = world.job.status
+        assert (status.pending, status.running, status.min_available, status.incarnation) == (4, 0, 3, 1)
+        world.run("train-0-0")
+        status = world.job.status
+        assert (status.pending, status.running, status.started) == (3, 1, False)
+
+    def test_pods_that_fail_before_enough_have_a_node_are_made_anew_singly(self) -> None:
+        world = World(job_of())
+        world.settle()
+        world.change("train-0-0", placed=True, phase="Failed")
+        world.settle()
+        assert (world.steps, world.deleted) == (["Created", "Replacing"], ["train-0-0"])
+        assert world.made.count("train-0-0") == 2
+
+    @pytest.mark.parametrize("written", [{}, {"minimum": "three"}, {"minimum": -1}])
+    def test_nothing_is_done_about_a_job_that_cannot_be_read(self, written: dict[str, object]) -> None:
+        job = read(queue_job("train", minimum=written.get("minimum")))
+        assert job.problems
+        assert plan(job, [], 0.0) == Plan(job.status)
+
+    def test_nothing_is_done_about_a_job_that_is_being_deleted(self) -> None:
+        job = replace(job_of(), deleting=True)
+        assert plan(job, [], 0.0) == Plan(job.status)
+
+
+class TestLosses:
+    def test_while_enough_are_left_only_the_failed_one_is_made_anew(self) -> None:
+        world = running()
+        before = world.uids()
+        world.fail("train-0-2")
+        assert (world.steps, world.deleted) == (["Replacing"], ["train-0-2"])
+        after = world.uids()
+        assert {name for name in after if after[name] != before[name]} == {"train-0-2"}
+        assert (world.job.status.failed, world.job.status.incarnation) == (1, 1)
+
+    def test_below_the_minimum_the_whole_job_is_made_anew(self) -> None:
+        world = running()
+        before = world.uids()
+        world.fail("train-0-1", "train-0-2")
+        assert world.steps == ["Restarting"]
+        assert sorted(world.deleted) == sorted(before)
+        assert not set(world.uids().values()) & set(before.values())
+        assert (world.job.status.incarnation, world.job.status.failed, world.job.status.started) == (2, 2, False)
+
+    def test_pods_that_somebody_deletes_are_lost_too(self) -> None:
+        world = running()
+        world.lose("train-0-0")
+        assert (world.steps, world.job.status.incarnation, len(world.pods)) == ([], 1, 4)
+        world.run()
+        world.lose("train-0-0", "train-0-1")
+        assert (world.steps, world.job.status.incarnation) == (["Restarting"], 2)
+
+    def test_pods_that_are_being_deleted_are_not_counted_on(self) -> None:
+        world = running()
+        world.change("train-0-0", "train-0-1", leaving=True)
+        found = plan(world.job, list(world.pods.values()), world.now)
+        assert found.decides is not None
+        assert found.decides.reason == "Restarting"
+
+    def test_a_pod_that_is_about_to_run_counts(self) -> None:
+        world = World(job_of())
+        world.settle()
+        world.change(placed=True)
+        world.settle()
+        world.steps.clear()
+        world.change("train-0-3", phase="Failed")
+        world.settle()
+        assert world.steps == ["Replacing"]
+
+    def test_a_job_that_ends_pod_by_pod_is_left_alone(self) -> None:
+        world = running(4, 4)
+        for name in list(world.pods):
+            world.end(name)
+        assert world.steps == ["Completed"]
+        assert (world.deleted, world.job.status.succeeded, world.job.status.completed) == ([], 4, True)
+        world.lose("train-0-0", "train-0-1")
+        assert (set(world.pods), world.job.status.succeeded) == ({"train-0-2", "train-0-3"}, 4)
+
+    def test_pods_that_succeeded_count_toward_the_minimum(self) -> None:
+        world = running(4, 3)
+        world.end("train-0-0", "train-0-1")
+        world.fail("train-0-2")
+        assert world.steps == ["Replacing"]
+
+    def test_without_a_minimum_it_is_never_made_anew_whole(self) -> None:
+        world = running(2, None)
+        world.fail("train-0-0", "train-0-1")
+        assert world.job.status.incarnation == 1
+        assert len(world.pods) == 2
+
+
+class TestPauses:
+    def test_pods_that_fail_again_and_again_are_made_anew_ever_later(self) -> None:
+        world = running()
+        pauses = []
+        for _ in range(12):
+            world.fail("train-0-0")
+            found = plan(world.job, list(world.pods.values()), world.now)
+            pauses.append(found.again_seconds or 0.0)
+            world.now += pauses[-1]
+            world.settle()
+            world.run()
+        assert pauses[:4] == [0.0, 1.0, 2.0, 4.0]
+        assert max(pauses) == LONGEST_PAUSE_SECONDS
+        world.now += CALM_SECONDS
+        world.fail("train-0-0")
+        assert world.pods["train-0-0"].phase == "Pending"
+
+    def test_a_job_that_breaks_again_and_again_is_made_anew_ever_later(self) -> None:
+        world = running(3, 3)
+        world.fail("train-0-0")
+        world.run()
+        assert world.job.status.incarnation == 2
+        world.fail("train-0-0")
+        assert world.job.status.incarnation == 2
+        found = plan(world.job, list(world.pods.values()), world.now)
+        assert (found.again_seconds, found.missing, found.doomed) == (1.0, (), ())
+        world.now += 1.0
+        world.settle()
+        assert world.job.status.incarnation == 3
+
+    def test_a_clock_that_went_back_holds_nobody_up_for_longer(self) -> None:
+        status = replace(job_of().status, attempts=3, last_attempt_seconds=10_000)
+        assert pause_seconds(status, 0.0) == 4.0
+
+
+class TestEdits:
+    def test_another_template_makes_all_anew(self) -> None:
+        world = running()
+        before = world.uids()
+        world.edit(job_of(cpu="2"))
+        assert world.steps == ["TemplateChanged"]
+        assert not set(world.uids().values()) & set(before.values())
+
+    def test_more_replicas_add_pods_and_fewer_take_the_last(self) -> None:
+        world = running()
+        before = world.uids()
+        world.edit(job_of(6))
+        assert len(world.pods) == 6
+        world.edit(job_of(3))
+        assert world.uids() == {name: uid for name, uid in before.items() if name != "train-0-3"}
+        assert world.steps == []
+
+    def test_a_higher_minimum_is_waited_for(self) -> None:
+        world = running(4, 3)
+        world.edit(job_of(6, 6))
+        assert (world.steps, world.deleted, len(world.pods)) == (["MinimumRaised"], [], 6)
+        world.run()
+        world.fail("train-0-0")
+        assert world.steps[-1] == "Restarting"
+
+    def test_fewer_replicas_than_the_minimum_do_not_break_it(self) -> None:
+        world = running(4, 4)
+        world.edit(job_of(2, 4))
+        assert (world.steps, len(world.pods)) == ([], 2)
+
+    def test_without_its_status_it_goes_on_with_the_pods_that_there_are(self) -> None:
+        world = running()
+        world.fail("train-0-1", "train-0-2")
+        world.run()
+        before = world.uids()
+        world.job = job_of()
+        world.settle()
+        assert (world.uids(), world.job.status.incarnation) == (before, 2)
+
+
+class TestOrder:
+    def test_first_what_each_needs_the_highest_first_then_one_more_each_in_turn(self) -> None:
+        jobs = {
+            name: read(queue_job(name, (replicas, template()), minimum=2, scheduling={"priorityClassName": priority}))
+            for name, replicas, priority in (("a", 4, "low"), ("b", 3, "high"), ("c", 5, "low"))
+        }
+        demands = [Demand(job, tuple(slots(job))) for job in jobs.values()]
+        made = [pod_name(job, slot) for job, slot in in_order(demands)]
+        assert made[:6] == ["b-0-0", "b-0-1", "a-0-0", "a-0-1", "c-0-0", "c-0-1"]
+        assert made[6:] == ["b-0-2", "a-0-2", "c-0-2", "a-0-3", "c-0-3", "c-0-4"]
+
+    @given(
+        st.lists(st.tuples(st.integers(0, 6), st.integers(0, 8), st.sampled_from(["low", "high"])), max_size=6),
+        st.integers(0, 40),
+    )
+    def test_a_quota_never_leaves_two_jobs_half_made(self, sizes: list[tuple[int, int, str]], quota: int) -> None:
+        jobs = [
+            read(queue_job(f"j{n}", (size, template()), minimum=least, scheduling={"priorityClassName": priority}))
+            for n, (size, least, priority) in enumerate(sizes)
+        ]
+        wanted = list(in_order([Demand(job, tuple(slots(job))) for job in jobs]))
+        made = wanted[:quota]
+        assert len(wanted) == sum(job.size for job in jobs)
+        had = {job.name: sum(each is job for each, _ in made) for job in jobs}
+        half = [job for job in jobs if 0 < had[job.name] < job.needed]
+        assert len(half) <= 1
+        for job in jobs:  # whoever has less than it needs has nobody behind it with anything
+            if had[job.name] < job.needed:
+                assert not any(had[other.name] for other in jobs if other.priority < job.priority)
+
+
+events = st.lists(
+    st.tuples(st.sampled_from(["run", "fail", "succeed", "delete", "wait", "scale", "template"]), st.integers(0, 5)),
+    max_size=25,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(events, st.integers(1, 5), st.integers(0, 6), st.integers(1, 8))
+def test_whatever_happens_it_comes_to_rest_with_all_pods_of_one_making(
+    story: Sequence[tuple[str, int]], replicas: int, minimum: int, room: int
+) -> None:
+    world = World(job_of(replicas, minimum))
+    world.room = room
+    world.settle()
+    cpu = 1
+    acts: dict[str, Callable[[str], None]] = {
+        "run": world.run,
+        "fail": world.fail,
+        "succeed": world.end,
+        "delete": world.lose,
+    }
+    for what, number in story:
+        before, incarnation, started = world.uids(), world.job.status.incarnation, world.job.status.started
+        name = f"train-0-{number}"
+        if what in acts and name in world.pods:
+            if what in ("fail", "succeed") and not world.pods[name].placed:
+                continue
+            acts[what](name)
+        elif what == "wait":
+            world.now += CALM_SECONDS
+            world.settle()
+        elif what == "scale":
+            world.edit(job_of(max(1, number), minimum, str(cpu)))
+        elif what == "template":
+            cpu += 1
+            world.edit(job_of(world.job.size, minimum, str(cpu)))
+        status = world.job.status
+        assert all(pod.incarnation == status.incarnation for pod in world.pods.values())
+        if status.incarnation != incarnation:  # made anew as a whole: nothing is left of what was
+            assert started or what == "template"
+            assert not set(world.uids().values()) & set(before.values())
+    world.now += CALM_SECONDS
+    world.settle()
+    if not world.job.status.completed and not any(pod.phase == "Failed" for pod in world.pods.values()):
+        assert len(world.pods) == min(room, world.job.size)
