@@ -65,6 +65,10 @@ class GangBuilder:
     expected_seconds: float = 0.0
     never_preempts_: bool = False
     evicted_whole_: bool = False
+    meek_: bool = False
+    counts_succeeded_: bool = False
+    uniform_: bool = False
+    free_cpu_: int = 0
     budgets: tuple[str, ...] = ()
     tree: str = ""
     constraints: str = ""
@@ -103,6 +107,22 @@ class GangBuilder:
     def never_preempts(self) -> "GangBuilder":
         return replace(self, never_preempts_=True)
 
+    def meek(self) -> "GangBuilder":
+        """Its declaration says that nothing is evicted for it, whatever its pods say."""
+        return replace(self, meek_=True)
+
+    def counting_succeeded(self) -> "GangBuilder":
+        """Members that succeeded count, once the others cannot reach the minimum alone."""
+        return replace(self, counts_succeeded_=True)
+
+    def uniform(self) -> "GangBuilder":
+        """All its pods must ask the same."""
+        return replace(self, uniform_=True)
+
+    def wanting_free(self, cpu: int) -> "GangBuilder":
+        """So many cpus must be free in the whole cluster before it is tried."""
+        return replace(self, free_cpu_=cpu)
+
     def evicted_whole(self) -> "GangBuilder":
         """Its definition says that it may be evicted only whole."""
         return replace(self, evicted_whole_=True)
@@ -131,6 +151,10 @@ class GangBuilder:
             name=self.name,
             incarnation=self.incarnation,
             evicted_whole=self.evicted_whole_,
+            never_preempts=self.meek_,
+            counts_succeeded=self.counts_succeeded_,
+            uniform=self.uniform_,
+            resources=(("cpu", self.free_cpu_ * 1000),) if self.free_cpu_ else (),
             minimum=0 if self.problems else minimum,
             total=max(minimum, sum(count for count, _ in self.sizes)),
             group=self.group_,

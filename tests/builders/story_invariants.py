@@ -8,7 +8,7 @@ from builders.story_cast import Cluster
 from muster.coordinator.core.events import Evict, Record, RecordState, Seat
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.model import Gang
-from muster.gangs.facts import PodFacts
+from muster.gangs.facts import PodFacts, PodPhase
 
 
 class World(Protocol):
@@ -51,9 +51,12 @@ def permit_of(etcd: Mapping[str, Record], pod: PodFacts, seat: Seat) -> Record |
 def _runs(cluster: Cluster, gang_id: str) -> bool:
     """As many of its pods as must start together are bound, whoever did it."""
     facts = cluster.gangs.get(gang_id)
-    return facts is not None and facts.minimum <= sum(
-        pod.seated for pod in cluster.pods.values() if pod.gang == gang_id
-    )
+    pods = [pod for pod in cluster.pods.values() if pod.gang == gang_id]
+    running = sum(pod.seated for pod in pods)
+    if facts is None or running >= facts.minimum:
+        return facts is not None
+    succeeded = sum(pod.phase is PodPhase.SUCCEEDED for pod in pods) if facts.counts_succeeded else 0
+    return running > 0 and running + succeeded >= facts.minimum
 
 
 def check_evict(etcd: Mapping[str, Record], effect: Evict) -> None:

@@ -37,8 +37,8 @@ BUGS = (
     Bug(
         "only the first gang of a group is asked whether it may start",
         "gathering.py",
-        "    for gang in gangs:\n        reason = _lacks(gang, known, trees)",
-        "    for gang in gangs[:1]:\n        reason = _lacks(gang, known, trees)",
+        "    for gang in gangs:\n        reason = _lacks(gang, known, trees, ledger)",
+        "    for gang in gangs[:1]:\n        reason = _lacks(gang, known, trees, ledger)",
     ),
     Bug(
         "one-sided groups are believed",
@@ -121,8 +121,8 @@ BUGS = (
     Bug(
         "a new leader takes every record for a permit",
         "recovery.py",
-        "        elif record.state is RecordState.UNPERMITTED:",
-        "        elif False:",
+        "    if record.state is RecordState.UNPERMITTED:\n        return\n",
+        "",
     ),
     Bug(
         "a new leader believes records of gangs that were declared anew",
@@ -175,7 +175,7 @@ BUGS = (
     Bug(
         "placement is not told where the others of a gang are",
         "questions.py",
-        "facts.tree, facts.constraints, placed(gang), avoided)",
+        "facts.tree, gang.constraints, placed(gang), avoided)",
         "facts.tree, facts.constraints, (), avoided)",
     ),
     Bug(
@@ -337,7 +337,7 @@ BUGS = (
     Bug(
         "others are evicted for pods that never preempt",
         "questions.py",
-        "    return not any(pod.never_preempts for gang in group.to_seat for pod in gang.waiting.values())",
+        "    return not any(pod.never_preempts for gang in to_seat for pod in gang.waiting.values())",
         "    return True",
     ),
     Bug(

@@ -39,6 +39,7 @@ def check_rest(world: World) -> None:
     for waiting in story.leader.queue.ordered():
         check_no_false_wait(story, waiting)
     check_no_deadlock(story)
+    check_room_in_all(story)
     check_reasons(world)
     check_seats_have_room(story)
     check_kept_room(story)
@@ -58,6 +59,20 @@ def check_no_false_wait(story: Story, group: Group) -> None:
     kept = as_amounts(withheld_from(group, knowledge.kept.values(), knowledge.ledger, story.now), knowledge.ledger)
     (answer,) = story.first_fit(Solve(0, {}, knowledge.ledger.reservations(), (to_place(group),), kept))
     assert answer.outcome is not SolveOutcome.PLACED, f"I7: {group.id} fits and is not placed"
+
+
+def check_room_in_all(story: Story) -> None:
+    """I7: who waits for so much to be free in the whole cluster waits while it is not."""
+    ledger = story.leader.knowledge.ledger
+    reserved = sum(story.cluster.class_cpu(seat.class_id) for seat in ledger.reserved.values())
+    free = story.cluster.free()
+    open_ = [facts.name for facts in story.cluster.nodes.values() if facts.ready and not facts.unschedulable]
+    in_all = sum(max(0, free[name]) for name in open_) - reserved
+    for found in story.leader.knowledge.gangs.values():
+        if (found.group.gathering or "").startswith("it waits until so much is free"):
+            assert found.facts is not None
+            wanted = dict(found.facts.resources)["cpu"]
+            assert in_all < wanted, f"I7: {found.id} waits for {wanted} cpu in all, and {in_all} are free"
 
 
 def check_no_deadlock(story: Story) -> None:

@@ -16,6 +16,7 @@ DIVIDED = {
     2: "rack: hard pack; node: spread",
     3: "rack: pack, spread",
 }
+REST_PACKED = "node: spread; *: hard pack"
 """What gangs ask of the tree, in some of the cases; the last cannot be."""
 
 
@@ -99,6 +100,15 @@ def divide(world: World, slot: int, divided: int) -> None:
     """A user edits what the gang asks of the tree."""
     if built := world.gangs.get(slot):
         world.declare(slot, built.divided(DIVIDED.get(divided, "")))
+
+
+@act(1.5, slot=6, succeeded=2, uniform=3, free=6, meek=3, rest=4)
+def demands(world: World, slot: int, succeeded: int, uniform: int, free: int, meek: int, rest: int) -> None:
+    """A user edits what a gang wants besides room for its members."""
+    if built := world.gangs.get(slot):
+        told = changed(built, counts_succeeded_=bool(succeeded), uniform_=uniform == 1, meek_=meek == 1)
+        constraints = REST_PACKED if rest == 1 else built.constraints
+        world.declare(slot, changed(told, free_cpu_=2 * max(0, free - 2), constraints=constraints))
 
 
 @act(0.7, slot=6)

@@ -20,11 +20,15 @@ from muster.coordinator.core.events import (
     RecordState,
     Report,
     Solve,
+    StageChanged,
 )
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.model import Gang
+from muster.coordinator.core.progress import progress_of, stage_of
 from muster.coordinator.core.seats import SeatState
-from muster.gangs.facts import LevelPolicy, MatchPolicy, PodFacts
+from muster.dialects.progress import Progress, Stage
+from muster.gangs.facts import LevelPolicy, MatchPolicy, PodFacts, PodPhase
+from muster.topology.constraints import on_levels
 
 if TYPE_CHECKING:
     from builders.story import Story
@@ -46,6 +50,7 @@ class Watch:
         self.hindered: set[str] = set()
         """Gangs for which some could not be evicted."""
         self._phases: dict[str, Phase] = {}
+        self._stages: dict[str, Stage] = {}
         self._holds: dict[
             str, tuple[float, float]
         ] = {}  # gang id -> since when it waits with reservations, both clocks
@@ -80,6 +85,8 @@ class Watch:
                     self._phases[gang_id] = after
                 if after in _HARM_ENDS:
                     self.harmed_for.discard(gang_id)
+            case StageChanged(gang_id):
+                self._staged(story.leader, gang_id)
             case Report():
                 self.told.update((condition.uid, condition.message) for condition in effect.conditions)
                 if any(event.reason == "GaveWay" for event in effect.events):
@@ -102,6 +109,14 @@ class Watch:
             case _:
                 pass
 
+    def _staged(self, leader: Machine, gang_id: str) -> None:
+        gang = leader.knowledge.gangs.get(gang_id)
+        if gang is None or (progress := progress_of(gang, leader.knowledge)) is None:
+            self._stages.pop(gang_id, None)
+            return
+        self._stages[gang_id] = progress.stage
+        check_progress(gang, progress)
+
     def _forgive(self, leader: Machine) -> None:
         """Those that timed out and were changed since."""
         for gang_id, standing in list(self._timed_out.items()):
@@ -113,6 +128,7 @@ class Watch:
         if story.machine is not self._leader:
             self._leader = story.machine
             self._phases.clear()
+            self._stages.clear()
             self._holds.clear()
             self._gave_way.clear()
             self._term_began = story.now
@@ -154,6 +170,10 @@ class Watch:
             told = self._phases.get(gang.id)
             assert told is gang.phase, f"phases: {gang.id} is {gang.phase!r}, {told!r} was told"
             self._check_hold(story, gang)
+            if gang.facts is not None and not gang.plain:
+                stage = stage_of(gang, gang.phase)
+                assert self._stages.get(gang.id) is stage, f"stages: {gang.id} is {stage}, and nobody was told"
+                check_stage(gang, stage)
         for group in knowledge.groups.values():
             waits = group.wants_seats and group not in leader.queue
             assert not waits, f"I7: {group.id} wants seats and is not in the queue"
@@ -268,6 +288,7 @@ def check_records(leader: Machine, persist: Persist) -> None:
         assert not (unpermitted and record.seats), f"record: {record.gang} has seats and no permit"
         if record.state is RecordState.BINDING and not gang.permitted:
             check_minimum(gang, record)
+            check_uniform(story_cpu(leader), gang, record)
             check_division(leader, gang, record)
 
 
@@ -279,8 +300,43 @@ def check_minimum(gang: Gang, record: Record) -> None:
     assert not gone, f"I1: {gang.id} is permitted with pods that cannot be bound: {sorted(gone)}"
     only_waiting = gang.facts.match_policy is MatchPolicy.ONLY_WAITING
     running = [] if only_waiting else [pod for pod in gang.pods.values() if pod.seated and not pod.deleting]
-    starting = len(seats) + len(running)
-    assert starting >= gang.facts.minimum, f"I1: {gang.id} is permitted with {starting} of {gang.facts.minimum}"
+    starting, minimum = len(seats) + len(running), gang.facts.minimum
+    if gang.facts.counts_succeeded and starting + len(gang.waiting) < minimum:
+        minimum -= sum(pod.phase is PodPhase.SUCCEEDED for pod in gang.pods.values())
+    assert starting >= minimum, f"I1: {gang.id} is permitted with {starting} of {minimum}"
+
+
+def story_cpu(leader: Machine) -> dict[str, int]:
+    """What pods of each class ask."""
+    return {id_: dict(each.requests)["cpu"] for id_, each in leader.knowledge.ledger.classes.items()}
+
+
+def check_uniform(cpu: dict[str, int], gang: Gang, record: Record) -> None:
+    """Where all must ask the same they do."""
+    if gang.facts is not None and gang.facts.uniform:
+        sizes = {cpu[seat.class_id] for seat in record.seats}
+        assert len(sizes) == 1, f"uniform: {gang.id} is permitted with pods that ask {sorted(sizes)}"
+
+
+def check_progress(gang: Gang, progress: Progress) -> None:
+    """What dialects are told of a gang is so."""
+    there = {each.uid for each in progress.members if each.node}
+    assert there >= {*gang.seats, *gang.acked}, f"progress: members of {gang.id} have places, and it is not told"
+    ranks = [each.rank for each in progress.members if each.rank is not None]
+    assert len(ranks) == len(set(ranks)), f"progress: {gang.id} has ranks twice"
+    assert bool(progress.preemptor) is (progress.stage is Stage.PREEMPTED), f"progress: preemptor of {gang.id}"
+
+
+def check_stage(gang: Gang, stage: Stage) -> None:
+    """A gang was preempted until it can start again, and started when it was permitted."""
+    goes = gang.leaves_whole and bool(gang.evicted_for) and not gang.permitted
+    assert not goes or stage is Stage.PREEMPTED, f"stages: {gang.id} is preempted, and {stage} is told"
+    if stage is Stage.PREEMPTED:
+        assert gang.leaves_whole or not gang.all_there, f"stages: {gang.id} could start, and is told to be preempted"
+    began = gang.began_unix or gang.permitted or not gang.all_there or gang.leaves_whole
+    assert began, f"stages: all of {gang.id} is there, and nobody knows since when"
+    started = stage in (Stage.PERMITTED, Stage.BOUND)
+    assert started is gang.permitted, f"stages: {gang.id} is {stage}, permitted: {gang.permitted}"
 
 
 def check_ranks(story: Story, persist: Persist) -> None:
@@ -309,6 +365,7 @@ def _last_written(story: Story, gang_id: str) -> Record | None:
 def check_bound_ranks(story: Story, effect: Bind) -> None:
     """I2: the ranks that pods are bound with are durable."""
     durable = dict(story.etcd[effect.gang].ranks)
+    assert effect.tries == story.etcd[effect.gang].tries, f"tries: {effect.gang} is bound with others than are recorded"
     assert effect.ranks.items() <= durable.items(), f"ranks: {effect.gang} is bound with others than are recorded"
 
 
@@ -319,9 +376,10 @@ def check_division(leader: Machine, gang: Gang, record: Record) -> None:
         return
     tree = knowledge.trees.get(facts.tree)
     assert tree is not None, f"constraints: {gang.id} starts by a tree that does not exist"
-    for each in facts.constraints:
+    levels = [level.name for level in tree.levels]
+    for each in on_levels(facts.constraints, levels):
         if each.hard and each.policy is LevelPolicy.PACK:
-            level = [level.name for level in tree.levels].index(each.level)
+            level = levels.index(each.level)
             nodes = (knowledge.ledger.nodes[seat.node] for seat in record.seats)
             domains = {knowledge.trees.path(tree, node)[: level + 1] for node in nodes}
             assert len(domains) == 1, f"constraints: {gang.id} starts in {len(domains)} domains"
@@ -340,7 +398,8 @@ def check_harm(story: Story, effect: Evict) -> None:
     waiting = [pod for gang in preemptor.group.to_seat for pod in gang.waiting.values()]
     assert waiting, f"I9: {effect.gang} is evicted for {preemptor.id}, which does not wait"
     assert plan is not None and plan.kept_room, f"I9: no room is kept for {preemptor.id}, for which others are evicted"
-    assert not any(pod.never_preempts for pod in waiting), f"I9: {preemptor.id} never preempts"
+    meek = any(gang.facts is not None and gang.facts.never_preempts for gang in preemptor.group.to_seat)
+    assert not meek and not any(pod.never_preempts for pod in waiting), f"I9: {preemptor.id} never preempts"
     victims = max(victim.pods[pod.uid].priority for pod in effect.pods if pod.uid in victim.pods)
     priority = max(gang.priority for gang in preemptor.group.gangs)
     assert victims < priority, f"I9: {effect.gang} ({victims}) is evicted for {preemptor.id} ({priority})"

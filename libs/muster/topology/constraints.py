@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Final
 
-from muster.gangs.facts import LevelConstraint, LevelPolicy
+from msgspec.structs import replace
+
+from muster.gangs.facts import OTHER_LEVELS, LevelConstraint, LevelPolicy
 from muster.gangs.quoting import quoted
 from muster.topology.divisible import meets
 
@@ -64,6 +66,19 @@ def is_level_name(name: str) -> bool:
 def in_words(constraint: LevelConstraint) -> str:
     """A constraint as users would write it, e.g. "rack: hard pack" or "node: range(2,4)"."""
     return f"{constraint.level}: {'hard ' if constraint.hard else ''}{_form(constraint)}"
+
+
+def on_levels(constraints: tuple[LevelConstraint, ...], levels: Sequence[str]) -> tuple[LevelConstraint, ...]:
+    """The constraints, with those on "*" once for every level that no other is on."""
+    if all(each.level != OTHER_LEVELS for each in constraints):
+        return constraints
+    named = {each.level for each in constraints}
+    others = [level for level in levels if level not in named]
+    return tuple(
+        expanded
+        for each in constraints
+        for expanded in ([replace(each, level=level) for level in others] if each.level == OTHER_LEVELS else [each])
+    )
 
 
 def clashes(constraints: Iterable[LevelConstraint]) -> list[str]:

@@ -52,13 +52,12 @@ def refused_or_seated(
 
 def forbidden(ledger: Ledger, trees: Trees, gang: Gang, taken: Counter[str], *, whole: bool) -> str | None:
     """Which hard constraint of the gang forbids so many more members on these nodes; None: none does."""
-    facts = gang.facts
-    if not taken or facts is None or not any(each.hard for each in facts.constraints):
+    if not taken or not any(each.hard for each in gang.constraints):
         return None
     before: Counter[str] = Counter()
     for pods in placed(gang):
         before[pods.node] += pods.count
-    return broken_constraint(facts, trees, ledger.nodes, before, before + taken, whole=whole)
+    return broken_constraint(gang, trees, ledger.nodes, before, before + taken, whole=whole)
 
 
 def _wanted_by_role(asked: GroupToPlace) -> dict[tuple[str, int], tuple[str, int]]:

@@ -69,7 +69,7 @@ class Binds:
                 tuple(seats),
                 {uid: gang.ranks[uid] for uid in pods if uid in gang.ranks},
                 {uid: pod.claims for uid, pod in pods.items() if pod.claims},
-                gang.tries_until_permit,
+                gang.permitted_tries,
             )
         ]
 

@@ -7,8 +7,9 @@ judged where everything is in one domain above.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
+from muster.coordinator.core.model import Gang
 from muster.coordinator.core.trees import Trees
-from muster.gangs.facts import GangFacts, LevelConstraint, LevelPolicy, NodeFacts
+from muster.gangs.facts import LevelConstraint, LevelPolicy, NodeFacts
 from muster.topology.constraints import in_words
 from muster.topology.ranks import Path
 
@@ -17,7 +18,7 @@ Sizes = Mapping[Path, Counter[Path]]
 
 
 def broken_constraint(
-    facts: GangFacts,
+    gang: Gang,
     trees: Trees,
     nodes: Mapping[str, NodeFacts],
     before: Counter[str],
@@ -30,13 +31,13 @@ def broken_constraint(
     What was broken before, by nodes that went elsewhere or members that ended, is not held against the answer. Unless
     `whole`, more members are to come, and only what they cannot mend counts.
     """
-    tree = trees.get(facts.tree)
+    tree = trees.get(gang.facts.tree) if gang.facts is not None else None
     if tree is None:
         return None
     levels = [level.name for level in tree.levels]
-    constrained = sorted({levels.index(each.level) for each in facts.constraints if each.level in levels})
+    constrained = sorted({levels.index(each.level) for each in gang.constraints if each.level in levels})
     paths = {node: trees.path(tree, nodes[node]) for node in after if node in nodes}
-    for each in facts.constraints:
+    for each in gang.constraints:
         if not each.hard or each.level not in levels or not (whole or each.policy is LevelPolicy.PACK):
             continue
         level = levels.index(each.level)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from muster.coordinator.core.amounts import in_units
 from muster.coordinator.core.events import Phase
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.model import Gang, Group, QueueKey
@@ -125,9 +126,9 @@ def would_help(gang: Gang) -> list[str]:
     if gang.timed_out:
         mark = next(iter(timeout_annotations(gang.id, True)), "that says so")
         helps.append(f"remove the annotation {mark} from its pods, replace them by new ones, or edit its declaration")
-    elif not gang.single and not facts.blocked and gang.counted < facts.minimum:
-        missing = facts.minimum - gang.counted
-        helps.append(f"{missing} more {'pod' if missing == 1 else 'pods'}, or a minimum of at most {gang.counted}")
+    elif not gang.single and not facts.blocked and gang.counted < gang.needed:
+        missing, reached = gang.needed - gang.counted, facts.minimum - gang.needed + gang.counted
+        helps.append(f"{missing} more {'pod' if missing == 1 else 'pods'}, or a minimum of at most {reached}")
     if group.gathering is not None and not helps:
         helps.append(f"what keeps its group from being tried: {group.gathering}")
     explanation = group.explanation
@@ -136,7 +137,7 @@ def would_help(gang: Gang) -> list[str]:
             about = f"gang {explanation.gang.split('/', 1)[-1]}: " if explanation.gang not in ("", gang.id) else ""
             helps.append(about + explanation.remedy)
         helps += [
-            f"at least {_amount(name, amount)} more {name} on nodes that it may use"
+            f"at least {_of(name, amount)} more {name} on nodes that it may use"
             for name, amount in explanation.short_by
         ]
         helps += [
@@ -148,9 +149,6 @@ def would_help(gang: Gang) -> list[str]:
     return helps
 
 
-def _amount(resource: str, amount: int) -> str:
-    if resource == "cpu":
-        return f"{amount / 1000:g}"
-    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
-        return f"{-(-amount // 2**20)} MiB of"
-    return str(amount)
+def _of(resource: str, amount: int) -> str:
+    units = in_units(resource, amount)
+    return f"{units} of" if units.endswith("B") else units

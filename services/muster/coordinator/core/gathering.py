@@ -2,18 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 
+from muster.coordinator.core.ledger import Ledger
 from muster.coordinator.core.model import Gang
+from muster.coordinator.core.room_in_all import lacks_room_in_all
 from muster.coordinator.core.trees import Trees
+from muster.coordinator.core.uniformity import unlike
 from muster.dialects.registry import timeout_annotations
 from muster.gangs.facts import GangFacts, Severity
 from muster.topology.constraints import contradictions
 from muster.topology.trees import is_unread, missing_tree
 
 
-def why_not_yet(gangs: Sequence[Gang], known: Mapping[str, Gang], trees: Trees) -> str | None:
+def why_not_yet(gangs: Sequence[Gang], known: Mapping[str, Gang], trees: Trees, ledger: Ledger) -> str | None:
     """What `gangs`, tried together, still lack; None when they may be tried. `known` are all gangs by id."""
     for gang in gangs:
-        reason = _lacks(gang, known, trees)
+        reason = _lacks(gang, known, trees, ledger)
         if reason is not None:
             return reason if len(gangs) == 1 else f"gang {gang.label}: {reason}"
     return None
@@ -35,15 +38,19 @@ def groups_agree(gang: Gang, known: Mapping[str, Gang]) -> bool:
     )
 
 
-def _lacks(gang: Gang, known: Mapping[str, Gang], trees: Trees) -> str | None:
+def _lacks(gang: Gang, known: Mapping[str, Gang], trees: Trees, ledger: Ledger) -> str | None:
     if gang.leaves_whole:
         return f"its pods are evicted {_for_whom(gang)}; it starts anew when they are gone"
     if gang.single:
         return _contradictory(gang, trees) if gang.waiting else None
     reason = _wrongly_declared(gang, known, trees)
-    if reason is None and gang.facts is not None and gang.counted < gang.facts.minimum:
+    if reason is not None or gang.facts is None:
+        return reason
+    if gang.counted < gang.needed:
         return _timed_out(gang) if gang.timed_out else _too_few(gang, gang.facts.minimum)
-    return reason
+    if gang.permitted:
+        return None
+    return unlike(gang, ledger.classes) or lacks_room_in_all(gang, ledger)
 
 
 def _wrongly_declared(gang: Gang, known: Mapping[str, Gang], trees: Trees) -> str | None:
@@ -68,12 +75,12 @@ def _contradictory(gang: Gang, trees: Trees) -> str | None:
     tree = trees.get(facts.tree)
     if tree is None:
         return missing_tree(facts.tree, trees.named())
-    if not facts.constraints:
+    if not gang.constraints:
         return None
-    if is_unread(tree) and any(each.hard for each in facts.constraints):
+    if is_unread(tree) and any(each.hard for each in gang.constraints):
         return f'topology tree "{tree.name}" cannot be read: {tree.problems[0].message}'
     levels = [level.name for level in tree.levels]
-    return next(iter(contradictions(facts.constraints, levels, *_sizes(gang, facts), tree=tree.name)), None)
+    return next(iter(contradictions(gang.constraints, levels, *_sizes(gang, facts), tree=tree.name)), None)
 
 
 def _sizes(gang: Gang, facts: GangFacts) -> tuple[int, int]:
@@ -82,7 +89,7 @@ def _sizes(gang: Gang, facts: GangFacts) -> tuple[int, int]:
     if gang.single:
         return have_a_place + 1, gang.members
     least = have_a_place + max(0, gang.lacking)
-    return least, max(least, gang.members, facts.total if gang.counted < facts.minimum else 0)
+    return least, max(least, gang.members, facts.total if gang.counted < gang.needed else 0)
 
 
 def _for_whom(gang: Gang) -> str:
@@ -116,6 +123,8 @@ def _partner_lacks(gang: Gang, id_: str, partner: Gang | None) -> str | None:
 
 def _too_few(gang: Gang, minimum: int) -> str:
     reason = f"{gang.counted} of {minimum} members"
+    if gang.needed < minimum:
+        return f"{gang.counted} of {gang.needed} members, besides {len(gang.succeeded)} that succeeded"
     if len(gang.pods) == gang.members:
         return reason
     missing = [

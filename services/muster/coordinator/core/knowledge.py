@@ -110,6 +110,7 @@ class Knowledge:
             self._tree_changes += 1
             for gang in self.gangs.values():
                 if gang.facts is not None and (gang.facts.constraints or gang.facts.tree):
+                    gang.constraints = self.trees.constraints_of(gang.facts)
                     self.touch(gang, edited=True)
 
     def divided_by(self, group: Group) -> tuple[object, ...]:
@@ -201,6 +202,7 @@ class Knowledge:
             gang = self._new_gang(facts.id)
         before = gang.facts
         gang.facts = facts
+        gang.constraints = self.trees.constraints_of(facts)
         if before is None or before.group != facts.group:
             if before is not None:
                 self._leave_partners(before)
@@ -291,7 +293,7 @@ class Knowledge:
         if group.yields_to is not None:
             others = " and ".join(f"gang {gang.label}" for gang in group.yields_to.gangs)
             return f"it gave its places to {others}, and is tried again when that has started or timed out"
-        return why_not_yet(group.gangs, self.gangs, self.trees)
+        return why_not_yet(group.gangs, self.gangs, self.trees, self.ledger)
 
     def _group_id(self, gang: Gang) -> str:
         facts = gang.facts

@@ -21,6 +21,8 @@ class Ledger:
         self.nodes: dict[str, NodeFacts] = {}
         self.classes: dict[str, PodClass] = {}
         self.reserved: dict[str, Seat] = {}
+        self._free_at = -1
+        self._free_in_all: dict[str, int] = {}  # as of that version of the capacity
         self._disturbed: set[str] = set()
         self._unfit: dict[str, dict[str, str | None]] = {}  # node -> class id -> why it cannot take the class
 
@@ -142,6 +144,17 @@ class Ledger:
         fits = (capacity.allocatable[:, asked] // vector[asked]).min(axis=1)
         nodes = ((capacity.names[row], int(fits[row])) for row in np.flatnonzero(fits))
         return sum(count for node, count in nodes if node in self.nodes and self.why_unfit(node, class_id) is None)
+
+    def free_in_all(self, resource: str) -> int:
+        """How much of a resource is free on all nodes together that take pods."""
+        capacity = self.capacity
+        if self._free_at != capacity.version:
+            self._free_at = capacity.version
+            nodes = self.nodes.values()
+            rows = [capacity.rows[node.name] for node in nodes if node.ready and not node.unschedulable]
+            free = np.maximum(capacity.allocatable[rows] - capacity.used[rows], 0).sum(axis=0, dtype=np.float64)
+            self._free_in_all = {name: int(free[column]) for name, column in capacity.resources.items()}
+        return self._free_in_all.get(resource, 0)
 
     def _overfull(self, wanted: Mapping[tuple[str, str], int], withheld: Mapping[str, Int64]) -> Refusal | None:
         if not wanted:

@@ -223,7 +223,9 @@ class Machine:
         group.refusals = 0
         for gang in gangs:
             gang.permitted = True
-            gang.ranks = dict(gang.record.ranks) if gang.record is not None else {}
+            gang.ranks, gang.permitted_tries = {}, 0
+            if gang.record is not None:
+                gang.ranks, gang.permitted_tries = dict(gang.record.ranks), gang.record.tries
         for gang in gangs:
             self.knowledge.touch_partners(gang.id)
             self._effects += self._binds.permitted(self.knowledge, gang)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from muster.coordinator.core.cycle import ScheduleCycle
 from muster.coordinator.core.events import Phase, PodName, Record, Seat
 from muster.coordinator.core.seats import HeldSeat, LeavingPod, SeatState
-from muster.gangs.facts import GangFacts, MatchPolicy, ObjectReference, PodFacts
+from muster.gangs.facts import GangFacts, LevelConstraint, MatchPolicy, ObjectReference, PodFacts, PodPhase
 from muster.gangs.placing import Explanation, PodsOnNode
 
 PLAIN = "plain"
@@ -31,6 +31,8 @@ class Gang:
     id: str
     group: "Group"
     facts: GangFacts | None = None
+    constraints: tuple[LevelConstraint, ...] = ()
+    """Those that it declares, on the levels of its tree."""
     pods: dict[str, PodFacts] = field(default_factory=dict)
     waiting: dict[str, PodFacts] = field(default_factory=dict)
     seats: dict[str, HeldSeat] = field(default_factory=dict)
@@ -45,6 +47,8 @@ class Gang:
     """All its pods are to be evicted; then it starts anew."""
     evicted_for: str = ""
     """Id of the gang that needs the room of `leaving`; empty: it leaves by its own repair policy."""
+    succeeded: set[str] = field(default_factory=set)
+    """Pods that have done their work."""
     invalid: set[str] = field(default_factory=set)
     """Pods that could wait for a seat if nothing were wrong with themselves."""
     waiting_since: float | None = None
@@ -77,6 +81,8 @@ class Gang:
     """Tries so far in this term."""
     earlier_tries: int = 0
     """Tries in earlier terms, as far as they were recorded."""
+    permitted_tries: int = 0
+    """Tries until its last permit, as they are known to be durable."""
     began_unix: float = 0.0
     """When all that must start together was there for the first time since it was last taken back; 0: never, or not
     known. So is `ended_unix`: when all of that was bound.
@@ -104,6 +110,7 @@ class Gang:
         may_run = not (pod.phase.ended or pod.deleting or pod.gated)
         on_its_way = self.on_its_way(pod.uid)
         _put(self.invalid, pod.uid, bool(pod.problem) and not pod.node and may_run and not on_its_way)
+        _put(self.succeeded, pod.uid, pod.phase is PodPhase.SUCCEEDED)
         _put(self.marked, pod.uid, pod.timed_out and not (pod.node or pod.phase.ended or pod.deleting))
         if pod.timed_out or pod.node or not may_run:
             self.timing_out.discard(pod.uid)
@@ -130,7 +137,7 @@ class Gang:
         self.waiting.pop(uid, None)
         self.bound.discard(uid)
         self._has_left(uid)
-        for uids in (self.lost, self.invalid, self.timing_out, self.marked, self.unmarking):
+        for uids in (self.lost, self.succeeded, self.invalid, self.timing_out, self.marked, self.unmarking):
             uids.discard(uid)
         return self._leave_seat(uid)
 
@@ -226,7 +233,7 @@ class Gang:
         facts = self.facts
         if self.permitted or self.group.busy or self.leaves_whole or facts is None or facts.blocked:
             return False
-        return len(self.bound) >= max(1, facts.minimum)
+        return len(self.bound) >= max(1, self.needed)
 
     @property
     def members(self) -> int:
@@ -247,6 +254,18 @@ class Gang:
         return len(self.waiting) + len(self.seats) if only_waiting else self.members
 
     @property
+    def needed(self) -> int:
+        """How many members must run at the same time. Where those count that succeeded, and those that are left cannot
+        reach the minimum alone, they need not.
+        """
+        facts = self.facts
+        if facts is None:
+            return 1
+        if not facts.counts_succeeded or not self.succeeded or self.counted >= facts.minimum:
+            return facts.minimum
+        return max(1, facts.minimum - len(self.succeeded))
+
+    @property
     def minimum(self) -> int:
         """How many waiting members a try must place."""
         if self.facts is None or self.single:
@@ -256,7 +275,7 @@ class Gang:
     @property
     def lacking(self) -> int:
         """How many more members must have a seat before it may start; none if 0 or less."""
-        return (self.facts.minimum if self.facts is not None else 1) - (self.counted - len(self.waiting))
+        return self.needed - (self.counted - len(self.waiting))
 
     @property
     def tries(self) -> int:
@@ -264,22 +283,17 @@ class Gang:
         return self.earlier_tries + self.attempts
 
     @property
-    def tries_until_permit(self) -> int:
-        """How often it was tried until what is recorded was decided; of one without a permit, until now."""
-        return self.record.tries if self.permitted and self.record is not None else self.tries
-
-    @property
     def all_there(self) -> bool:
         """It is declared, and all that must start together is there."""
         facts = self.facts
-        return facts is not None and not facts.blocked and self.counted >= max(1, facts.minimum)
+        return facts is not None and not facts.blocked and self.counted >= max(1, self.needed)
 
     @property
     def timed_out(self) -> bool:
         """It waited too long, and so many pods bear the mark of that, or are about to, that it cannot be tried."""
         if self.permitted or self.facts is None or not (self.marked or self.timing_out):
             return False
-        return self.counted < max(1, self.facts.minimum)
+        return self.counted < max(1, self.needed)
 
     @property
     def priority(self) -> int:

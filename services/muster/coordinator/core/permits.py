@@ -32,7 +32,7 @@ class Permits:
     def permit(self, group: Group, gangs: Sequence[Gang], now: Now) -> Persist:
         """The group's gangs that have seats which are not permitted yet may start, as soon as that is durable."""
         before = [gang.record for gang in gangs]
-        records = tuple(self.record(gang, RecordState.BINDING, now.unix_seconds) for gang in gangs)
+        records = tuple(self.record(gang, RecordState.BINDING, now.unix_seconds, anew=True) for gang in gangs)
         persist = self.decide(Permit(group, gangs, before), records)
         group.persisting = persist.persist_id
         return persist
@@ -59,9 +59,9 @@ class Permits:
                 state = RecordState.SATISFIED if gang.started else RecordState.BINDING
         return self.persist((self.record(gang, state, now.unix_seconds),))
 
-    def record(self, gang: Gang, state: RecordState, unix_seconds: float) -> Record:
+    def record(self, gang: Gang, state: RecordState, unix_seconds: float, *, anew: bool = False) -> Record:
         """What is durable about the gang from now on. All seats not known to be bound are in it, also those of an
-        earlier permit, since a record replaces the one before it.
+        earlier permit, since a record replaces the one before it. `anew`: some of them are permitted by it.
         """
         facts = gang.facts
         waiting_since, timed_out_declaration, timing_out, evicting, evicted_for, kept_room, preempted_by = _said(gang)
@@ -80,7 +80,7 @@ class Permits:
             evicted_for=evicted_for,
             kept_room=kept_room,
             ranks=self._ranks(gang, state),
-            tries=gang.tries,
+            tries=gang.tries if anew or not gang.permitted else gang.permitted_tries,
             preempted_by=preempted_by,
         )
         return gang.record

@@ -127,7 +127,7 @@ class Plans:
             if not may_preempt(group) or any(gang.priority >= group.priority for gang in victims.bound):
                 return False
         for gang in victims.bound.keys() - victims.whole:
-            if len(gang.bound) < (gang.facts.minimum if gang.facts is not None else 1):
+            if len(gang.bound) < gang.needed:
                 return False  # it cannot spare them any more
         return not any(
             (gang.permitted or gang.group.persisting is not None) and any(seated_on(uid) is not None for uid in uids)

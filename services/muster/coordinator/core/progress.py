@@ -50,7 +50,7 @@ def progress_of(gang: Gang, knowledge: Knowledge) -> Progress | None:
 def _members(gang: Gang, knowledge: Knowledge, tree: TopologyTree | None) -> tuple[MemberProgress, ...]:
     """Pods that are here to stay, or have done their work, by name."""
     ranks = dict(gang.record.ranks) if gang.record is not None else {}
-    tries = gang.tries_until_permit
+    tries = gang.permitted_tries if gang.permitted else gang.tries
     domains: dict[str, tuple[str, ...]] = {"": ()}
     members = []
     for pod in sorted(gang.pods.values(), key=lambda pod: (pod.name, pod.uid)):

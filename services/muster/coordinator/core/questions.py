@@ -18,8 +18,11 @@ def shape_of(group: Group, asked: GroupToPlace) -> Shape:
 
 
 def may_preempt(group: Group) -> bool:
-    """None of the members that it has to place says that nothing is to be evicted for it."""
-    return not any(pod.never_preempts for gang in group.to_seat for pod in gang.waiting.values())
+    """None of its gangs, and of the members that it has to place, says that nothing is to be evicted for it."""
+    to_seat = group.to_seat
+    if any(gang.facts is not None and gang.facts.never_preempts for gang in to_seat):
+        return False
+    return not any(pod.never_preempts for gang in to_seat for pod in gang.waiting.values())
 
 
 def _gang_to_place(gang: Gang) -> GangToPlace:
@@ -27,9 +30,9 @@ def _gang_to_place(gang: Gang) -> GangToPlace:
     roles = tuple(Role(class_id, count) for class_id, count in sorted(counts.items()))
     minimum, facts = min(gang.minimum, len(gang.waiting)), gang.facts
     avoided = tuple(sorted(gang.avoided))
-    if facts is None or not facts.constraints:
+    if facts is None or not gang.constraints:
         return GangToPlace(gang.id, minimum, roles, facts.tree if facts is not None else "", avoided=avoided)
-    return GangToPlace(gang.id, minimum, roles, facts.tree, facts.constraints, placed(gang), avoided)
+    return GangToPlace(gang.id, minimum, roles, facts.tree, gang.constraints, placed(gang), avoided)
 
 
 def placed(gang: Gang) -> tuple[PodsOnNode, ...]:

@@ -131,7 +131,7 @@ def _why_whole(gang: Gang) -> str:
 
 
 def _holding(gang: Gang) -> str:
-    lacking, minimum = max(0, gang.lacking), gang.facts.minimum if gang.facts is not None else 0
+    lacking, minimum = max(0, gang.lacking), gang.needed
     have = f"gang {gang.label} waits with {minimum - lacking} of {minimum} places"
     if gang.group.gathering is not None:
         return f"{have}: {gang.group.gathering}"

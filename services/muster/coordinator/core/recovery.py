@@ -55,7 +55,7 @@ def _resume(knowledge: Knowledge, gang: Gang, record: Record) -> None:
     gang.record = record
     gang.ranks = dict(record.ranks)
     gang.cycle.number = record.schedule_cycle
-    gang.earlier_tries = record.tries
+    gang.earlier_tries = gang.permitted_tries = record.tries
     gang.preempted_by = record.preempted_by
     if record.state is RecordState.UNPERMITTED:
         return

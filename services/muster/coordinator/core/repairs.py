@@ -47,7 +47,7 @@ class Repairs:
         facts, about = gang.facts, gang.reference
         if facts is None or about is None:
             return []
-        evict = facts.repair_policy is RepairPolicy.EVICT and 0 < len(gang.bound) < facts.minimum
+        evict = facts.repair_policy is RepairPolicy.EVICT and 0 < len(gang.bound) < gang.needed
         what = (
             "its pods are evicted, by its repair policy, and it starts anew"
             if evict

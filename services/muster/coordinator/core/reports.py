@@ -13,6 +13,7 @@ from muster.coordinator.core.budget import Budget
 from muster.coordinator.core.events import EventType, KubeEvent, PodCondition, Report
 from muster.coordinator.core.model import Gang, pod_reference
 from muster.coordinator.core.reasons import NOTHING, Kind, Theme, is_news, kind, reason, theme, warnings
+from muster.dialects.registry import event_reason
 from muster.gangs.facts import ObjectReference
 
 SETTLE_SECONDS = 0.5
@@ -144,12 +145,12 @@ class Reports:
     @staticmethod
     def _events(gang: Gang, told: _Told, why: _Said, news: dict[str, _Said]) -> tuple[KubeEvent, ...]:
         first = sorted(news, key=lambda uid: gang.pods[uid].name)[:PODS_WITH_EVENTS]
-        events = [_failed(pod_reference(gang.pods[uid]), news[uid].text) for uid in first]
+        events = [_failed(gang, pod_reference(gang.pods[uid]), news[uid].text) for uid in first]
         if is_news(told.theme, why.theme):
             told.theme = why.theme
             definition = gang.facts.definition if gang.facts is not None else None
             if definition is not None and why.text:
-                events.append(_failed(definition, why.text))
+                events.append(_failed(gang, definition, why.text))
         return tuple(events)
 
     @staticmethod
@@ -179,5 +180,5 @@ def _by_pod(gang: Gang, why: _Said) -> Iterator[tuple[str, _Said]]:
         yield uid, _Said(Theme(Kind.BAD_POD, problem), problem)
 
 
-def _failed(regarding: ObjectReference, note: str) -> KubeEvent:
-    return KubeEvent(regarding, EventType.WARNING, "FailedScheduling", note)
+def _failed(gang: Gang, regarding: ObjectReference, note: str) -> KubeEvent:
+    return KubeEvent(regarding, EventType.WARNING, event_reason(gang.id), note)

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from muster.gangs.facts import NodeFacts, TopologyTree
+from muster.gangs.facts import GangFacts, LevelConstraint, NodeFacts, TopologyTree
+from muster.topology.constraints import on_levels
 from muster.topology.ranks import Path
 from muster.topology.trees import Whereabouts, flat_tree, is_unread
 
@@ -56,6 +57,11 @@ class Trees:
         names = sorted(self._trees) or [_FLAT.name]
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         return ", ".join(f'"{name}"' for name in names[:_MOST_NAMED]) + more
+
+    def constraints_of(self, facts: GangFacts) -> tuple[LevelConstraint, ...]:
+        """What a gang declares, on the levels of its tree as it is now."""
+        tree = self.get(facts.tree) if facts.constraints else None
+        return on_levels(facts.constraints, [level.name for level in tree.levels]) if tree else facts.constraints
 
     def above(self, tree: TopologyTree, node: NodeFacts) -> Path | None:
         """Names of the domains that the node is in, from the top; None if it is outside of the tree."""

@@ -43,11 +43,24 @@ class Upkeep:
     ) -> None:
         self._knowledge, self._queue, self._permits, self._reports = knowledge, queue, permits, reports
         self._waiting, self._plans, self._repairs, self._making_room = waiting, plans, repairs, making_room
+        self._wants_room: dict[Gang, None] = {}
+        """Gangs that are not tried before so much is free in all."""
         self._phases: dict[Gang, Phase] = {}
         self._stages: dict[Gang, tuple[Stage, ObjectReference | None]] = {}
 
     def look(self, now: Now) -> list[Effect]:
         """Look at all that was touched since the last look."""
+        effects = self._look(now)
+        while self._knowledge.helped:
+            self._knowledge.helped = False
+            self._queue.help_came()
+            for gang in self._wants_room:
+                if gang.group.gathering is not None:
+                    self._knowledge.touch(gang)
+            effects += self._look(now)
+        return effects
+
+    def _look(self, now: Now) -> list[Effect]:
         knowledge = self._knowledge
         effects: list[Effect] = []
         if disturbed := knowledge.ledger.take_disturbed():
@@ -77,9 +90,6 @@ class Upkeep:
             # What one gang does is told on those of its group too.
             for gang in dict.fromkeys([*touched, *(gang for group in groups for gang in group.gangs)]):
                 self._look_at(gang, now, effects)
-        if knowledge.helped:
-            knowledge.helped = False
-            self._queue.help_came()
         return effects
 
     def _queue_or_not(self, group: Group, now: Now, effects: list[Effect], *, edited: bool) -> None:
@@ -107,6 +117,10 @@ class Upkeep:
         done = gang.permitted and not (gang.lost or gang.seats or gang.leaves_whole)
         if done and (gang.record is None or gang.record.state is not RecordState.SATISFIED):
             self._finish(gang, now, effects)
+        if gang.facts is not None and gang.facts.resources and not gang.permitted:
+            self._wants_room[gang] = None
+        else:
+            self._wants_room.pop(gang, None)
         self._repairs.look(gang, now)
         if self._making_room.running.look(gang):
             self._making_room.may_be_evicted(gang)
@@ -167,6 +181,7 @@ class Upkeep:
                 effects.append(self._permits.persist(deletes=(gang.id,)))
             self._reports.forget(gang)
             self._repairs.forget(gang)
+            self._wants_room.pop(gang, None)
             self._making_room.running.forget(gang)
             effects.append(PhaseChanged(gang.id, self._phases.pop(gang, None), None))
             if self._stages.pop(gang, None) is not None:

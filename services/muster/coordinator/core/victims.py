@@ -127,4 +127,4 @@ def claimed(knowledge: Knowledge, group: Group, now: float) -> set[str]:
 def _spare(gang: Gang) -> int:
     if gang.facts is not None and gang.facts.evicted_whole:
         return 0
-    return max(0, len(gang.bound) - (gang.facts.minimum if gang.facts is not None else 1))
+    return max(0, len(gang.bound) - gang.needed)

@@ -194,7 +194,7 @@ def _tell(gang: Gang, late: Gang, group: Group) -> KubeEvent | None:
     lacking = max(0, gang.lacking)
     missing = f"{lacking} missing" if lacking else f"those of gang {late.label} missing"
     because = f" ({group.explanation.summary})" if group.explanation is not None else ""
-    placed = f"{gang.facts.minimum - lacking} of {gang.facts.minimum} members of gang {gang.label} had a place"
+    placed = f"{gang.needed - lacking} of {gang.needed} members of gang {gang.label} had a place"
     note = (
         f"gang {late.label} waited longer than {late.facts.waiting_time_seconds:g} s: {placed}, {missing}{because}; "
         "all reservations of its gang group are given back, and it is not tried until it is changed"
