@@ -37,12 +37,14 @@ class Scene(Sights):
 
     # -- given
 
-    async def nodes(self, *cpus: int, pods: int = _PODS_PER_NODE, **labels: str) -> list[str]:
-        """Nodes of so many cpus each, with simulated kubelets; returns their names."""
+    async def nodes(self, *cpus: int, pods: int = _PODS_PER_NODE, gpus: int = 0, **labels: str) -> list[str]:
+        """Nodes of so many cpus each, with simulated kubelets; returns their names. Every one has so many `gpus`."""
         names = [f"{self.name}-n{cpu}-{len(self._nodes) + number}" for number, cpu in enumerate(cpus)]
         self._nodes += names
+        extended = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+        labels = {LABEL: self.name, **labels}
         shapes = [
-            NodeShape(name, "10.0.0.1", cpu=str(cpu), memory="64Gi", pods=pods, labels={LABEL: self.name, **labels})
+            NodeShape(name, "10.0.0.1", cpu=str(cpu), memory="64Gi", pods=pods, labels=labels, extended=extended)
             for name, cpu in zip(names, cpus, strict=True)
         ]
         kubelets = Kubelets(self.cluster.session, shapes)

@@ -9,13 +9,16 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
-Dialect = Literal["annotations", "koordinator", "coscheduling", "lightweight", "native", "plain"]
+Dialect = Literal["annotations", "koordinator", "coscheduling", "kube-batch", "batch", "lightweight", "native", "plain"]
 SCHEDULER = "muster"
 
 _KOORDINATOR = "gang.scheduling.koordinator.sh/"
+_GROUP_NAME = "scheduling.k8s.io/group-name"
+_GROUP_POD_NUM = "scheduling.k8s.io/group-pod-num"
 _DEFINITIONS = {
     "koordinator": "scheduling.sigs.k8s.io/v1alpha1",
     "coscheduling": "scheduling.x-k8s.io/v1alpha1",
+    "kube-batch": "scheduling.incubator.k8s.io/v1alpha1",
     "native": "scheduling.k8s.io/v1beta1",
 }
 
@@ -261,6 +264,10 @@ class Workload:
         if self.dialect == "lightweight":
             prefix = "pod-group.scheduling.sigs.k8s.io/"
             return {prefix + "name": self.name, prefix + "min-available": minimum}, self.annotations
+        if self.dialect == "kube-batch":
+            return {}, {_GROUP_NAME: self.name}
+        if self.dialect == "batch":
+            return {}, {_GROUP_NAME: self.name, _GROUP_POD_NUM: minimum, **self.annotations}
         return {}, self.annotations
 
 

@@ -31,9 +31,21 @@ class Member(Struct, frozen=True, gc=False):
     ours: bool = True
 
     @property
+    def runs(self) -> bool:
+        """It runs, and nobody has asked it to stop."""
+        return self.phase == "Running" and not self.deleting
+
+    @property
     def ended(self) -> bool:
         """It will never run again."""
         return self.phase in ("Succeeded", "Failed")
+
+
+class Touched(Struct, frozen=True):
+    """A gang of which something changed; `stopped`: a member of it ran, and does not any more."""
+
+    gang_id: str
+    stopped: bool = False
 
 
 class Members:
@@ -45,8 +57,8 @@ class Members:
         self._by_gang: dict[str, dict[str, Member]] = {}
         self._doomed: set[str] = set()
 
-    def put(self, change: Pod | Removed) -> list[str]:
-        """A pod came, changed or went: ids of the gangs for which that makes a difference."""
+    def put(self, change: Pod | Removed) -> list[Touched]:
+        """A pod came, changed or went: the gangs for which that makes a difference."""
         if isinstance(change, Removed):
             self._doomed.discard(change.uid)
             uid, after = change.uid, None
@@ -56,7 +68,11 @@ class Members:
         if before == after:
             return []
         self._replace(before, after)
-        return list({member.gang_id for member in (before, after) if member is not None})
+        stopped = before is not None and before.runs and (after is None or not after.runs)
+        touched = [] if before is None else [Touched(before.gang_id, stopped)]
+        if after is not None and (before is None or before.gang_id != after.gang_id):
+            touched.append(Touched(after.gang_id))
+        return touched
 
     def doom(self, member: Member) -> None:
         """It has been deleted, whatever is told of it that is older."""

@@ -32,7 +32,7 @@ from muster.lifecycle.group_status import (
     runs_below_minimum,
 )
 from muster.lifecycle.members import Member, Members, mark_sets
-from muster.lifecycle.restarts import BELOW_SINCE, Step, plan, whose_end_is_final
+from muster.lifecycle.restarts import BELOW_SINCE, Plan, Step, plan, whose_end_is_final
 from muster.lifecycle.surroundings import Surroundings
 from muster.lifecycle.work_queue import WorkQueue
 
@@ -77,6 +77,11 @@ class PodGroups:
         self._groups: dict[str, _Group] = {}
         self._of_uid: dict[str, str] = {}
         self._told: dict[str, tuple[str, str]] = {}
+        self._fallen: set[str] = set()
+        """Those that were below their minimum since they were looked at last, be it for a moment."""
+        self._carried_out: dict[str, str] = {}
+        """When those fell below that have been restarted, until that is forgotten."""
+        self._leadership = surroundings.leadership
         self._queue = WorkQueue(
             "pod-groups", self._look, self._everything, surroundings.leadership, surroundings.watches
         )
@@ -92,9 +97,16 @@ class PodGroups:
 
     def _take_pods(self, changes: Changes[Pod]) -> None:
         for item in changes.items:
-            for gang_id in self._members.put(item):
-                if gang_id in self._groups:
-                    self._queue.add(gang_id, _TOGETHER_SECONDS)
+            for touched in self._members.put(item):
+                if (group := self._groups.get(touched.gang_id)) is not None:
+                    if touched.stopped and self._leadership.leads:
+                        self._note_fall(touched.gang_id, group)
+                    self._queue.add(touched.gang_id, _TOGETHER_SECONDS)
+
+    def _note_fall(self, gang_id: str, group: _Group) -> None:
+        """The next look may come when the pod has been replaced."""
+        if _restarts_after(group) is not None and self._plan(gang_id, group, time.time()).step is Step.REMEMBER:
+            self._fallen.add(gang_id)
 
     def _take_groups(self, kind: DefinitionKind, changes: Changes[PodGroup]) -> None:
         for item in changes.items:
@@ -103,6 +115,8 @@ class PodGroups:
             elif (gang_id := self._of_uid.pop(item.uid, None)) is not None and self._is(gang_id, item.uid):
                 del self._groups[gang_id]
                 self._told.pop(gang_id, None)
+                self._fallen.discard(gang_id)
+                self._carried_out.pop(gang_id, None)
 
     def _take(self, kind: DefinitionKind, seen: PodGroup) -> None:
         declared = definition(seen, kind)
@@ -122,7 +136,15 @@ class PodGroups:
         return group is not None and group.definition.uid == uid
 
     def _everything(self) -> Iterable[str]:
+        """What there is when this replica begins to lead. What it saw when it led before, others have dealt with."""
+        self._fallen.clear()
+        self._carried_out.clear()
         return list(self._groups)
+
+    def _plan(self, gang_id: str, group: _Group, now: float) -> Plan:
+        members = self._members.of(gang_id)
+        minimum, counts = _minimum(group, gang_id, members), counts_of(members)
+        return plan(minimum, counts, group.status, group.definition.annotations, _restarts_after(group), now)
 
     # -- what is to be
 
@@ -131,18 +153,20 @@ class PodGroups:
         if group is None or self._members.is_others(gang_id):
             return None
         members = self._members.of(gang_id)
-        minimum = read_gang(gang_id, group.definition, mark_sets(members)).minimum
-        counts = counts_of(members)
+        minimum, counts = _minimum(group, gang_id, members), counts_of(members)
         now = time.time()
-        due = plan(minimum, counts, group.status, group.definition.annotations, _restarts_after(group), now)
-        if due.step is Step.REMEMBER:
-            return await self._remember(group, now)
-        restarted = due.step is Step.RESTART and await self._restart(group, minimum, counts, members)
-        if restarted:
+        due = self._plan(gang_id, group, now)
+        if due.step is Step.REMEMBER or (gang_id in self._fallen and BELOW_SINCE not in group.definition.annotations):
+            self._fallen.discard(gang_id)
+            await self._annotate(group, _timestamp(now))  # before its counts say so; what comes of it is looked at next
+            return 0.0
+        if due.step is Step.RESTART:
+            await self._restart(gang_id, group, minimum, members)
             members = self._members.of(gang_id)
         await self._write_status(group, _status(group, minimum, members, now))
-        if restarted or due.step is Step.FORGET:  # not before the counts say that too few run
+        if due.step in (Step.RESTART, Step.FORGET):  # not before the counts say that too few run
             await self._annotate(group, None)
+            self._carried_out.pop(gang_id, None)
         await self._tell_shortage(gang_id, group, minimum, counts)
         return due.seconds or None
 
@@ -166,33 +190,30 @@ class PodGroups:
 
     # -- restarts
 
-    async def _remember(self, group: _Group, now: float) -> float | None:
-        """Note that it fell below its minimum, before its counts say so; what comes of it is looked at next."""
-        await self._annotate(group, _timestamp(now))
-        return 0.0
-
-    async def _restart(self, group: _Group, minimum: int, counts: Counts, members: list[Member]) -> bool:
-        """Delete all its pods. False: that cannot be, and has been told."""
-        gang_id = self._of_uid[group.definition.uid]
-        name = f"{group.definition.namespace}/{group.definition.name}"
+    async def _restart(self, gang_id: str, group: _Group, minimum: int, members: list[Member]) -> None:
+        """Delete all its pods, once for each time it fell; if that cannot be, tell why."""
+        since = group.definition.annotations[BELOW_SINCE]
+        if self._carried_out.get(gang_id) == since:
+            return
         if final := whose_end_is_final(members):
             note = (
-                f"{counts.running} of its pods run, but {minimum} must. It is not restarted: nobody would make pod "
-                f"{final[0].name} anew, which has no controller; delete and create its pods yourself"
+                f"fewer than {minimum} of its pods ran, but it is not restarted: nobody would make pod {final[0].name} "
+                "anew, which has no controller; delete and create the pods yourself"
             )
-            await self._tell(gang_id, group, _NOT_RESTARTED, note, _RESTARTING)
-            return False
+            await self._events.tell(group.reference, _NOT_RESTARTED, note, action=_RESTARTING)
+            self._carried_out[gang_id] = since
+            return
         doomed = [member for member in members if not member.deleting]
         for member in doomed:
             await self._calls.delete(object_path("v1", "pods", member.namespace, member.name), member.uid)
             self._members.doom(member)
-        _log.info("restarted", pod_group=name, minimum=minimum, running=counts.running, pods=len(doomed))
+        self._carried_out[gang_id] = since
+        _log.info("restarted", pod_group=group.path, minimum=minimum, pods=len(doomed))
         note = (
-            f"{counts.running} of its pods ran, but {minimum} must: all {len(doomed)} were deleted, for their "
-            "controllers to make them anew"
+            f"fewer than {minimum} of its pods ran: all {len(doomed)} were deleted, for their controllers to make "
+            "them anew"
         )
         await self._events.tell(group.reference, _RESTARTED, note, action=_RESTARTING)
-        return True
 
     async def _annotate(self, group: _Group, since: str | None) -> None:
         body = {"metadata": {"uid": group.definition.uid, "annotations": {BELOW_SINCE: since}}}
@@ -207,6 +228,11 @@ class PodGroups:
         """What was written is known before the watch tells it."""
         if answer is not None:
             self._take(group.kind, decode_pod_group(msgspec.json.encode(answer)))
+
+
+def _minimum(group: _Group, gang_id: str, members: list[Member]) -> int:
+    """0 if what is declared cannot be read."""
+    return read_gang(gang_id, group.definition, mark_sets(members)).minimum
 
 
 def _restarts_after(group: _Group) -> float | None:

@@ -52,8 +52,13 @@ def plan(
     after_seconds: float | None,
     now_seconds: float,
 ) -> Plan:
-    """`status` is the one the group has, `after_seconds` is how long it may run with too few pods (None: for ever)."""
+    """`status` is the one the group has, `after_seconds` is how long it may run with too few pods (None: for ever).
+
+    With no time to recover, it is restarted also if it has got enough pods again meanwhile: those that went left a gap.
+    """
     since = annotations.get(BELOW_SINCE)
+    if since is not None and after_seconds == 0 and minimum > 0:
+        return Plan(Step.RESTART)
     enough = counts.running + counts.succeeded >= minimum
     if after_seconds is None or enough or minimum < 1:
         return Plan(Step.NOTHING if since is None else Step.FORGET)

@@ -46,8 +46,9 @@ def test_it_has_until_its_timeout_to_recover() -> None:
     assert planned(2, {"running": 2}, AT_NOON, now=NOON + 60) == Plan(Step.RESTART)
 
 
-def test_without_a_timeout_it_is_restarted_at_once() -> None:
-    assert planned(2, {"running": 2}, AT_NOON, after_seconds=0.0) == Plan(Step.RESTART)
+@pytest.mark.parametrize("running", [0, 2, 3])
+def test_without_a_timeout_it_is_restarted_at_once_even_if_its_gap_was_filled(running: int) -> None:
+    assert planned(running, {"running": 2}, AT_NOON, after_seconds=0.0) == Plan(Step.RESTART)
 
 
 def test_who_takes_the_policy_away_stops_the_restart() -> None:
