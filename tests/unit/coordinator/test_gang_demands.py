@@ -87,6 +87,7 @@ def test_all_but_what_must_still_run_can_be_spared() -> None:
     succeed(story, "a", 0, 1)
     story.change(nodes=[node("n", 3)])
     story.add(gang("p").of(1).priority(10))
+    story.run_effects()
     end(story)
     assert (story.bound("a"), story.bound("p")) == (2, 1)
     assert story.gang("a").permitted, "2 that succeeded and 2 that run are the minimum"

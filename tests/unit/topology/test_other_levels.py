@@ -13,10 +13,15 @@ LEVELS = ("zone", "rack", "node")
         pytest.param("rack: hard pack", "rack: hard pack", id="none"),
         pytest.param("*: pack", "zone: pack; rack: pack; node: pack", id="all"),
         pytest.param("rack: spread; *: pack", "rack: spread; zone: pack; node: pack", id="others"),
-        pytest.param("*: hard pack, factor(2); node: spread", "zone: hard pack; rack: hard pack; zone: factor(2); "
-                     "rack: factor(2); node: spread", id="two of them"),
-        pytest.param("zone: pack; rack: pack; node: pack; *: spread", "zone: pack; rack: pack; node: pack", id="no other"),
+        pytest.param(
+            "node: spread; *: pack, factor(2)",
+            "node: spread; zone: pack; rack: pack; zone: factor(2); rack: factor(2)",
+            id="two",
+        ),
+        pytest.param(
+            "zone: pack; rack: pack; node: pack; *: spread", "zone: pack; rack: pack; node: pack", id="no other"
+        ),
     ],
-)  # fmt: skip
+)
 def test_every_other_level_has_the_constraint(given: str, meant: str) -> None:
     assert on_levels(parse_constraints(given), LEVELS) == parse_constraints(meant)
