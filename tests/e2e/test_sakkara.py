@@ -1,0 +1,201 @@
+"""Sakkara's groups as its users know them: ConfigMaps and labels in, placements, ranks, times and preemption out."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from builders.sakkara_groups import RANK, RETRIES, STATUS, SakkaraGroup, Told, following, group, topology
+from builders.scene import Scene
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+STAGES = ["Waiting", "Ready", "Assigned", "Permitted", "Bound"]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def told(scene: Scene) -> AsyncIterator[Told]:
+    """What ConfigMaps and pods of the scene say, from the beginning."""
+    async with following(scene) as told:
+        yield told
+
+
+def as_found(scene: Scene, workload: SakkaraGroup, tree: Any) -> Any:
+    """The part of the tree that the pods of a group are in, with the pods."""
+    homes = scene.bound_pods(workload)
+
+    def of(part: Any) -> Any:
+        if isinstance(part, list):
+            pods: Any = {node: {pod: {} for pod, home in homes.items() if home == node} for node in part}
+            return {node: there for node, there in pods.items() if there}
+        return {name: below for name, each in part.items() if (below := of(each))}
+
+    return {"root": of(tree)}
+
+
+async def is_as_told(scene: Scene, told: Told, workload: SakkaraGroup, tree: Any) -> None:
+    """Everything that is written of a bound group agrees with where its pods are."""
+    await scene.bound(workload)
+    data = await told.says(workload, status="Bound")
+    assert told.placement(workload) == as_found(scene, workload, tree)
+    assert "preemptor" not in data
+    ranks = told.ranks(workload)
+    assert sorted(ranks.values()) == list(range(workload.size))
+    assert list(ranks.values()) == sorted(ranks.values())
+    began, ended = (datetime.fromisoformat(data[key]) for key in ("schedBeginTime", "schedEndTime"))
+    assert began.utcoffset() == timedelta()
+    assert "." in data["schedBeginTime"]
+    assert began <= ended
+    assert abs(int(data["schedTotalTimeMilli"]) - (ended - began) / timedelta(milliseconds=1)) <= 1
+    assert int(data["schedSolverTimeMilli"]) >= 0
+    labels = await told.labelled(workload, status="Bound")
+    assert {pod: int(each[RANK]) for pod, each in labels.items()} == ranks
+    assert all(int(each[RETRIES]) >= 1 for each in labels.values())
+
+
+async def told_on_config_map(scene: Scene, workload: SakkaraGroup, saying: str) -> None:
+    """Wait for a Warning about its ConfigMap that says this."""
+
+    def there() -> bool:
+        events = scene.cluster.events_of(scene.name, [workload.name])
+        return any(
+            event["regarding"]["kind"] == "ConfigMap" and event["type"] == "Warning" and saying in event["note"]
+            for event in events
+        )
+
+    await scene.cluster.until(there, f"a Warning about the ConfigMap of {workload.name} that says {saying}")
+
+
+def in_order(statuses: list[str]) -> bool:
+    """A group may be seen to skip a stage, but not to go back."""
+    return statuses == sorted(set(statuses), key=STAGES.index)
+
+
+async def test_user_a_two_equal_partitions_each_packed_in_a_rack_of_its_own(scene: Scene, told: Told) -> None:
+    a, b, c, d, e, f = await scene.nodes(3, 3, 3, 3, 3, 1)
+    racks = {"r0": [a, b], "r1": [c, d], "r2": [e, f]}
+    async with topology(scene, ["rack", "node"], racks) as tree:
+        rack, node = {"type": "spread", "partitions": 2, "hard": True}, {"type": "pack"}
+        eight = group("user-a").of(8).on_tree(tree).asking_levels(rack=rack, node=node)
+        await scene.add_pods(eight)
+        await scene.waits(eight, "there is no ConfigMap", "sakkara.group")
+        await scene.define(eight)
+        await is_as_told(scene, told, eight, racks)
+        root = told.placement(eight)["root"]
+        assert [sum(map(len, nodes.values())) for nodes in root.values()] == [4, 4]
+        assert sum(map(len, root.values())) == 4, "3 and 1 on two nodes of a rack: 2 and 2 are no better packed"
+        assert told.statuses["user-a"][-1] == "Bound"
+
+
+async def test_user_b_one_server_and_two_to_four_pods_on_each_of_its_nodes(scene: Scene, told: Told) -> None:
+    a, b, c, d = await scene.nodes(6, 6, 3, 3)
+    servers = {"s0": {"b0": [a, b]}, "s1": {"b1": [c], "b2": [d]}}
+    async with topology(scene, ["server", "board", "node"], servers) as tree:
+        server, node = {"type": "pack"}, {"type": "spread", "min": 2, "max": 4, "hard": "true"}
+        six = group("user-b").of(6).on_tree(tree).asking_levels(server=server, node=node).declared_by_labels()
+        await scene.create(six)
+        await scene.bound(six)
+        nodes = scene.per_node(six)
+        assert set(nodes) in ({a, b}, {c, d})
+        assert all(2 <= count <= 4 for count in nodes.values())
+        await told.labelled(six, status="Bound")
+        explained = await scene.cluster.muster("explain", scene.here(six).id)
+        assert "sakkara" in explained
+        assert "sakkara.group.constraint.min.node: 2" in explained
+
+
+async def test_its_status_goes_with_it_and_a_rank_is_on_a_pod_before_it_has_a_node(scene: Scene, told: Told) -> None:
+    four = group("four").of(4)
+    await scene.define(four)
+    await told.says(four, status="Waiting")
+    await scene.add_pods(four)
+    ready = await told.says(four, status="Ready")
+    assert "placement" not in ready
+    assert "schedEndTime" not in ready
+    nodes = await scene.nodes(2, 2)
+    await scene.bound(four)
+    await told.says(four, status="Bound")
+    assert in_order(told.statuses["four"])
+    ranks = told.ranks(four)
+    assert {pod: labels.get(RANK) for pod, labels in told.born.items()} == {pod: str(ranks[pod]) for pod in ranks}
+    assert {labels[STATUS] for labels in told.born.values()} == {"Permitted"}
+    assert Counter(scene.bound_pods(four).values()) == dict.fromkeys(nodes, 2)
+
+
+async def test_a_whole_group_of_lower_priority_makes_room_says_for_whom_and_starts_again(
+    scene: Scene, told: Told
+) -> None:
+    nodes = await scene.nodes(2, 2, 2, 2)
+    lowest, low = (group(name).of(4).saying(priority=priority) for name, priority in (("lowest", "-5"), ("low", "2")))
+    for each in (low, lowest):
+        await scene.create(each)
+        await told.says(each, status="Bound")
+    spared = scene.uids(low)
+    harmless = group("harmless").of(2).saying(priority="0")
+    await scene.create(harmless)
+    await scene.waits(harmless, "0 of 2 members fit")
+    assert len(scene.uids(lowest)) == 4, "only priorities above 0 preempt"
+    rush = group("rush").of(3).saying(priority="5")
+    await scene.create(rush)
+    await scene.bound(rush)
+    evicted = await told.says(lowest, status="Preempted", preemptor="rush")
+    assert "placement" not in evicted
+    assert scene.uids(lowest) == set()
+    assert scene.uids(low) == spared
+    await told.says(low, status="Bound")
+    await scene.add_pods(lowest)
+    again = await told.says(lowest, status="Ready")
+    assert "preemptor" not in again
+    await scene.delete(harmless)
+    more = await scene.nodes(2, 2)
+    await is_as_told(scene, told, lowest, [*nodes, *more])
+    assert told.statuses["lowest"].index("Preempted") < len(told.statuses["lowest"]) - 1
+
+
+@pytest.mark.parametrize(
+    ("constraints", "saying"),
+    [
+        ('{"rack": {"type": "bunch"}}', 'type of level "rack" is "bunch", which is neither pack nor spread'),
+        ('{"node": {"min": 3, "max": 4, "factor": 5}}', "no multiple of 5 is from 3 to 4"),
+    ],
+)
+async def test_what_cannot_be_asked_for_is_told_on_the_config_map_and_mended_there(
+    scene: Scene, told: Told, constraints: str, saying: str
+) -> None:
+    await scene.nodes(4)
+    wrong = group("wrong").of(2).saying(constraints=constraints)
+    await scene.create(wrong)
+    await scene.waits(wrong, saying)
+    await told_on_config_map(scene, wrong, saying)
+    path = f"/api/v1/namespaces/{scene.name}/configmaps/wrong"
+    await scene.cluster.merge(path, {"data": {"constraints": '{"node": {"type": "pack"}}'}})
+    await scene.bound(wrong)
+    await told.says(wrong, status="Bound")
+
+
+async def test_pods_that_differ_are_told_on_the_config_map(scene: Scene, told: Told) -> None:
+    await scene.nodes(4)
+    mixed = group("mixed").of(2).asking_each({"cpu": 1}, {"cpu": 2})
+    await scene.create(mixed)
+    await scene.waits(mixed, "mixed-0", "mixed-1", "cpu")
+    await told_on_config_map(scene, mixed, "mixed-1")
+    assert told.data(mixed).get("status", "Waiting") == "Waiting"
+
+
+async def test_what_was_written_of_a_start_outlives_the_coordinator(scene: Scene, told: Told) -> None:
+    await scene.nodes(4)
+    first, second = group("first").of(2), group("second").of(2)
+    await scene.create(first)
+    before = await told.says(first, status="Bound")
+    await told.labelled(first, status="Bound")
+    await scene.recorded(first)
+    await scene.cluster.stack.kill("coordinator")
+    await scene.create(second)
+    await scene.cluster.stack.start(["coordinator"])
+    await told.says(second, status="Bound")
+    assert told.data(first) == before
+    assert told.statuses["first"][-1] == "Bound"
+    await told.labelled(first, status="Bound", retries="1")
