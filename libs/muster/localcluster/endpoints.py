@@ -1,11 +1,15 @@
 """Where the parts of a local Muster listen, kept in its state directory so that other commands find them."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 STATE_DIRECTORY = Path(".muster")
 """Default state directory, below the working directory."""
+
+PUBLISHED_NAMESPACE, PUBLISHED_NAME = "kube-public", "muster"
+"""The ConfigMap that says to those who have only a kubeconfig where Muster's parts listen."""
 
 _FILE = "endpoints.json"
 
@@ -30,6 +34,15 @@ class Endpoints(msgspec.Struct, frozen=True):
         partial = directory / f".{_FILE}.partial"
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
         partial.replace(directory / _FILE)
+
+    def published(self) -> dict[str, Any]:
+        """The ConfigMap, with what people ask of."""
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": PUBLISHED_NAME, "namespace": PUBLISHED_NAMESPACE},
+            "data": {"coordinator": self.coordinator, "cluster-state": self.cluster_state, "traces": self.traces},
+        }
 
 
 def read_endpoints(directory: Path) -> Endpoints | None:

@@ -42,10 +42,11 @@ _ALL_REPLICAS = msgspec.json.encode(
 ).decode()
 
 
-def open_channel(address: str, tls: TlsSettings = PLAIN_TEXT) -> aio.Channel:
+def open_channel(address: str, tls: TlsSettings = PLAIN_TEXT, server_name: str = "") -> aio.Channel:
     """A channel to "HOST:PORT", or to all replicas behind "dns:///NAME:PORT" in turn, leaving out those not ready.
 
-    Connecting happens with the first call. Every call must carry a deadline; streams named Watch need none. Raises
+    `server_name` is the name that the certificate of the server must be for, if not that of the address. Connecting
+    happens with the first call. Every call must carry a deadline; streams named Watch need none. Raises
     BadCertificates.
     """
     options = [*CONNECTION_OPTIONS, *_MESSAGE_OPTIONS]
@@ -53,6 +54,8 @@ def open_channel(address: str, tls: TlsSettings = PLAIN_TEXT) -> aio.Channel:
         options.append(("grpc.service_config", _ALL_REPLICAS))
     interceptors: list[aio.ClientInterceptor] = [_UnaryCalls(), _StreamedAnswers(), _StreamedRequests(), _BothStreams()]
     credentials = channel_credentials(tls)
+    if server_name:
+        options.append(("grpc.ssl_target_name_override", server_name))
     if credentials is None:
         return aio.insecure_channel(address, options, interceptors=interceptors)
     return aio.secure_channel(address, credentials, options, interceptors=interceptors)

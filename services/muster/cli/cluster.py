@@ -7,13 +7,12 @@ from pathlib import Path
 import grpc
 from msgspec import Struct
 
-from muster.cli.coordinator import channel_tls
+from muster.cli.coordinator import channel_to
 from muster.cli.errors import CliError
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
 from muster.gangs.facts import Amounts, NodeFacts, TopologyTree
 from muster.localcluster.endpoints import find_endpoints, read_endpoints
-from muster.rpc.channel import open_channel
 from muster.rpc.facts_codec import decode_batch
 
 _SNAPSHOT_SECONDS = 120.0  # of the largest clusters, a million pods
@@ -61,7 +60,7 @@ def read_cluster(address: str) -> Cluster:
 
 async def _read(address: str) -> Cluster:
     cluster = Cluster()
-    async with open_channel(address, channel_tls()) as channel:
+    async with channel_to(address) as channel:
         call = pb_grpc.ClusterStateServiceStub(channel).Watch(
             pb.WatchRequest(subscriber="muster topology"), timeout=_SNAPSHOT_SECONDS
         )

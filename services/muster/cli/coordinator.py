@@ -77,7 +77,7 @@ def ask(address: str, question: Callable[["Stub"], Awaitable[T]]) -> T:
 @contextlib.asynccontextmanager
 async def connected(address: str) -> "AsyncIterator[Stub]":
     """A stub; failures of calls made with it come out as CliError."""
-    channel = open_channel(address, channel_tls())
+    channel = channel_to(address)
     try:
         yield coordinator_pb2_grpc.CoordinatorServiceStub(channel)
     except grpc.aio.AioRpcError as error:
@@ -86,10 +86,15 @@ async def connected(address: str) -> "AsyncIterator[Stub]":
         await channel.close()
 
 
-def channel_tls() -> TlsSettings:
-    """From MUSTER_CLI_TLS__CERTIFICATE_FILE, _KEY_FILE and _CA_FILE; plain text if they are not set."""
+def channel_to(address: str) -> grpc.aio.Channel:
+    """With TLS by MUSTER_CLI_TLS__CERTIFICATE_FILE, _KEY_FILE and _CA_FILE, in plain text if they are not set.
+
+    MUSTER_CLI_TLS_SERVER_NAME is the name that the server's certificate is for, where the address is another, as of a
+    port that is forwarded. Raises CliError.
+    """
     try:
-        return _Settings().tls
+        settings = _Settings()
+        return open_channel(address, settings.tls, settings.tls_server_name)
     except ValidationError as error:
         raise CliError(f"MUSTER_CLI_TLS__*: {error.errors()[0]['msg']}", usage=True) from error
 
@@ -98,6 +103,7 @@ class _Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="MUSTER_CLI_", env_nested_delimiter="__")
 
     tls: TlsSettings = PLAIN_TEXT
+    tls_server_name: str = ""
 
 
 def in_words(address: str, error: grpc.aio.AioRpcError) -> CliError:

@@ -53,6 +53,7 @@ def explanation_lines(answer: ExplainResponse) -> Iterator[str]:
         yield f"  {escape(gang.reason)}"
     yield ""
     yield f"[dim]declared by[/]  {escape(gang.dialect)}{_group(answer)}"
+    yield from (f"             {escape(term)}" for term in gang.terms)
     yield f"[dim]members[/]      {_members(gang)}"
     yield f"[dim]queue[/]        {_queue(answer)}"
     if answer.waits_until_unix_millis:

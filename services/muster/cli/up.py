@@ -123,7 +123,9 @@ class _Up:
             background.push_async_callback(session.close)
             await apply_manifests(session, self._crds)  # first, as on a cluster that has them: gangs need not wait
             await stack.start(timeout_seconds=_START_SECONDS)
-            stack.endpoints(self._traces.path).write(self._directory)
+            endpoints = stack.endpoints(self._traces.path)
+            endpoints.write(self._directory)
+            await apply_manifests(session, [Manifest(endpoints.published())])
             background.push_async_callback(
                 _cancelled, asyncio.create_task(follow(stack.addresses["coordinator"], self._picture))
             )

@@ -91,4 +91,5 @@ def gang_as_json(gang: Gang) -> dict[str, Any]:
         "start_seconds": round(gang.start_seconds, 6) if gang.HasField("start_seconds") else None,
         "schedule_cycle": gang.schedule_cycle,
         "trace_id": gang.trace_id or None,
+        "terms": list(gang.terms),
     }
