@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Final
 
 from muster.lifecycle.pod_groups import PodGroups
+from muster.lifecycle.queue_jobs import QueueJobs
 from muster.lifecycle.surroundings import Controller, Surroundings
 
-CONTROLLERS: Final[tuple[Callable[[Surroundings], Controller], ...]] = (PodGroups,)
+CONTROLLERS: Final[tuple[Callable[[Surroundings], Controller], ...]] = (PodGroups, QueueJobs)
 """All of them, each as what makes it."""

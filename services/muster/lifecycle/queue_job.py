@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct, field
+from msgspec.structs import replace
 
 from muster.dialects.kube_arbitrator import node_selector
 from muster.dialects.values import BadValue, shown
@@ -102,7 +103,7 @@ def read_job(given: QueueJob, priorities: Priorities) -> Job:
         problems.append(f"metadata.name has {len(metadata.name)} characters, but it may have at most {LONGEST_NAME}")
     spec = _object(given.spec, "spec", problems)
     scheduling = _mapping(spec.get("schedulingSpec"), "spec.schedulingSpec", problems)
-    tasks = _tasks(spec, priorities, problems)
+    tasks = _tasks(spec, priorities, scheduling.get("priorityClassName"), problems)
     try:
         node_selector(scheduling.get("nodeSelector"))
     except BadValue as error:
@@ -124,7 +125,8 @@ def read_job(given: QueueJob, priorities: Priorities) -> Job:
     )
 
 
-def _tasks(spec: Object, priorities: Priorities, problems: list[str]) -> tuple[Task, ...]:
+def _tasks(spec: Object, priorities: Priorities, class_name: object, problems: list[str]) -> tuple[Task, ...]:
+    """`class_name`: that of the job, which its pods get unless they have one."""
     given = spec.get("taskSpecs")
     if not isinstance(given, list) or not given:
         problems.append("spec.taskSpecs is empty: name at least one kind of pods")
@@ -133,8 +135,9 @@ def _tasks(spec: Object, priorities: Priorities, problems: list[str]) -> tuple[T
         problems.append(f"spec.taskSpecs has {len(given)} entries, but it may have at most {MOST_TASKS}")
         return ()
     shared = _match_labels(spec.get("selector"), "spec.selector", problems)
+    tasks = tuple(_task(each, f"spec.taskSpecs[{place}]", shared, problems) for place, each in enumerate(given))
     tasks = tuple(
-        _task(each, f"spec.taskSpecs[{place}]", shared, priorities, problems) for place, each in enumerate(given)
+        replace(task, priority=_pod_priority(task.template["spec"], class_name, priorities)) for task in tasks
     )
     wanted = sum(task.replicas for task in tasks)
     if wanted > MOST_PODS:
@@ -142,7 +145,7 @@ def _tasks(spec: Object, priorities: Priorities, problems: list[str]) -> tuple[T
     return tasks
 
 
-def _task(given: object, where: str, shared: Mapping[str, str], priorities: Priorities, problems: list[str]) -> Task:
+def _task(given: object, where: str, shared: Mapping[str, str], problems: list[str]) -> Task:
     task = _mapping(given, where, problems)
     template = _mapping(task.get("template"), f"{where}.template", problems)
     metadata = _mapping(template.get("metadata"), f"{where}.template.metadata", problems)
@@ -159,7 +162,7 @@ def _task(given: object, where: str, shared: Mapping[str, str], priorities: Prio
             )
     complete = {**template, "metadata": {**metadata, "labels": {**selected, **labels}}, "spec": spec}
     replicas = _whole(task.get("replicas", 1), f"{where}.replicas", problems)
-    return Task(replicas, complete, _pod_priority(spec, priorities))
+    return Task(replicas, complete)
 
 
 def _match_labels(selector: object, where: str, problems: list[str]) -> dict[str, str]:
@@ -182,8 +185,10 @@ def _priority(scheduling: Object, priorities: Priorities) -> int:
     return number if isinstance(number, int) and not isinstance(number, bool) else priorities.default
 
 
-def _pod_priority(spec: Object, priorities: Priorities) -> int:
-    named = {"priority": spec.get("priority"), "priorityClassName": spec.get("priorityClassName")}
+def _pod_priority(spec: Object, class_name: object, priorities: Priorities) -> int:
+    number = spec.get("priority")
+    own = spec.get("priorityClassName") or (class_name if number is None else None)
+    named = {"priority": number, "priorityClassName": own}
     try:
         return priorities.of_pod(msgspec.convert(named, PodSpec))
     except msgspec.ValidationError:  # the API server refuses such a pod, and says why
