@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from builders.kubectl_plugin import kubectl_muster
 from muster.localcluster.endpoints import Endpoints, read_endpoints
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -146,6 +147,12 @@ async def test_it_runs_until_interrupted_restarts_what_crashes_and_leaves_nothin
         code, out, _ = await ran("gangs", "--state-dir", str(state), "-o", "json")
         assert code == 0
         assert "resnet" in {gang["name"] for gang in json.loads(out)["gangs"]}
+
+        asked = await kubectl_muster(tmp_path, "explain", "resnet", KUBECONFIG=up.endpoints.kubeconfig)
+        assert asked.code == 0, asked.err
+        assert "gang.scheduling.koordinator.sh/min-available: 8" in asked.out
+        told = await kubectl_muster(tmp_path, "topology", "-o", "json", KUBECONFIG=up.endpoints.kubeconfig)
+        assert [tree["name"] for tree in json.loads(told.out)["trees"]] == ["labels"]
 
         code, _, err = await ran("up", "--state-dir", str(state))
         assert code == 1
