@@ -155,6 +155,22 @@ async def test_a_whole_group_of_lower_priority_makes_room_says_for_whom_and_star
     assert told.statuses["lowest"].index("Preempted") < len(told.statuses["lowest"]) - 1
 
 
+async def test_of_the_groups_that_might_go_those_of_higher_priority_stay(scene: Scene, told: Told) -> None:
+    await scene.nodes(8)
+    running = [
+        group(f"of-{priority}").of(size).saying(priority=str(priority)) for priority, size in ((1, 2), (2, 4), (3, 2))
+    ]
+    for each in running:
+        await scene.create(each)
+        await told.says(each, status="Bound")
+    low, middle, high = running
+    rush = group("rush").of(4).saying(priority="9")
+    await scene.create(rush)
+    await scene.bound(rush)
+    await told.says(middle, status="Preempted", preemptor="rush")
+    assert (len(scene.uids(high)), len(scene.uids(low)), len(scene.uids(middle))) == (2, 2, 0)
+
+
 @pytest.mark.parametrize(
     ("constraints", "saying"),
     [

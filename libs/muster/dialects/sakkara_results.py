@@ -29,7 +29,7 @@ BEGIN, END = "schedBeginTime", "schedEndTime"
 TOTAL_MILLI, SOLVER_MILLI = "schedTotalTimeMilli", "schedSolverTimeMilli"
 
 LARGEST_BYTES: Final = 900_000
-"""Of placement and ranks together: a ConfigMap holds 1 MiB, and there is more in it."""
+"""Of placement and ranks together, as a patch has them: it may have 1 MiB, and so may a ConfigMap's data."""
 
 _WAITING: Final = "Waiting"
 _BOUND: Final = "Bound"
@@ -84,7 +84,7 @@ def _where(progress: Progress) -> _Data:
     placed.sort(key=_by_rank)
     placement = _placement(placed)
     rank = "[" + " ".join(f"({each.name},{each.rank})" for each in placed if each.rank is not None) + "]"
-    size = len(placement.encode()) + len(rank.encode())
+    size = len(msgspec.json.encode((placement, rank)))
     if size > LARGEST_BYTES:
         why = f"placement and rank have {size} bytes, more than a ConfigMap holds; each pod has its rank as a label"
         return {PLACEMENT: None, RANK: None, OMITTED: why}

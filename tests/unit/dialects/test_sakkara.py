@@ -278,6 +278,17 @@ def test_musters_own_annotation_counts_instead_and_that_is_told_if_anything_was_
     )
 
 
+def test_labels_of_constraints_are_told_on_pods_of_another_dialect() -> None:
+    labels = {"scheduling.x-k8s.io/pod-group": "c", LABEL + "constraint.type.rack": "pack"}
+    pods = [marked("w-0", labels=labels)]
+    problems = said(read_gang("coscheduling/a/c", None, pods))
+    assert (
+        WARNING,
+        'pod "w-0" also has marks of the dialect sakkara (sakkara.group.constraint.type.rack); only those of '
+        "coscheduling count",
+    ) in problems
+
+
 def test_of_two_config_maps_of_one_group_the_older_counts() -> None:
     older, newer = config_map({"name": "A", "size": "2"}, "one"), config_map({"name": "A", "size": "3"}, "two")
     gang = read_gang("sakkara/a/A", older, [member()], rivals=[newer])

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -104,8 +105,16 @@ def test_what_a_config_map_cannot_hold_is_left_out_and_that_is_told() -> None:
     assert data["placement"] is None
     assert data["rank"] is None
     assert "more than a ConfigMap holds; each pod has its rank as a label" in data["omitted"]
-    assert "omitted" in written(progress(Stage.BOUND, *many[:10]))
-    assert written(progress(Stage.BOUND, *many[:10]))["omitted"] is None
+    fewer = written(progress(Stage.BOUND, *many[: count // 2]))
+    assert fewer["omitted"] is None
+    assert json.loads(fewer["placement"])["root"].keys() == {"rack"}
+
+
+def test_short_names_do_not_make_the_patch_too_large_either() -> None:
+    many = [at(f"p{number}", number, f"n{number}") for number in range(LARGEST_BYTES // 40)]
+    for count in (len(many), len(many) * 9 // 10, len(many) // 2):
+        [write] = tell(progress(Stage.BOUND, *many[:count])).objects
+        assert len(msgspec.json.encode(write.patch)) < 1 << 20
 
 
 # -- times
