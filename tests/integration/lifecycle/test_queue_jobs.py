@@ -1,0 +1,281 @@
+"""QueueJobs of a real API server, whose pods run, fail and end as the tests want."""
+
+from collections.abc import AsyncIterator, Collection
+from typing import Any
+
+import pytest
+
+from builders.api_client import ApiClient, Reply, node
+from builders.faults import EVERYTHING, Requests
+from builders.lifecycle import LifecycleRig
+from builders.queue_jobs import queue_job, template
+
+JOBS = "/apis/arbitrator.incubator.k8s.io/v1alpha1/namespaces/default/queuejobs"
+SPECS = "/apis/arbitrator.incubator.k8s.io/v1alpha1/namespaces/default/schedulingspecs"
+PODS = "/api/v1/namespaces/default/pods"
+QUOTAS = "/api/v1/namespaces/default/resourcequotas"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+Object = dict[str, Any]
+
+
+@pytest.fixture
+async def ground(rig: LifecycleRig) -> LifecycleRig:
+    """The API server with the kinds and a node, without a replica yet."""
+    for plural in ("queuejobs", "schedulingspecs"):
+        await rig.install(f"arbitrator.incubator.k8s.io_{plural}.yaml")
+    await rig.api.created("/api/v1/nodes", node("node-1"))
+    for name, value in (("high", 100), ("low", 1)):
+        written = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+        await rig.api.created(CLASSES, {**written, "value": value})
+    return rig
+
+
+@pytest.fixture
+async def api(ground: LifecycleRig) -> AsyncIterator[ApiClient]:
+    async with ground.replica():
+        yield ground.api
+
+
+async def pods(api: ApiClient) -> dict[str, Object]:
+    return {each["metadata"]["name"]: each for each in (await api.get(PODS)).body["items"]}
+
+
+async def uids(api: ApiClient) -> dict[str, str]:
+    return {name: each["metadata"]["uid"] for name, each in (await pods(api)).items()}
+
+
+async def until_pods(api: ApiClient, *names: str, but: Collection[str] = ()) -> dict[str, str]:
+    """Wait until there are pods of just these names, none of them with one of the uids; their uids."""
+
+    def holds(reply: Reply) -> bool:
+        there = {each["metadata"]["name"]: each["metadata"]["uid"] for each in reply.body["items"]}
+        return set(there) == set(names) and not set(but) & set(there.values())
+
+    await api.until(PODS, holds)
+    return await uids(api)
+
+
+async def become(api: ApiClient, phase: str, *names: str) -> None:
+    """The pods' kubelet says so; those without a node get one first."""
+    for name in names:
+        if not (await api.get(f"{PODS}/{name}")).body["spec"].get("nodeName"):
+            assert (await api.bind(name, "node-1")).status == 201
+        assert (await api.patch(f"{PODS}/{name}/status", {"status": {"phase": phase}})).status == 200
+
+
+async def until_status(api: ApiClient, name: str = "train", **fields: Any) -> Object:
+    def holds(reply: Reply) -> bool:
+        status = reply.body.get("status", {})
+        return all(status.get(key) == value for key, value in fields.items())
+
+    return (await api.until(f"{JOBS}/{name}", holds)).body["status"]  # type: ignore[no-any-return]
+
+
+def made(reply: Reply) -> Object:
+    """The condition that tells whether all pods could be made."""
+    conditions = reply.body.get("status", {}).get("conditions") or [{}]
+    return conditions[0]  # type: ignore[no-any-return]
+
+
+async def until_made(api: ApiClient, reason: str, name: str = "train") -> Object:
+    return made(await api.until(f"{JOBS}/{name}", lambda reply: made(reply).get("reason") == reason))
+
+
+async def until_event(api: ApiClient, reason: str) -> Object:
+    def found(reply: Reply) -> list[Object]:
+        return [each for each in reply.body["items"] if each["reason"] == reason]
+
+    return found(await api.until(EVENTS, lambda reply: bool(found(reply))))[0]
+
+
+NAMES = ("train-0-0", "train-0-1", "train-0-2", "train-0-3")
+
+
+async def running(api: ApiClient, minimum: int = 3) -> dict[str, str]:
+    """A job of four pods that run; their uids."""
+    await api.created(JOBS, queue_job("train", (4, template()), minimum=minimum))
+    before = await until_pods(api, *NAMES)
+    await become(api, "Running", *NAMES)
+    await until_status(api, running=4, started=True)
+    return before
+
+
+async def test_a_job_gets_its_pods_and_its_spec(api: ApiClient) -> None:
+    scheduling = {"nodeSelector": {"disk": "ssd"}, "priorityClassName": "high"}
+    chief, worker = template(labels={"role": "chief"}, schedulerName="other"), template(priorityClassName="low")
+    await api.created(JOBS, queue_job("train", (1, chief), (2, worker), minimum=2, scheduling=scheduling))
+    await until_pods(api, "train-0-0", "train-1-0", "train-1-1")
+    there = await pods(api)
+    chief_pod, worker_pod = there["train-0-0"], there["train-1-0"]
+    job = (await api.get(f"{JOBS}/train")).body["metadata"]
+    owner = {"apiVersion": "arbitrator.incubator.k8s.io/v1alpha1", "kind": "QueueJob", "name": "train"}
+    owner |= {"uid": job["uid"], "controller": True, "blockOwnerDeletion": True}
+    assert chief_pod["metadata"]["ownerReferences"] == worker_pod["metadata"]["ownerReferences"] == [owner]
+    assert chief_pod["metadata"]["labels"] == {"role": "chief", "muster.dev/queue-job": "train"}
+    assert [each["spec"]["schedulerName"] for each in (chief_pod, worker_pod)] == ["other", "muster"]
+    assert [each["spec"]["priority"] for each in (chief_pod, worker_pod)] == [100, 1]
+    spec = (await api.until(f"{SPECS}/train", lambda reply: reply.status == 200)).body
+    assert spec["spec"] == {"minAvailable": 2, **scheduling}
+    assert spec["metadata"]["ownerReferences"] == [owner]
+    status = await until_status(api, pending=3, running=0, minAvailable=2, incarnation=1)
+    assert status["failed"] == 0
+    assert (await until_made(api, "AllMade"))["status"] == "True"
+
+
+async def test_its_spec_follows_it_and_is_made_anew_when_it_is_deleted(api: ApiClient) -> None:
+    written = queue_job("train", (1, template()), minimum=1, scheduling={"nodeSelector": {"disk": "ssd"}})
+    await api.created(JOBS, written)
+    await api.until(f"{SPECS}/train", lambda reply: reply.status == 200)
+    patch = {"spec": {"schedulingSpec": {"minAvailable": None, "nodeSelector": {"disk": None, "zone": "a"}}}}
+    assert (await api.patch(f"{JOBS}/train", patch)).status == 200
+    await api.until(f"{SPECS}/train", lambda reply: reply.body["spec"] == {"nodeSelector": {"zone": "a"}})
+    await api.delete(f"{SPECS}/train")
+    await api.until(f"{SPECS}/train", lambda reply: reply.status == 200)
+
+
+async def test_a_job_that_is_deleted_takes_everything_with_it(api: ApiClient) -> None:
+    await running(api)
+    await api.delete(f"{JOBS}/train")
+    await api.until(PODS, lambda reply: not reply.body["items"])
+    await api.until_gone(f"{SPECS}/train")
+
+
+async def test_one_that_fails_is_made_anew_while_the_others_are_enough(api: ApiClient) -> None:
+    before = await running(api)
+    await become(api, "Failed", "train-0-2")
+    after = await until_pods(api, *NAMES, but={before["train-0-2"]})
+    assert {name for name in after if after[name] != before[name]} == {"train-0-2"}
+    await until_status(api, running=3, failed=1, incarnation=1, pending=1)
+    assert (await until_event(api, "Replacing"))["type"] == "Warning"
+
+
+async def test_below_its_minimum_the_whole_job_is_made_anew(api: ApiClient) -> None:
+    before = await running(api)
+    await become(api, "Succeeded", "train-0-0")
+    await become(api, "Failed", "train-0-1", "train-0-2")
+    after = await until_pods(api, *NAMES, but=set(before.values()))
+    await until_status(api, pending=4, running=0, succeeded=0, incarnation=2)
+    event = await until_event(api, "Restarting")
+    assert event["note"] == "2 pods are left of the 3 that are needed: all are made anew"
+    await become(api, "Running", *NAMES)
+    await until_status(api, running=4, started=True)
+    assert await uids(api) == after
+
+
+async def test_another_template_makes_the_job_anew(api: ApiClient) -> None:
+    before = await running(api)
+    changed = queue_job("train", (4, template(cpu="2")), minimum=3)["spec"]["taskSpecs"]
+    assert (await api.patch(f"{JOBS}/train", {"spec": {"taskSpecs": changed}})).status == 200
+    await until_pods(api, *NAMES, but=set(before.values()))
+    for each in (await pods(api)).values():
+        assert each["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "2"}
+
+
+async def test_a_job_whose_pods_succeed_is_completed(api: ApiClient) -> None:
+    before = await running(api)
+    await become(api, "Succeeded", *NAMES)
+    await until_status(api, succeeded=4, completed=True)
+    await api.delete(f"{PODS}/train-0-0")
+    await until_event(api, "Completed")
+    assert (await uids(api)).items() <= before.items()
+
+
+async def test_a_short_quota_hits_the_lowest_job_first(ground: LifecycleRig) -> None:
+    api = ground.api
+    await quota(api, 4)
+    await api.created(JOBS, queue_job("a-low", (4, template()), minimum=2, scheduling={"priorityClassName": "low"}))
+    await api.created(JOBS, queue_job("b-high", (3, template()), minimum=3, scheduling={"priorityClassName": "high"}))
+    async with ground.replica():
+        await until_pods(api, "b-high-0-0", "b-high-0-1", "b-high-0-2", "a-low-0-0")
+        condition = await until_made(api, "ExceededQuota", "a-low")
+        assert condition["status"] == "False"
+        assert "exceeded quota: pods" in condition["message"]
+        assert (await until_event(api, "ExceededQuota"))["regarding"]["name"] == "a-low"
+        assert (await until_made(api, "AllMade", "b-high"))["status"] == "True"
+        assert (await api.patch(f"{QUOTAS}/pods", {"spec": {"hard": {"pods": "7"}}})).status == 200
+        await until_made(api, "AllMade", "a-low")
+        assert len(await pods(api)) == 7
+
+
+async def test_a_pod_that_no_quota_could_hold_keeps_nobody_else_from_theirs(ground: LifecycleRig) -> None:
+    api = ground.api
+    await quota(api, **{"requests.cpu": "2"})
+    await api.created(JOBS, queue_job("a-huge", (1, template(cpu="4")), scheduling={"priorityClassName": "high"}))
+    await api.created(JOBS, queue_job("b-small", (1, template(cpu="1"))))
+    async with ground.replica():
+        await until_pods(api, "b-small-0-0")
+        assert "requested: requests.cpu=4" in (await until_made(api, "ExceededQuota", "a-huge"))["message"]
+
+
+async def quota(api: ApiClient, pod_count: int | None = None, **hard: str) -> None:
+    """A quota that counts."""
+    limits = {**hard, **({"pods": str(pod_count)} if pod_count is not None else {})}
+    written = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"}, "spec": {"hard": limits}}
+    await api.created(QUOTAS, written)
+    await api.until(f"{QUOTAS}/pods", lambda reply: bool(reply.body.get("status", {}).get("used")))
+
+
+async def test_what_the_api_server_does_not_take_is_told_on_the_job(api: ApiClient) -> None:
+    await api.created(JOBS, queue_job("train", (1, template(restartPolicy="Perhaps")), minimum=1))
+    condition = await until_made(api, "Refused")
+    assert "restartPolicy" in condition["message"]
+    assert (await until_event(api, "Refused"))["regarding"]["kind"] == "QueueJob"
+
+
+async def test_what_cannot_be_read_is_told_on_the_job(api: ApiClient) -> None:
+    clash = {"selector": {"matchLabels": {"app": "b"}}}
+    await api.created(JOBS, queue_job("train", (1, template(labels={"app": "a"})), minimum=1, **clash))
+    condition = await until_made(api, "Malformed")
+    assert condition["message"] == (
+        'spec.taskSpecs[0].template.metadata.labels has "app": "a", but the selector asks for "b": '
+        "give them the same value"
+    )
+    await until_event(api, "Malformed")
+    assert (await api.patch(f"{JOBS}/train", {"spec": {"selector": {"matchLabels": {"app": "a"}}}})).status == 200
+    await until_made(api, "AllMade")
+
+
+@pytest.mark.parametrize("path", [PODS, SPECS])
+async def test_names_that_others_have_are_told_and_left_alone(api: ApiClient, path: str) -> None:
+    strange: Object = {"metadata": {"name": "train" if path == SPECS else "train-0-0"}, "spec": {}}
+    if path == PODS:
+        strange["spec"] = template()["spec"]
+    uid = (await api.created(path, strange))["metadata"]["uid"]
+    await api.created(JOBS, queue_job("train", (1, template()), minimum=1))
+    condition = await until_made(api, "Conflict")
+    assert condition["message"].endswith("exists and is not this job's: delete it, or rename the job")
+    name = strange["metadata"]["name"]
+    assert (await api.get(f"{path}/{name}")).body["metadata"]["uid"] == uid
+    await api.delete(f"{path}/{name}")
+    await until_made(api, "AllMade")
+
+
+async def test_another_replica_goes_on_where_the_first_stopped(ground: LifecycleRig) -> None:
+    """The first decides to make the whole job anew, deletes two pods, and is not heard of any more."""
+    api = ground.api
+    async with ground.replica("one", faulty=True):
+        before = await running(api)
+        with ground.faults.hold(Requests("DELETE", "/pods/[-a-z0-9]+"), let_pass=2) as held:
+            await become(api, "Failed", "train-0-1", "train-0-2")
+            await held.until(1)
+            with ground.faults.cut(EVERYTHING):
+                async with ground.replica("two"):
+                    await until_pods(api, *NAMES, but=set(before.values()))
+                    await until_status(api, incarnation=2, failed=2, pending=4)
+
+
+async def test_answers_that_get_lost_do_no_harm(ground: LifecycleRig) -> None:
+    api, faults = ground.api, ground.faults
+    async with ground.replica("one", faulty=True):
+        with (
+            faults.cut(Requests("POST", "/pods"), times=2, carried_out=True) as created,
+            faults.cut(Requests("PATCH", "/queuejobs/train/status"), times=2, carried_out=True) as told,
+        ):
+            await running(api)
+            await created.struck(2)
+            await told.struck(2)
+        await become(api, "Failed", "train-0-1")
+        await until_status(api, running=3, pending=1, failed=1, incarnation=1)
+        assert len(await pods(api)) == 4
