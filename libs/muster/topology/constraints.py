@@ -69,7 +69,11 @@ def in_words(constraint: LevelConstraint) -> str:
 
 
 def on_levels(constraints: tuple[LevelConstraint, ...], levels: Sequence[str]) -> tuple[LevelConstraint, ...]:
-    """The constraints, with those on "*" once for every level that no other is on."""
+    """The constraints, with those on "*" once for every level that no other is on, and without optional ones on levels
+    that are not there.
+    """
+    if any(each.optional and each.level not in levels for each in constraints):
+        constraints = tuple(each for each in constraints if not each.optional or each.level in levels)
     if all(each.level != OTHER_LEVELS for each in constraints):
         return constraints
     named = {each.level for each in constraints}

@@ -8,7 +8,15 @@ from builders.story_cast import gang, node, plain_pod, racks
 from muster.coordinator.core.events import EventType, Phase, Solve, SolveOutcome, SolveResult
 from muster.coordinator.core.explain import would_help
 from muster.coordinator.core.reasons import reason
-from muster.gangs.facts import ObjectReference, Problem, Severity, TopologyTree, TreeLevel
+from muster.gangs.facts import (
+    LevelConstraint,
+    LevelPolicy,
+    ObjectReference,
+    Problem,
+    Severity,
+    TopologyTree,
+    TreeLevel,
+)
 from muster.gangs.placing import Explanation, GangToPlace, PodsOnNode, Run
 
 
@@ -352,3 +360,16 @@ def test_a_non_strict_gang_that_must_have_a_shape_holds_nothing_until_all_of_it_
     story.run()
     assert not story.gang("n").seats
     assert not story.leader.knowledge.ledger.reserved
+
+
+def test_an_optional_constraint_is_asked_only_of_a_tree_that_has_its_level() -> None:
+    story = Story({"a": 4, "b": 4})
+    wish = (LevelConstraint("rack", LevelPolicy.PACK, optional=True),)
+    first, second = (replace(gang(name).of(2).gang_facts(), constraints=wish) for name in ("first", "second"))
+    story.change(gangs=[first], pods=gang("first").of(2).pods())
+    assert asked(story.only(Solve)).constraints == ()
+    story.run()
+    assert story.bound("first") == 2
+    story.change(trees=[racks(r0="a", r1="b")])
+    story.change(gangs=[second], pods=gang("second").of(2).pods())
+    assert asked(story.only(Solve)).constraints == wish

@@ -2,6 +2,7 @@
 
 import pytest
 
+from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.topology.constraints import on_levels, parse_constraints
 
 LEVELS = ("zone", "rack", "node")
@@ -25,3 +26,11 @@ LEVELS = ("zone", "rack", "node")
 )
 def test_every_other_level_has_the_constraint(given: str, meant: str) -> None:
     assert on_levels(parse_constraints(given), LEVELS) == parse_constraints(meant)
+
+
+def test_optional_constraints_ask_nothing_where_their_level_is_not() -> None:
+    spine, rack = LevelConstraint("spine", LevelPolicy.PACK, optional=True), LevelConstraint("rack", LevelPolicy.PACK)
+    assert on_levels((spine, rack), LEVELS) == (rack,)
+    assert on_levels((spine,), ("spine", "node")) == (spine,)
+    others = LevelConstraint("*", LevelPolicy.SPREAD)
+    assert on_levels((spine, others), ("rack", "node")) == parse_constraints("rack: spread; node: spread")
