@@ -8,7 +8,7 @@ import msgspec
 
 from muster.clusterstate.state import ClusterState
 from muster.clusterstate.trees import Trees
-from muster.dialects import coscheduling, koordinator, kube_arbitrator
+from muster.dialects import coscheduling, koordinator, kube_arbitrator, sakkara
 from muster.gangs.facts import Batch
 from muster.kube.changes import Changes, Removed
 from muster.kube.resources import BUDGETS, NODES, PODS, PRIORITY_CLASSES, Resource, definitions, topologies
@@ -16,6 +16,7 @@ from muster.kube.resources import BUDGETS, NODES, PODS, PRIORITY_CLASSES, Resour
 SIGS_POD_GROUPS = definitions(koordinator.DEFINITION)
 X_POD_GROUPS = definitions(coscheduling.DEFINITION)
 SCHEDULING_SPECS = definitions(kube_arbitrator.DEFINITION)
+SAKKARA_MAPS = definitions(sakkara.DEFINITION)
 TOPOLOGY_MAPS = topologies("default")
 
 Object = dict[str, Any]
@@ -157,6 +158,20 @@ def topology_map_object(map_name: str, tree: Any, /, *, uid: str = "", second: i
             "labels": {"sakkara.topology": ""},
         },
         "data": {"tree": text, **{key.replace("_", "-"): value for key, value in data.items()}},
+    }
+
+
+def sakkara_map_object(map_name: str, /, *, uid: str = "", second: int = 0, **data: str) -> Object:
+    """A ConfigMap in ml that defines a group of Sakkara."""
+    return {
+        "metadata": {
+            "name": map_name,
+            "namespace": "ml",
+            "uid": uid or f"uid-group-{map_name}",
+            "creationTimestamp": SECOND.format(second),
+            "labels": {"sakkara.group": ""},
+        },
+        "data": data,
     }
 
 

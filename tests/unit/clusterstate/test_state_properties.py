@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from builders.history import (
+    SAKKARA_MAPS,
     SCHEDULING_SPECS,
     TOPOLOGY_MAPS,
     X_POD_GROUPS,
@@ -18,6 +19,7 @@ from builders.history import (
     pod_group_object,
     pod_object,
     priority_class_object,
+    sakkara_map_object,
     scheduling_spec_object,
     topology_map_object,
 )
@@ -33,7 +35,8 @@ Step = tuple[Resource[Any], list[Event]]
 names = st.sampled_from(["a", "b", "c", "d"])
 marks = st.sampled_from(["2", "3", "five"]).map(lambda text: {PREFIX + "name": "g", PREFIX + "min-available": text})
 LABEL = "scheduling.x-k8s.io/pod-group"
-labels = st.sampled_from([{}, {LABEL: "g"}, {LABEL: "h"}])
+GROUP = "sakkara.group.name"
+labels = st.sampled_from([{}, {LABEL: "g"}, {LABEL: "h"}, {GROUP: "k"}, {GROUP: "k", "sakkara.group.size": "3"}])
 pods = st.builds(
     pod_object,
     names,
@@ -81,6 +84,15 @@ budgets = st.builds(
     uid=st.sampled_from(["", "u6"]),
     namespace=st.sampled_from(["ml", "dev"]),
 )
+sakkara_maps = st.builds(
+    sakkara_map_object,
+    st.sampled_from(["k", "l"]),
+    uid=st.sampled_from(["", "u8"]),
+    second=st.integers(0, 2),
+    name=st.sampled_from(["", "k", "l", "no/name"]),
+    size=st.sampled_from(["2", "three"]),
+    status=st.sampled_from(["Waiting", "Bound"]),
+)
 topology_maps = st.builds(
     topology_map_object,
     st.sampled_from(["s", "t"]),
@@ -124,6 +136,7 @@ histories = st.lists(
         steps_of(X_POD_GROUPS, groups),
         steps_of(PRIORITY_CLASSES, classes),
         steps_of(SCHEDULING_SPECS, specs),
+        steps_of(SAKKARA_MAPS, sakkara_maps),
         steps_of(BUDGETS, budgets),
         steps_of(TOPOLOGY_MAPS, topology_maps),
     ),
