@@ -16,7 +16,8 @@ _CALL_SECONDS = 30.0
 _SERVED_SECONDS = 30.0  # a CRD is served within a second; more means that the API server refused it
 _PAUSE_SECONDS = 0.05
 _AT_ONCE = 32
-_FIRST = {"CustomResourceDefinition": 0, "Namespace": 1, "PriorityClass": 2}
+_DEFINITION = "CustomResourceDefinition"
+_FIRST = {_DEFINITION: 0, "Namespace": 1, "PriorityClass": 2}
 _REST = 3
 _OUR_NAME = "muster-cli"
 
@@ -106,7 +107,11 @@ def _flattened(document: Any, file: Path) -> Iterator[Manifest]:
 
 
 async def apply_manifests(session: KubeSession, manifests: Iterable[Manifest]) -> None:
-    """Create objects; those that exist get the manifest merged in. Raises ManifestRefused."""
+    """Create objects; those that exist get the manifest merged in. Raises ManifestRefused.
+
+    A CustomResourceDefinition that exists stays as it is: it belongs to the project whose kind it is, and others write
+    objects by it.
+    """
     resources = _Resources(session)
     by_rank: dict[int, list[Manifest]] = {}
     for manifest in manifests:
@@ -121,6 +126,8 @@ async def _put(session: KubeSession, resources: "_Resources", manifest: Manifest
     body = msgspec.json.encode(manifest.body)
     query = {"fieldManager": _OUR_NAME}
     created = await session.request("POST", path, query=query, body=body, timeout_seconds=_CALL_SECONDS)
+    if created.status == 409 and manifest.kind == _DEFINITION:
+        return
     if created.status == 409:
         created = await session.request(
             "PATCH",

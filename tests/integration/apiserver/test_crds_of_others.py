@@ -1,0 +1,92 @@
+"""A cluster may have the kinds of a dialect already, defined by the project that they belong to: those are used."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.api_client import CRDS, ApiClient
+from muster.clusterstate.state import ClusterState
+from muster.config.settings import KubeSettings
+from muster.dialects import coscheduling
+from muster.kube.changes import Changes
+from muster.kube.informer import Informer
+from muster.kube.resources import definitions
+from muster.kube.session import KubeSession
+from muster.localcluster.apiserver import ApiServer
+from muster.localcluster.manifests import apply_manifests, load_manifests
+
+DEPLOYED = Path(__file__).parents[3] / "deploy" / "crds"
+NAME = "podgroups.scheduling.x-k8s.io"
+GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"
+THEIRS: dict[str, Any] = {
+    "metadata": {"name": NAME, "annotations": {"example.com/owner": "the scheduler-plugins"}},
+    "spec": {
+        "group": "scheduling.x-k8s.io",
+        "names": {"kind": "PodGroup", "plural": "podgroups", "shortNames": ["pg"]},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {"type": "object", "properties": {"minMember": {"type": "integer", "minimum": 2}}},
+                            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+@pytest.fixture
+async def session(server: ApiServer, tmp_path: Path) -> AsyncIterator[KubeSession]:
+    server.write_kubeconfig(tmp_path / "config")
+    session = await KubeSession.connect(KubeSettings(kubeconfig=tmp_path / "config"))
+    yield session
+    await session.close()
+
+
+async def test_it_stays_as_it_is_and_the_others_are_added(api: ApiClient, session: KubeSession) -> None:
+    before = await api.created(CRDS, THEIRS)
+    await apply_manifests(session, load_manifests(DEPLOYED))
+    assert (await api.get(f"{CRDS}/{NAME}")).body == before
+    assert set(await api.names(CRDS)) == set(map(_name, DEPLOYED.glob("*.yaml")))
+    assert (await api.post(GROUPS, {"metadata": {"name": "g"}, "spec": {"minMember": 1}})).status == 422
+
+
+async def test_gangs_are_read_by_it(api: ApiClient, session: KubeSession) -> None:
+    await api.created(CRDS, THEIRS)
+    state, told = ClusterState(["muster"]), asyncio.Event()
+    state.settle()
+
+    def take(changes: Changes[Any]) -> None:
+        state.apply(changes)
+        if state.gangs.facts:
+            told.set()
+
+    task = asyncio.create_task(Informer(session, definitions(coscheduling.DEFINITION), take).run())
+    await api.created(GROUPS, {"metadata": {"name": "g"}, "spec": {"minMember": 3, "scheduleTimeoutSeconds": 7}})
+    async with asyncio.timeout(20):
+        await told.wait()
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    gang = state.gangs.facts["coscheduling/default/g"]
+    assert (gang.minimum, gang.waiting_time_seconds, gang.problems) == (3, coscheduling.DEFAULT_WAITING_SECONDS, ())
+
+
+def _name(path: Path) -> str:
+    """Files are called <group>_<plural>.yaml, definitions <plural>.<group>."""
+    group, _, plural = path.stem.rpartition("_")
+    return f"{plural}.{group}"
