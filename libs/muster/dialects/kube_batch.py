@@ -23,8 +23,9 @@ from muster.dialects.declared import (
     warning,
 )
 from muster.dialects.marks import NO_PRIORITIES, Definition, DefinitionKind, GangMarks, MarkSet, Membership
+from muster.dialects.resources import amounts
 from muster.dialects.values import BadValue, count, duration_or_seconds, gang_name, shown
-from muster.gangs.facts import GangFacts, MatchPolicy, Problem
+from muster.gangs.facts import Amounts, GangFacts, MatchPolicy, Problem
 from muster.gangs.quoting import quoted
 
 NAME: Final = "kube-batch"
@@ -44,7 +45,8 @@ EVENT_REASON: Final = "Unschedulable"
 MOST_POLICIES: Final = 20
 """Entries of spec.policy that are read."""
 
-_TERMS: Final = ("minMember", "minMembers", "totalResources", "queue", "priorityClassName", "policy")
+_TERMS: Final = ("minMember", "minMembers", "minResources", "totalResources", "queue", "priorityClassName", "policy")
+_NO_AMOUNTS: Final[Amounts] = ()
 _BELOW_MINIMUM: Final = "unschedulable"
 _RESTART, _NONE = "restart", "none"
 
@@ -80,6 +82,15 @@ def read(
         return replace(declared, problems=(missing,))
     problems: list[Problem] = []
     minimum = _minimum(definition, problems)
+    least = definition.spec.get("minResources")
+    resources = chosen(
+        [Source(least, f"spec.minResources of {_words(definition)}")] if least else [],
+        amounts,
+        _NO_AMOUNTS,
+        problems,
+        warning,
+        "only what the pods ask for counts",
+    )
     priority_class = f"spec.priorityClassName of {_words(definition)}"
     priority = class_priority(definition.spec.get("priorityClassName"), priorities, priority_class, problems)
     try:
@@ -91,6 +102,7 @@ def read(
         minimum=minimum,
         total=minimum,
         priority=priority,
+        resources=resources,
         terms=tuple(definition_terms(definition, _TERMS)),
         problems=(*problems, *quota_problems(definition)),
     )

@@ -78,6 +78,14 @@ def test_the_proposals_spelling_of_the_minimum_counts_too() -> None:
     assert gang.terms == ("minMembers: 4 (PodGroup a/A)",)
 
 
+def test_resources_that_must_be_free_are_read_and_quoted_if_they_cannot_be() -> None:
+    assert gang_of(group({"minMember": 1, "minResources": {"cpu": "1500m"}})).resources == (("cpu", 1500),)
+    gang = gang_of(group({"minMember": 1, "minResources": {"cpu": "lots"}}))
+    ((severity, message),) = said(gang)
+    assert (gang.resources, severity) == ((), Severity.WARNING)
+    assert "lots" in message
+
+
 def test_of_two_minimums_that_differ_one_counts_and_it_is_told() -> None:
     gang = gang_of(group({"minMember": 3, "minMembers": 4}))
     ((severity, message),) = said(gang)
