@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 from builders.cluster import JSON, WAIT_SECONDS, Cluster
+from builders.dialects import Written
 from builders.machines import remove_nodes, untaint_nodes
 from builders.scene_sights import LABEL, Sights
 from builders.workloads import Workload
@@ -29,6 +30,7 @@ class Scene(Sights):
         self._namespaces: set[str] = set()
         self._workloads: dict[str, Workload] = {}
         self._jobs: list[tuple[str, str]] = []
+        self._written: list[Written] = []
         self._nodes: list[str] = []
         self._kubelets: list[Kubelets] = []
         self._storage_classes: list[str] = []
@@ -97,6 +99,16 @@ class Scene(Sights):
         workload = self._known(self.here(workload))
         await self._prepare(workload)
         await self.cluster.apply(*workload.claims(*numbers), *workload.pods(*numbers))
+
+    async def declare(self, *gangs: Written) -> None:
+        """Create the objects of gangs as they are written, all gangs at the same time."""
+        self._written += gangs
+        for namespace in sorted({each["metadata"]["namespace"] for gang in gangs for each in gang.objects}):
+            await self._make_namespace(namespace)
+        for gang in gangs:
+            pods = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in gang.pods]
+            self.cluster.invariants.expect(gang.id, len(pods), pods)
+        await asyncio.gather(*(self.cluster.apply(*gang.objects) for gang in gangs))
 
     async def create_job(self, workload: Workload, name: str, pods: int) -> None:
         """Create a Job that makes so many of the gang's pods, under names of its own."""
@@ -244,6 +256,7 @@ class Scene(Sights):
             self.cluster.invariants.forget(gang.id)
         await asyncio.gather(*map(self._delete_job, self._jobs))
         await asyncio.gather(*map(self.delete, list(self._workloads.values())))
+        await asyncio.gather(*map(self._undeclare, self._written))
         ids = {f"/{namespace}/" for namespace in self._namespaces}
         await self.cluster.until(
             lambda: not any(mark in gang for gang in self.cluster.gangs for mark in ids), "all gangs are forgotten"
@@ -252,6 +265,11 @@ class Scene(Sights):
         await remove_nodes(self.cluster.session, *self._nodes)
         for name in self._storage_classes:
             await self.cluster.try_call("DELETE", f"/apis/storage.k8s.io/v1/storageclasses/{name}")
+
+    async def _undeclare(self, gang: Written) -> None:
+        self.cluster.invariants.forget(gang.id)
+        for each in gang.objects:
+            await self.cluster.try_call("DELETE", _path(each), _WITH_PODS)
 
     async def _delete_job(self, job: tuple[str, str]) -> None:
         namespace, name = job
@@ -295,7 +313,16 @@ async def bind_by_hand(cluster: Cluster, namespace: str, pod: str, node: str) ->
 
 
 _AT_ONCE: JSON = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
-_PLURALS = {"Pod": "pods", "PodGroup": "podgroups", "PersistentVolumeClaim": "persistentvolumeclaims"}
+_WITH_PODS: JSON = {**_AT_ONCE, "propagationPolicy": "Background"}
+_PLURALS = {
+    "ConfigMap": "configmaps",
+    "Job": "jobs",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
+    "Pod": "pods",
+    "PodGroup": "podgroups",
+    "QueueJob": "queuejobs",
+    "SchedulingSpec": "schedulingspecs",
+}
 
 
 def _path(manifest: JSON) -> str:

@@ -110,7 +110,7 @@ async def test_a_job_gets_its_pods_and_its_spec(api: ApiClient) -> None:
     there = await pods(api)
     chief_pod, worker_pod = there["train-0-0"], there["train-1-0"]
     job = (await api.get(f"{JOBS}/train")).body["metadata"]
-    owner = {"apiVersion": "arbitrator.incubator.k8s.io/v1alpha1", "kind": "QueueJob", "name": "train"}
+    owner: Object = {"apiVersion": "arbitrator.incubator.k8s.io/v1alpha1", "kind": "QueueJob", "name": "train"}
     owner |= {"uid": job["uid"], "controller": True, "blockOwnerDeletion": True}
     assert chief_pod["metadata"]["ownerReferences"] == worker_pod["metadata"]["ownerReferences"] == [owner]
     assert chief_pod["metadata"]["labels"] == {"role": "chief", "muster.dev/queue-job": "train"}
@@ -184,7 +184,7 @@ async def test_a_job_whose_pods_succeed_is_completed(api: ApiClient) -> None:
 
 async def test_a_short_quota_hits_the_lowest_job_first(ground: LifecycleRig) -> None:
     api = ground.api
-    await quota(api, 4)
+    await quota(api, {"pods": "4"})
     await api.created(JOBS, queue_job("a-low", (4, template()), minimum=2, scheduling={"priorityClassName": "low"}))
     await api.created(JOBS, queue_job("b-high", (3, template()), minimum=3, scheduling={"priorityClassName": "high"}))
     async with ground.replica():
@@ -201,7 +201,7 @@ async def test_a_short_quota_hits_the_lowest_job_first(ground: LifecycleRig) -> 
 
 async def test_a_pod_that_no_quota_could_hold_keeps_nobody_else_from_theirs(ground: LifecycleRig) -> None:
     api = ground.api
-    await quota(api, **{"requests.cpu": "2"})
+    await quota(api, {"requests.cpu": "2"})
     await api.created(JOBS, queue_job("a-huge", (1, template(cpu="4")), scheduling={"priorityClassName": "high"}))
     await api.created(JOBS, queue_job("b-small", (1, template(cpu="1"))))
     async with ground.replica():
@@ -209,10 +209,9 @@ async def test_a_pod_that_no_quota_could_hold_keeps_nobody_else_from_theirs(grou
         assert "requested: requests.cpu=4" in (await until_made(api, "ExceededQuota", "a-huge"))["message"]
 
 
-async def quota(api: ApiClient, pod_count: int | None = None, **hard: str) -> None:
+async def quota(api: ApiClient, hard: dict[str, str]) -> None:
     """A quota that counts."""
-    limits = {**hard, **({"pods": str(pod_count)} if pod_count is not None else {})}
-    written = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"}, "spec": {"hard": limits}}
+    written = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"}, "spec": {"hard": hard}}
     await api.created(QUOTAS, written)
     await api.until(f"{QUOTAS}/pods", lambda reply: bool(reply.body.get("status", {}).get("used")))
 
@@ -225,8 +224,8 @@ async def test_what_the_api_server_does_not_take_is_told_on_the_job(api: ApiClie
 
 
 async def test_what_cannot_be_read_is_told_on_the_job(api: ApiClient) -> None:
-    clash = {"selector": {"matchLabels": {"app": "b"}}}
-    await api.created(JOBS, queue_job("train", (1, template(labels={"app": "a"})), minimum=1, **clash))
+    selector = {"matchLabels": {"app": "b"}}
+    await api.created(JOBS, queue_job("train", (1, template(labels={"app": "a"})), minimum=1, selector=selector))
     condition = await until_made(api, "Malformed")
     assert condition["message"] == (
         'spec.taskSpecs[0].template.metadata.labels has "app": "a", but the selector asks for "b": '
