@@ -121,7 +121,9 @@ class Election:
 
     async def _take_or_wait(self, beat: float) -> float:
         asked = _now()
-        found = await self._look()
+        found = (
+            self._mine or await self._look()
+        )  # who holds it need not look: somebody else's change shows in a conflict
         if found is not None and found.spec.holder_identity != self._identity:
             self._leadership.lose(f"{found.spec.holder_identity!r} leads")
             left = self._vigil.seconds_left(found, asked)

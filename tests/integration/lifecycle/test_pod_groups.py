@@ -138,6 +138,21 @@ async def test_phases_of_coscheduling_from_the_first_pod_to_the_last(api: ApiCli
     assert last["status"]["scheduleStartTime"] == ready["status"]["scheduleStartTime"]
 
 
+async def test_koordinators_groups_are_told_in_the_same_words_by_the_minimum_of_their_pods(
+    rig: LifecycleRig, api: ApiClient
+) -> None:
+    await rig.install("scheduling.sigs.k8s.io_podgroups.yaml")
+    path = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default/podgroups"
+    await group(api, path, minMember=3)
+    marks = {
+        "labels": {"pod-group.scheduling.sigs.k8s.io": "train"},
+        "annotations": {"gang.scheduling.koordinator.sh/min-available": "2"},
+    }
+    await pods(api, "a", "b", marks=marks)
+    await become(api, "Running", "a", "b")
+    await until_status(api, path, phase="Running", running=2)
+
+
 async def test_a_group_of_another_scheduler_is_left_alone(api: ApiClient) -> None:
     await pods(api, "a", scheduler="other")
     await group(api, KUBE_BATCH, minMember=1)

@@ -118,6 +118,17 @@ async def test_a_lease_that_cannot_be_read_is_told_and_made_anew_once_it_is_dele
         await leading(first)
 
 
+async def test_a_lease_that_somebody_takes_or_deletes_is_noticed(rig: LifecycleRig) -> None:
+    async with rig.replica("one", [Notebook]) as first:
+        await leading(first)
+        await rig.api.patch(LEASE, {"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 1}})
+        async with asyncio.timeout(SECONDS):
+            await first.leadership.lost()
+        await leading(first)
+        await rig.api.delete(LEASE)
+        await rig.api.until(LEASE, lambda reply: reply.status == 200 and reply.body["spec"]["holderIdentity"] == "one")
+
+
 async def test_it_says_when_it_is_ready(rig: LifecycleRig) -> None:
     async with (
         rig.replica("one", [Notebook]),

@@ -1,0 +1,152 @@
+"""Keys are looked at soon, together, once at a time, and again after failures, as long as this replica leads."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from builders.kubeconfigs import write_kubeconfig
+from muster.kube.responses import ApiStatusError
+from muster.kube.session import KubeSession
+from muster.lifecycle import election
+from muster.lifecycle.election import Leadership
+from muster.lifecycle.watches import Watches
+from muster.lifecycle.work_queue import WorkQueue
+
+SECONDS = 10.0
+
+
+class Bench:
+    """A queue, what it was asked to look at, and what its looks do."""
+
+    def __init__(self, session: KubeSession) -> None:
+        self.leadership = Leadership()
+        self.watches = Watches(session)
+        self.looks: list[str] = []
+        self.there: list[str] = []
+        self.act: Callable[[str], Awaitable[float | None]] = self.nothing
+        self.queue = WorkQueue("test", self._look, lambda: self.there, self.leadership, self.watches, at_once=2)
+        self._looked = asyncio.Condition()
+
+    def lead(self) -> None:
+        self.leadership.extend(election._now() + 3600)
+
+    async def nothing(self, key: str) -> float | None:
+        return None
+
+    async def until(self, key: str, times: int = 1) -> None:
+        """Wait until it has been looked at so often."""
+        async with asyncio.timeout(SECONDS), self._looked:
+            await self._looked.wait_for(lambda: self.looks.count(key) >= times)
+
+    async def _look(self, key: str) -> float | None:
+        async with self._looked:
+            self.looks.append(key)
+            self._looked.notify_all()
+        return await self.act(key)
+
+
+@asynccontextmanager
+async def running(bench: Bench) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(bench.watches.run()), asyncio.create_task(bench.queue.run())]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    session = await KubeSession.connect(write_kubeconfig(tmp_path, "http://127.0.0.1:1"))
+    bench = Bench(session)
+    async with running(bench):
+        yield bench
+    await session.close()
+
+
+async def test_who_begins_to_lead_looks_at_everything(bench: Bench) -> None:
+    bench.there = ["a", "b"]
+    bench.queue.add("ignored, since others lead")
+    bench.lead()
+    await bench.until("a")
+    await bench.until("b")
+    assert sorted(bench.looks) == ["a", "b"]
+
+
+async def test_what_changes_within_a_while_is_looked_at_once(bench: Bench) -> None:
+    bench.lead()
+    bench.queue.add("first")
+    await bench.until("first")
+    for _ in range(50):
+        bench.queue.add("a", within_seconds=0.05)
+    await bench.until("a")
+    bench.queue.add("last")
+    await bench.until("last")
+    assert bench.looks.count("a") == 1
+
+
+async def test_a_key_is_never_looked_at_twice_at_the_same_time_and_no_change_is_lost(bench: Bench) -> None:
+    go_on = asyncio.Event()
+    at_once, most = 0, 0
+
+    async def act(key: str) -> float | None:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await go_on.wait()
+        at_once -= 1
+        return None
+
+    bench.act = act
+    bench.lead()
+    bench.queue.add("a")
+    await bench.until("a")
+    bench.queue.add("a")
+    bench.queue.add("fence")
+    await bench.until("fence")
+    assert bench.looks.count("a") == 1
+    go_on.set()
+    await bench.until("a", 2)
+    assert most == 2, "a and fence, at the same time"
+
+
+@pytest.mark.parametrize("error", [ApiStatusError(409, "Conflict", "changed"), RuntimeError("a mistake")])
+async def test_what_fails_is_tried_again_and_holds_up_nobody(bench: Bench, error: Exception) -> None:
+    async def act(key: str) -> float | None:
+        if key == "hard" and bench.looks.count(key) < 2:
+            raise error
+        return None
+
+    bench.act = act
+    bench.lead()
+    bench.queue.add("hard")
+    bench.queue.add("easy")
+    await bench.until("easy")
+    await bench.until("hard", 2)
+
+
+async def test_who_does_not_lead_any_more_stops_in_the_middle(bench: Bench) -> None:
+    stopped = asyncio.Event()
+
+    async def act(key: str) -> float | None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return None
+
+    bench.act = act
+    bench.there = ["a"]
+    bench.lead()
+    await bench.until("a")
+    bench.leadership.lose("the test says so")
+    async with asyncio.timeout(SECONDS):
+        await stopped.wait()
+    bench.act = bench.nothing
+    bench.lead()
+    await bench.until("a", 2)
