@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from builders.faults import Requests
 from builders.sakkara_groups import RANK, RETRIES, STATUS, SakkaraGroup, Told, following, group, topology
 from builders.scene import Scene
 
@@ -123,6 +124,31 @@ async def test_its_status_goes_with_it_and_a_rank_is_on_a_pod_before_it_has_a_no
     assert {pod: labels.get(RANK) for pod, labels in told.born.items()} == {pod: str(ranks[pod]) for pod in ranks}
     assert {labels[STATUS] for labels in told.born.values()} == {"Permitted"}
     assert Counter(scene.bound_pods(four).values()) == dict.fromkeys(nodes, 2)
+
+
+async def test_a_pod_that_is_not_labelled_is_not_bound(scene: Scene, told: Told) -> None:
+    await scene.nodes(4)
+    two = group("two").of(2)
+    with scene.cluster.faults.hold(Requests("PATCH", "/pods/two-0")) as held:
+        await scene.create(two)
+        await held.until(1)
+        await scene.bound(two, count=1)
+        assert scene.bound_pods(two).keys() == {"two-1"}
+        assert "Bound" not in told.statuses["two"]
+        held.release()
+        await told.says(two, status="Bound")
+    assert {pod: labels[RANK] for pod, labels in told.born.items()} == {"two-0": "0", "two-1": "1"}
+
+
+async def test_a_config_map_that_cannot_be_written_keeps_no_group_from_running(scene: Scene, told: Told) -> None:
+    await scene.nodes(4)
+    two = group("two").of(2)
+    with scene.cluster.faults.refuse(Requests("PATCH", "/configmaps/two"), 403):
+        await scene.create(two)
+        await scene.bound(two)
+        await told_on_config_map(scene, two, "could not be written")
+        assert "status" not in told.data(two)
+    await told.says(two, status="Bound")
 
 
 async def test_a_whole_group_of_lower_priority_makes_room_says_for_whom_and_starts_again(
