@@ -13,10 +13,25 @@ from muster.binding.v1 import binding_pb2 as pb
 from muster.coordinator import progress as module
 from muster.coordinator.progress import ProgressWriter
 from muster.dialects import registry
-from muster.dialects.progress import MemberProgress, Progress, Stage
+from muster.dialects.progress import MemberProgress, ObjectWrite, PodWrite, Progress, Stage, Writes
 from muster.gangs.facts import GangFacts, ObjectReference
 
-GROUP = "sakkara/ml/group-a"
+GROUP = "told/ml/group-a"
+
+
+def in_words(progress: Progress) -> Writes:
+    """A dialect that tells the stage on an object, and who is bound on the pods."""
+    assert progress.facts.definition is not None
+    bound = (each for each in progress.members if each.bound)
+    return Writes(
+        (ObjectWrite(progress.facts.definition, "configmaps", patch={"data": {"status": progress.stage.name}}),),
+        tuple(PodWrite(each.uid, each.name, {"rank": str(each.rank), "gone": None}) for each in bound),
+    )
+
+
+@pytest.fixture(autouse=True)
+def a_dialect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_TELLS", {"told": in_words})
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +102,8 @@ async def test_a_group_is_told_on_its_object_after_its_pods() -> None:
     pods, group = stub.writes
     assert (pods.leader_epoch, group.leader_epoch) == (7, 7)
     assert [(each.pod.namespace, each.pod.name) for each in pods.annotations] == [("ml", "pod-0"), ("ml", "pod-1")]
-    assert [each.set_labels["sakkara.member.rank"] for each in pods.annotations] == ["0", "1"]
+    assert [dict(each.set_labels) for each in pods.annotations] == [{"rank": "0"}, {"rank": "1"}]
+    assert [list(each.remove_labels) for each in pods.annotations] == [["gone"], ["gone"]]
     (patch,) = group.objects
     assert (patch.object.name, patch.object.uid, patch.plural, patch.subresource) == (
         "group-a",
@@ -107,7 +123,7 @@ async def test_stages_that_follow_each_other_at_once_are_written_once() -> None:
         gangs.set(Stage.BOUND)
         found.put(GROUP)
         await stub.until_written(lambda writes: len(told(writes)) == 2)
-    assert told(stub.writes) == ["Permitted", "Bound"]
+    assert told(stub.writes) == ["PERMITTED", "BOUND"]
 
 
 async def test_what_is_written_already_is_not_written_again() -> None:
@@ -115,12 +131,12 @@ async def test_what_is_written_already_is_not_written_again() -> None:
     gangs.set(Stage.READY)
     async with writing(stub, gangs) as found:
         found.put(GROUP)
-        await stub.until_written(lambda writes: told(writes) == ["Ready"])
+        await stub.until_written(lambda writes: told(writes) == ["READY"])
         found.put(GROUP)
-        gangs.set(Stage.READY, "sakkara/ml/other")
-        found.put("sakkara/ml/other")
-        await stub.until_written(lambda writes: told(writes, "other") == ["Ready"])
-    assert told(stub.writes) == ["Ready"]
+        gangs.set(Stage.READY, "told/ml/other")
+        found.put("told/ml/other")
+        await stub.until_written(lambda writes: told(writes, "other") == ["READY"])
+    assert told(stub.writes) == ["READY"]
     assert gangs.asked == 3
 
 
@@ -138,7 +154,7 @@ async def test_a_gang_that_is_gone_is_not_told_of() -> None:
     stub, gangs = BindingStub(), Gangs()
     gangs.set(Stage.READY)
     async with writing(stub, gangs) as found:
-        found.put("sakkara/ml/gone")
+        found.put("told/ml/gone")
         found.put(GROUP)
         await stub.until_written(lambda writes: bool(told(writes)))
     assert told(stub.writes, "gone") == []
@@ -153,7 +169,7 @@ async def test_while_binding_is_away_the_newest_of_each_gang_waits() -> None:
         await stub.until_written(lambda writes: bool(writes))
         gangs.set(Stage.PERMITTED)
         found.put(GROUP)
-        await stub.until_written(lambda writes: told(writes)[-1:] == ["Permitted"])
+        await stub.until_written(lambda writes: told(writes)[-1:] == ["PERMITTED"])
     assert gangs.failed == []
 
 
@@ -165,7 +181,7 @@ async def test_what_was_refused_is_written_again_and_told_to_the_user_once() -> 
     async with writing(stub, gangs) as found:
         found.put(GROUP)
         await stub.until_written(lambda writes: len(writes) == 4)
-    assert told(stub.writes) == ["Ready"] * 4
+    assert told(stub.writes) == ["READY"] * 4
     assert gangs.failed == [(GROUP, "ConfigMap 'ml/group-a': 403: not yours")]
 
 
@@ -173,12 +189,12 @@ async def test_one_that_can_never_be_written_holds_up_no_other() -> None:
     stub, gangs = BindingStub(), Gangs()
     stub.write_answers = [grpc.StatusCode.INVALID_ARGUMENT]
     gangs.set(Stage.READY)
-    gangs.set(Stage.READY, "sakkara/ml/other")
+    gangs.set(Stage.READY, "told/ml/other")
     async with writing(stub, gangs) as found:
         found.put(GROUP)
         await stub.until_written(lambda writes: bool(writes))
-        found.put("sakkara/ml/other")
-        await stub.until_written(lambda writes: told(writes, "other") == ["Ready"])
+        found.put("told/ml/other")
+        await stub.until_written(lambda writes: told(writes, "other") == ["READY"])
     assert [gang for gang, _ in gangs.failed] == [GROUP]
 
 
@@ -193,7 +209,7 @@ async def test_a_dialect_that_fails_holds_up_no_other(monkeypatch: pytest.Monkey
     async with writing(stub, gangs) as found:
         found.put("broken/ml/a")
         found.put(GROUP)
-        await stub.until_written(lambda writes: told(writes) == ["Ready"])
+        await stub.until_written(lambda writes: told(writes) == ["READY"])
 
 
 async def test_many_pods_go_in_several_calls() -> None:
