@@ -119,7 +119,7 @@ def topologies(namespace: str) -> Resource[ConfigMap]:
 
 
 def definitions(kind: DefinitionKind) -> Resource[PodGroup]:
-    """The resource of a kind that defines gangs. ConfigMaps may be forbidden: most of them are about something else."""
+    """The resource of a kind that defines gangs. That one dialect's objects may not be read keeps no other waiting."""
     path, *others = [f"/{'apis' if kind.group else 'api'}/{each}/{kind.plural}" for each in kind.api_versions]
     return Resource(
         kind.revision_key,
@@ -127,7 +127,7 @@ def definitions(kind: DefinitionKind) -> Resource[PodGroup]:
         PodGroup,
         decode_pod_group,
         optional=True,
-        dispensable=not kind.group,
+        dispensable=True,
         label_selector=kind.label_selector,
         older_paths=tuple(others),
     )
