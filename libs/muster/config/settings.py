@@ -14,6 +14,7 @@ COORDINATOR_PORT: Final = 7002
 PLACEMENT_PORT: Final = 7003
 BINDING_PORT: Final = 7004
 LIFECYCLE_PORT: Final = 7005
+QUOTA_PORT: Final = 9443
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["json", "console"]

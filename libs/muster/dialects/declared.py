@@ -138,8 +138,14 @@ QUOTA_RESERVED: Final = "QuotaReserved"
 """Condition of a PodGroup: "False" while what it asks in total does not fit the namespace's quota."""
 
 
+QUOTA_WAITS: Final = "muster.dev/quota-waits"
+"""Annotation that says why a PodGroup waits for quota, where its kind keeps no conditions."""
+
+
 def quota_problems(definition: Definition) -> list[Problem]:
     """Why a gang waits for quota; nothing while nobody says that it has to."""
+    if waits := definition.annotations.get(QUOTA_WAITS):
+        return [_without_quota(waits)]
     conditions = definition.status.get("conditions")
     for condition in conditions if isinstance(conditions, list) else []:
         if isinstance(condition, dict) and condition.get("type") == QUOTA_RESERVED:
@@ -147,8 +153,12 @@ def quota_problems(definition: Definition) -> list[Problem]:
                 return []
             message = condition.get("message")
             why = message if isinstance(message, str) and message else "the namespace's quota has no room for it"
-            return [blocking(f"quota is not reserved for it yet: {why[:_LONGEST_REASON]}")]
+            return [_without_quota(why)]
     return []
+
+
+def _without_quota(why: str) -> Problem:
+    return blocking(f"quota is not reserved for it yet: {why[:_LONGEST_REASON]}")
 
 
 def facts(

@@ -50,22 +50,28 @@ class QuotaSpec(Struct, rename="camel", frozen=True):
     scope_selector: ScopeSelector | None = None
 
 
+class QuotaStatus(Struct, rename="camel", frozen=True):
+    """status of a ResourceQuota."""
+
+    used: dict[str, Raw] | None = None
+
+
 class ResourceQuota(Struct, rename="camel", frozen=True):
-    """A ResourceQuota, without its status: what is used is counted by who needs to know."""
+    """A ResourceQuota."""
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     spec: QuotaSpec = field(default_factory=QuotaSpec)
+    status: QuotaStatus = field(default_factory=QuotaStatus)
 
     @property
     def hard(self) -> Nanos:
         """Its bounds; one that cannot be read is left out."""
-        bounds: Nanos = {}
-        for name, raw in (self.spec.hard or {}).items():
-            try:
-                bounds[name] = parse_quantity(quantity_text(raw))
-            except BadQuantity:
-                continue
-        return bounds
+        return _parsed(self.spec.hard)
+
+    @property
+    def used(self) -> Nanos:
+        """What the API server has counted last."""
+        return _parsed(self.status.used)
 
     @property
     def requirements(self) -> tuple[ScopeRequirement, ...]:
@@ -188,6 +194,16 @@ def shown_amount(name: str, nanos: int) -> str:
         if nanos % 10**power == 0:
             return f"{sign}{nanos // 10**power}{suffix}"
     return f"{sign}{nanos}n"
+
+
+def _parsed(amounts: Mapping[str, Raw] | None) -> Nanos:
+    parsed: Nanos = {}
+    for name, raw in (amounts or {}).items():
+        try:
+            parsed[name] = parse_quantity(quantity_text(raw))
+        except BadQuantity:
+            continue
+    return parsed
 
 
 def _selects(requirement: ScopeRequirement, priority_class: str) -> bool:

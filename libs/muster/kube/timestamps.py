@@ -1,6 +1,6 @@
 """Kubernetes timestamps (RFC 3339) as seconds since 1970 UTC."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from muster.gangs.quoting import quoted
@@ -23,3 +23,8 @@ def parse_timestamp(text: str) -> int:
     if moment.tzinfo is None:
         raise BadTimestamp(text)
     return int(moment.timestamp() // 1)
+
+
+def timestamp(unix_seconds: float) -> str:
+    """The time as the API has it, to the second."""
+    return datetime.fromtimestamp(int(unix_seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

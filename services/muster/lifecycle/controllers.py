@@ -5,7 +5,8 @@ from typing import Final
 
 from muster.lifecycle.pod_groups import PodGroups
 from muster.lifecycle.queue_jobs import QueueJobs
+from muster.lifecycle.quota.controller import Quota
 from muster.lifecycle.surroundings import Controller, Surroundings
 
-CONTROLLERS: Final[tuple[Callable[[Surroundings], Controller], ...]] = (PodGroups, QueueJobs)
+CONTROLLERS: Final[tuple[Callable[[Surroundings], Controller], ...]] = (PodGroups, QueueJobs, Quota)
 """All of them, each as what makes it."""

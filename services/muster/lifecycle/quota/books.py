@@ -96,7 +96,7 @@ class Books:
             group_id, reservation = group.id, self._reservations.get(group.id)
             if reservation is None or reservation.finished or reservation.uid != group.uid:
                 reservation = _reserved(group)
-        shortage = self._shortage(group_id, reservation, usage)
+        shortage = self._shortage(group_id, reservation, self._beyond(name, usage, group_id)) or self._refused(usage)
         if shortage is not None:
             if reservation is not None and reservation != self._reservations.get(group_id):
                 self._reservations.pop(group_id, None)  # it is not finished any more, but waits
@@ -160,6 +160,19 @@ class Books:
                 return Shortage(bound.name, requested, used, limited, self._unused(bound, lacking, group_id))
         return None
 
+    def _refused(self, usage: PodUsage) -> Shortage | None:
+        """The API server would refuse the pod after us: it counts what has ended later than we do. It is not let in
+        then, or it would count until it is sure that it never comes.
+        """
+        for bound in self._census.bounds.values():
+            if usage.traits.meets(bound.requirements):
+                asked = {name: nanos for name, nanos in usage.amounts if nanos and name in bound.told}
+                lacking = [name for name, nanos in asked.items() if bound.told[name] + nanos > bound.hard.get(name, 0)]
+                if lacking:
+                    requested, used = ({name: of[name] for name in lacking} for of in (asked, bound.told))
+                    return Shortage(bound.name, requested, used, {name: bound.hard.get(name, 0) for name in lacking})
+        return None
+
     def _unused(self, bound: Bound, names: Iterable[str], but: str) -> tuple[tuple[str, Nanos], ...]:
         """What is reserved and not used, of these resources, by the ids of the groups that have it."""
         found = []
@@ -174,8 +187,10 @@ class Books:
     def _count(self) -> None:
         for (group_id, traits), sums in self._census.live.items():
             self._use(self._holder(group_id), traits, sums)
-        for each in self._passing.values():
-            self._use(self._holder(each.group), each.usage.traits, dict(each.usage.amounts))
+        for name, each in self._passing.items():
+            group_id = self._holder(each.group)
+            beyond = _less(each.usage, self._standing(name, each.usage.traits, group_id))
+            self._use(group_id, beyond.traits, dict(beyond.amounts))
 
     def _use(self, group_id: str, traits: PodTraits, amounts: Nanos) -> None:
         for bound in self._census.bounds.values():
@@ -205,9 +220,24 @@ class Books:
             self._passing[name] = Passing((uid,), usage, group_id, self._now)
             self._use(group_id, usage.traits, dict(usage.amounts))
             return
+        beyond = self._beyond(name, usage, group_id)
         covering = replace(usage, amounts=_largest(before.usage.amounts, usage.amounts))
         self._passing[name] = Passing((*before.uids, uid)[-_MOST_UIDS:], covering, group_id, self._now)
-        self._use(group_id, usage.traits, dict(usage.amounts))  # both, until the books are opened again: the safe side
+        self._use(group_id, beyond.traits, dict(beyond.amounts))
+
+    def _beyond(self, name: str, usage: PodUsage, group_id: str) -> PodUsage:
+        """What a pod uses beyond others of its name, that are there or were let in: only one of them can be."""
+        before = self._passing.get(name)
+        counted = self._standing(name, usage.traits, group_id)
+        if before is not None and (self._holder(before.group), before.usage.traits) == (group_id, usage.traits):
+            counted = _largest(counted, before.usage.amounts)
+        return _less(usage, counted)
+
+    def _standing(self, name: str, traits: PodTraits, group_id: str) -> Amounts:
+        """What the pod uses that has the name now, if it counts for the same."""
+        pod = self._census.pods.get(self._census.named.get(name, ""))
+        same = pod is not None and not pod.ended and (self._holder(pod.group), pod.usage.traits) == (group_id, traits)
+        return pod.usage.amounts if pod is not None and same else ()
 
     # -- what has happened meanwhile
 
@@ -269,6 +299,14 @@ def _left(reservation: Reservation) -> Nanos:
         return {}
     returned = dict(reservation.returned)
     return {name: max(0, nanos - returned.get(name, 0)) for name, nanos in reservation.total}
+
+
+def _less(usage: PodUsage, counted: Amounts) -> PodUsage:
+    """What is left of it without what is counted already."""
+    if not counted:
+        return usage
+    already = dict(counted)
+    return replace(usage, amounts=tuple((name, max(0, n - already.get(name, 0))) for name, n in usage.amounts))
 
 
 def _largest(one: Amounts, other: Amounts) -> Amounts:

@@ -13,11 +13,14 @@ _GONE_KEPT: Final = 4096
 
 
 class Bound(Struct, frozen=True):
-    """A ResourceQuota: no more than `hard` of each resource, for pods that meet the requirements."""
+    """A ResourceQuota: no more than `hard` of each resource, for pods that meet the requirements. `told` is what the
+    API server said last that is used: it refuses what does not fit that.
+    """
 
     name: str
     hard: Nanos
     requirements: tuple[ScopeRequirement, ...] = ()
+    told: Nanos = {}
 
 
 class Group(Struct, frozen=True):
@@ -63,6 +66,8 @@ class Census:
         self.bounds: dict[str, Bound] = {}
         self.groups: dict[str, Group] = {}
         self.pods: dict[str, CountedPod] = {}
+        self.named: dict[str, str] = {}
+        """Uids by name; of pods of one name the one that was seen last."""
         self.live: dict[tuple[str, PodTraits], Nanos] = {}
         self.live_pods: defaultdict[str, int] = defaultdict(int)
         """By group."""
@@ -79,6 +84,7 @@ class Census:
         """A pod came or changed; true if that matters to quota."""
         before = self.pods.get(pod.uid)
         self.pods[pod.uid] = pod
+        self.named[pod.name] = pod.uid
         if before is not None and (before.usage, before.group, before.ended) == (pod.usage, pod.group, pod.ended):
             return False
         if before is not None:
@@ -91,6 +97,8 @@ class Census:
         pod = self.pods.pop(uid, None)
         if pod is not None:
             self._take_out(pod)
+            if self.named.get(pod.name) == uid:
+                del self.named[pod.name]
         self.gone[uid] = max(revision, pod.revision if pod is not None else 0)
         while len(self.gone) > _GONE_KEPT:
             del self.gone[next(iter(self.gone))]

@@ -5,7 +5,7 @@ let in: whoever decides by the ledger must have seen all pods up to that revisio
 """
 
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -27,7 +27,11 @@ Amounts = tuple[tuple[str, int], ...]
 
 
 class BadLedger(ValueError):
-    """A document that no lifecycle wrote."""
+    """A document that this lifecycle cannot read; `is_newer`: because a later one wrote it."""
+
+    def __init__(self, message: str, *, is_newer: bool = False) -> None:
+        super().__init__(message)
+        self.is_newer = is_newer
 
 
 class Reservation(Struct, frozen=True, omit_defaults=True):
@@ -72,6 +76,10 @@ class Ledger(Struct, frozen=True):
         return not self.reservations and not self.passing
 
 
+class _Versioned(Struct, frozen=True):
+    version: int
+
+
 class _Document(Struct, frozen=True):
     version: int
     ledger: Ledger
@@ -90,9 +98,10 @@ def encode_ledger(ledger: Ledger) -> str:
 def decode_ledger(text: str) -> Ledger:
     """Raises BadLedger."""
     try:
-        document: Any = msgspec.json.decode(text, type=_Document)
+        version = msgspec.json.decode(text, type=_Versioned).version
+        if version > _VERSION:
+            told = f"a ledger of quota of version {version}, but this lifecycle knows none above {_VERSION}: update it"
+            raise BadLedger(told, is_newer=True)
+        return msgspec.json.decode(text, type=_Document).ledger
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadLedger(f"not a ledger of quota ({error}): {quoted(text[:200])}") from error
-    if document.version != _VERSION:
-        raise BadLedger(f"a ledger of quota of version {document.version}, but this lifecycle knows only {_VERSION}")
-    return document.ledger  # type: ignore[no-any-return]

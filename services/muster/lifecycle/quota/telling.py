@@ -1,4 +1,4 @@
-"""What users are told of quota: why a pod is refused, and what a PodGroup has or lacks, as its condition QuotaReserved."""
+"""What users are told of quota: why a pod is refused, and in a condition what its PodGroup has or lacks."""
 
 from typing import Final
 

@@ -2,10 +2,11 @@
 
 import pytest
 
-from builders.quota import TEAM, Desk, bound, census, counted, group, usage
+from builders.quota import TEAM, Desk, bound, census, counted, group, units, usage
 from muster.gangs.quantity import NANOS_PER_UNIT
 from muster.kube.quota import PodTraits, ScopeRequirement
 from muster.lifecycle.quota.books import IDLE_SECONDS, PASSING_SECONDS, Books, BooksFull
+from muster.lifecycle.quota.census import Bound
 from muster.lifecycle.quota.ledger import MOST_PASSING, Ledger, decode_ledger, encode_ledger
 from muster.lifecycle.quota.telling import lacking, refusal
 
@@ -202,6 +203,30 @@ def test_tries_of_one_name_count_as_one_pod() -> None:
     desk.census.put(counted("first", revision=3, cpu=2))
     desk.settle()
     assert (desk.taken(), desk.ledger.passing) == (2, {})
+
+
+def test_a_pod_may_be_tried_again_by_its_name_though_the_quota_is_used_up_by_its_first_try() -> None:
+    desk = Desk(census(bound(cpu=4)))
+    assert desk.admit_all(["same", "same", "same"], cpu=3) == [True] * 3
+    assert not desk.admit("same", cpu=5)
+    assert not desk.admit("other", cpu=2)
+
+
+def test_a_pod_whose_name_is_taken_takes_nothing_from_others() -> None:
+    desk = Desk(census(bound(cpu=4), counted("taken", cpu=2)))
+    books = desk.books
+    assert books.admit("second", "taken", usage(cpu=2), None) is None
+    desk.ledger = books.ledger
+    assert desk.taken() == 2
+    assert desk.admit("other", cpu=2)
+
+
+def test_what_the_api_server_would_refuse_is_not_let_in() -> None:
+    late = Bound("team", units(cpu=4), told=units(cpu=3))
+    desk = Desk(census(late))
+    assert not desk.admit("a", cpu=2)
+    assert desk.ledger.empty
+    assert desk.admit("b", cpu=1)
 
 
 def test_a_dry_run_leaves_no_trace() -> None:

@@ -1,0 +1,104 @@
+"""Where ledgers are kept: a ConfigMap for each namespace with quotas, in lifecycle's own namespace, so that nobody who
+may only write in the namespace that it is about can change it. Written by compare-and-swap.
+"""
+
+from typing import Any, Final
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from muster.kube.responses import ApiStatusError, Response
+from muster.kube.session import KubeSession
+from muster.lifecycle.calls import object_path
+from muster.lifecycle.quota.ledger import BadLedger, Ledger, decode_ledger, encode_ledger
+
+OF_NAMESPACE: Final = "muster.dev/quota-of"
+"""Label of a ledger: the namespace that it is about."""
+
+_KEY: Final = "ledger"
+_SECONDS: Final = 5.0
+
+_log = structlog.get_logger(__name__)
+
+
+class Kept(Struct, frozen=True):
+    """A ledger as it was read. An empty version: there was none."""
+
+    ledger: Ledger
+    version: str = ""
+
+
+class _Metadata(Struct, rename="camel", frozen=True):
+    resource_version: str = ""
+
+
+class _ConfigMap(Struct, frozen=True):
+    metadata: _Metadata
+    data: dict[str, str] | None = None
+
+
+class LedgerStore:
+    """Reads and writes them. Everything raises KubeUnreachable and ApiStatusError."""
+
+    def __init__(self, session: KubeSession, namespace: str) -> None:
+        self._session, self._namespace = session, namespace
+
+    async def read(self, namespace: str) -> Kept:
+        """The ledger of a namespace. One that cannot be read counts as empty: what is reserved is found again by the
+        PodGroups. Raises BadLedger if it is from a later version of lifecycle.
+        """
+        response = await self._session.request("GET", self._path(namespace), timeout_seconds=_SECONDS)
+        if response.status == 404:
+            return Kept(Ledger())
+        found = _config_map(response)
+        try:
+            ledger = decode_ledger((found.data or {}).get(_KEY, ""))
+        except BadLedger as error:
+            if error.is_newer:
+                raise
+            _log.error("a ledger is begun anew", namespace=namespace, error=str(error))
+            ledger = Ledger()
+        return Kept(ledger, found.metadata.resource_version)
+
+    async def write(self, namespace: str, before: Kept, ledger: Ledger) -> Kept | None:
+        """Replace what was read. None: somebody else was quicker."""
+        metadata: dict[str, Any] = {"name": _name(namespace), "namespace": self._namespace}
+        metadata["labels"] = {OF_NAMESPACE: namespace}
+        body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+        body["data"] = {_KEY: encode_ledger(ledger)}
+        if before.version:
+            metadata["resourceVersion"] = before.version
+            response = await self._send("PUT", self._path(namespace), body)
+        else:
+            response = await self._send("POST", self._path(), body)
+        if response.status == 409 or (response.status == 404 and before.version):
+            return None
+        return Kept(ledger, _config_map(response).metadata.resource_version)
+
+    async def delete(self, namespace: str, before: Kept) -> None:
+        """Nothing is left to be kept, unless somebody else has written meanwhile."""
+        body = {"preconditions": {"resourceVersion": before.version}}
+        response = await self._send("DELETE", self._path(namespace), body)
+        if response.status not in (200, 202, 404, 409):
+            raise ApiStatusError.from_response(response)
+
+    async def _send(self, method: Any, path: str, body: dict[str, Any]) -> Response:
+        return await self._session.request(method, path, body=msgspec.json.encode(body), timeout_seconds=_SECONDS)
+
+    def _path(self, namespace: str = "") -> str:
+        return object_path("v1", "configmaps", self._namespace, _name(namespace) if namespace else "")
+
+
+def _name(namespace: str) -> str:
+    return f"muster-quota.{namespace}"
+
+
+def _config_map(response: Response) -> _ConfigMap:
+    """Raises ApiStatusError."""
+    if response.status >= 300:
+        raise ApiStatusError.from_response(response)
+    try:
+        return msgspec.json.decode(response.body, type=_ConfigMap)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise ApiStatusError.from_response(response) from None

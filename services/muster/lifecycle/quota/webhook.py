@@ -1,0 +1,139 @@
+"""The validating admission webhook: AdmissionReviews over HTTPS in, whether pods may pass out.
+
+What cannot be decided is answered with 503, so that the webhook's failurePolicy says what becomes of the pod.
+"""
+
+from typing import Any, Final
+
+import msgspec
+import structlog
+from aiohttp import web
+from msgspec import Raw, Struct
+
+from muster.config.settings import CannotStart
+from muster.gangs.quoting import quoted
+from muster.kube.objects import BadObject, decode_pod
+from muster.kube.quota import pod_usage
+from muster.lifecycle.quota.admission import Admission, Answer, Arrival, CannotDecide
+from muster.lifecycle.quota.asking import gang_of
+from muster.lifecycle.quota.tls import ReloadedTls
+from muster.lifecycle.watches import Watches
+
+PATH: Final = "/quota"
+READY_PATH: Final = "/ready"
+
+_LARGEST_REVIEW_BYTES: Final = 4 * 1024 * 1024  # the API server takes objects of up to 3 MiB
+_STOP_SECONDS: Final = 5.0  # for answers under way; longer than a decision takes
+_API_VERSION: Final = "admission.k8s.io/v1"
+
+_log = structlog.get_logger(__name__)
+
+
+class CannotListenForReviews(CannotStart):
+    """The webhook's address cannot be had."""
+
+
+class _Resource(Struct, frozen=True):
+    group: str = ""
+    resource: str = ""
+
+
+class _Request(Struct, rename="camel", frozen=True):
+    uid: str
+    resource: _Resource = _Resource()
+    sub_resource: str = ""
+    operation: str = ""
+    namespace: str = ""
+    name: str = ""
+    dry_run: bool = False
+    object: Raw = Raw(b"null")
+
+
+class _Review(Struct, rename="camel", frozen=True):
+    api_version: str
+    kind: str
+    request: _Request
+
+
+class QuotaWebhook:
+    """The HTTPS server. Ready once this replica has seen all there is."""
+
+    def __init__(self, address: str, tls: ReloadedTls, admission: Admission, watches: Watches) -> None:
+        host, _, port = address.rpartition(":")
+        self._host, self._port = host.strip("[]"), int(port)
+        self._tls, self._admission, self._watches = tls, admission, watches
+        self._runner: web.AppRunner | None = None
+        self.port = 0
+        """Where it listens, once started."""
+
+    async def start(self) -> None:
+        """Raises CannotListenForReviews."""
+        app = web.Application(client_max_size=_LARGEST_REVIEW_BYTES)
+        app.router.add_post(PATH, self._answer)
+        app.router.add_get(READY_PATH, self._ready)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_SECONDS)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._host, self._port, ssl_context=self._tls.context).start()
+        except OSError as error:
+            raise CannotListenForReviews(
+                f"the quota webhook cannot listen on {self._host}:{self._port}: {error}"
+            ) from error
+        self.port = self._runner.addresses[0][1]
+        _log.info("the quota webhook serves", port=self.port)
+
+    async def stop(self) -> None:
+        """Give the answers that are under way, then close."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        ready = self._watches.complete.is_set()
+        return web.Response(status=200 if ready else 503, text="ok\n" if ready else "not everything is listed yet\n")
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        try:
+            review = msgspec.json.decode(body, type=_Review)
+            if (review.api_version, review.kind) != (_API_VERSION, "AdmissionReview"):
+                raise BadObject(f"{quoted(review.kind)} of {quoted(review.api_version)} is no {_API_VERSION} review")
+            arrival = _arrival(review.request)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadObject) as error:
+            return web.Response(status=400, text=f"not an AdmissionReview of {_API_VERSION}: {error}\n")
+        if arrival is None:
+            return _reviewed(review.request, Answer())
+        if not self._watches.complete.is_set():
+            return web.Response(status=503, text="not everything is listed yet: try again\n")
+        try:
+            return _reviewed(review.request, await self._admission.ask(arrival))
+        except CannotDecide as failure:
+            _log.warning("no answer for a pod", namespace=arrival.namespace, pod=arrival.name, error=str(failure))
+            return web.Response(status=503, text=f"{failure}\n")
+
+
+def _arrival(request: _Request) -> Arrival | None:
+    """The pod that is to be created; None: the request is about nothing of the kind. Raises BadObject."""
+    is_pod = (request.resource.group, request.resource.resource) == ("", "pods")
+    if not is_pod or request.sub_resource or request.operation != "CREATE":
+        return None
+    pod = decode_pod(request.object)
+    metadata = pod.metadata
+    name = metadata.name or request.name or metadata.uid
+    return Arrival(
+        namespace=request.namespace or metadata.namespace,
+        uid=metadata.uid or request.uid,
+        name=name,
+        usage=pod_usage(pod),
+        gang_id=gang_of(pod),
+        dry_run=request.dry_run,
+    )
+
+
+def _reviewed(request: _Request, answer: Answer) -> web.Response:
+    response: dict[str, Any] = {"uid": request.uid, "allowed": not answer.refusal}
+    if answer.refusal:
+        code, reason = (429, "TooManyRequests") if answer.again else (403, "Forbidden")
+        response["status"] = {"code": code, "reason": reason, "message": answer.refusal}
+    review = {"apiVersion": _API_VERSION, "kind": "AdmissionReview", "response": response}
+    return web.Response(body=msgspec.json.encode(review), content_type="application/json")

@@ -1,0 +1,230 @@
+"""Quota kept for PodGroups: real pods, created at once, over HTTPS to replicas that answer for one another."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.faults import Requests
+from builders.lifecycle import LifecycleRig
+from builders.quota_service import COSCHEDULING, LEDGER, POD_GROUPS, PODS, QUOTAS, QuotaRig, condition
+from builders.webhook import CONFIGURATIONS
+
+LEDGERS = Requests("", "/configmaps.*")
+
+
+@pytest.fixture
+async def quota(rig: LifecycleRig, tmp_path: Path) -> AsyncIterator[QuotaRig]:
+    await rig.install("scheduling.incubator.k8s.io_podgroups.yaml")
+    yield QuotaRig(rig, tmp_path)
+
+
+async def ended(quota: QuotaRig, *names: str, phase: str = "Succeeded") -> None:
+    for name in names:
+        await quota.api.patch(f"{PODS}/{name}/status", {"status": {"phase": phase}})
+
+
+async def test_what_is_reserved_for_a_group_is_not_for_other_pods(quota: QuotaRig) -> None:
+    async with quota.guarded():
+        await quota.quota(cpu="10")
+        await quota.group("train", cpu="6")
+        assert await quota.told("train", "QuotaReserved") == "cpu=6 is reserved for its pods"
+        refused = await quota.create("greedy", cpu="5")
+        assert (refused.status, refused.reason) == (403, "Forbidden")
+        assert refused.message == (
+            'admission webhook "quota.muster.dev" denied the request: exceeded quota: team, requested: cpu=5, '
+            "used: cpu=6, limited: cpu=10 (what is used includes what is reserved: cpu=6 for PodGroup train)"
+        )
+        assert (await quota.create("modest", cpu="4")).status == 201
+        assert await quota.statuses(["t0", "t1", "t2"], of="train", cpu="2") == [201] * 3
+        assert (await quota.create("late", cpu="1")).status == 403
+
+
+async def test_a_group_that_does_not_fit_waits_with_a_reason_until_there_is_room(quota: QuotaRig) -> None:
+    async with quota.guarded():
+        await quota.quota(cpu="10")
+        await quota.create("other", cpu="5")
+        await quota.group("train", cpu="6")
+        assert await quota.told("train", "QuotaExceeded") == (
+            'spec.totalResources of PodGroup "default/train" does not fit: exceeded quota: team, requested: cpu=6, '
+            "used: cpu=5, limited: cpu=10"
+        )
+        refused = await quota.create("t0", of="train", cpu="2")
+        assert refused.status == 403
+        assert "waits until its spec.totalResources fits" in refused.message
+        await quota.api.delete(f"{PODS}/other")
+        await quota.told("train", "QuotaReserved")
+        assert (await quota.create("t0", of="train", cpu="2")).status == 201
+        events = (await quota.api.get("/apis/events.k8s.io/v1/namespaces/default/events")).body["items"]
+        assert [each["reason"] for each in events] == ["QuotaExceeded", "QuotaReserved"]
+
+
+async def test_what_was_reserved_is_returned_as_pods_end(quota: QuotaRig) -> None:
+    async with quota.guarded():
+        await quota.quota(cpu="4")
+        await quota.group("train", cpu="4")
+        assert await quota.statuses(["t0", "t1"], of="train", cpu="2") == [201, 201]
+        assert (await quota.create("other", cpu="2")).status == 403
+        await ended(quota, "t0")
+        await until_created(quota, "other", cpu="2")
+
+
+async def test_a_deleted_group_returns_all(quota: QuotaRig) -> None:
+    async with quota.guarded():
+        await quota.quota(cpu="4")
+        await quota.group("train", cpu="4")
+        await quota.told("train", "QuotaReserved")
+        await quota.api.delete(f"{POD_GROUPS}/train")
+        await until_created(quota, "other", cpu="4")
+
+
+async def test_a_pod_that_comes_right_after_its_group_reserves_for_it(quota: QuotaRig) -> None:
+    async with quota.guarded(2):
+        await quota.quota(cpu="8")
+        for name in ("a", "b"):
+            await quota.group(name, cpu="6")
+            await quota.create(f"{name}0", of=name, cpu="1")
+        pods = await quota.api.names(PODS)
+        assert len(pods) == 1
+        [won] = pods
+        assert await quota.statuses([f"{won[0]}{index}" for index in range(1, 6)], of=won[0], cpu="1") == [201] * 5
+
+
+async def test_pods_that_come_at_once_to_two_replicas_do_not_eat_what_is_reserved(quota: QuotaRig) -> None:
+    async with quota.guarded(2):
+        await quota.quota(cpu="20")
+        await quota.group("train", cpu="12")
+        await quota.told("train", "QuotaReserved")
+        others, members = await asyncio.gather(
+            quota.statuses([f"o{index}" for index in range(20)], cpu="1"),
+            quota.statuses([f"t{index}" for index in range(12)], of="train", cpu="1"),
+        )
+        assert members == [201] * 12
+        assert (others.count(201), others.count(403)) == (8, 12)
+
+
+async def test_groups_and_pods_that_come_at_once_never_exceed_together(quota: QuotaRig) -> None:
+    """Whoever wins: a group that got its quota gets all its pods in, and the others none."""
+    names = ["a", "b", "c", "d"]
+    async with quota.guarded(2):
+        await quota.quota(cpu="10")
+        await asyncio.gather(*(quota.group(name, cpu="4") for name in names))
+        created = await asyncio.gather(
+            *(quota.statuses([f"{name}{index}" for index in range(4)], of=name, cpu="1") for name in names),
+            quota.statuses([f"o{index}" for index in range(10)], cpu="1"),
+        )
+        for statuses in created[:4]:
+            assert statuses in ([201] * 4, [403] * 4)
+        won = sum(statuses == [201] * 4 for statuses in created[:4])
+        reserved = [name for name in names if await reserves(quota, name)]
+        assert won <= len(reserved)
+        assert 4 * len(reserved) + created[4].count(201) <= 10
+
+
+async def test_pods_that_somebody_else_refuses_take_nothing_from_others(quota: QuotaRig) -> None:
+    async with quota.guarded():
+        await quota.quota(cpu="4")
+        await quota.create("same", cpu="2")
+        for _ in range(5):
+            assert (await quota.create("same", cpu="2")).reason == "AlreadyExists"
+        assert (await quota.create("other", cpu="2")).status == 201
+
+
+async def test_namespaces_without_quota_have_no_ledger(quota: QuotaRig) -> None:
+    async with quota.guarded():
+        await quota.group("train", cpu="6")
+        assert (await quota.create("t0", of="train", cpu="4")).status == 201
+        assert (await quota.api.get(LEDGER)).status == 404
+        assert condition(await quota.api.get(f"{POD_GROUPS}/train")) == {}
+
+
+async def test_a_group_ceases_to_wait_when_the_quota_goes(quota: QuotaRig) -> None:
+    async with quota.guarded():
+        await quota.quota(cpu="1")
+        await quota.group("train", cpu="6")
+        assert "more than the quota has in all" in await quota.told("train", "QuotaExceeded")
+        await quota.api.delete(f"{QUOTAS}/team")
+        await quota.told("train", "NoQuota")
+        await quota.api.until(LEDGER, lambda reply: reply.status == 404)
+
+
+async def test_a_total_that_cannot_be_read_is_told(quota: QuotaRig) -> None:
+    async with quota.guarded():
+        await quota.quota(cpu="10")
+        await quota.group("train", cpu="lots")
+        assert 'spec.totalResources is a list with "cpu": "lots" is not a quantity' in await quota.told(
+            "train", "BadTotal"
+        )
+
+
+async def test_coscheduling_asks_with_min_resources_also_where_its_kind_keeps_no_conditions(
+    quota: QuotaRig, rig: LifecycleRig
+) -> None:
+    crd = rig.manifest("scheduling.x-k8s.io_podgroups.yaml")
+    del crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["conditions"]
+    await rig.create_crd(crd)
+    async with quota.guarded():
+        await quota.quota(cpu="4")
+        await quota.create("other", cpu="1")
+        await quota.group("train", path=COSCHEDULING, cpu="4")
+        waits = "muster.dev/quota-waits"
+
+        def annotation(reply: Any) -> str:
+            return str((reply.body["metadata"].get("annotations") or {}).get(waits, ""))
+
+        told = await quota.api.until(f"{COSCHEDULING}/train", lambda reply: bool(annotation(reply)))
+        assert "spec.minResources of PodGroup" in annotation(told)
+        await quota.api.delete(f"{PODS}/other")
+        await quota.api.until(f"{COSCHEDULING}/train", lambda reply: not annotation(reply))
+
+
+async def test_what_was_agreed_outlives_the_replicas(quota: QuotaRig) -> None:
+    async with quota.guarded():
+        await quota.quota(cpu="10")
+        await quota.group("train", cpu="6")
+        await quota.told("train", "QuotaReserved")
+    await quota.api.delete(f"{CONFIGURATIONS}/muster-quota")
+    async with quota.guarded():
+        assert await quota.statuses(["o0", "o1"], cpu="4") in ([201, 403], [403, 201])
+        assert await quota.statuses(["t0", "t1"], of="train", cpu="3") == [201, 201]
+
+
+async def test_a_ledger_that_nobody_can_read_is_begun_anew(quota: QuotaRig) -> None:
+    await quota.api.created(
+        "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "muster-quota.default"}, "data": {"ledger": "?"}}
+    )
+    async with quota.guarded():
+        await quota.quota(cpu="10")
+        await quota.group("train", cpu="6")
+        await quota.told("train", "QuotaReserved")
+        assert (await quota.create("other", cpu="5")).status == 403
+
+
+@pytest.mark.parametrize(("policy", "status"), [("Fail", 500), ("Ignore", 201)])
+async def test_while_nothing_can_be_agreed_on_the_policy_decides(quota: QuotaRig, policy: str, status: int) -> None:
+    async with quota.guarded(policy=policy, faulty=True):
+        await quota.quota(cpu="10")
+        await quota.create("first", cpu="1")
+        with quota.rig.faults.refuse(LEDGERS, 503):
+            assert (await quota.create("second", cpu="1")).status == status
+
+
+async def test_a_new_certificate_is_used_at_once(quota: QuotaRig) -> None:
+    async with quota.guarded():
+        await quota.quota(cpu="10")
+        assert (await quota.create("before", cpu="1")).status == 201
+        quota.authority.issue("webhook")
+        assert (await quota.create("after", cpu="1")).status == 201
+
+
+async def until_created(quota: QuotaRig, name: str, **requests: str) -> None:
+    async with asyncio.timeout(20):
+        while (await quota.create(name, **requests)).status != 201:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def reserves(quota: QuotaRig, name: str) -> bool:
+    reply = await quota.api.until(f"{POD_GROUPS}/{name}", lambda reply: bool(condition(reply)))
+    return bool(condition(reply)["status"] == "True")
