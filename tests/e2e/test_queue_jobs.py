@@ -67,7 +67,7 @@ async def fail(scene: Scene, *pods: str) -> None:
         key = (scene.name, name)
 
         def runs(key: tuple[str, str] = key) -> bool:
-            return scene.cluster.pods[key].get("status", {}).get("phase") == "Running"
+            return bool(scene.cluster.pods[key].get("status", {}).get("phase") == "Running")
 
         await scene.cluster.until(runs, f"{name} runs")
         path = f"/api/v1/namespaces/{scene.name}/pods/{name}/status"

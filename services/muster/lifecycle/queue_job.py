@@ -14,7 +14,7 @@ from muster.gangs.quoting import quoted
 from muster.kube.objects import NOTHING, UNREADABLE, Encoded, ObjectMeta, PodSpec, salvage
 from muster.kube.pod_facts import Priorities
 from muster.kube.resources import Resource
-from muster.lifecycle.queue_job_status import JobStatus, read_status
+from muster.lifecycle.queue_job_status import RECORD, JobStatus, read_status
 
 API_VERSION: Final = "arbitrator.incubator.k8s.io/v1alpha1"
 KIND: Final = "QueueJob"
@@ -48,7 +48,8 @@ class Task(Struct, frozen=True):
 class Job(Struct, frozen=True):
     """A QueueJob. `templates` is a digest of what its pods are made from: when it changes, all are made anew.
 
-    `problems` keep its pods from being made or made anew; those that run are left alone.
+    `told` is the status as it stands in the object. `problems` keep its pods from being made or made anew; those that
+    run are left alone.
     """
 
     uid: str
@@ -63,6 +64,7 @@ class Job(Struct, frozen=True):
     scheduling: Object = {}
     templates: str = ""
     status: JobStatus = JobStatus()
+    told: Object = {}
     problems: tuple[str, ...] = ()
 
     @property
@@ -120,7 +122,8 @@ def read_job(given: QueueJob, priorities: Priorities) -> Job:
         tasks=tasks,
         scheduling=scheduling,
         templates=_digest(tasks),
-        status=read_status(given.status),
+        status=read_status(given.status, (metadata.annotations or {}).get(RECORD, ""), metadata.uid),
+        told=_told(given.status),
         problems=tuple(problems),
     )
 
@@ -220,6 +223,10 @@ def _object(raw: Raw, where: str, problems: list[str]) -> Object:
     except UNREADABLE as error:
         problems.append(f"{where} cannot be read: {error}")
         return {}
+
+
+def _told(raw: Raw) -> Object:
+    return _object(raw, "status", [])
 
 
 def _digest(tasks: tuple[Task, ...]) -> str:

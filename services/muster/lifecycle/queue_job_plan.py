@@ -80,8 +80,8 @@ def plan(job: Job, pods: Sequence[JobPod], now_seconds: float) -> Plan:
     if job.templates != status.templates:
         status = _anew(replace(status, replaced=0, attempts=0), job, ())
         return Plan(status, Step("TemplateChanged", "a template changed: all pods are made anew"))
-    if status.completed and job.size <= status.succeeded:
-        return Plan(status)
+    if 0 < job.size <= status.completed:
+        return Plan(replace(status, pending=0, running=0, succeeded=status.completed, min_available=job.needed))
     here = [pod for pod in current if not pod.leaving]
     return _decision(job, here, now_seconds) or _doing(job, pods, here, now_seconds)
 
@@ -119,7 +119,7 @@ def _anew(status: JobStatus, job: Job, failed: Sequence[JobPod]) -> JobStatus:
         incarnation=status.incarnation + 1,
         templates=job.templates,
         started=False,
-        completed=False,
+        completed=0,
         replaced=status.replaced + len(fresh),
         replacing=(),
     )
@@ -131,7 +131,7 @@ def _decision(job: Job, here: Sequence[JobPod], now_seconds: float) -> Plan | No
     failed = [pod for pod in here if pod.phase == "Failed"]
     left = _left(here)
     if job.size and sum(pod.phase == "Succeeded" for pod in here) == job.size:
-        done = replace(_counted(job, here), completed=True, replacing=())
+        done = replace(_counted(job, here), completed=job.size, replacing=())
         return Plan(done, Step("Completed", f"all {job.size} pods succeeded"))
     needed = job.needed
     if not status.started and 0 < needed <= left + len(failed):

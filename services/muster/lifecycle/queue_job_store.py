@@ -19,7 +19,7 @@ from muster.lifecycle.queue_job_bodies import job_pod
 from muster.lifecycle.queue_job_plan import JobPod
 
 _REMEMBERED: Final = 10_000
-"""Pods whose end is remembered, for answers that come later than it."""
+"""Jobs and pods whose end is remembered, for answers that come later than it."""
 
 
 class Spec(Struct, frozen=True):
@@ -38,6 +38,7 @@ class JobStore:
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}
         self._given: dict[str, QueueJob] = {}
+        self._of_name: dict[str, dict[str, str]] = {}  # namespace -> name -> uid
         self._priorities = Priorities()
         self._classes: dict[str, PriorityClass] = {}
         self._pods: dict[str, dict[str, JobPod]] = {}
@@ -54,24 +55,39 @@ class JobStore:
         """The SchedulingSpec that has the job's name."""
         return self._specs.get((job.namespace, job.name))
 
+    @property
+    def namespaces(self) -> list[str]:
+        """Those that have jobs."""
+        return list(self._of_name)
+
     def in_namespace(self, namespace: str) -> Iterable[Job]:
         """Jobs of a namespace."""
-        return [job for job in self.jobs.values() if job.namespace == namespace]
+        return [self.jobs[uid] for uid in self._of_name.get(namespace, {}).values()]
 
     # -- changes
 
     def take_job(self, change: QueueJob | Removed) -> list[str]:
         """A QueueJob came, changed or went."""
         if isinstance(change, Removed):
-            self._given.pop(change.uid, None)
-            self.jobs.pop(change.uid, None)
+            self._drop_job(change.uid)
             return []
         uid, known = change.metadata.uid, self.jobs.get(change.metadata.uid)
-        if known is not None and known.revision >= change.metadata.revision:
+        if uid in self._ended or (known is not None and known.revision >= change.metadata.revision):
             return []
         self._given[uid] = change
-        self.jobs[uid] = read_job(change, self._priorities)
+        job = self.jobs[uid] = read_job(change, self._priorities)
+        self._of_name.setdefault(job.namespace, {})[job.name] = uid
         return [uid]
+
+    def _drop_job(self, uid: str) -> None:
+        self._remember_end(uid)
+        self._given.pop(uid, None)
+        job = self.jobs.pop(uid, None)
+        names = self._of_name.get(job.namespace, {}) if job is not None else {}
+        if job is not None and names.get(job.name) == uid:  # another one may have its name by now
+            del names[job.name]
+            if not names:
+                del self._of_name[job.namespace]
 
     def take_priority_class(self, change: PriorityClass | Removed) -> list[str]:
         """A PriorityClass came, changed or went."""
@@ -128,20 +144,25 @@ class JobStore:
         return self._called(key)
 
     def _called(self, key: tuple[str, str]) -> list[str]:
-        return [uid for uid, job in self.jobs.items() if (job.namespace, job.name) == key]
+        namespace, name = key
+        uid = self._of_name.get(namespace, {}).get(name)
+        return [uid] if uid is not None else []
 
     def _drop_pod(self, uid: str) -> list[str]:
         job, _ = self._of_pod.pop(uid, ("", 0))
         if not job:
             return []
-        self._ended[uid] = None
-        while len(self._ended) > _REMEMBERED:
-            self._ended.popitem(last=False)
+        self._remember_end(uid)
         pods = self._pods[job]
         del pods[uid]
         if not pods:
             del self._pods[job]
         return [job]
+
+    def _remember_end(self, uid: str) -> None:
+        self._ended[uid] = None
+        while len(self._ended) > _REMEMBERED:
+            self._ended.popitem(last=False)
 
 
 def _content(spec: PodGroup) -> Mapping[str, Any]:

@@ -26,7 +26,7 @@ from muster.lifecycle.queue_job_bodies import merge_patch, spec_body
 from muster.lifecycle.queue_job_making import CONFLICT, Making
 from muster.lifecycle.queue_job_order import Demand
 from muster.lifecycle.queue_job_plan import JobPod, Step, plan
-from muster.lifecycle.queue_job_status import JobStatus, Obstacle, with_obstacle
+from muster.lifecycle.queue_job_status import RECORD, JobStatus, Obstacle, with_obstacle
 from muster.lifecycle.queue_job_store import JobStore
 from muster.lifecycle.surroundings import Surroundings
 from muster.lifecycle.work_queue import WorkQueue
@@ -79,7 +79,7 @@ class QueueJobs:
         return taken
 
     def _namespaces(self) -> Iterable[str]:
-        return {job.namespace for job in self._store.jobs.values()}
+        return self._store.namespaces
 
     # -- one job
 
@@ -90,12 +90,12 @@ class QueueJobs:
             return None
         if job.problems:
             malformed = Obstacle(_MALFORMED, "; ".join(job.problems))
-            await self._write(job, self._said(job.status, malformed, all_made=False))
+            await self._show(job, self._said(job.status, malformed, all_made=False))
             await self._tell_once(job, malformed)
             return None
         found = plan(job, self._store.pods(job), time.time())
         if found.decides is not None:
-            if await self._write(job, found.status):
+            if await self._remember(job, found.status):
                 await self._announce(job, found.decides)
                 self._steps.add(uid)
             return _TOGETHER_SECONDS
@@ -106,7 +106,7 @@ class QueueJobs:
         else:
             self._obstacles.pop(uid, None)
         obstacle = conflict or self._obstacles.get(uid)
-        await self._write(job, self._said(found.status, obstacle, all_made=not found.missing))
+        await self._show(job, self._said(found.status, obstacle, all_made=not found.missing))
         if obstacle is not None:
             await self._tell_once(job, obstacle)
         elif not found.missing:
@@ -141,23 +141,29 @@ class QueueJobs:
         await self._calls.delete(object_path("v1", "pods", job.namespace, pod.name), pod.uid)
         self._store.doom(job, pod)
 
-    async def _write(self, job: Job, status: JobStatus) -> bool:
-        """Write the status. False: the job has changed since, and is looked at again."""
-        if status == job.status:
-            return True
-        body = {
-            "metadata": {"uid": job.uid, "resourceVersion": str(job.revision)},
-            "status": msgspec.to_builtins(status),
-        }
+    async def _remember(self, job: Job, status: JobStatus) -> bool:
+        """Write down what was decided. False: the job has changed since, and is looked at again."""
+        annotations = {RECORD: status.record(job.uid)}
+        body = {"metadata": {"uid": job.uid, "resourceVersion": str(job.revision), "annotations": annotations}}
         try:
-            answer = await self._calls.patch_status(object_path(API_VERSION, PLURAL, job.namespace, job.name), body)
+            answer = await self._calls.patch(_path(job), body)
         except ApiStatusError as error:
             if error.status != 409:
                 raise
             return False
+        self._know(answer)
+        return answer is not None
+
+    async def _show(self, job: Job, status: JobStatus) -> None:
+        """Tell users how it is."""
+        changed = {name: value for name, value in status.shown.items() if job.told.get(name) != value}
+        if changed:
+            self._know(await self._calls.patch_status(_path(job), {"metadata": {"uid": job.uid}, "status": changed}))
+
+    def _know(self, answer: Object | None) -> None:
+        """What was written is known before the watch tells it."""
         if answer is not None:
             self._store.take_job(decode_queue_job(msgspec.json.encode(answer)))
-        return True
 
     @staticmethod
     def _said(status: JobStatus, obstacle: Obstacle | None, *, all_made: bool) -> JobStatus:
@@ -225,6 +231,10 @@ class QueueJobs:
     def _forget(self, uid: str) -> None:
         self._obstacles.pop(uid, None)
         self._told.pop(uid, None)
+
+
+def _path(job: Job) -> str:
+    return object_path(API_VERSION, PLURAL, job.namespace, job.name)
 
 
 def _reference(job: Job) -> ObjectReference:

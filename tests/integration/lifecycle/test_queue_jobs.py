@@ -20,11 +20,18 @@ CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 Object = dict[str, Any]
 
 
-@pytest.fixture
-async def ground(rig: LifecycleRig) -> LifecycleRig:
+@pytest.fixture(params=["our CRD"])
+async def ground(rig: LifecycleRig, request: pytest.FixtureRequest) -> LifecycleRig:
     """The API server with the kinds and a node, without a replica yet."""
-    for plural in ("queuejobs", "schedulingspecs"):
-        await rig.install(f"arbitrator.incubator.k8s.io_{plural}.yaml")
+    await rig.install("arbitrator.incubator.k8s.io_schedulingspecs.yaml")
+    crd = rig.manifest("arbitrator.incubator.k8s.io_queuejobs.yaml")
+    if request.param == "a CRD that knows no field of ours":
+        [version] = crd["spec"]["versions"]
+        version |= {"subresources": {}, "additionalPrinterColumns": []}
+        fields = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+        for name in fields.keys() - {"running", "succeeded", "failed", "minAvailable"}:
+            del fields[name]
+    await rig.create_crd(crd)
     await rig.api.created("/api/v1/nodes", node("node-1"))
     for name, value in (("high", 100), ("low", 1)):
         written = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
@@ -98,7 +105,7 @@ async def running(api: ApiClient, minimum: int = 3) -> dict[str, str]:
     await api.created(JOBS, queue_job("train", (4, template()), minimum=minimum))
     before = await until_pods(api, *NAMES)
     await become(api, "Running", *NAMES)
-    await until_status(api, running=4, started=True)
+    await until_status(api, running=4, minAvailable=minimum)
     return before
 
 
@@ -153,6 +160,7 @@ async def test_one_that_fails_is_made_anew_while_the_others_are_enough(api: ApiC
 
 async def test_below_its_minimum_the_whole_job_is_made_anew(api: ApiClient) -> None:
     before = await running(api)
+    await until_status(api, started=True)
     await become(api, "Succeeded", "train-0-0")
     await become(api, "Failed", "train-0-1", "train-0-2")
     after = await until_pods(api, *NAMES, but=set(before.values()))
@@ -162,6 +170,33 @@ async def test_below_its_minimum_the_whole_job_is_made_anew(api: ApiClient) -> N
     await become(api, "Running", *NAMES)
     await until_status(api, running=4, started=True)
     assert await uids(api) == after
+
+
+@pytest.mark.parametrize("ground", ["a CRD that knows no field of ours"], indirect=True)
+async def test_on_a_crd_of_others_a_job_is_made_anew_whole_just_as_well(api: ApiClient) -> None:
+    before = await running(api)
+    await become(api, "Failed", "train-0-1")
+    after = await until_pods(api, *NAMES, but={before["train-0-1"]})
+    await become(api, "Running", "train-0-1")
+    await become(api, "Failed", "train-0-1", "train-0-2")
+    await until_pods(api, *NAMES, but={*before.values(), *after.values()})
+    await until_status(api, running=0, failed=3)
+
+
+async def test_a_job_that_lost_its_record_goes_on_with_its_pods(ground: LifecycleRig) -> None:
+    """As when its manifest is put in its place, which has no annotations, or it is restored from a backup."""
+    api = ground.api
+    async with ground.replica():
+        before = await running(api)
+        await become(api, "Failed", "train-0-1", "train-0-2")
+        after = await until_pods(api, *NAMES, but=before.values())
+        await until_status(api, pending=4)
+    gone = {"metadata": {"annotations": {"muster.dev/queue-job-record": None}}, "status": {}}
+    assert (await api.patch(f"{JOBS}/train", gone)).status == 200
+    async with ground.replica("two"):
+        await become(api, "Running", *NAMES)
+        await until_status(api, running=4, incarnation=2, started=True)
+        assert await uids(api) == after
 
 
 async def test_another_template_makes_the_job_anew(api: ApiClient) -> None:

@@ -189,7 +189,7 @@ class TestLosses:
         for name in list(world.pods):
             world.end(name)
         assert world.steps == ["Completed"]
-        assert (world.deleted, world.job.status.succeeded, world.job.status.completed) == ([], 4, True)
+        assert (world.deleted, world.job.status.succeeded, world.job.status.completed) == ([], 4, 4)
         world.lose("train-0-0", "train-0-1")
         assert (set(world.pods), world.job.status.succeeded) == ({"train-0-2", "train-0-3"}, 4)
 
