@@ -485,6 +485,12 @@ BUGS = (
         "    if False:",
     ),
     Bug(
+        "one pod is evicted of a gang that goes only whole",
+        "victims.py",
+        "    if gang.facts is not None and gang.facts.evicted_whole:\n        return 0\n",
+        "",
+    ),
+    Bug(
         "events are called the same in all dialects",
         "reports.py",
         "event_reason(gang.id), note)",
