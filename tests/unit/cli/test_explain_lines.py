@@ -41,3 +41,15 @@ def test_a_summary_that_is_the_reason_is_not_told_twice_nor_announced() -> None:
     assert "Why it has no place" not in lines(answer)
     answer.explanation.summary = "no room"
     assert "Why it has no place[/]\n  no room" in lines(answer)
+
+
+def test_what_was_declared_stands_below_the_dialect_in_the_users_words() -> None:
+    answer = waiting()
+    answer.gang.terms.extend(["minMember: 4 (PodGroup ns/g)", 'note: ["[bold]"] (pod p)'])
+    told = lines(answer).splitlines()
+    at = next(number for number, line in enumerate(told) if "declared by" in line)
+    assert told[at].endswith("test")
+    assert [line.strip() for line in told[at + 1 : at + 3]] == [
+        "minMember: 4 (PodGroup ns/g)",
+        'note: ["\\[bold]"] (pod p)',
+    ]

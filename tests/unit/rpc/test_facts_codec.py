@@ -100,6 +100,7 @@ CONSTRAINTS = st.builds(
     st.sampled_from(facts.LevelPolicy),
     st.booleans(),
     *[st.integers(0, 2**31 - 1)] * 3,
+    st.booleans(),
 )
 GANGS = st.builds(
     GangFacts,
@@ -121,6 +122,12 @@ GANGS = st.builds(
     st.sampled_from(facts.RepairPolicy),
     TEXT,
     several(CONSTRAINTS),
+    several(TEXT),
+    st.booleans(),
+    st.booleans(),
+    AMOUNTS,
+    st.booleans(),
+    st.booleans(),
 )
 TREES = st.builds(
     facts.TopologyTree,

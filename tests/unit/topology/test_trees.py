@@ -7,7 +7,16 @@ import pytest
 
 from muster.gangs.facts import ObjectReference, Severity, TopologyTree, TreeDomain, TreeLevel
 from muster.topology.sakkara import BadTree, read_tree
-from muster.topology.trees import Whereabouts, flat_tree, is_listed, label_tree, misfits
+from muster.topology.trees import (
+    Whereabouts,
+    flat_tree,
+    is_listed,
+    key_of_tree,
+    key_tree,
+    label_tree,
+    misfits,
+    missing_tree,
+)
 
 TWO_RACKS: Any = {"r0": {"a": {}, "b": {}}, "r1": {"c": {}}}
 ZONES = {"zone": "topology.kubernetes.io/zone", "rack": "example.com/rack"}
@@ -169,3 +178,17 @@ class TestP34NodesOfOnlyOneOfTreeAndCluster:
 
     def test_none_is_reported_when_all_fit(self) -> None:
         assert misfits(tree(), {"a": {}, "b": {}, "c": {}}) == ()
+
+
+def test_the_tree_of_a_label_is_known_by_its_name() -> None:
+    tree = key_tree("example.com/rack")
+    assert key_of_tree(tree.name) == "example.com/rack"
+    assert key_of_tree("labels") == key_of_tree("") == ""
+    where = Whereabouts(tree)
+    assert where.path("n", {"example.com/rack": "r0"}) == ("r0",)
+    assert where.path("n", {"rack": "r0"}) is None
+
+
+def test_a_label_that_has_no_tree_for_want_of_trees_is_told_otherwise_than_a_name() -> None:
+    assert missing_tree("east", '"west"') == 'topology tree "east" does not exist; there are "west"'
+    assert "64 other labels" in missing_tree("label rack", '"west"')
