@@ -1,0 +1,88 @@
+"""Every dialect in one cluster at the same time, beside a scheduler that uses the same nodes and knows no gang."""
+
+import asyncio
+
+import pytest
+
+from builders.dialects import DIALECTS, Written, written_in
+from builders.faults import BINDS
+from builders.scene import Scene
+from builders.scene_sights import LABEL
+from builders.workloads import plain
+from muster.coordinator.v1.coordinator_pb2 import Phase
+from muster.coordinator.v1.record_pb2 import GangRecord
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+SIZE = 3
+
+
+def written(scene: Scene, *dialects: str) -> list[Written]:
+    """A gang of three in each of these dialects, on the scene's nodes."""
+    return [written_in(dialect, scene.name, f"{dialect}-gang", SIZE, {LABEL: scene.name}) for dialect in dialects]
+
+
+async def started(scene: Scene, *gangs: Written) -> None:
+    """Wait until all members of all of them are bound."""
+
+    def all_are_bound() -> bool:
+        found = [scene.cluster.gangs.get(gang.id) for gang in gangs]
+        return all(gang is not None and gang.bound == SIZE and gang.phase == Phase.PHASE_SATISFIED for gang in found)
+
+    await scene.cluster.until(all_are_bound, f"{len(gangs)} gangs are bound")
+
+
+async def test_gangs_of_all_dialects_start_beside_another_scheduler_i1_i3(scene: Scene) -> None:
+    names = await scene.nodes(*[8] * 6)
+    gangs = written(scene, *DIALECTS)
+    strangers = plain("stranger").of(12)
+    elsewhere = [scene.bind_by_hand(strangers, {number: names[number % 6]}) for number in range(12)]
+    await asyncio.gather(scene.declare(*gangs), *elsewhere)
+    await started(scene, *gangs)
+    assert len(scene.bound_pods(strangers)) == 12
+    for gang in gangs:
+        answer = await scene.cluster.explain(gang.id)
+        assert any(gang.term in term for term in answer.gang.terms), (gang.id, list(answer.gang.terms))
+
+
+async def test_gangs_of_all_dialects_that_lack_room_bind_nothing_and_say_why_i1_i10(scene: Scene) -> None:
+    await scene.nodes(2)
+    gangs = written(scene, *DIALECTS)
+    await scene.declare(*gangs)
+
+    def all_wait() -> bool:
+        found = [scene.cluster.gangs.get(gang.id) for gang in gangs]
+        return all(gang is not None and "2 of 3 members fit" in gang.reason for gang in found)
+
+    await scene.cluster.until(all_wait, "all gangs wait for room for one more")
+    assert not any(scene.cluster.gangs[gang.id].bound for gang in gangs)
+
+
+@pytest.mark.parametrize("dialect", ["kube-batch", "batch", "kube-arbitrator", "sakkara", "native"])
+async def test_a_seat_lost_to_another_scheduler_is_made_good_i3_i6(scene: Scene, dialect: str) -> None:
+    """G21 in other words: between the permit and the bind somebody else takes the room."""
+    names = await scene.nodes(4, 4)
+    [gang] = written(scene, dialect)
+    history = scene.cluster.records.history
+    with scene.cluster.faults.hold(BINDS) as held:
+        await scene.declare(gang)
+        await scene.cluster.until(lambda: any(each.seats for each in history[gang.id]), f"a permit of {gang.id}")
+        await held.until(1)
+        for name in ("coordinator", "binding"):  # what binding was told it would still do by itself
+            await scene.cluster.stack.kill(name)
+        held.drop()
+    permit = next(each for each in history[gang.id] if each.seats)
+    lost = node_of_most(permit)
+    await scene.bind_by_hand(plain("thief").asking(cpu=3), {0: lost})
+    await scene.cluster.stack.start()
+    await started(scene, gang)
+    [other] = set(names) - {lost}
+    pods = [pod for (namespace, _), pod in scene.cluster.pods.items() if namespace == scene.name]
+    nodes = [pod["spec"]["nodeName"] for pod in pods if pod["metadata"]["name"] != "thief-0"]
+    assert nodes.count(lost) <= 1
+    assert nodes.count(other) >= 2
+
+
+def node_of_most(permit: GangRecord) -> str:
+    """The node on which it wants most of its pods to be."""
+    return max(permit.seats, key=lambda seat: len(seat.pods)).node
