@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from muster.kube.pod_facts import Priorities
-from muster.lifecycle.queue_job import Job, decode_queue_job, read_job
+from muster.lifecycle.queue_jobs.job import Job, decode_queue_job, read_job
 
 Object = dict[str, Any]
 

@@ -21,13 +21,13 @@ from muster.kube.resources import PODS, PRIORITY_CLASSES, definitions
 from muster.kube.responses import ApiStatusError
 from muster.lifecycle.calls import Calls, Object, object_path
 from muster.lifecycle.event_log import EventLog
-from muster.lifecycle.queue_job import API_VERSION, KIND, PLURAL, QUEUE_JOBS, Job, decode_queue_job
-from muster.lifecycle.queue_job_bodies import merge_patch, spec_body
-from muster.lifecycle.queue_job_making import CONFLICT, Making
-from muster.lifecycle.queue_job_order import Demand
-from muster.lifecycle.queue_job_plan import JobPod, Step, plan
-from muster.lifecycle.queue_job_status import RECORD, JobStatus, Obstacle, with_obstacle
-from muster.lifecycle.queue_job_store import JobStore
+from muster.lifecycle.queue_jobs.bodies import merge_patch, spec_body
+from muster.lifecycle.queue_jobs.job import API_VERSION, KIND, PLURAL, QUEUE_JOBS, Job, decode_queue_job
+from muster.lifecycle.queue_jobs.making import CONFLICT, Making
+from muster.lifecycle.queue_jobs.order import Demand
+from muster.lifecycle.queue_jobs.plan import JobPod, Step, plan
+from muster.lifecycle.queue_jobs.status import RECORD, JobStatus, Obstacle, with_obstacle
+from muster.lifecycle.queue_jobs.store import JobStore
 from muster.lifecycle.surroundings import Surroundings
 from muster.lifecycle.work_queue import WorkQueue
 

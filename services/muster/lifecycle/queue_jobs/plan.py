@@ -16,8 +16,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.lifecycle.queue_job import Job
-from muster.lifecycle.queue_job_status import JobStatus
+from muster.lifecycle.queue_jobs.job import Job
+from muster.lifecycle.queue_jobs.status import JobStatus
 
 MOST_REPLACED_AT_ONCE: Final = 500
 """Failed pods whose replacement is decided in one step; the others follow in the next."""

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from builders.queue_jobs import queue_job, read, template
-from muster.lifecycle.queue_job import Job
-from muster.lifecycle.queue_job_order import Demand, in_order
-from muster.lifecycle.queue_job_plan import (
+from muster.lifecycle.queue_jobs.job import Job
+from muster.lifecycle.queue_jobs.order import Demand, in_order
+from muster.lifecycle.queue_jobs.plan import (
     CALM_SECONDS,
     LONGEST_PAUSE_SECONDS,
     JobPod,
@@ -266,9 +266,11 @@ class TestEdits:
         world.fail("train-0-0")
         assert world.steps[-1] == "Restarting"
 
-    def test_fewer_replicas_than_the_minimum_do_not_break_it(self) -> None:
+    def test_fewer_replicas_than_the_minimum_leave_it_as_it_is(self) -> None:
         world = running(4, 4)
         world.edit(job_of(2, 4))
+        assert (world.steps, len(world.pods)) == ([], 4)
+        world.edit(job_of(2, 2))
         assert (world.steps, len(world.pods)) == ([], 2)
 
     def test_without_its_status_it_goes_on_with_the_pods_that_there_are(self) -> None:
@@ -323,7 +325,7 @@ events = st.lists(
 def test_whatever_happens_it_comes_to_rest_with_all_pods_of_one_making(
     story: Sequence[tuple[str, int]], replicas: int, minimum: int, room: int
 ) -> None:
-    world = World(job_of(replicas, minimum))
+    world = World(job_of(replicas, min(minimum, replicas)))
     world.room = room
     world.settle()
     cpu = 1
@@ -344,10 +346,10 @@ def test_whatever_happens_it_comes_to_rest_with_all_pods_of_one_making(
             world.now += CALM_SECONDS
             world.settle()
         elif what == "scale":
-            world.edit(job_of(max(1, number), minimum, str(cpu)))
+            world.edit(job_of(max(1, number), min(minimum, max(1, number)), str(cpu)))
         elif what == "template":
             cpu += 1
-            world.edit(job_of(world.job.size, minimum, str(cpu)))
+            world.edit(job_of(world.job.size, world.job.minimum, str(cpu)))
         status = world.job.status
         assert all(pod.incarnation == status.incarnation for pod in world.pods.values())
         if status.incarnation != incarnation:  # made anew as a whole: nothing is left of what was

@@ -14,7 +14,7 @@ from muster.gangs.quoting import quoted
 from muster.kube.objects import NOTHING, UNREADABLE, Encoded, ObjectMeta, PodSpec, salvage
 from muster.kube.pod_facts import Priorities
 from muster.kube.resources import Resource
-from muster.lifecycle.queue_job_status import RECORD, JobStatus, read_status
+from muster.lifecycle.queue_jobs.status import RECORD, JobStatus, read_status
 
 API_VERSION: Final = "arbitrator.incubator.k8s.io/v1alpha1"
 KIND: Final = "QueueJob"
@@ -110,6 +110,13 @@ def read_job(given: QueueJob, priorities: Priorities) -> Job:
         node_selector(scheduling.get("nodeSelector"))
     except BadValue as error:
         problems.append(f"spec.schedulingSpec.nodeSelector is {error}")
+    minimum = _whole(scheduling.get("minAvailable"), "spec.schedulingSpec.minAvailable", problems)
+    wanted = sum(task.replicas for task in tasks)
+    if minimum > wanted and not problems:
+        problems.append(
+            f"spec.schedulingSpec.minAvailable is {minimum}, but spec.taskSpecs asks for {wanted} pods only, so it "
+            "can never run: ask for fewer, or for more replicas"
+        )
     return Job(
         uid=metadata.uid,
         namespace=metadata.namespace,
@@ -117,7 +124,7 @@ def read_job(given: QueueJob, priorities: Priorities) -> Job:
         revision=metadata.revision,
         created=metadata.creation_timestamp or "",
         deleting=metadata.deletion_timestamp is not None,
-        minimum=_whole(scheduling.get("minAvailable"), "spec.schedulingSpec.minAvailable", problems),
+        minimum=minimum,
         priority=_priority(scheduling, priorities),
         tasks=tasks,
         scheduling=scheduling,

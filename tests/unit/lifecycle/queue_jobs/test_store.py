@@ -8,9 +8,9 @@ import pytest
 from builders.queue_jobs import queue_job, template
 from muster.kube.changes import Removed
 from muster.kube.objects import Pod, PriorityClass, decode_pod, decode_pod_group, decode_priority_class
-from muster.lifecycle.queue_job import QueueJob, decode_queue_job
-from muster.lifecycle.queue_job_plan import JobPod
-from muster.lifecycle.queue_job_store import JobStore
+from muster.lifecycle.queue_jobs.job import QueueJob, decode_queue_job
+from muster.lifecycle.queue_jobs.plan import JobPod
+from muster.lifecycle.queue_jobs.store import JobStore
 
 OWNER = {"apiVersion": "arbitrator.incubator.k8s.io/v1alpha1", "kind": "QueueJob", "name": "train", "uid": "job"}
 

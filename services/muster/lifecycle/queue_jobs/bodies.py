@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from muster.dialects import kube_arbitrator
 from muster.kube.objects import Pod
-from muster.lifecycle.queue_job import API_VERSION, KIND, Job, Object
-from muster.lifecycle.queue_job_plan import JobPod, Slot, pod_name
+from muster.lifecycle.queue_jobs.job import API_VERSION, KIND, Job, Object
+from muster.lifecycle.queue_jobs.plan import JobPod, Slot, pod_name
 
 JOB_LABEL: Final = "muster.dev/queue-job"
 """Label of a job's pods: its name, for `kubectl get pods -l`."""

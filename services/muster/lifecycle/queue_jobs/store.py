@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from muster.kube.changes import Removed
 from muster.kube.objects import UNREADABLE, Pod, PodGroup, PriorityClass
 from muster.kube.pod_facts import Priorities
-from muster.lifecycle.queue_job import API_VERSION, KIND, Job, QueueJob, read_job
-from muster.lifecycle.queue_job_bodies import job_pod
-from muster.lifecycle.queue_job_plan import JobPod
+from muster.lifecycle.queue_jobs.bodies import job_pod
+from muster.lifecycle.queue_jobs.job import API_VERSION, KIND, Job, QueueJob, read_job
+from muster.lifecycle.queue_jobs.plan import JobPod
 
 _REMEMBERED: Final = 10_000
 """Jobs and pods whose end is remembered, for answers that come later than it."""

@@ -9,8 +9,8 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
-from muster.lifecycle.queue_job import Job
-from muster.lifecycle.queue_job_plan import Slot
+from muster.lifecycle.queue_jobs.job import Job
+from muster.lifecycle.queue_jobs.plan import Slot
 
 
 class Demand(Struct, frozen=True):

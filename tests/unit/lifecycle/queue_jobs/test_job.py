@@ -7,10 +7,10 @@ import pytest
 
 from builders.queue_jobs import queue_job, read, template
 from muster.kube.objects import decode_pod
-from muster.lifecycle.queue_job import Job
-from muster.lifecycle.queue_job_bodies import job_pod, merge_patch, pod_body, spec_body
-from muster.lifecycle.queue_job_plan import Slot
-from muster.lifecycle.queue_job_status import JobStatus
+from muster.lifecycle.queue_jobs.bodies import job_pod, merge_patch, pod_body, spec_body
+from muster.lifecycle.queue_jobs.job import Job
+from muster.lifecycle.queue_jobs.plan import Slot
+from muster.lifecycle.queue_jobs.status import JobStatus
 
 Object = dict[str, Any]
 
@@ -51,6 +51,7 @@ class TestReading:
             ({"selector": {"matchLabels": {"a": 1}}}, "which is not a map of labels"),
             ({"schedulingSpec": "soon"}, 'spec.schedulingSpec is "soon", which is not an object'),
             ({"schedulingSpec": {"minAvailable": "all"}}, 'spec.schedulingSpec.minAvailable is "all"'),
+            ({"schedulingSpec": {"minAvailable": 2}}, "minAvailable is 2, but spec.taskSpecs asks for 1 pods only"),
             ({"schedulingSpec": {"nodeSelector": ["a"]}}, "spec.schedulingSpec.nodeSelector is"),
         ],
     )

@@ -14,11 +14,11 @@ from muster.gangs.quoting import quoted
 from muster.kube.objects import Pod, decode_pod
 from muster.kube.responses import ApiStatusError
 from muster.lifecycle.calls import Calls, object_path
-from muster.lifecycle.queue_job import Job
-from muster.lifecycle.queue_job_bodies import job_pod, pod_body
-from muster.lifecycle.queue_job_order import Demand, in_order
-from muster.lifecycle.queue_job_plan import Slot, pod_name
-from muster.lifecycle.queue_job_status import Obstacle
+from muster.lifecycle.queue_jobs.bodies import job_pod, pod_body
+from muster.lifecycle.queue_jobs.job import Job
+from muster.lifecycle.queue_jobs.order import Demand, in_order
+from muster.lifecycle.queue_jobs.plan import Slot, pod_name
+from muster.lifecycle.queue_jobs.status import Obstacle
 
 EXCEEDED: Final = "ExceededQuota"
 REFUSED: Final = "Refused"
