@@ -246,3 +246,14 @@ async def test_a_gang_of_5000_pods_has_one_record_and_is_explained_at_once_g42(s
     permits = [record for record in scene.cluster.records.history[id_] if record.seats]
     assert sum(len(seat.pods) for seat in permits[0].seats) == size
     await scene.satisfied(a)
+
+
+async def test_a_coscheduling_group_is_not_tried_before_its_least_resources_are_free(scene: Scene) -> None:
+    await scene.nodes(4)
+    least = {"minResources": {"example.com/licence": "1"}}
+    two = gang("two").of(2).asking(cpu=1).declared_by("coscheduling").declaring(**least)
+    await scene.create(two)
+    await scene.waits(two, "example.com/licence")
+    path = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{scene.here(two).namespace}/podgroups/{two.name}"
+    await scene.cluster.merge(path, {"spec": {"minResources": {"example.com/licence": None, "cpu": "2"}}})
+    await scene.bound(two)

@@ -151,3 +151,22 @@ async def test_p37_ranks_say_who_is_near_the_master(scene: Scene, set_tree: SetT
     distances = [(node != nodes[0]) + (near[node] != home) for node in nodes]
     assert distances == sorted(distances)
     assert sum(one != other for one, other in pairwise(nodes)) == 2
+
+
+async def test_koordinators_network_topology_spec_gathers_a_gang_in_the_layers_of_its_tree(
+    scene: Scene, set_tree: SetTree
+) -> None:
+    a, b, c = await scene.nodes(2, 2, 3)
+    await set_tree(scene, {"r0": [a], "r1": [b, c]})
+    strategies = [
+        {"layer": "SpineLayer", "strategy": "PreferGather"},
+        {"layer": "rack", "strategy": "MustGather"},
+    ]
+    spec = msgspec.json.encode({"gatherStrategy": strategies}).decode()
+    marks = {"gang.scheduling.koordinator.sh/network-topology-spec": spec, "muster.dev/topology-tree": scene.name}
+    six, five = (gang(name).of(size).asking(cpu=1).marked(marks) for name, size in (("six", 6), ("five", 5)))
+    await scene.create(six)
+    await scene.waits(six, '"rack: hard pack"')
+    await scene.create(five)
+    await scene.bound(five)
+    assert set(scene.bound_pods(five).values()) == {b, c}
