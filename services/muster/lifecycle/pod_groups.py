@@ -3,6 +3,7 @@
 What only the scheduler knows of a group is not written here, nor groups whose pods are all other schedulers'.
 """
 
+import asyncio
 import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -32,6 +33,7 @@ from muster.lifecycle.group_status import (
     runs_below_minimum,
 )
 from muster.lifecycle.members import Member, Members, mark_sets
+from muster.lifecycle.restart_pace import RestartPace
 from muster.lifecycle.restarts import BELOW_SINCE, Plan, Step, plan, whose_end_is_final
 from muster.lifecycle.surroundings import Surroundings
 from muster.lifecycle.work_queue import WorkQueue
@@ -39,6 +41,8 @@ from muster.lifecycle.work_queue import WorkQueue
 _KINDS: Final = (kube_batch.DEFINITION, coscheduling.DEFINITION, koordinator.DEFINITION)
 _TOGETHER_SECONDS: Final = 0.1
 """Changes of pods that come within it are written at once: a large group starts with hundreds of them."""
+_AT_ONCE: Final = 16
+"""Pods of a group that are deleted at the same time."""
 _UNSCHEDULABLE: Final = "Unschedulable"
 _RESTARTED: Final = "Restarted"
 _NOT_RESTARTED: Final = "CannotRestart"
@@ -81,6 +85,7 @@ class PodGroups:
         """Those that were below their minimum since they were looked at last, be it for a moment."""
         self._carried_out: dict[str, str] = {}
         """When those fell below that have been restarted, until that is forgotten."""
+        self._pace = RestartPace()
         self._leadership = surroundings.leadership
         self._queue = WorkQueue(
             "pod-groups", self._look, self._everything, surroundings.leadership, surroundings.watches
@@ -114,9 +119,14 @@ class PodGroups:
                 self._take(kind, item)
             elif (gang_id := self._of_uid.pop(item.uid, None)) is not None and self._is(gang_id, item.uid):
                 del self._groups[gang_id]
-                self._told.pop(gang_id, None)
-                self._fallen.discard(gang_id)
-                self._carried_out.pop(gang_id, None)
+                self._forget(gang_id)
+
+    def _forget(self, gang_id: str) -> None:
+        """What is remembered of a group that is gone, whose name another one may have by now."""
+        self._told.pop(gang_id, None)
+        self._fallen.discard(gang_id)
+        self._carried_out.pop(gang_id, None)
+        self._pace.forget(gang_id)
 
     def _take(self, kind: DefinitionKind, seen: PodGroup) -> None:
         declared = definition(seen, kind)
@@ -127,6 +137,8 @@ class PodGroups:
         revision = seen.metadata.revision
         if known is not None and known.definition.uid == declared.uid and known.revision >= revision:
             return  # what was written by us has been answered, and is only now told
+        if known is not None and known.definition.uid != declared.uid:
+            self._forget(gang_id)
         self._of_uid[declared.uid] = gang_id
         self._groups[gang_id] = _Group(kind, declared, _object(seen.status), revision)
         self._queue.add(gang_id)
@@ -160,15 +172,22 @@ class PodGroups:
             self._fallen.discard(gang_id)
             await self._annotate(group, _timestamp(now))  # before its counts say so; what comes of it is looked at next
             return 0.0
-        if due.step is Step.RESTART:
+        pause = self._pause(gang_id, due)
+        if due.step is Step.RESTART and not pause:
             await self._restart(gang_id, group, minimum, members)
             members = self._members.of(gang_id)
         await self._write_status(group, _status(group, minimum, members, now))
-        if due.step in (Step.RESTART, Step.FORGET):  # not before the counts say that too few run
+        if due.step in (Step.RESTART, Step.FORGET) and not pause:  # not before the counts say that too few run
             await self._annotate(group, None)
             self._carried_out.pop(gang_id, None)
         await self._tell_shortage(gang_id, group, minimum, counts)
-        return due.seconds or None
+        return pause or None
+
+    def _pause(self, gang_id: str, due: Plan) -> float:
+        """Seconds until the group has to be looked at again if nothing happens; 0: it need not."""
+        if due.step is not Step.RESTART or gang_id in self._carried_out:
+            return due.seconds
+        return self._pace.seconds_left(gang_id, asyncio.get_running_loop().time())
 
     async def _write_status(self, group: _Group, status: Mapping[str, Any]) -> None:
         changed = {key: value for key, value in status.items() if group.status.get(key) != value}
@@ -204,16 +223,20 @@ class PodGroups:
             self._carried_out[gang_id] = since
             return
         doomed = [member for member in members if not member.deleting]
-        for member in doomed:
-            await self._calls.delete(object_path("v1", "pods", member.namespace, member.name), member.uid)
-            self._members.doom(member)
+        for start in range(0, len(doomed), _AT_ONCE):
+            await asyncio.gather(*map(self._delete, doomed[start : start + _AT_ONCE]))
         self._carried_out[gang_id] = since
+        self._pace.note(gang_id, asyncio.get_running_loop().time())
         _log.info("restarted", pod_group=group.path, minimum=minimum, pods=len(doomed))
         note = (
             f"fewer than {minimum} of its pods ran: all {len(doomed)} were deleted, for their controllers to make "
             "them anew"
         )
         await self._events.tell(group.reference, _RESTARTED, note, action=_RESTARTING)
+
+    async def _delete(self, member: Member) -> None:
+        await self._calls.delete(object_path("v1", "pods", member.namespace, member.name), member.uid)
+        self._members.doom(member)
 
     async def _annotate(self, group: _Group, since: str | None) -> None:
         body = {"metadata": {"uid": group.definition.uid, "annotations": {BELOW_SINCE: since}}}

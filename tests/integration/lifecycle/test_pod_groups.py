@@ -98,6 +98,32 @@ async def test_counts_of_kube_batch_follow_the_pods(api: ApiClient) -> None:
     await until_status(api, KUBE_BATCH, admitted=2, running=1, succeeded=1, failed=0)
 
 
+async def test_what_somebody_else_writes_into_the_counts_does_not_stay(api: ApiClient) -> None:
+    await group(api, KUBE_BATCH, minMember=1)
+    await pods(api, "a")
+    await become(api, "Running", "a")
+    await until_status(api, KUBE_BATCH, running=1)
+    await api.patch(f"{KUBE_BATCH}/train/status", {"status": {"running": 99, "phase": "whatever"}})
+    await until_status(api, KUBE_BATCH, running=1)
+
+
+async def test_a_group_of_the_same_name_begins_anew(api: ApiClient) -> None:
+    await group(api, KUBE_BATCH, minMember=2)
+    await pods(api, "a", "b")
+    await become(api, "Running", "a")
+    await become(api, "Failed", "b")
+    first = await until_event(api, "Unschedulable")
+    await api.delete(f"{KUBE_BATCH}/train")
+    again = await group(api, KUBE_BATCH, minMember=2)
+    await until_status(api, KUBE_BATCH, running=1, failed=1)
+
+    def about_both(reply: Any) -> bool:
+        uids = {each["regarding"]["uid"] for each in reply.body["items"] if each["reason"] == "Unschedulable"}
+        return uids == {first["regarding"]["uid"], again["metadata"]["uid"]}
+
+    await api.until(EVENTS, about_both)
+
+
 async def test_a_group_that_can_never_be_whole_again_says_so(api: ApiClient) -> None:
     await group(api, KUBE_BATCH, minMember=3)
     await pods(api, "a", "b", "c")
