@@ -9,7 +9,7 @@ from builders.workloads import Dialect, gang, plain
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-@pytest.mark.parametrize("dialect", ["annotations", "koordinator", "coscheduling", "lightweight"])
+@pytest.mark.parametrize("dialect", ["annotations", "koordinator", "coscheduling", "lightweight", "native"])
 async def test_a_gang_of_any_dialect_starts_whole(scene: Scene, dialect: Dialect) -> None:
     await scene.nodes(4, 4)
     a = gang("a").of(8).declared_by(dialect)

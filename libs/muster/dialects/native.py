@@ -116,7 +116,7 @@ def tell(progress: Progress) -> Writes:
     being started there is none, and what was said stays.
     """
     definition = progress.facts.definition
-    if definition is None:
+    if definition is None or progress.stage in (Stage.ASSIGNED, Stage.PERMITTED):
         return Writes()
     scheduled = _FIRST_SCHEDULED.get(definition.api_version, _SCHEDULED)
     conditions: list[ObjectCondition] = []
