@@ -16,9 +16,11 @@ from muster.localcluster.endpoints import Endpoints, forget_endpoints
 from muster.localcluster.etcd import EtcdProcess
 from muster.localcluster.ports import free_port
 from muster.localcluster.probes import Probe, always, grpc_serving, http_ready, wait_until_ready
+from muster.localcluster.quota_webhook import QuotaWebhook, can_make_certificates
 
 ETCD, API_SERVER, KUBELETS = "etcd", "api-server", "kubelets"
-SERVICES = ("cluster-state", "placement", "binding", "lifecycle", "coordinator")
+_LIFECYCLE = "lifecycle"
+SERVICES = ("cluster-state", "placement", "binding", _LIFECYCLE, "coordinator")
 """In the order in which they start; they stop in the reverse one."""
 
 _GRACE_SECONDS = 10.0
@@ -53,6 +55,8 @@ class StackOptions:
     service_environment: Mapping[str, str] = field(default_factory=dict)
     """Further environment of the services, e.g. shorter timeouts for tests."""
     kubelet_arguments: tuple[str, ...] = ()
+    quota: bool = False
+    """The embedded API server asks lifecycle about new pods, which guards quota that is reserved for PodGroups."""
 
 
 class Stack:
@@ -66,6 +70,8 @@ class Stack:
         self.etcd_address = f"127.0.0.1:{free_port()}"
         self.kubeconfig = (options.kubeconfig or self.directory / "kubeconfig").absolute()
         self._probes: dict[str, Probe] = {}
+        self.quota_webhook = self._planned_webhook()
+        """None: no quota is reserved."""
         self._plan()
 
     # -- all of them
@@ -73,14 +79,18 @@ class Stack:
     async def start(self, names: Iterable[str] | None = None, *, timeout_seconds: float = 60) -> None:
         """Start processes (all that are not running, if none are named) and wait until they serve.
 
-        Raises ChildDied if one ends meanwhile, TimeoutError if one is not ready in time.
+        Raises ChildDied if one ends meanwhile, TimeoutError if one is not ready in time, NoCertificate.
         """
         chosen = self.children if names is None else names
         wanted = [name for name in chosen if not self.children[name].running]
         base = [name for name in wanted if name in (ETCD, API_SERVER)]
         async with asyncio.timeout(timeout_seconds):
             await self._start_and_wait(base)
+            if self.quota_webhook is not None:
+                await self.quota_webhook.make_certificate()
             await self._start_and_wait([name for name in wanted if name not in base])
+            if self.quota_webhook is not None and _LIFECYCLE in wanted:
+                await self.quota_webhook.register(self.kubeconfig)
 
     async def stop(self) -> None:
         """End all of them, services first, each with time to drain. What is slow is killed."""
@@ -139,7 +149,7 @@ class Stack:
             "cluster-state": self._kubeconfig_flags(),
             "placement": ["--cluster-state", self.addresses["cluster-state"]],
             "binding": self._kubeconfig_flags(),
-            "lifecycle": self._kubeconfig_flags(),
+            _LIFECYCLE: self._kubeconfig_flags() + (self.quota_webhook.flags if self.quota_webhook else []),
             "coordinator": [
                 *("--cluster-state", self.addresses["cluster-state"]),
                 *("--placement", self.addresses["placement"]),
@@ -149,6 +159,11 @@ class Stack:
         }
         for name, flags in of_service.items():
             self._plan_service(name, flags)
+
+    def _planned_webhook(self) -> QuotaWebhook | None:
+        if not self.options.quota or self.options.kubeconfig is not None or not can_make_certificates():
+            return None
+        return QuotaWebhook(self.directory / "webhook", f"127.0.0.1:{free_port()}")
 
     def _plan_etcd(self) -> None:
         etcd = EtcdProcess(self.directory / "etcd", address=self.etcd_address, durable=self.options.durable)

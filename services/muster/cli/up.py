@@ -26,6 +26,7 @@ from muster.localcluster.child import ChildDied
 from muster.localcluster.endpoints import read_endpoints
 from muster.localcluster.manifests import BadManifest, Manifest, ManifestRefused, apply_manifests, load_manifests
 from muster.localcluster.nodes import nodes_ready
+from muster.localcluster.quota_webhook import NoCertificate
 from muster.localcluster.stack import API_SERVER, ETCD, Stack, StackOptions
 from muster.localcluster.supervisor import supervise
 from muster.localcluster.traces.receiver import TraceReceiver
@@ -86,9 +87,11 @@ class _Up:
             asyncio.get_running_loop().add_signal_handler(number, stopping.set)
         await self._traces.start()
         stack = self._stack()
+        if stack.quota_webhook is None:
+            self._tell("no quota is reserved for PodGroups: that needs openssl, which is not installed")
         try:
             return await _first_of(stopping.wait(), self._work(stack))
-        except (ChildDied, ManifestRefused) as error:
+        except (ChildDied, ManifestRefused, NoCertificate) as error:
             raise CliError(str(error)) from error
         except TimeoutError as error:
             raise CliError(
@@ -110,6 +113,7 @@ class _Up:
                 memory=self._options.memory,
                 placement=self._options.placement,
                 otlp_endpoint=self._traces.url,
+                quota=True,
             )
         )
 

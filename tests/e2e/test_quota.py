@@ -1,0 +1,124 @@
+"""Quota kept for PodGroups, with everything that has a part in it: Jobs, kubelets, and a lifecycle that dies."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from builders.cluster import WAIT_SECONDS, Cluster, running_cluster
+from builders.scene import Scene
+from builders.workloads import Workload, gang, plain
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+_LOOK_SECONDS = 0.05
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    """A Muster whose API server asks lifecycle about new pods."""
+    if request.config.getoption("--cluster") == "real":
+        pytest.skip("a real API server cannot reach the webhook on this machine")
+    async with running_cluster(tmp_path_factory.mktemp("guarded"), quota=True) as cluster:
+        yield cluster
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def scene(guarded: Cluster) -> AsyncIterator[Scene]:
+    await guarded.stack.start()
+    scene = Scene(guarded)
+    yield scene
+    await guarded.stack.start()
+    await scene.clear()
+    await guarded.invariants.check()
+
+
+def group(name: str, size: int, **total: str) -> Workload:
+    return gang(name).of(size).declared_by("kube-batch").declaring(totalResources=total)
+
+
+async def quota(scene: Scene, namespace: str, **hard: str) -> str:
+    """Make a ResourceQuota that counts; its path."""
+    await scene.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team", "namespace": namespace}}
+    await scene.cluster.apply({**body, "spec": {"hard": hard}})
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas/team"
+    await found(scene, path, lambda quota: "used" in quota.get("status", {}))
+    return path
+
+
+async def found(scene: Scene, path: str, holds: Callable[[Any], bool]) -> Any:
+    """The object, as soon as it is so."""
+    seen: Any = None
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not holds(seen := await scene.cluster.call("GET", path)):  # noqa: ASYNC110
+                await asyncio.sleep(_LOOK_SECONDS)  # these kinds are not followed here
+    except TimeoutError:
+        raise AssertionError(f"{path} is {seen}") from None
+    return seen
+
+
+async def told(scene: Scene, workload: Workload, reason: str) -> str:
+    """The message of its condition, once that has the reason."""
+    namespace = scene.here(workload).namespace
+    path = f"/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/{namespace}/podgroups/{workload.name}"
+    seen = await found(scene, path, lambda each: _condition(each).get("reason") == reason)
+    return str(_condition(seen)["message"])
+
+
+def _condition(pod_group: Any) -> Any:
+    conditions = pod_group.get("status", {}).get("conditions", [])
+    return next((each for each in conditions if each["type"] == "QuotaReserved"), {})
+
+
+def pods_of_job(scene: Scene, name: str) -> int:
+    return sum(pod.startswith(f"{name}-") for _, pod in scene.cluster.pods)
+
+
+async def test_a_greedy_job_leaves_a_group_its_share_also_after_lifecycle_died(scene: Scene) -> None:
+    await scene.nodes(16)
+    train, greedy = group("train", 6, cpu="6"), plain("greedy")
+    await quota(scene, scene.here(train).namespace, **{"requests.cpu": "8"})
+    await scene.define(train)
+    await told(scene, train, "QuotaReserved")
+    await scene.cluster.stack.kill("lifecycle")
+    await scene.cluster.stack.start()
+    await scene.create_job(greedy, "greedy", 8)
+    await scene.cluster.until(lambda: pods_of_job(scene, "greedy") == 2, "two pods fit beside what is reserved")
+    await scene.create_job(train, "train", 6)
+    await scene.all_members_bound(train, 6)
+    assert pods_of_job(scene, "greedy") == 2
+
+
+async def test_a_group_waits_with_the_reason_until_the_quota_is_raised(scene: Scene) -> None:
+    await scene.nodes(16)
+    late, other = group("late", 3, cpu="4").gated("example.com/not-yet"), plain("other").of(1)
+    path = await quota(scene, scene.here(late).namespace, cpu="4")
+    await scene.add_pods(other)
+    await scene.add_pods(late)
+    await scene.define(late)
+    lacking = "does not fit: exceeded quota: team, requested: cpu=1, used: cpu=4, limited: cpu=4"
+    assert lacking in await told(scene, late, "QuotaExceeded")
+    await scene.ungate(late, 0, 1, 2)
+    await scene.waits(late, "quota is not reserved for it yet", "exceeded quota: team")
+    assert "exceeded quota: team" in await scene.cluster.muster("explain", scene.here(late).id)
+    await scene.cluster.merge(path, {"spec": {"hard": {"cpu": "5"}}})
+    await told(scene, late, "QuotaReserved")
+    await scene.bound(late)
+
+
+async def test_what_a_group_no_longer_needs_goes_to_who_waits(scene: Scene) -> None:
+    await scene.nodes(16)
+    first, second = group("first", 3, cpu="3"), group("second", 2, cpu="2")
+    await quota(scene, scene.here(first).namespace, cpu="4")
+    await scene.create(first)
+    await scene.bound(first)
+    await scene.define(second)
+    await told(scene, second, "QuotaExceeded")
+    await scene.create_job(second, "second", 2)
+    await scene.end_pods(first, 0)
+    await told(scene, second, "QuotaReserved")
+    await scene.all_members_bound(second, 2)
