@@ -16,8 +16,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from muster.kube.timestamps import BadTimestamp, parse_timestamp
-from muster.lifecycle.group_status import Counts
-from muster.lifecycle.members import Member
+from muster.lifecycle.pod_groups.members import Member
+from muster.lifecycle.pod_groups.status import Counts
 
 BELOW_SINCE: Final = "muster.dev/below-minimum-since"
 """Annotation of a PodGroup that is to be restarted: since when fewer than its minimum run."""

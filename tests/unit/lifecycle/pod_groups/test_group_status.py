@@ -6,14 +6,14 @@ import pytest
 
 from muster.dialects.marks import PodAge
 from muster.dialects.registry import gang_marks
-from muster.lifecycle.group_status import (
+from muster.lifecycle.pod_groups.members import Member
+from muster.lifecycle.pod_groups.status import (
     Counts,
     coscheduling_status,
     counts_of,
     kube_batch_status,
     runs_below_minimum,
 )
-from muster.lifecycle.members import Member
 
 NOW = "2026-01-31T12:00:00Z"
 _PHASES = {"p": "Pending", "b": "Pending", "r": "Running", "s": "Succeeded", "f": "Failed"}

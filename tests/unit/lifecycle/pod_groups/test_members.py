@@ -6,7 +6,7 @@ import msgspec
 
 from muster.kube.changes import Removed
 from muster.kube.objects import Pod, decode_pod
-from muster.lifecycle.members import Members, Touched, mark_sets
+from muster.lifecycle.pod_groups.members import Members, Touched, mark_sets
 
 TRAIN, EVAL = "kube-batch/ml/train", "kube-batch/ml/eval"
 

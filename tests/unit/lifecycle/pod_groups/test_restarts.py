@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from muster.lifecycle.group_status import Counts
-from muster.lifecycle.restarts import BELOW_SINCE, Plan, Step, plan
+from muster.lifecycle.pod_groups.restarts import BELOW_SINCE, Plan, Step, plan
+from muster.lifecycle.pod_groups.status import Counts
 
 NOON = 1769860800.0
 AT_NOON = {BELOW_SINCE: "2026-01-31T12:00:00Z"}

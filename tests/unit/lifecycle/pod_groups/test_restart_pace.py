@@ -1,6 +1,6 @@
 """A group that breaks again and again is restarted ever less often."""
 
-from muster.lifecycle.restart_pace import RestartPace
+from muster.lifecycle.pod_groups.pace import RestartPace
 
 
 def test_the_first_restart_is_at_once_and_later_ones_wait_ever_longer() -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from muster.lifecycle.members import Member
+from muster.lifecycle.pod_groups.members import Member
 
 FINISHED, FAILED, UNKNOWN = "Finished", "Failed", "Unknown"
 PENDING, PRE_SCHEDULING, SCHEDULING, SCHEDULED, RUNNING = (

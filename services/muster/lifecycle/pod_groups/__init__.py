@@ -1,0 +1,1 @@
+"""PodGroups of kube-batch, coscheduling and Koordinator: counts and phases, and groups that are restarted whole."""
