@@ -11,6 +11,7 @@ from builders.dialects import Written
 from builders.queue_jobs import queue_job, template
 from builders.scene import Scene
 from builders.scene_sights import LABEL
+from builders.workloads import gang
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -38,14 +39,14 @@ async def until_bound(scene: Scene, job: str, count: int) -> None:
     await scene.cluster.until(lambda: len(bound(scene, job)) == count, f"{count} pods of {job} are bound")
 
 
-async def waits(scene: Scene, gang: str, *words: str) -> None:
+async def waits(scene: Scene, gang_id: str, *words: str) -> None:
     """Wait until the gang says this of why it waits."""
 
     def says() -> bool:
-        found = scene.cluster.gangs.get(gang)
+        found = scene.cluster.gangs.get(gang_id)
         return found is not None and all(word in found.reason for word in words)
 
-    await scene.cluster.until(says, f"{gang} waits and says {words}")
+    await scene.cluster.until(says, f"{gang_id} waits and says {words}")
 
 
 async def status(scene: Scene, job: str, holds: Callable[[JSON], bool]) -> JSON:
@@ -111,6 +112,36 @@ async def test_a_queue_job_that_breaks_is_made_anew_and_starts_whole_again(scene
     await status(scene, "train", lambda told: (told.get("running"), told.get("incarnation")) == (4, 2))
     after = {pod["metadata"]["uid"] for pod in pods_of(scene, "train").values()}
     assert (len(after), after & before) == (4, set())
+
+
+async def test_a_queue_job_that_is_preempted_waits_whole_and_starts_whole_again(scene: Scene) -> None:
+    await scene.nodes(4)
+    await scene.declare(low := job(scene, "low", 4, 4))
+    await until_bound(scene, "low", 4)
+    await status(scene, "low", lambda told: told.get("running") == 4)
+    urgent = gang("urgent").of(3).with_priority(10)
+    await scene.create(urgent)
+    await scene.bound(urgent)
+    told = await status(scene, "low", lambda told: (told.get("incarnation"), told.get("pending")) == (2, 4))
+    assert told["running"] == 0
+    await waits(scene, low.id, "1 of 4 members fit")
+    assert bound(scene, "low") == {}
+    await scene.delete(urgent)
+    await status(scene, "low", lambda told: told.get("running") == 4)
+
+
+async def test_a_spec_that_is_nobodys_says_so(scene: Scene) -> None:
+    await scene.nodes(1)
+    id_ = f"kube-arbitrator/{scene.name}/stray"
+    metadata = {"name": "stray", "namespace": scene.name}
+    stray = {"apiVersion": ARBITRATOR, "kind": "SchedulingSpec", "metadata": metadata, "spec": {"minAvailable": 2}}
+    await scene.declare(Written(id_, (stray,), ""))
+    words = "has no ownerReference with controller: true"
+
+    def said() -> bool:
+        return any(words in event.get("note", "") for event in scene.cluster.events_of(scene.name, ["stray"]))
+
+    await scene.cluster.until(said, f"an event says that it {words}")
 
 
 async def test_a_queue_job_with_a_clash_of_node_selectors_says_so_on_its_pods(scene: Scene) -> None:

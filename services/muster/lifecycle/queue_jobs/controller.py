@@ -75,6 +75,8 @@ class QueueJobs:
                 for uid in take(item):
                     if uid in self._store.jobs:
                         self._steps.add(uid, within_seconds)
+                    else:
+                        self._forget(uid)
 
         return taken
 

@@ -70,7 +70,7 @@ class JobStore:
         """A QueueJob came, changed or went."""
         if isinstance(change, Removed):
             self._drop_job(change.uid)
-            return []
+            return [change.uid]
         uid, known = change.metadata.uid, self.jobs.get(change.metadata.uid)
         if uid in self._ended or (known is not None and known.revision >= change.metadata.revision):
             return []

@@ -58,7 +58,7 @@ def test_an_answer_that_comes_after_the_end_brings_nothing_back(store: JobStore)
     store.take_pod(pod(5))
     assert store.take_pod(Removed("pod", 6)) == ["job"]
     assert store.take_pod(pod(5)) == []
-    store.take_job(Removed("job", 7))
+    assert store.take_job(Removed("job", 7)) == ["job"]
     assert store.take_job(job(revision=8)) == []
     assert (store.jobs, store.namespaces) == ({}, [])
 
