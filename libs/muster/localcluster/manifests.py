@@ -1,4 +1,6 @@
-"""Puts YAML manifests into an API server, in an order that works: CRDs, namespaces, priority classes, then the rest."""
+"""Puts YAML manifests into an API server, in an order that works: CRDs, namespaces, priority classes, quotas, then the
+rest.
+"""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,11 +16,13 @@ from muster.kube.session import ApiStatusError, KubeSession, Response
 
 _CALL_SECONDS = 30.0
 _SERVED_SECONDS = 30.0  # a CRD is served within a second; more means that the API server refused it
+_COUNTED_SECONDS = 30.0  # a quota is counted within a second; more means that no controller does it
 _PAUSE_SECONDS = 0.05
 _AT_ONCE = 32
 _DEFINITION = "CustomResourceDefinition"
-_FIRST = {_DEFINITION: 0, "Namespace": 1, "PriorityClass": 2}
-_REST = 3
+_QUOTA = "ResourceQuota"
+_FIRST = {_DEFINITION: 0, "Namespace": 1, "PriorityClass": 2, _QUOTA: 3}
+_REST = 4
 _OUR_NAME = "muster-cli"
 
 
@@ -139,6 +143,19 @@ async def _put(session: KubeSession, resources: "_Resources", manifest: Manifest
         )
     if created.status >= 300:
         raise ManifestRefused(f"the API server refused {manifest}: {_said(created)}")
+    if manifest.kind == _QUOTA:
+        await _until_counted(session, f"{path}/{quote(manifest.name)}", manifest)
+
+
+async def _until_counted(session: KubeSession, path: str, manifest: Manifest) -> None:
+    """Wait until a quota counts: what is created before is not held to it."""
+    deadline = asyncio.get_running_loop().time() + _COUNTED_SECONDS
+    while asyncio.get_running_loop().time() < deadline:
+        found = await session.request("GET", path, timeout_seconds=_CALL_SECONDS)
+        if found.status == 200 and "used" in (msgspec.json.decode(found.body).get("status") or {}):
+            return
+        await asyncio.sleep(_PAUSE_SECONDS)
+    raise ManifestRefused(f"nobody counts what is used of {manifest}: no quota controller runs in the cluster")
 
 
 class _Resources:
