@@ -1,4 +1,4 @@
-"""What cluster-state can be told of levels by node labels, and what it refuses."""
+"""What cluster-state can be told of levels by node labels and of controllers, and what it refuses."""
 
 import pytest
 from pydantic import ValidationError
@@ -31,3 +31,16 @@ def test_levels_that_make_no_sense_are_refused(levels: str, said: str) -> None:
     with pytest.raises(ValidationError, match="topology_levels") as refused:
         Settings.model_validate({"topology_levels": levels})
     assert said in str(refused.value)
+
+
+def test_kinds_of_controllers_whose_pods_always_wait() -> None:
+    assert Settings().arbitrator_owner_kinds == ("QueueJob.arbitrator.incubator.k8s.io",)
+    given = Settings.model_validate({"arbitrator_owner_kinds": "Job.batch, ReplicationController"})
+    assert given.arbitrator_owner_kinds == ("Job.batch", "ReplicationController")
+    assert Settings.model_validate({"arbitrator_owner_kinds": ""}).arbitrator_owner_kinds == ()
+
+
+@pytest.mark.parametrize("kinds", ["jobs.batch", "Job.", "Job/batch", "Job.Batch", "Job batch"])
+def test_kinds_that_make_no_sense_are_refused(kinds: str) -> None:
+    with pytest.raises(ValidationError, match=r"a kind is KIND\.GROUP"):
+        Settings.model_validate({"arbitrator_owner_kinds": kinds})

@@ -35,10 +35,24 @@ class World:
         self.made: list[str] = []
         self.deleted: list[str] = []
         self.room = 10**6
+        self.idle = False
         self._count = itertools.count(1)
 
+    def begin(self) -> None:
+        """Carry out a plan in part: whoever does it dies after the first deletion or creation."""
+        found = plan(self.job, list(self.pods.values()), self.now)
+        if found.decides is not None:
+            self.job = replace(self.job, status=found.status)
+            self.steps.append(found.decides.reason)
+        elif found.doomed:
+            del self.pods[found.doomed[0].name]
+        elif found.missing and len(self.pods) < self.room:
+            self.make(found.missing[0])
+
     def settle(self) -> Plan:
-        """Carry out plans until nothing is left to do now."""
+        """Carry out plans until nothing is left to do now; not at all while nobody is at work."""
+        if self.idle:
+            return plan(self.job, list(self.pods.values()), self.now)
         for _ in range(100):
             found = plan(self.job, list(self.pods.values()), self.now)
             before = self.job
@@ -318,6 +332,40 @@ events = st.lists(
     st.tuples(st.sampled_from(["run", "fail", "succeed", "delete", "wait", "scale", "template"]), st.integers(0, 5)),
     max_size=25,
 )
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(["fail", "delete", "begin", "template", "run"]), max_size=30), st.data())
+def test_wherever_somebody_dies_the_next_one_ends_with_the_same(story: list[str], data: st.DataObject) -> None:
+    """Nobody is at work but for single steps; then somebody finishes what was begun."""
+    world, cpu = World(job_of(4, 3)), 1
+    world.settle()
+    world.run()
+    world.idle = True
+    for what in story:
+        there = sorted(world.pods)
+        name = data.draw(st.sampled_from(there)) if there else ""
+        if what == "begin":
+            world.begin()
+        elif what == "template":
+            cpu += 1
+            world.edit(job_of(4, 3, str(cpu)))
+        elif what == "run":
+            world.run()
+        elif name and world.pods[name].placed:
+            {"fail": world.fail, "delete": world.lose}[what](name)
+    world.idle = False
+    world.now += CALM_SECONDS
+    world.settle()
+    world.now += CALM_SECONDS
+    world.settle()
+    status = world.job.status
+    assert set(world.pods) == {f"train-0-{number}" for number in range(4)}
+    assert {(pod.incarnation, pod.templates) for pod in world.pods.values()} == {
+        (status.incarnation, world.job.templates)
+    }
+    assert not any(pod.phase == "Failed" for pod in world.pods.values())
+    assert status.failed == status.replaced
 
 
 @settings(max_examples=200, deadline=None)
