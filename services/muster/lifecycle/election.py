@@ -63,10 +63,10 @@ class Leadership:
             self._gained.set()
         self._set_alarm()
 
-    def lose(self, why: str) -> None:
+    def lose(self, why: str, *, wanted: bool = False) -> None:
         """It does not lead any more."""
         if self._gained.is_set():
-            _log.warning("not leading any more", why=why)
+            (_log.info if wanted else _log.warning)("not leading any more", why=why)
             self._gained.clear()
             self._lost.set()
 
@@ -101,7 +101,7 @@ class Election:
                 pause = await self._step()
                 await asyncio.sleep(pause * random.uniform(0.9, 1.0))  # noqa: S311 (so that candidates do not meet)
         finally:
-            self._leadership.lose("it stops")
+            self._leadership.lose("it stops", wanted=True)
             await self._give_back()
 
     async def _step(self) -> float:

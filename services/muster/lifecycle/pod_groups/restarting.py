@@ -46,7 +46,10 @@ class Restarting:
 
     def note_stop(self, group: Group, now_seconds: float) -> None:
         """A pod of it stopped running. The next look may come when that pod has been replaced."""
-        if group.restarts_after is not None and self._planned(group, now_seconds).step is Step.REMEMBER:
+        known = group.gang_id in self._fallen or BELOW_SINCE in group.definition.annotations
+        if known or group.restarts_after is None:
+            return
+        if self._planned(group, now_seconds).step is Step.REMEMBER:
             self._fallen.add(group.gang_id)
 
     def due(self, group: Group, now_seconds: float) -> Plan:
