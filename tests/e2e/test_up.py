@@ -152,7 +152,7 @@ async def test_it_runs_until_interrupted_restarts_what_crashes_and_leaves_nothin
         assert asked.code == 0, asked.err
         assert "gang.scheduling.koordinator.sh/min-available: 8" in asked.out
         told = await kubectl_muster(tmp_path, "topology", "-o", "json", KUBECONFIG=up.endpoints.kubeconfig)
-        assert [tree["name"] for tree in json.loads(told.out)["trees"]] == ["labels"]
+        assert "labels" in {tree["name"] for tree in json.loads(told.out)["trees"]}
 
         code, _, err = await ran("up", "--state-dir", str(state))
         assert code == 1
