@@ -173,6 +173,33 @@ class TestLosses:
         assert not set(world.uids().values()) & set(before.values())
         assert (world.job.status.incarnation, world.job.status.failed, world.job.status.started) == (2, 2, False)
 
+    def test_a_job_that_breaks_before_anybody_saw_it_start_is_made_anew_too(self) -> None:
+        world = World(job_of())
+        world.settle()
+        world.change("train-0-0", "train-0-1", "train-0-2", placed=True)
+        world.change("train-0-0", phase="Failed")
+        world.settle()
+        assert world.steps == ["Created", "Started", "Restarting"]
+
+    def test_a_pod_that_failed_is_counted_once_also_when_the_whole_job_follows(self) -> None:
+        world = running()
+        world.idle = True
+        world.fail("train-0-0")
+        world.begin()
+        assert world.steps == ["Replacing"]
+        world.idle = False
+        world.now += CALM_SECONDS
+        world.fail("train-0-1")
+        assert (world.steps[-1], world.job.status.failed) == ("Restarting", 2)
+
+    def test_what_was_replaced_is_not_remembered_for_ever(self) -> None:
+        world = running()
+        for _ in range(3):
+            world.fail("train-0-0")
+            world.now += CALM_SECONDS
+            world.run()
+        assert (world.job.status.failed, world.job.status.replacing) == (3, ())
+
     def test_pods_that_somebody_deletes_are_lost_too(self) -> None:
         world = running()
         world.lose("train-0-0")
@@ -249,6 +276,14 @@ class TestPauses:
         world.now += 1.0
         world.settle()
         assert world.job.status.incarnation == 3
+
+    def test_what_is_missing_of_a_broken_job_is_not_made_before_all_of_it_is(self) -> None:
+        world = running(3, 3)
+        world.lose("train-0-0")
+        world.run()
+        world.lose("train-0-0")
+        found = plan(world.job, list(world.pods.values()), world.now)
+        assert (found.again_seconds, found.missing) == (1.0, ())
 
     def test_a_clock_that_went_back_holds_nobody_up_for_longer(self) -> None:
         status = replace(job_of().status, attempts=3, last_attempt_seconds=10_000)
