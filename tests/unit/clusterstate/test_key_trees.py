@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from builders.history import (
     SECOND,
     TOPOLOGY_MAPS,
@@ -141,3 +144,23 @@ def test_the_priority_class_of_a_pod_group_is_followed() -> None:
     assert (gang.id, gang.priority) == ("native/ml/g", 7)
     (gang,) = history.priority_classes(priority_class_object("high", 8)).gangs
     assert gang.priority == 8
+
+
+GANGS = st.builds(asks, st.sampled_from("abcdef"), st.sampled_from(["", *map(str, range(80))]), st.integers(0, 3))
+
+
+@given(st.lists(GANGS | st.sampled_from("abcdef"), max_size=30))
+def test_trees_follow_from_the_gangs_that_there_are_and_changes_are_told(steps: list[GangFacts | str]) -> None:
+    keys, there = KeyTrees(), dict[str, GangFacts]()
+    for step in steps:
+        before = keys.labels()
+        if isinstance(step, str):
+            there.pop(f"native/a/{step}", None)
+            told = keys.take([], [f"native/a/{step}"])
+        else:
+            there[step.id] = step
+            told = keys.take([step], [])
+        assert told or keys.labels() == before
+        anew = KeyTrees()
+        anew.take(there.values(), [])
+        assert keys.labels() == anew.labels()

@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from builders.declarations import pod_group, said
 from muster.dialects import native
@@ -231,3 +233,26 @@ class TestConditions:
 
     def test_a_long_reason_is_cut(self) -> None:
         assert len(conditions(Stage.READY, reason="x" * 5000)[0].message) == 1024
+
+
+FIELDS = st.sampled_from(
+    [
+        *("schedulingPolicy", "gang", "basic", "minCount", "schedulingConstraints", "topology", "key", "single", "all"),
+        *("disruptionMode", "priority", "priorityClassName", "preemptionPolicy", "parentCompositePodGroupName", "x"),
+    ]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20) | st.just("a.b/c"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(FIELDS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(FIELDS, VALUES, max_size=8))
+def test_whatever_a_pod_group_has_in_it_it_is_a_gang_or_says_why_not(spec: dict[str, Any]) -> None:
+    gang = gang_of(group(**spec))
+    assert gang.blocked or gang.minimum >= 1
+    assert bool(gang.tree) == bool(gang.constraints)
+    assert all(problem.message and len(problem.message) < 1000 for problem in gang.problems)
+    assert all(len(term) < 500 for term in gang.terms)
+    tell(Progress(gang, Stage.READY, reason="r"))

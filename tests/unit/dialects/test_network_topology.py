@@ -4,11 +4,14 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from builders.declarations import koordinator_gang, koordinator_group, koordinator_pod, said
 from muster.gangs.facts import LevelConstraint, LevelPolicy, Severity
 
 ANNOTATION = "annotation gang.scheduling.koordinator.sh/network-topology-spec"
+NAMES = st.sampled_from(["gatherStrategy", "layer", "strategy", "MustGather"])
 
 
 def spec(**strategies: str) -> str:
@@ -68,3 +71,9 @@ def test_one_that_cannot_be_read_keeps_the_gang_waiting(text: Any, words: str) -
     assert (severity, gang.constraints) == (Severity.BLOCKING, ())
     assert message.startswith(ANNOTATION)
     assert words in message
+
+
+@given(st.recursive(st.none() | st.text(max_size=8), lambda inner: st.lists(inner) | st.dictionaries(NAMES, inner)))
+def test_whatever_it_says_it_is_understood_or_told(value: Any) -> None:
+    gang = koordinator_gang(koordinator_pod(min_available="1", network_topology_spec=json.dumps(value)))
+    assert gang.blocked or len(gang.constraints) == len(value["gatherStrategy"])
