@@ -34,7 +34,7 @@ from muster.lifecycle.work_queue import WorkQueue
 
 _KINDS: Final = (kube_batch.DEFINITION, coscheduling.DEFINITION, koordinator.DEFINITION)
 _TOGETHER_SECONDS: Final = 0.1
-"""Changes of pods that come within it are written at once: a large group starts with hundreds of them."""
+"""Changes that come within it are written at once: a large group starts with hundreds of them."""
 _UNSCHEDULABLE: Final = "Unschedulable"
 _ACTION: Final = "Observing"
 
@@ -92,7 +92,7 @@ class PodGroups:
             return  # what was written by us has been answered, and is only now told
         self._of_uid[group.uid] = group.gang_id
         self._groups[group.gang_id] = group
-        self._queue.add(group.gang_id)
+        self._queue.add(group.gang_id, _TOGETHER_SECONDS)
 
     def _forget(self, gang_id: str) -> None:
         """A group is gone, whose name another one may have by now."""
