@@ -283,7 +283,10 @@ class TestPauses:
         world.run()
         world.lose("train-0-0")
         found = plan(world.job, list(world.pods.values()), world.now)
-        assert (found.again_seconds, found.missing) == (1.0, ())
+        assert (found.again_seconds, len(world.pods)) == (1.0, 2)
+        world.now += 1.0
+        world.settle()
+        assert (len(world.pods), world.job.status.incarnation) == (3, 3)
 
     def test_a_clock_that_went_back_holds_nobody_up_for_longer(self) -> None:
         status = replace(job_of().status, attempts=3, last_attempt_seconds=10_000)
