@@ -35,7 +35,7 @@ def group(name: str = "train", *, uid: str = "", revision: int = 0, created: int
 
 def census(*parts: Bound | Group | CountedPod) -> Census:
     found = Census()
-    for part in parts:
+    for part in sorted(parts, key=lambda each: not isinstance(each, Bound)):
         if isinstance(part, Bound):
             found.bounds[part.name] = part
         elif isinstance(part, Group):

@@ -173,4 +173,7 @@ def _answer(books: Books, waiting: _Waiting) -> Answer:
         shortage = books.admit(arrival.uid, arrival.name, arrival.usage, group, note=not arrival.dry_run)
     except BooksFull as full:
         return Answer(str(full), again=True)
-    return Answer(refusal(group, shortage)) if shortage is not None else Answer()
+    if shortage is None:
+        return Answer()
+    waits = group if group is not None and group.total and books.reservation(group.id) is None else None
+    return Answer(refusal(waits, shortage))

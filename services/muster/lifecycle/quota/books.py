@@ -98,7 +98,7 @@ class Books:
                 reservation = _reserved(group)
         shortage = self._shortage(group_id, reservation, self._beyond(name, usage, group_id)) or self._refused(usage)
         if shortage is not None:
-            if reservation is not None and reservation != self._reservations.get(group_id):
+            if note and reservation is not None and reservation != self._reservations.get(group_id):
                 self._reservations.pop(group_id, None)  # it is not finished any more, but waits
             return shortage
         if note:

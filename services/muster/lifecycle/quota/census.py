@@ -99,7 +99,8 @@ class Census:
             self._take_out(pod)
             if self.named.get(pod.name) == uid:
                 del self.named[pod.name]
-        self.gone[uid] = max(revision, pod.revision if pod is not None else 0)
+        if self.bounds:  # elsewhere nobody is let in by a ledger
+            self.gone[uid] = max(revision, pod.revision if pod is not None else 0)
         while len(self.gone) > _GONE_KEPT:
             del self.gone[next(iter(self.gone))]
 

@@ -129,7 +129,7 @@ class Sight:
 
     def _forget_if_empty(self, namespace: str) -> None:
         census = self._censuses.get(namespace)
-        if census is not None and census.empty and not census.gone:
+        if census is not None and census.empty:
             del self._censuses[namespace]
 
     def _tell(self, namespaces: Iterable[str]) -> None:

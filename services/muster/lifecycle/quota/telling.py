@@ -45,12 +45,12 @@ def full(problem: str) -> Told:
     return Told("False", "TooMany", problem)
 
 
-def refusal(group: Group | None, shortage: Shortage) -> str:
-    """To who creates a pod; begins as the API server's own refusals do, which controllers look for."""
+def refusal(waits: Group | None, shortage: Shortage) -> str:
+    """To who creates a pod; begins as the API server's own refusals do, which controllers look for. `waits`: the pod's
+    group, if it waits for its quota.
+    """
     told = _exceeded(shortage)
-    if group is None or not group.total:
-        return told
-    return f"{told}; the pod's group, {group.title}, waits until its {group.field} fits"
+    return f"{told}; the pod's group, {waits.title}, waits until its {waits.field} fits" if waits is not None else told
 
 
 def _exceeded(shortage: Shortage) -> str:

@@ -1,0 +1,41 @@
+"""The webhook is asked about the same things in a local cluster as in one that was installed by hand."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from muster.lifecycle.quota.webhook import PATH
+from muster.localcluster.quota_webhook import PATH as LOCAL_PATH
+from muster.localcluster.quota_webhook import QuotaWebhook
+
+MANIFEST = Path(__file__).parents[3] / "deploy" / "webhooks" / "quota.yaml"
+ALIKE = ("name", "admissionReviewVersions", "sideEffects", "failurePolicy", "timeoutSeconds")
+
+
+def installed() -> Any:
+    documents = yaml.safe_load_all(MANIFEST.read_text())
+    [configuration] = [each for each in documents if each["kind"] == "ValidatingWebhookConfiguration"]
+    [webhook] = configuration["webhooks"]
+    return webhook
+
+
+async def test_local_and_installed_webhooks_are_alike(tmp_path: Path) -> None:
+    local = QuotaWebhook(tmp_path, "127.0.0.1:1")
+    await local.make_certificate()
+    [webhook] = local.configuration()["webhooks"]
+    assert {name: webhook[name] for name in ALIKE} == {name: installed()[name] for name in ALIKE}
+    [rule], [other] = webhook["rules"], installed()["rules"]
+    assert {**rule, "scope": "Namespaced"} == other
+
+
+def test_all_know_the_same_path() -> None:
+    assert installed()["clientConfig"]["service"]["path"] == PATH == LOCAL_PATH
+
+
+async def test_a_certificate_that_is_there_is_kept(tmp_path: Path) -> None:
+    local = QuotaWebhook(tmp_path, "127.0.0.1:1")
+    await local.make_certificate()
+    before = local.certificate.read_bytes()
+    await local.make_certificate()
+    assert local.certificate.read_bytes() == before
