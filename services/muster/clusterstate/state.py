@@ -8,7 +8,7 @@ import structlog
 
 from muster.clusterstate.budgets import Budgets
 from muster.clusterstate.gangs import Gangs
-from muster.clusterstate.incarnation import Member, Standing
+from muster.clusterstate.incarnation import NO_CONTROLLER, Member, Standing
 from muster.clusterstate.key_trees import KeyTrees
 from muster.clusterstate.news import News
 from muster.clusterstate.nodes import Nodes
@@ -22,7 +22,7 @@ from muster.gangs.facts import Batch, GangFacts
 from muster.kube.budget_facts import PodDisruptionBudget
 from muster.kube.changes import Changes, Removed
 from muster.kube.gang_marks import definition, gang_marks, pod_age
-from muster.kube.objects import Namespace, Node, Pod, PodGroup, PriorityClass
+from muster.kube.objects import Namespace, Node, OwnerReference, Pod, PodGroup, PriorityClass
 from muster.kube.pod_facts import Priorities
 from muster.kube.resources import (
     BUDGETS,
@@ -199,8 +199,10 @@ class ClusterState:
         marks, membership = NO_MARKS, PLAIN
         budgets: tuple[str, ...] = ()
         job: Job | None = None
+        controller: OwnerReference | None = None
         if self.pods.is_ours(pod):
-            job = self.owners.job_of(metadata.namespace, metadata.controlling)
+            controller = metadata.controlling
+            job = self.owners.job_of(metadata.namespace, controller)
             marks = gang_marks(pod, job.name if job is not None else "")
             membership = registry.membership_of(marks) or PLAIN
             budgets = self.budgets.covering(metadata.namespace, metadata.labels)
@@ -208,13 +210,12 @@ class ClusterState:
         if changed and self.pods.depends_on_others(metadata.uid):
             for kind, revision in self._newest.items():  # a replica that has yet to see them has another class for it
                 self._news.raise_revision(kind, revision)
-        self._join_gang(pod, membership.gang_id, marks)
+        self._join_gang(pod, membership.gang_id, marks, controller)
         return changed
 
-    def _join_gang(self, pod: Pod, gang_id: str, marks: GangMarks) -> None:
+    def _join_gang(self, pod: Pod, gang_id: str, marks: GangMarks, controller: OwnerReference | None) -> None:
         facts = self.pods.facts[pod.metadata.uid]
-        controller = pod.metadata.controlling
-        owned = facts.ours and controller is not None and bool(controller.uid)
+        owned = controller is not None and bool(controller.uid)
         if not owned:
             self.owners.drop_pod(facts.uid)
         if not gang_id:
@@ -222,7 +223,7 @@ class ClusterState:
             if not owned:
                 return
         standing = Standing.LEAVING if facts.deleting else Standing.ENDED if facts.phase.ended else Standing.LIVE
-        member = Member(pod_age(pod), standing, pod.metadata.controller)
+        member = Member(pod_age(pod), standing, controller.uid if controller is not None else NO_CONTROLLER)
         if owned and controller is not None:
             self.owners.put_pod(facts.namespace, controller, OwnedPod(marks, member))
         if gang_id:

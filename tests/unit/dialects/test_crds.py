@@ -137,3 +137,9 @@ def test_every_field_of_the_spec_says_what_it_is(name: str) -> None:
         spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
         for field, schema in spec["properties"].items():
             assert schema.get("description"), f"{name}: spec.{field}"
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name.endswith(".k8s.io")])
+def test_an_api_server_takes_a_kind_of_a_protected_group(name: str) -> None:
+    approval = ALL[name]["metadata"]["annotations"]["api-approved.kubernetes.io"]
+    assert approval.startswith(("https://", "unapproved, "))
