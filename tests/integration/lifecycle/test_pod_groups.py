@@ -261,6 +261,24 @@ async def test_another_replica_finishes_what_the_first_began(rig: LifecycleRig) 
                     await until_status(api, KUBE_BATCH, running=0)
 
 
+async def test_a_fall_is_remembered_before_the_counts_forget_it(rig: LifecycleRig) -> None:
+    await rig.install("scheduling.incubator.k8s.io_podgroups.yaml")
+    api = rig.api
+    await ground(api)
+    await group(api, KUBE_BATCH, minMember=3, policy=RESTART)
+    async with rig.replica("one", faulty=True):
+        await pods(api, "a", "b", "c")
+        await become(api, "Running", "a", "b", "c")
+        await until_status(api, KUBE_BATCH, running=3)
+        with rig.faults.refuse(Requests("PATCH", "/podgroups/train"), 500) as refused:
+            await become(api, "Failed", "c")
+            await refused.struck(2)
+            assert (await api.get(f"{KUBE_BATCH}/train")).body["status"]["running"] == 3
+    assert await names_of(api) == {"a", "b", "c"}
+    async with rig.replica("two"):
+        await api.until(PODS, lambda reply: not reply.body["items"])
+
+
 async def test_a_kind_without_status_subresource_is_written_all_the_same(rig: LifecycleRig) -> None:
     crd = rig.manifest("scheduling.incubator.k8s.io_podgroups.yaml")
     del crd["spec"]["versions"][0]["subresources"]
