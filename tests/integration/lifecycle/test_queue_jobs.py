@@ -286,6 +286,22 @@ async def test_names_that_others_have_are_told_and_left_alone(api: ApiClient, pa
     await until_made(api, "AllMade")
 
 
+async def test_a_job_of_the_same_name_waits_for_the_former_ones_pods_to_go(api: ApiClient) -> None:
+    written = queue_job("train", (2, template()), minimum=2)
+    await api.created(JOBS, written)
+    former = await until_pods(api, *NAMES[:2])
+    held = {"metadata": {"finalizers": ["example.com/held"]}}
+    assert (await api.patch(f"{PODS}/train-0-0", held)).status == 200
+    await api.delete(f"{JOBS}/train")
+    await until_pods(api, "train-0-0")
+    await api.created(JOBS, written)
+    condition = await until_made(api, "FormerJob")
+    assert condition["message"] == 'pod "train-0-0" of a former job of this name is not gone yet'
+    assert (await api.patch(f"{PODS}/train-0-0", {"metadata": {"finalizers": None}})).status == 200
+    await until_pods(api, *NAMES[:2], but=former.values())
+    await until_made(api, "AllMade")
+
+
 async def test_another_replica_goes_on_where_the_first_stopped(ground: LifecycleRig) -> None:
     """The first decides to make the whole job anew, deletes two pods, and is not heard of any more."""
     api = ground.api

@@ -23,7 +23,7 @@ from muster.lifecycle.calls import Calls, Object, object_path
 from muster.lifecycle.event_log import EventLog
 from muster.lifecycle.queue_jobs.bodies import merge_patch, spec_body
 from muster.lifecycle.queue_jobs.job import API_VERSION, KIND, PLURAL, QUEUE_JOBS, Job, decode_queue_job
-from muster.lifecycle.queue_jobs.making import CONFLICT, Making
+from muster.lifecycle.queue_jobs.making import CONFLICT, FORMER, Making
 from muster.lifecycle.queue_jobs.order import Demand
 from muster.lifecycle.queue_jobs.plan import JobPod, Step, plan
 from muster.lifecycle.queue_jobs.status import RECORD, JobStatus, Obstacle, with_obstacle
@@ -130,6 +130,8 @@ class QueueJobs:
             known = self._store.spec(job)
         if known is not None and known.job != job.uid:
             named = quoted(f"{job.namespace}/{job.name}")
+            if known.job:
+                return Obstacle(FORMER, f"SchedulingSpec {named} of a former job of this name is not gone yet")
             return Obstacle(
                 CONFLICT, f"SchedulingSpec {named} exists and is not this job's: delete it, or rename the job"
             )
@@ -225,6 +227,8 @@ class QueueJobs:
 
     async def _tell_once(self, job: Job, obstacle: Obstacle) -> None:
         """Amounts in what a quota says change all the time; it is told again when something else is wrong."""
+        if obstacle.reason == FORMER:
+            return
         said = (obstacle.reason, "" if obstacle.reason not in (_MALFORMED, CONFLICT) else obstacle.message)
         if self._told.get(job.uid) != said:
             await self._events.tell(_reference(job), obstacle.reason, obstacle.message, action=_ACTION)

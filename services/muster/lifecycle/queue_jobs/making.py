@@ -23,6 +23,8 @@ from muster.lifecycle.queue_jobs.status import Obstacle
 EXCEEDED: Final = "ExceededQuota"
 REFUSED: Final = "Refused"
 CONFLICT: Final = "Conflict"
+FORMER: Final = "FormerJob"
+"""Something of a job that had the name before is on its way out: it is waited for."""
 
 _AT_ONCE: Final = 16
 """Pods of one job that are made at the same time. Which of them a quota lets in makes no difference to others."""
@@ -97,6 +99,8 @@ class Making:
         if known is not None and known[0] == job.uid:
             self._learn(pod)
             return None
+        if known is not None or pod.metadata.deletion_timestamp is not None:
+            return Obstacle(FORMER, f"pod {quoted(name)} of a former job of this name is not gone yet")
         return Obstacle(CONFLICT, f"pod {quoted(name)} exists and is not this job's: delete it, or rename the job")
 
 
