@@ -36,6 +36,7 @@ class QuotaRig:
         self.rig, self.api = rig, rig.api
         self.authority = Authority(directory / "quota")
         self.tls: TlsSettings = self.authority.issue("webhook")
+        self._replicas: dict[str, AsyncExitStack] = {}
 
     @asynccontextmanager
     async def guarded(self, replicas: int = 1, *, policy: str = "Fail", faulty: bool = False) -> AsyncIterator[None]:
@@ -48,12 +49,17 @@ class QuotaRig:
                     certificate_file=self.tls.certificate_file,
                     key_file=self.tls.key_file,
                 )
+                own = self._replicas[f"r{index}"] = await stack.enter_async_context(AsyncExitStack())
                 replica = self.rig.replica(f"r{index}", (Quota,), faulty=faulty, quota=settings)
-                await stack.enter_async_context(replica)
+                await own.enter_async_context(replica)
             balanced = await stack.enter_async_context(balancing(ports))
             await self.ready(balanced)
             await self.register(f"https://127.0.0.1:{balanced}{PATH}", policy)
             yield
+
+    async def stop(self, replica: str) -> None:
+        """End one of them; those that are left are asked from then on."""
+        await self._replicas[replica].aclose()
 
     async def register(self, url: str, policy: str) -> None:
         """Have the API server ask there."""

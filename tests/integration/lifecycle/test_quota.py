@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from builders.faults import Requests
-from builders.lifecycle import LifecycleRig
+from builders.lifecycle import LEASE, LifecycleRig
 from builders.quota_service import COSCHEDULING, LEDGER, POD_GROUPS, PODS, QUOTAS, QuotaRig, condition
 from builders.webhook import CONFIGURATIONS
 
@@ -212,12 +212,27 @@ async def test_while_nothing_can_be_agreed_on_the_policy_decides(quota: QuotaRig
             assert (await quota.create("second", cpu="1")).status == status
 
 
-async def test_a_new_certificate_is_used_at_once(quota: QuotaRig) -> None:
-    async with quota.guarded():
-        await quota.quota(cpu="10")
-        assert (await quota.create("before", cpu="1")).status == 201
-        quota.authority.issue("webhook")
-        assert (await quota.create("after", cpu="1")).status == 201
+async def test_a_decision_whose_answer_was_lost_is_not_counted_twice(quota: QuotaRig) -> None:
+    async with quota.guarded(faulty=True):
+        await quota.quota(cpu="4")
+        await quota.create("first", cpu="1")
+        with quota.rig.faults.cut(Requests("PUT", "/configmaps.*"), times=1, carried_out=True) as lost:
+            await quota.create("same", cpu="3")  # refused, or decided anew: the write may be tried again on its way
+            await lost.struck(1)
+        await quota.create("same", cpu="3")
+        assert sorted(await quota.api.names(PODS)) == ["first", "same"]
+
+
+async def test_another_leader_reserves_and_returns_what_was_left_undone(quota: QuotaRig) -> None:
+    async with quota.guarded(2):
+        await quota.quota(cpu="4")
+        await quota.create("other", cpu="4")
+        await quota.group("train", cpu="4")
+        await quota.told("train", "QuotaExceeded")
+        lease = (await quota.api.get(LEASE)).body["spec"]["holderIdentity"]
+        await quota.stop(lease)
+        await quota.api.delete(f"{PODS}/other")
+        await quota.told("train", "QuotaReserved")
 
 
 async def until_created(quota: QuotaRig, name: str, *, of: str = "", **requests: str) -> None:

@@ -1,0 +1,41 @@
+"""PodGroups that wait for quota: what lifecycle wrote on them keeps their gangs from starting."""
+
+from typing import Any
+
+import pytest
+
+from muster.dialects.declared import QUOTA_WAITS
+from muster.dialects.marks import Definition
+from muster.dialects.registry import read_gang
+from muster.gangs.facts import Severity
+
+KINDS = {"kube-batch": "scheduling.incubator.k8s.io/v1alpha1", "coscheduling": "scheduling.x-k8s.io/v1alpha1"}
+
+
+def problems(dialect: str, **written: Any) -> list[str]:
+    """What keeps a gang from starting whose PodGroup has that."""
+    pod_group = Definition(KINDS[dialect], "PodGroup", "ml", "train", "uid", spec={"minMember": 2}, **written)
+    facts = read_gang(f"{dialect}/ml/train", pod_group, [])
+    return [problem.message for problem in facts.problems if problem.severity is Severity.BLOCKING]
+
+
+def reserved(status: str, **more: str) -> Any:
+    return {"conditions": [{"type": "Other", "status": "True"}, {"type": "QuotaReserved", "status": status, **more}]}
+
+
+@pytest.mark.parametrize("dialect", KINDS)
+def test_a_gang_waits_while_its_quota_is_not_reserved(dialect: str) -> None:
+    [waits] = problems(dialect, status=reserved("False", message="no room for cpu=8"))
+    assert waits == "quota is not reserved for it yet: no room for cpu=8"
+
+
+@pytest.mark.parametrize("dialect", KINDS)
+def test_an_annotation_says_so_where_there_are_no_conditions(dialect: str) -> None:
+    [waits] = problems(dialect, annotations={QUOTA_WAITS: "no room for cpu=8"})
+    assert waits == "quota is not reserved for it yet: no room for cpu=8"
+
+
+@pytest.mark.parametrize("dialect", KINDS)
+@pytest.mark.parametrize("status", [{}, reserved("True"), {"conditions": "nonsense"}, {"conditions": [5, None]}])
+def test_nothing_waits_if_nobody_says_that_it_has_to(dialect: str, status: Any) -> None:
+    assert problems(dialect, status=status) == []
