@@ -244,6 +244,18 @@ async def test_a_pod_that_no_quota_could_hold_keeps_nobody_else_from_theirs(grou
         assert "requested: requests.cpu=4" in (await until_made(api, "ExceededQuota", "a-huge"))["message"]
 
 
+async def test_a_pod_that_does_not_say_what_a_quota_asks_keeps_nobody_else_from_theirs(ground: LifecycleRig) -> None:
+    api = ground.api
+    await quota(api, {"limits.cpu": "4"})
+    small = template(cpu="1")
+    small["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "1"}
+    await api.created(JOBS, queue_job("a-silent", (1, template()), scheduling={"priorityClassName": "high"}))
+    await api.created(JOBS, queue_job("b-small", (1, small)))
+    async with ground.replica():
+        await until_pods(api, "b-small-0-0")
+        assert "must specify limits.cpu" in (await until_made(api, "Refused", "a-silent"))["message"]
+
+
 async def quota(api: ApiClient, hard: dict[str, str]) -> None:
     """A quota that counts."""
     written = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"}, "spec": {"hard": hard}}

@@ -83,7 +83,7 @@ class Making:
         except ApiStatusError as error:
             if error.status not in (400, 403, 404, 413, 422):
                 raise
-            reason = EXCEEDED if error.status == 403 and "quota" in error.message else REFUSED
+            reason = EXCEEDED if error.status == 403 and "exceeded quota" in error.message else REFUSED
             _log.info("pod of a QueueJob was refused", pod=f"{job.namespace}/{name}", why=error.message)
             return Obstacle(reason, f"pod {quoted(name)}: {error.message}"[:_LONGEST_MESSAGE])
         self._learn(decode_pod(msgspec.json.encode(created)))
