@@ -33,6 +33,20 @@ def test_g02_a_node_comes() -> None:
     assert len(story.solves) == 2
 
 
+def test_a_gang_that_is_declared_in_other_words_is_not_tried_again() -> None:
+    story = Story({"n4": 4})
+    declared = gang("a").minimum(5).of(5)
+    story.add(declared)
+    story.run()
+    assert len(story.solves) == 1
+    story.change(gangs=[replace(declared.gang_facts(), terms=("min-available: 5 (pod a-1)",))])
+    story.run()
+    assert len(story.solves) == 1
+    story.change(gangs=[replace(declared.gang_facts(), minimum=4)])
+    story.run()
+    assert story.bound("a") == 4
+
+
 def test_g03_waits_for_its_third_member() -> None:
     story = Story({"n4": 4})
     three = gang("a").minimum(3).of(3)

@@ -3,6 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from muster.coordinator.core.apart import Apart
 from muster.coordinator.core.gathering import groups_agree, why_not_yet
 from muster.coordinator.core.kept_room import KeptRoom
@@ -208,8 +210,11 @@ class Knowledge:
                 self._leave_partners(before)
             for id_ in facts.group:
                 self._partners[id_].add(facts.id)
-        self.touch(gang, edited=True)
-        self.touch_partners(facts.id)
+        if before is None or replace(before, terms=()) != replace(facts, terms=()):
+            self.touch(gang, edited=True)
+            self.touch_partners(facts.id)
+        else:  # in other words the same: the terms name a pod that is the oldest by now
+            self.touch(gang)
 
     @staticmethod
     def _reborn(gang: Gang, facts: GangFacts) -> bool:
