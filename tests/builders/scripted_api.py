@@ -14,7 +14,8 @@ Object = dict[str, Any]
 class ScriptedApi:
     """Serves one kind at any path. Lists come from `objects`, unless a failure is due; a watch is the test's to write.
 
-    It serves `versions` of the kind, empty: all. `requests` are the queries of all requests, in order, `paths` their paths.
+    It serves `versions` of the kind, empty: all. `requests` are the queries of all requests, in order, `paths` where
+    they went.
     """
 
     def __init__(self) -> None:
