@@ -8,6 +8,7 @@ import pytest
 
 from builders.cluster import WAIT_SECONDS, node_of
 from builders.dialects import Written
+from builders.faults import Requests
 from builders.queue_jobs import queue_job, template
 from builders.scene import Scene
 from builders.scene_sights import LABEL
@@ -109,6 +110,24 @@ async def test_a_queue_job_that_breaks_is_made_anew_and_starts_whole_again(scene
     kept = before & {pod["metadata"]["uid"] for pod in pods_of(scene, "train").values()}
     assert len(kept) == 3
     await fail(scene, "train-0-1", "train-0-2")
+    await status(scene, "train", lambda told: (told.get("running"), told.get("incarnation")) == (4, 2))
+    after = {pod["metadata"]["uid"] for pod in pods_of(scene, "train").values()}
+    assert (len(after), after & before) == (4, set())
+
+
+async def test_lifecycle_dies_in_the_middle_of_making_a_job_anew_and_ends_it_when_it_is_back(scene: Scene) -> None:
+    await scene.nodes(4)
+    await scene.declare(job(scene, "train", 4, 3))
+    await until_bound(scene, "train", 4)
+    await status(scene, "train", lambda told: told.get("running") == 4)
+    before = {pod["metadata"]["uid"] for pod in pods_of(scene, "train").values()}
+    deletions = Requests("DELETE", f"/namespaces/{scene.name}/pods/train-0-[0-3]")
+    with scene.cluster.faults.hold(deletions, let_pass=1) as held:
+        await fail(scene, "train-0-1", "train-0-2")
+        await held.until(1)
+        await scene.cluster.stack.kill("lifecycle")
+        held.drop()
+    await scene.cluster.stack.start(["lifecycle"])
     await status(scene, "train", lambda told: (told.get("running"), told.get("incarnation")) == (4, 2))
     after = {pod["metadata"]["uid"] for pod in pods_of(scene, "train").values()}
     assert (len(after), after & before) == (4, set())

@@ -97,6 +97,20 @@ class TestMembership:
         assert (after.gang, after.problem in before, after.problem.startswith("gang.")) == (GANG, True, False)
         assert "junk" in after.problem
 
+    def test_what_else_is_wrong_with_a_pod_stays_when_it_joins_and_leaves(self) -> None:
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "missing"}}]
+        nameless = {"gang.scheduling.koordinator.sh/min-available": "2"}
+        history = History()
+        history.pods(pod("a", annotations=nameless, volumes=volumes))
+        nameless_said, _, claim_said = now(history)["a"].problem.partition("; ")
+        assert "without the gang's name" in nameless_said
+        assert '"missing"' in claim_said
+        history.specs(spec(nodeSelector={"disk": "ssd"}))
+        assert (now(history)["a"].gang, now(history)["a"].problem) == (GANG, claim_said)
+        assert selector(history, "a") == {"disk": "ssd"}
+        history.specs(spec(owner="other"))
+        assert (selector(history, "a"), now(history)["a"].problem) == ({}, claim_said)
+
     def test_the_oldest_of_two_specs_counts(self) -> None:
         history = History()
         history.pods(pod("a"))
