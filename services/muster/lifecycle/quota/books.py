@@ -81,7 +81,8 @@ class Books:
     def next_look(self) -> float | None:
         """After how many seconds time alone changes something."""
         due = [each.since + PASSING_SECONDS for each in self._passing.values()]
-        due += [each.idle_since + IDLE_SECONDS for each in self._reservations.values() if each.idle_since]
+        idle = (each for each in self._reservations.values() if each.idle_since and not each.finished)
+        due += [each.idle_since + IDLE_SECONDS for each in idle]
         return max(0.0, min(due) - self._now) if due else None
 
     # -- decisions

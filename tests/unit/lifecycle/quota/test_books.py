@@ -109,6 +109,7 @@ def test_a_group_whose_pods_have_all_ended_gives_back_the_rest_after_a_while() -
     desk.now += IDLE_SECONDS
     desk.settle()
     assert desk.taken() == 0
+    assert desk.books.next_look() is None
     assert desk.reserve(train), "it has ended: nothing is reserved for it again"
     assert desk.taken() == 0
     assert desk.admit("t0-again", train, cpu=2)
