@@ -151,6 +151,15 @@ async def test_a_group_ceases_to_wait_when_the_quota_goes(quota: QuotaRig) -> No
         await quota.api.until(LEDGER, lambda reply: reply.status == 404)
 
 
+async def test_a_group_says_no_more_that_it_has_what_no_quota_bounds(quota: QuotaRig) -> None:
+    async with quota.guarded():
+        await quota.quota(cpu="8")
+        await quota.group("train", cpu="6")
+        await quota.told("train", "QuotaReserved")
+        await quota.api.delete(f"{QUOTAS}/team")
+        await quota.told("train", "NoQuota")
+
+
 async def test_a_total_that_cannot_be_read_is_told(quota: QuotaRig) -> None:
     async with quota.guarded():
         await quota.quota(cpu="10")

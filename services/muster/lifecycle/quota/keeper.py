@@ -24,6 +24,8 @@ _TOGETHER_SECONDS: Final = 0.1
 """Pods that come and go within it are looked at at once."""
 _LOOK_SECONDS: Final = 10.0
 _LOST_RACES: Final = 20
+_SAME_REASON_SECONDS: Final = 10.0
+"""Between changes of a message while the reason stays: what others use changes with every pod."""
 _WRITTEN_KEPT: Final = 100
 _ACTION: Final = "ReservingQuota"
 
@@ -38,6 +40,8 @@ class Keeper:
         self._events = EventLog(calls, surroundings.settings.instance)
         self._written: dict[str, Told] = {}
         """By uid of the PodGroup, what was written and may not be seen yet."""
+        self._told_at: dict[str, float] = {}
+        """And when, by the clock of the event loop."""
         self._queue = WorkQueue("quota", self._look, self._everything, surroundings.leadership, surroundings.watches)
 
     def changed(self, namespace: str) -> None:
@@ -57,14 +61,11 @@ class Keeper:
                 books, told = await self._decide(namespace)
         except TimeoutError:
             raise KubeUnreachable(f"(quota of {namespace})", "pods are not seen as far as its ledger is") from None
-        for seen in self._sight.groups_of(namespace):
-            if self._written.get(seen.group.uid) == seen.told:
-                self._written.pop(seen.group.uid, None)  # from now on what is seen counts
-            now = told.get(seen.group.id)
-            if now is not None and now != self._before(seen):
-                await self._tell(seen, now)
+        again = [books.next_look() if books is not None else None]
+        known = [(seen, told[seen.group.id]) for seen in self._sight.groups_of(namespace) if seen.group.id in told]
+        again += [await self._bring_up_to_date(seen, now) for seen, now in known]
         self._forget_written()
-        return books.next_look() if books is not None else None
+        return min((seconds for seconds in again if seconds is not None), default=None)
 
     async def _decide(self, namespace: str) -> tuple[Books | None, dict[str, Told]]:
         """Bring the ledger up to date; returns it, and what groups are to be told."""
@@ -75,14 +76,27 @@ class Keeper:
             if census is None or not census.bounds:
                 if kept.version:
                     await self._store.delete(namespace, kept)
-                waiting = (seen for seen in self._sight.groups_of(namespace) if _waits(seen.told))
-                return None, {seen.group.id: NO_QUOTA for seen in waiting}
+                told_before = (seen for seen in self._sight.groups_of(namespace) if seen.told is not None)
+                return None, {seen.group.id: NO_QUOTA for seen in told_before}
             books = Books(census, kept.ledger, time.time())
             books.forget_groups(self._sight.groups_through)
             told = {seen.group.id: now for seen in self._sight.groups_of(namespace) if (now := _kept(books, seen))}
             if books.ledger is kept.ledger or await self._store.write(namespace, kept, books.ledger) is not None:
                 return books, told
         raise KubeUnreachable(f"(quota of {namespace})", "others write its ledger all the time")
+
+    async def _bring_up_to_date(self, seen: SeenGroup, told: Told) -> float | None:
+        """Have a group say what it is told; returns the seconds after which it may, if it has said much lately."""
+        before = self._before(seen)
+        if before == told:
+            return None
+        if before is not None and (before.status, before.reason) == (told.status, told.reason):
+            pause = self._told_at.get(seen.group.uid, 0.0) + _SAME_REASON_SECONDS - asyncio.get_running_loop().time()
+            if pause > 0:
+                return pause
+        await self._tell(seen, told)
+        self._told_at[seen.group.uid] = asyncio.get_running_loop().time()
+        return None
 
     async def _tell(self, seen: SeenGroup, told: Told) -> None:
         """In its condition, where the API server keeps one, and as an event if it begins or ceases to wait."""
@@ -109,13 +123,16 @@ class Keeper:
             await self._events.tell(seen.reference, told.reason, told.message, action=_ACTION, warning=_waits(told))
 
     def _before(self, seen: SeenGroup) -> Told | None:
-        """What it is told at present."""
+        """What it says at present."""
+        if self._written.get(seen.group.uid) == seen.told:
+            self._written.pop(seen.group.uid, None)  # from now on what is seen counts
         return self._written.get(seen.group.uid, seen.told)
 
     def _forget_written(self) -> None:
-        if len(self._written) > 2 * len(self._sight.groups) + _WRITTEN_KEPT:
+        if len(self._told_at) > 2 * len(self._sight.groups) + _WRITTEN_KEPT:
             present = {seen.group.uid for seen in self._sight.groups.values()}
             self._written = {uid: told for uid, told in self._written.items() if uid in present}
+            self._told_at = {uid: at for uid, at in self._told_at.items() if uid in present}
 
 
 def _kept(books: Books, seen: SeenGroup) -> Told | None:
@@ -124,7 +141,7 @@ def _kept(books: Books, seen: SeenGroup) -> Told | None:
     if group.problem:
         return unreadable(group)
     if not group.total:
-        return NO_QUOTA if _waits(seen.told) else None
+        return NO_QUOTA if seen.told is not None else None
     try:
         shortage = books.reserve(group)
     except BooksFull as problem:
