@@ -7,7 +7,7 @@ index.
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -15,6 +15,7 @@ from muster.localcluster.apiserver.admission import Admission
 from muster.localcluster.apiserver.clock import now_text
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.deleting import Deleter
+from muster.localcluster.apiserver.job_pods import INDEX, pod_of
 from muster.localcluster.apiserver.routing import Call, Target
 from muster.localcluster.apiserver.status import StatusError
 from muster.localcluster.apiserver.store import Change, Collection, Object, Record
@@ -22,7 +23,6 @@ from muster.localcluster.apiserver.work_queue import WorkQueue
 from muster.localcluster.apiserver.writing import Writer
 
 _JOBS: Final = "jobs.batch"
-_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _FIRST_PAUSE_SECONDS: Final = 0.5
 _LONGEST_PAUSE_SECONDS: Final = 10.0
 
@@ -137,7 +137,7 @@ class JobController:
         created = []
         for index in indexes:
             try:
-                created.append(self._writer.create_object(Call("POST", target, {}), _pod_of(job, index)))
+                created.append(self._writer.create_object(Call("POST", target, {}), pod_of(job, index)))
                 progress.refusals = 0
             except StatusError as error:
                 self._refused(job, progress, error)
@@ -151,7 +151,7 @@ class JobController:
         key = f"{target.namespace}/{job['metadata']['name']}"
         try:
             for index in indexes:
-                await self._admission.create(Call("POST", target, {}), _pod_of(job, index))
+                await self._admission.create(Call("POST", target, {}), pod_of(job, index))
                 progress.refusals = 0
         except StatusError as error:
             self._refused(job, progress, error)
@@ -228,31 +228,6 @@ def _count(progress: _Progress, change: Change) -> None:
         progress.failed.add(uid)
 
 
-def _pod_of(job: Object, index: int | None) -> Object:
-    metadata, template = job["metadata"], job["spec"]["template"]
-    of_template = template.get("metadata") or {}
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": metadata["name"], "uid": metadata["uid"]}
-    labels, annotations = dict(of_template.get("labels") or {}), dict(of_template.get("annotations") or {})
-    spec = _copied(template["spec"])
-    base = f"{metadata['name']}-"
-    if index is not None:
-        base = f"{metadata['name']}-{index}-"
-        labels[_INDEX] = annotations[_INDEX] = str(index)
-        spec.setdefault("hostname", f"{metadata['name']}-{index}")
-        for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
-            container.setdefault("env", []).append({"name": "JOB_COMPLETION_INDEX", "value": str(index)})
-    described: Object = {"generateName": base, "labels": labels, "annotations": annotations}
-    described["ownerReferences"] = [owner | {"controller": True, "blockOwnerDeletion": True}]
-    return {"kind": "Pod", "apiVersion": "v1", "metadata": described, "spec": spec}
-
-
-def _copied(value: Any) -> Any:
-    """A copy of a JSON tree: what is stored may not be changed."""
-    if isinstance(value, dict):
-        return {name: _copied(member) for name, member in value.items()}
-    return [_copied(item) for item in value] if isinstance(value, list) else value
-
-
 def _job_of(record: Record) -> Object | None:
     for owner in record.metadata.get("ownerReferences") or ():
         if owner.get("controller") and owner.get("kind") == "Job" and owner["apiVersion"] == "batch/v1":
@@ -261,7 +236,7 @@ def _job_of(record: Record) -> Object | None:
 
 
 def _index_of(record: Record) -> int | None:
-    text = (record.metadata.get("annotations") or {}).get(_INDEX)
+    text = (record.metadata.get("annotations") or {}).get(INDEX)
     return int(text) if text is not None and text.isdigit() else None
 
 

@@ -96,7 +96,7 @@ class Books:
         if group is not None and group.total:
             group_id, reservation = group.id, self._reservations.get(group.id)
             if reservation is None or reservation.finished or reservation.uid != group.uid:
-                reservation = _reserved(group)
+                reservation = group.reservation
         shortage = self._shortage(group_id, reservation, self._beyond(name, usage, group_id)) or self._refused(usage)
         if shortage is not None:
             if note and reservation is not None and reservation != self._reservations.get(group_id):
@@ -119,7 +119,7 @@ class Books:
                 return None
             wanted = replace(present, total=group.total)
         else:
-            wanted = _reserved(group)
+            wanted = group.reservation
         shortage = self._shortage(group.id, wanted, None)
         if shortage is None:
             self._keep(group.id, wanted)
@@ -139,7 +139,7 @@ class Books:
         used = self._used[bound.name].get(group_id, {})
         left: Mapping[str, int] = {}
         if reservation is not None and PodTraits(reservation.priority_class).meets(bound.requirements):
-            left = _left(reservation)
+            left = reservation.left
         more = more or {}
         return {name: max(left.get(name, 0), used.get(name, 0) + more.get(name, 0)) for name in bound.hard}
 
@@ -288,18 +288,6 @@ class Books:
             seen = through.get(group_id.partition("/")[0], 0) >= reservation.revision
             if seen and (group is None or group.uid != reservation.uid or not group.total):
                 del self._reservations[group_id]
-
-
-def _reserved(group: Group) -> Reservation:
-    return Reservation(group.uid, group.total, group.revision, group.priority_class)
-
-
-def _left(reservation: Reservation) -> Nanos:
-    """What is still kept."""
-    if reservation.finished:
-        return {}
-    returned = dict(reservation.returned)
-    return {name: max(0, nanos - returned.get(name, 0)) for name, nanos in reservation.total}
 
 
 def _less(usage: PodUsage, counted: Amounts) -> PodUsage:

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from muster.kube.quota import PodTraits, PodUsage, ScopeRequirement
 from muster.kube.requests import Nanos
+from muster.lifecycle.quota.ledger import Amounts, Reservation
 
 _GONE_KEPT: Final = 4096
 """Uids of pods that are gone which are remembered, so that who let them in learns that they came and went."""
@@ -33,17 +34,16 @@ class Group(Struct, frozen=True):
     uid: str
     title: str
     field: str
-    total: tuple[tuple[str, int], ...] = ()
-    """By the names of quotas."""
+    total: Amounts = ()
     revision: int = 0
     created_seconds: int = 0
     priority_class: str = ""
     problem: str = ""
 
     @property
-    def traits(self) -> PodTraits:
-        """Those that its pods will have, as far as one can tell."""
-        return PodTraits(priority_class=self.priority_class)
+    def reservation(self) -> Reservation:
+        """What is to be kept for it at first."""
+        return Reservation(self.uid, self.total, self.revision, self.priority_class)
 
 
 class CountedPod(Struct, frozen=True, gc=False):

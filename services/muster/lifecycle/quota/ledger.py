@@ -52,6 +52,14 @@ class Reservation(Struct, frozen=True, omit_defaults=True):
     idle_since: float = 0.0
     finished: bool = False
 
+    @property
+    def left(self) -> dict[str, int]:
+        """What is still kept, by the names of quotas."""
+        if self.finished:
+            return {}
+        returned = dict(self.returned)
+        return {name: max(0, nanos - returned.get(name, 0)) for name, nanos in self.total}
+
 
 class Passing(Struct, frozen=True, omit_defaults=True):
     """A pod that was let in. Of pods of one name that were let in shortly one after the other only one can come to be:
