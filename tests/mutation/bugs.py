@@ -496,4 +496,10 @@ BUGS = (
         "event_reason(gang.id), note)",
         '"FailedScheduling", note)',
     ),
+    Bug(
+        "a permit is taken back because of the room in all that it took itself",
+        "room_in_all.py",
+        "    if facts is None or not facts.resources or gang.lacking <= 0:",
+        "    if facts is None or not facts.resources:",
+    ),
 )

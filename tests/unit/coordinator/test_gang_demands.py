@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from builders.story import Story
-from builders.story_acts import end, evicted, full
-from builders.story_cast import class_with_volume, gang, node, pod_class, racks
-from muster.coordinator.core.events import Phase, Solve
+from builders.story_acts import end, evicted, full, until
+from builders.story_cast import class_with_volume, gang, node, plain_pod, pod_class, racks
+from muster.coordinator.core.events import Persist, Phase, Solve
 from muster.dialects import registry
 from muster.gangs.facts import GangFacts, LevelConstraint, LevelPolicy, MatchPolicy, PodFacts, PodPhase
 
@@ -197,6 +197,25 @@ def test_what_it_holds_itself_counts_as_free() -> None:
     story.change(nodes=[node("m", 1)])
     story.pass_time(5)
     assert story.bound("a") == 4
+
+
+def test_what_its_partners_are_given_does_not_take_the_permit_back() -> None:
+    story = Story(nodes={"n": 4})
+    both = [gang(name).of(2).with_group("default/a", "default/b").wanting_free(3) for name in "ab"]
+    story.add(*both)
+    story.run()
+    assert [story.bound(name) for name in "ab"] == [2, 2]
+    assert len(story.solves) == 1
+
+
+def test_what_others_take_meanwhile_does_not_take_the_permit_back() -> None:
+    story = Story(nodes={"n": 4})
+    story.add(gang("a").of(2).wanting_free(4))
+    until(story, Persist)
+    story.intrude(plain_pod("stranger"), "n")
+    story.run()
+    assert story.bound("a") == 2
+    assert len(story.solves) == 1
 
 
 def test_a_gang_that_has_started_does_not_wait_for_it_again() -> None:
