@@ -101,6 +101,25 @@ async def test_a_pod_names_its_group_for_good(api: ApiClient) -> None:
     assert (await api.post(PODS, pod("b", schedulingGroup={"podGroupName": 7}))).status == 400
 
 
+async def test_a_group_that_is_deleted_stays_until_its_pods_are_gone_or_have_ended(api: ApiClient) -> None:
+    await api.created(BETA, group())
+    for name in ("a", "b"):
+        await api.created(PODS, pod(name, schedulingGroup={"podGroupName": "g"}))
+    await api.created(PODS, pod("other", schedulingGroup={"podGroupName": "h"}))
+    reply = await api.delete(f"{BETA}/g")
+    assert reply.body["metadata"]["finalizers"] == ["scheduling.k8s.io/podgroup-protection"]
+    await api.delete(f"{PODS}/a")
+    assert "deletionTimestamp" in (await api.get(f"{BETA}/g")).body["metadata"]
+    assert (await api.patch(f"{PODS}/b/status", {"status": {"phase": "Succeeded"}}, MERGE)).status == 200
+    await api.until_gone(f"{BETA}/g")
+
+
+async def test_a_group_without_pods_goes_when_it_is_deleted(api: ApiClient) -> None:
+    await api.created(BETA, group())
+    await api.delete(f"{BETA}/g")
+    await api.until_gone(f"{BETA}/g")
+
+
 async def test_workloads_are_kept(api: ApiClient) -> None:
     path = "/apis/scheduling.k8s.io/{}/namespaces/default/workloads"
     spec = {"podGroupTemplates": [{"name": "t", **GANG}]}

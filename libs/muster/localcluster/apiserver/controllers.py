@@ -13,6 +13,7 @@ from muster.localcluster.apiserver.garbage import GarbageCollector
 from muster.localcluster.apiserver.jobs import JobController
 from muster.localcluster.apiserver.namespaces import NamespaceCleaner
 from muster.localcluster.apiserver.node_lifecycle import NodeLifecycle
+from muster.localcluster.apiserver.pod_group_protection import PodGroupProtection
 from muster.localcluster.apiserver.quotas import QuotaKeeper
 from muster.localcluster.apiserver.sweeping import Sweeper
 from muster.localcluster.apiserver.volumes import VolumeController
@@ -31,13 +32,13 @@ class Controllers:
         namespaces = NamespaceCleaner(cluster, deleter)
         nodes = NodeLifecycle(cluster)
         budgets, quotas = BudgetKeeper(cluster), QuotaKeeper(cluster)
-        jobs = JobController(cluster, writer, admission, deleter)
+        jobs, pod_groups = JobController(cluster, writer, admission, deleter), PodGroupProtection(cluster)
         ephemeral, volumes = EphemeralVolumes(cluster, writer), VolumeController(cluster)
         sweeper = Sweeper(cluster, deleter)
-        listeners = (Definitions(cluster), garbage, namespaces, nodes, budgets, quotas, jobs, ephemeral, volumes)
-        for listener in listeners:
+        controllers = (garbage, namespaces, nodes, budgets, quotas, jobs, pod_groups, ephemeral, volumes)
+        for listener in (Definitions(cluster), *controllers):
             cluster.store.listen(listener.note)
-        self._controllers: list[_Controller] = [*listeners[1:], sweeper]
+        self._controllers: list[_Controller] = [*controllers, sweeper]
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:

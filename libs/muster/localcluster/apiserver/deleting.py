@@ -9,7 +9,7 @@ from muster.localcluster.apiserver.kinds import Kind
 from muster.localcluster.apiserver.reading import selection_of
 from muster.localcluster.apiserver.routing import Call
 from muster.localcluster.apiserver.status import conflict, forbidden, invalid, not_supported
-from muster.localcluster.apiserver.store import Object, Record
+from muster.localcluster.apiserver.store import Object, Record, Store
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
@@ -79,6 +79,19 @@ class Deleter:
         if kind.collection == "namespaces":
             marked["status"] = {**(marked.get("status") or {}), "phase": "Terminating"}
         return self._cluster.store.put(kind.collection, record.key, marked), False
+
+
+def drop_finalizer(store: Store, collection: str, record: Record, finalizer: str) -> None:
+    """Take it off an object that is being deleted, which goes if that was all that held it."""
+    metadata = dict(record.metadata)
+    left = [each for each in metadata.pop("finalizers") if each != finalizer]
+    if left:
+        metadata["finalizers"] = left
+    changed = {**record.object, "metadata": metadata}
+    if left or metadata.get("deletionGracePeriodSeconds"):
+        store.put(collection, record.key, changed)
+    else:
+        store.remove(collection, record.key, changed)
 
 
 def _marked(obj: Object, finalizers: list[str], grace: int | None) -> Object:

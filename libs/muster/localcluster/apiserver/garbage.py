@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from muster.localcluster.apiserver.cluster import Cluster
-from muster.localcluster.apiserver.deleting import FOREGROUND, ORPHAN, Deleter
+from muster.localcluster.apiserver.deleting import FOREGROUND, ORPHAN, Deleter, drop_finalizer
 from muster.localcluster.apiserver.kinds import Kind
 from muster.localcluster.apiserver.store import Change, Collection, Object, Record, key_of
 from muster.localcluster.apiserver.work_queue import WorkQueue
@@ -84,9 +84,9 @@ class GarbageCollector:
                 if dependent is not None and of is not None:
                     owners = [each for each in dependent.metadata["ownerReferences"] if each["uid"] != uid]
                     self._set_owners(of, dependent, owners)
-            self._drop_finalizer(kind, record, ORPHAN)
+            drop_finalizer(self._cluster.store, kind.collection, record, ORPHAN)
         elif not dependents:
-            self._drop_finalizer(kind, record, FOREGROUND)
+            drop_finalizer(self._cluster.store, kind.collection, record, FOREGROUND)
         else:
             for collection, key in dependents:
                 self._delete_in_foreground(collection, key)
@@ -104,17 +104,6 @@ class GarbageCollector:
         if owners:
             metadata["ownerReferences"] = owners
         self._cluster.store.put(kind.collection, record.key, {**record.object, "metadata": metadata})
-
-    def _drop_finalizer(self, kind: Kind, record: Record, finalizer: str) -> None:
-        metadata = dict(record.metadata)
-        left = [each for each in metadata.pop("finalizers") if each != finalizer]
-        if left:
-            metadata["finalizers"] = left
-        changed = {**record.object, "metadata": metadata}
-        if left or metadata.get("deletionGracePeriodSeconds"):
-            self._cluster.store.put(kind.collection, record.key, changed)
-        else:
-            self._cluster.store.remove(kind.collection, record.key, changed)
 
     def _kind_of(self, owner: Object) -> Kind | None:
         return self._cluster.kinds.named(owner.get("apiVersion", ""), owner.get("kind", ""))

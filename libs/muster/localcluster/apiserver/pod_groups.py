@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 GROUP: Final = "scheduling.k8s.io"
 COLLECTION: Final = f"podgroups.{GROUP}"
+PROTECTION: Final = f"{GROUP}/podgroup-protection"
+"""Finalizer of every PodGroup: it does not go before its pods."""
 _STORED: Final = "v1beta1"
 _ALPHA2: Final = "v1alpha2"
 _MODES: Final = {"Pod": "single", "PodGroup": "all"}
@@ -107,6 +109,9 @@ class PodGroupRules(CustomRules):
 
     def admit(self, cluster: "Cluster", obj: Object) -> None:
         """The priority class gives the priority. Without one there is none: that of the pods counts."""
+        finalizers = obj["metadata"].get("finalizers") or []
+        if PROTECTION not in finalizers:
+            obj["metadata"]["finalizers"] = [*finalizers, PROTECTION]
         spec, name = obj.get("spec"), obj["metadata"].get("name", "")
         if not isinstance(spec, dict) or not isinstance(class_name := spec.get("priorityClassName") or "", str):
             return
