@@ -51,7 +51,6 @@ class Coordinator(coordinator_pb2_grpc.CoordinatorServiceServicer):
             await context.abort(grpc.StatusCode.NOT_FOUND, "no such gang")
         return pb.ExplainResponse(gang=RESNET)
 
-
     async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchResponse]:  # noqa: N802
         yield pb.WatchResponse(gangs=[RESNET], synced=True)
 
