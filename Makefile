@@ -9,13 +9,14 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 SEED   ?=
 
 PROTOS := $(shell find proto -name '*.proto')
+KERNELS := $(wildcard services/muster/placement/kernels/*.py)
 
 .DEFAULT_GOAL := help
 
 help: ## list what can be done here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(VENV)/ready ## make the virtual environment and the code from proto/
+setup: $(VENV)/ready $(VENV)/compiled ## make the virtual environment, the code from proto/ and the solver's machine code
 
 up: setup ## run a whole cluster here and start the example gangs (ARGS="--once --output json")
 	@$(BIN)/muster up $(ARGS)
@@ -79,6 +80,10 @@ $(VENV)/installed: requirements.lock pyproject.toml
 
 $(VENV)/ready: $(VENV)/installed $(PROTOS)
 	@$(MAKE) --no-print-directory gen
+	@touch $@
+
+$(VENV)/compiled: $(VENV)/ready $(KERNELS)
+	@$(BIN)/python -m muster.placement.kernels.ready
 	@touch $@
 
 .PHONY: help setup up test simulate lint format gen bench bench-placement bench-quality bench-pod-rules bench-mirror lock clean

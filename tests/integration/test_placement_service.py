@@ -1,6 +1,7 @@
 """placement as its callers see it: real gRPC on both sides, fed by a cluster-state that says what a test tells it."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -418,6 +419,45 @@ async def test_solves_at_the_same_time_do_not_see_each_other(placement: Placemen
     responses = await asyncio.gather(*(placement.solve(asks(("x", 5)), asks(("y", 1), name="h")) for _ in range(8)))
     assert all(response == responses[0] for response in responses)
     assert responses[0].results[1].outcome == PLACED
+
+
+class SlowCompiler:
+    """In place of a kernel: takes until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.let_go = threading.Event()
+
+    def make_ready(self) -> bool:
+        self.begun.set()
+        return self.let_go.wait(30)
+
+
+async def test_it_is_alive_but_not_ready_while_kernels_are_compiled(
+    stream: ClusterStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = SlowCompiler()
+    monkeypatch.setattr("muster.placement.service.KERNELS", (compiler,))
+    stream.opens_with(snapshot("a"), {"pods": 1})
+    async with serving(stream) as address:
+        listen = f"127.0.0.1:{free_port()}"
+        service = asyncio.create_task(run(Settings(listen=listen, cluster_state=address, instance="test-0")))
+        channel = open_channel(listen, PLAIN_TEXT)
+        try:
+            placement = Placement(channel, pb_grpc.PlacementServiceStub(channel), health_pb2_grpc.HealthStub(channel))
+            assert await asyncio.to_thread(compiler.begun.wait, 10)
+            asked = health_pb2.HealthCheckRequest(service=FULL_NAME)
+            status = await placement.health.Check(asked, timeout=10, wait_for_ready=True)
+            assert status.status == health_pb2.HealthCheckResponse.NOT_SERVING
+            assert stream.subscribers == []
+            compiler.let_go.set()
+            await placement.until_ready()
+            assert where((await placement.solve(asks(("x", 4)))).results[0]) == {"a": 4}
+        finally:
+            compiler.let_go.set()
+            service.cancel()
+            await asyncio.gather(service, return_exceptions=True)
+            await channel.close()
 
 
 async def test_the_service_serves_until_it_is_stopped(stream: ClusterStream) -> None:

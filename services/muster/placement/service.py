@@ -6,6 +6,7 @@ gives back. A long batch pauses between groups so that health checks and other c
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final
@@ -16,6 +17,7 @@ from grpc import aio
 
 from muster.gangs.placing import GroupToPlace, Removable, Withheld
 from muster.placement.cluster import Cluster
+from muster.placement.kernels.ready import KERNELS
 from muster.placement.messages import (
     check_constraints,
     check_known,
@@ -36,7 +38,7 @@ from muster.rpc.errors import RpcError
 from muster.rpc.facts_codec import decode_revision, encode_revision
 from muster.rpc.lifetime import until_stopped
 from muster.rpc.server import RpcServer
-from muster.rpc.subscription import subscribe
+from muster.rpc.subscription import Step, subscribe
 from muster.telemetry.tracing import record_span, tracer
 
 FULL_NAME: Final = "muster.placement.v1.PlacementService"
@@ -70,7 +72,7 @@ async def run(settings: Settings) -> None:
         async with asyncio.TaskGroup() as tasks:
             await server.start()
             following = tasks.create_task(
-                mirror.follow(lambda: subscribe(channel, f"placement/{settings.instance}"), server.set_ready)
+                _follow(mirror, lambda: subscribe(channel, f"placement/{settings.instance}"), server.set_ready)
             )
             try:
                 await until_stopped()
@@ -79,6 +81,18 @@ async def run(settings: Settings) -> None:
                 following.cancel()
     finally:
         await channel.close()
+
+
+async def _follow(
+    mirror: Mirror, steps: Callable[[], AsyncGenerator[Step, None]], set_ready: Callable[[bool], None]
+) -> None:
+    """Have the kernels compiled, and follow cluster-state from then on, so that no solve waits for a compiler."""
+    began = time.monotonic()
+    compiled = 0
+    for kernel in KERNELS:
+        compiled += await asyncio.to_thread(kernel.make_ready)
+    _log.info("kernels are ready", compiled=compiled, seconds=round(time.monotonic() - began, 2))
+    await mirror.follow(steps, set_ready)
 
 
 class PlacementServicer(pb_grpc.PlacementServiceServicer):

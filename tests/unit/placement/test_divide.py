@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.placement.shapes.divide import divide, most_even
+from muster.placement.kernels.dividing import NEVER, divide, fewest, most_even
 from muster.placement.shapes.rules import Rule, Shape
 
 SEGMENTS = st.lists(st.tuples(st.lists(st.integers(0, 6), min_size=1, max_size=6), st.integers(1, 14)), min_size=1)
@@ -15,9 +15,16 @@ SEGMENTS = st.lists(st.tuples(st.lists(st.integers(0, 6), min_size=1, max_size=6
 def divided(rule: Rule, segments: list[tuple[list[int], int]]) -> list[list[int]] | None:
     caps = np.array([cap for each, _ in segments for cap in each], np.int64)
     starts = np.cumsum([0, *(len(each) for each, _ in segments)])
-    counts = divide(rule, caps, starts, np.array([wanted for _, wanted in segments], np.int64))
-    if counts is None:
+    wants = np.array([wanted for _, wanted in segments], np.int64)
+    found = np.zeros((2, len(caps)), np.int64)
+    number, squares, off = divide(*rule.division, caps, starts, np.arange(len(segments)), wants, *found)
+    if squares == NEVER:
         return None
+    domains, sizes = found[:, :number]
+    counts = np.zeros(len(caps), np.int64)
+    counts[domains] = sizes
+    used = np.add.reduceat(counts > 0, starts[:-1], dtype=np.int64)
+    assert (squares, off) == (int((sizes * sizes).sum()), int(np.abs(used - rule.parts).sum()))
     return [counts[first : first + len(each)].tolist() for first, (each, _) in zip(starts, segments, strict=False)]
 
 
@@ -25,7 +32,7 @@ def fits(segments: list[tuple[list[int], int]]) -> bool:
     return all(sum(caps) >= wanted for caps, wanted in segments)
 
 
-def fewest(caps: list[int], wanted: int) -> int:
+def fewest_of(caps: list[int], wanted: int) -> int:
     return next(n for n in range(len(caps) + 1) if any(sum(c) >= wanted for c in combinations(caps, n)))
 
 
@@ -52,7 +59,7 @@ def test_packed_on_the_fewest(segments: list[tuple[list[int], int]]) -> None:
     for counts, (caps, wanted) in zip(found or (), segments, strict=False):
         assert sum(counts) == wanted
         assert all(count <= cap for count, cap in zip(counts, caps, strict=True))
-        assert sum(count > 0 for count in counts) == fewest(caps, wanted)
+        assert sum(count > 0 for count in counts) == fewest_of(caps, wanted)
 
 
 @given(SEGMENTS)
@@ -71,7 +78,7 @@ def test_parts_as_many_as_asked_where_they_have_room(segments: list[tuple[list[i
     assert (found is not None) == fits(segments)
     for counts, (caps, wanted) in zip(found or (), segments, strict=False):
         able = min(parts, sum(cap > 0 for cap in caps), wanted)
-        used = max(able, fewest(caps, wanted))
+        used = max(able, fewest_of(caps, wanted))
         assert sum(count > 0 for count in counts) == used
         assert sum(count * count for count in counts) == levelled(caps, wanted, used)
 
@@ -113,13 +120,64 @@ def test_ranges_and_factors_hold_in_whatever_is_found(
     st.integers(1, 5),
     st.booleans(),
 )
-def test_few_domains_are_divided_as_many_are(
+def test_domains_are_divided_as_if_there_were_no_others(
     caps: list[int], wanted: int, shape: Shape, parts: int, hard: bool
 ) -> None:
     rule = Rule(0, shape, shape_is_hard=hard, parts=parts)
     easy = ([wanted] * parts, wanted)
-    few, other, many = divided(rule, [(caps, wanted)]), divided(rule, [easy]), divided(rule, [(caps, wanted), easy])
-    assert many == (None if few is None or other is None else few + other)
+    one, other, both = divided(rule, [(caps, wanted)]), divided(rule, [easy]), divided(rule, [(caps, wanted), easy])
+    assert both == (None if one is None or other is None else one + other)
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=400), st.integers(1, 10**8))
+def test_many_and_large_domains_are_packed_as_sorting_them_would(caps: list[int], wanted: int) -> None:
+    counts = divided(Rule(0), [(caps, wanted)])
+    expected = packed(caps, wanted)
+    assert counts == (None if expected is None else [expected])
+    if expected is not None:
+        starts = np.array([0, len(caps)])
+        assert fewest(np.array(caps), starts, 0, 1, wanted, True).tolist() == [sum(map(bool, expected))]
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=400), st.integers(1, 10**8))
+def test_many_and_large_domains_are_levelled_as_sorting_them_would(caps: list[int], wanted: int) -> None:
+    counts = divided(Rule(0, Shape.SPREAD), [(caps, wanted)])
+    expected = level(caps, wanted)
+    assert counts == (None if expected is None else [expected])
+
+
+def packed(caps: list[int], wanted: int) -> list[int] | None:
+    """The tightest that holds all, or the roomiest and the tightest that holds the rest."""
+    counts = [0] * len(caps)
+    for at in sorted(range(len(caps)), key=lambda at: (-caps[at], at)):
+        able = [other for other in range(len(caps)) if caps[other] >= wanted and not counts[other]]
+        if able:
+            counts[min(able, key=lambda other: (caps[other], other))] = wanted
+            return counts
+        counts[at] = caps[at]
+        wanted -= caps[at]
+        if not wanted:
+            return counts
+    return None
+
+
+def level(caps: list[int], wanted: int) -> list[int] | None:
+    """The largest share at which all find room: those with less are full, the tightest of the others have it."""
+    if sum(caps) < wanted:
+        return None
+    order = sorted(range(len(caps)), key=lambda at: (caps[at], at), reverse=True)
+    sharing = min(wanted, sum(map(bool, caps)))
+    counts = [0] * len(caps)
+    while sharing and caps[order[sharing - 1]] * sharing <= wanted:
+        sharing -= 1
+        counts[order[sharing]] = caps[order[sharing]]
+        wanted -= caps[order[sharing]]
+    if sharing:
+        each, more = divmod(wanted, sharing)
+        able = [at for at in order if caps[at] >= max(1, each + bool(more)) and not counts[at]]
+        for turn, at in enumerate(sorted(able[-sharing:])):
+            counts[at] = each + (turn < more)
+    return counts
 
 
 @given(SEGMENTS, st.integers(0, 4), st.integers(0, 1), st.booleans())

@@ -98,6 +98,12 @@ def test_nothing_in_production_depends_on_the_local_cluster(path: Path) -> None:
         assert not [module for module in imported(path) if part(module) == "localcluster"]
 
 
+@pytest.mark.parametrize("path", modules("libs/muster", "services/muster"), ids=name)
+def test_only_kernels_of_placement_need_a_compiler(path: Path) -> None:
+    if path.parent != ROOT / "services/muster/placement/kernels":
+        assert not [module for module in imported(path) if module.split(".")[0] in ("numba", "llvmlite")]
+
+
 def test_everything_is_found() -> None:
     assert len(DOMAIN_MODULES) > 10
     assert {path.name for path in (ROOT / "libs/muster").iterdir() if path.is_dir()} - {"__pycache__"} <= DOMAIN | EDGES

@@ -42,7 +42,8 @@ class Tree:
 
     `rows` is int64[nodes]: rows of the NodeTable, domain by domain, domains and nodes by name; from `inside` on come
     the nodes that the tree does not name, each of which is a domain of its own on every level. `place` is int64[rows]:
-    where each row is in `rows`, -1 for rows without a node. `levels` are those above the nodes, from the top.
+    where each row is in `rows`, -1 for rows without a node. `levels` are those above the nodes, from the top, and `of`
+    is int64[levels, nodes], the domain of each on every level.
     """
 
     def __init__(self, facts: TopologyTree, nodes: NodeTable) -> None:
@@ -54,6 +55,7 @@ class Tree:
         self.rows: Int64 = np.zeros(0, np.int64)
         self.place: Int64 = np.zeros(0, np.int64)
         self.inside = 0
+        self.of: Int64 = np.zeros((0, 0), np.int64)
         self.levels: list[Level] = []
 
     @property
@@ -114,6 +116,7 @@ class Tree:
         self.place = np.full(self._nodes.rows, -1, np.int64)
         self.place[self.rows] = np.arange(len(self.rows))
         self.levels = []
+        self.of = np.zeros((paths.shape[1], len(order)), np.int64)
         self._children.clear()
         first: Bool = np.zeros(len(order), np.bool_)
         first[:1] = True
@@ -121,7 +124,8 @@ class Tree:
         for index, level in enumerate(self.facts.levels[:-1]):
             first[1:] |= paths[order[1:], index] != paths[order[:-1], index]
             starts = np.append(np.flatnonzero(first), len(order))
-            self.levels.append(Level(level.name, starts, first.cumsum() - 1))
+            self.of[index] = first.cumsum() - 1
+            self.levels.append(Level(level.name, starts, self.of[index]))
 
     def _is_listed(self) -> Bool:
         """bool[nodes], by name: False for nodes that a tree without levels above the nodes leaves out."""

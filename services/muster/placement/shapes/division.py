@@ -6,8 +6,16 @@ from typing import Final
 import numpy as np
 
 from muster.gangs.capacity import Int64
+from muster.placement.kernels.bounding import (
+    allowed,
+    even_bounds,
+    held_above,
+    most_promising,
+    packed_bounds,
+    tightest,
+)
+from muster.placement.kernels.dividing import NEVER, divide, fewest, most_even
 from muster.placement.room.trees import Children
-from muster.placement.shapes.divide import divide, fewest, most_even
 from muster.placement.shapes.rules import Rule, Shape
 
 _MOST_TRIED: Final = 64
@@ -18,7 +26,10 @@ Where there are thousands, only the domain is tried that is best on the next lev
 _MOST_COUNTED: Final = 20_000
 """Domains of which it is counted how many are needed, which takes sorting them."""
 _BOUND_BITS: Final = 62
-_WORST: Final = np.iinfo(np.int64).max
+_TOP: Final = np.zeros(1, np.int64)
+"""The one domain above the first tier."""
+_ANYTHING: Final = Rule(0)
+_UNTOLD: Final = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -53,11 +64,11 @@ class Divider:
         self._last = len(rules) - 1
         self._caps = [_allowed(rules[-1], caps)]
         for tier in range(self._last - 1, -1, -1):
-            held = _capacity(rules[tier + 1], self._caps[0], children[tier].starts, wanted)
-            self._caps.insert(0, _allowed(rules[tier], held))
+            starts = children[tier].starts
+            self._caps.insert(0, _capacity(rules[tier + 1], self._caps[0], starts, wanted, rules[tier]))
         self._found: tuple[_Search, _Found | None] | None = None
         top = np.array([0, len(self._caps[0])])
-        self.capacity = int(_capacity(rules[0], self._caps[0], top, wanted)[0]) if top[1] else 0
+        self.capacity = int(_capacity(rules[0], self._caps[0], top, wanted, _ANYTHING)[0])
 
     def place(self, members: int) -> Division | None:
         """So many members; None if this way of dividing does not find a place."""
@@ -92,44 +103,44 @@ class _Search:
         self._tries = max(1, min(_MOST_TRIED, _TRIED_BY_NODES // max(1, len(caps[-1]))))
         self._exactly = self._tries > 1
         self._bounds: dict[int, Int64] = {}
+        self._all = np.array([members])
 
     def narrow(self, tier: int, first: int, last: int) -> _Found | None:
         """All members in domains `first` to before `last` of a tier, which are those of one domain above."""
-        caps, rule = self._caps[tier][first:last], self._rules[tier]
-        if rule.shape is not Shape.PACK:
-            return self._fan_out(tier, first, caps)
-        fitting = np.flatnonzero(caps >= self._members)
-        if len(fitting) and self._members >= rule.least and self._members % rule.step == 0:
-            found = self._in_one(tier, first, caps, fitting)
-            if found is not None or rule.shape_is_hard:
-                return found
-        return self._fan_out(tier, first, caps)
+        rule = self._rules[tier]
+        if rule.shape is Shape.PACK and self._members >= rule.least and self._members % rule.step == 0:
+            at, fitting = tightest(self._caps[tier], first, last, self._members)
+            if fitting:
+                found = self._in_one(tier, first, last, at, fitting)
+                if found is not None or rule.shape_is_hard:
+                    return found
+        return self._fan_out(tier, first, last)
 
-    def _in_one(self, tier: int, first: int, caps: Int64, fitting: Int64) -> _Found | None:
-        """In one of the domains that have room for all: the one that costs least below, the tightest of those."""
-        room = caps[fitting]
-        at = int(room.argmin())
+    def _in_one(self, tier: int, first: int, last: int, at: int, fitting: int) -> _Found | None:
+        """In one of the `fitting` domains that have room for all, of which `at` is the tightest: the one that costs
+        least below, the tightest of those.
+        """
         if tier == self._last:
-            node = np.array([first + int(fitting[at])])
-            return _Found(Division(node, np.array([self._members]), self._members), self._cost(tier, 1, 0))
-        if len(fitting) > 1 and not self._exactly:
-            terms = self._next_terms(tier, first, first + len(caps))[fitting]
-            at = int(np.lexsort((room, terms))[0])
-        best = self._in_domain(tier, first + int(fitting[at]))
-        if len(fitting) > 1 and (best is None or (self._exactly and best.cost > self._least_below(tier))):
-            best = self._in_better(tier, first + fitting, room, at, best)
+            return _Found(Division(np.array([at]), self._all, self._members), self._cost(tier, 1, 0))
+        if fitting > 1 and not self._exactly:
+            terms = self._next_terms(tier, first, last)
+            at = int(most_promising(terms, self._caps[tier], first, last, self._members, 1)[0])
+        best = self._in_domain(tier, at)
+        if fitting > 1 and (best is None or (self._exactly and best.cost > self._least_below(tier))):
+            best = self._in_better(tier, first, last, at, best)
         return None if best is None else _Found(best.division, best.cost + self._cost(tier, 1, 0))
 
-    def _in_better(self, tier: int, domains: Int64, room: Int64, tried: int, best: _Found | None) -> _Found | None:
-        """The best in one of these domains, which have so much room, but for the one that was `tried`."""
-        bounds = self._bounds_below(tier)[domains]
-        for at in np.lexsort((room, bounds)).tolist():
-            if not self._tries or (best is not None and int(bounds[at]) >= best.cost >> self._dropped):
+    def _in_better(self, tier: int, first: int, last: int, tried: int, best: _Found | None) -> _Found | None:
+        """The best in one of these domains that have room for all, but for the one that was `tried`."""
+        bounds = self._bounds_below(tier)[first:last]
+        promising = most_promising(bounds, self._caps[tier], first, last, self._members, self._tries + 1)
+        for at in promising.tolist():
+            if not self._tries or (best is not None and int(bounds[at - first]) >= best.cost >> self._dropped):
                 break
             if at == tried:
                 continue
             self._tries -= 1
-            found = self._in_domain(tier, int(domains[at]))
+            found = self._in_domain(tier, at)
             if found is not None and (best is None or found.cost < best.cost):
                 best = found
         return best
@@ -139,59 +150,39 @@ class _Search:
 
     def _next_terms(self, tier: int, first: int, last: int) -> Int64:
         """What all members cost at least on the next tier alone in domains `first` to before `last`, in any unit."""
-        below, within = tier + 1, self._children[tier].starts[first : last + 1]
-        rule = self._rules[below]
-        if rule.shape is not Shape.PACK:
-            return self._bound(tier, first, last)
-        caps, within = self._caps[below][int(within[0]) : int(within[-1])], within - within[0]
-        most: Int64 = np.maximum.reduceat(caps, within[:-1])
-        several = most < self._members
-        if not several.any():
-            return np.ones(len(most), np.int64)
-        if len(caps) > _MOST_COUNTED:
-            return -(-self._members // np.maximum(most, 1))
-        return np.where(several, fewest(caps, within, self._members), 1)
+        if self._rules[tier + 1].shape is Shape.PACK:
+            return self._fewest(tier, first, last)
+        return self._bound(tier, first, last)
+
+    def _fewest(self, tier: int, first: int, last: int) -> Int64:
+        """How many domains of the next tier it takes within each of domains `first` to before `last`."""
+        starts = self._children[tier].starts
+        counted = bool(starts[last] - starts[first] <= _MOST_COUNTED)
+        return fewest(self._caps[tier + 1], starts, first, last, self._members, counted)
 
     def _in_domain(self, tier: int, domain: int) -> _Found | None:
         starts = self._children[tier].starts
         return self.narrow(tier + 1, int(starts[domain]), int(starts[domain + 1]))
 
-    def _fan_out(self, tier: int, first: int, caps: Int64) -> _Found | None:
+    def _fan_out(self, tier: int, first: int, last: int) -> _Found | None:
         """Over several domains, and in each of them over several below: no way is tried twice."""
-        counts = divide(self._rules[tier], caps, np.array([0, len(caps)]), np.array([self._members]))
-        if counts is None:
-            return None
-        domains = np.flatnonzero(counts)
-        sizes = counts[domains]
-        domains += first
-        cost = self._cost_of(tier, sizes, np.zeros(1, np.int64))
-        while tier < self._last:
-            starts = self._children[tier].starts
-            begin = starts[domains]
-            width = starts[domains + 1] - begin
-            of = np.append(0, width.cumsum())
-            below = np.arange(of[-1]) + np.repeat(begin - of[:-1], width)
-            tier += 1
-            counts = divide(self._rules[tier], self._caps[tier][below], of, sizes)
-            if counts is None:
+        domains, sizes, starts, cost = _TOP, self._all, np.array([first, last]), 0
+        for below in range(tier, self._last + 1):
+            rule, caps = self._rules[below], self._caps[below]
+            found = np.empty((2, min(self._members, len(caps))), np.int64)
+            used, squares, off = divide(*rule.division, caps, starts, domains, sizes, found[0], found[1])
+            if squares == NEVER:
                 return None
-            used = np.flatnonzero(counts)
-            domains, sizes = below[used], counts[used]
-            cost += self._cost_of(tier, sizes, np.searchsorted(used, of[:-1]))
+            domains, sizes = found[0, :used], found[1, :used]
+            if rule.shape is Shape.PACK:
+                cost += self._cost(below, used, 0)
+            else:
+                cost += self._cost(below, off if rule.shape is Shape.PARTITION else 0, squares)
+            if below < self._last:
+                starts = self._children[below].starts
         return _Found(Division(domains, sizes, self._members), cost)
 
     # -- costs: integers in which the terms of upper levels weigh more than all of those below
-
-    def _cost_of(self, tier: int, sizes: Int64, starts: Int64) -> int:
-        """`starts`: where the domains within each one above begin."""
-        rule = self._rules[tier]
-        if rule.shape is Shape.PACK:
-            return self._cost(tier, len(sizes), 0)
-        squares = int((sizes * sizes).sum())
-        if rule.shape is Shape.SPREAD:
-            return self._cost(tier, 0, squares)
-        parts = np.diff(np.append(starts, len(sizes)))
-        return self._cost(tier, int(np.abs(parts - rule.parts).sum()), squares)
 
     def _cost(self, tier: int, domains: int, squares: int) -> int:
         rule, (_, shift) = self._rules[tier], self._widths[tier]
@@ -236,37 +227,17 @@ class _Search:
 
     def _bound(self, tier: int, first: int, last: int) -> Int64:
         """Of domains `first` to before `last`: int64[last - first]."""
-        below, within = tier + 1, self._children[tier].starts[first : last + 1]
-        children = slice(int(within[0]), int(within[-1]))
-        rule, caps = self._rules[below], self._caps[below][children]
-        within = within - within[0]
-        starts = within[:-1]
-        width, shift = self._widths[below]
+        below, starts = tier + 1, self._children[tier].starts
+        rule, caps, (width, shift) = self._rules[below], self._caps[below], self._widths[below]
         if not width or shift + width <= self._dropped:
-            return np.zeros(len(starts), np.int64)
-        if rule.shape is Shape.PACK:
-            one = np.zeros(len(caps), np.int64) if below == self._last else self._bounds_below(below)[children]
-            one = np.where(caps >= self._members, one + self._shifted(1, shift), _WORST)
-            best: Int64 = np.minimum.reduceat(one, starts)
-            if (best == _WORST).any():
-                if len(caps) <= _MOST_COUNTED:
-                    several = fewest(caps, within, self._members)
-                else:
-                    several = -(-self._members // np.maximum(np.maximum.reduceat(caps, starts), 1))
-                best = np.where(best < _WORST, best, self._shifted(several, shift))
-            return best
-        usable = np.add.reduceat((caps > 0).astype(np.int64), starts)
-        usable = np.minimum(usable, self._members // rule.least)
-        parts = np.maximum(usable if rule.shape is Shape.SPREAD else np.minimum(usable, rule.parts), 1)
-        each, more = np.divmod(self._members, parts)
-        squares = parts * each * each + more * (2 * each + 1)
-        if rule.shape is Shape.PARTITION:
-            squares += (rule.parts - parts) << 2 * self._bits + 1
-        return self._shifted(squares, shift)
-
-    def _shifted(self, term: Int64 | int, shift: int) -> Int64:
+            return np.zeros(last - first, np.int64)
         by = shift - self._dropped
-        return np.left_shift(term, by) if by >= 0 else np.right_shift(term, -by)
+        if rule.shape is Shape.PACK:
+            further = _UNTOLD if below == self._last else self._bounds_below(below)
+            one, several = (1 << by if by >= 0 else 1 >> -by), self._fewest(tier, first, last)
+            return packed_bounds(caps, starts, first, last, self._members, further, one, several, by)
+        parts = rule.parts if rule.shape is Shape.PARTITION else 0
+        return even_bounds(caps, starts, first, last, self._members, rule.least, parts, 2 * self._bits + 1, by)
 
 
 def _width(rule: Rule, bits: int) -> int:
@@ -277,21 +248,18 @@ def _width(rule: Rule, bits: int) -> int:
 
 def _allowed(rule: Rule, caps: Int64) -> Int64:
     """The largest size that the rule's range and factor allow in each domain."""
-    if rule.has_range:
-        caps = np.minimum(caps, rule.most)
-    if rule.has_step:
-        caps = caps - caps % rule.step
-    if rule.has_range and rule.least > 1:
-        caps = np.where(caps >= rule.least, caps, 0)
-    return caps
+    if not (rule.has_range or rule.has_step):
+        return caps
+    sizes = np.empty(len(caps), np.int64)
+    allowed(caps, rule.most, rule.least, rule.step, sizes)
+    return sizes
 
 
-def _capacity(rule: Rule, caps: Int64, starts: Int64, wanted: int) -> Int64:
-    """A bound on the members that a rule lets into each domain, by what those below it can take."""
-    if not rule.shape_is_hard:
-        held: Int64 = np.add.reduceat(caps, starts[:-1])
-    elif rule.shape is Shape.PACK:
-        held = np.maximum.reduceat(caps, starts[:-1])
-    else:
-        held = most_even(caps, starts, rule.parts, int(rule.step == 1))
-    return np.minimum(held, wanted)
+def _capacity(rule: Rule, caps: Int64, starts: Int64, wanted: int, above: Rule) -> Int64:
+    """A bound on the members that a rule lets into each domain of the one `above`, by what those below it can take."""
+    if rule.shape_is_hard and rule.shape is not Shape.PACK:
+        even = most_even(caps, starts, rule.parts, int(rule.step == 1))
+        return _allowed(above, np.minimum(even, wanted))
+    held = np.empty(len(starts) - 1, np.int64)
+    held_above(caps, starts, rule.shape_is_hard, wanted, above.most, above.least, above.step, held)
+    return held

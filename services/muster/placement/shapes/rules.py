@@ -1,8 +1,8 @@
 """A gang's constraints made ready for the solver: one rule per constrained level, and one for the nodes in any case."""
 
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from enum import IntEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 from muster.gangs.facts import LevelConstraint, LevelPolicy
@@ -36,6 +36,14 @@ class Rule:
     step_is_hard: bool = False
     counts: bool = True
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash(astuple(self))
+
+    def __hash__(self) -> int:
+        """Worked out once: rules are looked up in every solve."""
+        return self._hash
+
     @property
     def has_range(self) -> bool:
         return self.least > 1 or self.most < UNBOUNDED
@@ -48,6 +56,11 @@ class Rule:
     def is_hard(self) -> bool:
         """Something about it must hold."""
         return self.shape_is_hard or self.range_is_hard or self.step_is_hard
+
+    @cached_property
+    def division(self) -> tuple[int, bool, int, int, int]:
+        """Shape, whether it is hard, parts, least and step: what dividing members by the rule takes."""
+        return int(self.shape), self.shape_is_hard, self.parts, self.least, self.step
 
 
 @lru_cache(maxsize=4096)

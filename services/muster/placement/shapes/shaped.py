@@ -13,6 +13,7 @@ from muster.gangs.capacity import Int64
 from muster.gangs.placing import GangToPlace, GroupToPlace
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.explain import Explainer
+from muster.placement.kernels.bounding import in_order
 from muster.placement.mixed.choosing import best_cell
 from muster.placement.mixed.ground import Asked, ground_of
 from muster.placement.mixed.hindrance import hindrance_of_equal
@@ -79,7 +80,8 @@ class _Shaped:
         self.rules = rules_of(gang.constraints, tree.level_names)
         self._wanted = wanted
         self._of_class = of_class
-        self._caps: Int64 = np.minimum(of_class.fits[tree.rows], wanted)
+        self._caps: Int64 = np.empty(len(tree.rows), np.int64)
+        self._usable = in_order(of_class.fits, tree.rows, wanted, self._caps)
         self._held = _held(tree, gang) if gang.placed else None
         self.is_settled = False
         """Of the division that was found last it is known that no other is better, or there are too many to look."""
@@ -87,7 +89,7 @@ class _Shaped:
     @property
     def is_small(self) -> bool:
         """Few enough nodes and members to look at all ways to divide them."""
-        return int(np.count_nonzero(self._caps)) * self._wanted**2 <= _SMALL
+        return self._usable * self._wanted**2 <= _SMALL
 
     def better(self, division: Division | None, room: Room, part: Part, budget: Budget) -> tuple[Division | None, bool]:
         """The best that there is, if it is better; if there is none, whether that is proved."""

@@ -1,10 +1,12 @@
 """What a division over a tree is worth: by how much it misses each constraint, from the top of the tree down."""
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from muster.gangs.capacity import Int64
+from muster.placement.kernels.measuring import OF_NODES, measure
 from muster.placement.room.trees import Tree
 from muster.placement.shapes.rules import Rule, Shape
 
@@ -16,62 +18,62 @@ and by the shape the domains used, the squares of their sizes, or how many parts
 
 def holds(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) -> bool:
     """Everything that is hard is kept by `counts` members on `nodes`, indexes into the tree's rows, rising."""
-    return all(_holds(rule, sizes, above) for rule, sizes, above in _levels(rules, tree, nodes, counts))
+    return all(_holds(rule, *measured) for rule, measured in _measured(rules, tree, nodes, counts))
 
 
 def may_hold(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) -> bool:
     """What is hard and broken by `counts` members on `nodes` may be kept once more members have come."""
-    for rule, sizes, above in _levels(rules, tree, nodes, counts):
-        if rule.range_is_hard and (sizes > rule.most).any():
-            return False
-        if rule.shape_is_hard and rule.shape is not Shape.SPREAD:
-            parts = np.unique(above, return_counts=True)[1]
-            if (parts > (1 if rule.shape is Shape.PACK else rule.parts)).any():
-                return False
-    return True
+    return not any(_is_lost(rule, *measured) for rule, measured in _measured(rules, tree, nodes, counts))
 
 
 def cost_of(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) -> Cost:
     """The cost of `counts` members on `nodes`, indexes into the tree's rows, rising."""
     cost: list[int] = []
-    for rule, sizes, above in _levels(rules, tree, nodes, counts):
-        cost += _level_cost(rule, sizes, above)
+    for rule, (few, many, odd, used, off, squares, _, _) in _measured(rules, tree, nodes, counts):
+        cost += few + many, odd
+        if rule.shape is Shape.PACK:
+            cost.append(used)
+        elif rule.shape is Shape.PARTITION:
+            cost += off, squares
+        else:
+            cost.append(squares)
     return tuple(cost)
 
 
-def _levels(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) -> Iterator[tuple[Rule, Int64, Int64]]:
-    """For each rule that counts, the sizes of the domains used and the domain above each."""
-    above = np.zeros(len(nodes), np.int64)
-    for rule in rules:
-        if rule.counts:
-            of = tree.levels[rule.level].of[nodes] if rule.level < len(tree.levels) else nodes
-            first = np.flatnonzero(np.diff(of, prepend=-1))
-            sizes = np.add.reduceat(counts, first) if len(first) else counts
-            yield rule, sizes, above[first]
-            above = of
+def _measured(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) -> Iterator[tuple[Rule, list[int]]]:
+    """What `measure` says of each rule that counts."""
+    counting, asked = _asked(tuple(rules), len(tree.levels))
+    found = measure(asked, tree.of, np.ascontiguousarray(nodes), np.ascontiguousarray(counts))
+    return zip(counting, found.tolist(), strict=True)
 
 
-def _holds(rule: Rule, sizes: Int64, above: Int64) -> bool:
-    if rule.range_is_hard and ((sizes < rule.least) | (sizes > rule.most)).any():
+@lru_cache(maxsize=4096)
+def _asked(rules: tuple[Rule, ...], levels: int) -> tuple[tuple[Rule, ...], Int64]:
+    """The rules that count, as they are and as `measure` takes them."""
+    counting = tuple(rule for rule in rules if rule.counts)
+    asked = np.zeros((len(counting), 5), np.int64)
+    for at, rule in enumerate(counting):
+        level = rule.level if rule.level < levels else OF_NODES
+        asked[at] = level, rule.least, rule.most, rule.step, rule.parts
+    return counting, asked
+
+
+def _holds(
+    rule: Rule, few: int, many: int, odd: int, used: int, off: int, squares: int, difference: int, most_parts: int
+) -> bool:
+    if (rule.range_is_hard and few + many) or (rule.step_is_hard and odd):
         return False
-    if rule.step_is_hard and (sizes % rule.step != 0).any():
-        return False
-    if not rule.shape_is_hard or not len(sizes):
+    if not rule.shape_is_hard:
         return True
-    _, first, parts = np.unique(above, return_index=True, return_counts=True)
     if rule.shape is Shape.PACK:
-        return bool((parts == 1).all())
-    difference = np.maximum.reduceat(sizes, first) - np.minimum.reduceat(sizes, first)
-    return bool((difference <= 1).all() and (rule.shape is Shape.SPREAD or (parts == rule.parts).all()))
+        return most_parts <= 1
+    return difference <= 1 and (rule.shape is Shape.SPREAD or not off)
 
 
-def _level_cost(rule: Rule, sizes: Int64, above: Int64) -> list[int]:
-    """`above`: the domain above each of the domains used."""
-    missed = np.maximum(rule.least - sizes, 0) + np.maximum(sizes - rule.most, 0)
-    cost = [int(missed.sum()), int((sizes % rule.step != 0).sum())]
-    if rule.shape is Shape.PACK:
-        return [*cost, len(sizes)]
-    if rule.shape is Shape.PARTITION:
-        _, parts = np.unique(above, return_counts=True)
-        cost.append(int(np.abs(parts - rule.parts).sum()))
-    return [*cost, int((sizes * sizes).sum())]
+def _is_lost(
+    rule: Rule, few: int, many: int, odd: int, used: int, off: int, squares: int, difference: int, most_parts: int
+) -> bool:
+    if rule.range_is_hard and many:
+        return True
+    limited = rule.shape_is_hard and rule.shape is not Shape.SPREAD
+    return limited and most_parts > (1 if rule.shape is Shape.PACK else rule.parts)

@@ -1,0 +1,302 @@
+"""Divides members over the domains of one tier, for many domains above at once, each with its own members and domains.
+
+Within one domain above, `room[:width]` is how many more each of its domains can take, counted in steps of a factor;
+`counts[:width]` is where what they are given goes, 0 before. Ties go to the first domain.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from muster.gangs.capacity import Int64
+from muster.placement.kernels.compiled import FLAG, INT, INTS, inner, kernel
+
+PACK: Final = 1
+SPREAD: Final = 2
+PARTITION: Final = 3
+
+NEVER: Final = -1
+"""For squares: the members cannot be divided so."""
+
+_DIGITS: Final = 256
+_DIGIT_BITS: Final = 8
+
+
+@kernel(INT, FLAG, INT, INT, INT, INTS, INTS, INTS, INTS, INTS, INTS)
+def divide(
+    shape: int,
+    hard: bool,
+    parts: int,
+    least: int,
+    step: int,
+    caps: Int64,
+    starts: Int64,
+    above: Int64,
+    members: Int64,
+    domains: Int64,
+    sizes: Int64,
+) -> tuple[int, int, int]:
+    """`members[i]` of the domain `above[i]` over its own, which are `starts[above[i]]` to before the next one's.
+
+    `caps` is int64[domains], how many more each can take: 0, or a size that the rule allows. Writes the domains that
+    are used, rising, and members on each. Returns how many they are; the sum of the squares, NEVER if that cannot be;
+    and by how many parts the domains above miss `parts`. Ranges and factors hold whether they are hard or not.
+    """
+    widest = 0
+    for at in range(len(above)):
+        widest = max(widest, starts[above[at] + 1] - starts[above[at]])
+    scaled, counts = np.empty(widest, np.int64), np.zeros(widest, np.int64)
+    order, spare, tally = np.empty(widest, np.int64), np.empty(widest, np.int64), np.empty(_DIGITS, np.int64)
+    used, squares, off = 0, 0, 0
+    smallest = -(-least // step)
+    for at in range(len(above)):
+        first, wanted = starts[above[at]], members[at]
+        width = starts[above[at] + 1] - first
+        if wanted % step:
+            return 0, NEVER, 0
+        wanted //= step
+        if not wanted and (shape == PACK or not hard):
+            off += parts
+            continue
+        room = caps[first : first + width]
+        if step > 1:
+            for domain in range(width):
+                scaled[domain] = room[domain] // step
+            room = scaled
+        if shape == PACK:
+            done = _pack(room, width, wanted, smallest, hard, counts, order, spare, tally)
+        else:
+            difference = -1 if not hard else 1 if step == 1 else 0
+            partition = shape == PARTITION
+            numbers = parts if partition else wanted // smallest
+            done = _level(room, width, wanted, numbers, smallest, difference, partition, counts, order, spare, tally)
+        if not done:
+            return 0, NEVER, 0
+        before = used
+        for domain in range(width):
+            if counts[domain]:
+                domains[used], sizes[used] = first + domain, counts[domain] * step
+                squares += sizes[used] * sizes[used]
+                used += 1
+                counts[domain] = 0
+        off += abs(used - before - parts)
+    return used, squares, off
+
+
+@inner
+def _pack(
+    room: Int64,
+    width: int,
+    wanted: int,
+    least: int,
+    one: bool,
+    counts: Int64,
+    order: Int64,
+    spare: Int64,
+    tally: Int64,
+) -> bool:
+    """Few domains: the tightest that holds all, or the roomiest and the tightest that holds the rest."""
+    if wanted < least:
+        return False
+    whole = _tightest(room, width, wanted, counts)
+    if whole >= 0:
+        counts[whole] = wanted
+        return True
+    if one:
+        return False
+    rest = wanted
+    for at in range(_roomiest_first(room, width, False, order, spare, tally)):
+        if room[order[at]] > rest:
+            break
+        counts[order[at]] = room[order[at]]
+        rest -= room[order[at]]
+    if not rest:
+        return True
+    last = _tightest(room, width, max(rest, least), counts)
+    if last < 0:
+        return False
+    counts[last] = rest
+    return rest >= least or _top_up(width, counts, last, least)
+
+
+@inner
+def _tightest(room: Int64, width: int, wanted: int, counts: Int64) -> int:
+    """Of the domains that are not used, the one with least room of those with so much; -1 if there is none."""
+    best = -1
+    for at in range(width):
+        if room[at] >= wanted and not counts[at] and (best < 0 or room[at] < room[best]):
+            best = at
+    return best
+
+
+@inner
+def _top_up(width: int, counts: Int64, index: int, least: int) -> bool:
+    """A domain with too few gets more from those that can spare it, the last first; whether it has enough then."""
+    for other in range(width - 1, -1, -1):
+        given = min(least - counts[index], counts[other] - least)
+        if other != index and given > 0:
+            counts[other] -= given
+            counts[index] += given
+    enough: bool = counts[index] >= least
+    return enough
+
+
+@inner
+def _level(
+    room: Int64,
+    width: int,
+    wanted: int,
+    parts: int,
+    least: int,
+    difference: int,
+    partition: bool,
+    counts: Int64,
+    order: Int64,
+    spare: Int64,
+    tally: Int64,
+) -> bool:
+    """As evenly as room allows over `parts` domains, or as many as there can be.
+
+    If `difference` is not negative, sizes differ by no more than that, and a partition has as many parts as was said.
+    Otherwise it has more if so many have too little room.
+    """
+    usable = _roomiest_first(room, width, True, order, spare, tally)
+    able = min(parts, usable, wanted // least)
+    if difference >= 0:
+        while able and not _is_even(room, order, wanted, able, difference):
+            able -= 1
+        if partition and able != parts:
+            return False
+    held = 0
+    for at in range(able):
+        held += room[order[at]]
+    while partition and difference < 0 and held < wanted and able < usable:
+        held += room[order[able]]
+        able += 1
+    if held < wanted or able * least > wanted:
+        return False
+    _fill(room, width, wanted, able, usable, counts, order)
+    if least > 1:
+        for at in range(width):
+            if 0 < counts[at] < least:
+                return False
+    return True
+
+
+@inner
+def _is_even(room: Int64, order: Int64, wanted: int, parts: int, difference: int) -> bool:
+    """Whether the members can be divided evenly over so many of the roomiest domains."""
+    each, more = wanted // parts, wanted % parts
+    smallest: int = room[order[parts - 1]]
+    roomier: int = room[order[max(more, 1) - 1]]
+    even: bool = smallest >= each and (more == 0 or (difference > 0 and roomier > each))
+    return even
+
+
+@inner
+def _fill(room: Int64, width: int, wanted: int, parts: int, usable: int, counts: Int64, order: Int64) -> None:
+    """Those of the roomiest `parts` that have less than an equal share are filled; the others share what is left.
+
+    Any domain with so much room does as well as those: the tightest share.
+    """
+    rest, sharing = wanted, parts
+    while sharing and room[order[sharing - 1]] * sharing <= rest:
+        sharing -= 1
+        counts[order[sharing]] = room[order[sharing]]
+        rest -= room[order[sharing]]
+    if not sharing:
+        return
+    each, more = rest // sharing, rest % sharing
+    share = max(1, each + (1 if more else 0))
+    left, at = sharing, usable
+    while left:
+        at -= 1
+        if room[order[at]] >= share and not counts[order[at]]:
+            counts[order[at]] = -1
+            left -= 1
+    for domain in range(width):
+        if counts[domain] < 0:
+            counts[domain] = each + (1 if left < more else 0)
+            left += 1
+
+
+@inner
+def _roomiest_first(room: Int64, width: int, last_first: bool, order: Int64, spare: Int64, tally: Int64) -> int:
+    """All domains into `order`, the roomiest first, of equal ones the first (or last); returns how many have room.
+
+    Sorted by digits of what they have less than the roomiest, from the lowest: linear in the domains, and one pass if
+    rooms differ little. Without branches, which a processor could not foresee.
+    """
+    if not width:
+        return 0
+    usable, most, least = 0, room[0], room[0]
+    for at in range(width):
+        usable += room[at] > 0
+        most, least = max(most, room[at]), min(least, room[at])
+        order[at] = width - 1 - at if last_first else at
+    shift = 0
+    while (most - least) >> shift:
+        digits = min(_DIGITS, ((most - least) >> shift) + 1)
+        tally[:digits] = 0
+        for at in range(width):
+            tally[((most - room[at]) >> shift) & (_DIGITS - 1)] += 1
+        before = 0
+        for digit in range(digits):
+            before, tally[digit] = before + tally[digit], before
+        for at in range(width):
+            digit = ((most - room[order[at]]) >> shift) & (_DIGITS - 1)
+            spare[tally[digit]] = order[at]
+            tally[digit] += 1
+        order[:width] = spare[:width]
+        shift += _DIGIT_BITS
+    return usable
+
+
+@kernel(INTS, INTS, INT, INT, INT, FLAG)
+def fewest(caps: Int64, starts: Int64, first: int, last: int, members: int, counted: bool) -> Int64:
+    """How many domains within each of `first` to before `last` above it takes to hold so many members, if they can.
+
+    At least so many, as if all were as roomy as the roomiest, if they are not to be `counted`.
+    """
+    found = np.empty(last - first, np.int64)
+    widest = 0
+    for above in range(first, last):
+        widest = max(widest, starts[above + 1] - starts[above])
+    order, spare, tally = np.empty(widest, np.int64), np.empty(widest, np.int64), np.empty(_DIGITS, np.int64)
+    for above in range(first, last):
+        room = caps[starts[above] : starts[above + 1]]
+        most = 0
+        for at in range(len(room)):
+            most = max(most, room[at])
+        number, held = 1, most
+        if not counted:
+            number = -(-members // max(most, 1))
+        elif held < members:
+            usable = _roomiest_first(room, len(room), False, order, spare, tally)
+            while held < members and number < usable:
+                held += room[order[number]]
+                number += 1
+            if held < members:
+                number = usable + 1
+        found[above - first] = number
+    return found
+
+
+@kernel(INTS, INTS, INT, INT)
+def most_even(caps: Int64, starts: Int64, parts: int, difference: int) -> Int64:
+    """The most members over domains of each one above whose sizes differ by no more: over `parts`, 0 for any number."""
+    found = np.zeros(len(starts) - 1, np.int64)
+    widest = 0
+    for above in range(len(found)):
+        widest = max(widest, starts[above + 1] - starts[above])
+    order, spare, tally = np.empty(widest, np.int64), np.empty(widest, np.int64), np.empty(_DIGITS, np.int64)
+    for above in range(len(found)):
+        room = caps[starts[above] : starts[above + 1]]
+        roomier = 0
+        for at in range(_roomiest_first(room, len(room), False, order, spare, tally)):
+            size = room[order[at]]
+            if at and room[order[at - 1]] > size:
+                roomier = at
+            if parts in (0, at + 1):
+                found[above] = max(found[above], size * (at + 1) + difference * roomier)
+    return found

@@ -1,0 +1,108 @@
+"""Kernels: compiled once, for the types that are said, from nothing but their own file, wherever that can be kept."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builders.small_cases import KINDS, answer_to, random_case
+from muster.placement.kernels.compiled import Kernel
+from muster.placement.kernels.ready import KERNELS
+
+PROGRAM = """
+import sys
+from muster.placement.kernels.compiled import INTS, Kernel, kernel, kernels
+sys.path.insert(0, sys.argv[1])
+import doubling
+[made] = kernels()
+compiled = made.make_ready()
+import numpy as np
+print(compiled, doubling.total(np.arange(4)))
+"""
+
+MODULE = """
+from muster.placement.kernels.compiled import INTS, kernel
+
+@kernel(INTS)
+def total(values):
+    found = 0
+    for at in range(len(values)):
+        found += 2 * values[at]
+    return found
+"""
+
+
+def run(tmp_path: Path, **environment: str) -> str:
+    """A process of its own compiles a kernel, or finds it: whether it had to, and what the kernel says."""
+    (tmp_path / "doubling.py").write_text(MODULE)
+    made = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return made.stdout.strip()
+
+
+def names_of(code: Any) -> set[str]:
+    nested = (each for each in code.co_consts if hasattr(each, "co_names"))
+    return set(code.co_names).union(*map(names_of, nested))
+
+
+def test_machine_code_is_kept_for_the_next_process(tmp_path: Path) -> None:
+    assert run(tmp_path) == "True 12"
+    assert run(tmp_path) == "False 12"
+
+
+def test_machine_code_that_cannot_be_read_is_made_anew(tmp_path: Path) -> None:
+    run(tmp_path)
+    kept = list(tmp_path.rglob("*.nbc"))
+    assert kept
+    for path in kept:
+        path.write_bytes(path.read_bytes()[:100])
+    assert run(tmp_path) == "True 12"
+    assert run(tmp_path) == "False 12"
+
+
+def test_without_a_place_to_keep_machine_code_each_process_compiles(tmp_path: Path) -> None:
+    nowhere = {"NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator", "NUMBA_CACHE_DIR": "/dev/null/nowhere"}
+    assert run(tmp_path, **nowhere) == "True 12"
+    assert run(tmp_path, **nowhere) == "True 12"
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_kernels_use_nothing_of_other_files_of_ours(kernel: Kernel) -> None:
+    known: dict[str, Any] = kernel.compiled.py_func.__globals__
+    functions = [kernel.compiled.py_func]
+    seen = set()
+    while functions:
+        function = functions.pop()
+        for name in names_of(function.__code__) & known.keys():
+            value = known[name]
+            part = getattr(value, "py_func", None)
+            if part is not None and part not in seen:
+                assert part.__code__.co_filename == kernel.compiled.py_func.__code__.co_filename, f"{name} is elsewhere"
+                seen.add(part)
+                functions.append(part)
+            elif part is None:
+                assert value is np or isinstance(value, int), f"{name} may change elsewhere"
+                assert value is np or is_said_in(name, kernel), f"{name} is from elsewhere"
+
+
+def is_said_in(name: str, kernel: Kernel) -> bool:
+    return f"\n{name}: Final = " in Path(kernel.compiled.py_func.__code__.co_filename).read_text()
+
+
+def test_solves_call_kernels_with_the_types_that_are_compiled_before() -> None:
+    for kind in KINDS:
+        for number in range(40):
+            answer_to(random_case(number, kind))
+    called = [kernel for kernel in KERNELS if kernel.compiled.signatures]
+    assert len(called) > len(KERNELS) / 2
+    for kernel in called:
+        assert kernel.compiled.signatures == [kernel.types], f"{kernel.name} would be compiled in a solve"
