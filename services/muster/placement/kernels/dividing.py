@@ -1,7 +1,7 @@
 """Divides members over the domains of one tier, for many domains above at once, each with its own members and domains.
 
-Within one domain above, `room[:width]` is how many more each of its domains can take, counted in steps of a factor;
-`counts[:width]` is where what they are given goes, 0 before. Ties go to the first domain.
+Within one domain above, `room` is how many more each of its domains can take, counted in steps of a factor; what they
+are given goes to `counts`, which are 0 before. Ties go to the first domain.
 """
 
 from typing import Final
@@ -12,14 +12,13 @@ from muster.gangs.capacity import Int64
 from muster.placement.kernels.compiled import FLAG, INT, INTS, inner, kernel
 
 PACK: Final = 1
-SPREAD: Final = 2
 PARTITION: Final = 3
 
 NEVER: Final = -1
 """For squares: the members cannot be divided so."""
 
-_DIGITS: Final = 256
-_DIGIT_BITS: Final = 8
+_ENDLESS: Final = 2**62
+_DIGITS: Final = 2**8
 
 
 @kernel(INT, FLAG, INT, INT, INT, INTS, INTS, INTS, INTS, INTS, INTS)
@@ -45,7 +44,7 @@ def divide(
     widest = 0
     for at in range(len(above)):
         widest = max(widest, starts[above[at] + 1] - starts[above[at]])
-    scaled, counts = np.empty(widest, np.int64), np.zeros(widest, np.int64)
+    scaled, given = np.empty(widest, np.int64), np.zeros(widest, np.int64)
     order, spare, tally = np.empty(widest, np.int64), np.empty(widest, np.int64), np.empty(_DIGITS, np.int64)
     used, squares, off = 0, 0, 0
     smallest = -(-least // step)
@@ -58,18 +57,18 @@ def divide(
         if not wanted and (shape == PACK or not hard):
             off += parts
             continue
-        room = caps[first : first + width]
+        room, counts = caps[first : first + width], given[:width]
         if step > 1:
             for domain in range(width):
                 scaled[domain] = room[domain] // step
-            room = scaled
+            room = scaled[:width]
         if shape == PACK:
-            done = _pack(room, width, wanted, smallest, hard, counts, order, spare, tally)
+            done = _pack(room, wanted, smallest, hard, counts, order, spare, tally)
         else:
             difference = -1 if not hard else 1 if step == 1 else 0
             partition = shape == PARTITION
             numbers = parts if partition else wanted // smallest
-            done = _level(room, width, wanted, numbers, smallest, difference, partition, counts, order, spare, tally)
+            done = _level(room, wanted, numbers, smallest, difference, partition, counts, order, spare, tally)
         if not done:
             return 0, NEVER, 0
         before = used
@@ -85,66 +84,57 @@ def divide(
 
 @inner
 def _pack(
-    room: Int64,
-    width: int,
-    wanted: int,
-    least: int,
-    one: bool,
-    counts: Int64,
-    order: Int64,
-    spare: Int64,
-    tally: Int64,
+    room: Int64, wanted: int, least: int, one: bool, counts: Int64, order: Int64, spare: Int64, tally: Int64
 ) -> bool:
     """Few domains: the tightest that holds all, or the roomiest and the tightest that holds the rest."""
     if wanted < least:
         return False
-    whole = _tightest(room, width, wanted, counts)
+    whole = _tightest(room, wanted, counts)
     if whole >= 0:
         counts[whole] = wanted
         return True
     if one:
         return False
     rest = wanted
-    for at in range(_roomiest_first(room, width, False, order, spare, tally)):
+    for at in range(_roomiest_first(room, False, order, spare, tally)):
         if room[order[at]] > rest:
             break
         counts[order[at]] = room[order[at]]
         rest -= room[order[at]]
     if not rest:
         return True
-    last = _tightest(room, width, max(rest, least), counts)
+    last = _tightest(room, max(rest, least), counts)
     if last < 0:
         return False
     counts[last] = rest
-    return rest >= least or _top_up(width, counts, last, least)
+    return rest >= least or _top_up(counts, last, least)
 
 
 @inner
-def _tightest(room: Int64, width: int, wanted: int, counts: Int64) -> int:
+def _tightest(room: Int64, wanted: int, counts: Int64) -> int:
     """Of the domains that are not used, the one with least room of those with so much; -1 if there is none."""
-    best = -1
-    for at in range(width):
-        if room[at] >= wanted and not counts[at] and (best < 0 or room[at] < room[best]):
-            best = at
+    best, tightest = -1, _ENDLESS
+    for at in range(len(room)):
+        size = room[at] if room[at] >= wanted and counts[at] == 0 else _ENDLESS
+        if size < tightest:
+            best, tightest = at, size
     return best
 
 
 @inner
-def _top_up(width: int, counts: Int64, index: int, least: int) -> bool:
+def _top_up(counts: Int64, index: int, least: int) -> bool:
     """A domain with too few gets more from those that can spare it, the last first; whether it has enough then."""
-    for other in range(width - 1, -1, -1):
+    for other in range(len(counts) - 1, -1, -1):
         given = min(least - counts[index], counts[other] - least)
         if other != index and given > 0:
             counts[other] -= given
             counts[index] += given
-    enough: bool = counts[index] >= least
-    return enough
+    return bool(counts[index] >= least)
 
 
 @inner
 def _level(
     room: Int64,
-    width: int,
     wanted: int,
     parts: int,
     least: int,
@@ -160,7 +150,7 @@ def _level(
     If `difference` is not negative, sizes differ by no more than that, and a partition has as many parts as was said.
     Otherwise it has more if so many have too little room.
     """
-    usable = _roomiest_first(room, width, True, order, spare, tally)
+    usable = _roomiest_first(room, True, order, spare, tally)
     able = min(parts, usable, wanted // least)
     if difference >= 0:
         while able and not _is_even(room, order, wanted, able, difference):
@@ -175,9 +165,9 @@ def _level(
         able += 1
     if held < wanted or able * least > wanted:
         return False
-    _fill(room, width, wanted, able, usable, counts, order)
+    _fill(room, wanted, able, usable, counts, order)
     if least > 1:
-        for at in range(width):
+        for at in range(len(counts)):
             if 0 < counts[at] < least:
                 return False
     return True
@@ -187,14 +177,12 @@ def _level(
 def _is_even(room: Int64, order: Int64, wanted: int, parts: int, difference: int) -> bool:
     """Whether the members can be divided evenly over so many of the roomiest domains."""
     each, more = wanted // parts, wanted % parts
-    smallest: int = room[order[parts - 1]]
-    roomier: int = room[order[max(more, 1) - 1]]
-    even: bool = smallest >= each and (more == 0 or (difference > 0 and roomier > each))
-    return even
+    roomier = more == 0 or (difference > 0 and bool(room[order[more - 1]] > each))
+    return roomier and bool(room[order[parts - 1]] >= each)
 
 
 @inner
-def _fill(room: Int64, width: int, wanted: int, parts: int, usable: int, counts: Int64, order: Int64) -> None:
+def _fill(room: Int64, wanted: int, parts: int, usable: int, counts: Int64, order: Int64) -> None:
     """Those of the roomiest `parts` that have less than an equal share are filled; the others share what is left.
 
     Any domain with so much room does as well as those: the tightest share.
@@ -214,42 +202,53 @@ def _fill(room: Int64, width: int, wanted: int, parts: int, usable: int, counts:
         if room[order[at]] >= share and not counts[order[at]]:
             counts[order[at]] = -1
             left -= 1
-    for domain in range(width):
+    for domain in range(len(room)):
         if counts[domain] < 0:
             counts[domain] = each + (1 if left < more else 0)
             left += 1
 
 
 @inner
-def _roomiest_first(room: Int64, width: int, last_first: bool, order: Int64, spare: Int64, tally: Int64) -> int:
+def _roomiest_first(room: Int64, last_first: bool, order: Int64, spare: Int64, tally: Int64) -> int:
     """All domains into `order`, the roomiest first, of equal ones the first (or last); returns how many have room.
 
-    Sorted by digits of what they have less than the roomiest, from the lowest: linear in the domains, and one pass if
-    rooms differ little. Without branches, which a processor could not foresee.
+    Sorted by digits of what they have less than the roomiest, from the lowest: linear, and without branches.
     """
-    if not width:
+    if not len(room):
         return 0
     usable, most, least = 0, room[0], room[0]
-    for at in range(width):
+    for at in range(len(room)):
         usable += room[at] > 0
         most, least = max(most, room[at]), min(least, room[at])
-        order[at] = width - 1 - at if last_first else at
-    shift = 0
+    _begin_digits(room, most, least, 0, tally)
+    for at in range(len(room)):
+        domain = len(room) - 1 - at if last_first else at
+        digit = (most - room[domain]) & (_DIGITS - 1)
+        order[tally[digit]] = domain
+        tally[digit] += 1
+    shift = 8
     while (most - least) >> shift:
-        digits = min(_DIGITS, ((most - least) >> shift) + 1)
-        tally[:digits] = 0
-        for at in range(width):
-            tally[((most - room[at]) >> shift) & (_DIGITS - 1)] += 1
-        before = 0
-        for digit in range(digits):
-            before, tally[digit] = before + tally[digit], before
-        for at in range(width):
+        _begin_digits(room, most, least, shift, tally)
+        for at in range(len(room)):
             digit = ((most - room[order[at]]) >> shift) & (_DIGITS - 1)
             spare[tally[digit]] = order[at]
             tally[digit] += 1
-        order[:width] = spare[:width]
-        shift += _DIGIT_BITS
+        for at in range(len(room)):
+            order[at] = spare[at]
+        shift += 8
     return usable
+
+
+@inner
+def _begin_digits(room: Int64, most: int, least: int, shift: int, tally: Int64) -> None:
+    """Where the domains with each digit begin, into `tally`."""
+    digits = min(_DIGITS, ((most - least) >> shift) + 1)
+    tally[:digits] = 0
+    for at in range(len(room)):
+        tally[((most - room[at]) >> shift) & (_DIGITS - 1)] += 1
+    before = 0
+    for digit in range(digits):
+        before, tally[digit] = before + tally[digit], before
 
 
 @kernel(INTS, INTS, INT, INT, INT, FLAG)
@@ -265,14 +264,12 @@ def fewest(caps: Int64, starts: Int64, first: int, last: int, members: int, coun
     order, spare, tally = np.empty(widest, np.int64), np.empty(widest, np.int64), np.empty(_DIGITS, np.int64)
     for above in range(first, last):
         room = caps[starts[above] : starts[above + 1]]
-        most = 0
+        held = 0
         for at in range(len(room)):
-            most = max(most, room[at])
-        number, held = 1, most
-        if not counted:
-            number = -(-members // max(most, 1))
-        elif held < members:
-            usable = _roomiest_first(room, len(room), False, order, spare, tally)
+            held = max(held, room[at])
+        number = 1 if counted else -(-members // max(held, 1))
+        if counted and held < members:
+            usable = _roomiest_first(room, False, order, spare, tally)
             while held < members and number < usable:
                 held += room[order[number]]
                 number += 1
@@ -293,7 +290,7 @@ def most_even(caps: Int64, starts: Int64, parts: int, difference: int) -> Int64:
     for above in range(len(found)):
         room = caps[starts[above] : starts[above + 1]]
         roomier = 0
-        for at in range(_roomiest_first(room, len(room), False, order, spare, tally)):
+        for at in range(_roomiest_first(room, False, order, spare, tally)):
             size = room[order[at]]
             if at and room[order[at - 1]] > size:
                 roomier = at

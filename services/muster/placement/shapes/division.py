@@ -1,6 +1,7 @@
 """One way to divide equal members over a tree: level by level from the top, towards the cheapest by the rules."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -94,10 +95,8 @@ class _Search:
         self._members = members
         self._last = len(rules) - 1
         self._bits = members.bit_length()
-        widths = [_width(rule, self._bits) for rule in rules]
-        self._widths = [(width, sum(widths[tier + 1 :])) for tier, width in enumerate(widths)]
-        """Bits of each tier's term and of those below it."""
-        self._dropped = max(0, sum(widths) - _BOUND_BITS)
+        self._widths = _widths(rules, self._bits)
+        self._dropped = max(0, sum(self._widths[0]) - _BOUND_BITS)
         """Low bits of costs that bounds do not have."""
         self._roomiest: list[int | None] = [None] * len(rules)
         self._tries = max(1, min(_MOST_TRIED, _TRIED_BY_NODES // max(1, len(caps[-1]))))
@@ -238,6 +237,13 @@ class _Search:
             return packed_bounds(caps, starts, first, last, self._members, further, one, several, by)
         parts = rule.parts if rule.shape is Shape.PARTITION else 0
         return even_bounds(caps, starts, first, last, self._members, rule.least, parts, 2 * self._bits + 1, by)
+
+
+@lru_cache(maxsize=4096)
+def _widths(rules: tuple[Rule, ...], bits: int) -> tuple[tuple[int, int], ...]:
+    """Bits of each tier's term of a cost, and of those below it."""
+    widths = [_width(rule, bits) for rule in rules]
+    return tuple((width, sum(widths[tier + 1 :])) for tier, width in enumerate(widths))
 
 
 def _width(rule: Rule, bits: int) -> int:
