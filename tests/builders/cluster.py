@@ -16,7 +16,9 @@ from typing import Any, Literal
 
 import grpc
 import msgspec
+import pytest
 
+from builders.api_server import ApiServer, api_server
 from builders.etcd_records import EtcdRecords
 from builders.faults import Faults
 from builders.invariants import Invariants
@@ -29,7 +31,7 @@ from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc, record_
 from muster.kube.session import ApiStatusError, KubeSession, Response
 from muster.localcluster.manifests import Manifest, apply_manifests, load_manifests
 from muster.localcluster.ports import free_port
-from muster.localcluster.stack import Stack, StackOptions
+from muster.localcluster.stack import SERVICES, Stack, StackOptions
 from muster.rpc.channel import open_channel
 
 CRDS = Path(__file__).parents[2] / "deploy" / "crds"
@@ -38,6 +40,8 @@ WAIT_SECONDS = 30.0
 """How long a test waits for what should take a second on an idle machine."""
 
 _RETRY_SECONDS = 0.1
+_sharing: list["Cluster"] = []
+"""Those on a real API server: each would take the pods of the others for its own."""
 
 JSON = dict[str, Any]
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -46,8 +50,8 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 class Cluster:
     """The processes, and the present state of pods, nodes, events, gangs and records."""
 
-    def __init__(self, stack: Stack, session: KubeSession) -> None:
-        self.stack, self.session = stack, session
+    def __init__(self, stack: Stack, session: KubeSession, api_server: ApiServer) -> None:
+        self.stack, self.session, self.api_server = stack, session, api_server
         self.faults = Faults(session)
         self.pods: dict[tuple[str, str], JSON] = {}
         self.nodes: dict[str, JSON] = {}
@@ -59,6 +63,14 @@ class Cluster:
         self.on_record: Callable[[str, record_pb2.GangRecord | None], None] | None = None
         """Called the moment a record is seen in etcd: where crash tests strike."""
         self._tasks: list[asyncio.Task[Any]] = []
+
+    async def begin(self, names: Collection[str] | None = None) -> None:
+        """Start what does not run. Of those that share an API server only this one runs then."""
+        for other in _sharing:
+            if other is not self:
+                for name in SERVICES[::-1]:
+                    await other.stack.stop_one(name)
+        await self.stack.start(names)
 
     # -- reading
 
@@ -83,11 +95,6 @@ class Cluster:
     def gangs(self) -> dict[str, coordinator_pb2.Gang]:
         """The coordinator's word, by id."""
         return self.picture.gangs
-
-    @property
-    def is_real(self) -> bool:
-        """The API server is not the embedded one."""
-        return self.stack.options.kubeconfig is not None
 
     def is_usable(self, node: str) -> bool:
         """The node is there, ready and without taints."""
@@ -231,6 +238,16 @@ def node_of(pod: JSON) -> str:
     return str(pod["spec"].get("nodeName", ""))
 
 
+def real_kubeconfig(config: pytest.Config) -> Path | None:
+    """Of the API server that --cluster real asks for; None: the embedded one."""
+    if config.getoption("--cluster") != "real":
+        return None
+    kubeconfig = os.environ.get("KUBECONFIG", "")
+    if not Path(kubeconfig).is_file():
+        raise pytest.UsageError("--cluster real needs KUBECONFIG to name a file")
+    return Path(kubeconfig)
+
+
 @contextlib.asynccontextmanager
 async def running_cluster(
     directory: Path, *, kubeconfig: Path | None = None, start: tuple[str, ...] | None = None, **options: Any
@@ -251,14 +268,19 @@ async def running_cluster(
     cluster = None
     try:
         await stack.start(base)
-        cluster = Cluster(stack, await KubeSession.connect(KubeSettings(kubeconfig=stack.kubeconfig), connections=256))
+        session = await KubeSession.connect(KubeSettings(kubeconfig=stack.kubeconfig), connections=256)
+        cluster = Cluster(stack, session, await api_server(session, is_real=kubeconfig is not None))
         await apply_manifests(cluster.session, load_manifests(CRDS))
         await cluster.watch()
         await cluster.faults.start(free_port(), broken)
         await cluster.solves.start()
         cluster.solves.lead_through(stack.children["coordinator"].argv)
-        await stack.start(start)
+        if kubeconfig is not None:
+            _sharing.append(cluster)
+        await cluster.begin(start)
         yield cluster
         await cluster.invariants.check()
     finally:
+        if cluster in _sharing:
+            _sharing.remove(cluster)
         await (cluster.close() if cluster else stack.stop())

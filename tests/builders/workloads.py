@@ -53,7 +53,7 @@ class Workload:
     declared: dict[str, Any] = field(default_factory=dict)
     """Further fields of the spec of its definition."""
     version: str = ""
-    """Of the API of its definition; empty: the newest."""
+    """Of the API of its definition; empty: the newest that the API server has."""
 
     # -- what it is
 

@@ -1,13 +1,11 @@
 """One Muster for all end-to-end tests, and a scene of its own for each."""
 
-import os
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from builders.cluster import Cluster, running_cluster
+from builders.cluster import Cluster, real_kubeconfig, running_cluster
 from builders.scene import Scene
 
 _HASTE = {
@@ -20,7 +18,7 @@ _HASTE = {
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     """All processes, without nodes; with --cluster real on the API server of KUBECONFIG."""
-    kubeconfig = _real_kubeconfig() if request.config.getoption("--cluster") == "real" else None
+    kubeconfig = real_kubeconfig(request.config)
     async with running_cluster(tmp_path_factory.mktemp("cluster"), kubeconfig=kubeconfig) as cluster:
         yield cluster
 
@@ -28,7 +26,7 @@ async def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def hasty(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     """Another one, whose coordinator waits for nothing longer than a second or two."""
-    kubeconfig = _real_kubeconfig() if request.config.getoption("--cluster") == "real" else None
+    kubeconfig = real_kubeconfig(request.config)
     directory = tmp_path_factory.mktemp("hasty")
     async with running_cluster(directory, kubeconfig=kubeconfig, service_environment=_HASTE) as cluster:
         yield cluster
@@ -49,16 +47,9 @@ async def scene(cluster: Cluster) -> AsyncIterator[Scene]:
 
 
 async def _scene(cluster: Cluster) -> AsyncIterator[Scene]:
-    await cluster.stack.start()
+    await cluster.begin()
     scene = Scene(cluster)
     yield scene
     await cluster.stack.start()
     await scene.clear()
     await cluster.invariants.check()
-
-
-def _real_kubeconfig() -> Path:
-    kubeconfig = os.environ.get("KUBECONFIG", "")
-    if not Path(kubeconfig).is_file():
-        raise pytest.UsageError("--cluster real needs KUBECONFIG to name a file")
-    return Path(kubeconfig)

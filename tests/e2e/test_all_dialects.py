@@ -17,6 +17,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 SIZE = 3
 
 
+@pytest.fixture(autouse=True)
+def all_kinds(scene: Scene) -> None:
+    """QueueJobs do not go without a garbage collector, and PodGroups of scheduling.k8s.io are not everywhere."""
+    scene.cluster.api_server.needs_native()
+
+
 def written(scene: Scene, *dialects: str) -> list[Written]:
     """A gang of three in each of these dialects, on the scene's nodes."""
     return [written_in(dialect, scene.name, f"{dialect}-gang", SIZE, {LABEL: scene.name}) for dialect in dialects]

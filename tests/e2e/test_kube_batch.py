@@ -71,6 +71,7 @@ async def test_fewer_pods_than_the_minimum_are_unschedulable(scene: Scene) -> No
 
 
 async def test_pods_of_any_kind_and_controller_are_one_group(scene: Scene) -> None:
+    scene.cluster.api_server.needs_controllers()
     await scene.nodes(4)
     mixed = group("mixed", 2).asking_each({"cpu": "1"}, {"cpu": "500m"}).needing(4)
     await scene.create(mixed)
@@ -93,6 +94,7 @@ async def test_pods_that_succeeded_count_when_those_that_are_left_cannot_reach_t
 
 
 async def test_a_group_that_lost_too_many_pods_is_restarted_whole_and_starts_again(scene: Scene) -> None:
+    scene.cluster.api_server.needs_controllers()
     await scene.nodes(3)
     a = group("a", 1).needing(3).declaring(policy=RESTART)
     await scene.define(a)

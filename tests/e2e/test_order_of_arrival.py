@@ -69,8 +69,7 @@ async def test_pods_and_definition_interleaved_in_every_dialect_g23_g24(scene: S
 
 async def test_pods_of_several_controllers_are_one_gang(scene: Scene) -> None:
     """A launcher and its workers, each a Job with pods of names that nobody chose."""
-    if scene.cluster.is_real:
-        pytest.skip("a bare API server runs no Job controller")
+    scene.cluster.api_server.needs_controllers()
     await scene.nodes(4)
     a = await scene.define(gang("a").needing(4).declared_by("coscheduling").of(0))
 

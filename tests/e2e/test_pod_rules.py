@@ -79,8 +79,7 @@ async def test_p30_a_port_of_the_host_is_there_once_per_node(scene: Scene) -> No
 
 
 async def test_a_gang_waits_for_a_claim_and_starts_when_it_is_bound(scene: Scene) -> None:
-    if scene.cluster.is_real:
-        pytest.skip("a bare API server makes no volumes")
+    scene.cluster.api_server.needs_volumes()
     await scene.nodes(4)
     shared = [{"name": "data", "persistentVolumeClaim": {"claimName": "a-0-data"}}]
     a = gang("a").of(2).with_spec(volumes=shared)

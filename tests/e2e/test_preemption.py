@@ -172,8 +172,7 @@ async def test_preemption_policy_never_is_respected_i9_i10(scene: Scene) -> None
 
 
 async def test_whom_a_disruption_budget_protects_is_spared_i9(scene: Scene) -> None:
-    if scene.cluster.is_real:
-        pytest.skip("a bare API server keeps no disruption budgets")
+    scene.cluster.api_server.needs_controllers()
     await scene.nodes(8, pool=MAIN)
     protected, other = (running(name).of(4).labelled(app=name) for name in ("protected", "other"))
     await scene.create(other)
@@ -231,8 +230,7 @@ async def test_a_coordinator_killed_while_victims_go_finishes_what_was_planned_i
 
 
 async def test_victims_that_a_job_brings_back_at_once_never_take_the_room_and_nobody_else_goes_i9(scene: Scene) -> None:
-    if scene.cluster.is_real:
-        pytest.skip("a bare API server runs no Job controller")
+    scene.cluster.api_server.needs_controllers()
     await scene.nodes(*[8] * 12, pool=MAIN)
     bystander = running("bystander").of(12)
     await scene.create(bystander)

@@ -21,6 +21,12 @@ ARBITRATOR = "arbitrator.incubator.k8s.io/v1alpha1"
 _LOOK_SECONDS = 0.05
 
 
+@pytest.fixture(autouse=True)
+def collected(scene: Scene) -> None:
+    """What a job owned goes with it."""
+    scene.cluster.api_server.needs_controllers()
+
+
 def pods_of(scene: Scene, job: str) -> dict[str, JSON]:
     """Pods of which the controller has this name, by their names."""
     found = {}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from builders.cluster import WAIT_SECONDS, Cluster, running_cluster
+from builders.cluster import WAIT_SECONDS, Cluster, real_kubeconfig, running_cluster
 from builders.scene import Scene
 from builders.workloads import Workload, gang, plain
 
@@ -19,15 +19,15 @@ _LOOK_SECONDS = 0.05
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     """A Muster whose API server asks lifecycle about new pods."""
-    if request.config.getoption("--cluster") == "real":
-        pytest.skip("a real API server cannot reach the webhook on this machine")
-    async with running_cluster(tmp_path_factory.mktemp("guarded"), quota=True) as cluster:
+    directory = tmp_path_factory.mktemp("guarded")
+    async with running_cluster(directory, kubeconfig=real_kubeconfig(request.config), quota=True) as cluster:
         yield cluster
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def scene(guarded: Cluster) -> AsyncIterator[Scene]:
-    await guarded.stack.start()
+    guarded.api_server.needs_controllers()
+    await guarded.begin()
     scene = Scene(guarded)
     yield scene
     await guarded.stack.start()

@@ -14,6 +14,8 @@ NAME: Final = "quota.muster.dev"
 PATH: Final = "/quota"
 
 _CONFIGURATION: Final = "muster-quota"
+_CONFIGURATIONS: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+_CALL_SECONDS: Final = 10.0
 _DAYS: Final = "3650"
 _EXTENSIONS: Final = "subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\n"
 _ELLIPTIC: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
@@ -62,6 +64,14 @@ class QuotaWebhook:
         session = await KubeSession.connect(KubeSettings(kubeconfig=kubeconfig))
         try:
             await apply_manifests(session, [Manifest(self.configuration())])
+        finally:
+            await session.close()
+
+    async def unregister(self, kubeconfig: Path) -> None:
+        """Have an API server that goes on running ask it no more. Raises KubeUnreachable."""
+        session = await KubeSession.connect(KubeSettings(kubeconfig=kubeconfig))
+        try:
+            await session.request("DELETE", f"{_CONFIGURATIONS}/{_CONFIGURATION}", timeout_seconds=_CALL_SECONDS)
         finally:
             await session.close()
 

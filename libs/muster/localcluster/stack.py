@@ -56,7 +56,8 @@ class StackOptions:
     """Further environment of the services, e.g. shorter timeouts for tests."""
     kubelet_arguments: tuple[str, ...] = ()
     quota: bool = False
-    """The embedded API server asks lifecycle about new pods, which guards quota that is reserved for PodGroups."""
+    """The API server, which must be on this machine, asks lifecycle about new pods, which guards quota that is reserved
+    for PodGroups."""
 
 
 class Stack:
@@ -94,6 +95,13 @@ class Stack:
 
     async def stop(self) -> None:
         """End all of them, services first, each with time to drain. What is slow is killed."""
+        try:
+            if self.quota_webhook is not None and self.options.kubeconfig is not None:
+                await self.quota_webhook.unregister(self.kubeconfig)
+        finally:
+            await self._stop_all()
+
+    async def _stop_all(self) -> None:
         for group in (SERVICES[::-1], (KUBELETS, API_SERVER, ETCD)):
             children = [self.children[name] for name in group if name in self.children]
             for child in children:  # one after the other, so that nobody logs that its server is gone
@@ -161,7 +169,7 @@ class Stack:
             self._plan_service(name, flags)
 
     def _planned_webhook(self) -> QuotaWebhook | None:
-        if not self.options.quota or self.options.kubeconfig is not None or not can_make_certificates():
+        if not self.options.quota or not can_make_certificates():
             return None
         return QuotaWebhook(self.directory / "webhook", f"127.0.0.1:{free_port()}")
 
