@@ -65,6 +65,7 @@ class GangBuilder:
     expected_seconds: float = 0.0
     never_preempts_: bool = False
     evicted_whole_: bool = False
+    starts_anew_: bool = False
     meek_: bool = False
     counts_succeeded_: bool = False
     uniform_: bool = False
@@ -127,6 +128,10 @@ class GangBuilder:
         """Its definition says that it may be evicted only whole."""
         return replace(self, evicted_whole_=True)
 
+    def starting_anew(self) -> "GangBuilder":
+        """Pods that come when none is left are a new start."""
+        return replace(self, starts_anew_=True)
+
     def budget(self, name: str) -> "GangBuilder":
         """A PodDisruptionBudget ("namespace/name") covers its pods."""
         return replace(self, budgets=tuple(sorted((*self.budgets, name))))
@@ -151,6 +156,7 @@ class GangBuilder:
             name=self.name,
             incarnation=self.incarnation,
             evicted_whole=self.evicted_whole_,
+            starts_anew=self.starts_anew_,
             never_preempts=self.meek_,
             counts_succeeded=self.counts_succeeded_,
             uniform=self.uniform_,

@@ -241,3 +241,18 @@ async def test_what_was_written_of_a_start_outlives_the_coordinator(scene: Scene
     assert told.data(first) == before
     assert told.statuses["first"][-1] == "Bound"
     await told.labelled(first, status="Bound", retries="1")
+
+
+async def test_a_group_whose_pods_are_gone_runs_again_as_a_whole(scene: Scene, told: Told) -> None:
+    nodes = await scene.nodes(2, 2)
+    again = group("again").of(4)
+    await scene.create(again)
+    before = await told.says(again, status="Bound")
+    await scene.delete_pods(again)
+    await scene.add_pods(again, 0, 1)
+    await scene.waits(again, "2 of 4 members")
+    await told.says(again, status="Waiting")
+    assert scene.bound_pods(again) == {}
+    await scene.add_pods(again, 2, 3)
+    await is_as_told(scene, told, again, nodes)
+    assert told.data(again)["schedBeginTime"] > before["schedEndTime"]

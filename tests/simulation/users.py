@@ -102,13 +102,15 @@ def divide(world: World, slot: int, divided: int) -> None:
         world.declare(slot, built.divided(DIVIDED.get(divided, "")))
 
 
-@act(1.5, slot=6, succeeded=2, uniform=3, free=6, meek=3, rest=4)
-def demands(world: World, slot: int, succeeded: int, uniform: int, free: int, meek: int, rest: int) -> None:
+@act(1.5, slot=6, succeeded=2, uniform=3, free=6, meek=3, rest=4, anew=2)
+def demands(
+    world: World, slot: int, succeeded: int, uniform: int, free: int, meek: int, rest: int, anew: int = 0
+) -> None:
     """A user edits what a gang wants besides room for its members."""
     if built := world.gangs.get(slot):
         told = changed(built, counts_succeeded_=bool(succeeded), uniform_=uniform == 1, meek_=meek == 1)
-        constraints = REST_PACKED if rest == 1 else built.constraints
-        world.declare(slot, changed(told, free_cpu_=2 * max(0, free - 2), constraints=constraints))
+        told = changed(told, starts_anew_=anew == 1, free_cpu_=2 * max(0, free - 2))
+        world.declare(slot, changed(told, constraints=REST_PACKED if rest == 1 else built.constraints))
 
 
 @act(0.7, slot=6)

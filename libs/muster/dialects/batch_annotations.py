@@ -51,6 +51,7 @@ def read(
         facts(NAME, namespace, name, None, pods),
         minimum=number,
         total=number,
+        starts_anew=True,
         terms=tuple(pod_terms(pods, GangMarks.annotation, [GROUP_POD_NUM])),
         problems=tuple(problems),
     )

@@ -99,5 +99,6 @@ def read(
         waiting_time_seconds=waiting_seconds,
         problems=tuple(problems),
         resources=resources,
+        starts_anew=True,
         terms=tuple(definition_terms(definition, _FIELDS)),
     )

@@ -101,6 +101,7 @@ def read(
         never_preempts=priority <= 0,
         uniform=True,
         evicted_whole=True,
+        starts_anew=True,
         constraints=(*constraints, PACK_OTHERS),
         terms=tuple(group.terms()),
         problems=tuple(group.problems),

@@ -275,7 +275,8 @@ class GangFacts(Struct, frozen=True):
     `terms` are the user's own words. `counts_succeeded`: members that succeeded count toward the minimum once those
     that are left cannot reach it alone. `uniform`: all its pods must ask the same of a node. `resources` must be free
     in the whole cluster before it is tried. `never_preempts`: nothing is evicted for it, whatever its pods say.
-    `evicted_whole`: others may have it evicted only whole, even if it can spare a pod.
+    `evicted_whole`: others may have it evicted only whole, even if it can spare a pod. `starts_anew`: when none of its
+    pods is left that may run or has succeeded, pods that come then are a new start, as a whole.
     """
 
     id: str
@@ -302,6 +303,7 @@ class GangFacts(Struct, frozen=True):
     resources: Amounts = ()
     never_preempts: bool = False
     evicted_whole: bool = False
+    starts_anew: bool = False
 
     @property
     def blocked(self) -> bool:

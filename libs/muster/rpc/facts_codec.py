@@ -231,6 +231,7 @@ def encode_gang(gang: GangFacts) -> pb.Gang:
         resources=encode_amounts(gang.resources),
         never_preempts=gang.never_preempts,
         evicted_whole=gang.evicted_whole,
+        starts_anew=gang.starts_anew,
     )
 
 
@@ -267,6 +268,7 @@ def decode_gang(message: pb.Gang) -> GangFacts:
         decode_amounts(message.resources),
         message.never_preempts,
         message.evicted_whole,
+        message.starts_anew,
     )
 
 

@@ -240,3 +240,74 @@ def test_a_plain_pod_has_no_stages() -> None:
     story.add_pods(plain_pod("a"))
     story.run()
     assert not story.stages
+
+
+def second_run(story: Story) -> list[PodFacts]:
+    """The pods of "a" are gone after they were bound, and half of those of its next run are there."""
+    built = gang("a").of(4).starting_anew()
+    story.add(built)
+    story.run()
+    story.change(remove_pods=[pod.uid for pod in built.pods()])
+    story.pass_time(60)
+    return anew(built.pods())
+
+
+def test_i1_pods_that_come_when_none_is_left_are_a_new_start() -> None:
+    story = Story(nodes={"n": 4})
+    pods = second_run(story)
+    assert story.progress("a").stage is B, "how it ended stands until it begins again"
+    story.add_pods(*pods[:2])
+    story.pass_time(5)
+    assert (story.bound("a"), story.progress("a").stage) == (0, G)
+    story.add_pods(*pods[2:])
+    began = story.unix
+    story.run()
+    told = story.progress("a")
+    assert (story.bound("a"), told.stage, told.began, told.ended) == (4, B, began, began)
+    assert {each.tries for each in told.members} == {1}
+
+
+@pytest.mark.parametrize("when", ["before its pods are there", "when half of them are there", "between"])
+def test_i1_a_new_start_is_one_after_a_crash_too(when: str) -> None:
+    story = Story(nodes={"n": 4})
+    pods = second_run(story)
+    if when == "when half of them are there":
+        story.add_pods(*pods[:2])
+        story.run()
+    story.crash()
+    if when == "between":
+        story.add_pods(*pods[:2])
+    story.start()
+    story.run()
+    if when == "before its pods are there":
+        story.add_pods(*pods[:2])
+    story.pass_time(5)
+    assert (story.bound("a"), story.progress("a").stage) == (0, G)
+    story.add_pods(*pods[2:])
+    story.run()
+    assert story.bound("a") == 4
+
+
+def test_a_pod_in_place_of_one_that_failed_joins_those_that_run_or_have_succeeded() -> None:
+    story = Story(nodes={"n": 4})
+    built = gang("a").of(2).starting_anew()
+    story.add(built)
+    story.run()
+    first, second = (story.cluster.pods[pod.uid] for pod in built.pods())
+    story.change(pods=[replace(first, phase=PodPhase.SUCCEEDED), replace(second, phase=PodPhase.FAILED)])
+    story.run()
+    story.add_pods(*anew([second]))
+    story.run()
+    assert story.bound("a") == 1, "it need not wait for one that has done its work"
+
+
+def test_a_gang_that_started_for_good_takes_later_pods_one_by_one() -> None:
+    story = Story(nodes={"n": 4})
+    built = gang("a").of(4)
+    story.add(built)
+    story.run()
+    story.change(remove_pods=[pod.uid for pod in built.pods()])
+    story.run()
+    story.add_pods(*anew(built.pods())[:2])
+    story.run()
+    assert story.bound("a") == 2

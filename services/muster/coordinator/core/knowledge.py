@@ -153,6 +153,9 @@ class Knowledge:
         if gang is not None and gang.plain and pod.uid not in gang.pods:
             self.drop_gang(gang)  # a plain pod came anew under the same name
             gang = None
+        if gang is not None and gang.run_is_over and (facts := gang.facts) is not None:
+            gang = self._begin_anew(gang)
+            self._put_gang(facts)
         if gang is None:
             gang = self._new_gang(gang_id)
             if not pod.gang:
@@ -194,12 +197,7 @@ class Knowledge:
     def _put_gang(self, facts: GangFacts) -> None:
         gang = self.gangs.get(facts.id)
         if gang is not None and gang.facts is not None and self._reborn(gang, facts):
-            pods = list(gang.pods.values())
-            self.drop_gang(gang)
-            gang = self._new_gang(facts.id)
-            for pod in pods:  # what is left of the old one is on its way out, but holds its name
-                self.gang_of[pod.uid] = gang
-                gang.put_pod(pod)
+            gang = self._begin_anew(gang)
         if gang is None:
             gang = self._new_gang(facts.id)
         before = gang.facts
@@ -221,6 +219,16 @@ class Knowledge:
         """It was deleted and declared anew: nothing of the old one counts. While one pod of it lives it is the same."""
         lives = gang.members or gang.leaving or gang.marked or gang.timing_out
         return gang.facts is not None and gang.facts.incarnation != facts.incarnation and not lives
+
+    def _begin_anew(self, gang: Gang) -> Gang:
+        """The gang is gone. What is left of its pods has ended or is on its way out, but holds its name."""
+        pods = list(gang.pods.values())
+        self.drop_gang(gang)
+        gang = self._new_gang(gang.id)
+        for pod in pods:
+            self.gang_of[pod.uid] = gang
+            gang.put_pod(pod)
+        return gang
 
     def drop_gang(self, gang: Gang) -> None:
         """The gang is gone, with all it holds."""

@@ -236,6 +236,12 @@ class Gang:
         return len(self.bound) >= max(1, self.needed)
 
     @property
+    def run_is_over(self) -> bool:
+        """It was permitted, nothing is left of that, and it is one that starts anew then."""
+        left = self.members or self.leaving or self.succeeded or self.marked or self.timing_out
+        return self.permitted and self.facts is not None and self.facts.starts_anew and not left
+
+    @property
     def members(self) -> int:
         """Pods that exist and may run: not ended, not being deleted, not gated, nothing wrong with them."""
         return len(self.waiting) + len(self.seats) + len(self.acked) + len(self.bound)

@@ -20,7 +20,7 @@ def recover(knowledge: Knowledge, records: Sequence[Record]) -> tuple[tuple[str,
     void, resumed = [], []
     for record in sorted(records, key=lambda record: (record.permitted_unix_millis, record.gang)):
         gang = knowledge.gangs.get(record.gang)
-        if gang is None or not _same(gang, record):
+        if gang is None or not _same(gang, record) or _begins_anew(gang, record):
             void.append(record.gang)
         else:
             _resume(knowledge, gang, record)
@@ -44,6 +44,14 @@ def _same(gang: Gang, record: Record) -> bool:
     if any(pod.uid in gang.pods for pod in (*record.timing_out, *record.evicting)):
         return True
     return any(seat.uid in gang.waiting or seat.uid in gang.bound for seat in record.seats)
+
+
+def _begins_anew(gang: Gang, record: Record) -> bool:
+    """None is left of those that were permitted, and others are there: they came when nobody led."""
+    facts = gang.facts
+    if facts is None or not facts.starts_anew or record.state is RecordState.UNPERMITTED or not gang.waiting:
+        return False
+    return not (gang.bound or gang.succeeded or any(seat.uid in gang.waiting for seat in record.seats))
 
 
 def _ran(gang: Gang) -> bool:
