@@ -127,7 +127,7 @@ BUGS = (
     Bug(
         "a new leader believes records of gangs that were declared anew",
         "recovery.py",
-        "        if gang is None or not _same(gang, record):",
+        "        if gang is None or not _same(gang, record) or _begins_anew(gang, record):",
         "        if gang is None:",
     ),
     Bug(
