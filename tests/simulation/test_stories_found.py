@@ -6,6 +6,23 @@ from simulation.acts import read
 from simulation.play import play
 
 FOUND = {
+    "nobody speaks for a group that has room of its own": """
+        create slot=5 priority=2 group=5
+        sleep which=1
+        create size=1 cpu=1
+        create slot=4 group=5
+        intrude
+        calm
+        intrude
+        fail_evict which=2
+        move_pod slot=5
+        plain cpu=1 priority=1
+        crash
+        effect
+        effect
+        replicas count=1
+        leave
+    """,
     "no member is left when the answer for them comes": """
         create size=1 slack=3 cpu=1 mode=1
         delete_pod

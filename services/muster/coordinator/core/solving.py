@@ -245,7 +245,8 @@ class Solving:
         return seated
 
     def _not_placed(self, group: Group, asked: GroupToPlace, result: SolveResult, now: Now) -> None:
-        group.infeasible = shape_of(group, asked) if result.outcome is SolveOutcome.INFEASIBLE else None
+        proved = result.outcome is SolveOutcome.INFEASIBLE and group not in self._knowledge.kept
+        group.infeasible = shape_of(group, asked) if proved else None
         if result.explanation is not None:
             self._explain(group, result.explanation)
         if not group.accumulates:  # cycles are of gangs that are tried whole
