@@ -7,7 +7,8 @@ The API has had three versions, which differ in little of what is read here:
     v1beta1  (1.37)    the same                                    the same
 
 The priority is that of spec.priority, which the API server fills in from the priority class where it can, else that of
-the class, else that of the pods. A topology key makes a tree of its own, whose domains are the values of that label.
+the class, else that of the pods. Without a class the API server may fill in 0, which nobody asked for. A topology key
+makes a tree of its own, whose domains are the values of that label.
 """
 
 import re
@@ -178,7 +179,7 @@ class _Declaration:
         value = self._spec.get("priority")
         class_name = self._spec.get("priorityClassName")
         where = f"spec.priorityClassName {self._of}"
-        if value is None:
+        if value is None or (_is_zero(value) and not class_name):
             return class_priority(class_name, priorities, where, self.problems)
         none: int | None = None
         source = Source(value, f"spec.priority {self._of}")
@@ -226,6 +227,10 @@ def _priority(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LARGEST_PRIORITY:
         raise BadValue(f"{shown(value)}, which is not a whole number of at most {_LARGEST_PRIORITY}")
     return value
+
+
+def _is_zero(value: Any) -> bool:
+    return value == 0 and not isinstance(value, bool)
 
 
 def _is_list(value: Any) -> bool:

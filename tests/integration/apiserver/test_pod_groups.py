@@ -8,6 +8,7 @@ from builders.api_client import MERGE, PODS, TABLE, ApiClient, pod
 
 GROUPS = "/apis/scheduling.k8s.io/{}/namespaces/default/podgroups"
 BETA, ALPHA3, ALPHA2 = (GROUPS.format(version) for version in ("v1beta1", "v1alpha3", "v1alpha2"))
+WORKLOADS = "/apis/scheduling.k8s.io/{}/namespaces/default/workloads"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 GANG = {"schedulingPolicy": {"gang": {"minCount": 3}}}
 
@@ -22,12 +23,13 @@ def condition(name: str, status: str = "True") -> dict[str, Any]:
 
 async def test_it_is_one_object_in_all_versions(api: ApiClient) -> None:
     reference = {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}
+    await api.created(WORKLOADS.format("v1alpha2"), {"metadata": {"name": "w"}, "spec": {}})
     made = await api.created(ALPHA2, group(disruptionMode="PodGroup", podGroupTemplateRef=reference))
     assert made["apiVersion"] == "scheduling.k8s.io/v1alpha2"
     beta = (await api.get(f"{BETA}/g")).body
     assert beta["apiVersion"] == "scheduling.k8s.io/v1beta1"
     workload = {"workloadName": "w", "templateName": "t"}
-    assert beta["spec"] == {**GANG, "disruptionMode": {"all": {}}, "workloadRef": workload}
+    assert beta["spec"] == {**GANG, "disruptionMode": {"all": {}}, "workloadRef": workload, "priority": 0}
     assert (await api.get(f"{ALPHA3}/g")).body == {**beta, "apiVersion": "scheduling.k8s.io/v1alpha3"}
     assert (await api.get(f"{ALPHA2}/g")).body == made
 
@@ -90,7 +92,17 @@ async def test_the_priority_class_gives_the_priority(api: ApiClient) -> None:
     assert (await api.post(BETA, group(priorityClassName="high"))).status == 403
     await api.created(CLASSES, {"metadata": {"name": "high"}, "value": 7})
     assert (await api.created(BETA, group(priorityClassName="high")))["spec"]["priority"] == 7
-    assert (await api.post(BETA, group("other", priority=3))).status == 403
+    reply = await api.post(BETA, group("other", priority=3))
+    assert (reply.status, "must match the priority computed (0)" in reply.message) == (403, True)
+    assert (await api.created(BETA, group("none")))["spec"]["priority"] == 0
+    await api.created(CLASSES, {"metadata": {"name": "usual"}, "value": 5, "globalDefault": True})
+    spec = (await api.created(BETA, group("default")))["spec"]
+    assert (spec["priority"], spec["priorityClassName"]) == (5, "usual")
+
+
+async def test_a_workload_that_it_comes_from_must_be_there(api: ApiClient) -> None:
+    reply = await api.post(BETA, group(workloadRef={"workloadName": "w", "templateName": "t"}))
+    assert (reply.status, 'Workload "w" not found' in reply.message) == (403, True)
 
 
 async def test_a_pod_names_its_group_for_good(api: ApiClient) -> None:
@@ -121,7 +133,6 @@ async def test_a_group_without_pods_goes_when_it_is_deleted(api: ApiClient) -> N
 
 
 async def test_workloads_are_kept(api: ApiClient) -> None:
-    path = "/apis/scheduling.k8s.io/{}/namespaces/default/workloads"
     spec = {"podGroupTemplates": [{"name": "t", **GANG}]}
-    await api.created(path.format("v1alpha2"), {"metadata": {"name": "w"}, "spec": spec})
-    assert (await api.get(f"{path.format('v1beta1')}/w")).body["spec"] == spec
+    await api.created(WORKLOADS.format("v1alpha2"), {"metadata": {"name": "w"}, "spec": spec})
+    assert (await api.get(f"{WORKLOADS.format('v1beta1')}/w")).body["spec"] == spec

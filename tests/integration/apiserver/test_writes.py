@@ -181,3 +181,25 @@ async def test_writing_what_is_not_there(api: ApiClient) -> None:
         await api.delete(f"{MAPS}/c"),
     ):
         assert (reply.status, reply.message) == (404, 'configmaps "c" not found')
+
+
+async def test_the_data_of_a_config_map_are_strings(api: ApiClient) -> None:
+    reply = await api.post(MAPS, config_map("c") | {"data": {"size": 3}})
+    assert (reply.status, "cannot unmarshal number" in reply.message) == (400, True)
+    await api.created(MAPS, config_map("c"))
+    assert (await api.patch(f"{MAPS}/c", {"data": {"size": 3}})).status == 400
+    assert (await api.patch(f"{MAPS}/c", {"data": {"size": "3"}})).status == 200
+
+
+async def test_an_immutable_config_map_keeps_its_data(api: ApiClient) -> None:
+    await api.created(MAPS, config_map("c") | {"immutable": True})
+    for change in ({"data": {"a": "c"}}, {"data": {"more": "d"}}, {"immutable": None}):
+        reply = await api.patch(f"{MAPS}/c", change)
+        assert (reply.status, "field is immutable when `immutable` is set" in reply.message) == (422, True)
+    assert (await api.patch(f"{MAPS}/c", {"metadata": {"labels": {"a": "b"}}})).status == 200
+
+
+async def test_an_object_has_one_controller(api: ApiClient) -> None:
+    owners = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": True} for uid in ("a", "b")]
+    reply = await api.post(MAPS, config_map("c", ownerReferences=owners))
+    assert (reply.status, "Only one reference can have Controller set to true" in reply.message) == (422, True)

@@ -135,7 +135,10 @@ class TestPriorityAndDisruption:
         [
             ({}, None),
             ({"priority": 7, "priorityClassName": "high"}, 7),
-            ({"priority": 0}, 0),
+            ({"priority": 0, "priorityClassName": "high"}, 0),
+            ({"priority": 0}, None),
+            ({"priority": 0, "priorityClassName": ""}, None),
+            ({"priority": -5}, -5),
             ({"priorityClassName": "high"}, 1000),
             ({"priorityClassName": ""}, None),
         ],

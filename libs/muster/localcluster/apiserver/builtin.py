@@ -7,11 +7,12 @@ from muster.localcluster.apiserver import events, pod_groups
 from muster.localcluster.apiserver.budgets import BudgetRules
 from muster.localcluster.apiserver.custom_kinds import DefinitionRules
 from muster.localcluster.apiserver.kinds import STATUS, Kind, Rules, Subresource, TableForm
+from muster.localcluster.apiserver.metadata import mistyped
 from muster.localcluster.apiserver.pod_defaults import default_pod_spec
 from muster.localcluster.apiserver.pod_table import PODS as POD_TABLE
 from muster.localcluster.apiserver.pods import PodRules, PriorityClassRules
 from muster.localcluster.apiserver.quotas import QuotaRules
-from muster.localcluster.apiserver.status import Cause, not_supported, required, too_long
+from muster.localcluster.apiserver.status import Cause, forbidden_value, not_supported, required, too_long
 from muster.localcluster.apiserver.storage import ClaimRules, StorageClassRules, VolumeRules
 from muster.localcluster.apiserver.store import Object
 from muster.localcluster.apiserver.tables import TABLES
@@ -25,12 +26,24 @@ class _Stored(Rules):
 
 
 class _Data(Rules):
-    """ConfigMaps and Secrets: not too large."""
+    """ConfigMaps and Secrets: strings, not too many, and for good if they say so."""
+
+    def default(self, obj: Object) -> None:
+        for value in (obj.get("data") or {}).values():
+            if not isinstance(value, str | None):
+                raise mistyped("v1", obj["kind"], value, f"{obj['kind']}.data", "string")
 
     def validate(self, obj: Object) -> Iterable[Cause]:
         values = [*(obj.get("data") or {}).values(), *(obj.get("binaryData") or {}).values()]
         if sum(len(str(value)) for value in values) > _MOST_DATA_BYTES:
             yield too_long("[]", _MOST_DATA_BYTES)
+
+    def validate_update(self, new: Object, old: Object) -> Iterable[Cause]:
+        if not old.get("immutable"):
+            return
+        for field in ("immutable", "data", "binaryData"):
+            if (new.get(field) or {}) != (old.get(field) or {}):
+                yield forbidden_value(field, "field is immutable when `immutable` is set")
 
 
 class _NamespaceRules(Rules):

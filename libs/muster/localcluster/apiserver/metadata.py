@@ -110,7 +110,12 @@ def metadata_causes(
                 yield invalid_value("metadata.annotations", key, problem)
         if _bytes(annotations) > MOST_ANNOTATION_BYTES:
             yield too_long("metadata.annotations", MOST_ANNOTATION_BYTES)
-    for index, owner in enumerate(metadata.get("ownerReferences") or ()):
+    owners = metadata.get("ownerReferences") or ()
+    controllers = [f"{owner.get('kind')}/{owner.get('name')}" for owner in owners if owner.get("controller") is True]
+    if len(controllers) > 1:
+        why = 'Only one reference can have Controller set to true. Found "true" in references for '
+        yield invalid_value("metadata.ownerReferences", owners, why + " and ".join(controllers[:2]))
+    for index, owner in enumerate(owners):
         yield from _owner_causes(owner, f"metadata.ownerReferences[{index}]")
     for finalizer in metadata.get("finalizers") or ():
         for problem in qualified_name_problems(finalizer):
@@ -120,31 +125,31 @@ def metadata_causes(
 def check_metadata_types(metadata: Any, version: str, kind: str) -> None:
     """Raise StatusError 400 unless labels and annotations are strings to strings and the like."""
     if not isinstance(metadata, dict):
-        raise _mistyped(version, kind, metadata, "metadata", "v1.ObjectMeta")
+        raise mistyped(version, kind, metadata, "ObjectMeta.metadata", "v1.ObjectMeta")
     for name in ("name", "generateName", "namespace", "uid", "resourceVersion"):
         value = metadata.get(name)
         if value is None:
             metadata.pop(name, None)
         elif not isinstance(value, str):
-            raise _mistyped(version, kind, value, f"metadata.{name}", "string")
+            raise mistyped(version, kind, value, f"ObjectMeta.metadata.{name}", "string")
     for name in ("labels", "annotations"):
         values = metadata.get(name)
         if values is None:
             metadata.pop(name, None)
             continue
         if not isinstance(values, dict):
-            raise _mistyped(version, kind, values, f"metadata.{name}", "map[string]string")
+            raise mistyped(version, kind, values, f"ObjectMeta.metadata.{name}", "map[string]string")
         for key, value in values.items():
             if value is None:
                 values[key] = ""  # as Go reads null into a string
             elif not isinstance(value, str):
-                raise _mistyped(version, kind, value, f"metadata.{name}", "string")
+                raise mistyped(version, kind, value, f"ObjectMeta.metadata.{name}", "string")
     for name, of in (("ownerReferences", dict), ("finalizers", str)):
         items = metadata.get(name)
         if items is None:
             metadata.pop(name, None)
         elif not isinstance(items, list) or not all(isinstance(item, of) for item in items):
-            raise _mistyped(version, kind, items, f"metadata.{name}", f"[]{of.__name__}")
+            raise mistyped(version, kind, items, f"ObjectMeta.metadata.{name}", f"[]{of.__name__}")
 
 
 def json_type(value: object) -> str:
@@ -155,10 +160,11 @@ def json_type(value: object) -> str:
     return names.get(type(value), "null")
 
 
-def _mistyped(version: str, kind: str, value: object, field: str, wanted: str) -> StatusError:
+def mistyped(version: str, kind: str, value: object, field: str, wanted: str) -> StatusError:
+    """Refusal of a value of the wrong type; the field is that of a struct, as the real server says it."""
     return bad_request(
         f'{kind} in version "{version}" cannot be handled as a {kind}: json: cannot unmarshal {json_type(value)} '
-        f"into Go struct field ObjectMeta.{field} of type {wanted}"
+        f"into Go struct field {field} of type {wanted}"
     )
 
 

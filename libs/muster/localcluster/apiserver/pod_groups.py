@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 from muster.localcluster.apiserver.custom_kinds import CustomRules
 from muster.localcluster.apiserver.kinds import STATUS, Kind, Rules
 from muster.localcluster.apiserver.metadata import qualified_name_problems
-from muster.localcluster.apiserver.pods import PRIORITY_CLASSES
+from muster.localcluster.apiserver.pods import priority_class
 from muster.localcluster.apiserver.status import Cause, forbidden, forbidden_value, invalid_value
-from muster.localcluster.apiserver.store import Object
+from muster.localcluster.apiserver.store import Object, key_of
 from muster.localcluster.apiserver.tables import TABLES
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ GROUP: Final = "scheduling.k8s.io"
 COLLECTION: Final = f"podgroups.{GROUP}"
 PROTECTION: Final = f"{GROUP}/podgroup-protection"
 """Finalizer of every PodGroup: it does not go before its pods."""
+_WORKLOADS: Final = f"workloads.{GROUP}"
 _STORED: Final = "v1beta1"
 _ALPHA2: Final = "v1alpha2"
 _MODES: Final = {"Pod": "single", "PodGroup": "all"}
@@ -108,23 +109,14 @@ class PodGroupRules(CustomRules):
         self._minimum_may_change = minimum_may_change
 
     def admit(self, cluster: "Cluster", obj: Object) -> None:
-        """The priority class gives the priority. Without one there is none: that of the pods counts."""
+        """The priority class gives the priority, 0 without one; a Workload that it comes from must be there."""
         finalizers = obj["metadata"].get("finalizers") or []
         if PROTECTION not in finalizers:
             obj["metadata"]["finalizers"] = [*finalizers, PROTECTION]
-        spec, name = obj.get("spec"), obj["metadata"].get("name", "")
-        if not isinstance(spec, dict) or not isinstance(class_name := spec.get("priorityClassName") or "", str):
-            return
-        classes = cluster.store.collection(PRIORITY_CLASSES).records
-        if class_name and class_name not in classes:
-            raise forbidden("podgroups", GROUP, name, f"no PriorityClass with name {class_name} was found")
-        computed = classes[class_name].object["value"] if class_name else None
-        given = spec.get("priority")
-        if given is not None and given != computed:
-            why = f"the integer value of priority ({given}) must not be provided; it follows from priorityClassName"
-            raise forbidden("podgroups", GROUP, name, why)
-        if computed is not None:
-            spec["priority"] = computed
+        spec, metadata = obj.get("spec"), obj["metadata"]
+        if isinstance(spec, dict):
+            _admit_priority(cluster, metadata.get("name", ""), spec)
+            _check_workload(cluster, metadata, spec)
 
     def validate(self, obj: Object) -> Iterable[Cause]:
         causes = list(super().validate(obj))
@@ -138,6 +130,33 @@ class PodGroupRules(CustomRules):
         for field in sorted(before.keys() | after.keys()):
             if before.get(field) != after.get(field):
                 yield invalid_value(f"spec.{field}", after.get(field), "field is immutable")
+
+
+def _admit_priority(cluster: "Cluster", name: str, spec: Object) -> None:
+    class_name = spec.get("priorityClassName") or ""
+    if not isinstance(class_name, str):
+        return
+    chosen = priority_class(cluster, class_name)
+    if chosen is None:
+        raise forbidden("podgroups", GROUP, name, f"no PriorityClass with name {class_name} was found")
+    given, computed = spec.get("priority"), chosen.get("value", 0)
+    if given is not None and given != computed:
+        why = (
+            f"priority set in the pod group ({given}) must match the priority computed ({computed}) based on the "
+            "priority class set in the spec"
+        )
+        raise forbidden("podgroups", GROUP, name, why)
+    if chosen:
+        spec["priorityClassName"] = chosen["metadata"]["name"]
+    spec["priority"] = computed
+
+
+def _check_workload(cluster: "Cluster", metadata: Object, spec: Object) -> None:
+    reference = spec.get("workloadRef") or (spec.get("podGroupTemplateRef") or {}).get("workload") or {}
+    workload = reference.get("workloadName")
+    if workload and cluster.store.get(_WORKLOADS, key_of(metadata["namespace"], workload)) is None:
+        why = f'PodGroup rejected: Workload "{workload}" not found'
+        raise forbidden("podgroups", GROUP, metadata.get("name", ""), why)
 
 
 class _WorkloadRules(Rules):

@@ -59,21 +59,27 @@ class PriorityClassRules(Rules):
             yield Cause("FieldValueForbidden", "Forbidden: may not be changed in an update.", "value")
 
 
+def priority_class(cluster: "Cluster", name: str | None) -> Object | None:
+    """The class of that name, or the default one if it is empty: an object without fields if there is no default.
+
+    None: there is no class of that name.
+    """
+    classes = cluster.store.collection(PRIORITY_CLASSES).records
+    if name:
+        return classes[name].object if name in classes else None
+    defaults = [record.object for record in classes.values() if record.object.get("globalDefault")]
+    return min(defaults, key=lambda each: each["value"]) if defaults else {}
+
+
 def _admit_priority(cluster: "Cluster", pod: str, spec: Object) -> None:
     """Priority admission: the class gives priority and preemption policy."""
     name = spec.get("priorityClassName")
-    priority, policy = 0, "PreemptLowerPriority"
-    classes = cluster.store.collection(PRIORITY_CLASSES).records
-    if name:
-        if name not in classes:
-            raise forbidden("pods", "", pod, f"no PriorityClass with name {name} was found")
-        chosen = classes[name].object
-    else:
-        defaults = [record.object for record in classes.values() if record.object.get("globalDefault")]
-        chosen = min(defaults, key=lambda each: each["value"]) if defaults else {}
-        if chosen:
-            spec["priorityClassName"] = chosen["metadata"]["name"]
-    priority, policy = chosen.get("value", priority), chosen.get("preemptionPolicy", policy)
+    chosen = priority_class(cluster, name)
+    if chosen is None:
+        raise forbidden("pods", "", pod, f"no PriorityClass with name {name} was found")
+    if chosen:
+        spec["priorityClassName"] = chosen["metadata"]["name"]
+    priority, policy = chosen.get("value", 0), chosen.get("preemptionPolicy", "PreemptLowerPriority")
     given = spec.get("priority")
     if given is not None and given != priority:
         why = (

@@ -87,7 +87,7 @@ class Webhooks:
         except TimeoutError as error:
             raise CallFailed(f'Post "{url}": context deadline exceeded') from error
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
-            raise CallFailed(f'Post "{url}": {error}') from error
+            raise CallFailed(f'Post "{url}": {_told(error)}') from error
         if status != 200:
             raise CallFailed(f"the server responded with the status code {status}: {body[:300]!r}")
         return _response(body, uid)
@@ -108,6 +108,14 @@ class Webhooks:
                 raise CallFailed(f"unable to load root certificates: {error}") from error
             self._trust[webhook.ca_bundle] = known
         return known
+
+
+def _told(error: Exception) -> str:
+    """What is wrong, without what only aiohttp knows."""
+    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientSSLError):
+        why = (error.os_error.strerror or str(error.os_error)).lower()
+        return f"dial tcp {error.host}:{error.port}: connect: {why}"
+    return str(error)
 
 
 def _asked(request: Request, uid: str) -> Object:
