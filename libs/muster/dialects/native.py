@@ -87,7 +87,7 @@ def read(
     common = facts(NAME, namespace, name, definition, oldest_first(mark_sets))
     pod_group = f"PodGroup {quoted(f'{namespace}/{name}')}"
     if definition is None:
-        missing = f"{pod_group} ({DEFINITION.api_version}) does not exist yet: create it"
+        missing = f"{pod_group} ({DEFINITION.group}) does not exist yet: create it"
         return replace(common, problems=(blocking(f"{missing}, or make the pods anew with another {FIELD}"),))
     group = _Declaration(definition.spec, pod_group)
     minimum = group.minimum()

@@ -68,7 +68,7 @@ class TestPolicy:
     def test_without_its_pod_group_it_waits(self) -> None:
         ((severity, message),) = said(gang_of(None))
         assert severity is Severity.BLOCKING
-        assert message.startswith('PodGroup "a/A" (scheduling.k8s.io/v1beta1) does not exist yet: create it')
+        assert message.startswith('PodGroup "a/A" (scheduling.k8s.io) does not exist yet: create it')
 
     @pytest.mark.parametrize(
         ("policy", "words"),
