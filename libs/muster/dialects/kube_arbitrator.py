@@ -74,7 +74,7 @@ def read(
     those that run reach it, as in kube-arbitrator's every cycle.
     """
     declared = facts(NAME, namespace, name, definition, oldest_first(mark_sets))
-    declared = replace(declared, match_policy=MatchPolicy.WAITING_AND_RUNNING, counts_succeeded=True)
+    declared = replace(declared, match_policy=MatchPolicy.WAITING_AND_RUNNING, counts_succeeded=True, starts_anew=True)
     if definition is None:
         missing = blocking(
             f"no SchedulingSpec ({DEFINITION.api_version}) has {_controller(name)} as its controller yet: "

@@ -73,7 +73,7 @@ def read(
     pods that are made anew wait until they and those that run or succeeded reach it.
     """
     declared = facts(NAME, namespace, name, definition, oldest_first(mark_sets))
-    declared = replace(declared, match_policy=MatchPolicy.WAITING_AND_RUNNING, counts_succeeded=True)
+    declared = replace(declared, match_policy=MatchPolicy.WAITING_AND_RUNNING, counts_succeeded=True, starts_anew=True)
     if definition is None:
         missing = blocking(
             f"PodGroup {quoted(f'{namespace}/{name}')} ({DEFINITION.api_version}) does not exist yet: create it, "

@@ -242,3 +242,21 @@ def test_i10_g37_what_the_api_server_answers_to_a_bind_is_told_until_the_pod_is_
     assert any("500: try again" in text for text in conditions_of(story, failing))
     assert reason(story.gang("a")) == ""
     assert not story.gang("a").bind_trouble
+
+
+def test_of_a_gang_that_started_and_of_which_nothing_is_left_is_not_said_that_it_runs() -> None:
+    story = Story(nodes={"n": 2})
+    built = gang("a").of(2)
+    story.add(built)
+    story.run()
+    story.change(remove_pods=[pod.uid for pod in built.pods()])
+    story.add_pods(*gang("a").of(4).pods())
+    story.pass_time(5)
+    assert story.bound("a") == 2
+    assert "gang default/a runs; 2 more of its pods cannot start" in reason(story.gang("a"))
+    story.change(remove_pods=[pod.uid for pod in story.cluster.pods.values() if pod.node], remove_nodes=["n"])
+    story.pass_time(5)
+    told = reason(story.gang("a"))
+    assert told.startswith(
+        "gang default/a has started before, and none of its pods runs; 2 more of its pods cannot start"
+    )

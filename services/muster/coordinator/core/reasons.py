@@ -94,9 +94,10 @@ def reason(gang: Gang) -> str:
             return _holding(gang)
         case Kind.LATER_GATHERING:
             later = "1 later pod waits" if len(gang.waiting) == 1 else f"{len(gang.waiting)} later pods wait"
-            return f"gang {gang.label} runs; {later}: {gathering}"
+            return f"gang {gang.label} {_goes_on(gang)}; {later}: {gathering}"
         case Kind.LATER_CANNOT_START | Kind.LATER_UNTRIED:
-            return f"gang {gang.label} runs; {len(gang.waiting)} more of its pods cannot start{_because(gang)}"
+            more = f"{len(gang.waiting)} more of its pods cannot start"
+            return f"gang {gang.label} {_goes_on(gang)}; {more}{_because(gang)}"
         case Kind.LOST:
             return _lost(gang)
         case Kind.NOT_BOUND:
@@ -105,6 +106,11 @@ def reason(gang: Gang) -> str:
             return _marked(gang)
         case _:
             return ""
+
+
+def _goes_on(gang: Gang) -> str:
+    """Of a gang that has started: do any of its pods run?"""
+    return "runs" if gang.members > len(gang.waiting) else "has started before, and none of its pods runs"
 
 
 def warnings(gang: Gang) -> list[str]:
