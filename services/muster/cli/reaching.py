@@ -32,7 +32,14 @@ DEFAULT_NAMESPACE: Final = "muster-system"
 _CALL_SECONDS: Final = 30.0
 _FORWARD_SECONDS: Final = 15.0
 _FORWARDING: Final = re.compile(r"Forwarding from (127\.0\.0\.1:[0-9]+) ->")
+_LOG_LINE: Final = re.compile(r"[EWIF][0-9]{4} ")
 _NO_NAMESPACE: Final = "."  # nothing is in it: who answers leads, and has nothing to send
+
+
+def _without_log(text: str) -> str:
+    """What kubectl says, and not what it logs besides."""
+    lines = text.strip().splitlines()
+    return "\n".join(line for line in lines if not _LOG_LINE.match(line)) or text.strip()
 
 
 class Kubectl:
@@ -122,7 +129,7 @@ class Reach:
         running = ("--field-selector", "status.phase=Running")
         said = self.kubectl.run("get", "pods", "-n", self._namespace, "-l", labels, *running, "-o", "name")
         if said.returncode != 0:
-            raise CliError(f"kubectl cannot list Muster's pods: {said.stderr.strip()}")
+            raise CliError(f"kubectl cannot list Muster's pods: {_without_log(said.stderr)}")
         pods = said.stdout.split()
         if not pods:
             raise CliError(

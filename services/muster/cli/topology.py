@@ -42,7 +42,7 @@ def _chosen(cluster: Cluster, name: str) -> list[TopologyTree]:
         return [cluster.trees[name]]
     close = difflib.get_close_matches(name, cluster.trees, n=1)
     known = ", ".join(tree.name for tree in trees)
-    hint = f"did you mean {close[0]}?" if close else f"there is {known}" if known else "there is none"
+    hint = f"did you mean {close[0]}?" if close else f"there are: {known}" if known else "there is none"
     raise CliError(f"no topology tree is named {name!r}", hint=hint, usage=True)
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from statistics import median
 
+import pytest
 from msgspec.structs import replace
 
 from builders.story import Story
@@ -14,6 +15,8 @@ from muster.coordinator.core.events import (
     Solve,
     SolveFailed,
 )
+from muster.coordinator.core.explain import AmbiguousGang, find
+from muster.coordinator.core.model import Gang, Group
 from muster.coordinator.core.reasons import reason
 from muster.coordinator.core.reports import CHANGES_PER_SECOND, MOST_CHANGES_SAVED
 from muster.gangs.facts import PodPhase, Problem, Severity
@@ -260,3 +263,21 @@ def test_of_a_gang_that_started_and_of_which_nothing_is_left_is_not_said_that_it
     assert told.startswith(
         "gang default/a has started before, and none of its pods runs; 2 more of its pods cannot start"
     )
+
+
+@pytest.mark.parametrize(
+    "name", ["training", "ml/training", "QueueJob.training", "kube-arbitrator/ml/QueueJob.training"]
+)
+def test_a_gang_that_is_named_after_a_controller_is_found_by_its_name(name: str) -> None:
+    ids = ("kube-arbitrator/ml/QueueJob.training", "koordinator/ml/v1.training")
+    gangs = {id_: Gang(id_, Group(id_)) for id_ in ids}
+    assert find(gangs, name).id == ids[0]
+    named_alike = "sakkara/ml/training"
+    gangs[named_alike] = Gang(named_alike, Group(named_alike))
+    assert find(gangs, "training").id == named_alike, "whose own name it is goes first"
+
+
+def test_a_name_of_several_controllers_is_met_with_their_gangs() -> None:
+    ids = ("kube-arbitrator/ml/QueueJob.training", "kube-arbitrator/ml/Job.training")
+    with pytest.raises(AmbiguousGang, match=r"QueueJob\.training"):
+        find({id_: Gang(id_, Group(id_)) for id_ in ids}, "training")

@@ -1,5 +1,6 @@
 """Answers about gangs: where one stands, who is ahead of it, and what would let it start."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from muster.coordinator.core.amounts import in_units
@@ -11,6 +12,8 @@ from muster.gangs.facts import PodFacts, Severity
 
 MOST_AHEAD = 10
 _RUNNING = (Phase.SATISFIED,)
+_KIND = re.compile(r"/[A-Z][A-Za-z0-9]*\.(?=[^/]*$)")
+"""Of the controller that a gang is named after, in the gang's id; names of other gangs have no capitals."""
 
 
 class UnknownGang(LookupError):
@@ -29,17 +32,24 @@ class AmbiguousGang(LookupError):
 
 
 def find(gangs: Mapping[str, Gang], name: str) -> Gang:
-    """A gang by id, "namespace/name", or name. Raises UnknownGang and AmbiguousGang."""
+    """A gang by id, "namespace/name", or name; of a gang that is named after a controller, "Kind.name", the name alone
+    will do if nobody else has it. Raises UnknownGang and AmbiguousGang.
+    """
     if name in gangs:
         return gangs[name]
     parts = name.split("/")
-    found = [gang for gang in gangs.values() if gang.id.split("/", 1)[-1] == name or gang.id.rsplit("/", 1)[-1] == name]
+    found = [gang for gang in gangs.values() if name in _short(gang.id)]
+    found = found or [gang for gang in gangs.values() if name in _short(_KIND.sub("/", gang.id))]
     if len(found) == 1:
         return found[0]
     if found:
         raise AmbiguousGang(name, sorted(gang.id for gang in found))
     stem = parts[-1][:4]
     raise UnknownGang(name, sorted(id_ for id_ in gangs if stem and stem in id_)[:5])
+
+
+def _short(id_: str) -> tuple[str, str]:
+    return id_.split("/", 1)[-1], id_.rsplit("/", 1)[-1]
 
 
 def in_order(machine: Machine) -> list[Gang]:

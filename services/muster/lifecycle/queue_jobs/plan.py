@@ -75,7 +75,10 @@ def plan(job: Job, pods: Sequence[JobPod], now_seconds: float) -> Plan:
         return Plan(job.status)
     status = job.status
     if status.incarnation == 0:
-        return Plan(_first(job, pods), Step("Created", f"{job.size} pods are made, {job.needed} of which must start"))
+        return Plan(
+            _first(job, pods),
+            Step("Created", f"it is to have {job.size} pods, {job.needed} of which must start together"),
+        )
     current = [pod for pod in pods if pod.incarnation == status.incarnation and _wanted(job, pod)]
     if job.templates != status.templates:
         status = _anew(replace(status, replaced=0, attempts=0), job, ())
