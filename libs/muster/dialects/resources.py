@@ -24,11 +24,12 @@ def amounts(value: Any) -> Amounts:
 
 def _amount(resource: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise BadValue(f"a list with {quoted(resource)} {shown(value)}, which is not a quantity such as 2 or 1.5Gi")
+        no_quantity = f"{shown(value)} of {quoted(resource)} in it, which is not a quantity such as 2 or 1.5Gi"
+        raise BadValue(f"a list with {no_quantity}")
     try:
         nanos = parse_quantity(str(value))
     except BadQuantity as error:
-        raise BadValue(f"a list with {quoted(resource)}: {error}") from error
+        raise BadValue(f"a list with {quoted(resource)} in it, of which {error}") from error
     if nanos < 0:
-        raise BadValue(f"a list with {quoted(resource)} {shown(value)}, but it must not be below zero")
+        raise BadValue(f"a list with {shown(value)} of {quoted(resource)} in it, which must not be below zero")
     return amount_of(resource, nanos, round_up=True)

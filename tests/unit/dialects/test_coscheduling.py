@@ -61,10 +61,10 @@ def test_the_least_resources_are_amounts() -> None:
 @pytest.mark.parametrize(
     ("least", "words"),
     [
-        ({"cpu": "much"}, '"cpu": "much" is not a quantity'),
-        ({"cpu": -1}, '"cpu" "-1", but it must not be below zero'),
-        ({"cpu": [1]}, '"cpu" "[1]", which is not a quantity'),
-        ({"cpu": True}, '"cpu" "true", which is not a quantity'),
+        ({"cpu": "much"}, '"cpu" in it, of which "much" is not a quantity'),
+        ({"cpu": -1}, '"-1" of "cpu" in it, which must not be below zero'),
+        ({"cpu": [1]}, '"[1]" of "cpu" in it, which is not a quantity'),
+        ({"cpu": True}, '"true" of "cpu" in it, which is not a quantity'),
         ("3", '"3", which is not a list of resources'),
         ({f"r{n}": 1 for n in range(65)}, "a list of 65 resources, but it may have at most 64"),
     ],
