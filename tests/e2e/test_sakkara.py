@@ -173,8 +173,7 @@ async def test_a_whole_group_of_lower_priority_makes_room_says_for_whom_and_star
     assert scene.uids(low) == spared
     await told.says(low, status="Bound")
     await scene.add_pods(lowest)
-    again = await told.says(lowest, status="Ready")
-    assert "preemptor" not in again
+    await told.says(lowest, status="Ready", preemptor="rush")
     await scene.delete(harmless)
     more = await scene.nodes(2, 2)
     await is_as_told(scene, told, lowest, [*nodes, *more])

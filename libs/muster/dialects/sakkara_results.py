@@ -3,7 +3,7 @@
     status              Waiting, Ready, Assigned, Permitted, Bound; Preempted
     placement           {"root": {"rack-0": {"node-0": {"pod-0": {}, "pod-4": {}}}}}
     rank                [(pod-0,0) (pod-4,1)]
-    preemptor           the group that it was evicted for
+    preemptor           the group that it was evicted for, until it has places again
     schedBeginTime, schedEndTime, schedTotalTimeMilli, schedSolverTimeMilli
 
 A pod has its rank, how often its group was tried, and the status Permitted as labels before it is bound; when all are,
@@ -66,7 +66,12 @@ def labels_at_bind(rank: int | None, tries: int) -> Mapping[str, str]:
 
 
 def _standing(progress: Progress) -> _Data:
-    return {STATUS: _STATUS[progress.stage], PREEMPTOR: _name_for(progress) if progress.preemptor else None}
+    data: _Data = {STATUS: _STATUS[progress.stage]}
+    if progress.preemptor:
+        data[PREEMPTOR] = _name_for(progress)
+    elif progress.stage in _HAVE_PLACES:  # until then it tells why the group waits again
+        data[PREEMPTOR] = None
+    return data
 
 
 def _name_for(progress: Progress) -> str:

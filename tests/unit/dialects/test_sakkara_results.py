@@ -167,9 +167,14 @@ def test_an_evicted_group_names_who_it_was_for(preemptor: str, name: str) -> Non
     assert written(progress(Stage.PREEMPTED, preemptor=preemptor))["preemptor"] == name
 
 
-@pytest.mark.parametrize("stage", [Stage.READY, Stage.BOUND])
+@pytest.mark.parametrize("stage", [Stage.ASSIGNED, Stage.PERMITTED, Stage.BOUND])
 def test_a_group_that_starts_again_names_no_preemptor(stage: Stage) -> None:
     assert written(progress(stage, *PLACED))["preemptor"] is None
+
+
+@pytest.mark.parametrize("stage", [Stage.GATHERING, Stage.READY, Stage.TIMED_OUT])
+def test_who_it_was_evicted_for_stands_as_long_as_it_waits_again(stage: Stage) -> None:
+    assert "preemptor" not in written(progress(stage))
 
 
 # -- pods
