@@ -19,7 +19,7 @@ from muster.coordinator.core.explain import AmbiguousGang, find
 from muster.coordinator.core.model import Gang, Group
 from muster.coordinator.core.reasons import reason
 from muster.coordinator.core.reports import CHANGES_PER_SECOND, MOST_CHANGES_SAVED
-from muster.gangs.facts import PodPhase, Problem, Severity
+from muster.gangs.facts import ObjectReference, PodPhase, Problem, Severity
 
 NAMES = ("default/a", "default/b")
 
@@ -281,3 +281,20 @@ def test_a_name_of_several_controllers_is_met_with_their_gangs() -> None:
     ids = ("kube-arbitrator/ml/QueueJob.training", "kube-arbitrator/ml/Job.training")
     with pytest.raises(AmbiguousGang, match=r"QueueJob\.training"):
         find({id_: Gang(id_, Group(id_)) for id_ in ids}, "training")
+
+
+def test_a_definition_that_is_spoiled_after_the_start_says_so() -> None:
+    story = Story(nodes={"n": 2})
+    built = gang("a").of(2)
+    defined = ObjectReference("v1", "ConfigMap", "default", "a", "uid-1")
+    story.change(gangs=[replace(built.gang_facts(), definition=defined)])
+    story.add_pods(*built.pods())
+    story.run()
+    spoiled = built.broken('its size is "abc"').gang_facts()
+    story.change(gangs=[replace(spoiled, definition=defined)])
+    story.pass_time(5)
+    assert story.bound("a") == 2
+    assert story.notes().count('its size is "abc"; what has started stays') == 1
+    story.change(gangs=[spoiled])
+    story.pass_time(5)
+    assert story.notes().count('its size is "abc"; what has started stays') == 1, "who deletes it knows"

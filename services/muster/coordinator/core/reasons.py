@@ -114,11 +114,14 @@ def _goes_on(gang: Gang) -> str:
 
 
 def warnings(gang: Gang) -> list[str]:
-    """What is wrong with the declaration although a default is used."""
+    """What is wrong with the declaration although a default is used, or although the gang runs."""
     facts = gang.facts
     if facts is None:
         return []
     notes = [problem.message for problem in facts.problems if problem.severity is Severity.WARNING]
+    if gang.permitted and facts.definition is not None:
+        blocking = (problem.message for problem in facts.problems if problem.severity is Severity.BLOCKING)
+        notes += [f"{message}; what has started stays" for message in blocking]
     if facts.mode is GangMode.NON_STRICT and not gang.permitted and not gang.group.accumulates:
         whole = next(other for other in gang.group.gangs if other.facts and other.facts.starts_whole)
         notes.append(
