@@ -130,7 +130,7 @@ def definition_terms(
     given = {key: definition.annotations.get(key) for key in annotations}
     given |= {path: _at(definition.spec, path) for path in fields}
     for key, value in given.items():
-        if value is not None:
+        if value is not None and value != "":
             yield f"{key}: {_plainly(value)} {where}"
 
 

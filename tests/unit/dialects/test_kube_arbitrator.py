@@ -54,7 +54,7 @@ def test_what_a_pod_says_itself_goes_first() -> None:
 
 
 def test_a_job() -> None:
-    definition = spec_of(minAvailable=3, nodeSelector={"b": "2", "a": "1"}, priority=7)
+    definition = spec_of(minAvailable=3, nodeSelector={"b": "2", "a": "1"}, priority=7, priorityClassName="")
     assert gang_of(definition) == GangFacts(
         id="kube-arbitrator/a/CrdJob.train",
         dialect="kube-arbitrator",
