@@ -30,6 +30,8 @@ class Sights:
     def here(self, workload: Workload) -> Workload:
         """The workload as it will be created: in this scene's namespace unless it has one, on this scene's nodes."""
         placed = workload.in_namespace(self.name) if workload.namespace == "default" else workload
+        if placed.dialect == "native":
+            self.cluster.api_server.needs_native()
         if placed.dialect == "native" and not placed.version:
             placed = placed.of_version(self.cluster.api_server.native_versions[0])
         return placed.on_nodes(**{LABEL: self.name})

@@ -22,6 +22,11 @@ _DEFINITIONS = {
     "native": "scheduling.k8s.io/v1beta1",
 }
 
+_EVICTED_IS_NOT_FAILED: dict[str, Any] = {
+    "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+}
+"""Otherwise a real Job controller gives up after some of them."""
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -218,7 +223,12 @@ class Workload:
             "apiVersion": "batch/v1",
             "kind": "Job",
             "metadata": {"name": name, "namespace": self.namespace},
-            "spec": {"parallelism": pods, "completions": pods, "template": template},
+            "spec": {
+                "parallelism": pods,
+                "completions": pods,
+                "podFailurePolicy": _EVICTED_IS_NOT_FAILED,
+                "template": template,
+            },
         }
 
     def _pod(self, number: int) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from builders.workloads import Workload, gang, plain
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 RESTART = [{"event": "Unschedulable", "action": "Restart"}]
+JOB_SECONDS = 120.0
+"""A real Job controller makes three failed pods anew after 40 s."""
 _LOOK_SECONDS = 0.05
 
 
@@ -113,7 +115,7 @@ async def test_a_group_that_lost_too_many_pods_is_restarted_whole_and_starts_aga
             pod["metadata"]["uid"] not in first and pod["status"].get("phase") == "Running" for pod in pods
         )
 
-    await scene.cluster.until(all_anew, "all three pods are new and run")
+    await scene.cluster.until(all_anew, "all three pods are new and run", seconds=JOB_SECONDS)
     event = await scene.event(a, "fewer than 3 of its pods ran: all")
     assert event["reason"] == "Restarted"
     await counts(scene, a, running=3)

@@ -230,7 +230,8 @@ async def test_a_coordinator_killed_while_victims_go_finishes_what_was_planned_i
 
 
 async def test_victims_that_a_job_brings_back_at_once_never_take_the_room_and_nobody_else_goes_i9(scene: Scene) -> None:
-    scene.cluster.api_server.needs_controllers()
+    if scene.cluster.api_server.is_real:
+        pytest.skip("a real Job controller brings six victims back after five minutes")
     await scene.nodes(*[8] * 12, pool=MAIN)
     bystander = running("bystander").of(12)
     await scene.create(bystander)

@@ -10,6 +10,7 @@ from muster.kube.responses import ApiStatusError, Response
 from muster.kube.session import KubeSession
 
 MERGE: Final = "application/merge-patch+json"
+STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 
 _SECONDS: Final = 10.0
 _GONE: Final = 404
@@ -51,6 +52,15 @@ class Calls:
             "PATCH", f"{path}/status", body=msgspec.json.encode(body), content_type=MERGE, timeout_seconds=_SECONDS
         )
         return await self.patch(path, body) if response.status == _GONE else _content(response)
+
+    async def set_condition(self, path: str, uid: str, condition: Mapping[str, Any]) -> None:
+        """Set a condition of an object of a built-in kind, and leave its other ones alone. Nothing if it is gone."""
+        body = msgspec.json.encode({"metadata": {"uid": uid}, "status": {"conditions": [condition]}})
+        response = await self._session.request(
+            "PATCH", f"{path}/status", body=body, content_type=STRATEGIC_MERGE, timeout_seconds=_SECONDS
+        )
+        if response.status not in (_GONE, _CONFLICT):
+            _content(response)
 
     async def delete(self, path: str, uid: str, **options: Any) -> bool:
         """Delete the object with that uid; further DeleteOptions may be given. False: it is gone already."""

@@ -133,6 +133,17 @@ async def test_a_deleted_pod_makes_room_and_goes_at_once(api: ApiClient, kubelet
     await api.until(f"{PODS}/first", _phase("Running"))
 
 
+async def test_who_holds_a_deleted_pod_sees_that_it_was_killed(api: ApiClient, kubelets: None) -> None:
+    """As the job controller does, to count it."""
+    await _bound(api, pod("held", metadata={"finalizers": ["example.com/hold"]}))
+    await api.until(f"{PODS}/held", _phase("Running"))
+    await api.delete(f"{PODS}/held")
+    ended = (await api.until(f"{PODS}/held", _phase("Failed"))).body
+    assert ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+    await api.patch(f"{PODS}/held", {"metadata": {"finalizers": None}})
+    await api.until_gone(f"{PODS}/held")
+
+
 async def test_an_evicted_pod_goes_at_once_and_its_budget_waits_for_another(api: ApiClient, kubelets: None) -> None:
     labels = {"labels": {"app": "web"}}
     for name in ("a", "b"):

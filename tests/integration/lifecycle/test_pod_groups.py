@@ -207,6 +207,21 @@ async def test_a_group_that_breaks_is_restarted_as_a_whole_if_it_says_so(api: Ap
     assert await names_of(api) == {"a2", "b2", "c2"}
 
 
+async def test_pods_of_a_group_that_is_restarted_are_told_so_before_they_go(api: ApiClient) -> None:
+    await group(api, KUBE_BATCH, minMember=2, policy=RESTART)
+    await pods(api, "a", "b")
+    held = {"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking"]}}
+    assert (await api.patch(f"{PODS}/b", held)).status == 200
+    await become(api, "Running", "a", "b")
+    await until_status(api, KUBE_BATCH, running=2)
+    await become(api, "Failed", "a")
+    await api.until_gone(f"{PODS}/a")
+    left = (await api.until(f"{PODS}/b", lambda reply: "deletionTimestamp" in reply.body["metadata"])).body
+    conditions = {each["type"]: each for each in left["status"]["conditions"]}
+    assert conditions["DisruptionTarget"]["reason"] == "PodGroupRestarted"
+    assert len(conditions) > 1  # what others say stays
+
+
 async def test_a_group_whose_controller_is_quick_is_restarted_too(api: ApiClient) -> None:
     await group(api, KUBE_BATCH, minMember=2, policy=RESTART)
     await pods(api, "a", "b")

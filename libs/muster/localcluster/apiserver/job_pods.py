@@ -21,7 +21,7 @@ def pod_of(job: Object, index: int | None) -> Object:
         labels[INDEX] = annotations[INDEX] = str(index)
         spec.setdefault("hostname", f"{metadata['name']}-{index}")
         for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
-            container.setdefault("env", []).append({"name": "JOB_COMPLETIONINDEX", "value": str(index)})
+            container.setdefault("env", []).append({"name": "JOB_COMPLETION_INDEX", "value": str(index)})
     described: Object = {"generateName": base, "labels": labels, "annotations": annotations}
     described["ownerReferences"] = [owner | {"controller": True, "blockOwnerDeletion": True}]
     return {"kind": "Pod", "apiVersion": "v1", "metadata": described, "spec": spec}

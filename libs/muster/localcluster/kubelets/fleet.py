@@ -26,6 +26,8 @@ from muster.localcluster.kubelets.wire import PODS, DeleteOptions, RunPod
 _JSON: Final = "application/json"
 _FIRST_BACKOFF_SECONDS: Final = 10.0
 _LONGEST_BACKOFF_SECONDS: Final = 300.0
+_KILLED: Final = 137
+"""Exit code of containers that were killed."""
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -205,15 +207,27 @@ class Kubelets:
         self._write(pod, statuses.ended(pod, code, life.started, now_text(), life.restarts))
 
     def _remove(self, pod: RunPod, room: NodeRoom) -> None:
-        """Somebody deletes the pod: it stops at once, whatever grace it was given."""
+        """Somebody deletes the pod: it stops at once, whatever grace it was given. That its containers were killed is
+        told first, as Jobs wait for it.
+        """
         uid = pod.metadata.uid
+        life = self._lives.get(uid)
         self._release(uid)
         room.release(uid)
         if uid in self._removed:
             return
         self._done.add(uid)
         self._removed.add(uid)
-        self._calls.add("DELETE", pod.path, msgspec.json.encode(DeleteOptions({"uid": uid})), _JSON)
+        if life is None:
+            self._let_go(pod)
+        else:
+            killed = statuses.ended(pod, _KILLED, life.started, now_text(), life.restarts)
+            self._write(pod, killed, lambda: self._let_go(pod))
+
+    def _let_go(self, pod: RunPod) -> None:
+        """Nothing of it is left on the node."""
+        options = DeleteOptions({"uid": pod.metadata.uid})
+        self._calls.add("DELETE", pod.path, msgspec.json.encode(options), _JSON)
 
     def _release(self, uid: str) -> None:
         life = self._lives.pop(uid, None)

@@ -1,10 +1,13 @@
 """Restarts groups that ask for it: what is remembered between two looks at a group, and the deletion of its pods."""
 
 import asyncio
+import time
 from typing import Final
 
 import structlog
 
+from muster.kube.responses import ApiStatusError
+from muster.kube.timestamps import timestamp
 from muster.lifecycle.calls import Calls, object_path
 from muster.lifecycle.event_log import EventLog
 from muster.lifecycle.pod_groups.group import Group
@@ -18,6 +21,9 @@ _AT_ONCE: Final = 16
 _RESTARTED: Final = "Restarted"
 _NOT_RESTARTED: Final = "CannotRestart"
 _ACTION: Final = "Restarting"
+_DISRUPTED: Final = "DisruptionTarget"
+"""Condition of pods by which a Job can tell this end from a failure of their own."""
+_DISRUPTED_BY_RESTART: Final = "PodGroupRestarted"
 
 _log = structlog.get_logger(__name__)
 
@@ -99,7 +105,19 @@ class Restarting:
         await self._events.tell(group.reference, _RESTARTED, note, action=_ACTION)
 
     async def _delete(self, member: Member) -> None:
-        await self._calls.delete(object_path("v1", "pods", member.namespace, member.name), member.uid)
+        path = object_path("v1", "pods", member.namespace, member.name)
+        condition = {
+            "type": _DISRUPTED,
+            "status": "True",
+            "reason": _DISRUPTED_BY_RESTART,
+            "message": "its PodGroup is restarted as a whole",
+            "lastTransitionTime": timestamp(time.time()),
+        }
+        try:
+            await self._calls.set_condition(path, member.uid, condition)
+        except ApiStatusError as error:  # that is no reason to leave half a group running
+            _log.warning("pod not told why it is deleted", pod=f"{member.namespace}/{member.name}", error=str(error))
+        await self._calls.delete(path, member.uid)
         self._members.doom(member)
 
     def _planned(self, group: Group, now_seconds: float) -> Plan:
