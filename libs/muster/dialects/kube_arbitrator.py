@@ -158,7 +158,7 @@ def _int32(value: object) -> int | None:
 def _terms(definition: Definition) -> tuple[str, ...]:
     where = f"(SchedulingSpec {definition.namespace}/{definition.name})"
     given = ((key, definition.spec.get(key)) for key in ("minAvailable", "priorityClassName", "priority"))
-    said = [f"{key}: {_plain(value)} {where}" for key, value in given if value is not None]
+    said = [f"{key}: {_plain(value)} {where}" for key, value in given if value is not None and value != ""]
     selector = definition.spec.get("nodeSelector")
     return (*said, f"nodeSelector: {_plain(selector)} {where}") if selector else tuple(said)
 
