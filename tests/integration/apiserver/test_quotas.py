@@ -131,11 +131,17 @@ async def test_a_quota_is_about_its_own_namespace(api: ApiClient) -> None:
     await api.created("/api/v1/namespaces/kube-public/pods", pod("a"))
 
 
+def _selecting(scope: str, operator: str) -> Any:
+    return {"matchExpressions": [{"scopeName": scope, "operator": operator}]}
+
+
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
         ({"hard": {"cpu": "lots"}}, 'spec.hard[cpu]: Invalid value: "lots"'),
         ({"hard": {"cpu": "-1"}}, "must be greater than or equal to 0"),
+        ({"hard": {"nonsense": "1"}}, "must be a standard resource type or fully qualified"),
+        ({"hard": {"pods": "1"}, "scopeSelector": _selecting("PriorityClass", "In")}, "must be at least one value"),
         ({"hard": {"pods": "1"}, "scopes": ["Sometimes"]}, 'Unsupported value: "Sometimes"'),
     ],
 )

@@ -24,7 +24,7 @@ from muster.localcluster.apiserver.canonical import canonical
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.kinds import Kind, Rules
 from muster.localcluster.apiserver.pod_defaults import containers_of
-from muster.localcluster.apiserver.status import Cause, forbidden, invalid_value, not_supported
+from muster.localcluster.apiserver.status import Cause, forbidden, invalid_value, not_supported, required
 from muster.localcluster.apiserver.store import Change, Object, Record, in_namespace
 from muster.localcluster.apiserver.store import Collection as Stored
 
@@ -50,6 +50,14 @@ _OF_CONTAINERS: Final = tuple(
 """What every container must say once a quota bounds it."""
 
 
+def _is_standard(name: str) -> bool:
+    """A resource that a quota bounds and that is nobody's own."""
+    plain = name.removeprefix("requests.").removeprefix("limits.")
+    if plain in ("cpu", "memory", "ephemeral-storage") or plain.startswith("hugepages-"):
+        return True
+    return name in _NUMBERED or name in (_PODS, "requests.storage", "services.nodeports", "services.loadbalancers")
+
+
 class QuotaRules(Rules):
     """What the API takes for a ResourceQuota."""
 
@@ -71,12 +79,17 @@ class QuotaRules(Rules):
                 continue
             if nanos < 0:
                 yield invalid_value(f"spec.hard[{name}]", amount, "must be greater than or equal to 0")
+            if "/" not in name and not _is_standard(name):
+                yield invalid_value(f"spec.hard[{name}]", name, "must be a standard resource type or fully qualified")
         for scope in spec.get("scopes") or ():
             if scope not in _SCOPES:
                 yield not_supported("spec.scopes", scope, _SCOPES)
         for each in (spec.get("scopeSelector") or {}).get("matchExpressions") or ():
             if each.get("scopeName") not in _SCOPES:
                 yield not_supported("spec.scopeSelector.matchExpressions.scopeName", each.get("scopeName"), _SCOPES)
+            if each.get("operator") in ("In", "NotIn") and not each.get("values"):
+                why = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+                yield required("spec.scopeSelector.matchExpressions.values", why)
             if each.get("operator") not in _OPERATORS:
                 yield not_supported("spec.scopeSelector.matchExpressions.operator", each.get("operator"), _OPERATORS)
 
