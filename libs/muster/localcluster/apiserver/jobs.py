@@ -1,8 +1,8 @@
 """The job controller: pods for batch/v1 Jobs, indexed or not, until enough have succeeded or too many failed.
 
 Failed pods are replaced at once, and pods that were deleted are no failures; a real one waits longer after each of
-both. A pod that is refused, by a quota or a webhook, is tried again after a pause that grows, and the job gets an event.
-Not done: activeDeadlineSeconds, podFailurePolicy, successPolicy, ttl, and limits per index.
+both. A pod that is refused, by a quota or a webhook, is tried again after a pause that grows,
+and the job gets an event. Not done: activeDeadlineSeconds, podFailurePolicy, successPolicy, ttl, and limits per index.
 """
 
 import asyncio
