@@ -28,6 +28,7 @@ class Scene(Sights):
         # What an interrupted run left in a real cluster is not met again.
         super().__init__(cluster, f"scene-{secrets.token_hex(3)}")
         self._namespaces: set[str] = set()
+        self._one_namespace = asyncio.Lock()
         self._workloads: dict[str, Workload] = {}
         self._jobs: list[tuple[str, str]] = []
         self._written: list[Written] = []
@@ -296,7 +297,9 @@ class Scene(Sights):
             await self.cluster.apply(_priority_class(workload))
 
     async def _make_namespace(self, name: str) -> None:
-        if name not in self._namespaces:
+        async with self._one_namespace:  # who comes meanwhile finds it made
+            if name in self._namespaces:
+                return
             self._namespaces.add(name)
             await self.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 

@@ -41,7 +41,7 @@ async def started(scene: Scene, *gangs: Written) -> None:
 async def test_gangs_of_all_dialects_start_beside_another_scheduler_i1_i3(scene: Scene) -> None:
     names = await scene.nodes(*[8] * 6)
     gangs = written(scene, *DIALECTS)
-    strangers = plain("stranger").of(12)
+    strangers = plain("stranger").of(12).with_spec(schedulerName="another")
     elsewhere = [scene.bind_by_hand(strangers, {number: names[number % 6]}) for number in range(12)]
     await asyncio.gather(scene.declare(*gangs), *elsewhere)
     await started(scene, *gangs)
