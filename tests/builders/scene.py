@@ -145,7 +145,11 @@ class Scene(Sights):
 
     @contextlib.asynccontextmanager
     async def dying(self, workload: Workload, *numbers: int) -> AsyncIterator[None]:
-        """These pods are being deleted, and are gone only after the end of the block: a finalizer holds them."""
+        """These pods are being deleted, and are gone only after the end of the block: a finalizer holds them.
+
+        The kubelets of the scene have stopped, so those that run do so until then.
+        """
+        await self._stop_kubelets()
         pods = self.here(workload).pods(*numbers)
         for pod in pods:
             await self.cluster.merge(_path(pod), {"metadata": {"finalizers": ["example.com/held"]}})
