@@ -232,6 +232,36 @@ async def test_a_group_whose_controller_is_quick_is_restarted_too(api: ApiClient
     await api.until(PODS, lambda reply: not reply.body["items"])
 
 
+async def test_a_group_is_restarted_that_breaks_while_its_counts_are_being_written(rig: LifecycleRig) -> None:
+    for manifest in ("scheduling.incubator.k8s.io_podgroups.yaml", "scheduling.x-k8s.io_podgroups.yaml"):
+        await rig.install(manifest)
+    api = rig.api
+    await ground(api)
+    label: Object = {"labels": {"scheduling.x-k8s.io/pod-group": "train"}}
+    await group(api, COSCHEDULING, minMember=1)
+    await group(api, KUBE_BATCH, minMember=2, policy=RESTART)
+    kube_batch = "scheduling.incubator.k8s.io/v1alpha1/.*podgroups"
+    async with rig.replica("one", faulty=True):
+        await pods(api, "a", "b")
+        await become(api, "Running", "a")
+        await until_status(api, KUBE_BATCH, admitted=1, running=1)
+        with (
+            rig.faults.hold(Requests("GET", kube_batch)) as watch,
+            rig.faults.hold(Requests("PATCH", f"{kube_batch}/train/status"), carried_out=True) as answer,
+        ):
+            rig.faults.break_watches()
+            await watch.until(1)
+            await become(api, "Running", "b")
+            await answer.until(1)
+            assert (await api.get(f"{KUBE_BATCH}/train")).body["status"]["running"] == 2
+            await api.delete(f"{PODS}/a")
+            await pods(api, "a-again")
+            await pods(api, "later", marks=label)
+            await become(api, "Running", "a-again", "later")
+            await until_status(api, COSCHEDULING, running=1)  # so all that was before it has been seen
+        await api.until_gone(f"{PODS}/b")
+
+
 async def test_pods_that_nobody_would_make_anew_are_never_deleted(api: ApiClient) -> None:
     await group(api, KUBE_BATCH, minMember=2, policy=RESTART)
     await pods(api, "a")

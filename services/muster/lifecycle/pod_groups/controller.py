@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from muster.dialects import coscheduling, koordinator, kube_batch
 from muster.dialects.marks import DefinitionKind
@@ -129,9 +130,17 @@ class PodGroups:
 
     async def _write_status(self, group: Group, status: Mapping[str, Any]) -> None:
         changed = {key: value for key, value in status.items() if group.status.get(key) != value}
-        if changed:
-            body = {"metadata": {"uid": group.uid}, "status": changed}
-            self._learn(group, await self._calls.patch_status(group.path, body))
+        if not changed:
+            return
+        # A pod may stop before the answer is here, and others know by then that so many ran.
+        written = self._groups[group.gang_id] = replace(group, status={**group.status, **changed})
+        try:
+            answer = await self._calls.patch_status(group.path, {"metadata": {"uid": group.uid}, "status": changed})
+        except BaseException:
+            if self._groups.get(group.gang_id) is written:
+                self._groups[group.gang_id] = group
+            raise
+        self._learn(group, answer)
 
     async def _annotate(self, group: Group, below_since: str | None) -> None:
         body = {"metadata": {"uid": group.uid, "annotations": {BELOW_SINCE: below_since}}}
