@@ -4,12 +4,15 @@ from typing import NamedTuple
 
 
 class Bug(NamedTuple):
-    """`source` is found exactly once in the file of services/muster/coordinator/core."""
+    """`source` is found exactly once in the file of services/muster/coordinator/core. `first` is a file of tests that
+    finds it where random stories do not find it as quickly: it is played before all else, to save time.
+    """
 
     what: str
     file: str
     source: str
     instead: str
+    first: str = ""
 
 
 BUGS = (
@@ -51,6 +54,7 @@ BUGS = (
         "cycle.py",
         "        self.number += 1\n",
         "",
+        first="unit/coordinator/test_gang_scenarios.py",
     ),
     Bug(
         "the waiting-time counts from the last look, not from the first reservation",
@@ -69,12 +73,14 @@ BUGS = (
         "waiting.py",
         "        self.give_up(group)\n        self.groups.pop(group, None)\n",
         "        self._give_back(late, list(late.seats))\n",
+        first="unit/coordinator/test_non_strict.py",
     ),
     Bug(
         "a new leader forgets who is still to be marked as timed out",
         "waiting.py",
         "gang.timing_out = {name.uid for name in record.timing_out if name.uid in gang.waiting}",
         "gang.timing_out = set()",
+        first="unit/coordinator/test_non_strict.py",
     ),
     Bug(
         "marked pods are tried again",
@@ -87,24 +93,28 @@ BUGS = (
         "model.py",
         "return self.accumulates and all(gang.lacking <= 0 for gang in self.gangs)",
         "return self.accumulates and any(gang.lacking <= 0 for gang in self.gangs)",
+        first="unit/coordinator/test_deadlocks.py",
     ),
     Bug(
         "a group accumulates although one of its gangs is Strict",
         "model.py",
         "return all(not gang.permitted and gang.facts is not None and not gang.facts.starts_whole",
         "return any(not gang.permitted and gang.facts is not None and not gang.facts.starts_whole",
+        first="unit/coordinator/test_non_strict.py",
     ),
     Bug(
         "reservations on nodes that are gone are kept by gangs that wait",
         "waiting.py",
         "                    if ledger.untenable(held.seat):",
         "                    if False:",
+        first="unit/coordinator/test_non_strict.py",
     ),
     Bug(
         "what went while the permit was written is not seen",
         "machine.py",
         "        if self._overtaken(group, gangs):",
         "        if False:",
+        first="unit/coordinator/test_interruptions.py",
     ),
     Bug(
         "a refused permit keeps its seats",
@@ -123,36 +133,42 @@ BUGS = (
         "recovery.py",
         "    if record.state is RecordState.UNPERMITTED:\n        return\n",
         "",
+        first="unit/coordinator/test_budgets_and_victims.py",
     ),
     Bug(
         "a new leader believes records of gangs that were declared anew",
         "recovery.py",
         "        if gang is None or not _same(gang, record) or _begins_anew(gang, record):",
         "        if gang is None:",
+        first="unit/coordinator/test_interruptions.py",
     ),
     Bug(
         "a new leader does not bind what the one before had permitted",
         "machine.py",
         "            self._effects += self._binds.send(gang, gang.outstanding)\n",
         "            pass\n",
+        first="unit/coordinator/test_ranks.py",
     ),
     Bug(
         "a result of an earlier seat is taken for one of the present seat",
         "binding.py",
         "            if gang is None or held is None or not _awaited(held, result):",
         "            if gang is None or held is None:",
+        first="unit/coordinator/test_interruptions.py",
     ),
     Bug(
         "a pod that somebody else bound elsewhere is taken for one that is where it was decided",
         "binding.py",
         "gang.acknowledge(result.uid, result.node)",
         "gang.acknowledge(result.uid, planned)",
+        first="unit/coordinator/test_trouble.py",
     ),
     Bug(
         "binds are not sent again when binding could not be reached",
         "binding.py",
         "                self._retry(gang, held, now + CALL_RETRY_SECONDS)\n",
         "",
+        first="unit/coordinator/test_what_users_are_told.py",
     ),
     Bug(
         "pods that have ended count toward the minimum",
@@ -171,12 +187,14 @@ BUGS = (
         "answers.py",
         "        if broken is not None:",
         "        if False:",
+        first="unit/coordinator/test_gang_demands.py",
     ),
     Bug(
         "placement is not told where the others of a gang are",
         "questions.py",
         "facts.tree, gang.constraints, placed(gang), avoided)",
         "facts.tree, facts.constraints, (), avoided)",
+        first="unit/coordinator/test_gang_demands.py",
     ),
     Bug(
         "what contradicts itself is asked of placement",
@@ -189,60 +207,70 @@ BUGS = (
         "knowledge.py",
         "        if self.trees.put(batch.trees) or dropped:",
         "        if self.trees.put(batch.trees) and False:",
+        first="unit/coordinator/test_gang_demands.py",
     ),
     Bug(
         "an answer is taken before that of who stands before",
         "in_flight.py",
         "        return self._may_want(before, nodes)",
         "        return False",
+        first="unit/coordinator/test_replicas.py",
     ),
     Bug(
         "who had its room taken is overtaken by those behind it that are under way",
         "in_flight.py",
         "            first is not group and first.gangs and first.key < key",
         "            False and first.key < key",
+        first="unit/coordinator/test_replicas.py",
     ),
     Bug(
         "room that is given twice by two solves is trouble, and backed off",
         "solving.py",
         "seated.node in attempt.taken:",
         "False:",
+        first="unit/coordinator/test_rejections.py",
     ),
     Bug(
         "help that came while a group was solved beside others is missed",
         "solving.py",
         "                self._queue.missed_help()\n",
         "                pass\n",
+        first="unit/coordinator/test_replicas.py",
     ),
     Bug(
         "solves under way at the same time go on for a replica that is not there any more",
         "machine.py",
         "self._solving.under_way >= self._replicas or",
         "self._solving.under_way >= 3 or",
+        first="unit/coordinator/test_replicas.py",
     ),
     Bug(
         "pods that mind each other are placed at the same time",
         "apart.py",
         "    return not _named(one).isdisjoint(other.selected_by) or not _named(other).isdisjoint(one.selected_by)",
         "    return False",
+        first="unit/coordinator/test_replicas.py",
     ),
     Bug(
         "others are evicted for room that hard constraints forbid",
         "making_room.py",
         "        if self._forbidden(attempt.group, result.runs):",
         "        if False:",
+        first="unit/coordinator/test_rejections.py",
     ),
     Bug(
         "one bad question keeps all others from an answer",
         "solving.py",
         "            group.alone = True\n            self._queue.activate(group)\n",
         "            self._queue.back_off(group, now.monotonic_seconds)\n",
+        first="unit/coordinator/test_replicas.py",
     ),
     Bug(
         "room is kept for who is to be divided in another way by now",
         "plans.py",
         "        if kept.divided_by != self._knowledge.divided_by(group):",
         "        if False:",
+        first="unit/coordinator/test_topology.py",
     ),
     Bug(
         "members are numbered anew with every permit",
@@ -255,6 +283,7 @@ BUGS = (
         "recovery.py",
         "    gang.record = record\n    gang.ranks = dict(record.ranks)\n",
         "    gang.record = record\n",
+        first="unit/coordinator/test_ranks.py",
     ),
     Bug(
         "a rank is given before the one who had it is gone",
@@ -285,6 +314,7 @@ BUGS = (
         "model.py",
         "        return (0 if repairing else 1, -self.priority",
         "        return (1, -self.priority",
+        first="unit/coordinator/test_interruptions.py",
     ),
     Bug(
         "partners are not told what changed with a gang of their group",
@@ -309,6 +339,7 @@ BUGS = (
         "kept_room.py",
         "        if not each.open_to(group, now):",
         "        if False:",
+        first="unit/coordinator/test_kept_room.py",
     ),
     Bug(
         "room is kept for who does not want it any more",
@@ -321,12 +352,14 @@ BUGS = (
         "victims.py",
         "other.key > key]",
         "other.key < key]",
+        first="unit/coordinator/test_deadlocks.py",
     ),
     Bug(
         "gangs that wait for each other are not asked to give way",
         "victims.py",
         "        levels = self._offer_waiting(group, holding)",
         "        levels = 0",
+        first="unit/coordinator/test_deadlocks.py",
     ),
     Bug(
         "gangs of the same priority are evicted",
@@ -345,18 +378,21 @@ BUGS = (
         "evictions.py",
         "                self._retry(gang, leaving, now + CALL_RETRY_SECONDS)\n",
         "                pass\n",
+        first="simulation/test_stories_found.py",
     ),
     Bug(
         "a new leader does not evict what was decided",
         "plans.py",
         "        return self._evictions.send(gang, there)",
         "        return []",
+        first="simulation/test_stories_found.py",
     ),
     Bug(
         "a gang that is evicted whole is still permitted",
         "plans.py",
         "                if gang.leaves_whole:\n                    unpermit(knowledge, gang)\n",
         "",
+        first="unit/coordinator/test_preemption.py",
     ),
     Bug(
         "evictions go on for a gang that is gone",
@@ -369,12 +405,14 @@ BUGS = (
         "repairs.py",
         "        evict = facts.repair_policy is RepairPolicy.EVICT and",
         "        evict = False and",
+        first="unit/coordinator/test_repair_policy.py",
     ),
     Bug(
         "work that outlasts the start of a starved gang uses the room that is kept for it",
         "kept_room.py",
         "        return not group.accumulates and now + longest_run(group) <= self.starts_at < math.inf",
         "        return True",
+        first="unit/coordinator/test_kept_room.py",
     ),
     Bug(
         "dialects are not told of a stage that is not a phase",
@@ -399,24 +437,28 @@ BUGS = (
         "recovery.py",
         "    gang.preempted_by = record.preempted_by\n",
         "",
+        first="unit/coordinator/test_progress.py",
     ),
     Bug(
         "who a gang was preempted for is not recorded",
         "permits.py",
         "        gang.kept_room,\n        gang.preempted_by,\n",
         '        gang.kept_room,\n        "",\n',
+        first="unit/coordinator/test_progress.py",
     ),
     Bug(
         "a gang begins anew with every look",
         "upkeep.py",
         "            gang.began_unix = gang.began_unix or now.unix_seconds",
         "            gang.began_unix = now.unix_seconds",
+        first="unit/coordinator/test_progress.py",
     ),
     Bug(
         "a gang that is evicted begins with what it had begun before",
         "plans.py",
         "    gang.began_unix = gang.ended_unix = 0.0\n",
         "",
+        first="unit/coordinator/test_progress.py",
     ),
     Bug(
         "pods are told tries that are not durable",
@@ -435,6 +477,7 @@ BUGS = (
         "model.py",
         "        if not facts.counts_succeeded or not self.succeeded or self.counted >= facts.minimum:",
         "        if not facts.counts_succeeded:",
+        first="unit/coordinator/test_gang_demands.py",
     ),
     Bug(
         "members that succeeded count for every gang",
@@ -447,59 +490,69 @@ BUGS = (
         "model.py",
         "        return max(1, facts.minimum - len(self.succeeded))",
         "        return facts.minimum",
+        first="unit/coordinator/test_gang_demands.py",
     ),
     Bug(
         "pods that must be alike are not compared",
         "gathering.py",
         "    return unlike(gang, ledger.classes) or lacks_room_in_all(gang, ledger)",
         "    return lacks_room_in_all(gang, ledger)",
+        first="unit/coordinator/test_gang_demands.py",
     ),
     Bug(
         "a gang does not wait for room in all",
         "gathering.py",
         "    return unlike(gang, ledger.classes) or lacks_room_in_all(gang, ledger)",
         "    return unlike(gang, ledger.classes)",
+        first="unit/coordinator/test_gang_demands.py",
     ),
     Bug(
         "a gang waits for room in all although it holds it",
         "room_in_all.py",
         "        free = ledger.free_in_all(name) + theirs[name] if amount > asked[name] else amount",
         "        free = ledger.free_in_all(name) if amount > asked[name] else amount",
+        first="unit/coordinator/test_gang_demands.py",
     ),
     Bug(
         "nobody who waits for room in all is looked at when room comes",
         "upkeep.py",
         "                if gang.group.gathering is not None:\n                    self._knowledge.touch(gang)\n",
         "                pass\n",
+        first="unit/coordinator/test_gang_demands.py",
     ),
     Bug(
         "levels that are not named are those of the tree that there was first",
         "knowledge.py",
         "                gang.constraints = self.trees.constraints_of(gang.facts)\n",
         "",
+        first="unit/coordinator/test_gang_demands.py",
     ),
     Bug(
         "others are evicted for gangs whose declaration forbids it",
         "questions.py",
         "    if any(gang.facts is not None and gang.facts.never_preempts for gang in to_seat):",
         "    if False:",
+        first="unit/coordinator/test_gang_demands.py",
     ),
     Bug(
         "one pod is evicted of a gang that goes only whole",
         "victims.py",
         "    if gang.facts is not None and gang.facts.evicted_whole:\n        return 0\n",
         "",
+        first="unit/coordinator/test_preemption.py",
     ),
     Bug(
         "events are called the same in all dialects",
         "reports.py",
         "event_reason(gang.id), note)",
         '"FailedScheduling", note)',
+        first="unit/coordinator/test_gang_demands.py",
     ),
     Bug(
         "a permit is taken back because of the room in all that it took itself",
         "room_in_all.py",
         "    if facts is None or not facts.resources or gang.lacking <= 0:",
         "    if facts is None or not facts.resources:",
+        first="unit/coordinator/test_gang_demands.py",
     ),
 )

@@ -18,10 +18,13 @@ SCENARIOS = [str(ROOT / "tests/simulation/test_stories_found.py"), str(ROOT / "t
 SEEDS = 300
 
 
-def hunt(core: Path) -> subprocess.CompletedProcess[str]:
-    """Play on the core in this folder: it comes first on the path, and `muster` has room for more than one root."""
+def hunt(core: Path, first: str = "") -> subprocess.CompletedProcess[str]:
+    """Play on the core in this folder: it comes first on the path, and `muster` has room for more than one root.
+    `first`: a file of scenarios that is played before all else.
+    """
     environment = {**os.environ, "PYTHONPATH": str(core.parents[2]), "PYTHONHASHSEED": "0"}
-    command = [sys.executable, str(Path(__file__).with_name("hunt.py")), str(SEEDS), *SCENARIOS]
+    options = ["--first", str(ROOT / "tests" / first)] if first else []
+    command = [sys.executable, str(Path(__file__).with_name("hunt.py")), *options, str(SEEDS), *SCENARIOS]
     run = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     assert f"core: {core}" in run.stdout, run.stdout + run.stderr
     return run
@@ -42,7 +45,7 @@ def planted(bug: Bug | None, folder: Path) -> subprocess.CompletedProcess[str] |
         if (times := source.count(bug.source)) != 1:
             return f"{bug.file} has the source of this bug {times} times; bring tests/mutation/bugs.py up to date"
         (core / bug.file).write_text(source.replace(bug.source, bug.instead))
-    return hunt(core)
+    return hunt(core, bug.first if bug is not None else "")
 
 
 Hunts = dict[Bug | None, Future[subprocess.CompletedProcess[str] | str]]

@@ -4,11 +4,26 @@ import pytest
 from msgspec.structs import replace
 
 from builders.story import Story
+from builders.story_acts import until
 from builders.story_cast import gang, node, plain_pod
 from muster.coordinator.core.events import Bind, Persist, Phase, Solve, Solved, SolveOutcome, SolveResult
 from muster.coordinator.core.reasons import reason
 from muster.gangs.facts import PodPhase
 from muster.gangs.placing import Run
+
+
+def test_g38_a_pod_that_somebody_else_bound_takes_room_there_and_not_where_it_was_planned() -> None:
+    story = Story({"n1": 1, "n2": 1})
+    story.lagging = True
+    story.add(gang("a").of(1))
+    story.deliver()
+    [seat] = until(story, Bind).seats
+    other = next(name for name in ("n1", "n2") if name != seat.node)
+    story.bind_elsewhere(seat.uid, other)
+    story.run_effects()  # binding tells it before the cluster does
+    assert {each.node: each.pod_uids for each in story.leader.knowledge.ledger.reservations()} == {other: (seat.uid,)}
+    story.deliver()
+    assert not story.leader.knowledge.ledger.reservations()
 
 
 @pytest.mark.parametrize("binds", [0, 3, 8])
