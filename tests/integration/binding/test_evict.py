@@ -135,7 +135,7 @@ async def test_what_a_budget_forbids_until_the_deadline_has_failed_in_the_words_
     pods = await muster.running("web-0", app="web")
     await muster.budget("web", 0, minAvailable=1)
     with capture_logs() as logs:
-        (result,) = await muster.evict(pods, timeout=1)
+        (result,) = await muster.evict(pods, timeout=5)
     assert result.outcome == FAILED
     assert "Cannot evict pod as it would violate the pod's disruption budget." in result.message
     assert "The disruption budget web needs 1 healthy pods and has 1 currently" in result.message
@@ -208,7 +208,7 @@ async def test_a_connection_that_breaks_before_or_after_the_eviction(muster: Rig
 async def test_the_deadline_bounds_an_outage_and_every_pod_is_told(muster: Rig) -> None:
     pods = await muster.running(*names(10))
     with muster.faults.cut(EVICTIONS):
-        results = await muster.evict(pods, timeout=1)
+        results = await muster.evict(pods, timeout=5)
     assert {result.outcome for result in results} == {FAILED}
     assert all(result.message.startswith("there was no time left") for result in results)
     assert {result.outcome for result in await muster.evict(pods)} == {EVICTED}, "the caller tries again"

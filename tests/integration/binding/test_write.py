@@ -137,7 +137,7 @@ async def test_what_could_not_be_written_is_told_but_not_at_length(muster: Rig) 
 async def test_the_deadline_bounds_writes_too(muster: Rig) -> None:
     (pod,) = await muster.pods("trainer-0")
     with muster.faults.cut(READS_OF_PODS), muster.faults.cut(NEW_EVENTS):
-        response = await muster.write([waiting(pod)], [event(pod)], seconds=0.5)
+        response = await muster.write([waiting(pod)], [event(pod)], seconds=5)
     assert len(response.failures) == 2
     assert (await muster.write([waiting(pod)], [event(pod)])).written == 2
     assert len(await muster.events("trainer-0")) == 1, "it was not remembered as written"
