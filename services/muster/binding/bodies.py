@@ -91,13 +91,6 @@ def condition_patch(uid: str, resource_version: str, condition: Mapping[str, Any
     )
 
 
-def object_path(api_version: str, plural: str, namespace: str, name: str) -> str:
-    """Of any object in a namespace."""
-    group = "apis" if "/" in api_version else "api"
-    of_kind = f"/{group}/{quote(api_version)}/namespaces/{quote(namespace, safe='')}/{quote(plural, safe='')}"
-    return f"{of_kind}/{quote(name, safe='')}"
-
-
 def volume_path(name: str) -> str:
     """Of a PersistentVolume."""
     return f"/api/v1/persistentvolumes/{quote(name, safe='')}"

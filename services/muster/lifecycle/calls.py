@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 
@@ -70,13 +69,6 @@ class Calls:
             return False
         _content(response)
         return True
-
-
-def object_path(api_version: str, plural: str, namespace: str, name: str = "") -> str:
-    """Of an object in a namespace, or of all of its kind there."""
-    root = "apis" if "/" in api_version else "api"
-    of_kind = f"/{root}/{quote(api_version)}/namespaces/{quote(namespace, safe='')}/{quote(plural, safe='')}"
-    return f"{of_kind}/{quote(name, safe='')}" if name else of_kind
 
 
 def _content(response: Response) -> Object:

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from muster.gangs.facts import ObjectReference
-from muster.lifecycle.calls import Calls, object_path
+from muster.kube.paths import object_path
+from muster.lifecycle.calls import Calls
 
 _CONTROLLER: Final = "muster-lifecycle"
 _NOTE_BYTES: Final = 1024  # what the API takes

@@ -13,7 +13,7 @@ from muster.dialects.values import BadValue
 from muster.gangs.facts import ObjectReference
 from muster.kube.gang_marks import definition
 from muster.kube.objects import UNREADABLE, PodGroup
-from muster.lifecycle.calls import object_path
+from muster.kube.paths import object_path
 from muster.lifecycle.pod_groups.members import Member, mark_sets
 
 

@@ -6,9 +6,10 @@ from typing import Final
 
 import structlog
 
+from muster.kube.paths import object_path
 from muster.kube.responses import ApiStatusError
 from muster.kube.timestamps import timestamp
-from muster.lifecycle.calls import Calls, object_path
+from muster.lifecycle.calls import Calls
 from muster.lifecycle.event_log import EventLog
 from muster.lifecycle.pod_groups.group import Group
 from muster.lifecycle.pod_groups.members import Member, Members

@@ -17,9 +17,10 @@ from muster.gangs.facts import ObjectReference
 from muster.gangs.quoting import quoted
 from muster.kube.changes import Changes
 from muster.kube.objects import Pod, decode_pod_group
+from muster.kube.paths import object_path
 from muster.kube.resources import PODS, PRIORITY_CLASSES, definitions
 from muster.kube.responses import ApiStatusError
-from muster.lifecycle.calls import Calls, Object, object_path
+from muster.lifecycle.calls import Calls, Object
 from muster.lifecycle.event_log import EventLog
 from muster.lifecycle.queue_jobs.bodies import merge_patch, spec_body
 from muster.lifecycle.queue_jobs.job import API_VERSION, KIND, PLURAL, QUEUE_JOBS, Job, decode_queue_job

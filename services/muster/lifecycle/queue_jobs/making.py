@@ -12,8 +12,9 @@ import structlog
 from muster.gangs.quantity import BadQuantity, parse_quantity
 from muster.gangs.quoting import quoted
 from muster.kube.objects import Pod, decode_pod
+from muster.kube.paths import object_path
 from muster.kube.responses import ApiStatusError
-from muster.lifecycle.calls import Calls, object_path
+from muster.lifecycle.calls import Calls
 from muster.lifecycle.queue_jobs.bodies import job_pod, pod_body
 from muster.lifecycle.queue_jobs.job import Job
 from muster.lifecycle.queue_jobs.order import Demand, in_order

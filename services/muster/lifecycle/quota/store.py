@@ -8,9 +8,9 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from muster.kube.paths import object_path
 from muster.kube.responses import ApiStatusError, Response
 from muster.kube.session import KubeSession
-from muster.lifecycle.calls import object_path
 from muster.lifecycle.quota.ledger import BadLedger, Ledger, decode_ledger, encode_ledger
 
 OF_NAMESPACE: Final = "muster.dev/quota-of"
