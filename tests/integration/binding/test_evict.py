@@ -208,7 +208,7 @@ async def test_a_connection_that_breaks_before_or_after_the_eviction(muster: Rig
 async def test_the_deadline_bounds_an_outage_and_every_pod_is_told(muster: Rig) -> None:
     pods = await muster.running(*names(10))
     with muster.faults.cut(EVICTIONS):
-        results = await muster.evict(pods, timeout=5)
+        results = await muster.evict(pods, timeout=2)
     assert {result.outcome for result in results} == {FAILED}
     assert all(result.message.startswith("there was no time left") for result in results)
     assert {result.outcome for result in await muster.evict(pods)} == {EVICTED}, "the caller tries again"

@@ -5,11 +5,27 @@ from msgspec.structs import replace
 
 from builders.story import Story
 from builders.story_acts import until
-from builders.story_cast import gang, node, plain_pod
+from builders.story_cast import gang, node, plain_pod, pod_class
 from muster.coordinator.core.events import Bind, Persist, Phase, Solve, Solved, SolveOutcome, SolveResult
 from muster.coordinator.core.reasons import reason
 from muster.gangs.facts import PodPhase
 from muster.gangs.placing import Run
+
+
+@pytest.mark.parametrize("selected", [True, False])
+def test_i7_a_pod_that_others_want_to_be_near_lets_them_be_tried_again_when_it_is_seen_on_a_node(
+    selected: bool,
+) -> None:
+    story = Story({"n1": 4}, start=False)
+    store = replace(pod_class(1), id="store", selected_by=("app=store",) if selected else ())
+    story.cluster.classes[store.id] = store
+    story.start()
+    story.add(gang("a").of(5))
+    story.run()
+    assert len(story.solves) == 1
+    story.change(pods=[replace(plain_pod("store"), class_id="store", ours=False, node="n1", phase=PodPhase.RUNNING)])
+    story.run()
+    assert len(story.solves) == (2 if selected else 1)
 
 
 def test_g38_a_pod_that_somebody_else_bound_takes_room_there_and_not_where_it_was_planned() -> None:

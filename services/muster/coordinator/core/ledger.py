@@ -50,15 +50,20 @@ class Ledger:
         self.capacity.put_class(pod_class)
 
     def observe(self, pods: Sequence[PodFacts]) -> bool:
-        """Take in pods' newest states: seen is seen, whatever was reserved. True: room came free."""
+        """Take in pods' newest states: seen is seen, whatever was reserved. True: room came free, or a pod is on a node
+        by now that others may want to be near.
+        """
         seated = [(pod.uid, pod.class_id, pod.node) for pod in pods if pod.seated]
-        for uid, _, node in seated:
+        known, company = self.capacity.seated_uids(), False
+        for uid, class_id, node in seated:
             seat = self.reserved.pop(uid, None)
+            if seat is not None or uid not in known:
+                company = company or bool(self.classes[class_id].selected_by)
             if seat is None or seat.node != node:
                 self._disturbed.add(node)
         left = self.capacity.seat(seated)  # where others were bound than decided, or running pods were resized
         freed = self._free(pod.uid for pod in pods if not pod.seated and pod.uid not in self.reserved)
-        return bool(left) or freed
+        return bool(left) or freed or company
 
     def forget(self, uids: Iterable[str]) -> bool:
         """Pods are gone. True: room came free."""
