@@ -47,6 +47,7 @@ class Gangs:
     def __init__(self) -> None:
         self.known: dict[str, Progress] = {}
         self.asked = 0
+        self.asked_thrice = asyncio.Event()
         self.failed: list[tuple[str, str]] = []
 
     def set(self, stage: Stage, gang: str = GROUP, members: int = 2) -> None:
@@ -72,6 +73,8 @@ class Gangs:
 
     def of(self, gang: str) -> Progress | None:
         self.asked += 1
+        if self.asked == 3:
+            self.asked_thrice.set()
         return self.known.get(gang)
 
 
@@ -136,9 +139,7 @@ async def test_what_is_written_already_is_not_written_again() -> None:
         gangs.set(Stage.READY, "told/ml/other")
         found.put("told/ml/other")
         await stub.until_written(lambda writes: told(writes, "other") == ["READY"])
-        async with asyncio.timeout(30):
-            while gangs.asked < 3:  # they are asked about at the same time, in any order
-                await asyncio.sleep(0)
+        await asyncio.wait_for(gangs.asked_thrice.wait(), 30)  # both are asked about at the same time, in any order
     assert told(stub.writes) == ["READY"]
 
 
