@@ -21,7 +21,10 @@ setup: $(VENV)/ready $(VENV)/compiled ## make the virtual environment, the code 
 up: setup ## run a whole cluster here and start the example gangs (ARGS="--once --output json")
 	@$(BIN)/muster up $(ARGS)
 
-test: setup ## all tests (ARGS="-k name" to choose)
+tools: $(VENV)/installed ## build etcd, Helm and Jaeger for the tests, where Go is (once, five minutes on two cores)
+	@mkdir -p $(VENV)/tools && tools/go/build $(VENV)/tools
+
+test: setup tools ## all tests (ARGS="-k name" to choose)
 	@tools/need-kubectl
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
@@ -86,4 +89,4 @@ $(VENV)/compiled: $(VENV)/ready $(KERNELS)
 	@$(BIN)/python -m muster.placement.kernels.ready
 	@touch $@
 
-.PHONY: help setup up test simulate lint format gen bench bench-placement bench-quality bench-pod-rules bench-mirror lock clean
+.PHONY: help setup tools up test simulate lint format gen bench bench-placement bench-quality bench-pod-rules bench-mirror lock clean

