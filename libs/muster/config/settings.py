@@ -15,6 +15,8 @@ PLACEMENT_PORT: Final = 7003
 BINDING_PORT: Final = 7004
 LIFECYCLE_PORT: Final = 7005
 QUOTA_PORT: Final = 9443
+METRICS_PORT: Final = 8080
+HEALTH_PORT: Final = 8081
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["json", "console"]
@@ -53,6 +55,9 @@ Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split), Field(min_
 """One or more names; in the environment separated by commas."""
 
 
+_TLS_FILES: Final = ("certificate_file", "key_file", "ca_file")
+
+
 class TlsSettings(BaseModel):
     """Mutual TLS, when all three files (PEM) are given; plain text when none is."""
 
@@ -64,13 +69,17 @@ class TlsSettings(BaseModel):
     """Its private key."""
     ca_file: Path | None = None
     """Who signs the certificates of peers."""
+    clients: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)] = ()
+    """Whom a server answers: DNS names, one of which the caller's certificate must be for. None: whoever has one."""
 
     @model_validator(mode="after")
     def _all_or_none(self) -> Self:
-        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
-        if given and len(given) < 3:
-            missing = ", ".join(name for name in type(self).model_fields if name not in given)
+        given = [name for name in _TLS_FILES if getattr(self, name) is not None]
+        if given and len(given) < len(_TLS_FILES):
+            missing = ", ".join(name for name in _TLS_FILES if name not in given)
             raise ValueError(f"only {', '.join(given)} given; mutual TLS also needs {missing}")
+        if self.clients and not given:
+            raise ValueError("clients are told apart by their certificates, and no certificate is given")
         return self
 
     @property
@@ -112,6 +121,11 @@ class ServiceSettings(BaseSettings):
     log_level: LogLevel = "info"
     log_format: LogFormat = "json"
     tls: TlsSettings = PLAIN_TEXT
+    health_listen: Address | None = None
+    """Where it serves the gRPC health service without TLS, for probes of Kubernetes, which cannot have any, e.g.
+    "0.0.0.0:8081". None: only where it serves."""
+    metrics_listen: Address | None = None
+    """Where it serves its metrics by HTTP at /metrics, e.g. "0.0.0.0:8080". None: nowhere."""
 
 
 _Settings = TypeVar("_Settings", bound=ServiceSettings)
