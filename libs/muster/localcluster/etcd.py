@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import sys
+from collections.abc import Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,10 @@ _GRACE_SECONDS: Final = 5.0
 # Alone, it elects itself: short times only make it start in a tenth of a second, and allow leases of one second.
 _HEARTBEAT_MILLIS: Final = "20"
 _ELECTION_MILLIS: Final = "200"
+# One of several must not take a busy machine for a dead leader: etcd's own defaults.
+_HEARTBEAT_AMONG_PEERS_MILLIS: Final = "100"
+_ELECTION_AMONG_PEERS_MILLIS: Final = "1000"
+_ALONE: Final = "local"
 
 
 def program(name: str) -> str:
@@ -35,23 +40,36 @@ def program(name: str) -> str:
 class EtcdProcess:
     """One etcd with its files in a directory. Restarted, it has the same data and the same address."""
 
-    def __init__(self, directory: Path, *, address: str = "", durable: bool = True) -> None:
-        """`address` is "HOST:PORT"; any free loopback port if empty. Not `durable`: no fsync, only for tests."""
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        address: str = "",
+        durable: bool = True,
+        name: str = _ALONE,
+        peers: Mapping[str, str] | None = None,
+    ) -> None:
+        """`address` is "HOST:PORT"; any free loopback port if empty. Not `durable`: no fsync, only for tests.
+
+        `peers`: "HOST:PORT" of every member by name, also of this one, where it is not the only one.
+        """
         self.directory = directory
         self.endpoint = address or f"127.0.0.1:{free_port()}"
-        peer = f"http://127.0.0.1:{free_port()}"
+        members = {each: f"http://{at}" for each, at in (peers or {name: f"127.0.0.1:{free_port()}"}).items()}
+        alone = len(members) == 1
+        peer = members[name]
         url = f"http://{self.endpoint}"
         self.argv = [
             program("etcd"),
-            *("--name", "local"),
+            *("--name", name),
             *("--data-dir", str(directory / "data")),
             *("--listen-client-urls", url),
             *("--advertise-client-urls", url),
             *("--listen-peer-urls", peer),
             *("--initial-advertise-peer-urls", peer),
-            *("--initial-cluster", f"local={peer}"),
-            *("--heartbeat-interval", _HEARTBEAT_MILLIS),
-            *("--election-timeout", _ELECTION_MILLIS),
+            *("--initial-cluster", ",".join(f"{each}={at}" for each, at in members.items())),
+            *("--heartbeat-interval", _HEARTBEAT_MILLIS if alone else _HEARTBEAT_AMONG_PEERS_MILLIS),
+            *("--election-timeout", _ELECTION_MILLIS if alone else _ELECTION_AMONG_PEERS_MILLIS),
             *("--log-level", "warn"),
             *(() if durable else ("--unsafe-no-fsync",)),
         ]

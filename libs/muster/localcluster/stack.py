@@ -55,6 +55,9 @@ class StackOptions:
     service_environment: Mapping[str, str] = field(default_factory=dict)
     """Further environment of the services, e.g. shorter timeouts for tests."""
     kubelet_arguments: tuple[str, ...] = ()
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    """How many of a service run, by its name; one of those that are not named."""
+    etcd_members: int = 1
     quota: bool = False
     """The API server, which must be on this machine, asks lifecycle about new pods, which guards quota that is reserved
     for PodGroups."""
@@ -67,13 +70,22 @@ class Stack:
         self.options = options
         self.directory = options.directory.absolute()
         self.children: dict[str, Child] = {}
-        self.addresses = {name: f"127.0.0.1:{free_port()}" for name in SERVICES}
-        self.etcd_address = f"127.0.0.1:{free_port()}"
+        self.addresses = {
+            name: f"127.0.0.1:{free_port()}" for service in SERVICES for name in self.replicas_of(service)
+        }
+        """Where every process of a service serves."""
+        self.etcd_addresses = {name: f"127.0.0.1:{free_port()}" for name in _numbered(ETCD, options.etcd_members)}
+        self.etcd_address = ",".join(self.etcd_addresses.values())
+        """Of all members."""
         self.kubeconfig = (options.kubeconfig or self.directory / "kubeconfig").absolute()
         self._probes: dict[str, Probe] = {}
         self.quota_webhook = self._planned_webhook()
         """None: no quota is reserved."""
         self._plan()
+
+    def replicas_of(self, service: str) -> list[str]:
+        """The names of its processes: "binding", "binding-2", ..."""
+        return _numbered(service, self.options.replicas.get(service, 1))
 
     # -- all of them
 
@@ -84,7 +96,7 @@ class Stack:
         """
         chosen = self.children if names is None else names
         wanted = [name for name in chosen if not self.children[name].running]
-        base = [name for name in wanted if name in (ETCD, API_SERVER)]
+        base = [name for name in wanted if name == API_SERVER or name in self.etcd_addresses]
         async with asyncio.timeout(timeout_seconds):
             await self._start_and_wait(base)
             if self.quota_webhook is not None:
@@ -102,7 +114,8 @@ class Stack:
             await self._stop_all()
 
     async def _stop_all(self) -> None:
-        for group in (SERVICES[::-1], (KUBELETS, API_SERVER, ETCD)):
+        services = [name for service in SERVICES[::-1] for name in self.replicas_of(service)]
+        for group in (services, (KUBELETS, API_SERVER, *self.etcd_addresses)):
             children = [self.children[name] for name in group if name in self.children]
             for child in children:  # one after the other, so that nobody logs that its server is gone
                 await child.stop(_GRACE_SECONDS)
@@ -155,18 +168,24 @@ class Stack:
             self._plan_kubelets()
         of_service = {
             "cluster-state": self._kubeconfig_flags(),
-            "placement": ["--cluster-state", self.addresses["cluster-state"]],
+            "placement": ["--cluster-state", self._target("cluster-state")],
             "binding": self._kubeconfig_flags(),
             _LIFECYCLE: self._kubeconfig_flags() + (self.quota_webhook.flags if self.quota_webhook else []),
             "coordinator": [
-                *("--cluster-state", self.addresses["cluster-state"]),
-                *("--placement", self.addresses["placement"]),
-                *("--binding", self.addresses["binding"]),
+                *("--cluster-state", self._target("cluster-state")),
+                *("--placement", ",".join(self.addresses[each] for each in self.replicas_of("placement"))),
+                *("--binding", self._target("binding")),
                 *("--etcd", self.etcd_address),
             ],
         }
-        for name, flags in of_service.items():
-            self._plan_service(name, flags)
+        for service, flags in of_service.items():
+            for name in self.replicas_of(service):
+                self._plan_service(service, name, flags)
+
+    def _target(self, service: str) -> str:
+        """What its clients are told: all replicas, of which they use those that are ready in turn."""
+        addresses = [self.addresses[name] for name in self.replicas_of(service)]
+        return addresses[0] if len(addresses) == 1 else f"ipv4:{','.join(addresses)}"
 
     def _planned_webhook(self) -> QuotaWebhook | None:
         if not self.options.quota or not can_make_certificates():
@@ -174,8 +193,12 @@ class Stack:
         return QuotaWebhook(self.directory / "webhook", f"127.0.0.1:{free_port()}")
 
     def _plan_etcd(self) -> None:
-        etcd = EtcdProcess(self.directory / "etcd", address=self.etcd_address, durable=self.options.durable)
-        self._add(ETCD, etcd.argv, etcd.healthy)
+        peers = {name: f"127.0.0.1:{free_port()}" for name in self.etcd_addresses}
+        for name, address in self.etcd_addresses.items():
+            etcd = EtcdProcess(
+                self.directory / name, address=address, durable=self.options.durable, name=name, peers=peers
+            )
+            self._add(name, etcd.argv, etcd.healthy)
 
     def _plan_api_server(self) -> None:
         address = f"127.0.0.1:{free_port()}"
@@ -191,11 +214,11 @@ class Stack:
             argv += ["--gpu", str(options.gpus_per_node)]
         self._add(KUBELETS, [*argv, *options.kubelet_arguments], always)
 
-    def _plan_service(self, name: str, flags: list[str]) -> None:
+    def _plan_service(self, service: str, name: str, flags: list[str]) -> None:
         options = self.options
         address = self.addresses[name]
-        service = options.placement if name == "placement" else name
-        argv = _module("muster.cli", "run", service, "--listen", address, "--log-level", options.log_level, *flags)
+        program = options.placement if service == "placement" else service
+        argv = _module("muster.cli", "run", program, "--listen", address, "--log-level", options.log_level, *flags)
         environment = dict(options.service_environment)
         if options.kubelets:
             environment.setdefault("MUSTER_CLUSTER_STATE_TOPOLOGY_LEVELS", _TOPOLOGY_LEVELS)
@@ -211,6 +234,10 @@ class Stack:
         log = self.directory / "logs" / f"{name}.log"
         self.children[name] = Child(name, argv, log, environment=environment)
         self._probes[name] = probe
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [name, *(f"{name}-{number}" for number in range(2, count + 1))]
 
 
 def _module(name: str, *arguments: str) -> list[str]:

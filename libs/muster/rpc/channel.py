@@ -43,14 +43,15 @@ _ALL_REPLICAS = msgspec.json.encode(
 
 
 def open_channel(address: str, tls: TlsSettings = PLAIN_TEXT, server_name: str = "") -> aio.Channel:
-    """A channel to "HOST:PORT", or to all replicas behind "dns:///NAME:PORT" in turn, leaving out those not ready.
+    """A channel to "HOST:PORT", or to all replicas behind "dns:///NAME:PORT" or "ipv4:HOST:PORT,HOST:PORT" in turn,
+    leaving out those not ready.
 
     `server_name` is the name that the certificate of the server must be for, if not that of the address. Connecting
     happens with the first call. Every call must carry a deadline; streams named Watch need none. Raises
     BadCertificates.
     """
     options = [*CONNECTION_OPTIONS, *_MESSAGE_OPTIONS]
-    if address.startswith("dns:"):
+    if address.startswith(("dns:", "ipv4:")):
         options.append(("grpc.service_config", _ALL_REPLICAS))
     interceptors: list[aio.ClientInterceptor] = [_UnaryCalls(), _StreamedAnswers(), _StreamedRequests(), _BothStreams()]
     credentials = channel_credentials(tls)
