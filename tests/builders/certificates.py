@@ -18,18 +18,22 @@ class Authority:
             *("-keyout", str(self._key), "-out", str(self.certificate), "-subj", f"/CN=authority {directory.name}"),
         )
 
-    def issue(self, name: str) -> TlsSettings:
-        """A certificate and key for `name`, replacing those that were issued before; trusts what this one signs."""
+    def issue(self, name: str, *dns: str, days: int = 1) -> TlsSettings:
+        """A certificate and key for `name`, replacing those that were issued before; trusts what this one signs.
+
+        It is for localhost and the names in `dns`; with `days` below 0 it has expired.
+        """
         key, request, certificate = (self._directory / f"{name}.{ending}" for ending in ("key", "csr", "crt"))
         extensions = self._directory / "extensions"
-        extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        names = "".join(f",DNS:{each}" for each in dns)
+        extensions.write_text(f"subjectAltName=DNS:localhost,IP:127.0.0.1{names}\n")
         _openssl(
             *("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
             *("-keyout", str(key), "-out", str(request), "-subj", f"/CN={name}"),
         )
         _openssl(
             *("x509", "-req", "-in", str(request), "-CA", str(self.certificate), "-CAkey", str(self._key)),
-            *("-CAcreateserial", "-days", "1", "-extfile", str(extensions), "-out", str(certificate)),
+            *("-CAcreateserial", "-days", str(days), "-extfile", str(extensions), "-out", str(certificate)),
         )
         return TlsSettings(certificate_file=certificate, key_file=key, ca_file=self.certificate)
 

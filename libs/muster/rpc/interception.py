@@ -1,4 +1,4 @@
-"""What every call goes through on the server: a span in the caller's trace, errors into statuses, one log line.
+"""What every call goes through on the server: who calls, a span of the caller's trace, errors to statuses, a log line.
 
 Subscriptions (methods named Watch) get no span, because it would end with the process; they are ended when the server
 stops.
@@ -14,7 +14,8 @@ import structlog
 from grpc import aio
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
-from muster.rpc.errors import status_of
+from muster.rpc.callers import Callers
+from muster.rpc.errors import RpcError, status_of
 from muster.rpc.methods import is_plumbing, is_subscription
 from muster.telemetry import tracing
 
@@ -31,7 +32,8 @@ _Behavior = Callable[[Any, Any], Any]
 class ServerInterceptor(aio.ServerInterceptor):
     """Wraps the methods of all services."""
 
-    def __init__(self) -> None:
+    def __init__(self, callers: Callers) -> None:
+        self._callers = callers
         self._subscriptions: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
@@ -51,10 +53,14 @@ class ServerInterceptor(aio.ServerInterceptor):
             return None
         method = details.method
         behavior = found.unary_unary or found.unary_stream or found.stream_unary or found.stream_stream
+        if self._callers:
+            behavior = _only_for(self._callers, behavior)
         if is_subscription(method):
             wrapped = self._subscription(method, behavior)
         elif is_plumbing(method):
-            return found  # type: ignore[no-any-return]
+            if not self._callers:
+                return found  # type: ignore[no-any-return]
+            wrapped = _unobserved_call(method, behavior)
         else:
             wrapped = _call(method, behavior, dict(details.invocation_metadata))
         return _like(found, wrapped)
@@ -81,6 +87,24 @@ class ServerInterceptor(aio.ServerInterceptor):
                 self._subscriptions.discard(task)
 
         return stream
+
+
+def _only_for(callers: Callers, behavior: _Behavior) -> _Behavior:
+    def call(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
+        callers.check(context)
+        return behavior(request, context)
+
+    return call
+
+
+def _unobserved_call(method: str, behavior: _Behavior) -> _Behavior:
+    async def call(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
+        try:
+            return await _answer(behavior, request, context)
+        except RpcError as error:
+            await _refuse(method, error, context)
+
+    return call
 
 
 def _call(method: str, behavior: _Behavior, metadata: dict[str, Any]) -> _Behavior:

@@ -1,8 +1,9 @@
-"""The one way to serve: health and reflection on every server, mutual TLS, and a stop that drains first."""
+"""The one way to serve: health on every server, mutual TLS, only for its callers, and a stop that drains first."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
+import grpc
 import structlog
 from grpc import aio
 from grpc_health.v1 import health_pb2_grpc
@@ -10,6 +11,7 @@ from grpc_reflection.v1alpha import reflection
 
 from muster.config.settings import CannotStart, TlsSettings
 from muster.rpc import health
+from muster.rpc.callers import Callers
 from muster.rpc.channel import MESSAGE_BYTES, PING_SECONDS
 from muster.rpc.credentials import server_credentials
 from muster.rpc.interception import ServerInterceptor
@@ -31,6 +33,12 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.so_reuseport", 0),  # two processes on one port would each get a part of the calls
 )
 
+_PROBE_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", 1024),
+    ("grpc.max_concurrent_streams", 16),
+    ("grpc.so_reuseport", 0),
+)
+
 
 class CannotListen(CannotStart):
     """The address is taken, or not one of this machine."""
@@ -39,12 +47,19 @@ class CannotListen(CannotStart):
 class RpcServer:
     """Serves added services. Not ready until `set_ready(True)`."""
 
-    def __init__(self, listen: str, tls: TlsSettings, service_name: str) -> None:
-        """`listen` is "HOST:PORT", port 0 for any free one; `service_name` is for logs."""
+    def __init__(self, listen: str, tls: TlsSettings, service_name: str, *, health_listen: str | None = None) -> None:
+        """`listen` is "HOST:PORT", port 0 for any free one; `service_name` is for logs.
+
+        At `health_listen` it answers probes without TLS, and nothing else.
+        """
         self._listen, self._tls, self._name = listen, tls, service_name
-        self._interceptor = ServerInterceptor()
+        self._health_listen = health_listen
+        self._interceptor = ServerInterceptor(Callers(tls.clients))
         self._server = aio.server(interceptors=[self._interceptor], options=_OPTIONS)
         self._health = health.Health()
+        self._probed: aio.Server | None = None
+        self.health_port = 0
+        """Where probes are answered; 0 before the start, and without `health_listen`."""
         self._full_names = [health.FULL_NAME, reflection.SERVICE_NAME]
         self._stopped = False
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
@@ -70,15 +85,22 @@ class RpcServer:
         """Listen. Returns the port. Raises CannotListen and BadCertificates."""
         reflection.enable_server_reflection(self._full_names, self._server)
         credentials = server_credentials(self._tls)
-        try:
-            if credentials is None:
-                port = self._server.add_insecure_port(self._listen)
-            else:
-                port = self._server.add_secure_port(self._listen, credentials)
-        except RuntimeError as error:
-            raise CannotListen(f"cannot listen on {self._listen!r}: {error}") from error
+        port = _bind(self._server, self._listen, credentials)
+        if self._health_listen is not None:
+            self._probed = aio.server(options=_PROBE_OPTIONS)
+            self._probed.add_generic_rpc_handlers((self._health.probes(),))
+            self.health_port = _bind(self._probed, self._health_listen, None)
+            await self._probed.start()
         await self._server.start()
-        _log.info("serving", server=self._name, listen=self._listen, port=port, tls=credentials is not None)
+        _log.info(
+            "serving",
+            server=self._name,
+            listen=self._listen,
+            port=port,
+            tls=credentials is not None,
+            clients=list(self._tls.clients),
+            health_port=self.health_port or None,
+        )
         return port
 
     async def stop(self, grace_seconds: float = 5) -> None:
@@ -87,4 +109,16 @@ class RpcServer:
         self._stopped = True
         self._interceptor.end_subscriptions()
         await self._server.stop(grace_seconds)
+        if self._probed is not None:  # until here it lives, and says that it is not ready
+            await self._probed.stop(0)
         _log.info("stopped", server=self._name)
+
+
+def _bind(server: aio.Server, listen: str, credentials: grpc.ServerCredentials | None) -> int:
+    """Listen there; the port. Raises CannotListen."""
+    try:
+        if credentials is None:
+            return server.add_insecure_port(listen)
+        return server.add_secure_port(listen, credentials)
+    except RuntimeError as error:
+        raise CannotListen(f"cannot listen on {listen!r}: {error}") from error

@@ -1,0 +1,35 @@
+"""Who may call a server: a certificate of the right authority says who somebody is, not that it may call."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import grpc
+from grpc import aio
+
+from muster.rpc.errors import RpcError
+
+_DNS_NAMES: Final = "peer_dns"
+"""Where gRPC keeps the DNS names (SAN) of the peer's certificate."""
+_NAMES_TOLD: Final = 10
+_NAME_LENGTH: Final = 253
+
+
+class Callers:
+    """DNS names, one of which a caller's certificate must be for. Without any, whoever has a certificate may call."""
+
+    def __init__(self, wanted: Sequence[str]) -> None:
+        self._wanted = frozenset(name.lower() for name in wanted)
+        self._told = ", ".join(sorted(self._wanted))
+
+    def __bool__(self) -> bool:
+        return bool(self._wanted)
+
+    def check(self, context: aio.ServicerContext[Any, Any]) -> None:
+        """Raise RpcError unless the call is one of theirs."""
+        names = [name.decode(errors="replace").lower() for name in context.auth_context().get(_DNS_NAMES, ())]
+        if self._wanted.isdisjoint(names):
+            theirs = ", ".join(repr(name[:_NAME_LENGTH]) for name in names[:_NAMES_TOLD]) or "no DNS name"
+            raise RpcError(
+                grpc.StatusCode.PERMISSION_DENIED,
+                f"the caller's certificate is for {theirs}, and only {self._told} may call here (setting tls.clients)",
+            )
