@@ -4,7 +4,7 @@ import importlib
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -190,7 +190,7 @@ def _run(service: str, package: str, settings: Any) -> None:
     configure_logs(service, settings.log_level, settings.log_format)
     shutdown = configure_tracing(service, settings.instance)
     try:
-        run_async(importlib.import_module(f"muster.{package}.service").run(settings))
+        run_async(_served(service, importlib.import_module(f"muster.{package}.service").run, settings))
     except Exception as error:
         causes = list(_leaves_of(error))
         if not all(isinstance(cause, CannotStart) for cause in causes):
@@ -198,6 +198,19 @@ def _run(service: str, package: str, settings: Any) -> None:
         raise CliError("; ".join(map(str, causes))) from error
     finally:
         shutdown()
+
+
+async def _served(service: str, run: Callable[[Any], Awaitable[None]], settings: Any) -> None:
+    """Run a service, and tell its metrics meanwhile if somebody may ask for them."""
+    if settings.metrics_listen is None:
+        await run(settings)
+        return
+    from muster.telemetry.measuring import measure
+    from muster.telemetry.metrics_server import serving_metrics
+
+    measure()
+    async with serving_metrics(settings.metrics_listen, service):
+        await run(settings)
 
 
 def _leaves_of(error: Exception) -> Iterator[Exception]:

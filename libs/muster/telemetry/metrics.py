@@ -1,0 +1,111 @@
+"""Metrics: one registry per process, and the few kinds of figures that are told.
+
+A metric is declared once, at the top of the `metrics.py` of the service or library that it is about. Its labels have
+few values that are known beforehand; a pod, a gang or a node is never one. What is counted anyway is read when somebody
+asks (`sampled`) and costs nothing until then.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import version
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics import disable_created_metrics
+from prometheus_client.registry import Collector
+
+__all__ = [
+    "CALL_BUCKETS",
+    "REGISTRY",
+    "SOLVE_BUCKETS",
+    "WAIT_BUCKETS",
+    "Counter",
+    "Gauge",
+    "Histogram",
+    "Sampled",
+    "counter",
+    "exemplar",
+    "gauge",
+    "histogram",
+    "sampled",
+    "tell_build",
+]
+
+CALL_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Seconds of one call to another process, or of one step of scheduling."""
+SOLVE_BUCKETS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+"""Seconds of computing."""
+WAIT_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
+"""Seconds that a gang or a pod waits, from an instant to an hour."""
+
+_KEPT: Final = frozenset("13579bdf")  # the last digit of a traceparent whose trace is kept: its last bit says so
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # more lines, which Prometheus throws away
+REGISTRY: Final = CollectorRegistry(auto_describe=True)
+ProcessCollector(registry=REGISTRY)
+GCCollector(registry=REGISTRY)
+
+
+def counter(name: str, meaning: str, labels: Sequence[str] = ()) -> Counter:
+    """What only rises; the name ends in _total."""
+    return Counter(name, meaning, labels, registry=REGISTRY)
+
+
+def gauge(name: str, meaning: str, labels: Sequence[str] = ()) -> Gauge:
+    """What is set when it changes."""
+    return Gauge(name, meaning, labels, registry=REGISTRY)
+
+
+def histogram(name: str, meaning: str, buckets: Sequence[float], labels: Sequence[str] = ()) -> Histogram:
+    """How figures are distributed. A series of it takes 2 to 4 KB, however many figures it is told."""
+    return Histogram(name, meaning, labels, registry=REGISTRY, buckets=buckets)
+
+
+Source = Callable[[], Mapping[tuple[str, ...], float]]
+"""Figures by the values of their labels."""
+
+
+class Sampled(Collector):
+    """A gauge or counter that is read from where it is known when somebody asks for the metrics."""
+
+    def __init__(self, name: str, meaning: str, labels: Sequence[str], *, rises: bool) -> None:
+        self._name, self._meaning, self._labels, self._rises = name, meaning, labels, rises
+        self._source: Source | None = None
+
+    def read_from(self, source: Source | None) -> None:
+        """Ask there from now on; None: nothing is told."""
+        self._source = source
+
+    def describe(self) -> Iterable[Metric]:
+        return [self._family()]
+
+    def collect(self) -> Iterable[Metric]:
+        family = self._family()
+        if self._source is not None:
+            for values, figure in self._source().items():
+                family.add_metric(values, figure)
+        return [family]
+
+    def _family(self) -> CounterMetricFamily | GaugeMetricFamily:
+        kind = CounterMetricFamily if self._rises else GaugeMetricFamily
+        return kind(self._name, self._meaning, labels=self._labels)
+
+
+def sampled(name: str, meaning: str, labels: Sequence[str] = (), *, rises: bool = False) -> Sampled:
+    """What is known anyway. `rises`: it is a counter."""
+    made = Sampled(name, meaning, labels, rises=rises)
+    REGISTRY.register(made)
+    return made
+
+
+def exemplar(traceparent: str) -> dict[str, str] | None:
+    """The trace that a figure is an example from, for `observe`; None when that trace is not kept."""
+    return {"trace_id": traceparent[3:35]} if traceparent[-1:] in _KEPT else None
+
+
+_BUILD = gauge("muster_build_info", "Which Muster this is; always 1.", ("service", "version"))
+
+
+def tell_build(service: str) -> None:
+    """Say which service and version this process is."""
+    _BUILD.labels(service, version("muster")).set(1)
