@@ -28,6 +28,8 @@ class Endpoints(msgspec.Struct, frozen=True):
     lifecycle: str = ""
     traces: str = ""
     """File that spans are kept in; empty: none."""
+    metrics: dict[str, str] = {}
+    """Where services tell their metrics, at /metrics, by the names of their processes."""
 
     def write(self, directory: Path) -> None:
         """Put it into a state directory, whole or not at all."""

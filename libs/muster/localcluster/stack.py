@@ -58,6 +58,8 @@ class StackOptions:
     replicas: Mapping[str, int] = field(default_factory=dict)
     """How many of a service run, by its name; one of those that are not named."""
     etcd_members: int = 1
+    metrics: bool = True
+    """Services tell metrics."""
     quota: bool = False
     """The API server, which must be on this machine, asks lifecycle about new pods, which guards quota that is reserved
     for PodGroups."""
@@ -74,6 +76,8 @@ class Stack:
             name: f"127.0.0.1:{free_port()}" for service in SERVICES for name in self.replicas_of(service)
         }
         """Where every process of a service serves."""
+        self.metrics_addresses = {name: f"127.0.0.1:{free_port()}" for name in self.addresses if options.metrics}
+        """Where they tell their metrics by HTTP."""
         self.etcd_addresses = {name: f"127.0.0.1:{free_port()}" for name in _numbered(ETCD, options.etcd_members)}
         self.etcd_address = ",".join(self.etcd_addresses.values())
         """Of all members."""
@@ -156,6 +160,7 @@ class Stack:
             lifecycle=self.addresses["lifecycle"],
             coordinator=self.addresses["coordinator"],
             traces=str(traces or ""),
+            metrics=self.metrics_addresses,
         )
 
     # -- what is run, and how one sees that it serves
@@ -219,6 +224,8 @@ class Stack:
         address = self.addresses[name]
         program = options.placement if service == "placement" else service
         argv = _module("muster.cli", "run", program, "--listen", address, "--log-level", options.log_level, *flags)
+        if name in self.metrics_addresses:
+            argv += ["--metrics-listen", self.metrics_addresses[name]]
         environment = dict(options.service_environment)
         if options.kubelets:
             environment.setdefault("MUSTER_CLUSTER_STATE_TOPOLOGY_LEVELS", _TOPOLOGY_LEVELS)
