@@ -8,38 +8,51 @@ whose end is not known yet. All times are nanoseconds since 1970 UTC.
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags, Tracer
+from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags, Tracer
+
+from muster.telemetry.errors import BadTracing
+from muster.telemetry.otlp import OtlpSettings, read_otlp
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
+    from muster.telemetry.spans_out import SpanCounts
+
 Attribute = str | bool | int | float
 
 _SCOPE: Final = "muster"
-_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-_EXPORT_SECONDS: Final = 2.0  # one try to send; spans are not worth a slow shutdown
 _TRACEPARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _NO_CONTEXT: Final = Context()
 
 
-class _GivenIds:
+class GivenIds:
     """Makes ids, or hands out those that the running thread was given for its next span."""
 
     def __init__(self) -> None:
-        self.given = threading.local()
+        self._of_thread = threading.local()
+
+    @property
+    def given(self) -> SpanContext | None:
+        """Name of the next span of this thread."""
+        return getattr(self._of_thread, "given", None)
+
+    def give(self, context: SpanContext | None) -> None:
+        """Name the next span of this thread so; None: it gets ids of its own."""
+        self._of_thread.given = context
 
     def generate_trace_id(self) -> int:
-        given: SpanContext | None = getattr(self.given, "next", None)
+        given = self.given
         return given.trace_id if given else int.from_bytes(os.urandom(16)) or 1
 
     def generate_span_id(self) -> int:
-        given: SpanContext | None = getattr(self.given, "next", None)
+        given = self.given
         return given.span_id if given else int.from_bytes(os.urandom(8)) or 1
 
     def is_trace_id_random(self) -> bool:
@@ -51,29 +64,49 @@ class _Tracing:
 
     provider: "TracerProvider | None" = None
     tracer: Tracer = trace.NoOpTracer()
-    ids: _GivenIds = _GivenIds()
+    counts: "SpanCounts | None" = None
+    ids: GivenIds = GivenIds()
 
 
 def configure_tracing(service: str, instance: str) -> Callable[[], None]:
     """Turn tracing on if the environment names an OTLP endpoint. Returns what flushes and turns it off.
 
-    `service` is e.g. "coordinator", `instance` tells replicas apart. Call the result at the end of the process.
+    `service` is e.g. "coordinator", `instance` tells replicas apart. Call the result at the end of the process. Raises
+    BadTracing.
     """
-    if not any(os.environ.get(name) for name in _ENDPOINTS):
+    settings = read_otlp(os.environ)
+    if settings is None:
         return lambda: None
+    try:
+        return _begin(settings, service, instance)
+    except (ValueError, OSError) as error:  # of the SDK: limits of spans, files that are no certificates
+        raise BadTracing(f"traces cannot be sent as the environment says: {error}") from error
+
+
+def _begin(settings: OtlpSettings, service: str, instance: str) -> Callable[[], None]:
     # Imported here because it takes a quarter of a second that a process without tracing need not spend.
-    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+    from muster.telemetry.sampling import AsDecided, sampler_of
+    from muster.telemetry.spans_out import SpanQueue, exporter_to
+
+    described = {
+        "service.name": f"muster-{service}",
+        "service.namespace": "muster",
+        "service.version": version("muster"),
+        "service.instance.id": instance,
+    }
     provider = TracerProvider(
-        resource=Resource.create({"service.name": f"muster-{service}", "service.instance.id": instance}),
+        sampler=AsDecided(_Tracing.ids, sampler_of(settings.sampler, settings.ratio)),
+        resource=Resource.create({**described, **dict(settings.resource)}),
         id_generator=_Tracing.ids,  # type: ignore[arg-type]  # has all of IdGenerator's methods; its class is slow to import
         shutdown_on_exit=False,
     )
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(timeout=_EXPORT_SECONDS)))
-    _Tracing.provider, _Tracing.tracer = provider, provider.get_tracer(_SCOPE)
+    queue = SpanQueue(exporter_to(settings.target), settings)
+    provider.add_span_processor(queue)
+    _Tracing.provider, _Tracing.counts = provider, queue.counts
+    _Tracing.tracer = provider.get_tracer(_SCOPE, version("muster"))
 
     def shutdown() -> None:
         if _Tracing.provider is provider:
@@ -86,6 +119,11 @@ def configure_tracing(service: str, instance: str) -> Callable[[], None]:
 def enabled() -> bool:
     """Spans go somewhere."""
     return _Tracing.provider is not None
+
+
+def span_counts() -> "SpanCounts | None":
+    """What became of the spans of this process; None if tracing was never on."""
+    return _Tracing.counts
 
 
 def tracer() -> Tracer:
@@ -121,6 +159,12 @@ def below(traceparent: str) -> Context:
     return _NO_CONTEXT if parent is None else trace.set_span_in_context(NonRecordingSpan(parent), _NO_CONTEXT)
 
 
+def is_kept(traceparent: str) -> bool:
+    """The trace of that span is sent: it can be looked up."""
+    context = from_traceparent(traceparent)
+    return context is not None and context.trace_flags.sampled
+
+
 def current_traceparent() -> str:
     """Name of the span that the running code is in; "" outside of any."""
     return to_traceparent(trace.get_current_span().get_span_context())
@@ -141,6 +185,11 @@ def new_traceparent(parent: str = "") -> str:
     return to_traceparent(SpanContext(above.trace_id, _Tracing.ids.generate_span_id(), False, flags))
 
 
+def links_to(traceparents: Iterable[str]) -> list[Link]:
+    """Links to those spans, without those that name none."""
+    return [Link(context) for each in traceparents if (context := from_traceparent(each)) is not None]
+
+
 # -- spans whose times are known
 
 
@@ -153,23 +202,28 @@ def record_span(
     traceparent: str = "",
     attributes: Mapping[str, Attribute] | None = None,
     kind: SpanKind = SpanKind.INTERNAL,
+    links: Iterable[str] = (),
     error: str = "",
+    error_type: str = "",
 ) -> str:
     """Record a span that has ended. Returns its name; "" while tracing is off.
 
-    `parent` names the span above it; `traceparent` is its own name if it was given one; `error` says why it failed.
+    `parent` names the span above it; `traceparent` is its own name if it was given one; `links` name spans that have to
+    do with it; `error` says why it failed, and `error_type` in one word of few.
     """
     if _Tracing.provider is None:
         return ""
     own = from_traceparent(traceparent)
-    _Tracing.ids.given.next = own
+    _Tracing.ids.give(own)
     try:
         span = _Tracing.tracer.start_span(
-            name, below(parent), kind, attributes, start_time=start_unix_nanos, record_exception=False
+            name, below(parent), kind, attributes, links_to(links), start_unix_nanos, record_exception=False
         )
     finally:
-        _Tracing.ids.given.next = None
+        _Tracing.ids.give(None)
     if error:
         span.set_status(Status(StatusCode.ERROR, error))
+        if error_type:
+            span.set_attribute("error.type", error_type)
     span.end(end_unix_nanos)
     return traceparent if own else to_traceparent(span.get_span_context())

@@ -1,0 +1,248 @@
+"""Where spans go and which are kept, read from the standard OTEL_* variables.
+
+OpenTelemetry passes over a value that it does not understand with a log line; here it is an error before the service
+starts, so that nobody looks for traces that were sent nowhere. A variable with _TRACES_ in its name wins over the
+general one. Values of headers are never quoted: they are secrets.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from muster.telemetry.errors import BadTracing
+
+Protocol: TypeAlias = Literal["grpc", "http/protobuf"]
+Compression: TypeAlias = Literal["none", "gzip"]
+
+EXPORT_SECONDS: Final = 2.0
+"""One try to send, if not told otherwise; spans are not worth a slow shutdown."""
+SEND_AFTER_MILLISECONDS: Final = 1000
+"""Not OpenTelemetry's 5 s: that much of a trace is lost with a process that is killed, and who asks for a trace has
+often just seen its gang start."""
+QUEUE_SPANS: Final = 2048
+BATCH_SPANS: Final = 512
+
+SAMPLERS: Final = (
+    "always_on",
+    "always_off",
+    "traceidratio",
+    "parentbased_always_on",
+    "parentbased_always_off",
+    "parentbased_traceidratio",
+)
+_PROTOCOLS: Final = ("grpc", "http/protobuf")
+_COMPRESSIONS: Final = ("none", "gzip")
+_HEADER_NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
+_YES_NO: Final = {"true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A collector and how it is reached."""
+
+    protocol: Protocol
+    endpoint: str
+    """For gRPC HOST:PORT, for HTTP the whole URL."""
+    secure: bool
+    headers: tuple[tuple[str, str], ...] = ()
+    compression: Compression = "none"
+    timeout_seconds: float = EXPORT_SECONDS
+    ca_file: Path | None = None
+    """Who signs the collector's certificate; None: those whom the machine trusts."""
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+
+    def __repr__(self) -> str:
+        return f"Target({self.protocol} {self.endpoint})"
+
+
+@dataclass(frozen=True)
+class OtlpSettings:
+    """All that the environment says of traces."""
+
+    target: Target
+    sampler: str = "parentbased_always_on"
+    ratio: float = 1.0
+    """Of the traces that a sampler with "traceidratio" in its name keeps."""
+    resource: tuple[tuple[str, str], ...] = ()
+    """Attributes of the process."""
+    queue_spans: int = QUEUE_SPANS
+    batch_spans: int = BATCH_SPANS
+    send_after_seconds: float = SEND_AFTER_MILLISECONDS / 1000
+
+
+def read_otlp(environment: Mapping[str, str]) -> OtlpSettings | None:
+    """None if no spans are wanted: no endpoint, or they are turned off. Raises BadTracing."""
+    read = _Reader(environment)
+    exporter = read.choice("OTEL_TRACES_EXPORTER", ("otlp", "none"), "otlp")
+    off = read.yes("OTEL_SDK_DISABLED") or exporter == "none"
+    if off or not (read.text("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or read.text("OTEL_EXPORTER_OTLP_ENDPOINT")):
+        read.done()
+        return None
+    sampler = read.choice("OTEL_TRACES_SAMPLER", SAMPLERS, "parentbased_always_on")
+    settings = OtlpSettings(
+        target=_target(read),
+        sampler=sampler,
+        ratio=read.share("OTEL_TRACES_SAMPLER_ARG") if sampler.endswith("traceidratio") else 1.0,
+        resource=_resource(read),
+        queue_spans=read.number("OTEL_BSP_MAX_QUEUE_SIZE", QUEUE_SPANS),
+        batch_spans=read.number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", BATCH_SPANS),
+        send_after_seconds=read.number("OTEL_BSP_SCHEDULE_DELAY", SEND_AFTER_MILLISECONDS) / 1000,
+    )
+    read.done()
+    return settings
+
+
+class _Reader:
+    """Values by name; what is wrong with them is gathered, so that it is told at once."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._mistakes: list[str] = []
+
+    def done(self) -> None:
+        """Raises BadTracing if anything was wrong."""
+        if self._mistakes:
+            raise BadTracing("traces cannot be sent as the environment says:\n  " + "\n  ".join(self._mistakes))
+
+    def wrong(self, name: str, rule: str) -> None:
+        self._mistakes.append(f"{name}: {rule}")
+
+    def text(self, name: str) -> str:
+        return self._environment.get(name, "").strip()
+
+    def otlp(self, suffix: str) -> tuple[str, str]:
+        """Name and value of OTEL_EXPORTER_OTLP_TRACES_<suffix>, or else of OTEL_EXPORTER_OTLP_<suffix>."""
+        own, general = f"OTEL_EXPORTER_OTLP_TRACES_{suffix}", f"OTEL_EXPORTER_OTLP_{suffix}"
+        return (own, self.text(own)) if self.text(own) else (general, self.text(general))
+
+    def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
+        value = self.text(name).lower() or default
+        if value in choices:
+            return value
+        self.wrong(name, f"must be one of {', '.join(choices)}, got {value!r:.100}")
+        return default
+
+    def yes(self, name: str) -> bool:
+        value = self.text(name)
+        if value and value.lower() not in _YES_NO:
+            self.wrong(name, f"must be true or false, got {value!r:.100}")
+        return value.lower() == "true"
+
+    def number(self, name: str, default: int) -> int:
+        """Of something that there is at least one of."""
+        value = self.text(name)
+        if not value:
+            return default
+        if value.isdecimal() and 0 < int(value) <= 10**9:
+            return int(value)
+        self.wrong(name, f"must be a whole number from 1 to 1000000000, got {value!r:.100}")
+        return default
+
+    def share(self, name: str) -> float:
+        value = self.text(name) or "1.0"
+        try:
+            share = float(value)
+        except ValueError:
+            share = math.nan
+        if 0.0 <= share <= 1.0:
+            return share
+        self.wrong(name, f"must be a share of the traces from 0 to 1, e.g. 0.1, got {value!r:.100}")
+        return 1.0
+
+    def file(self, suffix: str) -> Path | None:
+        name, value = self.otlp(suffix)
+        if not value:
+            return None
+        path = Path(value)
+        try:
+            with path.open("rb"):
+                return path
+        except OSError as error:
+            self.wrong(name, f"cannot be read: {error.strerror}, got {value!r:.300}")
+            return None
+
+
+def _target(read: _Reader) -> Target:
+    name, _ = read.otlp("PROTOCOL")
+    protocol: Protocol = "grpc" if read.choice(name, _PROTOCOLS, "grpc") == "grpc" else "http/protobuf"
+    endpoint, secure = _endpoint(read, protocol)
+    name, _ = read.otlp("COMPRESSION")
+    compression: Compression = "gzip" if read.choice(name, _COMPRESSIONS, "none") == "gzip" else "none"
+    name, _ = read.otlp("TIMEOUT")  # in milliseconds, by OpenTelemetry's specification
+    certificate, key = read.file("CLIENT_CERTIFICATE"), read.file("CLIENT_KEY")
+    if (certificate is None) != (key is None):
+        given, other = ("CLIENT_CERTIFICATE", "CLIENT_KEY") if key is None else ("CLIENT_KEY", "CLIENT_CERTIFICATE")
+        read.wrong(read.otlp(given)[0], f"needs a file in OTEL_EXPORTER_OTLP_{other} too")
+    return Target(
+        protocol=protocol,
+        endpoint=endpoint,
+        secure=secure,
+        headers=_headers(read),
+        compression=compression,
+        timeout_seconds=read.number(name, int(EXPORT_SECONDS * 1000)) / 1000,
+        ca_file=read.file("CERTIFICATE"),
+        certificate_file=certificate,
+        key_file=key,
+    )
+
+
+def _endpoint(read: _Reader, protocol: Protocol) -> tuple[str, bool]:
+    """What the exporter is given, and whether TLS is wanted."""
+    name, value = read.otlp("ENDPOINT")
+    bare = protocol == "grpc" and "://" not in value
+    insecure_name, _ = read.otlp("INSECURE")
+    try:
+        url = urlsplit(f"//{value}" if bare else value)
+        scheme_is_right = url.path == "" if bare else url.scheme in ("http", "https")
+        usable = bool(url.hostname) and scheme_is_right and url.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        read.wrong(
+            name, f"must be a URL as http://HOST:PORT or https://HOST:PORT, got {value.rpartition('@')[2]!r:.200}"
+        )
+        return "", False
+    if url.username is not None:
+        read.wrong(
+            name, "must not have a user or password, which would be seen in logs; use OTEL_EXPORTER_OTLP_HEADERS"
+        )
+        return "", False
+    secure = not read.yes(insecure_name) if bare else url.scheme == "https"
+    if protocol == "grpc":
+        return (url.netloc if url.port else f"{url.netloc}:4317"), secure
+    own = name == "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+    return (value if own else f"{value.rstrip('/')}/v1/traces"), secure
+
+
+def _headers(read: _Reader) -> tuple[tuple[str, str], ...]:
+    name, value = read.otlp("HEADERS")
+    headers = []
+    for number, pair in enumerate(filter(None, map(str.strip, value.split(","))), 1):
+        key, equals, text = pair.partition("=")
+        key = unquote(key.strip()).lower()
+        if equals and _HEADER_NAME.fullmatch(key):
+            headers.append((key, unquote(text.strip())))
+        else:
+            read.wrong(
+                name, f"must be NAME=VALUE,NAME=VALUE with URL-encoded values; that is not so of number {number}"
+            )
+    return tuple(headers)
+
+
+def _resource(read: _Reader) -> tuple[tuple[str, str], ...]:
+    name = "OTEL_RESOURCE_ATTRIBUTES"
+    attributes: dict[str, str] = {}
+    for pair in filter(None, map(str.strip, read.text(name).split(","))):
+        key, equals, value = pair.partition("=")
+        if equals and key.strip():
+            attributes[key.strip()] = unquote(value.strip())
+        else:
+            read.wrong(name, f"must be NAME=VALUE,NAME=VALUE with URL-encoded values, got {pair!r:.100}")
+    if service := read.text("OTEL_SERVICE_NAME"):
+        attributes["service.name"] = service
+    return tuple(attributes.items())
