@@ -184,11 +184,15 @@ def _with_flag(line: str, settings: list[Setting]) -> str:
 def _run(service: str, package: str, settings: Any) -> None:
     from muster.config.settings import CannotStart
     from muster.rpc.lifetime import run_async
+    from muster.telemetry.errors import BadTracing
     from muster.telemetry.logs import configure_logs
     from muster.telemetry.tracing import configure_tracing
 
     configure_logs(service, settings.log_level, settings.log_format)
-    shutdown = configure_tracing(service, settings.instance)
+    try:
+        shutdown = configure_tracing(service, settings.instance)
+    except BadTracing as error:
+        raise CliError(str(error), usage=True) from error
     try:
         run_async(_served(service, importlib.import_module(f"muster.{package}.service").run, settings))
     except Exception as error:
