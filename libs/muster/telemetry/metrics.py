@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.metrics import disable_created_metrics
 from prometheus_client.registry import Collector
 
+from muster.telemetry.histogram import Histogram
+
 __all__ = [
     "CALL_BUCKETS",
+    "LEADER",
     "REGISTRY",
     "SOLVE_BUCKETS",
     "WAIT_BUCKETS",
@@ -24,7 +27,6 @@ __all__ = [
     "Histogram",
     "Sampled",
     "counter",
-    "exemplar",
     "gauge",
     "histogram",
     "sampled",
@@ -37,8 +39,6 @@ SOLVE_BUCKETS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.0
 """Seconds of computing."""
 WAIT_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 """Seconds that a gang or a pod waits, from an instant to an hour."""
-
-_KEPT: Final = frozenset("13579bdf")  # the last digit of a traceparent whose trace is kept: its last bit says so
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # more lines, which Prometheus throws away
 REGISTRY: Final = CollectorRegistry(auto_describe=True)
@@ -57,8 +57,10 @@ def gauge(name: str, meaning: str, labels: Sequence[str] = ()) -> Gauge:
 
 
 def histogram(name: str, meaning: str, buckets: Sequence[float], labels: Sequence[str] = ()) -> Histogram:
-    """How figures are distributed. A series of it takes 2 to 4 KB, however many figures it is told."""
-    return Histogram(name, meaning, labels, registry=REGISTRY, buckets=buckets)
+    """How figures are distributed."""
+    made = Histogram(name, meaning, buckets, labels)
+    REGISTRY.register(made)
+    return made
 
 
 Source = Callable[[], Mapping[tuple[str, ...], float]]
@@ -98,12 +100,10 @@ def sampled(name: str, meaning: str, labels: Sequence[str] = (), *, rises: bool 
     return made
 
 
-def exemplar(traceparent: str) -> dict[str, str] | None:
-    """The trace that a figure is an example from, for `observe`; None when that trace is not kept."""
-    return {"trace_id": traceparent[3:35]} if traceparent[-1:] in _KEPT else None
-
-
 _BUILD = gauge("muster_build_info", "Which Muster this is; always 1.", ("service", "version"))
+LEADER: Final = gauge(
+    "muster_leader", "1 while this replica leads, otherwise 0: of each service that elects, one does."
+)
 
 
 def tell_build(service: str) -> None:

@@ -73,8 +73,8 @@ async def test_what_is_known_anyway_is_read_when_asked_for(served: Served) -> No
 
 
 async def test_an_example_of_a_slow_one_names_its_trace(served: Served) -> None:
-    WALKS.observe(0.5, metrics.exemplar(f"00-{TRACE_ID}-00f067aa0ba902b7-01"))
-    WALKS.observe(0.05, metrics.exemplar(f"00-{TRACE_ID}-00f067aa0ba902b7-00"))
+    WALKS.observe(0.5, f"00-{TRACE_ID}-00f067aa0ba902b7-01")
+    WALKS.observe(0.05, f"00-{TRACE_ID}-00f067aa0ba902b7-00")
 
     _, content_type, text = await served.get(accept=OPEN_METRICS)
 
