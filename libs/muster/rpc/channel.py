@@ -7,9 +7,10 @@ import msgspec
 from grpc import aio
 
 from muster.config.settings import PLAIN_TEXT, TlsSettings
-from muster.rpc.credentials import channel_credentials
+from muster.rpc.credentials import Certificates, Pem, channel_credentials
 from muster.rpc.errors import MissingDeadline
 from muster.rpc.methods import is_subscription
+from muster.rpc.renewing import RenewingChannel
 from muster.telemetry.tracing import current_traceparent
 
 MESSAGE_BYTES: Final = 64 * 1024 * 1024
@@ -47,19 +48,22 @@ def open_channel(address: str, tls: TlsSettings = PLAIN_TEXT, server_name: str =
     leaving out those not ready.
 
     `server_name` is the name that the certificate of the server must be for, if not that of the address. Connecting
-    happens with the first call. Every call must carry a deadline; streams named Watch need none. Raises
-    BadCertificates.
+    happens with the first call. Every call must carry a deadline; streams named Watch need none. When the files of
+    `tls` change, later calls show the new certificate. Raises BadCertificates.
     """
     options = [*CONNECTION_OPTIONS, *_MESSAGE_OPTIONS]
     if address.startswith(("dns:", "ipv4:")):
         options.append(("grpc.service_config", _ALL_REPLICAS))
     interceptors: list[aio.ClientInterceptor] = [_UnaryCalls(), _StreamedAnswers(), _StreamedRequests(), _BothStreams()]
-    credentials = channel_credentials(tls)
     if server_name:
         options.append(("grpc.ssl_target_name_override", server_name))
-    if credentials is None:
+    if tls.files is None:
         return aio.insecure_channel(address, options, interceptors=interceptors)
-    return aio.secure_channel(address, credentials, options, interceptors=interceptors)
+
+    def connect(pem: Pem) -> aio.Channel:
+        return aio.secure_channel(address, channel_credentials(pem), options, interceptors=interceptors)
+
+    return RenewingChannel(Certificates(tls.files), connect)
 
 
 def _checked(details: aio.ClientCallDetails) -> aio.ClientCallDetails:

@@ -1,61 +1,129 @@
-"""Mutual TLS from files. A server reads them anew when they change, so that certificates can be rotated under it."""
+"""Mutual TLS from files that may be replaced while they are used, so that certificates can be rotated under a process.
 
+Whoever replaces three files one after the other lets others see pairs that do not fit. So files count as new only when
+they have been read whole, fit together, and are the same before and after; until then the old ones serve on.
+"""
+
+import ssl
+import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import grpc
+import structlog
 
 from muster.config.settings import CannotStart, TlsSettings
 
+_log = structlog.get_logger()
+
+_LOOK_AGAIN_SECONDS: Final = 1.0
+"""Files that did not fit together are read again after so long though they seem to be the same."""
+
+_Stamp = tuple[tuple[int, int, int], ...]
+
 
 class BadCertificates(CannotStart):
-    """A certificate, key or CA file cannot be read; the message names it."""
+    """Certificate, key and CA cannot be read, or do not fit together; the message names them."""
+
+
+@dataclass(frozen=True)
+class Pem:
+    """What was in the files; never to be logged."""
+
+    certificate: bytes
+    key: bytes
+    authority: bytes
+
+    def __repr__(self) -> str:
+        return "Pem(...)"
+
+
+class Certificates:
+    """Who this process is and whom it trusts, by files."""
+
+    def __init__(self, files: tuple[Path, Path, Path]) -> None:
+        """`files` are certificate, key and CA. Raises BadCertificates."""
+        self.files = files
+        self._stamp = _stamp(files)
+        self.pem = _read(files)
+        self._failed: tuple[_Stamp, float] | None = None
+
+    def renewed(self) -> bool:
+        """Whether there are others by now; then `pem` is what they are. Called from any thread, and cheap."""
+        try:
+            stamp = _stamp(self.files)
+            if stamp == self._stamp or self._failed_before(stamp):
+                return False
+            self._failed = stamp, time.monotonic()
+            pem = _read(self.files)
+            if _stamp(self.files) != stamp:
+                return False
+        except BadCertificates as error:
+            _log.warning("certificates cannot be read anew; those from before stay in use", error=str(error))
+            return False
+        self._stamp, self._failed = stamp, None
+        if pem == self.pem:
+            return False
+        self.pem = pem
+        _log.info("certificates renewed", certificate=str(self.files[0]))
+        return True
+
+    def _failed_before(self, stamp: _Stamp) -> bool:
+        """They were looked at a moment ago."""
+        if self._failed is None:
+            return False
+        failed, when = self._failed
+        return failed == stamp and time.monotonic() - when < _LOOK_AGAIN_SECONDS
 
 
 def server_credentials(tls: TlsSettings) -> grpc.ServerCredentials | None:
     """Credentials that demand a certificate of every client; None for plain text. Raises BadCertificates."""
     if tls.files is None:
         return None
-    files = tls.files
-    stamp = _stamp(files)
+    certificates = Certificates(tls.files)
 
     def changed() -> grpc.ServerCertificateConfiguration | None:
-        nonlocal stamp
-        try:
-            now = _stamp(files)
-            if now == stamp:
-                return None
-            configuration = _configuration(files)
-        except BadCertificates:  # in the middle of being replaced: the old ones serve on
-            return None
-        stamp = now
-        return configuration
+        return _configuration(certificates.pem) if certificates.renewed() else None
 
     fetch: Any = changed  # None says that nothing changed, which the types do not know
-    return grpc.dynamic_ssl_server_credentials(_configuration(files), fetch, require_client_authentication=True)
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(certificates.pem), fetch, require_client_authentication=True
+    )
 
 
-def channel_credentials(tls: TlsSettings) -> grpc.ChannelCredentials | None:
-    """Credentials of a client, as the files are now; None for plain text. Raises BadCertificates."""
-    if tls.files is None:
-        return None
-    certificate, key, authority = (_read(file) for file in tls.files)
-    return grpc.ssl_channel_credentials(authority, key, certificate)
+def channel_credentials(pem: Pem) -> grpc.ChannelCredentials:
+    """Credentials of a client."""
+    return grpc.ssl_channel_credentials(pem.authority, pem.key, pem.certificate)
 
 
-def _configuration(files: tuple[Path, Path, Path]) -> grpc.ServerCertificateConfiguration:
-    certificate, key, authority = (_read(file) for file in files)
-    return grpc.ssl_server_certificate_configuration([(key, certificate)], authority)
+def _configuration(pem: Pem) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(pem.key, pem.certificate)], pem.authority)
 
 
-def _stamp(files: tuple[Path, ...]) -> tuple[tuple[int, int], ...]:
+def _stamp(files: tuple[Path, ...]) -> _Stamp:
     try:
-        return tuple((status.st_mtime_ns, status.st_ino) for status in (file.stat() for file in files))
+        return tuple((status.st_mtime_ns, status.st_ino, status.st_size) for status in (file.stat() for file in files))
     except OSError as error:
         raise BadCertificates(f"cannot read {error.filename}: {error.strerror}") from error
 
 
-def _read(file: Path) -> bytes:
+def _read(files: tuple[Path, Path, Path]) -> Pem:
+    """What is in the files, which fit together. Raises BadCertificates."""
+    certificate, key, authority = (_bytes(file) for file in files)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(files[2])
+    except ssl.SSLError as error:
+        raise BadCertificates(f"{files[2]} holds no certificates of authorities (PEM): {error}") from error
+    try:
+        context.load_cert_chain(files[0], files[1], password="")
+    except (ssl.SSLError, OSError) as error:
+        raise BadCertificates(f"{files[0]} is no certificate (PEM) for the key {files[1]}: {error}") from error
+    return Pem(certificate, key, authority)
+
+
+def _bytes(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
