@@ -60,6 +60,8 @@ class Cluster:
         self.solves = SolveRelay(stack.addresses["placement"], self.picture.touch)
         self.records = EtcdRecords(stack.etcd_address, self._on_record)
         self.invariants = Invariants(self.records)
+        self.on_pod: Callable[[str, JSON], None] | None = None
+        """Called with every change of a pod, after it was taken in."""
         self.on_record: Callable[[str, record_pb2.GangRecord | None], None] | None = None
         """Called the moment a record is seen in etcd: where crash tests strike."""
         self._tasks: list[asyncio.Task[Any]] = []
@@ -184,7 +186,8 @@ class Cluster:
             self._go(follow_kind(self.session, path, on_change, listed))
             await asyncio.wait_for(listed.wait(), CALL_SECONDS)
         self._go(self.records.follow())
-        self._go(follow(self.stack.addresses["coordinator"], self.picture))
+        for replica in self.stack.replicas_of("coordinator"):  # the leader tells, the others refuse
+            self._go(follow(self.stack.addresses[replica], self.picture))
 
     async def close(self) -> None:
         """End following and all processes."""
@@ -202,6 +205,8 @@ class Cluster:
     def _on_pod(self, change: str, pod: JSON) -> None:
         self.invariants.pod(change, pod)
         self._keep(self.pods, (pod["metadata"]["namespace"], pod["metadata"]["name"]), change, pod)
+        if self.on_pod is not None:
+            self.on_pod(change, pod)
 
     def _on_node(self, change: str, node: JSON) -> None:
         if change != "DELETED":
@@ -264,7 +269,7 @@ async def running_cluster(
             **options,
         )
     )
-    base = [name for name in ("etcd", "api-server") if name in stack.children]
+    base = [name for name in ("api-server", *stack.etcd_addresses) if name in stack.children]
     cluster = None
     try:
         await stack.start(base)
@@ -274,7 +279,9 @@ async def running_cluster(
         await cluster.watch()
         await cluster.faults.start(free_port(), broken)
         await cluster.solves.start()
-        cluster.solves.lead_through(stack.children["coordinator"].argv)
+        if len(stack.replicas_of("placement")) == 1:
+            for replica in stack.replicas_of("coordinator"):
+                cluster.solves.lead_through(stack.children[replica].argv)
         if kubeconfig is not None:
             _sharing.append(cluster)
         await cluster.begin(start)

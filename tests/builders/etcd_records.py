@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import itertools
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -19,8 +20,10 @@ _RETRY_SECONDS = 0.1
 class EtcdRecords:
     """Records by gang id: the present ones, and every one that ever was."""
 
-    def __init__(self, endpoint: str, on_change: Callable[[str, record_pb2.GangRecord | None], None]) -> None:
-        self._url = f"http://{endpoint}/v3/watch"
+    def __init__(self, endpoints: str, on_change: Callable[[str, record_pb2.GangRecord | None], None]) -> None:
+        """`endpoints` is "HOST:PORT[,HOST:PORT...]"."""
+        self._endpoints = itertools.cycle(endpoints.split(","))
+        self._endpoint = next(self._endpoints)
         self._on_change = on_change
         self._revision = 0
         self._since: dict[str, int] = {}
@@ -30,11 +33,10 @@ class EtcdRecords:
     async def follow(self) -> None:
         """Keep up to date for ever, also over restarts of etcd."""
         while True:
-            try:
+            with contextlib.suppress(aiohttp.ClientError, OSError):
                 async for key, value in self._changes(PREFIX, _end_of(PREFIX), self._revision + 1):
                     self._take(key, value)
-            except (aiohttp.ClientError, OSError):
-                pass
+            self._endpoint = next(self._endpoints)
             await asyncio.sleep(_RETRY_SECONDS)
 
     def permit(self, gang: str, *, seconds: float) -> Awaitable[record_pb2.GangRecord | None]:
@@ -47,14 +49,18 @@ class EtcdRecords:
     async def _permit(
         self, gang: str, found: record_pb2.GangRecord | None, start: int, seconds: float
     ) -> record_pb2.GangRecord | None:
-        if found is None:
-            with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):
-                async with asyncio.timeout(seconds):
-                    async for _, value in self._changes(PREFIX + gang, "", start):
-                        record = record_pb2.GangRecord.FromString(value or b"")
-                        if _is_permit(record):
-                            return record
-        return found
+        if found is not None:
+            return found
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while True:
+                    with contextlib.suppress(aiohttp.ClientError, OSError):
+                        async for _, value in self._changes(PREFIX + gang, "", start):
+                            record = record_pb2.GangRecord.FromString(value or b"")
+                            if _is_permit(record):
+                                return record
+                    await asyncio.sleep(_RETRY_SECONDS)
+        return None
 
     def forget(self, gang: str) -> None:
         """The gang is deleted: what was written of it so far says nothing of a later one of its name."""
@@ -76,7 +82,7 @@ class EtcdRecords:
         timeout = aiohttp.ClientTimeout(total=None)
         async with (
             aiohttp.ClientSession(timeout=timeout, read_bufsize=2**24) as session,
-            session.post(self._url, json={"create_request": request}) as response,
+            session.post(f"http://{self._endpoint}/v3/watch", json={"create_request": request}) as response,
         ):
             rest = b""
             async for chunk in response.content.iter_any():

@@ -9,7 +9,7 @@ with faults.hold(BINDS, let_pass=3) as held:      # the fourth bind and all afte
 import asyncio
 import contextlib
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -130,20 +130,35 @@ class Faults:
         self._rules: list[Fault] = []
         self._watches: set[asyncio.Task[None]] = set()
         self._runner: web.AppRunner | None = None
+        self._port = 0
 
     async def start(self, port: int, kubeconfig: Path) -> None:
         """Listen, and write a kubeconfig that leads here."""
+        self._port = port
+        await self._listen()
+        kubeconfig.write_text(yaml.safe_dump(_kubeconfig(f"http://127.0.0.1:{port}")))  # noqa: ASYNC240 (small)
+
+    async def _listen(self) -> None:
         app = web.Application(client_max_size=_LARGEST_BODY_BYTES)
         app.router.add_route("*", "/{path:.*}", self._serve)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", port).start()
-        kubeconfig.write_text(yaml.safe_dump(_kubeconfig(f"http://127.0.0.1:{port}")))  # noqa: ASYNC240 (small)
+        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
 
     async def stop(self) -> None:
         """Break all connections and stop listening."""
         if self._runner is not None:
             await self._runner.cleanup()
+
+    @contextlib.asynccontextmanager
+    async def away(self) -> AsyncIterator[None]:
+        """In the block nobody listens: what clients see of an API server that is down."""
+        self.break_watches()
+        await self.stop()
+        try:
+            yield
+        finally:
+            await self._listen()
 
     @contextlib.contextmanager
     def hold(self, requests: Requests, *, let_pass: int = 0, carried_out: bool = False) -> Iterator[Held]:

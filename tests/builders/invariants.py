@@ -18,7 +18,8 @@ from muster.coordinator.v1.record_pb2 import GangRecord
 from muster.gangs.facts import PODS
 from muster.gangs.quantity import to_amount
 
-_RECORD_SECONDS = 5.0
+RECORD_SECONDS = 5.0
+"""How long etcd may take to say what was written before a bind."""
 
 
 @dataclass
@@ -32,8 +33,8 @@ class _Gang:
 class Invariants:
     """Collects what was violated; `check()` raises it."""
 
-    def __init__(self, records: EtcdRecords) -> None:
-        self._records = records
+    def __init__(self, records: EtcdRecords, *, record_seconds: float = RECORD_SECONDS) -> None:
+        self._records, self._record_seconds = records, record_seconds
         self.violations: list[str] = []
         self._gangs: dict[str, _Gang] = {}
         self._gang_of: dict[tuple[str, str], str] = {}
@@ -93,10 +94,10 @@ class Invariants:
         if gang is None or name is None:
             return
         if not gang.bound:
-            self._doubt(self._permitted(name, gang.minimum, self._records.permit(name, seconds=_RECORD_SECONDS)))
+            self._doubt(self._permitted(name, gang.minimum, self._records.permit(name, seconds=self._record_seconds)))
             for partner in gang.group:
                 if partner in self._gangs:
-                    permit = self._records.permit(partner, seconds=_RECORD_SECONDS)
+                    permit = self._records.permit(partner, seconds=self._record_seconds)
                     self._doubt(self._permitted_too(name, partner, permit))
         gang.bound.add(uid)
 
@@ -130,9 +131,12 @@ class Invariants:
         seated = self._seated[node]
         if seated.get(uid) == requests:
             return
+        if not requests:
+            seated.pop(uid, None)
+            return
         seated[uid] = requests
         allocatable = self._allocatable.get(node)
-        if not requests or allocatable is None:
+        if allocatable is None:
             return
         for name in requests:
             used = sum(other.get(name, 0) for other in seated.values())
