@@ -1,7 +1,7 @@
 """Real gRPC servers and channels to them, for as long as a test needs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -82,10 +82,12 @@ async def serving(
     cluster_state: ClusterState | None = None,
     listen: str = "127.0.0.1:0",
     tls: TlsSettings = PLAIN_TEXT,
+    clients: Sequence[str] = (),
+    reflects: bool = False,
     ready: bool = True,
 ) -> AsyncIterator[tuple[RpcServer, int]]:
     """A started server with these services, and its port."""
-    server = RpcServer(listen, tls, "test")
+    server = RpcServer(listen, tls, "test", clients=clients, reflects=reflects)
     if placement is not None:
         server.add(placement_grpc.add_PlacementServiceServicer_to_server, placement, PLACEMENT)
     if cluster_state is not None:

@@ -69,8 +69,6 @@ class TlsSettings(BaseModel):
     """Its private key."""
     ca_file: Path | None = None
     """Who signs the certificates of peers."""
-    clients: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)] = ()
-    """Whom a server answers: DNS names, one of which the caller's certificate must be for. None: whoever has one."""
 
     @model_validator(mode="after")
     def _all_or_none(self) -> Self:
@@ -78,8 +76,6 @@ class TlsSettings(BaseModel):
         if given and len(given) < len(_TLS_FILES):
             missing = ", ".join(name for name in _TLS_FILES if name not in given)
             raise ValueError(f"only {', '.join(given)} given; mutual TLS also needs {missing}")
-        if self.clients and not given:
-            raise ValueError("clients are told apart by their certificates, and no certificate is given")
         return self
 
     @property
@@ -90,7 +86,20 @@ class TlsSettings(BaseModel):
         return self.certificate_file, self.key_file, self.ca_file
 
 
-PLAIN_TEXT: Final = TlsSettings()
+class ServerTlsSettings(TlsSettings):
+    """Mutual TLS of a process that also serves."""
+
+    clients: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)] = ()
+    """Whom it answers: DNS names, one of which the caller's certificate must be for. None: whoever has one."""
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> Self:
+        if self.clients and self.files is None:
+            raise ValueError("clients are told apart by their certificates, and no certificate is given")
+        return self
+
+
+PLAIN_TEXT: Final = ServerTlsSettings()
 """No TLS: for one machine and for tests."""
 
 
@@ -120,12 +129,14 @@ class ServiceSettings(BaseSettings):
     """Name of this replica in logs, traces and the leader key."""
     log_level: LogLevel = "info"
     log_format: LogFormat = "json"
-    tls: TlsSettings = PLAIN_TEXT
+    tls: ServerTlsSettings = PLAIN_TEXT
     health_listen: Address | None = None
     """Where it serves the gRPC health service without TLS, for probes of Kubernetes, which cannot have any, e.g.
     "0.0.0.0:8081". None: only where it serves."""
     metrics_listen: Address | None = None
     """Where it serves its metrics by HTTP at /metrics, e.g. "0.0.0.0:8080". None: nowhere."""
+    reflection: bool = False
+    """Tell whoever may call what can be called and how, for grpcurl and the like."""
 
 
 _Settings = TypeVar("_Settings", bound=ServiceSettings)

@@ -18,18 +18,16 @@ class Callers:
     """DNS names, one of which a caller's certificate must be for. Without any, whoever has a certificate may call."""
 
     def __init__(self, wanted: Sequence[str]) -> None:
-        self._wanted = frozenset(name.lower() for name in wanted)
-        self._told = ", ".join(sorted(self._wanted))
+        self.wanted = tuple(sorted({name.lower() for name in wanted}))
 
     def __bool__(self) -> bool:
-        return bool(self._wanted)
+        return bool(self.wanted)
 
     def check(self, context: aio.ServicerContext[Any, Any]) -> None:
         """Raise RpcError unless the call is one of theirs."""
         names = [name.decode(errors="replace").lower() for name in context.auth_context().get(_DNS_NAMES, ())]
-        if self._wanted.isdisjoint(names):
+        if not any(name in self.wanted for name in names):
             theirs = ", ".join(repr(name[:_NAME_LENGTH]) for name in names[:_NAMES_TOLD]) or "no DNS name"
-            raise RpcError(
-                grpc.StatusCode.PERMISSION_DENIED,
-                f"the caller's certificate is for {theirs}, and only {self._told} may call here (setting tls.clients)",
-            )
+            ours = ", ".join(self.wanted)
+            message = f"the caller's certificate is for {theirs}, and only {ours} may call here (tls.clients)"
+            raise RpcError(grpc.StatusCode.PERMISSION_DENIED, message)

@@ -1,7 +1,7 @@
 """The one way to serve: health on every server, mutual TLS, only for its callers, and a stop that drains first."""
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Self
 
 import grpc
 import structlog
@@ -9,7 +9,7 @@ from grpc import aio
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from muster.config.settings import CannotStart, TlsSettings
+from muster.config.settings import CannotStart, ServiceSettings, TlsSettings
 from muster.rpc import health
 from muster.rpc.callers import Callers
 from muster.rpc.channel import MESSAGE_BYTES, PING_SECONDS
@@ -47,14 +47,25 @@ class CannotListen(CannotStart):
 class RpcServer:
     """Serves added services. Not ready until `set_ready(True)`."""
 
-    def __init__(self, listen: str, tls: TlsSettings, service_name: str, *, health_listen: str | None = None) -> None:
+    def __init__(
+        self,
+        listen: str,
+        tls: TlsSettings,
+        service_name: str,
+        *,
+        clients: Sequence[str] = (),
+        health_listen: str | None = None,
+        reflects: bool = False,
+    ) -> None:
         """`listen` is "HOST:PORT", port 0 for any free one; `service_name` is for logs.
 
-        At `health_listen` it answers probes without TLS, and nothing else.
+        `clients` are DNS names, one of which a caller's certificate must be for; whoever has one may call if there are
+        none. At `health_listen` it answers probes without TLS, and nothing else.
         """
         self._listen, self._tls, self._name = listen, tls, service_name
-        self._health_listen = health_listen
-        self._interceptor = ServerInterceptor(Callers(tls.clients))
+        self._health_listen, self._reflects = health_listen, reflects
+        self._callers = Callers(clients)
+        self._interceptor = ServerInterceptor(self._callers)
         self._server = aio.server(interceptors=[self._interceptor], options=_OPTIONS)
         self._health = health.Health()
         self._probed: aio.Server | None = None
@@ -63,6 +74,18 @@ class RpcServer:
         self._full_names = [health.FULL_NAME, reflection.SERVICE_NAME]
         self._stopped = False
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+
+    @classmethod
+    def by(cls, settings: ServiceSettings, service_name: str) -> Self:
+        """As the settings of a service say."""
+        return cls(
+            settings.listen,
+            settings.tls,
+            service_name,
+            clients=settings.tls.clients,
+            health_listen=settings.health_listen,
+            reflects=settings.reflection,
+        )
 
     def add(self, register: Callable[[Any, aio.Server], None], servicer: Any, full_name: str) -> None:
         """Add a service before the start: `add_<Service>Servicer_to_server`, the servicer, the name with package."""
@@ -83,7 +106,8 @@ class RpcServer:
 
     async def start(self) -> int:
         """Listen. Returns the port. Raises CannotListen and BadCertificates."""
-        reflection.enable_server_reflection(self._full_names, self._server)
+        if self._reflects:
+            reflection.enable_server_reflection(self._full_names, self._server)
         credentials = server_credentials(self._tls)
         port = _bind(self._server, self._listen, credentials)
         if self._health_listen is not None:
@@ -98,7 +122,7 @@ class RpcServer:
             listen=self._listen,
             port=port,
             tls=credentials is not None,
-            clients=list(self._tls.clients),
+            clients=list(self._callers.wanted),
             health_port=self.health_port or None,
         )
         return port

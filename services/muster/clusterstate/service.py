@@ -66,7 +66,7 @@ class ClusterStateService:
         self.whole = asyncio.Event()
         """All kinds have been listed: snapshots may be sent."""
         self._watch = WatchServicer(self.hub, self.whole)
-        self._server = RpcServer(settings.listen, settings.tls, "cluster-state", health_listen=settings.health_listen)
+        self._server = RpcServer.by(settings, "cluster-state")
         self._server.add(register, self._watch, FULL_NAME)
         resources = (*ALL, topologies(settings.topology_namespace))
         self._informers = {resource.kind: Informer(session, resource, self._take_in, pace) for resource in resources}

@@ -26,7 +26,7 @@ async def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; then resign, so that a standby takes over at once."""
     password = read_password(settings.etcd_password_file)
     store = Store(settings.etcd, tls=settings.etcd_tls, user=settings.etcd_user, password=password)
-    server = RpcServer(settings.listen, settings.tls, "coordinator", health_listen=settings.health_listen)
+    server = RpcServer.by(settings, "coordinator")
     servicer = CoordinatorServicer()
     server.add(pb_grpc.add_CoordinatorServiceServicer_to_server, servicer, FULL_NAME)
     await server.start()

@@ -33,7 +33,7 @@ _KEPT_BACK: Final = 0.1
 async def run(settings: Settings) -> None:
     """Serve until SIGTERM, SIGINT or cancellation; ready while the picture of the cluster is whole and current."""
     channel, follower = open_channel(settings.cluster_state, settings.tls), Follower()
-    server = RpcServer(settings.listen, settings.tls, "first-fit", health_listen=settings.health_listen)
+    server = RpcServer.by(settings, "first-fit")
     server.add(pb_grpc.add_PlacementServiceServicer_to_server, FirstFit(follower), FULL_NAME)
     try:
         async with (

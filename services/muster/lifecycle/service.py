@@ -51,7 +51,7 @@ class LifecycleService:
         self.leadership = Leadership()
         self._watches = Watches(session, pace)
         self._election = Election(session, settings, self.leadership)
-        self._server = RpcServer(settings.listen, settings.tls, "lifecycle", health_listen=settings.health_listen)
+        self._server = RpcServer.by(settings, "lifecycle")
         surroundings = Surroundings(session, self._watches, self.leadership, settings)
         self._controllers = [make(surroundings) for make in controllers]
 

@@ -66,7 +66,7 @@ async def run(settings: Settings) -> None:
     """Serve until SIGTERM, SIGINT or cancellation. Ready while what is known of the cluster is whole and current."""
     channel = open_channel(settings.cluster_state, settings.tls)
     mirror = Mirror()
-    server = RpcServer(settings.listen, settings.tls, "placement", health_listen=settings.health_listen)
+    server = RpcServer.by(settings, "placement")
     server.add(pb_grpc.add_PlacementServiceServicer_to_server, PlacementServicer(mirror), FULL_NAME)
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -5,11 +5,14 @@ from pathlib import Path
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from builders.certificates import Authority
 from builders.serving import ClusterState, Placement, channel_to, describe, serving
 from muster.clusterstate.v1 import clusterstate_pb2, clusterstate_pb2_grpc
-from muster.config.settings import PLAIN_TEXT, TlsSettings
+from muster.config.settings import PLAIN_TEXT, ServerTlsSettings, TlsSettings
+
+CLIENTS = ("muster-coordinator", "Muster-Client")
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +22,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def server_tls(authority: Authority) -> TlsSettings:
-    issued = authority.issue("server", "muster-placement")
-    return issued.model_copy(update={"clients": ("muster-coordinator", "Muster-Client")})
+    return authority.issue("server", "muster-placement")
 
 
 async def refusal(port: int, tls: TlsSettings) -> tuple[grpc.StatusCode, str]:
@@ -36,7 +38,7 @@ async def test_a_caller_of_one_of_the_names_is_answered(
 ) -> None:
     placement = Placement()
     async with (
-        serving(placement=placement, tls=server_tls) as (_, port),
+        serving(placement=placement, tls=server_tls, clients=CLIENTS) as (_, port),
         channel_to(f"localhost:{port}", authority.issue("caller", "muster.example", name)) as channel,
     ):
         assert await describe(channel) == "test"
@@ -46,7 +48,7 @@ async def test_a_caller_of_another_name_hears_its_own_and_those_wanted(
     authority: Authority, server_tls: TlsSettings
 ) -> None:
     placement = Placement()
-    async with serving(placement=placement, tls=server_tls) as (_, port):
+    async with serving(placement=placement, tls=server_tls, clients=CLIENTS) as (_, port):
         code, said = await refusal(port, authority.issue("binding", "muster-binding"))
     assert code is grpc.StatusCode.PERMISSION_DENIED
     assert "'muster-binding'" in said and "muster-client, muster-coordinator" in said
@@ -54,7 +56,7 @@ async def test_a_caller_of_another_name_hears_its_own_and_those_wanted(
 
 
 async def test_the_common_name_is_no_name(authority: Authority, server_tls: TlsSettings) -> None:
-    async with serving(placement=Placement(), tls=server_tls) as (_, port):
+    async with serving(placement=Placement(), tls=server_tls, clients=CLIENTS) as (_, port):
         code, _ = await refusal(port, authority.issue("muster-coordinator", "muster-binding"))
     assert code is grpc.StatusCode.PERMISSION_DENIED
 
@@ -62,15 +64,17 @@ async def test_the_common_name_is_no_name(authority: Authority, server_tls: TlsS
 async def test_streams_health_and_reflection_are_refused_too(authority: Authority, server_tls: TlsSettings) -> None:
     cluster_state = ClusterState()
     async with (
-        serving(cluster_state=cluster_state, tls=server_tls) as (_, port),
+        serving(cluster_state=cluster_state, tls=server_tls, clients=CLIENTS, reflects=True) as (_, port),
         channel_to(f"localhost:{port}", authority.issue("binding", "muster-binding")) as channel,
     ):
+        reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
         health = health_pb2_grpc.HealthStub(channel)
         watched = clusterstate_pb2_grpc.ClusterStateServiceStub(channel).Watch(clusterstate_pb2.WatchRequest())
         for call in (
             health.Check(health_pb2.HealthCheckRequest(), timeout=10),
             health.Watch(health_pb2.HealthCheckRequest(), timeout=10).read(),
             watched.read(),
+            reflection.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest()]), timeout=10).read(),
         ):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await call
@@ -81,9 +85,8 @@ async def test_streams_health_and_reflection_are_refused_too(authority: Authorit
 @pytest.mark.parametrize("with_clients", [True, False])
 async def test_an_expired_certificate_fails_the_handshake(with_clients: bool, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
-    clients = ("muster-coordinator",) if with_clients else ()
-    tls = authority.issue("server").model_copy(update={"clients": clients})
-    async with serving(placement=Placement(), tls=tls) as (_, port):
+    clients = CLIENTS if with_clients else ()
+    async with serving(placement=Placement(), tls=authority.issue("server"), clients=clients) as (_, port):
         code, _ = await refusal(port, authority.issue("late", "muster-coordinator", days=-1))
     assert code is grpc.StatusCode.UNAVAILABLE
 
@@ -93,7 +96,7 @@ async def test_a_right_name_of_another_authority_or_none_fails_the_handshake(
 ) -> None:
     stranger = Authority(tmp_path / "theirs").issue("coordinator", "muster-coordinator")
     trusts_us = stranger.model_copy(update={"ca_file": authority.certificate})
-    async with serving(placement=Placement(), tls=server_tls) as (_, port):
+    async with serving(placement=Placement(), tls=server_tls, clients=CLIENTS) as (_, port):
         for tls in (trusts_us, PLAIN_TEXT):
             code, _ = await refusal(port, tls)
             assert code is grpc.StatusCode.UNAVAILABLE
@@ -101,4 +104,4 @@ async def test_a_right_name_of_another_authority_or_none_fails_the_handshake(
 
 def test_clients_without_certificates_make_no_sense() -> None:
     with pytest.raises(ValueError, match="no certificate is given"):
-        TlsSettings(clients=("muster-client",))
+        ServerTlsSettings(clients=("muster-client",))

@@ -21,8 +21,8 @@ SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.Health
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[RpcServer]:
-    tls = Authority(tmp_path).issue("server").model_copy(update={"clients": ("muster-coordinator",)})
-    server = RpcServer("127.0.0.1:0", tls, "test", health_listen="127.0.0.1:0")
+    tls = Authority(tmp_path).issue("server")
+    server = RpcServer("127.0.0.1:0", tls, "test", clients=["muster-coordinator"], health_listen="127.0.0.1:0")
     server.add(placement_pb2_grpc.add_PlacementServiceServicer_to_server, Placement(), PLACEMENT)
     await server.start()
     yield server

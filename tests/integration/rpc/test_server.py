@@ -65,13 +65,22 @@ async def test_a_health_watcher_that_does_not_read_holds_up_nobody() -> None:
         lazy.cancel()
 
 
-async def test_reflection_lists_the_services() -> None:
-    async with serving(placement=Placement()) as (_, port), channel_to(port) as channel:
+async def test_reflection_lists_the_services_where_it_is_asked_for() -> None:
+    async with serving(placement=Placement(), reflects=True) as (_, port), channel_to(port) as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         request = reflection_pb2.ServerReflectionRequest(list_services="")
         async for answer in stub.ServerReflectionInfo(iter([request]), timeout=10):
             names = {service.name for service in answer.list_services_response.service}
     assert names == {PLACEMENT, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
+
+
+async def test_without_it_there_is_no_reflection() -> None:
+    async with serving(placement=Placement()) as (_, port), channel_to(port) as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.ServerReflectionInfo(iter([request]), timeout=10).read()
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_an_error_with_a_code_becomes_that_status_and_one_line() -> None:
