@@ -11,6 +11,7 @@ from muster.rpc.credentials import Certificates, Pem, channel_credentials
 from muster.rpc.errors import MissingDeadline
 from muster.rpc.methods import is_subscription
 from muster.rpc.renewing import RenewingChannel
+from muster.telemetry.measuring import measuring
 from muster.telemetry.tracing import current_traceparent
 
 MESSAGE_BYTES: Final = 64 * 1024 * 1024
@@ -54,7 +55,7 @@ def open_channel(address: str, tls: TlsSettings = PLAIN_TEXT, server_name: str =
     options = [*CONNECTION_OPTIONS, *_MESSAGE_OPTIONS]
     if address.startswith(("dns:", "ipv4:")):
         options.append(("grpc.service_config", _ALL_REPLICAS))
-    interceptors: list[aio.ClientInterceptor] = [_UnaryCalls(), _StreamedAnswers(), _StreamedRequests(), _BothStreams()]
+    interceptors: list[aio.ClientInterceptor] = [kind(_counting()) for kind in _KINDS]
     if server_name:
         options.append(("grpc.ssl_target_name_override", server_name))
     if tls.files is None:
@@ -64,6 +65,15 @@ def open_channel(address: str, tls: TlsSettings = PLAIN_TEXT, server_name: str =
         return aio.secure_channel(address, channel_credentials(pem), options, interceptors=interceptors)
 
     return RenewingChannel(Certificates(tls.files), connect)
+
+
+def _counting() -> Callable[[Any, aio.ClientCallDetails], None] | None:
+    """What counts calls; None where nobody asks for metrics: commands of people need not load what counts."""
+    if not measuring():
+        return None
+    from muster.rpc.metering import count_call
+
+    return count_call
 
 
 def _checked(details: aio.ClientCallDetails) -> aio.ClientCallDetails:
@@ -85,27 +95,44 @@ def _checked(details: aio.ClientCallDetails) -> aio.ClientCallDetails:
 _Continue = Callable[[aio.ClientCallDetails, Any], Awaitable[Any]]
 
 
-class _UnaryCalls(aio.UnaryUnaryClientInterceptor):
+class _Calls:
+    """What every kind of call goes through."""
+
+    def __init__(self, begun: Callable[[Any, aio.ClientCallDetails], None] | None) -> None:
+        self._begun = begun
+
+    async def _begin(self, continuation: _Continue, details: aio.ClientCallDetails, request: Any) -> Any:
+        checked = _checked(details)
+        call = await continuation(checked, request)
+        if self._begun is not None:
+            self._begun(call, checked)
+        return call
+
+
+class _UnaryCalls(_Calls, aio.UnaryUnaryClientInterceptor):
     async def intercept_unary_unary(self, continuation: _Continue, details: aio.ClientCallDetails, request: Any) -> Any:
-        return await continuation(_checked(details), request)
+        return await self._begin(continuation, details, request)
 
 
-class _StreamedAnswers(aio.UnaryStreamClientInterceptor):
+class _StreamedAnswers(_Calls, aio.UnaryStreamClientInterceptor):
     async def intercept_unary_stream(
         self, continuation: _Continue, details: aio.ClientCallDetails, request: Any
     ) -> Any:
-        return await continuation(_checked(details), request)
+        return await self._begin(continuation, details, request)
 
 
-class _StreamedRequests(aio.StreamUnaryClientInterceptor):
+class _StreamedRequests(_Calls, aio.StreamUnaryClientInterceptor):
     async def intercept_stream_unary(
         self, continuation: _Continue, details: aio.ClientCallDetails, requests: Any
     ) -> Any:
-        return await continuation(_checked(details), requests)
+        return await self._begin(continuation, details, requests)
 
 
-class _BothStreams(aio.StreamStreamClientInterceptor):
+class _BothStreams(_Calls, aio.StreamStreamClientInterceptor):
     async def intercept_stream_stream(
         self, continuation: _Continue, details: aio.ClientCallDetails, requests: Any
     ) -> Any:
-        return await continuation(_checked(details), requests)
+        return await self._begin(continuation, details, requests)
+
+
+_KINDS: Final = (_UnaryCalls, _StreamedAnswers, _StreamedRequests, _BothStreams)

@@ -16,8 +16,10 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
 from muster.rpc.callers import Callers
 from muster.rpc.errors import RpcError, status_of
+from muster.rpc.metering import counted, counted_subscription
 from muster.rpc.methods import is_plumbing, is_subscription
 from muster.telemetry import tracing
+from muster.telemetry.measuring import measuring
 
 if TYPE_CHECKING:
     _Method = grpc.RpcMethodHandler[Any, Any]  # not a generic class when running
@@ -34,6 +36,7 @@ class ServerInterceptor(aio.ServerInterceptor):
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers
+        self._measured = measuring()
         self._subscriptions: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
@@ -57,12 +60,15 @@ class ServerInterceptor(aio.ServerInterceptor):
             behavior = _only_for(self._callers, behavior)
         if is_subscription(method):
             wrapped = self._subscription(method, behavior)
+            wrapped = counted_subscription(method, wrapped) if self._measured and not is_plumbing(method) else wrapped
         elif is_plumbing(method):
             if not self._callers:
                 return found  # type: ignore[no-any-return]
             wrapped = _unobserved_call(method, behavior)
         else:
-            wrapped = _call(method, behavior, dict(details.invocation_metadata))
+            traceparent = _traceparent(details)
+            wrapped = _call(method, behavior, traceparent)
+            wrapped = counted(method, wrapped, traceparent) if self._measured else wrapped
         return _like(found, wrapped)
 
     def _subscription(self, method: str, behavior: _Behavior) -> _Behavior:
@@ -107,9 +113,9 @@ def _unobserved_call(method: str, behavior: _Behavior) -> _Behavior:
     return call
 
 
-def _call(method: str, behavior: _Behavior, metadata: dict[str, Any]) -> _Behavior:
+def _call(method: str, behavior: _Behavior, traceparent: str) -> _Behavior:
     async def call(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
-        with _span(method, metadata) as span:
+        with _span(method, traceparent) as span:
             try:
                 return await _answer(behavior, request, context)
             except aio.AbortError:
@@ -143,14 +149,21 @@ async def _refuse(method: str, error: Exception, context: aio.ServicerContext[An
     await context.abort(code, message)
 
 
-def _span(method: str, metadata: dict[str, Any]) -> AbstractContextManager[Span | None]:
+def _traceparent(details: grpc.HandlerCallDetails) -> str:
+    """The span of the caller that the call belongs to; "" if it says none."""
+    for name, value in details.invocation_metadata:
+        if name == "traceparent" and isinstance(value, str):
+            return value
+    return ""
+
+
+def _span(method: str, traceparent: str) -> AbstractContextManager[Span | None]:
     if not tracing.enabled():
         return nullcontext()
     service, _, name = method.removeprefix("/").rpartition("/")
-    traceparent = metadata.get("traceparent", "")
     return tracing.tracer().start_as_current_span(
         f"{service}/{name}",
-        context=tracing.below(traceparent if isinstance(traceparent, str) else ""),
+        context=tracing.below(traceparent),
         kind=SpanKind.SERVER,
         attributes={"rpc.system": "grpc", "rpc.service": service, "rpc.method": name},
         record_exception=False,

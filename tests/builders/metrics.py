@@ -1,0 +1,59 @@
+"""What a process tells of itself, as figures that a test can look up."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import aiohttp
+from prometheus_client import generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_open_metrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from muster.telemetry.metrics import REGISTRY
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Samples by name and labels, at one moment."""
+
+    samples: dict[tuple[str, frozenset[tuple[str, str]]], float]
+    types: dict[str, str]
+    """Type by the name of the metric, as it is told: counters end in _total."""
+    labels: dict[str, frozenset[str]]
+    """The labels of each metric that has a sample."""
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        samples, types = {}, {}
+        labels: dict[str, frozenset[str]] = {}
+        for family in text_string_to_metric_families(text):
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            types[name] = family.type
+            for sample in family.samples:
+                samples[sample.name, frozenset(sample.labels.items())] = sample.value
+                labels[name] = labels.get(name, frozenset()) | (frozenset(sample.labels) - {"le"})
+        return cls(samples, types, labels)
+
+    @classmethod
+    def here(cls) -> Self:
+        """Those of this process."""
+        return cls.read(generate_latest(REGISTRY).decode())
+
+    @classmethod
+    async def at(cls, address: str) -> Self:
+        """Those that are told there."""
+        async with aiohttp.ClientSession() as http, http.get(f"http://{address}/metrics") as answer:
+            answer.raise_for_status()
+            return cls.read(await answer.text())
+
+    def __call__(self, name: str, **labels: str) -> float:
+        """The sum of the samples of that name which have these labels; 0 if there are none."""
+        wanted = labels.items()
+        return sum(
+            figure for (each, has), figure in self.samples.items() if each == name and wanted <= dict(has).items()
+        )
+
+
+def open_metrics() -> list[str]:
+    """What this process tells in the form that has exemplars, by lines."""
+    text: bytes = generate_open_metrics(REGISTRY)  # type: ignore[no-untyped-call]
+    return text.decode().splitlines()
