@@ -1,0 +1,36 @@
+{{/* (root, authority of the certificate; empty: cert-manager puts it in): the webhook that guards reserved quota. */}}
+{{- define "muster.webhook" -}}
+{{- $root := index . 0 -}}
+{{- $annotations := dict -}}
+{{- if not (index . 1) -}}
+{{- $_ := set $annotations "cert-manager.io/inject-ca-from" (printf "%s/%s" $root.Release.Namespace (include "muster.name" (list $root "lifecycle"))) -}}
+{{- end -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata:
+  name: {{ printf "%s-%s-quota" $root.Release.Namespace (include "muster.fullname" $root) }}
+  {{- include "muster.metadata" (list $root "lifecycle" $annotations) | nindent 2 }}
+webhooks:
+- name: quota.muster.dev
+  clientConfig:
+    service:
+      name: {{ include "muster.name" (list $root "lifecycle") }}
+      namespace: {{ $root.Release.Namespace }}
+      path: /quota
+      port: 443
+    {{- with index . 1 }}
+    caBundle: {{ . }}
+    {{- end }}
+  rules:
+  - {operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods], scope: Namespaced}
+  # Pods that keep the cluster going, and Muster's own, must start whatever becomes of lifecycle.
+  namespaceSelector:
+    matchExpressions:
+    - key: kubernetes.io/metadata.name
+      operator: NotIn
+      values: {{- append $root.Values.quota.exemptNamespaces $root.Release.Namespace | uniq | toYaml | nindent 6 }}
+  admissionReviewVersions: [v1]
+  sideEffects: NoneOnDryRun
+  failurePolicy: {{ $root.Values.quota.failurePolicy }}
+  timeoutSeconds: {{ $root.Values.quota.timeoutSeconds }}
+{{- end -}}
