@@ -99,6 +99,7 @@ class Admission:
             self._shown(call, old),
             call.dry_run,
             {"kind": _OPTIONS[operation], "apiVersion": "meta.k8s.io/v1"},
+            call.user,
         )
         call.warnings += await self._webhooks.ask(request)
 

@@ -1,7 +1,8 @@
-"""What a cluster has from its first moment: namespaces and the system's priority classes."""
+"""What a cluster has from its first moment: namespaces, the system's priority classes and roles."""
 
 import uuid
 
+from muster.localcluster.apiserver.access.defaults import default_roles
 from muster.localcluster.apiserver.clock import now_text
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.store import Object
@@ -25,11 +26,17 @@ def bootstrap(cluster: Cluster) -> None:
         description = f"Used for system critical pods ({name.removeprefix('system-')})."
         of_system |= {"value": value, "preemptionPolicy": "PreemptLowerPriority", "description": description}
         _put(cluster, of_system)
+    for role in default_roles():
+        role["metadata"] |= _identity()
+        _put(cluster, role)
 
 
 def _new(api_version: str, kind: str, name: str) -> Object:
-    metadata = {"name": name, "uid": str(uuid.uuid4()), "creationTimestamp": now_text()}
-    return {"kind": kind, "apiVersion": api_version, "metadata": metadata}
+    return {"kind": kind, "apiVersion": api_version, "metadata": {"name": name, **_identity()}}
+
+
+def _identity() -> Object:
+    return {"uid": str(uuid.uuid4()), "creationTimestamp": now_text()}
 
 
 def _put(cluster: Cluster, obj: Object) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from muster.localcluster.apiserver import events, pod_groups
+from muster.localcluster.apiserver.access.kinds import access_kinds
 from muster.localcluster.apiserver.budgets import BudgetRules
 from muster.localcluster.apiserver.custom_kinds import DefinitionRules
 from muster.localcluster.apiserver.kinds import STATUS, Kind, Rules, Subresource, TableForm
@@ -128,6 +129,7 @@ class _JobRules(_TemplateRules):
 _BIND: Final = Subresource("binding", ("create",), "Binding")
 _EVICT: Final = Subresource("eviction", ("create",), "Eviction", "policy", "v1")
 _LOG: Final = Subresource("log", ("get",))
+_TOKEN: Final = Subresource("token", ("create",), "TokenRequest", "authentication.k8s.io", "v1")
 _POD_FIELDS: Final = (
     "spec.nodeName",
     "spec.restartPolicy",
@@ -208,7 +210,7 @@ def _core() -> list[Kind]:
         _kind("", "v1", "ResourceQuota", "resourcequotas", QuotaRules(), "quota", subresources=only_status),
         _kind("", "v1", "Secret", "secrets", _Data(), selectable=("type",)),
         _kind("", "v1", "Service", "services", _Stored(), "svc", categories=("all",), subresources=only_status),
-        _kind("", "v1", "ServiceAccount", "serviceaccounts", _Stored(), "sa"),
+        _kind("", "v1", "ServiceAccount", "serviceaccounts", _Stored(), "sa", subresources=(_TOKEN,)),
     ]
 
 
@@ -244,6 +246,7 @@ def _others() -> list[Kind]:
             "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", PriorityClassRules(), "pc", namespaced=False
         ),
         *pod_groups.kinds(),
+        *access_kinds(),
         _kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", StorageClassRules(), "sc", namespaced=False),
         _kind(
             "apiextensions.k8s.io",

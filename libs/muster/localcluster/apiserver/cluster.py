@@ -1,10 +1,14 @@
 """The state that all parts of the API server share, and how they reach an object in it."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from muster.localcluster.apiserver.kinds import Kind, Kinds
 from muster.localcluster.apiserver.status import forbidden, not_found
-from muster.localcluster.apiserver.store import Record, Store, key_of
+from muster.localcluster.apiserver.store import Object, Record, Store, key_of
+
+if TYPE_CHECKING:
+    from muster.localcluster.apiserver.routing import Call
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,13 @@ class Timing:
     """Pods of a node that is gone are removed after so long (a real cluster takes some minutes)."""
 
 
+class Guard(Protocol):
+    """Looks at what is about to be stored: whether who writes it may go as far."""
+
+    def check(self, call: "Call", new: Object, old: Object | None) -> None:
+        """Raises StatusError 403."""
+
+
 class Cluster:
     """Objects and kinds of one API server."""
 
@@ -30,6 +41,8 @@ class Cluster:
         self.store = Store(history)
         self.kinds = kinds
         self.timing = timing
+        self.guard: Guard | None = None
+        """None: everybody may."""
         for kind in kinds:
             self.store.collection(kind.collection)  # their history begins here, not when somebody first asks
 

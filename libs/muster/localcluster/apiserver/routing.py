@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
+from muster.localcluster.apiserver.access.users import OWNER, User
 from muster.localcluster.apiserver.kinds import Kind, Kinds
 from muster.localcluster.apiserver.status import bad_request, no_such_resource
 
@@ -37,6 +38,7 @@ class Call:
     body: bytes = b""
     content_type: str = ""
     accept: str = ""
+    user: User = OWNER
     warnings: list[str] = field(default_factory=list)
     """What the client should be told beside the answer."""
     trial: bool = False

@@ -3,14 +3,17 @@
 import asyncio
 import contextlib
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
-import yaml
 from aiohttp import web
 
 from muster.localcluster.apiserver import openapi
+from muster.localcluster.apiserver.access.access import Access
+from muster.localcluster.apiserver.access.record import PATH as ACCESS_PATH
+from muster.localcluster.apiserver.access.users import User
 from muster.localcluster.apiserver.admission import Admission
 from muster.localcluster.apiserver.api import Answer, Api
 from muster.localcluster.apiserver.bootstrap import bootstrap
@@ -21,6 +24,7 @@ from muster.localcluster.apiserver.discovery import discover
 from muster.localcluster.apiserver.faults import PATH as FAULTS_PATH
 from muster.localcluster.apiserver.faults import Fault, Faults, Levers
 from muster.localcluster.apiserver.kinds import Kinds
+from muster.localcluster.apiserver.kubeconfigs import Certificates, write_kubeconfig
 from muster.localcluster.apiserver.routing import Call, NoSuchPath, find_target, split_target
 from muster.localcluster.apiserver.status import StatusError, no_such_resource
 from muster.localcluster.apiserver.watching import Watch
@@ -37,7 +41,8 @@ _log: Final = structlog.get_logger(__name__)
 class ApiServer:
     """A Kubernetes API server in this process, with all state in memory.
 
-    `history` is how many changes of a resource a watch may be behind. `allow_faults` serves /muster-faults.
+    `history` is how many changes of a resource a watch may be behind. `allow_faults` serves /muster-faults. `tokens`
+    are known beside that of whoever starts it; without `certificates` it speaks plain HTTP.
     """
 
     def __init__(
@@ -47,10 +52,14 @@ class ApiServer:
         allow_faults: bool = False,
         history: int = 16_384,
         timing: Timing | None = None,
+        tokens: Mapping[str, User] | None = None,
+        certificates: Certificates | None = None,
     ) -> None:
         self._host, _, port = listen.rpartition(":")
         self._port = int(port)
         self._cluster = Cluster(Kinds(builtin_kinds()), history=history, timing=timing or Timing())
+        self._certificates = certificates
+        self.access = Access(self._cluster, tokens or {}, secure=certificates is not None)
         self._api = Api(self._cluster)
         self._admission = Admission(self._cluster, self._api.writer, self._api.deleter)
         self._controllers = Controllers(self._cluster, self._api.writer, self._api.deleter, self._admission)
@@ -60,7 +69,8 @@ class ApiServer:
         """Where it listens, once started."""
 
     async def start(self) -> str:
-        """Listen; returns the URL."""
+        """Listen; returns the URL. Raises BadCertificates."""
+        tls = None if self._certificates is None else self._certificates.context()
         bootstrap(self._cluster)
         self._controllers.start()
         server = web.Server(
@@ -73,10 +83,10 @@ class ApiServer:
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=_STOP_SECONDS)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port, backlog=1024)
+        site = web.TCPSite(self._runner, self._host, self._port, backlog=1024, ssl_context=tls)
         await site.start()
         host, port = self._runner.addresses[0][:2]
-        self.url = f"http://{host}:{port}"
+        self.url = f"{'http' if tls is None else 'https'}://{host}:{port}"
         return self.url
 
     async def stop(self) -> None:
@@ -89,20 +99,9 @@ class ApiServer:
             self._runner = None
 
     def write_kubeconfig(self, path: Path) -> None:
-        """Write a kubeconfig that leads here."""
-        named: dict[str, Any] = {"name": "muster-local"}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [named | {"cluster": {"server": self.url}}],
-            "users": [named | {"user": {}}],
-            "contexts": [named | {"context": {"cluster": "muster-local", "user": "muster-local"}}],
-            "current-context": "muster-local",
-        }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.partial")
-        partial.write_text(yaml.safe_dump(config, sort_keys=False))
-        partial.replace(path)
+        """Write a kubeconfig that leads here, for whoever starts it."""
+        authority = None if self._certificates is None else self._certificates.authority_file
+        write_kubeconfig(path, self.url, self.access.authenticator.owners_token, authority)
 
     def _levers(self) -> Levers:
         def compact() -> None:
@@ -117,6 +116,7 @@ class ApiServer:
         fault = None
         if self._faults is not None:
             if path.startswith(FAULTS_PATH):
+                self.access.admit(request.headers, request.method, path, query)
                 return await self._serve_faults(request, path)
             fault = self._faults.take(request.method, path)
         try:
@@ -137,6 +137,7 @@ class ApiServer:
             return _failure(StatusError(500, f"Internal error occurred: {error}"))
 
     async def _respond(self, request: web.BaseRequest, path: str, query: dict[str, str]) -> web.StreamResponse:
+        user = self.access.admit(request.headers, request.method, path, query)
         if path.startswith("/api"):
             try:
                 target = find_target(self._cluster.kinds, path)
@@ -145,9 +146,11 @@ class ApiServer:
                     return web.Response(body=document, headers=_JSON)
                 raise
             headers = request.headers
-            call = Call(request.method, target, query, accept=headers.get("Accept", ""))
+            call = Call(request.method, target, query, accept=headers.get("Accept", ""), user=user)
             if request.can_read_body:
                 call.body, call.content_type = await _body(request), headers.get("Content-Type", "")
+            if self.access.reviews.concerns(call):
+                return web.Response(body=self.access.reviews.answer(call), status=201, headers=_JSON)
             answer = await self._admission.answer(self._api, call)
             return await self._watch(request, answer) if isinstance(answer, Watch) else _whole(answer)
         return self._of_server(request, path)
@@ -155,6 +158,8 @@ class ApiServer:
     def _of_server(self, request: web.BaseRequest, path: str) -> web.Response:
         """What is not about resources."""
         kinds = self._cluster.kinds
+        if path == ACCESS_PATH:
+            return self._serve_access(request.method)
         if path == "/version":
             return web.Response(body=discover(kinds, path, ""), headers=_JSON)
         if path.startswith(_HEALTH_PATHS):
@@ -170,6 +175,11 @@ class ApiServer:
             if (document := openapi.document_v3(kinds, group, version)) is not None:
                 return web.Response(body=document, headers=_JSON)
         raise NoSuchPath
+
+    def _serve_access(self, method: str) -> web.Response:
+        if method == "DELETE":
+            self.access.record.forget()
+        return web.Response(body=self.access.record.encoded(), headers=_JSON)
 
     async def _watch(self, request: web.BaseRequest, watch: Watch) -> web.StreamResponse:
         response = web.StreamResponse(headers=_JSON)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
+from muster.localcluster.apiserver.access.users import OWNER, User
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.kinds import Kind, Rules
 from muster.localcluster.apiserver.selectors import LabelRequirement, label_selector
@@ -67,6 +68,7 @@ class Request:
     old: Object | None = None
     dry_run: bool = False
     options: Object = field(default_factory=dict)
+    user: User = OWNER
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from muster.localcluster.apiserver.status import StatusError
 from muster.localcluster.apiserver.store import Object
 from muster.localcluster.apiserver.webhook_configurations import Request, Webhook, asked_about
 
-_USER: Final = {"username": "muster-local", "groups": ["system:masters", "system:authenticated"]}
 _LARGEST_ANSWER_BYTES: Final = 3 * 1024 * 1024
 
 _log: Final = structlog.get_logger(__name__)
@@ -128,7 +127,8 @@ def _asked(request: Request, uid: str) -> Object:
         asked |= {"subResource": request.subresource, "requestSubResource": request.subresource}
     if request.namespace is not None:
         asked["namespace"] = request.namespace
-    asked |= {"operation": request.operation, "userInfo": _USER, "object": request.object, "oldObject": request.old}
+    asked |= {"operation": request.operation, "userInfo": request.user.as_object()}
+    asked |= {"object": request.object, "oldObject": request.old}
     return asked | {"dryRun": request.dry_run, "options": request.options}
 
 

@@ -1,0 +1,65 @@
+"""The one gate that every request passes: who it is, whether that user may, and a note of it."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+
+from muster.localcluster.apiserver.access.attributes import Asked, asked_by, refusal
+from muster.localcluster.apiserver.access.authorizer import Authorizer
+from muster.localcluster.apiserver.access.guard import WriteGuard
+from muster.localcluster.apiserver.access.record import AccessRecord
+from muster.localcluster.apiserver.access.reviews import Reviews
+from muster.localcluster.apiserver.access.tokens import Authenticator, Headers
+from muster.localcluster.apiserver.access.users import User
+from muster.localcluster.apiserver.cluster import Cluster
+from muster.localcluster.apiserver.store import Change, Collection
+
+_ACCOUNTS: Final = "serviceaccounts"
+_SAME_REFUSAL_SECONDS: Final = 60.0
+
+_log: Final = structlog.get_logger(__name__)
+
+
+class Access:
+    """Authentication and authorization of one API server."""
+
+    def __init__(self, cluster: Cluster, tokens: Mapping[str, User], *, secure: bool) -> None:
+        self.authenticator = Authenticator(tokens, secure=secure)
+        self.authorizer = Authorizer(cluster.store)
+        self.record = AccessRecord()
+        self.reviews = Reviews(cluster, self.authenticator, self.authorizer)
+        cluster.guard = WriteGuard(self.authorizer, self._may, cluster.kinds)
+        cluster.store.listen(self._note)
+        self._logged: dict[tuple[str, str, str], float] = {}
+
+    def admit(self, headers: Headers, method: str, path: str, query: dict[str, str]) -> User:
+        """Who it is, if that user may do this. Raises StatusError 401, 403."""
+        user = self.authenticator.user(headers, self._may)
+        if user.unbounded:
+            return user
+        asked = asked_by(method, path, query)
+        if not self._may(user, asked):
+            self._log_refusal(user, asked)
+            raise refusal(user.name, asked)
+        return user
+
+    def _may(self, user: User, asked: Asked) -> bool:
+        allowed = self.authorizer.allows(user, asked)
+        if not user.unbounded:
+            self.record.note(user, asked, allowed=allowed)
+        return allowed
+
+    def _log_refusal(self, user: User, asked: Asked) -> None:
+        now, key = asyncio.get_running_loop().time(), (user.name, asked.verb, asked.resource or asked.path)
+        if now - self._logged.get(key, float("-inf")) >= _SAME_REFUSAL_SECONDS:
+            if len(self._logged) > 1000:
+                self._logged.clear()
+            self._logged[key] = now
+            _log.warning("refused", error=str(refusal(user.name, asked)))
+
+    def _note(self, collection: Collection, change: Change) -> None:
+        if collection.name == _ACCOUNTS and change.type == "DELETED":
+            metadata = change.record.metadata
+            self.authenticator.revoke(str(metadata["namespace"]), str(metadata["name"]))

@@ -1,0 +1,89 @@
+"""What a request asks for, as RBAC sees it: by its path alone, whether or not there is such a thing."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from muster.localcluster.apiserver.status import StatusError
+
+_VERBS_OF_OBJECTS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
+_VERBS_OF_OBJECTS["DELETE"] = "delete"
+_VERBS_OF_COLLECTIONS: Final = {**_VERBS_OF_OBJECTS, "GET": "list", "HEAD": "list", "DELETE": "deletecollection"}
+_OF_NAMESPACES: Final = ("status", "finalize")
+_TRUE: Final = ("true", "1", "t")
+_NAME_FIELD: Final = "metadata.name"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A verb, and on what. `path` only for what is no resource; `resource` has its subresource: "pods/binding"."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+
+def asked_by(method: str, path: str, query: dict[str, str]) -> Asked:
+    """What a request asks for."""
+    group, parts = _split(path)
+    if not parts:
+        return Asked(method.lower(), path=path)
+    namespace = ""
+    if parts[0] == "namespaces" and len(parts) > 1:
+        namespace = parts[1]
+        if len(parts) > 2 and parts[2] not in _OF_NAMESPACES:
+            parts = parts[2:]
+    resource = parts[0]
+    name = parts[1] if len(parts) > 1 else ""
+    if len(parts) > 2:
+        resource = f"{resource}/{parts[2]}"
+    if name:
+        return Asked(_VERBS_OF_OBJECTS.get(method, method.lower()), group, resource, namespace, name)
+    verb = _VERBS_OF_COLLECTIONS.get(method, method.lower())
+    if verb == "list" and query.get("watch", "").lower() in _TRUE:
+        verb = "watch"
+    if verb != "create":
+        name = _selected_name(query.get("fieldSelector", ""))
+    return Asked(verb, group, resource, namespace, name)
+
+
+def refusal(user: str, asked: Asked) -> StatusError:
+    """403, in Kubernetes' words."""
+    if asked.path:
+        return StatusError(403, f'forbidden: User "{user}" cannot {asked.verb} path "{asked.path}"', details={})
+    plural = asked.resource.partition("/")[0]
+    qualified = f"{plural}.{asked.group}" if asked.group else plural
+    what = f'{qualified} "{asked.name}"' if asked.name else qualified
+    details = {"name": asked.name, "group": asked.group, "kind": plural}
+    return StatusError(
+        403,
+        f"{what} is forbidden: {cannot(user, asked)}",
+        details={key: value for key, value in details.items() if value},
+    )
+
+
+def cannot(user: str, asked: Asked) -> str:
+    """That somebody may not do something with a resource."""
+    where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+    return f'User "{user}" cannot {asked.verb} resource "{asked.resource}" in API group "{asked.group}" {where}'
+
+
+def _split(path: str) -> tuple[str, list[str]]:
+    """The API group, and what follows its version; nothing if the path is not about resources."""
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) > 2:
+        return "", parts[2:]
+    if parts[0] == "apis" and len(parts) > 3:
+        return parts[1], parts[3:]
+    return "", []
+
+
+def _selected_name(selector: str) -> str:
+    """The one name that a field selector lets through; empty: it may be several."""
+    for term in selector.split(","):
+        field, equal, value = term.partition("=")
+        if equal and field == _NAME_FIELD:
+            return value.removeprefix("=")
+    return ""

@@ -1,0 +1,85 @@
+"""The roles that every cluster has: for those who may do all, for anybody who has a name, for nodes, for people."""
+
+from typing import Any, Final
+
+from muster.localcluster.apiserver.access.authorizer import GROUP
+from muster.localcluster.apiserver.access.users import AUTHENTICATED, MASTERS, UNAUTHENTICATED
+from muster.localcluster.apiserver.store import Object
+
+NODES: Final = "system:nodes"
+"""The group of kubelets."""
+
+_READ: Final = ["get", "list", "watch"]
+_WRITE: Final = ["create", "delete", "deletecollection", "patch", "update"]
+_OBJECTS_OF_PEOPLE: Final = {
+    "": [
+        *("configmaps", "persistentvolumeclaims", "pods", "pods/binding", "pods/eviction", "pods/status", "services"),
+        *("events", "resourcequotas"),
+    ],
+    "apps": ["deployments", "replicasets", "statefulsets"],
+    "batch": ["jobs", "jobs/status"],
+    "policy": ["poddisruptionbudgets", "poddisruptionbudgets/status"],
+}
+
+
+def _rule(group: str, resources: str, *verbs: str) -> Object:
+    return {"apiGroups": [group], "resources": resources.split(), "verbs": list(verbs)}
+
+
+def _paths(*paths: str) -> Object:
+    return {"nonResourceURLs": list(paths), "verbs": ["get"]}
+
+
+_HEALTH: Final = ("/healthz", "/livez", "/readyz", "/version", "/version/")
+_DISCOVERY: Final = ("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*")
+_SELF: Final = "selfsubjectaccessreviews selfsubjectrulesreviews"
+_VIEW: Final = [_rule(group, " ".join(names), *_READ) for group, names in _OBJECTS_OF_PEOPLE.items()]
+_EDIT: Final = [
+    *[_rule(group, " ".join(names), *_READ, *_WRITE) for group, names in _OBJECTS_OF_PEOPLE.items()],
+    _rule("", "secrets serviceaccounts", *_READ, *_WRITE),
+]
+_NODE: Final = [
+    _rule("", "nodes", "create", "get", "list", "watch", "patch", "update"),
+    _rule("", "nodes/status", "patch", "update"),
+    _rule("", "pods", "get", "list", "watch", "delete", "create"),
+    _rule("", "pods/status", "patch", "update"),
+    _rule("", "events", "create", "patch", "update"),
+    _rule("coordination.k8s.io", "leases", "get", "create", "patch", "update", "delete"),
+]
+_ROLES: Final[dict[str, list[Any]]] = {
+    "cluster-admin": [_rule("*", "*", "*"), {"nonResourceURLs": ["*"], "verbs": ["*"]}],
+    "system:discovery": [_paths(*_HEALTH, *_DISCOVERY)],
+    "system:public-info-viewer": [_paths(*_HEALTH)],
+    "system:basic-user": [
+        _rule("authorization.k8s.io", _SELF, "create"),
+        _rule("authentication.k8s.io", "selfsubjectreviews", "create"),
+    ],
+    "system:node": _NODE,
+    "view": _VIEW,
+    "edit": _EDIT,
+    "admin": [*_EDIT, _rule(GROUP, "roles rolebindings", *_READ, *_WRITE)],
+}
+_BOUND: Final = {
+    "cluster-admin": (MASTERS,),
+    "system:discovery": (AUTHENTICATED,),
+    "system:public-info-viewer": (AUTHENTICATED, UNAUTHENTICATED),
+    "system:basic-user": (AUTHENTICATED,),
+    "system:node": (NODES,),
+}
+
+
+def default_roles() -> list[Object]:
+    """ClusterRoles and ClusterRoleBindings, without metadata of the system's making."""
+    labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+    made: list[Object] = []
+    for name, rules in _ROLES.items():
+        made.append(_object("ClusterRole", name, labels) | {"rules": rules})
+    for name, groups in _BOUND.items():
+        subjects = [{"kind": "Group", "apiGroup": GROUP, "name": group} for group in groups]
+        role = {"apiGroup": GROUP, "kind": "ClusterRole", "name": name}
+        made.append(_object("ClusterRoleBinding", name, labels) | {"subjects": subjects, "roleRef": role})
+    return made
+
+
+def _object(kind: str, name: str, labels: dict[str, str]) -> Object:
+    return {"kind": kind, "apiVersion": f"{GROUP}/v1", "metadata": {"name": name, "labels": dict(labels)}}

@@ -1,0 +1,119 @@
+"""What a write needs besides the right to its verb: nobody gives away, or blocks, more than what is theirs.
+
+* Roles and bindings give only what their writer may do itself, unless it may `escalate` or `bind` them.
+* An owner reference that holds up its owner's deletion needs the right to update the owner's finalizers. On a real API
+  server the plugin OwnerReferencesPermissionEnforcement asks for that, which some distributions turn on.
+* An apply that creates needs the right to create.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from muster.localcluster.apiserver.access.attributes import Asked, cannot, refusal
+from muster.localcluster.apiserver.access.authorizer import GROUP, Authorizer, Rule, allowed_names, rules_in
+from muster.localcluster.apiserver.access.tokens import May
+from muster.localcluster.apiserver.kinds import Kinds
+from muster.localcluster.apiserver.routing import Call
+from muster.localcluster.apiserver.status import forbidden
+from muster.localcluster.apiserver.store import Object
+
+_BINDINGS: Final = ("rolebindings", "clusterrolebindings")
+_BLOCKS: Final = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on"
+
+
+class WriteGuard:
+    """Looks at what is about to be stored."""
+
+    def __init__(self, authorizer: Authorizer, may: May, kinds: Kinds) -> None:
+        """`may` is asked what is a right of its own."""
+        self._authorizer, self._may, self._kinds = authorizer, may, kinds
+
+    def check(self, call: Call, new: Object, old: Object | None) -> None:
+        """Raises StatusError 403."""
+        user = call.user
+        if user.unbounded:
+            return
+        target = call.target
+        if call.method == "PATCH" and old is None:
+            asked = Asked("create", target.kind.group, target.kind.plural, target.namespace or "")
+            if not self._may(user, asked):
+                raise refusal(user.name, asked)
+        self._check_owners(call, new, old)
+        if target.kind.group == GROUP:
+            self._check_gift(call, new, old)
+
+    def _check_owners(self, call: Call, new: Object, old: Object | None) -> None:
+        before = list(_blocking(old)) if old is not None else []
+        for reference in _blocking(new):
+            if reference in before:
+                continue
+            owner = self._kinds.named(str(reference.get("apiVersion")), str(reference.get("kind")))
+            if owner is None:
+                continue
+            namespace = (call.target.namespace or "") if owner.namespaced else ""
+            of_owner = f"{owner.plural}/finalizers"
+            asked = Asked("update", owner.group, of_owner, namespace, str(reference.get("name")))
+            if not self._may(call.user, asked):
+                raise _forbidden(call, new, f"{_BLOCKS}: {cannot(call.user.name, asked)}")
+
+    def _check_gift(self, call: Call, new: Object, old: Object | None) -> None:
+        user, kind, namespace = call.user, call.target.kind, call.target.namespace or ""
+        if kind.plural in _BINDINGS:
+            if old is not None and (old["roleRef"], old.get("subjects")) == (new["roleRef"], new.get("subjects")):
+                return
+            plural = "roles" if new["roleRef"].get("kind") == "Role" else "clusterroles"
+            name = str(new["roleRef"].get("name"))
+            allowing = Asked("bind", GROUP, plural, namespace, name)
+            given = self._authorizer.rules_of(new["roleRef"], namespace)
+        else:
+            if old is not None and old.get("rules") == new.get("rules"):
+                return
+            allowing = Asked("escalate", GROUP, kind.plural, namespace, str(new["metadata"].get("name", "")))
+            given = rules_in(new)
+        if self._authorizer.allows(user, allowing):
+            return
+        own = self._authorizer.grants(user).of(namespace)
+        if missing := [rule for rule in given if not _covered(rule, own)]:
+            listed = "\n".join(_in_words(rule) for rule in missing)
+            who = f'user "{user.name}" (groups={_quoted(user.groups)})'
+            raise _forbidden(call, new, f"{who} is attempting to grant RBAC permissions not currently held:\n{listed}")
+
+
+def _blocking(obj: Object) -> Iterator[Any]:
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("blockOwnerDeletion") is True:
+            yield reference
+
+
+def _covered(rule: Rule, own: Iterable[Rule]) -> bool:
+    own = tuple(own)
+    for verb in rule.verbs:
+        for group in rule.api_groups:
+            for resource in rule.resources:
+                names = allowed_names(own, verb, group, resource)
+                if names is not None and not (rule.resource_names and names.issuperset(rule.resource_names)):
+                    return False
+        for path in rule.non_resource_urls:
+            if not any(each.has_path(verb, path) for each in own):
+                return False
+    return True
+
+
+def _in_words(rule: Rule) -> str:
+    parts = (
+        ("APIGroups", rule.api_groups),
+        ("Resources", rule.resources),
+        ("ResourceNames", rule.resource_names),
+        ("NonResourceURLs", rule.non_resource_urls),
+        ("Verbs", rule.verbs),
+    )
+    return "{" + ", ".join(f"{name}:{_quoted(values)}" for name, values in parts if values) + "}"
+
+
+def _quoted(values: Iterable[str]) -> str:
+    return "[" + " ".join(f'"{each}"' for each in values) + "]"
+
+
+def _forbidden(call: Call, new: Object, why: str) -> Exception:
+    kind = call.target.kind
+    return forbidden(kind.plural, kind.group, str(new["metadata"].get("name", "")), why)
