@@ -48,7 +48,8 @@ class Told:
     evicted: int = 0
     permits: int = 0
     terms: int = 0
-    waited: dict[str, float] = field(default_factory=dict)
+    waited: dict[str, dict[str, float]] = field(default_factory=dict)
+    slow: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
 
     def figures(self) -> dict[str, Any]:
@@ -63,6 +64,7 @@ class Told:
             "permits": self.permits,
             "terms": self.terms,
             "seconds_from_created_to_bound": self.waited,
+            "slow": self.slow,
             "violations": self.violations,
         }
 
@@ -107,7 +109,8 @@ class Play:
         self.told.seconds = time.monotonic() - began
         self.told.started, self.told.evicted = traffic.started, traffic.evicted
         self.told.terms = len(self._epochs)
-        self.told.waited = spread([waited for _, waited in traffic.waited_seconds])
+        self.told.waited = {kind: spread(waited) for kind, waited in sorted(traffic.waited_seconds.items())}
+        self.told.slow = traffic.slow
         self.told.violations = [*self._trouble, *traffic.violations, *self._cluster.invariants.violations]
         self._cluster.invariants.violations.clear()
         return self.told

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -19,6 +19,8 @@ from builders.scene import Scene
 from builders.workloads import Workload, gang
 from muster.kube.session import KubeUnreachable
 
+SLOW_SECONDS = 5.0
+"""Who waited longer is listed."""
 SILENCE_SECONDS = 20.0
 """A gang that has waited for so long must have been told why (I10)."""
 _PATIENCE_SECONDS = 120.0
@@ -55,8 +57,9 @@ class Traffic:
         self._room = asyncio.Semaphore(_MOST_GANGS)
         self.violations: list[str] = []
         self.started: Counter[str] = Counter()
-        self.waited_seconds: list[tuple[float, float]] = []
-        """When a gang was created, and how long it took until all its pods were bound."""
+        self.waited_seconds: defaultdict[str, list[float]] = defaultdict(list)
+        """How long gangs of each kind took from their creation until all their pods were bound."""
+        self.slow: list[str] = []
         self.evicted = 0
         self._cluster.on_pod = self._pod_changed
 
@@ -137,7 +140,11 @@ class Traffic:
             life.born = time.monotonic()
             await self._all_bound(life)
             self.started[life.kind] += 1
-            self.waited_seconds.append((life.born, time.monotonic() - life.born))
+            waited = time.monotonic() - life.born
+            self.waited_seconds[life.kind].append(waited)
+            if waited > SLOW_SECONDS:
+                when = time.strftime("%H:%M:%S", time.localtime(time.time() - waited))
+                self.slow.append(f"{when} {life.kind} {placed[0].name} {waited:.1f} s")
             if life.kind == "kube-batch":
                 await self._status_follows(life)
             await self._run(life)
