@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
@@ -24,8 +24,6 @@ TELL_SECONDS: Final = 60.0
 """Losses are told at most so often."""
 _EXPORTERS_LOGS: Final = "opentelemetry.exporter.otlp"
 _LOGGERS: Final = (f"{_EXPORTERS_LOGS}.proto.grpc.exporter", f"{_EXPORTERS_LOGS}.proto.http.trace_exporter")
-
-_log = structlog.get_logger()
 
 
 @dataclass(slots=True)
@@ -118,7 +116,7 @@ class SpanQueue(SpanProcessor):
         now, lost = time.monotonic(), self.counts.lost
         if lost == self._told_lost or (now - self._told < TELL_SECONDS and not final):
             return
-        _log.warning(
+        structlog.get_logger().warning(
             "spans lost",
             spans=lost - self._told_lost,
             since_start=lost,
@@ -137,7 +135,7 @@ class _Reasons(logging.Filter):
         super().__init__()
         self.last = ""
         for name in _LOGGERS:
-            logging.getLogger(name).addFilter(self)
+            logging.getLogger(name).filters.insert(0, self)  # the exporter's own one passes over what it saw before
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno >= logging.WARNING:
@@ -178,9 +176,17 @@ def _credentials(target: Target) -> "ChannelCredentials":
 def _by_http(target: Target) -> SpanExporter:
     from opentelemetry.exporter.otlp.proto.http import Compression
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from requests import Session
+
+    class OwnAuthority(Session):
+        """requests prefers the file in REQUESTS_CA_BUNDLE to the one that it is given."""
+
+        def merge_environment_settings(self, *of_request: Any) -> Any:
+            return super().merge_environment_settings(*of_request) | {"verify": self.verify}
 
     return OTLPSpanExporter(
         endpoint=target.endpoint,
+        session=OwnAuthority() if target.ca_file else None,
         certificate_file=str(target.ca_file) if target.ca_file else None,
         client_key_file=str(target.key_file) if target.key_file else None,
         client_certificate_file=str(target.certificate_file) if target.certificate_file else None,
