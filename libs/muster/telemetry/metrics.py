@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, ProcessCollector
+from prometheus_client import CollectorRegistry, Gauge, GCCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.metrics import disable_created_metrics
 from prometheus_client.registry import Collector
 
+from muster.telemetry.counting import Counter
 from muster.telemetry.histogram import Histogram
 
 __all__ = [
@@ -46,9 +47,11 @@ ProcessCollector(registry=REGISTRY)
 GCCollector(registry=REGISTRY)
 
 
-def counter(name: str, meaning: str, labels: Sequence[str] = ()) -> Counter:
-    """What only rises; the name ends in _total."""
-    return Counter(name, meaning, labels, registry=REGISTRY)
+def counter(name: str, meaning: str, labels: Sequence[str] = (), known: Iterable[tuple[str, ...]] = ()) -> Counter:
+    """What only rises; the name ends in _total. The series of `known` labels are told before anything was counted."""
+    made = Counter(name, meaning, labels, known)
+    REGISTRY.register(made)
+    return made
 
 
 def gauge(name: str, meaning: str, labels: Sequence[str] = ()) -> Gauge:

@@ -48,7 +48,7 @@ async def served() -> AsyncIterator[Served]:
 
 
 async def test_what_is_counted_is_told(served: Served) -> None:
-    APPLES.labels("red").inc(3)
+    APPLES.labels("red").add(3)
 
     status, content_type, text = await served.get()
 
