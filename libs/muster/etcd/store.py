@@ -9,9 +9,10 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 
 from muster.config.settings import PLAIN_TEXT, TlsSettings
-from muster.etcd.connection import Answer, Connection
+from muster.etcd.connection import Answer, Connection, Password
 from muster.etcd.errors import BadEndpoints, EtcdUnavailable, Fenced, TooLarge
 from muster.etcd.etcd3_import import etcdrpc
+from muster.etcd.metrics import DURATION, FAILURES
 
 __all__ = ["BadEndpoints", "EtcdUnavailable", "Fence", "Fenced", "Store", "TooLarge"]
 
@@ -39,9 +40,12 @@ class Store:
         *,
         tls: TlsSettings = PLAIN_TEXT,
         user: str | None = None,
-        password: str | None = None,
+        password: Password | None = None,
     ) -> None:
-        """`endpoints` is "HOST:PORT[,HOST:PORT...]". Nothing is connected yet. Raises BadEndpoints."""
+        """`endpoints` is "HOST:PORT[,HOST:PORT...]". Nothing is connected yet.
+
+        Raises BadEndpoints, BadCertificates, and what `password` raises.
+        """
         self.connection = Connection(endpoints, timeout_seconds, tls, user, password)
         self._threads = ThreadPoolExecutor(_THREADS, "etcd")
         self._lease_threads = ThreadPoolExecutor(_LEASE_THREADS, "etcd-lease")
@@ -52,7 +56,7 @@ class Store:
         start, end, revision = prefix.encode(), _after(prefix), 0
         while True:
             request = etcdrpc.RangeRequest(key=start, range_end=end, limit=_PAGE_KEYS, revision=revision)
-            page = (await self._run(partial(_range, request))).value
+            page = (await self._run("range", partial(_range, request))).value
             found.extend((record.key.decode(), record.value) for record in page.kvs)
             if not page.more:
                 return found
@@ -77,7 +81,7 @@ class Store:
             )
             return bool(succeeded)
 
-        answer = await self._run(transaction)
+        answer = await self._run("commit", transaction)
         if answer.value:
             return
         if answer.repeated:
@@ -87,7 +91,7 @@ class Store:
     async def healthy(self, key: str = "\0") -> bool:
         """Whether etcd answers and has a quorum. `key` is one that the user may read, where etcd knows users."""
         try:
-            await self._run(partial(_range, etcdrpc.RangeRequest(key=key.encode(), count_only=True)))
+            await self._run("health", partial(_range, etcdrpc.RangeRequest(key=key.encode(), count_only=True)))
         except EtcdUnavailable:
             return False
         return True
@@ -97,7 +101,7 @@ class Store:
 
         It must be safe to repeat. Raises EtcdUnavailable.
         """
-        return (await self._run(request, self._lease_threads)).value
+        return (await self._run("election", request, self._lease_threads)).value
 
     async def close(self) -> None:
         """Close the connections; calls that run are waited for."""
@@ -105,9 +109,19 @@ class Store:
             await asyncio.get_running_loop().run_in_executor(None, threads.shutdown)
         self.connection.close()
 
-    async def _run(self, request: Callable[[Any], _T], threads: ThreadPoolExecutor | None = None) -> Answer[_T]:
+    async def _run(
+        self, operation: str, request: Callable[[Any], _T], threads: ThreadPoolExecutor | None = None
+    ) -> Answer[_T]:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(threads or self._threads, self.connection.call, request)
+        began = loop.time()
+        try:
+            answer = await loop.run_in_executor(threads or self._threads, self.connection.call, request)
+        except (EtcdUnavailable, TooLarge):
+            FAILURES.labels(operation).add()
+            raise
+        finally:
+            DURATION.labels(operation).observe(loop.time() - began)
+        return answer
 
 
 def _range(request: Any, client: Any) -> Any:

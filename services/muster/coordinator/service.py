@@ -1,6 +1,7 @@
 """The coordinator's process: stand for election, lead a term, and again; tell who asks about gangs meanwhile."""
 
 import asyncio
+from functools import partial
 
 import structlog
 
@@ -24,7 +25,7 @@ _log = structlog.get_logger()
 
 async def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; then resign, so that a standby takes over at once."""
-    password = read_password(settings.etcd_password_file)
+    password = partial(read_password, settings.etcd_password_file)
     store = Store(settings.etcd, tls=settings.etcd_tls, user=settings.etcd_user, password=password)
     server = RpcServer.by(settings, "coordinator")
     servicer = CoordinatorServicer()

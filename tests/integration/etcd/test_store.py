@@ -187,7 +187,7 @@ async def test_with_users_a_restart_that_ends_all_tokens_is_no_trouble(etcd: Etc
         await anybody.ask(protect)
         with pytest.raises(EtcdUnavailable, match=r"user name is empty|permission denied|invalid auth"):
             await anybody.get_prefix("/test/")
-    root = Store(etcd.endpoint, 5.0, user="root", password="secret")
+    root = Store(etcd.endpoint, 5.0, user="root", password=lambda: "secret")
     try:
         fence = await fence_of(root)
         await root.commit(fence, {"/test/gangs/a": b"1"})
