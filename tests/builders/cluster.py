@@ -259,13 +259,13 @@ async def running_cluster(
 ) -> AsyncIterator[Cluster]:
     """A cluster without nodes. `start`: only these processes at first."""
     broken = directory / "kubeconfig-with-faults"
+    options.setdefault("durable", False)
     stack = Stack(
         StackOptions(
             directory=directory,
             kubeconfig=kubeconfig,
             services_kubeconfig=broken,
             kubelets=False,
-            durable=False,
             **options,
         )
     )
