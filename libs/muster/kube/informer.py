@@ -14,12 +14,14 @@ stale, but consistent.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import Any, Generic, TypeVar
 
 import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.kube import metrics
 from muster.kube.changes import Changes, Removed
 from muster.kube.decoding import Bookmark, Decoding, Page, WatchStatus
 from muster.kube.line_batches import LineBatches
@@ -96,6 +98,19 @@ class Informer(Generic[T]):
         self._through = 0
         self._absences = 0
         self._log = _log.bind(kind=resource.kind)
+        self.heard_at: float | None = None
+        """When the API server last said anything of it, by the monotonic clock; None: never, or it is not to be had."""
+        metrics.watch(self)
+
+    @property
+    def kind(self) -> str:
+        """What it follows."""
+        return self.resource.kind
+
+    @property
+    def objects(self) -> int:
+        """How many it knows."""
+        return len(self._revisions)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -120,6 +135,7 @@ class Informer(Generic[T]):
         def note(attempt: int, error: BaseException, pause_seconds: float) -> None:
             nonlocal failures
             failures = attempt
+            metrics.FAILURES.labels(self.kind).add()
             say = self._log.warning if attempt & (attempt - 1) == 0 else self._log.debug  # ever less often
             say(f"{what} failed; tried again", error=str(error), attempt=attempt, pause_seconds=round(pause_seconds, 3))
 
@@ -150,6 +166,8 @@ class Informer(Generic[T]):
             if not token:
                 break
         self._through = page.revision
+        self.heard_at = monotonic()
+        metrics.LISTS.labels(self.kind).add()
         await self._tell([Removed(uid) for uid in sorted(missing)], page.revision)
         self._log.info("listed", objects=len(self._revisions), revision=page.revision)
         return True
@@ -190,6 +208,7 @@ class Informer(Generic[T]):
             self._log.warning(why, path=self._path)
 
     async def _tell_absent(self) -> None:
+        self.heard_at = None
         await self._tell([Removed(uid) for uid in sorted(self._revisions)])
 
     def _is_told(self, item: T) -> bool:
@@ -234,12 +253,15 @@ class Informer(Generic[T]):
         async with stream as (status, lines):
             if status != 200:
                 raise _refusal(status, b"\n".join([line async for line in lines]))
+            self.heard_at = monotonic()
             async with LineBatches(lines, self._pace.batch_size) as batches:
                 async for batch in batches:
                     await self._take_in(batch)
 
     async def _take_in(self, lines: list[bytes]) -> None:
         """Tell what the lines say; an error among them ends the watch after what came before it."""
+        self.heard_at = monotonic()
+        metrics.EVENTS.labels(self.kind).add(len(lines))
         items: list[T | Removed] = []
         through = self._through
         failure: Exception | None = None

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Mapping
+from time import perf_counter
 from typing import Final, Literal
 
 import aiohttp
@@ -16,6 +17,7 @@ from yarl import URL
 
 from muster.config.settings import KubeSettings
 from muster.kube.access import Access, AccessSource, BadKubeconfig, access_source
+from muster.kube.metrics import NO_ANSWER, REQUEST_SECONDS, REQUESTS
 from muster.kube.responses import ApiStatusError, KubeUnreachable, Response
 
 __all__ = ["ApiStatusError", "BadKubeconfig", "KubeSession", "KubeUnreachable", "Response"]
@@ -148,6 +150,7 @@ class KubeSession:
         transport.check_open(path)
         url = _url(transport.server, path, query)
         headers = self._headers if body is None else {**self._headers, "Content-Type": content_type}
+        began, code = perf_counter(), NO_ANSWER
         try:
             with transport:
                 async with transport.http.request(
@@ -159,10 +162,14 @@ class KubeSession:
                     timeout=aiohttp.ClientTimeout(total=timeout_seconds),
                     **transport.options,  # type: ignore[arg-type]
                 ) as answer:
-                    return Response(answer.status, answer.headers, await _whole(answer)), generation
+                    whole = await _whole(answer)
+                    code = str(answer.status)
+                    return Response(answer.status, answer.headers, whole), generation
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise KubeUnreachable(transport.server + path, error) from error
         finally:
+            REQUESTS.labels(code, method).add()
+            REQUEST_SECONDS.labels(method).observe(perf_counter() - began)
             if transport is not self._transport:
                 await transport.close_if_unused()
 
