@@ -244,6 +244,45 @@ def topology(
 
 
 @app.command()
+def check(
+    *,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Where the pods are made.")] = "default",
+    scheduler_name: Annotated[str, typer.Option(help="Whom the pods ask for.")] = "muster",
+    image: Annotated[str, typer.Option(help="Their image, which need do nothing.")] = "registry.k8s.io/pause:3.10",
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds that they have.")] = 120,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(help="By default $KUBECONFIG, the default file, or the account of the pod.", show_default=False),
+    ] = None,
+) -> None:
+    """Start a gang of two pods, see both run, and take them away; exit 1 with what they say if they do not."""
+    from muster.cli.check import Trial, check
+    from muster.config.settings import KubeSettings
+
+    check(Trial(KubeSettings(kubeconfig=kubeconfig), namespace, scheduler_name, image, timeout))
+
+
+@app.command("prepare-etcd")
+def prepare_etcd(
+    *,
+    etcd: Annotated[str, typer.Option(metavar="HOST:PORT[,...]", help="etcd's client endpoints.")] = "127.0.0.1:2379",
+    user: Annotated[str, typer.Option(help="User of the coordinators.")] = "muster",
+    password_file: Annotated[Path, typer.Option(metavar="FILE", help="That user's password.")],
+    root_password_file: Annotated[Path, typer.Option(metavar="FILE", help="Password of etcd's user root.")],
+    prefix: Annotated[str, typer.Option(help="Below which the user may read and write.")] = "/muster/v1",
+    tls_certificate_file: Annotated[Path | None, typer.Option(metavar="FILE", show_default=False)] = None,
+    tls_key_file: Annotated[Path | None, typer.Option(metavar="FILE", show_default=False)] = None,
+    tls_ca_file: Annotated[Path | None, typer.Option(metavar="FILE", show_default=False)] = None,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for an etcd that does not answer.")] = 300,
+) -> None:
+    """Make etcd's users and switch authentication on. What is as it should be is left alone."""
+    from muster.cli.prepare_etcd import Etcd, prepare_etcd
+
+    where = Etcd(etcd, tls_certificate_file, tls_key_file, tls_ca_file)
+    prepare_etcd(where, user, password_file, root_password_file, prefix, timeout)
+
+
+@app.command()
 def version(
     *, output: Annotated[TextOutput, typer.Option("--output", "-o", help="How to print.")] = TextOutput.TEXT
 ) -> None:
