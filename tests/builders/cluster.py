@@ -18,6 +18,7 @@ import grpc
 import msgspec
 import pytest
 
+from builders.access import refused, sessions_by_credentials, uses
 from builders.api_server import ApiServer, api_server
 from builders.etcd_records import EtcdRecords
 from builders.faults import Faults
@@ -172,6 +173,12 @@ class Cluster:
         """Merge-patch an object."""
         await self.call("PATCH", path, patch, content_type="application/merge-patch+json")
 
+    async def check_access(self) -> None:
+        """Nobody was refused what it asked of the API server."""
+        if self.stack.identities is not None:
+            missing = refused(await uses(self.session))
+            assert not missing, f"rights that are lacking: {missing}"
+
     # -- following
 
     async def watch(self) -> None:
@@ -195,7 +202,7 @@ class Cluster:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.stack.stop()
-        await self.faults.stop()
+        await self.faults.close()
         await self.solves.stop()
         await self.session.close()
 
@@ -258,13 +265,13 @@ async def running_cluster(
     directory: Path, *, kubeconfig: Path | None = None, start: tuple[str, ...] | None = None, **options: Any
 ) -> AsyncIterator[Cluster]:
     """A cluster without nodes. `start`: only these processes at first."""
-    broken = directory / "kubeconfig-with-faults"
+    relay = free_port()
     options.setdefault("durable", False)
     stack = Stack(
         StackOptions(
             directory=directory,
             kubeconfig=kubeconfig,
-            services_kubeconfig=broken,
+            services_server=f"http://127.0.0.1:{relay}",
             kubelets=False,
             **options,
         )
@@ -277,7 +284,9 @@ async def running_cluster(
         cluster = Cluster(stack, session, await api_server(session, is_real=kubeconfig is not None))
         await apply_manifests(cluster.session, load_manifests(CRDS))
         await cluster.watch()
-        await cluster.faults.start(free_port(), broken)
+        if stack.identities is not None:
+            cluster.faults.identities = await sessions_by_credentials(stack.identities, session.server)
+        await cluster.faults.start(relay)
         await cluster.solves.start()
         if len(stack.replicas_of("placement")) == 1:
             for replica in stack.replicas_of("coordinator"):
@@ -287,6 +296,7 @@ async def running_cluster(
         await cluster.begin(start)
         yield cluster
         await cluster.invariants.check()
+        await cluster.check_access()
     finally:
         if cluster in _sharing:
             _sharing.remove(cluster)

@@ -127,16 +127,21 @@ class Faults:
 
     def __init__(self, upstream: KubeSession) -> None:
         self._upstream = upstream
+        self.identities: Mapping[str, KubeSession] = {}
+        """Sessions by what their users show as Authorization; who shows nothing of that is turned away. None: everybody
+        comes as the one upstream.
+        """
         self._rules: list[Fault] = []
         self._watches: set[asyncio.Task[None]] = set()
         self._runner: web.AppRunner | None = None
         self._port = 0
 
-    async def start(self, port: int, kubeconfig: Path) -> None:
-        """Listen, and write a kubeconfig that leads here."""
+    async def start(self, port: int, kubeconfig: Path | None = None) -> None:
+        """Listen, and write a kubeconfig that leads here, for those that show no credentials."""
         self._port = port
         await self._listen()
-        kubeconfig.write_text(yaml.safe_dump(_kubeconfig(f"http://127.0.0.1:{port}")))  # noqa: ASYNC240 (small)
+        if kubeconfig is not None:
+            kubeconfig.write_text(yaml.safe_dump(_kubeconfig(f"http://127.0.0.1:{port}")))  # noqa: ASYNC240 (small)
 
     async def _listen(self) -> None:
         app = web.Application(client_max_size=_LARGEST_BODY_BYTES)
@@ -149,6 +154,12 @@ class Faults:
         """Break all connections and stop listening."""
         if self._runner is not None:
             await self._runner.cleanup()
+
+    async def close(self) -> None:
+        """As `stop`, for good."""
+        await self.stop()
+        for session in self.identities.values():
+            await session.close()
 
     @contextlib.asynccontextmanager
     async def away(self) -> AsyncIterator[None]:
@@ -235,7 +246,11 @@ class Faults:
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         watching = "watch" in request.query
-        forward = partial(self._forward_watch if watching else self._forward, request)
+        shown = request.headers.get("Authorization", "")
+        upstream = self.identities.get(shown) if self.identities else self._upstream
+        if upstream is None:
+            return web.json_response({"kind": "Status", "code": 401, "reason": "Unauthorized"}, status=401)
+        forward = partial(self._forward_watch if watching else self._forward, request, upstream)
         try:
             for rule in self._rules:
                 if rule.takes(request):
@@ -246,8 +261,8 @@ class Faults:
                 request.transport.abort()
             return web.Response(status=500)
 
-    async def _forward(self, request: web.Request) -> web.StreamResponse:
-        answer = await self._upstream.request(
+    async def _forward(self, request: web.Request, upstream: KubeSession) -> web.StreamResponse:
+        answer = await upstream.request(
             request.method,  # type: ignore[arg-type]
             request.rel_url.raw_path,
             query=dict(request.query),
@@ -258,12 +273,12 @@ class Faults:
         kept = {name: answer.headers[name] for name in ("Content-Type", "Retry-After") if name in answer.headers}
         return web.Response(status=answer.status, body=answer.body, headers=kept)
 
-    async def _forward_watch(self, request: web.Request) -> web.StreamResponse:
+    async def _forward_watch(self, request: web.Request, upstream: KubeSession) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         path, query = request.rel_url.raw_path, dict(request.query)
 
         async def pump() -> None:
-            async with self._upstream.stream(path, query, read_timeout_seconds=3600) as (status, lines):
+            async with upstream.stream(path, query, read_timeout_seconds=3600) as (status, lines):
                 response.set_status(status)
                 await response.prepare(request)
                 async for line in lines:

@@ -53,3 +53,4 @@ async def _scene(cluster: Cluster) -> AsyncIterator[Scene]:
     await cluster.stack.start()
     await scene.clear()
     await cluster.invariants.check()
+    await cluster.check_access()

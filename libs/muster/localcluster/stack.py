@@ -11,14 +11,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from muster.config.settings import KubeSettings
+from muster.kube.session import KubeSession
+from muster.localcluster.apiserver.kubeconfigs import write_kubeconfig
 from muster.localcluster.child import Child
 from muster.localcluster.endpoints import Endpoints, forget_endpoints
 from muster.localcluster.etcd import EtcdProcess
+from muster.localcluster.identities import KUBELETS, Identities
+from muster.localcluster.manifests import apply_manifests
 from muster.localcluster.ports import free_port
 from muster.localcluster.probes import Probe, always, grpc_serving, http_ready, wait_until_ready
 from muster.localcluster.quota_webhook import QuotaWebhook, can_make_certificates
+from muster.localcluster.rights import NAMESPACE, find_rights, grants, read_rights
 
-ETCD, API_SERVER, KUBELETS = "etcd", "api-server", "kubelets"
+ETCD, API_SERVER = "etcd", "api-server"
 _LIFECYCLE = "lifecycle"
 SERVICES = ("cluster-state", "placement", "binding", _LIFECYCLE, "coordinator")
 """In the order in which they start; they stop in the reverse one."""
@@ -41,8 +47,9 @@ class StackOptions:
     gpus_per_node: int = 0
     kubeconfig: Path | None = None
     """API server to use; None: the embedded one."""
-    services_kubeconfig: Path | None = None
-    """What the services reach it by, if not by the same; tests put faults in between."""
+    services_server: str = ""
+    """URL by which services reach it, if not by its own; tests put faults in between, which show no credentials to a
+    real one."""
     kubelets: bool = True
     """Simulated kubelets create nodes and run what is bound to them."""
     otlp_endpoint: str = ""
@@ -82,6 +89,11 @@ class Stack:
         self.etcd_address = ",".join(self.etcd_addresses.values())
         """Of all members."""
         self.kubeconfig = (options.kubeconfig or self.directory / "kubeconfig").absolute()
+        """For whoever started it."""
+        self.identities = Identities(self.directory / "access") if options.kubeconfig is None else None
+        """By which the embedded API server knows services and kubelets; a real one is told who they are by others."""
+        self._has_kubeconfigs = False
+        self._api_address = f"127.0.0.1:{free_port()}"
         self._probes: dict[str, Probe] = {}
         self.quota_webhook = self._planned_webhook()
         """None: no quota is reserved."""
@@ -96,13 +108,17 @@ class Stack:
     async def start(self, names: Iterable[str] | None = None, *, timeout_seconds: float = 60) -> None:
         """Start processes (all that are not running, if none are named) and wait until they serve.
 
-        Raises ChildDied if one ends meanwhile, TimeoutError if one is not ready in time, NoCertificate.
+        Raises ChildDied if one ends meanwhile, TimeoutError if one is not ready in time, NoCertificate, NoRights.
         """
         chosen = self.children if names is None else names
         wanted = [name for name in chosen if not self.children[name].running]
         base = [name for name in wanted if name == API_SERVER or name in self.etcd_addresses]
         async with asyncio.timeout(timeout_seconds):
+            if not self._has_kubeconfigs:
+                self._write_kubeconfigs()
             await self._start_and_wait(base)
+            if API_SERVER in base:
+                await self._grant_rights()
             if self.quota_webhook is not None:
                 await self.quota_webhook.make_certificate()
             await self._start_and_wait([name for name in wanted if name not in base])
@@ -167,15 +183,15 @@ class Stack:
 
     def _plan(self) -> None:
         self._plan_etcd()
-        if self.options.kubeconfig is None:
-            self._plan_api_server()
+        if self.identities is not None:
+            self._plan_api_server(self.identities)
         if self.options.kubelets:
             self._plan_kubelets()
         of_service = {
-            "cluster-state": self._kubeconfig_flags(),
+            "cluster-state": self._kubeconfig_flags("cluster-state"),
             "placement": ["--cluster-state", self._target("cluster-state")],
-            "binding": self._kubeconfig_flags(),
-            _LIFECYCLE: self._kubeconfig_flags() + (self.quota_webhook.flags if self.quota_webhook else []),
+            "binding": self._kubeconfig_flags("binding"),
+            _LIFECYCLE: self._kubeconfig_flags(_LIFECYCLE) + (self.quota_webhook.flags if self.quota_webhook else []),
             "coordinator": [
                 *("--cluster-state", self._target("cluster-state")),
                 *("--placement", ",".join(self.addresses[each] for each in self.replicas_of("placement"))),
@@ -205,14 +221,15 @@ class Stack:
             )
             self._add(name, etcd.argv, etcd.healthy)
 
-    def _plan_api_server(self) -> None:
-        address = f"127.0.0.1:{free_port()}"
+    def _plan_api_server(self, identities: Identities) -> None:
+        address = self._api_address
         argv = _module("muster.localcluster.apiserver", "--listen", address, "--kubeconfig-out", str(self.kubeconfig))
+        argv += ["--token-auth-file", str(identities.token_file)]
         self._add(API_SERVER, argv, http_ready(address, "/readyz"))
 
     def _plan_kubelets(self) -> None:
         options = self.options
-        argv = _module("muster.localcluster.kubelets", "--kubeconfig", str(self.kubeconfig))
+        argv = _module("muster.localcluster.kubelets", *self._kubeconfig_flags(KUBELETS))
         argv += ["--nodes", str(options.nodes), "--racks", str(options.racks), "--pods", str(options.pods_per_node)]
         argv += ["--cpu", options.cpu, "--memory", options.memory]
         if options.gpus_per_node:
@@ -229,13 +246,40 @@ class Stack:
         environment = dict(options.service_environment)
         if options.kubelets:
             environment.setdefault("MUSTER_CLUSTER_STATE_TOPOLOGY_LEVELS", _TOPOLOGY_LEVELS)
+        if self.identities is not None:
+            environment["MUSTER_LIFECYCLE_LEASE_NAMESPACE"] = NAMESPACE
         if options.otlp_endpoint:
             environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = options.otlp_endpoint
             environment["OTEL_BSP_SCHEDULE_DELAY"] = str(_SPANS_LEAVE_AFTER_MILLISECONDS)
         self._add(name, argv, grpc_serving(address), environment)
 
-    def _kubeconfig_flags(self) -> list[str]:
-        return ["--kubeconfig", str((self.options.services_kubeconfig or self.kubeconfig).absolute())]
+    def _kubeconfig_flags(self, name: str) -> list[str]:
+        return ["--kubeconfig", str(self._kubeconfig_of(name))]
+
+    def _kubeconfig_of(self, name: str) -> Path:
+        if self.identities is not None:
+            return self.identities.kubeconfig(name)
+        by_other_way = self.options.services_server and name != KUBELETS
+        return self.directory / "services.kubeconfig" if by_other_way else self.kubeconfig
+
+    # -- who the processes are to the API server
+
+    def _write_kubeconfigs(self) -> None:
+        services_server = self.options.services_server
+        if self.identities is not None:
+            server = f"http://{self._api_address}"
+            self.identities.write(server=server, services_server=services_server or server)
+        elif services_server:
+            write_kubeconfig(self.directory / "services.kubeconfig", services_server, "")
+        self._has_kubeconfigs = True
+
+    async def _grant_rights(self) -> None:
+        """The embedded API server begins with nothing."""
+        session = await KubeSession.connect(KubeSettings(kubeconfig=self.kubeconfig))
+        try:
+            await apply_manifests(session, grants(read_rights(find_rights())))
+        finally:
+            await session.close()
 
     def _add(self, name: str, argv: list[str], probe: Probe, environment: Mapping[str, str] | None = None) -> None:
         log = self.directory / "logs" / f"{name}.log"

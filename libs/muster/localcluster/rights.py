@@ -1,0 +1,128 @@
+"""What each service may do in the Kubernetes API, as the chart grants it: read from the same files, for clusters here.
+
+A file has `rules` for all namespaces, `namespaced` ones for the namespace that Muster runs in, by what they are for,
+and `optional` ones by the feature that needs them.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from muster.localcluster.manifests import Manifest
+
+NAMESPACE: Final = "muster-system"
+"""Where Muster runs; here its processes are elsewhere, but what they keep for themselves is there."""
+SERVICES: Final = ("cluster-state", "binding", "lifecycle")
+"""Those that have access to the API."""
+
+_API: Final = "rbac.authorization.k8s.io"
+_FILES: Final = Path("deploy/helm/muster/files/rights")
+
+
+class NoRights(RuntimeError):
+    """The files of rights are not there, or cannot be read; says which."""
+
+
+class Rule(Struct, rename="camel", frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A PolicyRule about resources."""
+
+    api_groups: tuple[str, ...]
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    resource_names: tuple[str, ...] = ()
+
+
+class Right(Struct, frozen=True):
+    """One verb on one resource. `namespace` empty: in all; `names` empty: of all objects."""
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str = ""
+    names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        what = f"{self.resource}.{self.group}" if self.group else self.resource
+        named = f" {'/'.join(self.names)}" if self.names else ""
+        return f"{self.verb} {what}{named}{f' in {self.namespace}' if self.namespace else ''}"
+
+
+class Rights(Struct, frozen=True, forbid_unknown_fields=True):
+    """All that one service may do."""
+
+    rules: tuple[Rule, ...]
+    namespaced: Mapping[str, tuple[Rule, ...]] = {}
+    optional: Mapping[str, tuple[Rule, ...]] = {}
+
+    @property
+    def everywhere(self) -> tuple[Rule, ...]:
+        """What holds in all namespaces when every feature is on."""
+        return self.rules + tuple(rule for rules in self.optional.values() for rule in rules)
+
+    def each(self) -> Iterator[Right]:
+        """Every single right."""
+        yield from _each(self.everywhere, "")
+        for rules in self.namespaced.values():
+            yield from _each(rules, NAMESPACE)
+
+
+def find_rights() -> Path:
+    """The files here, or those of the checkout that this code runs from. Raises NoRights."""
+    for above in (Path.cwd(), *Path(__file__).resolve().parents):
+        if (found := above / _FILES).is_dir():
+            return found
+    raise NoRights(f"there is no {_FILES} here, which says what services may do: run this in a checkout of Muster")
+
+
+def read_rights(directory: Path) -> dict[str, Rights]:
+    """By service. Raises NoRights."""
+    found = {}
+    for service in SERVICES:
+        file = directory / f"{service}.yaml"
+        try:
+            found[service] = msgspec.convert(yaml.safe_load(file.read_text()), Rights)
+        except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
+            raise NoRights(f"the rights of {service} cannot be read from {file}: {error}") from error
+    return found
+
+
+def account(service: str) -> str:
+    """The name of a service's ServiceAccount."""
+    return f"muster-{service}"
+
+
+def grants(rights: Mapping[str, Rights]) -> list[Manifest]:
+    """The objects that give services their rights, in an order in which they can be created."""
+    bodies: list[dict[str, Any]] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}]
+    for service, granted in rights.items():
+        name = account(service)
+        own = {"name": name, "namespace": NAMESPACE}
+        bodies.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": own})
+        bodies += _bound("Cluster", {"name": name}, granted.everywhere)
+        if here := tuple(rule for rules in granted.namespaced.values() for rule in rules):
+            bodies += _bound("", own, here)
+    return [Manifest(body) for body in bodies]
+
+
+def _bound(scope: str, metadata: dict[str, str], rules: tuple[Rule, ...]) -> Iterator[dict[str, Any]]:
+    kind, name = f"{scope}Role", metadata["name"]
+    of_role = {"apiVersion": f"{_API}/v1", "kind": kind, "metadata": metadata}
+    yield {**of_role, "rules": msgspec.to_builtins(rules)}
+    yield {
+        **of_role,
+        "kind": f"{kind}Binding",
+        "roleRef": {"apiGroup": _API, "kind": kind, "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
+    }
+
+
+def _each(rules: tuple[Rule, ...], namespace: str) -> Iterator[Right]:
+    for rule in rules:
+        for group in rule.api_groups:
+            for resource in rule.resources:
+                for verb in rule.verbs:
+                    yield Right(verb, group, resource, namespace, rule.resource_names)
