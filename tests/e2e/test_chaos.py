@@ -1,4 +1,4 @@
-"""A minute of trouble under load: every process is killed, stopped or frozen in turn, and nothing that must hold breaks.
+"""A minute of trouble under load: every process is killed, stopped or frozen, and nothing that must hold breaks.
 
 MUSTER_CHAOS_SECONDS and MUSTER_CHAOS_SEED make it longer or another one; `make chaos` is the same from the shell.
 """
