@@ -51,9 +51,9 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
             for scope in part.scope_spans:
                 self.spans.extend(scope.spans)
 
-    def named(self, name: str) -> Span:
-        """The one span of that name."""
-        (span,) = (span for span in self.spans if span.name == name)
+    def named(self, name: str, kind: "Span.SpanKind.ValueType | None" = None) -> Span:
+        """The one span of that name, and of that kind."""
+        (span,) = (span for span in self.spans if span.name == name and kind in (None, span.kind))
         return span
 
 
@@ -106,6 +106,11 @@ def _context(tls: TlsSettings) -> ssl.SSLContext:
     context.load_cert_chain(certificate, key)
     context.verify_mode = ssl.CERT_REQUIRED
     return context
+
+
+def attributes_of(span: Span) -> dict[str, Any]:
+    """Those that are no lists."""
+    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value") or "") for pair in span.attributes}
 
 
 def trace_of(span: Span) -> str:

@@ -7,12 +7,13 @@ import msgspec
 from grpc import aio
 
 from muster.config.settings import PLAIN_TEXT, TlsSettings
+from muster.rpc import call_spans
 from muster.rpc.credentials import Certificates, Pem, channel_credentials
 from muster.rpc.errors import MissingDeadline
 from muster.rpc.methods import is_subscription
 from muster.rpc.renewing import RenewingChannel
 from muster.telemetry.measuring import measuring
-from muster.telemetry.tracing import current_traceparent
+from muster.telemetry.tracing import current_traceparent, to_traceparent
 
 MESSAGE_BYTES: Final = 64 * 1024 * 1024
 """Longest message: a batch of 100,000 pods stays below."""
@@ -55,7 +56,7 @@ def open_channel(address: str, tls: TlsSettings = PLAIN_TEXT, server_name: str =
     options = [*CONNECTION_OPTIONS, *_MESSAGE_OPTIONS]
     if address.startswith(("dns:", "ipv4:")):
         options.append(("grpc.service_config", _ALL_REPLICAS))
-    interceptors: list[aio.ClientInterceptor] = [kind(_counting()) for kind in _KINDS]
+    interceptors: list[aio.ClientInterceptor] = [kind(address, _counting()) for kind in _KINDS]
     if server_name:
         options.append(("grpc.ssl_target_name_override", server_name))
     if tls.files is None:
@@ -76,13 +77,17 @@ def _counting() -> Callable[[Any, aio.ClientCallDetails], None] | None:
     return count_call
 
 
-def _checked(details: aio.ClientCallDetails) -> aio.ClientCallDetails:
-    """The same call, with the trace that it belongs to. Raises MissingDeadline."""
+def _method(details: aio.ClientCallDetails) -> str:
+    """Raises MissingDeadline."""
     method = details.method.decode() if isinstance(details.method, bytes) else details.method
     if details.timeout is None and not is_subscription(method):
         raise MissingDeadline(method)
+    return method
+
+
+def _within(traceparent: str, details: aio.ClientCallDetails) -> aio.ClientCallDetails:
+    """The same call, with the span that it belongs to."""
     metadata = details.metadata
-    traceparent = current_traceparent()
     if not traceparent or (metadata is not None and any(key == "traceparent" for key, _ in metadata)):
         return details
     with_trace = aio.Metadata(*(metadata or ()))
@@ -98,14 +103,18 @@ _Continue = Callable[[aio.ClientCallDetails, Any], Awaitable[Any]]
 class _Calls:
     """What every kind of call goes through."""
 
-    def __init__(self, begun: Callable[[Any, aio.ClientCallDetails], None] | None) -> None:
-        self._begun = begun
+    def __init__(self, address: str, begun: Callable[[Any, aio.ClientCallDetails], None] | None) -> None:
+        self._address, self._begun = address, begun
 
     async def _begin(self, continuation: _Continue, details: aio.ClientCallDetails, request: Any) -> Any:
-        checked = _checked(details)
-        call = await continuation(checked, request)
+        span = call_spans.calling(_method(details), self._address)
+        traceparent = current_traceparent() if span is None else to_traceparent(span.get_span_context())
+        traced = _within(traceparent, details)
+        call = await continuation(traced, request)
+        if span is not None:
+            call.add_done_callback(call_spans.ends(span))
         if self._begun is not None:
-            self._begun(call, checked)
+            self._begun(call, traced)
         return call
 
 

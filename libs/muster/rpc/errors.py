@@ -1,5 +1,8 @@
 """What goes wrong in calls, and the one place that turns errors into statuses."""
 
+from collections.abc import Coroutine
+from typing import Any
+
 import grpc
 
 
@@ -32,3 +35,23 @@ def status_of(error: Exception) -> tuple[grpc.StatusCode, str]:
 def describe(error: grpc.aio.AioRpcError) -> str:
     """One line for logs: "UNAVAILABLE: failed to connect ..."."""
     return f"{error.code().name}: {error.details()}"
+
+
+def outcome_of(call: Any) -> tuple[grpc.StatusCode, str]:
+    """Status and message of a call that has ended: gRPC tells them only to those who wait, and there is nothing to
+    wait for.
+    """
+    code = _at_once(call.code())
+    if not isinstance(code, grpc.StatusCode):
+        code = next((known for known in grpc.StatusCode if known.value[0] == code), grpc.StatusCode.UNKNOWN)
+    return code, _at_once(call.details()) or ""
+
+
+def _at_once(waiting: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        waiting.send(None)
+    except StopIteration as told:
+        return told.value
+    finally:
+        waiting.close()
+    return None

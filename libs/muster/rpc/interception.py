@@ -6,19 +6,17 @@ stops.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 import structlog
 from grpc import aio
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
+from muster.rpc import call_spans
 from muster.rpc.callers import Callers
 from muster.rpc.errors import RpcError, status_of
 from muster.rpc.metering import counted, counted_subscription
 from muster.rpc.methods import is_plumbing, is_subscription
-from muster.telemetry import tracing
 from muster.telemetry.measuring import measuring
 
 if TYPE_CHECKING:
@@ -115,16 +113,14 @@ def _unobserved_call(method: str, behavior: _Behavior) -> _Behavior:
 
 def _call(method: str, behavior: _Behavior, traceparent: str) -> _Behavior:
     async def call(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
-        with _span(method, traceparent) as span:
+        with call_spans.serving(method, traceparent) as span:
             try:
                 return await _answer(behavior, request, context)
             except aio.AbortError:
                 raise
             except Exception as error:
                 if span is not None:
-                    code, message = status_of(error)
-                    span.set_attribute("rpc.grpc.status_code", code.value[0])
-                    span.set_status(Status(StatusCode.ERROR, message))
+                    call_spans.refused(span, *status_of(error))
                 await _refuse(method, error, context)
 
     return call
@@ -155,20 +151,6 @@ def _traceparent(details: grpc.HandlerCallDetails) -> str:
         if name == "traceparent" and isinstance(value, str):
             return value
     return ""
-
-
-def _span(method: str, traceparent: str) -> AbstractContextManager[Span | None]:
-    if not tracing.enabled():
-        return nullcontext()
-    service, _, name = method.removeprefix("/").rpartition("/")
-    return tracing.tracer().start_as_current_span(
-        f"{service}/{name}",
-        context=tracing.below(traceparent),
-        kind=SpanKind.SERVER,
-        attributes={"rpc.system": "grpc", "rpc.service": service, "rpc.method": name},
-        record_exception=False,
-        set_status_on_exception=False,
-    )
 
 
 def _like(found: Any, behavior: _Behavior) -> "_Method":

@@ -8,6 +8,7 @@ from typing import Any, Final
 import grpc
 from grpc import aio
 
+from muster.rpc.errors import outcome_of
 from muster.rpc.methods import is_plumbing, is_subscription
 from muster.telemetry.metrics import CALL_BUCKETS, gauge, histogram
 
@@ -79,21 +80,10 @@ def count_call(call: Any, details: aio.ClientCallDetails) -> None:
     began = perf_counter()
 
     def ended(call: Any) -> None:
-        MADE.labels(*_names(method), str(_code_of(call))).observe(perf_counter() - began, traceparent)
+        number = str(outcome_of(call)[0].value[0])
+        MADE.labels(*_names(method), number).observe(perf_counter() - began, traceparent)
 
     call.add_done_callback(ended)
-
-
-def _code_of(call: Any) -> int:
-    """The status of a call that has ended, which gRPC tells only to those who wait: there is nothing to wait for."""
-    waiting = call.code()
-    try:
-        waiting.send(None)
-    except StopIteration as told:
-        return _number(told.value)
-    finally:
-        waiting.close()
-    return int(grpc.StatusCode.UNKNOWN.value[0])
 
 
 def _number(code: Any) -> int:

@@ -9,12 +9,13 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
-from builders.otlp import Collector, collecting, trace_of
+from builders.otlp import Collector, attributes_of, collecting, trace_of
 from builders.serving import PLACEMENT, ClusterState, Placement, channel_to, describe, serving
 from muster.clusterstate.v1 import clusterstate_pb2, clusterstate_pb2_grpc
 from muster.rpc.errors import RpcError
 from muster.telemetry import tracing
 
+CLIENT, SERVER = OtlpSpan.SPAN_KIND_CLIENT, OtlpSpan.SPAN_KIND_SERVER
 DESCRIBE = f"{PLACEMENT}/Describe"
 
 
@@ -95,11 +96,20 @@ async def test_the_server_goes_on_with_the_trace_of_its_caller(traced: Traced) -
         with tracing.tracer().start_as_current_span("caller"):
             await describe(channel)
     collector = await traced.ended()
-    caller, call, inside = (collector.named(name) for name in ("caller", DESCRIBE, "inside"))
-    assert call.parent_span_id == caller.span_id
-    assert inside.parent_span_id == call.span_id
-    assert caller.trace_id == call.trace_id == inside.trace_id
-    assert call.kind == OtlpSpan.SPAN_KIND_SERVER
+    caller, inside = collector.named("caller"), collector.named("inside")
+    made, served = collector.named(DESCRIBE, CLIENT), collector.named(DESCRIBE, SERVER)
+    assert made.parent_span_id == caller.span_id
+    assert served.parent_span_id == made.span_id
+    assert inside.parent_span_id == served.span_id
+    assert caller.trace_id == made.trace_id == served.trace_id == inside.trace_id
+    assert attributes_of(served) == {"rpc.system.name": "grpc", "rpc.method": DESCRIBE}
+    assert attributes_of(made) == {
+        "rpc.system.name": "grpc",
+        "rpc.method": DESCRIBE,
+        "rpc.response.status_code": "OK",
+        "server.address": "127.0.0.1",
+        "server.port": port,
+    }
 
 
 async def test_calls_of_several_callers_at_once_keep_to_their_own_traces(traced: Traced) -> None:
@@ -120,17 +130,42 @@ async def test_calls_of_several_callers_at_once_keep_to_their_own_traces(traced:
     assert sorted(traces) == sorted(short(caller)[:32] for caller in callers)
 
 
-async def test_a_failed_call_is_seen_in_its_span(traced: Traced) -> None:
+@pytest.mark.parametrize(
+    ("code", "is_the_servers_fault"), [(grpc.StatusCode.NOT_FOUND, False), (grpc.StatusCode.UNAVAILABLE, True)]
+)
+async def test_a_failed_call_is_seen_in_its_spans(
+    traced: Traced, code: grpc.StatusCode, is_the_servers_fault: bool
+) -> None:
     async def refuse(_: Any) -> None:
-        raise RpcError(grpc.StatusCode.NOT_FOUND, "no such gang")
+        raise RpcError(code, "no such gang")
 
     async with serving(placement=Placement(refuse)) as (_, port), channel_to(port) as channel:
-        with pytest.raises(grpc.aio.AioRpcError):
+        with tracing.tracer().start_as_current_span("caller"), pytest.raises(grpc.aio.AioRpcError):
+            await describe(channel)
+    collector = await traced.ended()
+    made, served = collector.named(DESCRIBE, CLIENT), collector.named(DESCRIBE, SERVER)
+    assert (made.status.code, made.status.message) == (Status.STATUS_CODE_ERROR, "no such gang")
+    assert (served.status.code == Status.STATUS_CODE_ERROR) is is_the_servers_fault
+    assert attributes_of(made)["error.type"] == code.name
+    assert ("error.type" in attributes_of(served)) is is_the_servers_fault
+    assert {attributes_of(span)["rpc.response.status_code"] for span in (made, served)} == {code.name}
+
+
+async def test_a_call_that_no_server_answers_is_seen_as_the_callers_span(traced: Traced) -> None:
+    async with serving() as (_, port):
+        pass
+    async with channel_to(port) as channel:
+        with tracing.tracer().start_as_current_span("caller"), pytest.raises(grpc.aio.AioRpcError):
             await describe(channel)
     span = (await traced.ended()).named(DESCRIBE)
-    assert (span.status.code, span.status.message) == (Status.STATUS_CODE_ERROR, "no such gang")
-    codes = [pair.value.int_value for pair in span.attributes if pair.key == "rpc.grpc.status_code"]
-    assert codes == [grpc.StatusCode.NOT_FOUND.value[0]]
+    assert (span.kind, span.status.code) == (CLIENT, Status.STATUS_CODE_ERROR)
+    assert attributes_of(span)["error.type"] == "UNAVAILABLE"
+
+
+async def test_a_call_outside_of_any_trace_has_no_callers_span(traced: Traced) -> None:
+    async with serving(placement=Placement()) as (_, port), channel_to(port) as channel:
+        await describe(channel)
+    assert [span.kind for span in (await traced.ended()).spans] == [SERVER]
 
 
 async def test_neither_health_nor_subscriptions_make_spans(traced: Traced) -> None:

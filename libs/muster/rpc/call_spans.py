@@ -1,0 +1,84 @@
+"""Spans of calls, on both sides, named and described by OpenTelemetry's conventions for RPC.
+
+A caller's span shows what the server's cannot: the way there and back, and calls that no server answered.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
+
+import grpc
+from opentelemetry import trace
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+
+from muster.rpc.errors import outcome_of
+from muster.rpc.methods import is_plumbing, is_subscription
+from muster.telemetry import tracing
+
+_SERVERS_FAULT: Final = frozenset(
+    {
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DATA_LOSS,
+    }
+)
+"""Statuses that make an error of a server's span; others tell of the caller's request. For the caller each is one."""
+
+
+def serving(method: str, traceparent: str) -> AbstractContextManager[Span | None]:
+    """The span of a call that is answered here, for `with`; None while tracing is off."""
+    if not tracing.enabled():
+        return nullcontext()
+    return tracing.tracer().start_as_current_span(
+        method.removeprefix("/"),
+        context=tracing.below(traceparent),
+        kind=SpanKind.SERVER,
+        attributes=_described(method),
+        record_exception=False,
+        set_status_on_exception=False,
+    )
+
+
+def refused(span: Span, code: grpc.StatusCode, message: str) -> None:
+    """The call that the span is of was answered with this status."""
+    span.set_attribute("rpc.response.status_code", code.name)
+    if code in _SERVERS_FAULT:
+        _failed(span, code, message)
+
+
+def calling(method: str, address: str) -> Span | None:
+    """A span for a call to `address`, which belongs to a trace that is kept; None if it does not. `ends` ends it."""
+    if not tracing.enabled() or is_plumbing(method) or is_subscription(method):
+        return None
+    if not trace.get_current_span().get_span_context().trace_flags.sampled:
+        return None
+    host, _, port = address.rpartition("/")[2].rpartition(":")
+    attributes = _described(method) | {"server.address": host}
+    if port.isdecimal():
+        attributes["server.port"] = int(port)
+    return tracing.tracer().start_span(method.removeprefix("/"), kind=SpanKind.CLIENT, attributes=attributes)
+
+
+def ends(span: Span) -> Callable[[Any], None]:
+    """For `add_done_callback` of a call."""
+
+    def end(call: Any) -> None:
+        code, message = outcome_of(call)
+        span.set_attribute("rpc.response.status_code", code.name)
+        if code is not grpc.StatusCode.OK:
+            _failed(span, code, message)
+        span.end()
+
+    return end
+
+
+def _failed(span: Span, code: grpc.StatusCode, message: str) -> None:
+    span.set_attribute("error.type", code.name)
+    span.set_status(Status(StatusCode.ERROR, message))
+
+
+def _described(method: str) -> dict[str, tracing.Attribute]:
+    return {"rpc.system.name": "grpc", "rpc.method": method.removeprefix("/")}
