@@ -25,6 +25,7 @@ from msgspec import Struct
 from muster.binding.bodies import MERGE, binding, marks_patch, pod_path
 from muster.binding.claim_watch import ClaimWatch
 from muster.binding.claims import Claims
+from muster.binding.metrics import binds_ended
 from muster.binding.pipeline import Job, Pipeline, Urgency
 from muster.binding.results import Results
 from muster.binding.spans import PodTrace
@@ -75,7 +76,7 @@ class BindCall:
             request.pods, session, watch, self._flow, ready=self._has_volumes, failed=self._has_no_volumes
         )
         self._trace = PodTrace("bind", len(request.pods))
-        self._results: Results[pb.BindResult] = Results(len(request.pods))
+        self._results: Results[pb.BindResult] = Results(len(request.pods), binds_ended)
 
     async def results(self) -> AsyncIterator[list[pb.BindResult]]:
         """Every pod's result, in batches."""

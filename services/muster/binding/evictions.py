@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from muster.binding.bodies import eviction, pod_path
+from muster.binding.metrics import evictions_ended
 from muster.binding.pipeline import Job, Pipeline, Urgency
 from muster.binding.results import Results
 from muster.binding.spans import PodTrace
@@ -56,7 +57,7 @@ class EvictCall:
         self._request = request
         self._flow = pipeline.open(Urgency.EVICTION, deadline)
         self._trace = PodTrace("evict", len(request.pods))
-        self._results: Results[pb.EvictResult] = Results(len(request.pods))
+        self._results: Results[pb.EvictResult] = Results(len(request.pods), evictions_ended)
 
     async def results(self) -> AsyncIterator[list[pb.EvictResult]]:
         """Every pod's result, in batches."""

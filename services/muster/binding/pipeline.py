@@ -19,6 +19,7 @@ from typing import Final
 
 import structlog
 
+from muster.binding.metrics import REPEATED
 from muster.binding.pace import Pace
 from muster.binding.verdicts import Again, Done, Verdict
 from muster.kube.retrying import jittered_seconds
@@ -81,7 +82,16 @@ class Pipeline:
     @property
     def waiting(self) -> int:
         """Jobs that wait for their turn."""
-        return sum(len(flow.waiting) for turns in self._turns.values() for flow in turns)
+        return sum(self.waiting_by_urgency().values())
+
+    def waiting_by_urgency(self) -> dict[Urgency, int]:
+        """Jobs that wait for their turn."""
+        return {urgency: sum(len(flow.waiting) for flow in turns) for urgency, turns in self._turns.items()}
+
+    @property
+    def in_flight(self) -> int:
+        """Jobs that are being tried."""
+        return len(self._running)
 
     async def drain(self) -> None:
         """Wait until nothing is under way. Bounded, as every attempt is; flows should be closed."""
@@ -147,6 +157,7 @@ class Pipeline:
             self._pace.eased(started)
             return
         job.last_trouble = verdict.why
+        REPEATED.labels("again" if isinstance(verdict, Again) else "strained").add()
         if isinstance(verdict, Again):
             pause = jittered_seconds(_RETRY_SECONDS, job.attempts)
             flow.again(job, max(verdict.after_seconds or 0.0, pause))

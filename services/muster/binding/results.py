@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final, Generic, TypeVar
 
 _GATHERING_SECONDS: Final = 0.005
@@ -14,7 +14,8 @@ R = TypeVar("R")
 class Results(Generic[R]):
     """Counts until every pod of a call has its result."""
 
-    def __init__(self, pods: int) -> None:
+    def __init__(self, pods: int, ended: Callable[[Mapping[str, int]], None]) -> None:
+        """`ended` is told how many pods had which outcome, when all have one."""
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
         self._unsettled = pods
@@ -22,6 +23,7 @@ class Results(Generic[R]):
         self._some, self._all = asyncio.Event(), asyncio.Event()
         self._outcomes: Counter[str] = Counter()
         self._retries = 0
+        self._ended = ended
 
     @property
     def complete(self) -> bool:
@@ -37,6 +39,7 @@ class Results(Generic[R]):
         self._some.set()
         if not self._unsettled:
             self._all.set()
+            self._ended(self._outcomes)
 
     async def batches(self) -> AsyncIterator[list[R]]:
         """All results as they come."""

@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import structlog
 
+from muster.binding import metrics
 from muster.binding.claim_watch import ClaimWatch
 from muster.binding.events import EventRecorder
 from muster.binding.pipeline import Pipeline
@@ -53,11 +54,16 @@ class BindingService:
         servicer = BindingServicer(session, self._pipeline, self._events, self._claims)
         self._server.add(add_BindingServiceServicer_to_server, servicer, FULL_NAME)
         self._readiness: asyncio.Task[None] | None = None
+        metrics.WAITING.read_from(self._waiting_by_urgency)
+        metrics.IN_FLIGHT.read_from(lambda: {(): self._pipeline.in_flight})
 
     @property
     def waiting(self) -> int:
         """Writes that wait for their turn."""
         return self._pipeline.waiting
+
+    def _waiting_by_urgency(self) -> dict[tuple[str, ...], float]:
+        return {(urgency.name.lower(),): count for urgency, count in self._pipeline.waiting_by_urgency().items()}
 
     async def start(self) -> int:
         """Listen; returns the port. Ready as soon as the API server answers."""

@@ -8,6 +8,7 @@ import structlog
 from msgspec.structs import replace
 
 from muster.clusterstate.messages import batch_message, begin_message, synced_message
+from muster.clusterstate.metrics import CHANGES, SNAPSHOTS
 from muster.clusterstate.snapshot import PIECE, Snapshot
 from muster.gangs.facts import Batch
 
@@ -20,6 +21,7 @@ because of what changes while it is sent.
 """
 _LEAVES_PER_CHANGE = 10
 """Nodes of a tree that take as much memory as one change of another kind."""
+_SUBSCRIBED = "subscribed"
 QUIET_SECONDS = 1.0
 """News that only the revision rose is sent at once, but not again for so long."""
 
@@ -43,6 +45,7 @@ class Hub:
         """Queue a batch for all subscribers; one that changes nothing only raises `through`."""
         before, self._through = self._through, batch.through
         changes = _changes(batch)
+        CHANGES.add(changes)
         if changes:
             for piece in _pieces(batch, before):
                 self._send(piece, _changes(piece))
@@ -62,6 +65,7 @@ class Hub:
             while True:
                 if (reason := subscription.fresh()) is not None:
                     log.info("snapshot", reason=reason)
+                    SNAPSHOTS.labels("subscribed" if reason == _SUBSCRIBED else "behind").add()
                     async for message in self._snapshot(subscription, reason):
                         yield message
                 while (delta := subscription.next()) is not None:
@@ -105,7 +109,7 @@ class _Subscription:
         self.limit = backlog_changes
         self._queue: deque[tuple[bytes, int]] = deque()
         self._changes = 0
-        self._reason: str | None = "subscribed"
+        self._reason: str | None = _SUBSCRIBED
         self._news = asyncio.Event()
 
     @property

@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from muster.clusterstate import metrics
 from muster.clusterstate.hub import Hub
 from muster.clusterstate.settings import Settings
 from muster.clusterstate.state import ClusterState
@@ -71,6 +72,7 @@ class ClusterStateService:
         resources = (*ALL, topologies(settings.topology_namespace))
         self._informers = {resource.kind: Informer(session, resource, self._take_in, pace) for resource in resources}
         self._stale = asyncio.Event()
+        metrics.FACTS.read_from(self._facts)
 
     async def start(self) -> int:
         """Listen; returns the port."""
@@ -95,6 +97,9 @@ class ClusterStateService:
             while True:
                 await asyncio.sleep(_SWEEP_SECONDS)
                 self.state.sweep()
+
+    def _facts(self) -> dict[tuple[str, ...], float]:
+        return {(kind,): count for kind, count in self.state.sizes().items()}
 
     def _take_in(self, changes: Changes[Any]) -> None:
         batch = self.state.apply(changes)
