@@ -8,6 +8,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Final
 
+from muster.config.settings import PLAIN_TEXT, TlsSettings
 from muster.localcluster.child import Child
 from muster.localcluster.ports import free_port
 from muster.localcluster.probes import http_ready, wait_until_ready
@@ -48,17 +49,21 @@ class EtcdProcess:
         durable: bool = True,
         name: str = _ALONE,
         peers: Mapping[str, str] | None = None,
+        tls: TlsSettings = PLAIN_TEXT,
     ) -> None:
         """`address` is "HOST:PORT"; any free loopback port if empty. Not `durable`: no fsync, only for tests.
 
-        `peers`: "HOST:PORT" of every member by name, also of this one, where it is not the only one.
+        `peers`: "HOST:PORT" of every member by name, also of this one, where it is not the only one. With `tls`, who
+        calls it, also as a peer, must have a certificate of the same authority.
         """
         self.directory = directory
         self.endpoint = address or f"127.0.0.1:{free_port()}"
-        members = {each: f"http://{at}" for each, at in (peers or {name: f"127.0.0.1:{free_port()}"}).items()}
+        scheme = "http" if tls.files is None else "https"
+        members = {each: f"{scheme}://{at}" for each, at in (peers or {name: f"127.0.0.1:{free_port()}"}).items()}
         alone = len(members) == 1
         peer = members[name]
-        url = f"http://{self.endpoint}"
+        url = f"{scheme}://{self.endpoint}"
+        health = self.endpoint if tls.files is None else f"127.0.0.1:{free_port()}"
         self.argv = [
             program("etcd"),
             *("--name", name),
@@ -72,8 +77,9 @@ class EtcdProcess:
             *("--election-timeout", _ELECTION_MILLIS if alone else _ELECTION_AMONG_PEERS_MILLIS),
             *("--log-level", "warn"),
             *(() if durable else ("--unsafe-no-fsync",)),
+            *(() if tls.files is None else ("--listen-metrics-urls", f"http://{health}", *_tls_flags(*tls.files))),
         ]
-        self.healthy = http_ready(self.endpoint, "/health")
+        self.healthy = http_ready(health, "/health")
         """Asks whether it answers and has a quorum."""
         self._child = Child("etcd", self.argv, directory / "etcd.log")
 
@@ -111,3 +117,12 @@ class EtcdProcess:
     async def __aexit__(self, *_: object) -> None:
         self.resume()
         await self.stop()
+
+
+def _tls_flags(certificate: Path, key: Path, authority: Path) -> list[str]:
+    return [
+        *("--client-cert-auth", "--cert-file", str(certificate), "--key-file", str(key)),
+        *("--trusted-ca-file", str(authority)),
+        *("--peer-client-cert-auth", "--peer-cert-file", str(certificate), "--peer-key-file", str(key)),
+        *("--peer-trusted-ca-file", str(authority)),
+    ]

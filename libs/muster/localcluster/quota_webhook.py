@@ -1,13 +1,12 @@
 """The webhook that guards quota, for a local cluster: its certificate, and what the API server is told of it."""
 
-import asyncio
 import base64
-import shutil
 from pathlib import Path
 from typing import Any, Final
 
 from muster.config.settings import KubeSettings
 from muster.kube.session import KubeSession
+from muster.localcluster.certificates import Authority
 from muster.localcluster.manifests import Manifest, apply_manifests
 
 NAME: Final = "quota.muster.dev"
@@ -16,18 +15,7 @@ PATH: Final = "/quota"
 _CONFIGURATION: Final = "muster-quota"
 _CONFIGURATIONS: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 _CALL_SECONDS: Final = 10.0
-_DAYS: Final = "3650"
-_EXTENSIONS: Final = "subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\n"
-_ELLIPTIC: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-
-
-class NoCertificate(RuntimeError):
-    """openssl did not make a certificate; the message has what it said."""
-
-
-def can_make_certificates() -> bool:
-    """Openssl is installed."""
-    return shutil.which("openssl") is not None
+_WEBHOOK: Final = "webhook"
 
 
 class QuotaWebhook:
@@ -35,9 +23,8 @@ class QuotaWebhook:
 
     def __init__(self, directory: Path, address: str) -> None:
         self.address = address
-        self.certificate, self.key = directory / "webhook.crt", directory / "webhook.key"
-        self._directory = directory
-        self._authority, self._authority_key = directory / "ca.crt", directory / "ca.key"
+        self._authority = Authority(directory)
+        self.certificate, self.key = directory / f"{_WEBHOOK}.crt", directory / f"{_WEBHOOK}.key"
 
     @property
     def flags(self) -> list[str]:
@@ -47,17 +34,9 @@ class QuotaWebhook:
 
     async def make_certificate(self) -> None:
         """Unless it is there. Raises NoCertificate."""
-        if self.certificate.exists():
-            return
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        extensions, request = self._directory / "extensions", self._directory / "webhook.csr"
-        extensions.write_text(_EXTENSIONS)
-        authority = ("-keyout", str(self._authority_key), "-out", str(self._authority))
-        await _openssl("req", "-x509", *_ELLIPTIC, "-days", _DAYS, *authority, "-subj", "/CN=muster local")
-        await _openssl("req", *_ELLIPTIC, "-keyout", str(self.key), "-out", str(request), "-subj", "/CN=muster-quota")
-        signed_by = ("-CA", str(self._authority), "-CAkey", str(self._authority_key), "-CAcreateserial")
-        files = ("-in", str(request), "-extfile", str(extensions), "-out", str(self.certificate))
-        await _openssl("x509", "-req", *signed_by, "-days", _DAYS, *files)
+        if not self.certificate.exists():
+            await self._authority.make()
+            await self._authority.issue(_WEBHOOK)
 
     async def register(self, kubeconfig: Path) -> None:
         """Have the API server ask it about new pods."""
@@ -81,7 +60,7 @@ class QuotaWebhook:
             "name": NAME,
             "clientConfig": {
                 "url": f"https://{self.address}{PATH}",
-                "caBundle": base64.b64encode(self._authority.read_bytes()).decode(),
+                "caBundle": base64.b64encode(self._authority.certificate.read_bytes()).decode(),
             },
             "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
             "admissionReviewVersions": ["v1"],
@@ -95,12 +74,3 @@ class QuotaWebhook:
             "metadata": {"name": _CONFIGURATION},
             "webhooks": [webhook],
         }
-
-
-async def _openssl(*arguments: str) -> None:
-    process = await asyncio.create_subprocess_exec(
-        "openssl", *arguments, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
-    )
-    _, said = await process.communicate()
-    if process.returncode != 0:
-        raise NoCertificate(f"openssl {arguments[0]} failed: {said.decode(errors='replace').strip()[-500:]}")

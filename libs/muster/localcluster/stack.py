@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from muster.config.settings import KubeSettings
+from muster.config.settings import PLAIN_TEXT, KubeSettings, TlsSettings
 from muster.kube.session import KubeSession
 from muster.localcluster.apiserver.kubeconfigs import write_kubeconfig
+from muster.localcluster.certificates import can_make_certificates
 from muster.localcluster.child import Child
 from muster.localcluster.endpoints import Endpoints, forget_endpoints
 from muster.localcluster.etcd import EtcdProcess
@@ -21,8 +22,9 @@ from muster.localcluster.identities import KUBELETS, Identities
 from muster.localcluster.manifests import apply_manifests
 from muster.localcluster.ports import free_port
 from muster.localcluster.probes import Probe, always, grpc_serving, http_ready, wait_until_ready
-from muster.localcluster.quota_webhook import QuotaWebhook, can_make_certificates
+from muster.localcluster.quota_webhook import QuotaWebhook
 from muster.localcluster.rights import NAMESPACE, find_rights, grants, read_rights
+from muster.localcluster.security import CLIENT, Security
 
 ETCD, API_SERVER = "etcd", "api-server"
 _LIFECYCLE = "lifecycle"
@@ -67,6 +69,8 @@ class StackOptions:
     etcd_members: int = 1
     metrics: bool = True
     """Services tell metrics."""
+    secured: bool = False
+    """Mutual TLS between all, also to and between etcd's members, and users in etcd. Needs openssl."""
     quota: bool = False
     """The API server, which must be on this machine, asks lifecycle about new pods, which guards quota that is reserved
     for PodGroups."""
@@ -95,9 +99,15 @@ class Stack:
         self._has_kubeconfigs = False
         self._api_address = f"127.0.0.1:{free_port()}"
         self._probes: dict[str, Probe] = {}
+        self.security = Security(self.directory / "tls") if options.secured else None
+        """None: all speak plain text."""
         self.quota_webhook = self._planned_webhook()
         """None: no quota is reserved."""
         self._plan()
+
+    def tls(self, who: str = CLIENT) -> TlsSettings:
+        """What a service shows, or somebody who asks from outside."""
+        return self.security.tls(who) if self.security is not None else PLAIN_TEXT
 
     def replicas_of(self, service: str) -> list[str]:
         """The names of its processes: "binding", "binding-2", ..."""
@@ -116,7 +126,11 @@ class Stack:
         async with asyncio.timeout(timeout_seconds):
             if not self._has_kubeconfigs:
                 self._write_kubeconfigs()
+            if self.security is not None:
+                await self.security.make()
             await self._start_and_wait(base)
+            if self.security is not None and any(name in self.etcd_addresses for name in base):
+                await self.security.protect(self.etcd_address)
             if API_SERVER in base:
                 await self._grant_rights()
             if self.quota_webhook is not None:
@@ -217,7 +231,12 @@ class Stack:
         peers = {name: f"127.0.0.1:{free_port()}" for name in self.etcd_addresses}
         for name, address in self.etcd_addresses.items():
             etcd = EtcdProcess(
-                self.directory / name, address=address, durable=self.options.durable, name=name, peers=peers
+                self.directory / name,
+                address=address,
+                durable=self.options.durable,
+                name=name,
+                peers=peers,
+                tls=self.tls(ETCD),
             )
             self._add(name, etcd.argv, etcd.healthy)
 
@@ -251,7 +270,12 @@ class Stack:
         if options.otlp_endpoint:
             environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = options.otlp_endpoint
             environment["OTEL_BSP_SCHEDULE_DELAY"] = str(_SPANS_LEAVE_AFTER_MILLISECONDS)
-        self._add(name, argv, grpc_serving(address), environment)
+        asked_at = address
+        if self.security is not None:
+            environment |= self.security.environment(service, program)
+            asked_at = f"127.0.0.1:{free_port()}"
+            argv += ["--health-listen", asked_at]
+        self._add(name, argv, grpc_serving(asked_at), environment)
 
     def _kubeconfig_flags(self, name: str) -> list[str]:
         return ["--kubeconfig", str(self._kubeconfig_of(name))]

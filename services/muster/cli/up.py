@@ -22,11 +22,11 @@ from muster.cli.up_view import LiveView, PlainView, View, print_outcome
 from muster.config.settings import KubeSettings
 from muster.gangs.quantity import BadQuantity, parse_quantity
 from muster.kube.session import KubeSession
+from muster.localcluster.certificates import NoCertificate
 from muster.localcluster.child import ChildDied
 from muster.localcluster.endpoints import read_endpoints
 from muster.localcluster.manifests import BadManifest, Manifest, ManifestRefused, apply_manifests, load_manifests
 from muster.localcluster.nodes import nodes_ready
-from muster.localcluster.quota_webhook import NoCertificate
 from muster.localcluster.stack import API_SERVER, ETCD, Stack, StackOptions
 from muster.localcluster.supervisor import supervise
 from muster.localcluster.traces.receiver import TraceReceiver

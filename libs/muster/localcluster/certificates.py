@@ -1,0 +1,69 @@
+"""Certificates for the processes of one machine, made by openssl; a real cluster has an authority of its own."""
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Final
+
+from muster.config.settings import TlsSettings
+
+_DAYS: Final = "3650"
+_ELLIPTIC: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+
+
+class NoCertificate(RuntimeError):
+    """openssl did not make a certificate; the message has what it said."""
+
+
+def can_make_certificates() -> bool:
+    """Openssl is installed."""
+    return shutil.which("openssl") is not None
+
+
+class Authority:
+    """Signs certificates for this machine's own addresses. All its files are in one directory, for its owner only."""
+
+    def __init__(self, directory: Path, name: str = "muster local") -> None:
+        self._directory, self._name = directory, name
+        self.certificate, self._key = directory / "ca.crt", directory / "ca.key"
+
+    def files(self, name: str) -> TlsSettings:
+        """What was issued to `name`, or will be."""
+        return TlsSettings(
+            certificate_file=self._directory / f"{name}.crt",
+            key_file=self._directory / f"{name}.key",
+            ca_file=self.certificate,
+        )
+
+    async def make(self) -> None:
+        """Make the authority itself, unless it is there. Raises NoCertificate."""
+        if self.certificate.exists():
+            return
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        partial = self._directory / "ca.crt.partial"
+        files = ("-keyout", str(self._key), "-out", str(partial))
+        await _openssl("req", "-x509", *_ELLIPTIC, "-days", _DAYS, *files, "-subj", f"/CN={self._name}")
+        partial.replace(self.certificate)
+
+    async def issue(self, name: str, *dns_names: str) -> None:
+        """A new key and certificate for `name`, in the place of those from before. Raises NoCertificate."""
+        certificate, key = (self._directory / f"{name}.{ending}" for ending in ("crt", "key"))
+        request, extensions = (self._directory / f"{name}.{ending}" for ending in ("csr", "extensions"))
+        new_certificate, new_key = (self._directory / f"{name}.new-{ending}" for ending in ("crt", "key"))
+        names = "".join(f",DNS:{each}" for each in dns_names)
+        extensions.write_text(f"subjectAltName=DNS:localhost,IP:127.0.0.1{names}\nbasicConstraints=CA:FALSE\n")
+        await _openssl("req", *_ELLIPTIC, "-keyout", str(new_key), "-out", str(request), "-subj", f"/CN={name}")
+        signed_by = ("-CA", str(self.certificate), "-CAkey", str(self._key), "-CAcreateserial")
+        files = ("-in", str(request), "-extfile", str(extensions), "-out", str(new_certificate))
+        await _openssl("x509", "-req", *signed_by, "-days", _DAYS, *files)
+        new_key.replace(key)
+        new_certificate.replace(certificate)
+
+
+async def _openssl(*arguments: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        "openssl", *arguments, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await process.communicate()
+    if process.returncode != 0:
+        raise NoCertificate(f"openssl {arguments[0]} failed: {said.decode(errors='replace').strip()[-500:]}")
