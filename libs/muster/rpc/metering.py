@@ -1,4 +1,4 @@
-"""Metrics of calls, on both sides, named as OpenTelemetry's conventions are named in Prometheus."""
+"""Metrics of calls, on both sides, by OpenTelemetry's conventions for RPC, as spans are, in the words of Prometheus."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -12,46 +12,45 @@ from muster.rpc.errors import outcome_of
 from muster.rpc.methods import is_plumbing, is_subscription
 from muster.telemetry.metrics import CALL_BUCKETS, gauge, histogram
 
-_LABELS: Final = ("rpc_service", "rpc_method", "rpc_grpc_status_code")
+_LABELS: Final = ("rpc_system_name", "rpc_method", "rpc_response_status_code")
+_SYSTEM: Final = "grpc"
 
 SERVED: Final = histogram(
-    "rpc_server_duration_seconds",
-    "How long calls took that this process answered, by gRPC's number of the status; streams that only end with one "
-    "side (Watch) are not among them.",
+    "rpc_server_call_duration_seconds",
+    "How long calls took that this process answered. Streams that only end with one side (Watch) are not among them.",
     CALL_BUCKETS,
     _LABELS,
 )
 MADE: Final = histogram(
-    "rpc_client_duration_seconds",
-    "How long calls took that this process made, to the end of the answer, by gRPC's number of the status; streams "
-    "that only end with one side (Watch) are not among them.",
+    "rpc_client_call_duration_seconds",
+    "How long calls took that this process made, to the end of the answer. Streams that only end with one side (Watch) "
+    "are not among them.",
     CALL_BUCKETS,
     _LABELS,
 )
-SUBSCRIBERS: Final = gauge(
-    "muster_subscribers", "Streams of news (Watch) that are open here now.", ("rpc_service", "rpc_method")
-)
+SUBSCRIBERS: Final = gauge("muster_subscribers", "Streams of news (Watch) that are open here now.", ("rpc_method",))
 
+_NAMES: Final = {code.value[0]: code.name for code in grpc.StatusCode}
 _Behavior = Callable[[Any, Any], Coroutine[Any, Any, Any]]
 
 
 def counted(method: str, behavior: _Behavior, traceparent: str) -> _Behavior:
     """The same answers, timed. Methods are those that are served, so there are few."""
-    labels = _names(method)
+    name = method.removeprefix("/")
 
     async def call(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
-        began, code = perf_counter(), grpc.StatusCode.UNKNOWN.value[0]
+        began, status = perf_counter(), grpc.StatusCode.UNKNOWN.name
         try:
             answer = await behavior(request, context)
-            code = 0
+            status = grpc.StatusCode.OK.name
         except aio.AbortError:
-            code = _number(context.code())
+            status = _name(context.code())
             raise
         except asyncio.CancelledError:
-            code = grpc.StatusCode.CANCELLED.value[0]
+            status = grpc.StatusCode.CANCELLED.name
             raise
         finally:
-            SERVED.labels(*labels, str(code)).observe(perf_counter() - began, traceparent)
+            SERVED.labels(_SYSTEM, name, status).observe(perf_counter() - began, traceparent)
         return answer
 
     return call
@@ -59,7 +58,7 @@ def counted(method: str, behavior: _Behavior, traceparent: str) -> _Behavior:
 
 def counted_subscription(method: str, behavior: _Behavior) -> _Behavior:
     """The same stream, counted while it is open."""
-    gauge = SUBSCRIBERS.labels(*_names(method))
+    gauge = SUBSCRIBERS.labels(method.removeprefix("/"))
 
     async def call(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
         gauge.inc()
@@ -77,19 +76,14 @@ def count_call(call: Any, details: aio.ClientCallDetails) -> None:
     if is_plumbing(method) or is_subscription(method):
         return
     traceparent = next((str(value) for key, value in details.metadata or () if key == "traceparent"), "")
-    began = perf_counter()
+    name, began = method.removeprefix("/"), perf_counter()
 
     def ended(call: Any) -> None:
-        number = str(outcome_of(call)[0].value[0])
-        MADE.labels(*_names(method), number).observe(perf_counter() - began, traceparent)
+        MADE.labels(_SYSTEM, name, outcome_of(call)[0].name).observe(perf_counter() - began, traceparent)
 
     call.add_done_callback(ended)
 
 
-def _number(code: Any) -> int:
-    return int(code.value[0]) if isinstance(code, grpc.StatusCode) else int(code)
-
-
-def _names(method: str) -> tuple[str, str]:
-    service, _, name = method.removeprefix("/").rpartition("/")
-    return service, name
+def _name(code: Any) -> str:
+    """gRPC tells a server its status as a number or as it is."""
+    return code.name if isinstance(code, grpc.StatusCode) else _NAMES.get(code, grpc.StatusCode.UNKNOWN.name)

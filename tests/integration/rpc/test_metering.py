@@ -13,7 +13,7 @@ from builders.serving import CLUSTER_STATE, PLACEMENT, ClusterState, Placement, 
 from muster.clusterstate.v1 import clusterstate_pb2, clusterstate_pb2_grpc
 from muster.rpc.errors import RpcError
 
-SIDES = ("rpc_server_duration_seconds", "rpc_client_duration_seconds")
+SIDES = ("rpc_server_call_duration_seconds", "rpc_client_call_duration_seconds")
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,11 @@ def _measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def calls(status: grpc.StatusCode) -> list[float]:
     """How many ended so, on either side."""
-    labels = {"rpc_service": PLACEMENT, "rpc_method": "Describe", "rpc_grpc_status_code": str(status.value[0])}
+    labels = {
+        "rpc_system_name": "grpc",
+        "rpc_method": f"{PLACEMENT}/Describe",
+        "rpc_response_status_code": status.name,
+    }
     return [Figures.here()(f"{side}_count", **labels) for side in SIDES]
 
 
@@ -95,7 +99,7 @@ async def test_a_call_that_nobody_answers_is_unavailable() -> None:
 
 async def test_a_subscription_counts_while_it_is_open() -> None:
     def subscribers() -> float:
-        return Figures.here()("muster_subscribers", rpc_service=CLUSTER_STATE, rpc_method="Watch")
+        return Figures.here()("muster_subscribers", rpc_method=f"{CLUSTER_STATE}/Watch")
 
     cluster_state = ClusterState()
     async with serving(cluster_state=cluster_state) as (_, port), channel_to(port) as channel:
@@ -110,7 +114,7 @@ async def test_a_subscription_counts_while_it_is_open() -> None:
         async with asyncio.timeout(10):
             while subscribers():  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
-    assert Figures.here()("rpc_server_duration_seconds_count", rpc_method="Watch") == 0
+    assert Figures.here()("rpc_server_call_duration_seconds_count", rpc_method=f"{CLUSTER_STATE}/Watch") == 0
 
 
 async def test_a_call_in_a_trace_is_an_example() -> None:
