@@ -48,10 +48,13 @@ class Replicas:
         self._freed = asyncio.Condition()
 
     @classmethod
-    def at(cls, addresses: str, tls: TlsSettings = PLAIN_TEXT) -> Self:
-        """Addresses as settings have them: HOST:PORT or dns:///NAME:PORT, several of them separated by commas."""
+    def at(cls, addresses: str, tls: TlsSettings = PLAIN_TEXT, server_name: str = "") -> Self:
+        """Addresses as settings have them: HOST:PORT or dns:///NAME:PORT, several of them separated by commas.
+
+        `server_name` is the name that their certificates must be for, if not that of the address.
+        """
         separate = [address.strip() for address in addresses.split(",")]
-        return cls([Place(address, open_channel(address, tls)) for address in separate if address])
+        return cls([Place(address, open_channel(address, tls, server_name)) for address in separate if address])
 
     @property
     def count(self) -> int:

@@ -33,7 +33,7 @@ async def run(settings: Settings) -> None:
     await server.start()
     channels = Channels(
         open_channel(settings.cluster_state, settings.tls),
-        Replicas.at(settings.placement, settings.tls),
+        Replicas.at(settings.placement, settings.tls, settings.placement_server_name),
         open_channel(settings.binding, settings.tls),
     )
     work = [

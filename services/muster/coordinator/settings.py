@@ -21,6 +21,8 @@ class Settings(ServiceSettings):
     """Address of placement, as cluster_state; of several replicas all addresses, separated by commas, or the name for
     all of them. Each is asked one thing at a time, and all at the same time.
     """
+    placement_server_name: str = ""
+    """Name that the certificate of placement is for, if not that of its address, as of one that is not Muster's."""
     binding: str = "127.0.0.1:7004"
     """Address of binding, as cluster_state."""
     etcd: str = "127.0.0.1:2379"

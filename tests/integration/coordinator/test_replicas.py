@@ -12,6 +12,7 @@ import pytest
 from grpc import aio
 from msgspec.structs import replace
 
+from builders.certificates import Authority
 from builders.replicated import Coordination, placements
 from builders.story_cast import gang
 from muster.config.settings import PLAIN_TEXT
@@ -210,3 +211,20 @@ async def test_i3_two_real_replicas_start_all_gangs_and_give_no_room_twice(pools
     if pools == "apart":
         assert coordination.most_at_once == 2
         assert min(coordination.calls[address] for address in addresses) >= 1
+
+
+async def test_the_certificate_may_be_for_another_name_than_the_address(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    server = RpcServer("127.0.0.1:0", authority.issue("replica", "placement.example.com"), "replica")
+    server.add(pb_grpc.add_PlacementServiceServicer_to_server, Replica(), FULL_NAME)
+    address = f"127.0.0.1:{await server.start()}"
+    mine = authority.issue("coordinator")
+    try:
+        for name, expected in (("placement.example.com", Solved), ("another.example.com", SolveFailed)):
+            replicas = Replicas.at(address, mine, name)
+            try:
+                assert isinstance(await Solver(replicas, 10).solve(QUESTION, {}), expected)
+            finally:
+                await replicas.close()
+    finally:
+        await server.stop(grace_seconds=0)
