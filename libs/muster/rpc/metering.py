@@ -85,5 +85,5 @@ def count_call(call: Any, details: aio.ClientCallDetails) -> None:
 
 
 def _name(code: Any) -> str:
-    """gRPC tells a server its status as a number or as it is."""
+    """A server is told own status as a number or as it is."""
     return code.name if isinstance(code, grpc.StatusCode) else _NAMES.get(code, grpc.StatusCode.UNKNOWN.name)
