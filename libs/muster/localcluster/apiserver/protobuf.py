@@ -1,7 +1,7 @@
 """Request bodies in Kubernetes' protobuf form, which newer kubectl sends when it makes objects from flags.
 
-Only what `kubectl create KIND` and `kubectl drain` send is known: the table says which fields of which messages.
-Answers are always JSON, which those clients read as well.
+Only what `kubectl create KIND`, `kubectl auth` and `kubectl drain` send is known: the table says which fields of which
+messages. Answers are always JSON, which those clients read as well.
 """
 
 import base64
@@ -37,6 +37,23 @@ _FIELDS: Final[dict[str, str]] = {
     "ResourceQuotaSpec": "1 hard {Quantity}, 2 scopes [str]",
     "PodDisruptionBudget": "1 metadata ObjectMeta, 2 spec PodDisruptionBudgetSpec, 3 status Any",
     "PodDisruptionBudgetSpec": "1 minAvailable IntOrString, 2 selector LabelSelector, 3 maxUnavailable IntOrString",
+    "Role": "1 metadata ObjectMeta, 2 rules [PolicyRule]",
+    "ClusterRole": "1 metadata ObjectMeta, 2 rules [PolicyRule], 3 aggregationRule AggregationRule",
+    "AggregationRule": "1 clusterRoleSelectors [LabelSelector]",
+    "PolicyRule": "1 verbs [str], 2 apiGroups [str], 3 resources [str], 4 resourceNames [str], 5 nonResourceURLs [str]",
+    "RoleBinding": "1 metadata ObjectMeta, 2 subjects [Subject], 3 roleRef RoleRef",
+    "ClusterRoleBinding": "1 metadata ObjectMeta, 2 subjects [Subject], 3 roleRef RoleRef",
+    "Subject": "1 kind, 2 apiGroup, 3 name, 4 namespace",
+    "RoleRef": "1 apiGroup, 2 kind, 3 name",
+    "SelfSubjectAccessReview": "1 metadata ObjectMeta, 2 spec AccessReviewSpec, 3 status Any",
+    "AccessReviewSpec": "1 resourceAttributes ResourceAttributes, 2 nonResourceAttributes NonResourceAttributes",
+    "ResourceAttributes": "1 namespace, 2 verb, 3 group, 4 version, 5 resource, 6 subresource, 7 name",
+    "NonResourceAttributes": "1 path, 2 verb",
+    "SelfSubjectRulesReview": "1 metadata ObjectMeta, 2 spec RulesReviewSpec, 3 status Any",
+    "RulesReviewSpec": "1 namespace",
+    "SelfSubjectReview": "1 metadata ObjectMeta, 2 status Any",
+    "TokenRequest": "1 metadata ObjectMeta, 2 spec TokenRequestSpec, 3 status Any",
+    "TokenRequestSpec": "1 audiences [str], 3 boundObjectRef Any, 4 expirationSeconds int",
     "PriorityClass": "1 metadata ObjectMeta, 2 value int, 3 globalDefault bool, 4 description, 5 preemptionPolicy",
     "Job": "1 metadata ObjectMeta, 2 spec JobSpec, 3 status Any",
     "JobSpec": "1 parallelism int, 2 completions int, 3 activeDeadlineSeconds int, 6 template PodTemplateSpec, "

@@ -1,0 +1,281 @@
+"""Who may do what: the API server knows users by their tokens, and holds them to the roles that are bound to them."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from builders.api_client import MERGE, NODES, PODS, ApiClient, pod
+from builders.rbac import GROUP, RBAC, As, account, grant, group, rule, user
+from muster.localcluster.apiserver import ApiServer
+from muster.localcluster.apiserver.access.users import AUTHENTICATED, MASTERS, User
+
+OTHER_PODS = "/api/v1/namespaces/kube-system/pods"
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+TOKENS = {
+    "ann-token": User("ann", ("writers", AUTHENTICATED)),
+    "bob-token": User("bob", (AUTHENTICATED,)),
+    "root-token": User("root", (MASTERS, AUTHENTICATED)),
+}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    server = ApiServer(tokens=TOKENS)
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+def ann(api: ApiClient) -> As:
+    return As(api, "ann-token")
+
+
+@pytest.fixture
+def bob(api: ApiClient) -> As:
+    return As(api, "bob-token")
+
+
+class TestTokens:
+    async def test_who_shows_none_is_the_owner_of_the_machine(self, api: ApiClient) -> None:
+        assert (await api.get(PODS)).status == 200
+
+    async def test_an_unknown_one_is_refused(self, api: ApiClient) -> None:
+        for shown in ("Bearer nobody-token", "Basic YTpi", "ann-token", "Bearer "):
+            reply = await api.get(PODS, Authorization=shown)
+            assert (reply.status, reply.reason, reply.message) == (401, "Unauthorized", "Unauthorized")
+
+    async def test_a_name_alone_allows_nothing_but_questions(self, ann: As) -> None:
+        assert (await ann.get(PODS)).status == 403
+        assert (await ann.get("/api/v1")).status == 200
+        assert (await ann.get("/readyz")).status == 200
+        assert not await ann.may("list", "pods", namespace="default")
+
+    async def test_masters_may_do_everything(self, api: ApiClient) -> None:
+        assert (await As(api, "root-token").call("POST", PODS, pod("a"))).status == 201
+
+    async def test_a_service_account_gets_one_that_ends_with_it(self, api: ApiClient) -> None:
+        await api.created(ACCOUNTS, {"metadata": {"name": "robot"}})
+        await grant(api, "robot", rule("list", "pods"), to=account("default", "robot"), namespace="default")
+        told = await api.created(f"{ACCOUNTS}/robot/token", {"spec": {}})
+        robot = As(api, told["status"]["token"])
+        whoami = await robot.call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
+
+        assert whoami.body["status"]["userInfo"]["username"] == "system:serviceaccount:default:robot"
+        assert (await robot.get(PODS)).status == 200
+        assert (await robot.get(OTHER_PODS)).status == 403
+        await api.delete(f"{ACCOUNTS}/robot")
+        assert (await robot.get(PODS)).status == 401
+
+
+class TestRoles:
+    async def test_in_a_namespace(self, api: ApiClient, ann: As) -> None:
+        await grant(api, "reads", rule("get list", "pods"), to=user("ann"), namespace="default")
+        assert (await ann.get(PODS)).status == 200
+        assert (await ann.get(f"{PODS}/none")).status == 404
+        assert (await ann.get(f"{PODS}?watch=true")).status == 403
+        assert (await ann.get(OTHER_PODS)).status == 403
+        assert (await ann.get("/api/v1/pods")).status == 403
+        assert (await ann.call("POST", PODS, pod("a"))).status == 403
+
+    async def test_in_the_cluster(self, api: ApiClient, ann: As, bob: As) -> None:
+        await grant(api, "reads", rule("list", "pods nodes"), to=group("writers"))
+        assert [(await ann.get(path)).status for path in (PODS, "/api/v1/pods", NODES)] == [200, 200, 200]
+        assert (await bob.get(NODES)).status == 403
+
+    async def test_a_cluster_role_for_one_namespace(self, api: ApiClient, ann: As) -> None:
+        await grant(api, "views", to=user("ann"), namespace="default", role="view")
+        assert (await ann.get(PODS)).status == 200
+        assert (await ann.get(OTHER_PODS)).status == 403
+        assert (await ann.get("/api/v1/namespaces/default/secrets")).status == 403
+
+    async def test_a_subresource_is_another_right(self, api: ApiClient, ann: As) -> None:
+        await grant(api, "binds", rule("create", "pods/binding"), to=user("ann"))
+        await api.created(PODS, pod("a"))
+        await api.created(NODES, {"metadata": {"name": "n"}, "status": {"allocatable": {"pods": "10"}}})
+        binding = {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n"}}
+        assert (await ann.call("POST", f"{PODS}/a/binding", binding)).status == 201
+        refused = await ann.call("POST", f"{PODS}/a/eviction", {"metadata": {"name": "a"}})
+        assert refused.status == 403
+        assert 'cannot create resource "pods/eviction" in API group ""' in refused.message
+
+    async def test_named_objects_alone(self, api: ApiClient, ann: As) -> None:
+        await grant(api, "one", rule("get list update", "pods", names=("a",)), to=user("ann"), namespace="default")
+        await api.created(PODS, pod("a"))
+        await api.created(PODS, pod("b"))
+        assert (await ann.get(f"{PODS}/a")).status == 200
+        assert (await ann.get(f"{PODS}/b")).status == 403
+        assert (await ann.get(PODS)).status == 403
+        assert (await ann.get(f"{PODS}?fieldSelector=metadata.name%3Da")).status == 200
+
+    async def test_rights_come_and_go_at_once(self, api: ApiClient, ann: As) -> None:
+        await grant(api, "reads", rule("list", "pods"), to=user("ann"))
+        assert (await ann.get(PODS)).status == 200
+        await api.patch(f"{RBAC}/clusterroles/reads", {"rules": [rule("list", "nodes")]}, MERGE)
+        assert (await ann.get(PODS)).status == 403
+        assert (await ann.get(NODES)).status == 200
+        await api.delete(f"{RBAC}/clusterrolebindings/reads")
+        assert (await ann.get(NODES)).status == 403
+
+    async def test_a_role_made_of_others(self, api: ApiClient, ann: As) -> None:
+        wanted = {"clusterRoleSelectors": [{"matchLabels": {"adds": "up"}}]}
+        sum_of_them = {"metadata": {"name": "sum"}, "aggregationRule": wanted, "rules": []}
+        await api.created(f"{RBAC}/clusterroles", sum_of_them)
+        await grant(api, "sums", to=user("ann"), namespace="default", role="sum")
+        assert (await ann.get(PODS)).status == 403
+        part = {"metadata": {"name": "part", "labels": {"adds": "up"}}, "rules": [rule("list", "pods")]}
+        await api.created(f"{RBAC}/clusterroles", part)
+        assert (await ann.get(PODS)).status == 200
+
+    async def test_what_is_not_served_is_forbidden_first(self, ann: As, api: ApiClient) -> None:
+        path = "/apis/example.com/v1/namespaces/default/things"
+        assert (await ann.get(path)).status == 403
+        await grant(api, "things", rule("list", "things", "example.com"), to=user("ann"))
+        assert (await ann.get(path)).status == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "message", "details"),
+    [
+        (
+            PODS,
+            'pods is forbidden: User "bob" cannot list resource "pods" in API group "" in the namespace "default"',
+            {"kind": "pods"},
+        ),
+        (
+            f"{NODES}/n",
+            'nodes "n" is forbidden: User "bob" cannot get resource "nodes" in API group "" at the cluster scope',
+            {"name": "n", "kind": "nodes"},
+        ),
+        (
+            "/apis/apps/v1/namespaces/default/deployments/web/status",
+            'deployments.apps "web" is forbidden: User "bob" cannot get resource "deployments/status" in API group '
+            '"apps" in the namespace "default"',
+            {"name": "web", "group": "apps", "kind": "deployments"},
+        ),
+        ("/metrics", 'forbidden: User "bob" cannot get path "/metrics"', {}),
+    ],
+    ids=["many", "one", "subresource", "no-resource"],
+)
+async def test_a_refusal_says_what_is_lacking(bob: As, path: str, message: str, details: dict[str, str]) -> None:
+    reply = await bob.get(path)
+    assert (reply.status, reply.reason, reply.message) == (403, "Forbidden", message)
+    assert reply.body.get("details", {}) == details
+
+
+class TestWhatMayNotBeGivenAway:
+    async def test_a_role_with_more_than_one_has(self, api: ApiClient, ann: As) -> None:
+        everything = rule("create update patch", "roles rolebindings", GROUP)
+        await grant(api, "roles", everything, rule("list", "pods"), to=user("ann"), namespace="default")
+        roles = f"{RBAC}/namespaces/default/roles"
+        own = {"metadata": {"name": "own"}, "rules": [rule("list", "pods")]}
+        assert (await ann.call("POST", roles, own)).status == 201
+        more = await ann.call("POST", roles, {"metadata": {"name": "more"}, "rules": [rule("list", "pods secrets")]})
+        assert more.status == 403
+        assert 'Resources:["pods" "secrets"]' in more.message
+        wider = await ann.call("PATCH", f"{roles}/own", {"rules": [rule("*", "pods")]}, MERGE)
+        assert wider.status == 403
+
+    async def test_a_binding_to_such_a_role(self, api: ApiClient, ann: As) -> None:
+        await grant(api, "binds", rule("create", "rolebindings", GROUP), to=user("ann"), namespace="default")
+        path = f"{RBAC}/namespaces/default/rolebindings"
+        reference = {"apiGroup": GROUP, "kind": "ClusterRole", "name": "admin"}
+        binding = {"metadata": {"name": "me"}, "roleRef": reference, "subjects": [user("ann")]}
+        assert (await ann.call("POST", path, binding)).status == 403
+        may_bind = rule("bind", "clusterroles", GROUP, names=("admin",))
+        await grant(api, "may-bind", may_bind, to=user("ann"), namespace="default")
+        assert (await ann.call("POST", path, binding)).status == 201
+
+    async def test_holding_up_an_owner(self, api: ApiClient, ann: As) -> None:
+        await grant(api, "makes", rule("create patch", "pods"), to=user("ann"))
+        owner = await api.created(PODS, pod("owner"))
+        reference = {"apiVersion": "v1", "kind": "Pod", "name": "owner", "uid": owner["metadata"]["uid"]}
+        child, metadata = pod("child"), pod("child")["metadata"]
+        blocking = {**child, "metadata": {**metadata, "ownerReferences": [{**reference, "blockOwnerDeletion": True}]}}
+        refused = await ann.call("POST", PODS, blocking)
+        assert refused.status == 403
+        assert "refers to a resource you can't set finalizers on" in refused.message
+        free = {**child, "metadata": {**metadata, "ownerReferences": [reference]}}
+        assert (await ann.call("POST", PODS, free)).status == 201
+        await grant(api, "ends", rule("update", "pods/finalizers"), to=user("ann"))
+        held = {"metadata": {"ownerReferences": blocking["metadata"]["ownerReferences"]}}
+        assert (await ann.call("PATCH", f"{PODS}/child", held, MERGE)).status == 200
+
+    async def test_creating_by_apply(self, api: ApiClient, ann: As) -> None:
+        await grant(api, "patches", rule("patch", "configmaps"), to=user("ann"))
+        path = "/api/v1/namespaces/default/configmaps/a"
+        applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+        apply = "application/apply-patch+yaml"
+        assert (await ann.call("PATCH", f"{path}?fieldManager=x", applied, apply)).status == 403
+        await grant(api, "creates", rule("create", "configmaps"), to=user("ann"))
+        assert (await ann.call("PATCH", f"{path}?fieldManager=x", applied, apply)).status == 201
+
+
+class TestComingAsSomebodyElse:
+    async def test_needs_a_right(self, api: ApiClient) -> None:
+        as_bob = As(api, "ann-token", **{"Impersonate-User": "bob"})
+        refused = await as_bob.get(PODS)
+        assert refused.status == 403
+        assert 'users "bob" is forbidden: User "ann" cannot impersonate resource "users"' in refused.message
+        await grant(api, "as-bob", rule("impersonate", "users", names=("bob",)), to=user("ann"))
+        await grant(api, "bobs", rule("list", "pods"), to=user("bob"))
+        assert (await as_bob.get(PODS)).status == 200
+        assert (await As(api, "ann-token", **{"Impersonate-User": "carl"}).get(PODS)).status == 403
+
+    async def test_the_owner_may_and_has_only_their_rights_then(self, api: ApiClient) -> None:
+        name = "system:serviceaccount:kube-system:robot"
+        robot = As(api, **{"Impersonate-User": name})
+        assert (await robot.get(PODS)).status == 403
+        await grant(api, "robots", rule("list", "pods"), to=group("system:serviceaccounts:kube-system"))
+        assert (await robot.get(PODS)).status == 200
+
+
+class TestMalformed:
+    async def test_roles_that_say_nothing(self, api: ApiClient) -> None:
+        for rules, field in (
+            ([{"apiGroups": [""], "resources": ["pods"]}], "rules[0].verbs"),
+            ([{"verbs": ["get"], "resources": ["pods"]}], "rules[0].apiGroups"),
+            ([{"verbs": ["get"], "apiGroups": [""]}], "rules[0].resources"),
+            ([{"verbs": ["get"], "nonResourceURLs": ["/x"]}], "rules[0].nonResourceURLs"),
+        ):
+            reply = await api.post(f"{RBAC}/namespaces/default/roles", {"metadata": {"name": "r"}, "rules": rules})
+            assert reply.status == 422
+            assert [cause["field"] for cause in reply.body["details"]["causes"]] == [field]
+        odd = {"metadata": {"name": "r"}, "rules": {"verbs": "get"}}
+        assert (await api.post(f"{RBAC}/clusterroles", odd)).status == 400
+
+    async def test_a_binding_keeps_its_role(self, api: ApiClient) -> None:
+        await grant(api, "reads", rule("list", "pods"), to=user("ann"))
+        path = f"{RBAC}/clusterrolebindings"
+        changed = await api.patch(f"{path}/reads", {"roleRef": {"name": "cluster-admin"}}, MERGE)
+        assert (changed.status, "cannot change roleRef" in changed.message) == (422, True)
+        nobody = {"metadata": {"name": "x"}, "roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "Cat"}]}
+        refused = await api.post(path, nobody)
+        fields = [cause["field"] for cause in refused.body["details"]["causes"]]
+        assert fields == ["roleRef.kind", "subjects[0].kind", "subjects[0].name"]
+
+
+async def test_what_was_asked_is_kept(api: ApiClient, ann: As) -> None:
+    await grant(api, "reads", rule("list", "pods"), to=user("ann"))
+    await ann.get(PODS)
+    await ann.get(PODS)
+    await ann.get(f"{NODES}/n")
+    kept = (await api.get("/muster-access")).body
+    assert {"user": "ann", "verb": "list", "resource": "pods", "namespace": "default", "count": 2} in kept
+    assert {"user": "ann", "verb": "get", "resource": "nodes", "name": "n", "allowed": False, "count": 1} in kept
+    assert (await ann.get("/muster-access")).status == 403
+    await api.delete("/muster-access")
+    assert (await api.get("/muster-access")).body == []
+
+
+async def test_one_may_ask_what_one_may_do(ann: As, api: ApiClient) -> None:
+    rules = await ann.call(
+        "POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", {"spec": {"namespace": "default"}}
+    )
+    paths = [url for each in rules.body["status"]["nonResourceRules"] for url in each["nonResourceURLs"]]
+    assert "/version" in paths
+    await grant(api, "reads", rule("list", "pods"), to=user("ann"), namespace="default")
+    rules = await ann.call(
+        "POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", {"spec": {"namespace": "default"}}
+    )
+    assert {"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]} in rules.body["status"]["resourceRules"]
