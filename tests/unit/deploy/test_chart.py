@@ -1,0 +1,265 @@
+"""The chart, as Helm renders it with several sets of values: what must hold for all of them, and what each asks for."""
+
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from builders.helm import CHART, JSON, NAMESPACE, helm, of_kind, pod_specs, rendered, template
+
+VALUES = Path(__file__).parents[2] / "deploy"
+SETS = ("default", *sorted(path.stem for path in VALUES.glob("*.yaml")))
+TALK_TO_THE_API = {"cluster-state", "binding", "lifecycle", "test"}
+
+
+@cache
+def objects(values: str) -> list[JSON]:
+    return rendered("" if values == "default" else (VALUES / f"{values}.yaml").read_text())
+
+
+def component(name: str) -> str:
+    return name.removeprefix("muster-").removeprefix("gangs-")
+
+
+def container_of(values: str, name: str) -> JSON:
+    [spec] = [spec for each, spec in pod_specs(objects(values)) if component(each) == name]
+    container: JSON = spec["containers"][0]
+    return container
+
+
+@pytest.mark.parametrize("values", SETS)
+def test_lint_finds_nothing(values: str) -> None:
+    given = [] if values == "default" else ["--values", str(VALUES / f"{values}.yaml")]
+    said = helm("lint", str(CHART), "--strict", *given)
+    assert said.returncode == 0, said.stdout
+
+
+@pytest.mark.parametrize("values", SETS)
+def test_every_container_has_no_more_than_it_needs(values: str) -> None:
+    for name, spec in pod_specs(objects(values)):
+        assert spec["securityContext"]["runAsNonRoot"] is True, name
+        assert spec["securityContext"]["runAsUser"] > 0, name
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert spec["enableServiceLinks"] is False, name
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys(), name
+        assert spec["automountServiceAccountToken"] is (component(name) in TALK_TO_THE_API), name
+        assert not any("hostPath" in volume for volume in spec.get("volumes") or ()), name
+        for container in spec["containers"]:
+            security = container["securityContext"]
+            assert security["readOnlyRootFilesystem"] is True, name
+            assert security["allowPrivilegeEscalation"] is False, name
+            assert security["capabilities"] == {"drop": ["ALL"]}, name
+            assert {"cpu", "memory"} <= container["resources"]["requests"].keys(), name
+            assert "memory" in container["resources"]["limits"], name
+
+
+@pytest.mark.parametrize("values", SETS)
+def test_what_runs_on_is_probed(values: str) -> None:
+    for each in objects(values):
+        if each["kind"] in ("Deployment", "StatefulSet"):
+            for container in each["spec"]["template"]["spec"]["containers"]:
+                assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
+
+
+@pytest.mark.parametrize("values", SETS)
+def test_no_secret_is_in_an_argument_or_a_variable(values: str) -> None:
+    secrets = {
+        value
+        for secret in of_kind(objects(values), "Secret").values()
+        for key, value in secret["data"].items()
+        if key not in ("tls.crt", "ca.crt")
+    }
+    for name, spec in pod_specs(objects(values)):
+        text = yaml.safe_dump(spec)
+        assert not any(secret in text for secret in secrets), name
+        for container in spec["containers"]:
+            assert not any("password=" in argument for argument in container.get("args") or ()), name
+
+
+@pytest.mark.parametrize("values", SETS)
+def test_every_account_volume_and_selector_leads_somewhere(values: str) -> None:
+    made = objects(values)
+    accounts = of_kind(made, "ServiceAccount")
+    labels = [
+        each["spec"]["template"]["metadata"]["labels"] for each in made if each["kind"] in ("Deployment", "StatefulSet")
+    ]
+    for name, spec in pod_specs(made):
+        assert spec["serviceAccountName"] in accounts, name
+        volumes = {volume["name"] for volume in spec.get("volumes") or ()}
+        if "StatefulSet" in {each["kind"] for each in made if each["metadata"]["name"] == name}:
+            volumes.add("data")
+        for container in spec["containers"]:
+            assert {mount["name"] for mount in container["volumeMounts"]} <= volumes, name
+    for service in of_kind(made, "Service").values():
+        wanted = service["spec"]["selector"].items()
+        assert any(wanted <= each.items() for each in labels), service["metadata"]["name"]
+
+
+@pytest.mark.parametrize("values", ["default", "least"])
+def test_certificates_and_passwords_that_are_mounted_are_made(values: str) -> None:
+    made = of_kind(objects(values), "Secret")
+    for name, spec in pod_specs(objects(values)):
+        for volume in spec.get("volumes") or ():
+            if "secret" in volume:
+                assert volume["secret"]["secretName"] in made, (name, volume)
+
+
+@pytest.mark.parametrize("values", SETS)
+def test_objects_are_labelled_and_their_names_are_short_enough(values: str) -> None:
+    for each in objects(values):
+        labels = each["metadata"]["labels"]
+        assert labels["app.kubernetes.io/name"] == "muster"
+        assert labels["app.kubernetes.io/instance"] == "muster"
+        assert labels["app.kubernetes.io/component"]
+        if each["kind"] != "CustomResourceDefinition":
+            assert len(each["metadata"]["name"]) <= 63
+
+
+@pytest.mark.parametrize("values", SETS)
+def test_roles_are_those_of_the_files(values: str) -> None:
+    roles = of_kind(objects(values), "ClusterRole")
+    assert {component(name.removeprefix(f"{NAMESPACE}-")) for name in roles} == {
+        "cluster-state",
+        "binding",
+        "lifecycle",
+    }
+    for name, role in roles.items():
+        file = CHART / "files" / "rights" / f"{component(name.removeprefix(f'{NAMESPACE}-'))}.yaml"
+        rights = yaml.safe_load(file.read_text())
+        allowed = [*rights["rules"], *(rule for rules in (rights.get("optional") or {}).values() for rule in rules)]
+        assert all(rule in allowed for rule in role["rules"])
+        assert all(rule in role["rules"] for rule in rights["rules"])
+
+
+def test_optional_rights_go_with_their_feature() -> None:
+    def may_read_maps(values: str, kind: str, name: str) -> bool:
+        rules = of_kind(objects(values), kind)[name]["rules"]
+        return any("configmaps" in rule["resources"] for rule in rules)
+
+    assert may_read_maps("default", "ClusterRole", "muster-system-muster-cluster-state")
+    assert not may_read_maps("least", "ClusterRole", "muster-system-muster-cluster-state")
+    assert may_read_maps("everything", "Role", "gangs-lifecycle")
+    assert not may_read_maps("default", "Role", "muster-lifecycle")
+
+
+def test_servers_answer_only_those_who_are_meant_to_call() -> None:
+    def clients(name: str) -> str:
+        [argument] = [each for each in container_of("default", name)["args"] if each.startswith("--tls-clients=")]
+        return str(argument.partition("=")[2])
+
+    coordinator, placement = "muster-coordinator.muster-system.svc", "muster-placement.muster-system.svc"
+    assert clients("cluster-state") == f"{coordinator},{placement},muster-client"
+    assert clients("placement") == clients("binding") == coordinator
+    assert clients("coordinator") == "muster-client"
+    assert "--listen=127.0.0.1:7005" in container_of("default", "lifecycle")["args"]
+
+
+def test_images_go_by_digest_where_one_is_given() -> None:
+    digest = "sha256:" + "0123456789abcdef" * 4
+    assert container_of("everything", "binding")["image"] == f"registry.example.com:5000/muster@{digest}"
+    assert container_of("default", "binding")["image"] == "muster:0.1.0"
+
+
+def test_placement_may_be_another_or_elsewhere() -> None:
+    assert container_of("default", "placement")["args"][:2] == ["run", "placement"]
+    assert container_of("least", "placement")["args"][:2] == ["run", "first-fit"]
+    assert not any("placement" in name for name, _ in pod_specs(objects("elsewhere")))
+    arguments = container_of("elsewhere", "coordinator")["args"]
+    assert "--placement=dns:///solver.ml.svc:9000" in arguments
+    assert "--placement-server-name=solver.example.com" in arguments
+    [clients] = [each for each in container_of("elsewhere", "cluster-state")["args"] if "--tls-clients" in each]
+    assert clients.endswith(",solver.example.com")
+
+
+def test_etcd_may_be_elsewhere() -> None:
+    assert "StatefulSet" not in {each["kind"] for each in objects("elsewhere")}
+    coordinator = container_of("elsewhere", "coordinator")
+    assert "--etcd=etcd-0.example.com:2379,etcd-1.example.com:2379" in coordinator["args"]
+    assert "--etcd-user=team-a" in coordinator["args"]
+    [spec] = [spec for name, spec in pod_specs(objects("elsewhere")) if component(name) == "coordinator"]
+    used = {volume["secret"]["secretName"] for volume in spec["volumes"] if "secret" in volume}
+    assert used == {"coordinator-from-vault", "etcd-client", "etcd-password"}
+
+
+def test_the_webhook_is_asked_what_the_manifest_asks() -> None:
+    source = CHART.parents[1] / "webhooks" / "quota.yaml"
+    [plain] = [each for each in yaml.safe_load_all(source.read_text()) if "webhooks" in each]
+    [made] = of_kind(objects("everything"), "ValidatingWebhookConfiguration").values()
+    for field in ("name", "rules", "admissionReviewVersions", "sideEffects", "timeoutSeconds"):
+        assert made["webhooks"][0][field] == plain["webhooks"][0][field]
+    assert made["webhooks"][0]["clientConfig"]["service"]["path"] == "/quota"
+    assert made["webhooks"][0]["failurePolicy"] == "Fail"
+    excluded = made["webhooks"][0]["namespaceSelector"]["matchExpressions"][0]
+    assert excluded == {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", NAMESPACE]}
+
+
+def test_definitions_stay_and_may_be_left_out() -> None:
+    definitions = of_kind(objects("default"), "CustomResourceDefinition")
+    assert len(definitions) == len(list((CHART.parents[1] / "crds").glob("*.yaml")))
+    assert all(each["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for each in definitions.values())
+    assert not of_kind(objects("least"), "CustomResourceDefinition")
+
+
+def test_the_page_of_values_is_up_to_date() -> None:
+    tool = CHART.parents[2] / "tools" / "chart-readme"
+    said = subprocess.run([sys.executable, str(tool), "--check"], capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+
+
+WRONG: dict[str, tuple[str, str]] = {
+    "misspelt": ("clusterstate: {replicas: 1}", "'clusterstate' not allowed"),
+    "misspelt below": ("coordinator: {replica: 1}", "'replica' not allowed"),
+    "mode": ("tls: {mode: tls}", "/tls/mode"),
+    "members of etcd": ("etcd: {replicas: 2}", "/etcd/replicas"),
+    "no endpoints": ("etcd: {enabled: false}", "/etcd/external/endpoints"),
+    "endpoint with a scheme": (
+        "etcd: {enabled: false, external: {endpoints: ['https://a:1']}}",
+        "/etcd/external/endpoints/0",
+    ),
+    "user without password": (
+        "etcd: {enabled: false, external: {endpoints: [a:1], user: x}}",
+        "/etcd/external/passwordSecret",
+    ),
+    "external without address": ("placement: {implementation: external}", "/placement/external/address"),
+    "no such placement": ("placement: {implementation: exact}", "/placement/implementation"),
+    "digest": ("image: {digest: 'sha256:1'}", "/image/digest"),
+    "port": ("networkPolicy: {apiServer: {ports: [70000]}}", "/networkPolicy/apiServer/ports/0"),
+    "quantity": ("binding: {resources: {requests: {cpu: lots}}}", "/binding/resources/requests/cpu"),
+    "root": ("runAsUser: 0", "/runAsUser"),
+    "sampler": ("tracing: {sampler: some}", "/tracing/sampler"),
+    "webhook without an authority": ("{tls: {mode: secret}, quota: {enabled: true}}", "quota.caBundle is empty"),
+}
+
+
+@pytest.mark.parametrize(("values", "where"), WRONG.values(), ids=WRONG)
+def test_values_that_make_no_sense_are_refused(values: str, where: str) -> None:
+    said = template(values=values)
+    assert said.returncode != 0
+    assert where in said.stderr
+
+
+def test_every_value_has_a_place_in_the_schema() -> None:
+    """Without it a misspelt value would pass in silence."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    def check(at: dict[str, Any], path: str) -> None:
+        if at.get("type") == "object":
+            assert "additionalProperties" in at or path.endswith(("affinity", "global")), path
+            for name, inner in (at.get("properties") or {}).items():
+                check(inner, f"{path}.{name}")
+
+    check(schema, "values")
+
+
+def test_it_is_packed_whole(tmp_path: Path) -> None:
+    said = helm("package", str(CHART), "--destination", str(tmp_path))
+    assert said.returncode == 0, said.stderr
+    [archive] = tmp_path.glob("*.tgz")
+    packed = helm("template", "muster", str(archive), "--kube-version", "1.33.0", "--namespace", NAMESPACE)
+    kinds = [each["kind"] for each in yaml.safe_load_all(packed.stdout) if each]
+    assert sorted(kinds) == sorted(each["kind"] for each in objects("default"))

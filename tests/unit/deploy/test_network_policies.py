@@ -1,0 +1,110 @@
+"""Who can reach whom, by the chart's network policies: the arrows of the picture and nothing else."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.helm import JSON, of_kind, rendered
+
+VALUES = Path(__file__).parents[2] / "deploy"
+COMPONENT = "app.kubernetes.io/component"
+API_SERVER, ANYWHERE, MONITORING = "API server", "anywhere", "namespace monitoring"
+DNS = 53
+
+
+@cache
+def policies(values: str) -> dict[str, JSON]:
+    text = "" if values == "default" else (VALUES / f"{values}.yaml").read_text()
+    found = of_kind(rendered(text), "NetworkPolicy").values()
+    return {each["spec"]["podSelector"]["matchLabels"][COMPONENT]: each["spec"] for each in found}
+
+
+def ends(rule: JSON, field: str) -> list[str]:
+    """Whom a rule names, in short."""
+    if field not in rule:
+        return [ANYWHERE]
+    return [named(peer) for peer in rule[field]]
+
+
+def named(peer: dict[str, Any]) -> str:
+    if "podSelector" in peer:
+        return str(peer["podSelector"]["matchLabels"][COMPONENT])
+    if "ipBlock" in peer:
+        return str(peer["ipBlock"]["cidr"])
+    labels = peer["namespaceSelector"].get("matchLabels") or {}
+    return "namespace " + next(iter(labels.values()), "any")
+
+
+def arrows(values: str) -> set[tuple[str, str, int]]:
+    """Connections between Muster's own pods that both sides allow."""
+    leave, arrive = set(), set()
+    for component, spec in policies(values).items():
+        for rule in spec.get("egress") or ():
+            leave |= {(component, to, port["port"]) for to in ends(rule, "to") for port in rule["ports"]}
+        for rule in spec.get("ingress") or ():
+            arrive |= {(source, component, port["port"]) for source in ends(rule, "from") for port in rule["ports"]}
+    return leave & arrive
+
+
+def test_pods_reach_whom_they_call_and_nobody_else() -> None:
+    assert arrows("default") == {
+        ("coordinator", "cluster-state", 7001),
+        ("coordinator", "placement", 7003),
+        ("coordinator", "binding", 7004),
+        ("coordinator", "etcd", 2379),
+        ("placement", "cluster-state", 7001),
+        ("etcd", "etcd", 2380),
+        ("etcd-users", "etcd", 2379),
+    }
+
+
+@pytest.mark.parametrize("values", ["default", "everything", "elsewhere"])
+def test_only_those_who_talk_to_the_api_server_get_out(values: str) -> None:
+    for component, spec in policies(values).items():
+        assert spec["policyTypes"] == ["Ingress", "Egress"]
+        out = {port["port"] for rule in spec["egress"] if ends(rule, "to") == [ANYWHERE] for port in rule["ports"]} - {
+            DNS
+        }
+        allowed = (
+            {443, 6443} if component in ("cluster-state", "binding", "lifecycle") and values != "everything" else set()
+        )
+        assert out == allowed, component
+
+
+def test_the_api_server_may_be_told_by_its_addresses() -> None:
+    for component in ("cluster-state", "binding", "lifecycle"):
+        [rule] = [each for each in policies("everything")[component]["egress"] if ends(each, "to") == ["10.0.0.0/16"]]
+        assert [port["port"] for port in rule["ports"]] == [6443]
+    [webhook] = [each for each in policies("everything")["lifecycle"]["ingress"] if each["ports"][0]["port"] == 9443]
+    assert ends(webhook, "from") == ["10.0.0.0/16"]
+
+
+def test_metrics_are_read_from_one_namespace() -> None:
+    for component, spec in policies("default").items():
+        open_to_all = [rule for rule in spec.get("ingress") or () if ends(rule, "from") == [ANYWHERE]]
+        assert not open_to_all, component
+        sources = {
+            source
+            for rule in spec.get("ingress") or ()
+            if rule["ports"][0]["port"] in (8080, 2381)
+            for source in ends(rule, "from")
+        }
+        assert sources == (set() if component == "etcd-users" else {MONITORING}), component
+
+
+def test_traces_and_clients_go_where_it_is_said() -> None:
+    egress = policies("everything")["coordinator"]["egress"]
+    assert [ends(rule, "to") for rule in egress if rule["ports"][0]["port"] == 4318] == [["namespace tracing"]]
+    ingress = policies("everything")["coordinator"]["ingress"]
+    assert [ends(rule, "from") for rule in ingress if rule["ports"][0]["port"] == 7002] == [["namespace platform"]]
+
+
+def test_what_is_elsewhere_is_reached_there() -> None:
+    made = policies("elsewhere")
+    reached = {port["port"]: ends(rule, "to") for rule in made["coordinator"]["egress"] for port in rule["ports"]}
+    assert reached[9000] == ["namespace ml"]
+    assert reached[2379] == ["192.0.2.0/24"]
+    [rule] = [each for each in made["cluster-state"]["ingress"] if each["ports"][0]["port"] == 7001]
+    assert ends(rule, "from") == ["coordinator", "namespace ml"]
