@@ -17,6 +17,13 @@ class Bug(NamedTuple):
 
 BUGS = (
     Bug(
+        "an outage of placement counts against the gangs that wait",
+        "queue.py",
+        "        if not away:\n",
+        "        if True:\n",
+        first="unit/coordinator/test_placement_away.py",
+    ),
+    Bug(
         "a permit is acted upon before it is durable",
         "machine.py",
         """                    self._effects.append(self._permits.permit(group, gangs, self._now))

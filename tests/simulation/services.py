@@ -146,7 +146,7 @@ def replicas(world: World, count: int) -> None:
 def fail_solve(world: World, refused: int) -> None:
     """Placement is away, or refuses the question."""
     if solve := _solve(world):
-        world.story.tell(SolveFailed(solve.solve_id, "placement is away", refused=refused == 1))
+        world.story.tell(SolveFailed(solve.solve_id, "placement is away", refused=refused == 1, away=refused == 2))
 
 
 @act(0.5)

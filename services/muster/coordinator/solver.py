@@ -40,7 +40,7 @@ class Solver:
                         self._replicas.shun(place)
                     if not gone or len(unreachable) == self._replicas.places or clock() >= deadline:
                         refused = error.code() is grpc.StatusCode.INVALID_ARGUMENT
-                        return SolveFailed(effect.solve_id, describe(error), refused)
+                        return SolveFailed(effect.solve_id, describe(error), refused, away=gone)
 
     @staticmethod
     async def _ask(

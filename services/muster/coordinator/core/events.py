@@ -155,12 +155,15 @@ class Solved(Struct, frozen=True):
 
 
 class SolveFailed(Struct, frozen=True):
-    """Placement did not answer. `refused`: it never will, to this question. `unreadable`: what came was no answer."""
+    """Placement did not answer. `refused`: it never will, to this question. `unreadable`: what came was no answer.
+    `away`: no replica could be reached.
+    """
 
     solve_id: int
     message: str
     refused: bool = False
     unreadable: bool = False
+    away: bool = False
 
 
 class Replicas(Struct, frozen=True):

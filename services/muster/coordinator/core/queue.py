@@ -19,6 +19,8 @@ MOST_PASSED_OVER = 200
 """Those behind them are not looked at."""
 BACKOFF_FIRST_SECONDS = 0.1
 BACKOFF_MOST_SECONDS = 10.0
+AWAY_SECONDS = 0.5
+"""When placement itself cannot be reached; nothing speaks against the gang then."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +74,14 @@ class Queue:
         self.activations += 1
         heapq.heappush(self._active, (key, group.id))
 
-    def back_off(self, group: Group, now: float) -> None:
-        """Try it again after a while that doubles with every refusal in a row."""
+    def back_off(self, group: Group, now: float, *, away: bool = False) -> None:
+        """Try it again after a while that doubles with every refusal in a row; soon if placement is only `away`."""
         self._forget_place(group.id)
         self._groups[group.id] = group
-        seconds = min(BACKOFF_MOST_SECONDS, BACKOFF_FIRST_SECONDS * 2 ** min(group.refusals, 16))
-        group.refusals += 1
+        seconds = AWAY_SECONDS
+        if not away:
+            seconds = min(BACKOFF_MOST_SECONDS, BACKOFF_FIRST_SECONDS * 2 ** min(group.refusals, 16))
+            group.refusals += 1
         self._backoff_until[group.id] = now + seconds
         heapq.heappush(self._backoff, (now + seconds, group.id))
 
@@ -92,16 +96,16 @@ class Queue:
         self._forget_place(group.id)
         self._groups.pop(group.id, None)
 
-    def settle(self, shape: Shape, now: float, *, fits: bool | None) -> list[Group]:
-        """What became of those that speak for a shape: they have a place, or have none, or it is not known (None).
-        Returns those that they spoke for.
+    def settle(self, shape: Shape, now: float, *, fits: bool | None, away: bool = False) -> list[Group]:
+        """What became of those that speak for a shape: they have a place, or have none, or it is not known (None), as
+        when placement is `away`. Returns those that they spoke for.
         """
         others = self._alike.settle(shape, fits=fits)
         for group in others:
             if fits:
                 self.activate(group)
             elif fits is None:
-                self.back_off(group, now)
+                self.back_off(group, now, away=away)
             else:
                 self.park(group)
         return others

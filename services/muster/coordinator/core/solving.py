@@ -169,9 +169,9 @@ class Solving:
             if answer.unreadable:
                 self._rejections.add(group, Refusal(RefusalReason.UNREADABLE, answer.message))
             what = "placement refused the question" if answer.refused else "placement is not available"
-            self._refuse(group, f"{what}: {answer.message}", now)
+            self._refuse(group, f"{what}: {answer.message}", now, away=answer.away)
         if (shape := attempt.shapes.get(group.id)) is not None:
-            self._queue.settle(shape, now.monotonic_seconds, fits=None)
+            self._queue.settle(shape, now.monotonic_seconds, fits=None, away=answer.away)
 
     def _settle(
         self, shape: Shape, group: Group, result: SolveResult | None, fits: bool | None, now: Now
@@ -259,9 +259,9 @@ class Solving:
             self._queue.park(group)
         self._making_room.no_place(group, now, proved=result.outcome is not SolveOutcome.NOT_FOUND)
 
-    def _refuse(self, group: Group, trouble: str, now: Now) -> None:
+    def _refuse(self, group: Group, trouble: str, now: Now, *, away: bool = False) -> None:
         group.trouble = trouble
-        self._queue.back_off(group, now.monotonic_seconds)
+        self._queue.back_off(group, now.monotonic_seconds, away=away)
 
 
 def _says_where(result: SolveResult | None) -> bool:
