@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from random import Random
 
 import aiohttp
+from grpc import aio
 
 from builders.cluster import Cluster
 from builders.faults import BINDS, EVERYTHING
+from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
 from muster.localcluster.stack import SERVICES
+from muster.rpc.channel import open_channel
 
 Strike = Callable[[Cluster, float], Awaitable[None]]
 """Does it, for so many seconds, and undoes it."""
@@ -25,6 +28,7 @@ class Blow:
     strike: Strike
     longest_seconds: float = 2.0
     shortest_seconds: float = 0.0
+    of_api_server: bool = False
 
 
 def deck(cluster: Cluster) -> list[Blow]:
@@ -41,10 +45,10 @@ def deck(cluster: Cluster) -> list[Blow]:
         Blow("kill a member of etcd", killing(list(cluster.stack.etcd_addresses)[-1]), 4.0),
         Blow("kill most of etcd", killing(*list(cluster.stack.etcd_addresses)[1:]), 4.0),
         Blow("kill all of etcd", killing(*cluster.stack.etcd_addresses), 4.0),
-        Blow("the API server is down", _api_server_away, 4.0),
-        Blow("the API server says 429", _too_many_requests, 4.0, 1.0),
-        Blow("the API server says 500 to binds", _failing_binds, 2.0, 0.5),
-        Blow("answers to binds are lost", _lost_answers, 2.0, 0.5),
+        Blow("the API server is down", _api_server_away, 4.0, of_api_server=True),
+        Blow("the API server says 429", _too_many_requests, 4.0, 1.0, of_api_server=True),
+        Blow("the API server says 500 to binds", _failing_binds, 2.0, 0.5, of_api_server=True),
+        Blow("answers to binds are lost", _lost_answers, 2.0, 0.5, of_api_server=True),
         Blow("watches break", _breaking_watches),
     ]
     return blows
@@ -97,11 +101,6 @@ async def leader_of_coordinators(cluster: Cluster) -> str:
 
 async def leads(cluster: Cluster, name: str) -> bool:
     """It answers as only the leader does."""
-    from grpc import aio
-
-    from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
-    from muster.rpc.channel import open_channel
-
     async with open_channel(cluster.stack.addresses[name]) as channel:
         stub = coordinator_pb2_grpc.CoordinatorServiceStub(channel)
         try:

@@ -14,10 +14,12 @@ from builders.cluster import Cluster, running_cluster
 from builders.invariants import Invariants
 from builders.scene import Scene
 from builders.workloads import gang
-from chaos.blows import shuffled, thaw
+from chaos.blows import Blow, shuffled, thaw
 from chaos.figures import spread
 from chaos.traffic import Traffic
 from muster.coordinator.v1.record_pb2 import GangRecord
+from muster.localcluster.child import ChildDied
+from muster.localcluster.stack import SERVICES
 
 REPLICAS = {"cluster-state": 2, "placement": 2, "binding": 2, "lifecycle": 2, "coordinator": 2}
 NODES, CPUS = 8, 8
@@ -27,6 +29,8 @@ HASTE = {
     "MUSTER_COORDINATOR_STARVATION_AFTER_SECONDS": "5",
 }
 """So that what a minute would show shows in seconds."""
+_RECOVERED = 0.6
+"""How often the next blow waits until the last one is over; otherwise they may fall on who has just come back."""
 _SETTLE_SECONDS = 60.0
 _RECORD_SECONDS = 90.0
 _MOST_LETTERS = 1500
@@ -87,6 +91,7 @@ class Play:
         self.told = Told(seed)
         self._epochs: set[int] = set()
         self._trouble: list[str] = []
+        self._struck: Blow | None = None
 
     async def run(self, seconds: float) -> Told:
         """Always ends; what was violated is in what it returns."""
@@ -97,12 +102,13 @@ class Play:
         traffic = Traffic(scene, Random(self._random.random()))
         flow = asyncio.create_task(traffic.flow())
         alive = asyncio.create_task(self._watch_processes())
+        whole = asyncio.create_task(self._watch_services(traffic))
         try:
             await self._strike(began + seconds)
         finally:
-            for task in (flow, alive):
+            for task in (flow, alive, whole):
                 task.cancel()
-            await asyncio.gather(flow, alive, return_exceptions=True)
+            await asyncio.gather(flow, alive, whole, return_exceptions=True)
             thaw(self._cluster)
         self._say("the last blow has fallen; all is to settle")
         await self._settle(scene, traffic)
@@ -118,12 +124,17 @@ class Play:
     async def _strike(self, until: float) -> None:
         for blow in shuffled(self._cluster, self._random):
             await asyncio.sleep(self._random.uniform(0.0, 2.0))
+            if self._random.random() < _RECOVERED:
+                with contextlib.suppress(TimeoutError, ChildDied):
+                    await asyncio.wait_for(self._cluster.stack.ready(), _SETTLE_SECONDS)
             if time.monotonic() >= until:
                 return
             seconds = self._random.uniform(blow.shortest_seconds, blow.longest_seconds)
             self._say(f"{blow.name} for {seconds:.1f} s")
             self.told.blows[blow.name] += 1
+            self._struck = blow
             await blow.strike(self._cluster, seconds)
+            self._struck = None
 
     async def _settle(self, scene: Scene, traffic: Traffic) -> None:
         """Everything runs; every gang ends bound and goes; nothing is left of them; all the room is free (I5)."""
@@ -161,6 +172,19 @@ class Play:
                     await child.start()
                 ended[name] = child.starts
             await asyncio.sleep(1.0)
+
+    async def _watch_services(self, traffic: Traffic) -> None:
+        """For how long somebody of every service, the API server and etcd have been there."""
+        stack, seen = self._cluster.stack, time.monotonic()
+        whole = False
+        while True:
+            names = [[*stack.etcd_addresses][:1], *map(stack.replicas_of, SERVICES)]
+            there = [any(await asyncio.gather(*map(stack.serving, replicas))) for replicas in names]
+            before, seen = seen, time.monotonic()
+            was_whole, whole = whole, all(there) and (self._struck is None or not self._struck.of_api_server)
+            if was_whole and whole:
+                traffic.whole_seconds += seen - before
+            await asyncio.sleep(0.5)
 
     def _logged(self) -> list[str]:
         """What should not be in any log."""

@@ -21,8 +21,8 @@ from muster.kube.session import KubeUnreachable
 
 SLOW_SECONDS = 5.0
 """Who waited longer is listed."""
-SILENCE_SECONDS = 20.0
-"""A gang that has waited for so long must have been told why (I10)."""
+SILENCE_SECONDS = 10.0
+"""A gang that has waited for so long while somebody of every service was there must have been told why (I10)."""
 _PATIENCE_SECONDS = 120.0
 """A gang that has not started by then never will."""
 _LONGEST_PAUSE_SECONDS = 0.45
@@ -56,6 +56,8 @@ class Traffic:
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(_MOST_GANGS)
         self.violations: list[str] = []
+        self.whole_seconds = 0.0
+        """For how long every service has been there so far, and the API server and etcd."""
         self.started: Counter[str] = Counter()
         self.waited_seconds: defaultdict[str, list[float]] = defaultdict(list)
         """How long gangs of each kind took from their creation until all their pods were bound."""
@@ -162,13 +164,12 @@ class Traffic:
 
     async def _all_bound(self, life: Life) -> None:
         """Raises TimeoutError."""
-        since = time.monotonic()
-        silent = True
+        since, silent = self.whole_seconds, True
         async with asyncio.timeout(_PATIENCE_SECONDS):
             while not self._is_bound(life):
                 await self._news(life, 1.0)
                 await self._make_anew(life)
-                if silent and time.monotonic() > since + SILENCE_SECONDS:
+                if silent and self.whole_seconds > since + SILENCE_SECONDS:
                     silent = False
                     if not self._told(life):
                         self.violations.append(
