@@ -12,6 +12,8 @@ from muster.kube.session import ApiStatusError, KubeSession, Response
 from muster.localcluster.manifests import Manifest, apply_manifests
 
 LABEL = "muster.dev/bench"
+IN_ONE_NODE = 8
+"""Pods of those that ask for an eighth of a node."""
 CPUS = 64
 ROOM = {"cpu": str(CPUS), "memory": "256Gi", "pods": "110"}
 """Of every node."""
@@ -58,8 +60,13 @@ def narrow_gang(name: str, namespace: str) -> Workload:
     return _of_eighths(name, namespace).of(8)
 
 
+def crowd(count: int, size: int, namespace: str) -> list[Workload]:
+    """Gangs of one kind, of which a node has room for eight pods; of one size they stand in the queue as they come."""
+    return [_of_eighths(f"crowd-{number:06}", namespace).of(size) for number in range(count)]
+
+
 def _of_eighths(name: str, namespace: str) -> Workload:
-    return gang(name).asking(cpu=CPUS // 8).in_namespace(namespace).on_nodes(**{LABEL: "true"})
+    return gang(name).asking(cpu=CPUS // IN_ONE_NODE).in_namespace(namespace).on_nodes(**{LABEL: "true"})
 
 
 async def fill(session: KubeSession, namespace: str, nodes: int) -> None:

@@ -7,6 +7,8 @@ latency     gangs of 8 arrive one by one, each when the one before is bound; fro
             last pod to the last bind seen (--arrivals)
 idle        a full cluster, gangs that cannot fit (--pending), and nothing happens (--seconds); then only updates of
             other pods. CPU of every process as a share of one core, and the number of solves
+flood       a full cluster, and --flood pods that do not fit come at once, in gangs of 8 and one by one; once a second
+            a node becomes free, during the flood and after it: from that to the last bind of those that stand first
 freed       a full cluster, gangs that cannot fit (none, then --pending); room for one more gang comes by the deletion
             of a pod and by a new node (--rounds each); from the answer of the API server to the first and last bind
 """
@@ -24,9 +26,10 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # gRPC's core writes a line wh
 import uvloop
 
 from bench import arrivals, pending
+from bench.flood import flood
 from bench.ground import Ground
 
-PARTS = ("throughput", "latency", "idle", "freed")
+PARTS = ("throughput", "latency", "idle", "freed", "flood")
 BY_DEFAULT = ("throughput", "latency")
 
 
@@ -41,6 +44,7 @@ def main() -> None:
     parser.add_argument("--arrivals", type=int, default=100, help="gangs of 8 for the latency; 0: none")
     parser.add_argument("--pending", type=int, default=500, help="gangs that cannot fit")
     parser.add_argument("--seconds", type=float, default=60, help="how long idle processes are watched")
+    parser.add_argument("--flood", type=int, default=20_000, help="pods that come at once")
     parser.add_argument("--rounds", type=int, default=100, help="how often room comes")
     parser.add_argument(
         "--watch-pid", action="append", default=[], metavar="NAME=PID", help="a further process to count"
@@ -71,6 +75,11 @@ async def bench(options: argparse.Namespace) -> dict[str, Any]:
     if "idle" in options.parts:
         async with Ground(options) as ground:
             results["idle"] = await pending.idle(ground)
+    if "flood" in options.parts:
+        results["flood"] = {}
+        for size in (8, 1):
+            async with Ground(options) as ground:
+                results["flood"][f"gangs_of_{size}"] = await flood(ground, size)
     if "freed" in options.parts:
         results["freed"] = []
         for others in sorted({0, options.pending}):
