@@ -116,6 +116,11 @@ class RecordWriter:
         self._store, self._prefix, self._fence, self._traceparent_of = store, prefix, fence, traceparent_of
         self._queue: asyncio.Queue[Persist] = asyncio.Queue()
 
+    @property
+    def waiting(self) -> int:
+        """Effects that nobody has begun to write."""
+        return self._queue.qsize()
+
     def put(self, effect: Persist) -> None:
         """To be written."""
         self._queue.put_nowait(effect)

@@ -16,6 +16,7 @@ from muster.rpc.backoff import Backoff
 from muster.rpc.channel import open_channel
 from muster.rpc.lifetime import until_stopped
 from muster.rpc.server import RpcServer
+from muster.telemetry.metrics import LEADER
 
 HEALTH_SECONDS = 1.0
 """How often etcd is asked whether it is there."""
@@ -65,6 +66,7 @@ async def _stand_and_lead(settings: Settings, channels: Channels, store: Store, 
     backoff = Backoff()
     while True:
         leadership = await election.campaign()
+        LEADER.set(1)
         term = Term(settings, channels, store, leadership)
         servicer.lead(term)
         try:
@@ -76,6 +78,7 @@ async def _stand_and_lead(settings: Settings, channels: Channels, store: Store, 
         else:
             failed = False
         finally:
+            LEADER.set(0)
             servicer.standby(election.leader)
             await election.resign()
         if failed:

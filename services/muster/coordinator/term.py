@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from time import monotonic, time
@@ -12,7 +12,7 @@ import structlog
 from grpc import aio
 from opentelemetry import context
 
-from muster.coordinator import records
+from muster.coordinator import metrics, records
 from muster.coordinator.binder import Binder
 from muster.coordinator.core import events as core
 from muster.coordinator.core.machine import Machine
@@ -22,6 +22,7 @@ from muster.coordinator.progress import ProgressWriter
 from muster.coordinator.replicas import Replicas
 from muster.coordinator.settings import Settings
 from muster.coordinator.solver import Solver
+from muster.coordinator.term_figures import TermFigures
 from muster.coordinator.traces import GangTraces
 from muster.dialects.progress import Progress
 from muster.etcd.election import Leadership
@@ -69,6 +70,7 @@ class Term:
         self._progress = ProgressWriter(
             channels.binding, fence.create_revision, self._progress_of, self._progress_not_written
         )
+        self._figures = TermFigures(self.machine, lambda gang: self.traces.root_of(gang))
         self._writer = records.RecordWriter(store, settings.etcd_prefix, fence, lambda gang: self.traces.root_of(gang))
         self._inbox: deque[core.Event] = deque()
         self._arrived = asyncio.Event()
@@ -101,10 +103,12 @@ class Term:
                 ("calls", self._failed_call()),
             )
         ]
+        self._figures.begin(lambda: self._writer.waiting)
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             return _why_ended(done) or self._leadership.why_lost
         finally:
+            self._figures.end()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -126,8 +130,10 @@ class Term:
             self._inbox.clear()
             if not self._leadership.held:
                 return
-            for effect in self.machine.step(arrived, core.Now(monotonic(), time())):
+            effects = self.machine.step(arrived, core.Now(monotonic(), time()))
+            for effect in effects:
                 self._do(effect)
+            self._figures.stepped(arrived, effects)
             if not self.sees and any(isinstance(event, core.Snapshot) for event in arrived):
                 self.sees = True
                 self.saw()
@@ -168,12 +174,18 @@ class Term:
         traceparents = {group.id: self.traces.phase_of(group.gangs[0].id) for group in effect.groups if group.gangs}
         token = context.attach(tracing.below(next(iter(traceparents.values()), "")))
         try:
-            answer = await self._solver.solve(effect, traceparents)
+            answer = await self._answer(effect, traceparents)
         finally:
             context.detach(token)
         if isinstance(answer, core.SolveFailed):
             _log.warning("solve failed", groups=len(effect.groups), reason=answer.message)
         self._tell(answer)
+
+    async def _answer(self, effect: core.Solve, traceparents: Mapping[str, str]) -> core.Solved | core.SolveFailed:
+        began = monotonic()
+        answer = await self._solver.solve(effect, traceparents)
+        metrics.answered(effect, answer, monotonic() - began, next(iter(traceparents.values()), ""))
+        return answer
 
     async def _bind(self, effect: core.Bind) -> None:
         token = context.attach(tracing.below(self.traces.phase_of(effect.gang)))
@@ -226,6 +238,7 @@ class Term:
     def _phase_changed(self, change: core.PhaseChanged) -> None:
         gang = self.machine.knowledge.gangs.get(change.gang)
         self.traces.follow(change, gang)
+        self._figures.phase_changed(change, gang)
         _log.info(
             "gang phase",
             gang=change.gang,
@@ -236,6 +249,7 @@ class Term:
         )
 
     def _answer_rejected(self, rejected: core.AnswerRejected) -> None:
+        metrics.rejected(rejected)
         _log.warning(
             "answer rejected",
             gang=rejected.gang,

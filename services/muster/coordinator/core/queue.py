@@ -4,7 +4,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from muster.coordinator.core.alike import Alike
 from muster.coordinator.core.model import Group, QueueKey, Shape
@@ -30,6 +30,8 @@ class Beside:
     speaking: Mapping[Shape, int] = field(default_factory=dict)
     fits_in: Callable[[Group], bool] = lambda _group: True
 
+
+Standing = Literal["active", "backoff", "unschedulable"]
 
 ALONE: Final = Beside()
 """Nothing is."""
@@ -208,6 +210,14 @@ class Queue:
         """Groups that had no place when they were tried, and wait for something that helps."""
         waiting = (group for group in self._groups.values() if group.id not in self._active_keys)
         return (group for group in waiting if group.id not in self._backoff_until)
+
+    def standings(self) -> Iterator[tuple[Standing, Group]]:
+        """All groups with the way in which they wait."""
+        for id_, group in self._groups.items():
+            if id_ in self._active_keys:
+                yield "active", group
+            else:
+                yield "backoff" if id_ in self._backoff_until else "unschedulable", group
 
     def ordered(self) -> Iterator[Group]:
         """All groups in queue order, whichever way they wait."""
