@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Final
 
 import structlog
 from grpc import aio
@@ -13,6 +14,13 @@ from muster.gangs.facts import Batch
 from muster.rpc.backoff import Backoff
 from muster.rpc.errors import describe
 from muster.rpc.facts_codec import decode_batch, decode_revision
+from muster.telemetry.metrics import sampled
+
+VIEW_CURRENT: Final = sampled(
+    "muster_view_current",
+    "1 while this process's view of the cluster is whole and follows cluster-state, otherwise 0; who needs no view, as "
+    "a coordinator that does not lead, tells nothing.",
+)
 
 _log = structlog.get_logger()
 
@@ -49,6 +57,34 @@ async def subscribe(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Ste
 
     Close it (`contextlib.aclosing`) to end the subscription at once.
     """
+    view = _View()
+    VIEW_CURRENT.read_from(view.told)
+    try:
+        async with aclosing(_steps(channel, subscriber)) as steps:
+            async for step in steps:
+                view.take(step)
+                yield step
+    finally:
+        VIEW_CURRENT.read_from(None)
+
+
+class _View:
+    """Whether what the subscriber holds is whole and up to date."""
+
+    def __init__(self) -> None:
+        self._current = False
+
+    def take(self, step: Step) -> None:
+        if isinstance(step, SnapshotComplete):
+            self._current = True
+        elif isinstance(step, Disconnected):
+            self._current = False
+
+    def told(self) -> dict[tuple[str, ...], float]:
+        return {(): float(self._current)}
+
+
+async def _steps(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Step, None]:
     backoff = Backoff()
     told = False
     while True:

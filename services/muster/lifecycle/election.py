@@ -16,6 +16,7 @@ from muster.kube.responses import ApiStatusError, KubeUnreachable, Response
 from muster.kube.session import KubeSession
 from muster.lifecycle.lease import BadLease, LeaseSpec, Seen, Vigil, decode_lease, encode_lease, given_back, taken
 from muster.lifecycle.settings import Settings, lease_namespace
+from muster.telemetry.metrics import LEADER
 
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # goes on while the machine is suspended
 _SAFE_PART: Final = 0.8  # of the lease: the rest is for a late wake-up and for clocks that run at different speeds
@@ -61,6 +62,7 @@ class Leadership:
             _log.info("leading")
             self._lost.clear()
             self._gained.set()
+            LEADER.set(1)
         self._set_alarm()
 
     def lose(self, why: str, *, wanted: bool = False) -> None:
@@ -69,6 +71,7 @@ class Leadership:
             (_log.info if wanted else _log.warning)("not leading any more", why=why)
             self._gained.clear()
             self._lost.set()
+            LEADER.set(0)
 
     def _set_alarm(self) -> None:
         if self._alarm is not None:

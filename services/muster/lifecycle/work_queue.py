@@ -7,12 +7,14 @@ everything there is.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from time import perf_counter
 from typing import Final, Generic, TypeVar
 
 import structlog
 
 from muster.kube.responses import ApiStatusError, KubeUnreachable
 from muster.kube.retrying import jittered_seconds
+from muster.lifecycle import metrics
 from muster.lifecycle.election import Leadership
 from muster.lifecycle.watches import Watches
 
@@ -50,6 +52,8 @@ class WorkQueue(Generic[K]):
         self._failures: dict[K, int] = {}
         self._timers: dict[K, asyncio.TimerHandle] = {}
         self._wake = asyncio.Event()
+        self._name = name
+        metrics.watch(self)
         self._log = _log.bind(controller=name)
 
     def add(self, key: K, within_seconds: float = 0.0) -> None:
@@ -60,9 +64,20 @@ class WorkQueue(Generic[K]):
                 self.add_after(key, within_seconds)
         elif self._leadership.leads and key not in self._waiting:
             self._waiting.add(key)
+            metrics.ADDS.labels(self._name).add()
             if key not in self._busy:
                 self._order.append(key)
                 self._wake.set()
+
+    @property
+    def name(self) -> str:
+        """Of the controller."""
+        return self._name
+
+    @property
+    def depth(self) -> int:
+        """Keys that wait to be looked at."""
+        return len(self._waiting)
 
     def add_after(self, key: K, seconds: float) -> None:
         """Look at it then; sooner if something about it changes, and then not by this call."""
@@ -104,6 +119,7 @@ class WorkQueue(Generic[K]):
                     self._wake.set()
 
     async def _try(self, key: K) -> None:
+        began = perf_counter()
         try:
             again_after = await self._look(key)
         except (ApiStatusError, KubeUnreachable) as error:
@@ -115,9 +131,12 @@ class WorkQueue(Generic[K]):
             self._failures.pop(key, None)
             if again_after is not None and key not in self._waiting:
                 self.add_after(key, again_after)
+        finally:
+            metrics.WORK_SECONDS.labels(self._name).observe(perf_counter() - began)
 
     def _retry(self, key: K, error: Exception, least_seconds: float) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
+        metrics.RETRIES.labels(self._name).add()
         pause = max(least_seconds, jittered_seconds(_RETRY_SECONDS, failures))
         say = self._log.warning if failures & (failures - 1) == 0 else self._log.debug  # ever less often
         say("failed; tried again", key=str(key), error=str(error), failures=failures, pause_seconds=round(pause, 3))

@@ -6,6 +6,7 @@ gives back. A long batch pauses between groups so that health checks and other c
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -16,6 +17,7 @@ import structlog
 from grpc import aio
 
 from muster.gangs.placing import GroupToPlace, Removable, Withheld
+from muster.placement import metrics
 from muster.placement.cluster import Cluster
 from muster.placement.kernels.ready import KERNELS
 from muster.placement.messages import (
@@ -100,6 +102,7 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
+        metrics.MIRRORED.read_from(self._mirrored)
 
     async def Solve(self, request: pb.SolveRequest, context: aio.ServicerContext[Any, Any]) -> pb.SolveResponse:  # noqa: N802
         asked = _Asked(read_groups(request), read_withheld(request), read_removable(request))
@@ -119,7 +122,7 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
                     response = await _answer(cluster, request, asked, named)
                 finally:
                     cluster.room.undo(0)
-                _tell(response, time.monotonic() - started, cluster)
+                _tell(response, time.monotonic() - started, cluster, request.groups[0].traceparent if asked.groups else "")
                 return response
 
     async def Describe(  # noqa: N802
@@ -132,6 +135,10 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
             response.nodes = len(cluster.nodes)
             response.pods = cluster.capacity.seats
         return response
+
+    def _mirrored(self) -> dict[tuple[str, ...], float]:
+        cluster = self._mirror.cluster
+        return {("nodes",): len(cluster.nodes), ("pods",): cluster.capacity.seats} if cluster is not None else {}
 
     async def _reached(self, revision: dict[str, int], context: aio.ServicerContext[Any, Any]) -> None:
         left = context.time_remaining()
@@ -185,8 +192,12 @@ def _record(traceparent: str, began_unix_nanos: int, groups: int) -> int:
     return now
 
 
-def _tell(response: pb.SolveResponse, seconds: float, cluster: Cluster) -> None:
-    placed = sum(result.outcome == pb.GroupResult.OUTCOME_PLACED for result in response.results)
+def _tell(response: pb.SolveResponse, seconds: float, cluster: Cluster, traceparent: str) -> None:
+    outcomes = Counter(result.outcome for result in response.results)
+    placed = outcomes[pb.GroupResult.OUTCOME_PLACED]
+    metrics.SOLVE_SECONDS.observe(seconds, traceparent)
+    for outcome, groups in outcomes.items():
+        metrics.GROUPS.labels(metrics.OUTCOMES[outcome]).add(groups)
     tell = _log.info if seconds > _SLOW_SECONDS else _log.debug
     tell(
         "solved",

@@ -3,6 +3,7 @@
 What cannot be decided is answered with 503, so that the webhook's failurePolicy says what becomes of the pod.
 """
 
+from time import perf_counter
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,7 @@ from muster.config.settings import CannotStart
 from muster.gangs.quoting import quoted
 from muster.kube.objects import BadObject, decode_pod
 from muster.kube.quota import pod_usage
+from muster.lifecycle.metrics import REVIEW_SECONDS
 from muster.lifecycle.quota.admission import Admission, Answer, Arrival, CannotDecide
 from muster.lifecycle.quota.asking import gang_of
 from muster.lifecycle.quota.tls import ReloadedTls
@@ -93,6 +95,15 @@ class QuotaWebhook:
         return web.Response(status=200 if ready else 503, text="ok\n" if ready else "not everything is listed yet\n")
 
     async def _answer(self, request: web.Request) -> web.Response:
+        began, status = perf_counter(), 500
+        try:
+            response = await self._decide(request)
+            status = response.status
+        finally:
+            REVIEW_SECONDS.labels(str(status)).observe(perf_counter() - began)
+        return response
+
+    async def _decide(self, request: web.Request) -> web.Response:
         body = await request.read()
         try:
             review = msgspec.json.decode(body, type=_Review)
