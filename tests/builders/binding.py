@@ -20,6 +20,7 @@ from muster.config.settings import KubeSettings
 from muster.kube.session import KubeSession
 from muster.localcluster.apiserver.server import ApiServer
 from muster.localcluster.ports import free_port
+from muster.rpc.call_spans import of_gang
 from muster.rpc.channel import open_channel
 
 SECONDS = 20.0
@@ -126,6 +127,7 @@ class Rig:
         epoch: int = 5,
         timeout: float = SECONDS,
         labels: Mapping[str, str] | None = None,
+        gang_span: str = "",
         **more: str,
     ) -> Any:
         """A running Bind call to one node, or each pod to its own; `more` are annotations. Claims are those of pods."""
@@ -141,7 +143,8 @@ class Rig:
             )
             for pod, where in zip(pods, [node] * len(pods) if isinstance(node, str) else node, strict=True)
         ]
-        return self.stub.Bind(pb.BindRequest(leader_epoch=epoch, group="ml/gang", pods=seats), timeout=timeout)
+        request = pb.BindRequest(leader_epoch=epoch, group="ml/gang", pods=seats)
+        return self.stub.Bind(request, timeout=timeout, metadata=of_gang(gang_span))
 
     async def bind(
         self, pods: Sequence[Object], node: str | Sequence[str] = "node-0", **more: Any

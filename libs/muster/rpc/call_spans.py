@@ -3,7 +3,7 @@
 A caller's span shows what the server's cannot: the way there and back, and calls that no server answered.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from muster.rpc.errors import outcome_of
 from muster.rpc.methods import is_plumbing, is_subscription
 from muster.telemetry import tracing
 
+_GANG: Final = "muster-gang-traceparent"
 _SERVERS_FAULT: Final = frozenset(
     {
         grpc.StatusCode.UNKNOWN,
@@ -60,6 +61,16 @@ def calling(method: str, address: str) -> Span | None:
     if port.isdecimal():
         attributes["server.port"] = int(port)
     return tracing.tracer().start_span(method.removeprefix("/"), kind=SpanKind.CLIENT, attributes=attributes)
+
+
+def of_gang(root: str) -> tuple[tuple[str, str], ...] | None:
+    """Metadata of a call for one gang: the span that the whole of it hangs below. `gangs_span` reads it."""
+    return ((_GANG, root),) if root else None
+
+
+def gangs_span(metadata: Iterable[tuple[str, Any]] | None) -> str:
+    """Traceparent of the gang's own span; "" if the caller does not say."""
+    return next((value for key, value in metadata or () if key == _GANG and isinstance(value, str)), "")
 
 
 def ends(span: Span) -> Callable[[Any], None]:

@@ -8,13 +8,14 @@ whose end is not known yet. All times are nanoseconds since 1970 UTC.
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 from opentelemetry import trace
-from opentelemetry.context import Context
+from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags, Tracer
 
 from muster.telemetry.errors import BadTracing
@@ -188,6 +189,27 @@ def new_traceparent(parent: str = "") -> str:
 def links_to(traceparents: Iterable[str]) -> list[Link]:
     """Links to those spans, without those that name none."""
     return [Link(context) for each in traceparents if (context := from_traceparent(each)) is not None]
+
+
+@contextmanager
+def joint_span(
+    name: str, traceparents: Sequence[str], attributes: Mapping[str, Attribute] | None = None
+) -> Iterator[str]:
+    """A span for what is done for several traces at once: a child in the first, with links to the others. Gives its
+    name, to which those may link in turn; "" if none is kept.
+    """
+    kept = [each for each in traceparents if is_kept(each)] if enabled() else []
+    if not kept:
+        token = attach(below(next(iter(traceparents), "")))
+        try:
+            yield ""
+        finally:
+            detach(token)
+        return
+    with tracer().start_as_current_span(
+        name, below(kept[0]), attributes=attributes, links=links_to(kept[1:]), record_exception=False
+    ):
+        yield current_traceparent()
 
 
 # -- spans whose times are known

@@ -28,7 +28,7 @@ from muster.binding.claims import Claims
 from muster.binding.metrics import binds_ended
 from muster.binding.pipeline import Job, Pipeline, Urgency
 from muster.binding.results import Results
-from muster.binding.spans import PodTrace
+from muster.binding.spans import PodTrace, Settled
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.verdicts import DONE, Again, Verdict, no_answer, repeatable, said
 from muster.kube.objects import BadObject, Pod, decode_pod
@@ -63,7 +63,13 @@ class BindCall:
     """The pods of one request on their way."""
 
     def __init__(
-        self, request: pb.BindRequest, session: KubeSession, pipeline: Pipeline, watch: ClaimWatch, deadline: float
+        self,
+        request: pb.BindRequest,
+        session: KubeSession,
+        pipeline: Pipeline,
+        watch: ClaimWatch,
+        deadline: float,
+        trace: PodTrace,
     ) -> None:
         """`deadline`: a time of the event loop's clock; what is not settled then has failed."""
         self.session = session
@@ -75,7 +81,7 @@ class BindCall:
         self._claims = Claims(
             request.pods, session, watch, self._flow, ready=self._has_volumes, failed=self._has_no_volumes
         )
-        self._trace = PodTrace("bind", len(request.pods))
+        self._trace = trace
         self._results: Results[pb.BindResult] = Results(len(request.pods), binds_ended)
 
     async def results(self) -> AsyncIterator[list[pb.BindResult]]:
@@ -101,7 +107,9 @@ class BindCall:
         pod, seconds = job.pod, self.loop.time() - job.began if job.attempts or job.pod.claims else 0.0
         word = _WORDS[result.outcome]
         error = "" if result.outcome == BOUND else result.message or word
-        self._trace.add(pod.uid, word, seconds, job.attempts, node=pod.node, error=error)
+        if self._trace.on:
+            settled = Settled(pod.namespace, pod.name, pod.uid, word, seconds, job.attempts, pod.node)
+            self._trace.add(settled, error=error)
         if result.outcome != BOUND:
             _log.warning(
                 "pod not bound",
@@ -113,6 +121,7 @@ class BindCall:
                 on_node=result.node,
                 message=result.message,
                 attempts=job.attempts,
+                **self._trace.log_fields,
             )
         told = pb.BindResult(uid=pod.uid, outcome=result.outcome, node=result.node, message=result.message)
         self._results.add(told, word, job.attempts)

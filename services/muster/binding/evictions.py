@@ -25,7 +25,7 @@ from muster.binding.bodies import eviction, pod_path
 from muster.binding.metrics import evictions_ended
 from muster.binding.pipeline import Job, Pipeline, Urgency
 from muster.binding.results import Results
-from muster.binding.spans import PodTrace
+from muster.binding.spans import PodTrace, Settled
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.verdicts import DONE, Again, Verdict, no_answer, refused_by_budget, repeatable, said
 from muster.kube.objects import BadObject, decode_pod
@@ -50,13 +50,15 @@ _log = structlog.get_logger()
 class EvictCall:
     """The pods of one request on their way."""
 
-    def __init__(self, request: pb.EvictRequest, session: KubeSession, pipeline: Pipeline, deadline: float) -> None:
+    def __init__(
+        self, request: pb.EvictRequest, session: KubeSession, pipeline: Pipeline, deadline: float, trace: PodTrace
+    ) -> None:
         """`deadline`: a time of the event loop's clock; what is not settled then has failed."""
         self.session = session
         self.loop = asyncio.get_running_loop()
         self._request = request
         self._flow = pipeline.open(Urgency.EVICTION, deadline)
-        self._trace = PodTrace("evict", len(request.pods))
+        self._trace = trace
         self._results: Results[pb.EvictResult] = Results(len(request.pods), evictions_ended)
 
     async def results(self) -> AsyncIterator[list[pb.EvictResult]]:
@@ -81,7 +83,8 @@ class EvictCall:
         pod, seconds = job.pod, self.loop.time() - job.started if job.attempts else 0.0
         word = _WORDS[outcome]
         error = message or word if outcome == FAILED else ""
-        self._trace.add(pod.uid, word, seconds, job.attempts, error=error)
+        if self._trace.on:
+            self._trace.add(Settled(pod.namespace, pod.name, pod.uid, word, seconds, job.attempts), error=error)
         say = _log.warning if outcome == FAILED else _log.info
         say(
             "pod not evicted" if outcome == FAILED else "pod evicted",
@@ -91,6 +94,7 @@ class EvictCall:
             outcome=word,
             message=message,
             attempts=job.attempts,
+            **self._trace.log_fields,
         )
         self._results.add(pb.EvictResult(uid=pod.uid, outcome=outcome, message=message), word, job.attempts)
         if self._results.complete:

@@ -23,10 +23,12 @@ from muster.binding.events import EventRecorder
 from muster.binding.evictions import EvictCall
 from muster.binding.objects import WriteObject
 from muster.binding.pipeline import Flow, Pipeline, Urgency
+from muster.binding.spans import PodTrace
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
 from muster.binding.write_call import WriteCall
 from muster.kube.session import KubeSession
+from muster.rpc.call_spans import gangs_span
 
 FULL_NAME: Final = "muster.binding.v1.BindingService"
 
@@ -48,7 +50,8 @@ class BindingServicer(pb_grpc.BindingServiceServicer):
     async def Bind(self, request: pb.BindRequest, context: Any) -> AsyncIterator[pb.BindResponse]:  # noqa: N802
         """Results as they come."""
         check_bind(request)
-        call = BindCall(request, self._session, self._pipeline, self._claims, _deadline(context))
+        trace = PodTrace("bind", len(request.pods), gangs_span(context.invocation_metadata()))
+        call = BindCall(request, self._session, self._pipeline, self._claims, _deadline(context), trace)
         context.add_done_callback(_stopping(call.stop))
         with self._epochs.admitted(request.leader_epoch, call.stop):
             try:
@@ -60,7 +63,8 @@ class BindingServicer(pb_grpc.BindingServiceServicer):
     async def Evict(self, request: pb.EvictRequest, context: Any) -> AsyncIterator[pb.EvictResponse]:  # noqa: N802
         """Results as they come."""
         check_evict(request)
-        call = EvictCall(request, self._session, self._pipeline, _deadline(context))
+        trace = PodTrace("evict", len(request.pods), gangs_span(context.invocation_metadata()))
+        call = EvictCall(request, self._session, self._pipeline, _deadline(context), trace)
         context.add_done_callback(_stopping(call.stop))
         with self._epochs.admitted(request.leader_epoch, call.stop):
             try:

@@ -153,7 +153,7 @@ def _gang(term: Term, gang: Gang) -> pb.Gang:
         members=gang.members,
         bound=len(gang.bound) + len(gang.acked),
         reason=reason(gang),
-        trace_id=term.traces.trace_id(gang.id),
+        trace_id=term.traces.kept_trace_id(gang.id),
         priority=gang.priority,
         created_seconds=facts.created_seconds if facts is not None else 0,
         start_seconds=gang.start_seconds,

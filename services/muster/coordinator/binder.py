@@ -28,6 +28,7 @@ from muster.coordinator.core.events import (
 )
 from muster.dialects.registry import labels_at_bind
 from muster.rpc.backoff import Backoff
+from muster.rpc.call_spans import of_gang
 from muster.rpc.errors import describe
 
 TRACE_ANNOTATION = "muster.dev/trace-id"
@@ -59,8 +60,10 @@ class Binder:
         self._events: list[KubeEvent] = []
         self._something = asyncio.Event()
 
-    async def bind(self, effect: Bind, trace_id: str) -> AsyncIterator[BindResults | BindCallFailed]:
-        """Results as they come; every pod ends in exactly one of them."""
+    async def bind(self, effect: Bind, trace_id: str, root: str = "") -> AsyncIterator[BindResults | BindCallFailed]:
+        """Results as they come; every pod ends in exactly one of them. The pods are given the trace id; `root` names
+        the gang's own span.
+        """
         request = pb.BindRequest(
             leader_epoch=self._epoch,
             group=effect.gang,
@@ -80,7 +83,7 @@ class Binder:
         left = {seat.uid for seat in effect.seats}
         reason = "binding ended the call without a result"
         try:
-            async for response in self._stub.Bind(request, timeout=self._timeout_seconds):
+            async for response in self._stub.Bind(request, timeout=self._timeout_seconds, metadata=of_gang(root)):
                 yield BindResults(tuple(_bind_result(result) for result in _awaited(response.results, left)))
         except aio.AioRpcError as error:
             reason = describe(error)
@@ -88,8 +91,8 @@ class Binder:
             _log.warning("bind call broke off", gang=effect.gang, pods=len(left), reason=reason)
             yield BindCallFailed(tuple(left), reason)
 
-    async def evict(self, effect: Evict) -> AsyncIterator[EvictResults | EvictCallFailed]:
-        """Results as they come; every pod ends in exactly one of them."""
+    async def evict(self, effect: Evict, root: str = "") -> AsyncIterator[EvictResults | EvictCallFailed]:
+        """Results as they come; every pod ends in exactly one of them. `root` names the gang's own span."""
         request = pb.EvictRequest(
             leader_epoch=self._epoch,
             gang=effect.gang,
@@ -98,7 +101,7 @@ class Binder:
         left = {pod.uid for pod in effect.pods}
         reason = "binding ended the call without a result"
         try:
-            async for response in self._stub.Evict(request, timeout=self._timeout_seconds):
+            async for response in self._stub.Evict(request, timeout=self._timeout_seconds, metadata=of_gang(root)):
                 yield EvictResults(tuple(_evict_result(result) for result in _awaited(response.results, left)))
         except aio.AioRpcError as error:
             reason = describe(error)

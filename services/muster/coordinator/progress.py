@@ -14,6 +14,7 @@ import grpc
 import msgspec
 import structlog
 from grpc import aio
+from opentelemetry import context
 
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
@@ -22,6 +23,7 @@ from muster.dialects.progress import ObjectWrite, PodWrite, Progress, Writes
 from muster.dialects.registry import tell, tells
 from muster.rpc.backoff import Backoff
 from muster.rpc.errors import describe
+from muster.telemetry import tracing
 
 CALLS_AT_ONCE: Final = 8
 MOST_PODS_PER_CALL: Final = 500
@@ -47,13 +49,15 @@ class ProgressWriter:
         leader_epoch: int,
         progress_of: Callable[[str], Progress | None],
         failed: Callable[[str, str], None] = lambda _gang, _why: None,
+        traceparent_of: Callable[[str], str] = lambda _gang: "",
     ) -> None:
         """`progress_of` finds out how far a gang is now, by its id; None: there is none. `failed` is told which gang's
-        progress could not be written, and why, once until it can be.
+        progress could not be written, and why, once until it can be. `traceparent_of` names the span of a gang that
+        what is written hangs below.
         """
         self._stub = pb_grpc.BindingServiceStub(channel)
         self._epoch = leader_epoch
-        self._progress_of, self._failed = progress_of, failed
+        self._progress_of, self._failed, self._traceparent_of = progress_of, failed, traceparent_of
         self._waiting: dict[str, None] = {}
         self._under_way: set[str] = set()
         self._later: dict[str, asyncio.TimerHandle] = {}
@@ -86,9 +90,11 @@ class ProgressWriter:
         while True:
             gang = await self._next()
             self._under_way.add(gang)
+            token = context.attach(tracing.below(self._traceparent_of(gang)))
             try:
                 reached = await self._tell(gang)
             finally:
+                context.detach(token)
                 self._under_way.discard(gang)
                 self._something.set()
             if reached:

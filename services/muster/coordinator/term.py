@@ -68,7 +68,11 @@ class Term:
         self._binder = Binder(channels.binding, fence.create_revision, settings.bind_timeout_seconds)
         self._marks = TimeoutMarks(channels.binding, fence.create_revision)
         self._progress = ProgressWriter(
-            channels.binding, fence.create_revision, self._progress_of, self._progress_not_written
+            channels.binding,
+            fence.create_revision,
+            self._progress_of,
+            self._progress_not_written,
+            lambda gang: self.traces.phase_of(gang),
         )
         self._figures = TermFigures(self.machine, lambda gang: self.traces.root_of(gang))
         self._writer = records.RecordWriter(store, settings.etcd_prefix, fence, lambda gang: self.traces.root_of(gang))
@@ -171,12 +175,12 @@ class Term:
 
     async def _solve(self, effect: core.Solve) -> None:
         # A batch is one call, seen in the trace of its first gang; what was done for each is recorded in its own.
-        traceparents = {group.id: self.traces.phase_of(group.gangs[0].id) for group in effect.groups if group.gangs}
-        token = context.attach(tracing.below(next(iter(traceparents.values()), "")))
-        try:
+        gangs = {group.id: group.gangs[0].id for group in effect.groups if group.gangs}
+        traceparents = {group: self.traces.phase_of(gang) for group, gang in gangs.items()}
+        with tracing.joint_span("solve", list(traceparents.values()), {"muster.groups": len(effect.groups)}) as batch:
+            for gang in list(gangs.values())[1:]:
+                self.traces.link(gang, batch)
             answer = await self._answer(effect, traceparents)
-        finally:
-            context.detach(token)
         if isinstance(answer, core.SolveFailed):
             _log.warning("solve failed", groups=len(effect.groups), reason=answer.message)
         self._tell(answer)
@@ -190,7 +194,8 @@ class Term:
     async def _bind(self, effect: core.Bind) -> None:
         token = context.attach(tracing.below(self.traces.phase_of(effect.gang)))
         try:
-            async for event in self._binder.bind(effect, self.traces.trace_id(effect.gang)):
+            trace_id, root = self.traces.kept_trace_id(effect.gang), self.traces.root_of(effect.gang)
+            async for event in self._binder.bind(effect, trace_id, root):
                 self._tell(event)
         finally:
             context.detach(token)
@@ -198,7 +203,7 @@ class Term:
     async def _evict(self, effect: core.Evict) -> None:
         token = context.attach(tracing.below(self.traces.phase_of(effect.gang)))
         try:
-            async for event in self._binder.evict(effect):
+            async for event in self._binder.evict(effect, self.traces.root_of(effect.gang)):
                 self._tell(event)
         finally:
             context.detach(token)
@@ -209,7 +214,7 @@ class Term:
     def _report(self, effect: core.Report) -> None:
         gang = self.machine.knowledge.gangs.get(effect.gang)
         trace_id = self.traces.trace_id(effect.gang)
-        self._binder.tell(effect, trace_id)
+        self._binder.tell(effect, self.traces.kept_trace_id(effect.gang))
         self._progress.put(effect.gang)  # a reason that is news to users may be told in their dialect's words, too
         told = [*(event.note for event in effect.events), *(condition.message for condition in effect.conditions)]
         _log.info(
@@ -233,7 +238,7 @@ class Term:
             return
         note = f"what the gang has come to could not be written, and is tried again: {why}"
         event = core.KubeEvent(gang.reference, core.EventType.WARNING, "ProgressNotWritten", note)
-        self._binder.tell(core.Report(gang_id, events=(event,)), self.traces.trace_id(gang_id))
+        self._binder.tell(core.Report(gang_id, events=(event,)), self.traces.kept_trace_id(gang_id))
 
     def _phase_changed(self, change: core.PhaseChanged) -> None:
         gang = self.machine.knowledge.gangs.get(change.gang)

@@ -41,7 +41,7 @@ from muster.rpc.facts_codec import decode_revision, encode_revision
 from muster.rpc.lifetime import until_stopped
 from muster.rpc.server import RpcServer
 from muster.rpc.subscription import Step, subscribe
-from muster.telemetry.tracing import record_span, tracer
+from muster.telemetry.tracing import current_traceparent, record_span, tracer
 
 FULL_NAME: Final = "muster.placement.v1.PlacementService"
 IMPLEMENTATION: Final = "best-fit"
@@ -188,7 +188,10 @@ def _record(traceparent: str, began_unix_nanos: int, groups: int) -> int:
     now = time.time_ns()
     if traceparent:
         attributes = {"muster.groups_in_batch": groups}
-        record_span("placement.search", began_unix_nanos, now, parent=traceparent, attributes=attributes)
+        # Of a batch only the first gang's trace has the call: the others get to it by a link.
+        call = current_traceparent()
+        links = (call,) if call[3:35] != traceparent[3:35] else ()
+        record_span("placement.search", began_unix_nanos, now, parent=traceparent, attributes=attributes, links=links)
     return now
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import pytest
 from opentelemetry import trace
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from structlog.testing import capture_logs
 
 from builders.binding import Rig, in_order, results_of, rig, until, waiting
@@ -315,14 +316,16 @@ async def test_a_trace_tells_what_became_of_each_pod(muster: Rig, monkeypatch: p
                 await muster.evict(pods)
         finally:
             await asyncio.to_thread(shutdown)
-    call = collector.named("muster.binding.v1.BindingService/Evict")
+    call = collector.named("muster.binding.v1.BindingService/Evict", Span.SPAN_KIND_SERVER)
     assert call.trace_id.hex() in gang
     told: dict[str, str] = {}
     for event in call.events:
         columns: dict[str, Any] = {pair.key: pair.value.array_value.values for pair in event.attributes}
-        assert set(columns) == {"uids", "outcomes", "milliseconds"}
-        uids, outcomes = ([value.string_value for value in columns[name]] for name in ("uids", "outcomes"))
-        told |= dict(zip(uids, outcomes, strict=True))
-    assert told == {pod["metadata"]["uid"]: "evicted" for pod in pods}
+        assert set(columns) == {"muster.pods", "muster.outcomes", "muster.milliseconds"}
+        names, outcomes = (
+            [value.string_value for value in columns[name]] for name in ("muster.pods", "muster.outcomes")
+        )
+        told |= dict(zip(names, outcomes, strict=True))
+    assert told == {f"ml/{pod['metadata']['name']}": "evicted" for pod in pods}
     slow = collector.named("evict pod")
-    assert {pair.key: pair.value for pair in slow.attributes}["attempts"].int_value == 2
+    assert {pair.key: pair.value for pair in slow.attributes}["muster.attempts"].int_value == 2

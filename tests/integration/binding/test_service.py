@@ -11,10 +11,11 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from opentelemetry import trace
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from builders.binding import SECONDS, Rig, results_of, rig
 from builders.faults import BINDS, EVERYTHING, Requests
-from builders.otlp import collecting
+from builders.otlp import attributes_of, collecting
 from muster.binding import service
 from muster.binding.readiness import follow_readiness
 from muster.binding.service import run
@@ -141,27 +142,35 @@ async def test_a_trace_tells_what_became_of_each_pod_and_why_it_took_long(
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
         shutdown = tracing.configure_tracing("binding", "binding-0")
         try:
-            gang = tracing.new_traceparent()
+            root = tracing.new_traceparent()
+            gang = tracing.new_traceparent(root)
             parent = tracing.from_traceparent(gang)
             assert parent is not None
             with (
                 trace.use_span(trace.NonRecordingSpan(parent)),
                 muster.faults.refuse(Requests("POST", "/retried/binding"), 500, times=1),
             ):
-                await muster.bind(pods, "node-3")
+                await muster.bind(pods, "node-3", gang_span=root)
         finally:
             await asyncio.to_thread(shutdown)
-    call = collector.named("muster.binding.v1.BindingService/Bind")
+    call = collector.named("muster.binding.v1.BindingService/Bind", Span.SPAN_KIND_SERVER)
     assert call.trace_id.hex() in gang
     told = [pod for event in call.events for pod in _pods_of(event)]
-    assert sorted((uid, node, outcome) for uid, node, outcome, _ in told) == sorted(
-        (pod["metadata"]["uid"], "node-3", "bound") for pod in pods
-    )
+    assert sorted((name, node, outcome) for name, node, outcome, _ in told) == [
+        ("ml/quick", "node-3", "bound"),
+        ("ml/retried", "node-3", "bound"),
+    ]
     slow = collector.named("bind pod")
     assert slow.parent_span_id == call.span_id
-    attributes = {pair.key: pair.value for pair in slow.attributes}
-    assert attributes["pod.uid"].string_value == pods[1]["metadata"]["uid"]
-    assert attributes["attempts"].int_value == 2
+    assert attributes_of(slow) == {
+        "k8s.namespace.name": "ml",
+        "k8s.pod.name": "retried",
+        "k8s.pod.uid": pods[1]["metadata"]["uid"],
+        "k8s.node.name": "node-3",
+        "muster.outcome": "bound",
+        "muster.attempts": 2,
+    }
+    assert [f"{link.trace_id.hex()}-{link.span_id.hex()}" for link in slow.links] == [root[3:-3]]
 
 
 async def test_the_trace_of_a_large_gang_has_all_pods_in_few_events(
@@ -178,12 +187,12 @@ async def test_the_trace_of_a_large_gang_has_all_pods_in_few_events(
     call = collector.named("muster.binding.v1.BindingService/Bind")
     assert len(call.events) <= 100
     assert call.dropped_events_count == 0
-    uids = {uid for event in call.events for uid, *_ in _pods_of(event)}
-    assert uids == {pod["metadata"]["uid"] for pod in pods}
+    names = {name for event in call.events for name, *_ in _pods_of(event)}
+    assert names == {f"ml/{pod['metadata']['name']}" for pod in pods}
 
 
 def _pods_of(event: Any) -> list[tuple[Any, ...]]:
-    """(uid, node, outcome, milliseconds) of each pod in a span's event."""
+    """(name, node, outcome, milliseconds) of each pod in a span's event."""
     columns = {pair.key: pair.value.array_value.values for pair in event.attributes}
-    texts = ([value.string_value for value in columns[name]] for name in ("uids", "nodes", "outcomes"))
-    return list(zip(*texts, [value.int_value for value in columns["milliseconds"]], strict=True))
+    texts = ([value.string_value for value in columns[f"muster.{name}"]] for name in ("pods", "nodes", "outcomes"))
+    return list(zip(*texts, [value.int_value for value in columns["muster.milliseconds"]], strict=True))
