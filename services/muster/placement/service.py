@@ -122,7 +122,7 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
                     response = await _answer(cluster, request, asked, named)
                 finally:
                     cluster.room.undo(0)
-                _tell(response, time.monotonic() - started, cluster, request.groups[0].traceparent if asked.groups else "")
+                _tell(request, response, time.monotonic() - started, cluster)
                 return response
 
     async def Describe(  # noqa: N802
@@ -195,10 +195,10 @@ def _record(traceparent: str, began_unix_nanos: int, groups: int) -> int:
     return now
 
 
-def _tell(response: pb.SolveResponse, seconds: float, cluster: Cluster, traceparent: str) -> None:
+def _tell(request: pb.SolveRequest, response: pb.SolveResponse, seconds: float, cluster: Cluster) -> None:
     outcomes = Counter(result.outcome for result in response.results)
     placed = outcomes[pb.GroupResult.OUTCOME_PLACED]
-    metrics.SOLVE_SECONDS.observe(seconds, traceparent)
+    metrics.SOLVE_SECONDS.observe(seconds, request.groups[0].traceparent if request.groups else "")
     for outcome, groups in outcomes.items():
         metrics.GROUPS.labels(metrics.OUTCOMES[outcome]).add(groups)
     tell = _log.info if seconds > _SLOW_SECONDS else _log.debug
