@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc
 from msgspec import Struct
 
-from muster.cli.coordinator import channel_to
+from muster.cli.coordinator import channel_to, no_common_tls
 from muster.cli.errors import CliError
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
@@ -60,7 +60,7 @@ def read_cluster(address: str) -> Cluster:
 
 async def _read(address: str) -> Cluster:
     cluster = Cluster()
-    async with channel_to(address) as channel:
+    async with channel_to(address, "cluster-state") as channel:
         call = pb_grpc.ClusterStateServiceStub(channel).Watch(
             pb.WatchRequest(subscriber="muster topology"), timeout=_SNAPSHOT_SECONDS
         )
@@ -92,6 +92,8 @@ def _take(cluster: Cluster, message: pb.Batch) -> None:
 
 def _in_words(address: str, error: grpc.aio.AioRpcError) -> CliError:
     said = error.details() or error.code().name
+    if (without_tls := no_common_tls("cluster-state", address, said)) is not None:
+        return without_tls
     if error.code() is grpc.StatusCode.UNAVAILABLE:
         return CliError(
             f"cluster-state at {address} cannot tell: {said}",

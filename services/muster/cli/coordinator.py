@@ -16,9 +16,11 @@ from muster.config.settings import PLAIN_TEXT, TlsSettings
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
 from muster.localcluster.endpoints import Endpoints, find_endpoints, read_endpoints
 from muster.rpc.channel import open_channel
+from muster.rpc.credentials import BadCertificates
 
 CALL_SECONDS = 5.0
 _SUGGESTIONS = 3
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 
 T = TypeVar("T")
 
@@ -86,17 +88,25 @@ async def connected(address: str) -> "AsyncIterator[Stub]":
         await channel.close()
 
 
-def channel_to(address: str) -> grpc.aio.Channel:
+def channel_to(address: str, service: str = "coordinator") -> grpc.aio.Channel:
     """With TLS by MUSTER_CLI_TLS__CERTIFICATE_FILE, _KEY_FILE and _CA_FILE, in plain text if they are not set.
 
-    MUSTER_CLI_TLS_SERVER_NAME is the name that the server's certificate is for, where the address is another, as of a
-    port that is forwarded. Raises CliError.
+    The server's certificate must be for MUSTER_CLI_TLS_SERVER_NAME; if that is not set, for the host of the address,
+    or for muster-SERVICE where that is this machine, as with a port that is forwarded. Raises CliError.
     """
     try:
         settings = _Settings()
-        return open_channel(address, settings.tls, settings.tls_server_name)
+        return open_channel(address, settings.tls, settings.tls_server_name or _server_name(address, service))
     except ValidationError as error:
-        raise CliError(f"MUSTER_CLI_TLS__*: {error.errors()[0]['msg']}", usage=True) from error
+        said = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise CliError(f"MUSTER_CLI_TLS__*: {said}", usage=True) from error
+    except BadCertificates as error:
+        raise CliError(f"MUSTER_CLI_TLS__*: {error}", usage=True) from error
+
+
+def _server_name(address: str, service: str) -> str:
+    host = address.rpartition(":")[0].strip("[]")
+    return f"muster-{service}" if host in _THIS_MACHINE else ""
 
 
 class _Settings(BaseSettings):
@@ -109,6 +119,8 @@ class _Settings(BaseSettings):
 def in_words(address: str, error: grpc.aio.AioRpcError) -> CliError:
     """What a failed call means for the user."""
     said = error.details() or error.code().name
+    if (without_tls := no_common_tls("the coordinator", address, said)) is not None:
+        return without_tls
     if error.code() is grpc.StatusCode.UNAVAILABLE and _not_reached(said):
         return CliError(
             f"nothing answers at {address}, where the coordinator should be",
@@ -121,6 +133,22 @@ def in_words(address: str, error: grpc.aio.AioRpcError) -> CliError:
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return CliError(f"the coordinator at {address} gave no answer in {CALL_SECONDS:g} s")
     return CliError(f"the coordinator at {address} refused: {said} ({error.code().name})")
+
+
+def no_common_tls(what: str, address: str, said: str) -> CliError | None:
+    """What it means for the user, if the call failed because of TLS: only one side has it, or trusts the other."""
+    if "Hostname Verification" in said:
+        return CliError(
+            f"what answers at {address} has no certificate for the name by which it was called",
+            hint="MUSTER_CLI_TLS_SERVER_NAME is the name that the certificate has to be for",
+        )
+    if not any(mark in said for mark in ("handshake failed", "Socket closed", "SSL_ERROR")):
+        return None
+    return CliError(
+        f"there is no way to speak TLS with {what} at {address}: {said}",
+        hint="MUSTER_CLI_TLS__CERTIFICATE_FILE, MUSTER_CLI_TLS__KEY_FILE and MUSTER_CLI_TLS__CA_FILE name a certificate"
+        " that it trusts, and who signed its own; they are not to be set where it speaks plain text",
+    )
 
 
 def _not_reached(said: str) -> bool:

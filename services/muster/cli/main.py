@@ -1,5 +1,6 @@
 """The `muster` command: what it can do, by name. A command's code is imported when it runs: starting is fast."""
 
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -9,6 +10,8 @@ import typer
 
 from muster.cli.errors import CliError
 from muster.cli.service_commands import ServiceGroup
+
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # what goes wrong is said once, by the command
 
 app = typer.Typer(
     name="muster",

@@ -1,0 +1,95 @@
+"""Muster with mutual TLS everywhere and an etcd that knows users: gangs start, and who should not be heard is not."""
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+import pytest_asyncio
+
+from builders.certificates import Authority
+from builders.secured import Secured, secured_cluster
+from builders.workloads import gang
+from muster.config.settings import PLAIN_TEXT
+from muster.localcluster.security import CALLERS, CLIENT
+from muster.localcluster.stack import SERVICES
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def secured(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Secured]:
+    async with secured_cluster(tmp_path_factory.mktemp("secured")) as secured:
+        yield secured
+
+
+async def test_gangs_start_while_every_certificate_is_replaced(secured: Secured) -> None:
+    pids = {name: child.pid for name, child in secured.stack.children.items()}
+    replaced, numbers, after = asyncio.Event(), itertools.count(), 0
+
+    async def start_on() -> None:
+        nonlocal after
+        while after < 3:
+            await secured.start(gang(f"stream-{next(numbers)}").of(3).asking(cpu="100m"))
+            after += replaced.is_set()
+
+    starting = asyncio.create_task(start_on())
+    for _ in range(2):
+        await secured.security.renew()
+    replaced.set()
+    await starting
+    assert {name: child.pid for name, child in secured.stack.children.items()} == pids
+
+
+async def test_a_service_that_comes_back_is_called_with_what_was_replaced_meanwhile(secured: Secured) -> None:
+    await secured.security.renew()
+    for name in ("binding", "placement"):
+        await secured.stack.kill(name)
+    await secured.stack.start(["binding", "placement"])
+    await secured.start(gang("back").of(3).asking(cpu="100m"))
+    assert '"certificates renewed"' in (secured.stack.directory / "logs" / "coordinator.log").read_text()
+
+
+@pytest.mark.parametrize("service", SERVICES)
+async def test_only_the_arrows_of_the_design_are_answered(secured: Secured, service: str) -> None:
+    for caller in (*SERVICES, CLIENT):
+        answered = await secured.answer(service, secured.stack.tls(caller))
+        expected = grpc.StatusCode.OK if caller in CALLERS[service] else grpc.StatusCode.PERMISSION_DENIED
+        assert answered is expected, f"{caller} -> {service}"
+
+
+async def test_strangers_reach_nobody(secured: Secured, tmp_path: Path) -> None:
+    named_well = Authority(tmp_path).issue("coordinator", "muster-coordinator", "muster-client")
+    trusting = named_well.model_copy(update={"ca_file": secured.stack.tls().ca_file})
+    for service in SERVICES:
+        for tls in (PLAIN_TEXT, trusting):
+            assert await secured.answer(service, tls) is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_people_ask_with_the_clients_certificate(secured: Secured) -> None:
+    await secured.start(gang("asked").of(2).asking(cpu="100m"))
+    address = secured.stack.addresses["coordinator"]
+    ours = secured.security.client_environment
+    code, said = await secured.muster("gangs", "-o", "json", "--coordinator", address, environment=ours)
+    assert code == 0, said
+    assert "asked" in {each["name"] for each in json.loads(said)["gangs"]}
+    theirs = {key: value.replace("client.", "binding.") for key, value in ours.items()}
+    for environment, expected in ((theirs, "only muster-client may call here"), ({}, "no way to speak TLS")):
+        code, said = await secured.muster("gangs", "--coordinator", address, environment=environment)
+        assert (code, expected in said) == (1, True), said
+
+
+async def test_no_secret_can_be_seen(secured: Secured) -> None:
+    await secured.start(gang("seen").of(2).asking(cpu="100m"))
+    secrets, visible = secured.secrets(), secured.visible()
+    kinds = {"etcd-password", "etcd-root-password", "coordinator.key line 0", "webhook.key line 0"}
+    assert kinds <= secrets.keys()
+    assert any("token" in name for name in secrets)
+    assert any("MUSTER_COORDINATOR_ETCD_PASSWORD_FILE" in text for text in visible.values())
+    assert any("muster.cli\0run\0coordinator" in text for text in visible.values())
+    assert any('"term begins"' in text for text in visible.values())
+    for (name, secret), (place, text) in itertools.product(secrets.items(), visible.items()):
+        assert secret not in text, f"{name} stands in {place}"
