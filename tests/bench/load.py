@@ -12,6 +12,7 @@ from muster.kube.session import ApiStatusError, KubeSession, Response
 from muster.localcluster.manifests import Manifest, apply_manifests
 
 LABEL = "muster.dev/bench"
+CROWD = "crowd-"
 IN_ONE_NODE = 8
 """Pods of those that ask for an eighth of a node."""
 CPUS = 64
@@ -62,7 +63,7 @@ def narrow_gang(name: str, namespace: str) -> Workload:
 
 def crowd(count: int, size: int, namespace: str) -> list[Workload]:
     """Gangs of one kind, of which a node has room for eight pods; of one size they stand in the queue as they come."""
-    return [_of_eighths(f"crowd-{number:06}", namespace).of(size) for number in range(count)]
+    return [_of_eighths(f"{CROWD}{number:06}", namespace).of(size) for number in range(count)]
 
 
 def _of_eighths(name: str, namespace: str) -> Workload:
