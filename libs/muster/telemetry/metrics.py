@@ -19,7 +19,6 @@ from muster.telemetry.histogram import Histogram
 
 __all__ = [
     "CALL_BUCKETS",
-    "LEADER",
     "REGISTRY",
     "SOLVE_BUCKETS",
     "WAIT_BUCKETS",
@@ -32,6 +31,7 @@ __all__ = [
     "histogram",
     "sampled",
     "tell_build",
+    "tell_leading",
 ]
 
 CALL_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -104,9 +104,14 @@ def sampled(name: str, meaning: str, labels: Sequence[str] = (), *, rises: bool 
 
 
 _BUILD = gauge("muster_build_info", "Which Muster this is; always 1.", ("service", "version"))
-LEADER: Final = gauge(
-    "muster_leader", "1 while this replica leads, otherwise 0: of each service that elects, one does."
+_LEADER: Final = sampled(
+    "muster_leader", "1 while this replica leads, otherwise 0. One of coordinator does, and one of lifecycle."
 )
+
+
+def tell_leading(leads: bool) -> None:
+    """Say whether this replica leads; replicas of services that elect nobody say nothing."""
+    _LEADER.read_from(lambda: {(): float(leads)})
 
 
 def tell_build(service: str) -> None:

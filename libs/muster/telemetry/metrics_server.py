@@ -7,6 +7,7 @@ the network to say, and nothing told is secret.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from time import perf_counter
 from typing import Final
 
 import structlog
@@ -14,7 +15,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from muster.config.settings import CannotStart
-from muster.telemetry.metrics import REGISTRY, tell_build
+from muster.telemetry.metrics import CALL_BUCKETS, REGISTRY, histogram, sampled, tell_build
+from muster.telemetry.tracing import span_counts
 
 PATH: Final = "/metrics"
 
@@ -23,7 +25,21 @@ _EXCHANGE_SECONDS: Final = 10.0
 """Prometheus gives up after ten seconds, too."""
 _CONNECTIONS: Final = 16
 """Few ask for metrics; who holds connections open must not take the service's file descriptors."""
+_BEAT_SECONDS: Final = 0.5
 _PLAIN: Final = "text/plain; charset=utf-8"
+
+SPANS: Final = sampled(
+    "muster_spans_total",
+    "Spans of traces by what became of them: sent, dropped (too many waited to be sent) or failed (the collector did "
+    "not take them).",
+    ("outcome",),
+    rises=True,
+)
+LOOP_DELAY: Final = histogram(
+    "muster_loop_delay_seconds",
+    "How much later than asked for the event loop came back to a task, twice a second: how busy the process is.",
+    CALL_BUCKETS,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -44,11 +60,31 @@ async def serving_metrics(listen: str, service: str) -> AsyncIterator[int]:
         raise CannotServeMetrics(f"metrics cannot be served on {listen!r}: {error}; choose another address") from error
     taken: int = server.sockets[0].getsockname()[1]
     _log.info("metrics are served", listen=listen, port=taken)
+    watching = asyncio.create_task(_watch_loop())
     try:
         yield taken
     finally:
+        watching.cancel()
         server.close()
         exchanges.end()
+
+
+async def _watch_loop() -> None:
+    """Measure how late the loop is: whatever it does for long, others wait for."""
+    while True:
+        asked = perf_counter()
+        await asyncio.sleep(_BEAT_SECONDS)
+        LOOP_DELAY.observe(max(0.0, perf_counter() - asked - _BEAT_SECONDS))
+
+
+def _spans() -> dict[tuple[str, ...], float]:
+    counts = span_counts()
+    if counts is None:
+        return {}
+    return {("sent",): counts.sent, ("dropped",): counts.dropped, ("failed",): counts.failed}
+
+
+SPANS.read_from(_spans)
 
 
 class _Exchanges:

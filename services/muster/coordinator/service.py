@@ -16,7 +16,7 @@ from muster.rpc.backoff import Backoff
 from muster.rpc.channel import open_channel
 from muster.rpc.lifetime import until_stopped
 from muster.rpc.server import RpcServer
-from muster.telemetry.metrics import LEADER
+from muster.telemetry.metrics import tell_leading
 
 HEALTH_SECONDS = 1.0
 """How often etcd is asked whether it is there."""
@@ -64,9 +64,10 @@ async def _stand_and_lead(settings: Settings, channels: Channels, store: Store, 
     )
     servicer.standby(election.leader)
     backoff = Backoff()
+    tell_leading(False)
     while True:
         leadership = await election.campaign()
-        LEADER.set(1)
+        tell_leading(True)
         term = Term(settings, channels, store, leadership)
         servicer.lead(term)
         try:
@@ -78,7 +79,7 @@ async def _stand_and_lead(settings: Settings, channels: Channels, store: Store, 
         else:
             failed = False
         finally:
-            LEADER.set(0)
+            tell_leading(False)
             servicer.standby(election.leader)
             await election.resign()
         if failed:
