@@ -1,10 +1,13 @@
 """Spans of calls, on both sides, named and described by OpenTelemetry's conventions for RPC.
 
-A caller's span shows what the server's cannot: the way there and back, and calls that no server answered.
+A caller's span shows what the server's cannot: the way there and back, and calls that no server answered. Streams of
+answers may go on while their caller dies, and its span would be missing between the server's and what is above: they
+have one only if they failed, beside the server's.
 """
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from time import time_ns
 from typing import Any, Final
 
 import grpc
@@ -52,15 +55,34 @@ def refused(span: Span, code: grpc.StatusCode, message: str) -> None:
 
 def calling(method: str, address: str) -> Span | None:
     """A span for a call to `address`, which belongs to a trace that is kept; None if it does not. `ends` ends it."""
-    if not tracing.enabled() or is_plumbing(method) or is_subscription(method):
+    if not _is_told(method):
         return None
-    if not trace.get_current_span().get_span_context().trace_flags.sampled:
+    return tracing.tracer().start_span(
+        method.removeprefix("/"), kind=SpanKind.CLIENT, attributes=_described(method) | _server(address)
+    )
+
+
+def streaming(method: str, address: str) -> Callable[[Any], None] | None:
+    """For `add_done_callback` of a call to `address` that is answered by a stream; None if its trace is not kept."""
+    if not _is_told(method):
         return None
-    host, _, port = address.rpartition("/")[2].rpartition(":")
-    attributes = _described(method) | {"server.address": host}
-    if port.isdecimal():
-        attributes["server.port"] = int(port)
-    return tracing.tracer().start_span(method.removeprefix("/"), kind=SpanKind.CLIENT, attributes=attributes)
+    began, parent = time_ns(), tracing.current_traceparent()
+
+    def end(call: Any) -> None:
+        code, message = outcome_of(call)
+        if code is not grpc.StatusCode.OK:
+            tracing.record_span(
+                method.removeprefix("/"),
+                began,
+                time_ns(),
+                parent=parent,
+                kind=SpanKind.CLIENT,
+                attributes=_described(method) | _server(address) | {"rpc.response.status_code": code.name},
+                error=message or code.name,
+                error_type=code.name,
+            )
+
+    return end
 
 
 def of_gang(root: str) -> tuple[tuple[str, str], ...] | None:
@@ -73,8 +95,10 @@ def gangs_span(metadata: Iterable[tuple[str, Any]] | None) -> str:
     return next((value for key, value in metadata or () if key == _GANG and isinstance(value, str)), "")
 
 
-def ends(span: Span) -> Callable[[Any], None]:
-    """For `add_done_callback` of a call."""
+def ends(span: Span | None) -> Callable[[Any], None] | None:
+    """For `add_done_callback` of a call; None if there is nothing to end."""
+    if span is None:
+        return None
 
     def end(call: Any) -> None:
         code, message = outcome_of(call)
@@ -89,6 +113,18 @@ def ends(span: Span) -> Callable[[Any], None]:
 def _failed(span: Span, code: grpc.StatusCode, message: str) -> None:
     span.set_attribute("error.type", code.name)
     span.set_status(Status(StatusCode.ERROR, message))
+
+
+def _is_told(method: str) -> bool:
+    """A call that is made now is of a trace that is kept."""
+    if not tracing.enabled() or is_plumbing(method) or is_subscription(method):
+        return False
+    return trace.get_current_span().get_span_context().trace_flags.sampled
+
+
+def _server(address: str) -> dict[str, tracing.Attribute]:
+    host, _, port = address.rpartition("/")[2].rpartition(":")
+    return {"server.address": host, "server.port": int(port)} if port.isdecimal() else {"server.address": host}
 
 
 def _described(method: str) -> dict[str, tracing.Attribute]:

@@ -103,16 +103,20 @@ _Continue = Callable[[aio.ClientCallDetails, Any], Awaitable[Any]]
 class _Calls:
     """What every kind of call goes through."""
 
+    answered_by_stream = False
+
     def __init__(self, address: str, begun: Callable[[Any, aio.ClientCallDetails], None] | None) -> None:
         self._address, self._begun = address, begun
 
     async def _begin(self, continuation: _Continue, details: aio.ClientCallDetails, request: Any) -> Any:
-        span = call_spans.calling(_method(details), self._address)
+        method = _method(details)
+        span = None if self.answered_by_stream else call_spans.calling(method, self._address)
         traceparent = current_traceparent() if span is None else to_traceparent(span.get_span_context())
         traced = _within(traceparent, details)
         call = await continuation(traced, request)
-        if span is not None:
-            call.add_done_callback(call_spans.ends(span))
+        end = call_spans.streaming(method, self._address) if self.answered_by_stream else call_spans.ends(span)
+        if end is not None:
+            call.add_done_callback(end)
         if self._begun is not None:
             self._begun(call, traced)
         return call
@@ -124,6 +128,8 @@ class _UnaryCalls(_Calls, aio.UnaryUnaryClientInterceptor):
 
 
 class _StreamedAnswers(_Calls, aio.UnaryStreamClientInterceptor):
+    answered_by_stream = True
+
     async def intercept_unary_stream(
         self, continuation: _Continue, details: aio.ClientCallDetails, request: Any
     ) -> Any:
@@ -138,6 +144,8 @@ class _StreamedRequests(_Calls, aio.StreamUnaryClientInterceptor):
 
 
 class _BothStreams(_Calls, aio.StreamStreamClientInterceptor):
+    answered_by_stream = True
+
     async def intercept_stream_stream(
         self, continuation: _Continue, details: aio.ClientCallDetails, requests: Any
     ) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 import grpc
 import pytest
 from opentelemetry import trace
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from structlog.testing import capture_logs
 
 from builders.binding import Rig, in_order, results_of, rig, until, waiting
@@ -316,7 +315,7 @@ async def test_a_trace_tells_what_became_of_each_pod(muster: Rig, monkeypatch: p
                 await muster.evict(pods)
         finally:
             await asyncio.to_thread(shutdown)
-    call = collector.named("muster.binding.v1.BindingService/Evict", Span.SPAN_KIND_SERVER)
+    call = collector.named("muster.binding.v1.BindingService/Evict")
     assert call.trace_id.hex() in gang
     told: dict[str, str] = {}
     for event in call.events:

@@ -11,7 +11,6 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from opentelemetry import trace
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from builders.binding import SECONDS, Rig, results_of, rig
 from builders.faults import BINDS, EVERYTHING, Requests
@@ -153,7 +152,7 @@ async def test_a_trace_tells_what_became_of_each_pod_and_why_it_took_long(
                 await muster.bind(pods, "node-3", gang_span=root)
         finally:
             await asyncio.to_thread(shutdown)
-    call = collector.named("muster.binding.v1.BindingService/Bind", Span.SPAN_KIND_SERVER)
+    call = collector.named("muster.binding.v1.BindingService/Bind")
     assert call.trace_id.hex() in gang
     told = [pod for event in call.events for pod in _pods_of(event)]
     assert sorted((name, node, outcome) for name, node, outcome, _ in told) == [
