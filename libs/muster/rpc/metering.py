@@ -10,7 +10,7 @@ from grpc import aio
 
 from muster.rpc.errors import outcome_of
 from muster.rpc.methods import is_plumbing, is_subscription
-from muster.telemetry.metrics import CALL_BUCKETS, gauge, histogram
+from muster.telemetry.metrics import CALL_BUCKETS, histogram, sampled
 
 _LABELS: Final = ("rpc_system_name", "rpc_method", "rpc_response_status_code")
 _SYSTEM: Final = "grpc"
@@ -28,9 +28,13 @@ MADE: Final = histogram(
     CALL_BUCKETS,
     _LABELS,
 )
-SUBSCRIBERS: Final = gauge("muster_subscribers", "Streams of news (Watch) that are open here now.", ("rpc_method",))
+SUBSCRIBERS: Final = sampled("muster_subscribers", "Streams of news (Watch) that are open here now.", ("rpc_method",))
 
 _NAMES: Final = {code.value[0]: code.name for code in grpc.StatusCode}
+_open: Final[dict[tuple[str, ...], float]] = {}
+"""Streams by their method."""
+SUBSCRIBERS.read_from(lambda: _open)
+
 _Behavior = Callable[[Any, Any], Coroutine[Any, Any, Any]]
 
 
@@ -58,14 +62,15 @@ def counted(method: str, behavior: _Behavior, traceparent: str) -> _Behavior:
 
 def counted_subscription(method: str, behavior: _Behavior) -> _Behavior:
     """The same stream, counted while it is open."""
-    gauge = SUBSCRIBERS.labels(method.removeprefix("/"))
+    labels = (method.removeprefix("/"),)
+    _open.setdefault(labels, 0)
 
     async def call(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
-        gauge.inc()
+        _open[labels] += 1
         try:
             return await behavior(request, context)
         finally:
-            gauge.dec()
+            _open[labels] -= 1
 
     return call
 

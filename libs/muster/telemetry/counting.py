@@ -27,7 +27,7 @@ class Counter(Collector):
     ) -> None:
         if not name.endswith("_total"):
             raise ValueError(f"the name of a counter ends in _total, got {name!r}")
-        self._name, self._meaning, self._labels = name, meaning, tuple(labels)
+        self.name, self.meaning, self.label_names = name, meaning, tuple(labels)
         self._counts: dict[tuple[str, ...], Count] = {}
         for values in known if labels else [()]:
             self.labels(*values)
@@ -36,8 +36,8 @@ class Counter(Collector):
         """The count with these values of the labels. Keep it where it is used often."""
         count = self._counts.get(values)
         if count is None:
-            if len(values) != len(self._labels):
-                raise ValueError(f"{self._name} has the labels {self._labels}, got {values!r}")
+            if len(values) != len(self.label_names):
+                raise ValueError(f"{self.name} has the labels {self.label_names}, got {values!r}")
             count = self._counts[values] = Count()
         return count
 
@@ -55,4 +55,4 @@ class Counter(Collector):
         return [family]
 
     def _family(self) -> CounterMetricFamily:
-        return CounterMetricFamily(self._name, self._meaning, labels=self._labels)
+        return CounterMetricFamily(self.name, self.meaning, labels=self.label_names)

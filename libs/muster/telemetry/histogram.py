@@ -49,7 +49,7 @@ class Histogram(Collector):
 
     def __init__(self, name: str, meaning: str, bounds: Sequence[float], labels: Sequence[str] = ()) -> None:
         """`bounds` are those of the buckets, upwards; the last bucket, which takes all above, is understood."""
-        self._name, self._meaning, self._labels, self._bounds = name, meaning, tuple(labels), tuple(bounds)
+        self.name, self.meaning, self.label_names, self._bounds = name, meaning, tuple(labels), tuple(bounds)
         self._series: dict[tuple[str, ...], Series] = {}
         self._only = None if labels else self.labels()
 
@@ -57,23 +57,23 @@ class Histogram(Collector):
         """The series with these values of the labels. Keep it where it is used often."""
         series = self._series.get(values)
         if series is None:
-            if len(values) != len(self._labels):
-                raise ValueError(f"{self._name} has the labels {self._labels}, got {values!r}")
+            if len(values) != len(self.label_names):
+                raise ValueError(f"{self.name} has the labels {self.label_names}, got {values!r}")
             series = self._series[values] = Series(self._bounds)
         return series
 
     def observe(self, figure: float, traceparent: str = "", times: int = 1) -> None:
         """As of a series, for a histogram without labels."""
-        assert self._only is not None, f"{self._name} has labels"
+        assert self._only is not None, f"{self.name} has labels"
         self._only.observe(figure, traceparent, times)
 
     def describe(self) -> Iterable[Metric]:
-        return [Metric(self._name, self._meaning, "histogram")]
+        return [Metric(self.name, self.meaning, "histogram")]
 
     def collect(self) -> Iterable[Metric]:
-        metric = Metric(self._name, self._meaning, "histogram")
+        metric = Metric(self.name, self.meaning, "histogram")
         for values, series in self._series.items():
-            self._add(metric, dict(zip(self._labels, values, strict=True)), series)
+            self._add(metric, dict(zip(self.label_names, values, strict=True)), series)
         return [metric]
 
     def _add(self, metric: Metric, labels: dict[str, str], series: Series) -> None:
@@ -82,6 +82,6 @@ class Histogram(Collector):
             so_far += count
             exemplar = example and Exemplar({"trace_id": example.trace_id}, example.figure, example.unix_seconds)
             bucket = labels | {"le": floatToGoString(bound)}  # type: ignore[no-untyped-call]
-            metric.add_sample(f"{self._name}_bucket", bucket, so_far, exemplar=exemplar)
-        metric.add_sample(f"{self._name}_count", labels, so_far)
-        metric.add_sample(f"{self._name}_sum", labels, series.total)
+            metric.add_sample(f"{self.name}_bucket", bucket, so_far, exemplar=exemplar)
+        metric.add_sample(f"{self.name}_count", labels, so_far)
+        metric.add_sample(f"{self.name}_sum", labels, series.total)

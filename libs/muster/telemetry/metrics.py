@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Gauge, GCCollector, ProcessCollector
+from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.metrics import disable_created_metrics
 from prometheus_client.registry import Collector
 
 from muster.telemetry.counting import Counter
@@ -23,11 +22,9 @@ __all__ = [
     "SOLVE_BUCKETS",
     "WAIT_BUCKETS",
     "Counter",
-    "Gauge",
     "Histogram",
     "Sampled",
     "counter",
-    "gauge",
     "histogram",
     "sampled",
     "tell_build",
@@ -41,7 +38,6 @@ SOLVE_BUCKETS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.0
 WAIT_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 """Seconds that a gang or a pod waits, from an instant to an hour."""
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # more lines, which Prometheus throws away
 REGISTRY: Final = CollectorRegistry(auto_describe=True)
 ProcessCollector(registry=REGISTRY)
 GCCollector(registry=REGISTRY)
@@ -52,11 +48,6 @@ def counter(name: str, meaning: str, labels: Sequence[str] = (), known: Iterable
     made = Counter(name, meaning, labels, known)
     REGISTRY.register(made)
     return made
-
-
-def gauge(name: str, meaning: str, labels: Sequence[str] = ()) -> Gauge:
-    """What is set when it changes."""
-    return Gauge(name, meaning, labels, registry=REGISTRY)
 
 
 def histogram(name: str, meaning: str, buckets: Sequence[float], labels: Sequence[str] = ()) -> Histogram:
@@ -74,7 +65,7 @@ class Sampled(Collector):
     """A gauge or counter that is read from where it is known when somebody asks for the metrics."""
 
     def __init__(self, name: str, meaning: str, labels: Sequence[str], *, rises: bool) -> None:
-        self._name, self._meaning, self._labels, self._rises = name, meaning, labels, rises
+        self.name, self.meaning, self.label_names, self.rises = name, meaning, tuple(labels), rises
         self._source: Source | None = None
 
     def read_from(self, source: Source | None) -> None:
@@ -92,8 +83,8 @@ class Sampled(Collector):
         return [family]
 
     def _family(self) -> CounterMetricFamily | GaugeMetricFamily:
-        kind = CounterMetricFamily if self._rises else GaugeMetricFamily
-        return kind(self._name, self._meaning, labels=self._labels)
+        kind = CounterMetricFamily if self.rises else GaugeMetricFamily
+        return kind(self.name, self.meaning, labels=self.label_names)
 
 
 def sampled(name: str, meaning: str, labels: Sequence[str] = (), *, rises: bool = False) -> Sampled:
@@ -103,7 +94,7 @@ def sampled(name: str, meaning: str, labels: Sequence[str] = (), *, rises: bool 
     return made
 
 
-_BUILD = gauge("muster_build_info", "Which Muster this is; always 1.", ("service", "version"))
+_BUILD: Final = sampled("muster_build_info", "Which Muster this is; always 1.", ("service", "version"))
 _LEADER: Final = sampled(
     "muster_leader", "1 while this replica leads, otherwise 0. One of coordinator does, and one of lifecycle."
 )
@@ -116,4 +107,5 @@ def tell_leading(leads: bool) -> None:
 
 def tell_build(service: str) -> None:
     """Say which service and version this process is."""
-    _BUILD.labels(service, version("muster")).set(1)
+    build = (service, version("muster"))
+    _BUILD.read_from(lambda: {build: 1.0})
