@@ -5,7 +5,7 @@ stops.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 _OUR_FAULT: Final = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DATA_LOSS})
+
+_FIRST_WRITE_SECONDS: Final = 1.0
+"""A caller that takes nothing is not waited for longer when the server stops."""
 
 _Behavior = Callable[[Any, Any], Any]
 
@@ -130,10 +133,24 @@ async def _answer(behavior: _Behavior, request: Any, context: aio.ServicerContex
     """What the servicer returns; what it yields is written to the stream."""
     answer = behavior(request, context)
     if isinstance(answer, AsyncIterator):
+        begun = False
         async for message in answer:
-            await context.write(message)
+            await (context.write(message) if begun else _whole(context.write(message)))
+            begun = True
         return None
     return await answer
+
+
+async def _whole(first_write: Coroutine[Any, Any, None]) -> None:
+    """Also when it is cancelled meanwhile: while the first message of a stream leaves, gRPC cannot end the stream."""
+    writing = asyncio.ensure_future(first_write)
+    try:
+        await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await asyncio.wait([writing], timeout=_FIRST_WRITE_SECONDS)
+        if writing.done() and not writing.cancelled():
+            writing.exception()  # the caller left, which is known
+        raise
 
 
 async def _refuse(method: str, error: Exception, context: aio.ServicerContext[Any, Any]) -> None:

@@ -21,6 +21,7 @@ _log = structlog.get_logger()
 _CONNECTION_SECONDS = (
     300  # then clients connect anew and so find replicas that were added; running calls are not cut off
 )
+_HANDSHAKE_SECONDS = 10  # who has not shown a certificate by then is cut off
 
 _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_send_message_length", MESSAGE_BYTES),
@@ -30,12 +31,14 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.keepalive_time_ms", 2 * PING_SECONDS * 1000),
     ("grpc.keepalive_timeout_ms", PING_SECONDS * 1000),
     ("grpc.max_connection_age_ms", _CONNECTION_SECONDS * 1000),
+    ("grpc.server_handshake_timeout_ms", _HANDSHAKE_SECONDS * 1000),
     ("grpc.so_reuseport", 0),  # two processes on one port would each get a part of the calls
 )
 
 _PROBE_OPTIONS: Final = (
     ("grpc.max_receive_message_length", 1024),
     ("grpc.max_concurrent_streams", 16),
+    ("grpc.server_handshake_timeout_ms", _HANDSHAKE_SECONDS * 1000),
     ("grpc.so_reuseport", 0),
 )
 

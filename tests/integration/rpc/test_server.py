@@ -1,6 +1,8 @@
 """A server as its callers and its orchestrator see it."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
 import pytest
@@ -8,7 +10,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from structlog.testing import capture_logs
 
-from builders.serving import PLACEMENT, ClusterState, Placement, channel_to, describe, serving
+from builders.serving import CLUSTER_STATE, PLACEMENT, ClusterState, Placement, channel_to, describe, serving
 from muster.clusterstate.v1 import clusterstate_pb2, clusterstate_pb2_grpc
 from muster.config.settings import PLAIN_TEXT
 from muster.placement.v1 import placement_pb2, placement_pb2_grpc
@@ -192,6 +194,29 @@ async def test_stop_ends_subscriptions_at_once_and_says_why() -> None:
             await server.stop(60)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stream.read()
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert caught.value.details() == "this server is stopping"
+
+
+async def test_a_stop_while_the_first_message_leaves_ends_the_subscription_too() -> None:
+    stops: list[asyncio.Task[None]] = []
+
+    class StopsMeanwhile(clusterstate_pb2_grpc.ClusterStateServiceServicer):
+        async def Watch(self, request: object, context: object) -> AsyncIterator[Any]:  # noqa: N802
+            stops.append(asyncio.create_task(server.stop(60)))
+            yield clusterstate_pb2.WatchResponse()
+            await asyncio.Event().wait()
+
+    server = RpcServer("127.0.0.1:0", PLAIN_TEXT, "test")
+    register = clusterstate_pb2_grpc.add_ClusterStateServiceServicer_to_server
+    server.add(register, StopsMeanwhile(), CLUSTER_STATE)
+    port = await server.start()
+    async with channel_to(port) as channel, asyncio.timeout(10):  # far below the grace
+        stream = clusterstate_pb2_grpc.ClusterStateServiceStub(channel).Watch(clusterstate_pb2.WatchRequest())
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            async for _ in stream:
+                pass
+        await asyncio.gather(*stops)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     assert caught.value.details() == "this server is stopping"
 
