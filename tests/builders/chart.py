@@ -7,6 +7,7 @@ async with released(directory, values) as release:
 """
 
 import asyncio
+import base64
 import contextlib
 import os
 import sys
@@ -54,6 +55,8 @@ class Release:
         self._done: set[str] = set()
         self._numbers: defaultdict[str, int] = defaultdict(int)
         self.secrets: dict[str, JSON] = {}
+        self.replaced: asyncio.Queue[str] = asyncio.Queue()
+        """Names of pods in whose place another one is ready, as they are about to end."""
 
     # -- what a person does
 
@@ -99,8 +102,6 @@ class Release:
 
     def secret_files(self, name: str) -> Path:
         """A directory with what is in a Secret."""
-        import base64
-
         directory = self._directory / "secrets" / name
         directory.mkdir(parents=True, exist_ok=True)
         for key, value in self.secrets[name]["data"].items():
@@ -165,6 +166,7 @@ class Release:
             await self._end(name, pod)
 
     async def _end(self, name: str, pod: PodProcess) -> None:
+        self.replaced.put_nowait(pod.name)
         for (service, _), relay in self._services.items():
             if service == f"{RELEASE}-{pod.component}":
                 for port in pod.ports.values():

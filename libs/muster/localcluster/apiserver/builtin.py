@@ -222,7 +222,18 @@ def _others() -> list[Kind]:
         _kind("apps", "v1", "ReplicaSet", "replicasets", _TemplateRules(), "rs", **every),
         _kind("apps", "v1", "StatefulSet", "statefulsets", _TemplateRules(), "sts", **every),
         _kind("batch", "v1", "Job", "jobs", _JobRules(), **every, selectable=("status.successful",)),
+        _kind(
+            "autoscaling",
+            "v2",
+            "HorizontalPodAutoscaler",
+            "horizontalpodautoscalers",
+            _Stored(),
+            "hpa",
+            categories=("all",),
+            subresources=only_status,
+        ),
         events.grouped_kind(),
+        _kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", _Stored(), "netpol"),
         _kind("coordination.k8s.io", "v1", "Lease", "leases", _Stored()),
         _kind(
             "policy",

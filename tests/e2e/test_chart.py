@@ -1,0 +1,217 @@
+"""The chart installed, upgraded and tested: real Helm, etcd with TLS and users, and no rights but the chart's.
+
+Everything in the release is on this machine; tests/builders/chart.py says how its pods become processes.
+"""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+
+from builders.access import refused, uses
+from builders.chart import SECONDS, Release, logs, released
+from builders.cluster import CALL_SECONDS
+from builders.faults import BINDS
+from builders.kube_watch import follow_kind
+from builders.machines import untaint_nodes
+from builders.workloads import Workload, gang
+from muster.config.settings import TlsSettings
+from muster.coordinator.v1.record_pb2 import GangRecord
+from muster.etcd.store import Store
+from muster.localcluster.kubelets.fleet import Kubelets
+from muster.localcluster.kubelets.shapes import NodeShape
+from muster.localcluster.manifests import Manifest, apply_manifests
+
+JSON = dict[str, Any]
+
+ONE_OF_EACH: JSON = {
+    "clusterState": {"replicas": 1},
+    "placement": {"replicas": 1, "autoscaling": {"enabled": False}},
+    # Binds that wait for the test are not waited for long when it ends.
+    "binding": {"replicas": 1, "extraArgs": ["--drain-seconds=1"]},
+    "lifecycle": {"replicas": 1},
+    # Everything is on this machine, and called by its name.
+    "tls": {"extraDnsNames": ["localhost"]},
+}
+NEXT_VERSION: JSON = {
+    **ONE_OF_EACH,
+    "image": {"tag": "0.2.0"},
+    "logLevel": "debug",
+    "etcd": {"quotaBackendBytes": 2**30},
+}
+RECORDS = "/muster/v1/gangs/"
+
+
+class World:
+    """Nodes and pods of the release's cluster, as they are now."""
+
+    def __init__(self, release: Release) -> None:
+        self.release, self.session = release, release.session
+        self.pods: dict[str, JSON] = {}
+        self.wrong: list[str] = []
+        self._homes: dict[str, str] = {}
+        self._kubelets: list[Kubelets] = []
+        self._changed = asyncio.Condition()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def follow(self) -> None:
+        listed = asyncio.Event()
+        self._tasks.add(asyncio.create_task(follow_kind(self.session, "/api/v1/pods", self._seen, listed)))
+        await listed.wait()
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for kubelets in self._kubelets:
+            await kubelets.stop()
+
+    async def nodes(self, *names: str, cpu: int, **labels: str) -> None:
+        """Nodes with simulated kubelets."""
+        shapes = [NodeShape(name, "10.0.0.1", cpu=str(cpu), memory="64Gi", pods=110, labels=labels) for name in names]
+        self._kubelets.append(Kubelets(self.session, shapes))
+        await self._kubelets[-1].start()
+        await untaint_nodes(self.session, *names)
+
+    async def create(self, workload: Workload, *numbers: int) -> None:
+        """These pods of it, all if none are named."""
+        await apply_manifests(self.session, [Manifest(pod) for pod in workload.pods(*numbers)])
+
+    def bound(self, workload: Workload) -> dict[str, str]:
+        """Node by uid."""
+        pods = [self.pods[name] for number in range(workload.size) if (name := workload.pod_name(number)) in self.pods]
+        return {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
+
+    async def until_bound(self, workload: Workload, count: int | None = None) -> None:
+        wanted = workload.size if count is None else count
+        async with asyncio.timeout(SECONDS), self._changed:
+            await self._changed.wait_for(lambda: len(self.bound(workload)) >= wanted)
+
+    async def until_told(self, workload: Workload, number: int, words: str) -> None:
+        """Wait until a pod says so of why it waits."""
+
+        def says() -> bool:
+            conditions = self.pods.get(workload.pod_name(number), {}).get("status", {}).get("conditions") or ()
+            return any(words in each.get("message", "") for each in conditions)
+
+        async with asyncio.timeout(SECONDS), self._changed:
+            await self._changed.wait_for(says)
+
+    def _seen(self, change: str, pod: JSON) -> None:
+        metadata, node = pod["metadata"], pod["spec"].get("nodeName", "")
+        if (home := self._homes.get(metadata["uid"])) and node != home:
+            self.wrong.append(f"{metadata['name']} moved from {home} to {node}")
+        if node:
+            self._homes[metadata["uid"]] = node
+        if str(pod.get("status", {}).get("reason", "")).startswith("OutOf"):
+            self.wrong.append(f"{node} has no room for {metadata['name']}")
+        if change == "DELETED":
+            self.pods.pop(metadata["name"], None)
+        else:
+            self.pods[metadata["name"]] = pod
+        task = asyncio.create_task(self._tell())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+
+@asynccontextmanager
+async def world_of(release: Release) -> AsyncIterator[World]:
+    world = World(release)
+    try:
+        await world.follow()
+        yield world
+    finally:
+        await world.close()
+
+
+async def records(release: Release) -> Mapping[str, GangRecord]:
+    """What etcd has, as the coordinator would read it."""
+    files = release.secret_files("muster-etcd-client-tls")
+    tls = TlsSettings(certificate_file=files / "tls.crt", key_file=files / "tls.key", ca_file=files / "ca.crt")
+    password = (release.secret_files("muster-etcd-auth") / "password").read_text()
+    store = Store(release.etcd_endpoints(), CALL_SECONDS, tls=tls, user="muster", password=lambda: password)
+    try:
+        found = await store.get_prefix(RECORDS)
+    finally:
+        await store.close()
+    return {key.removeprefix(RECORDS): GangRecord.FromString(value) for key, value in found}
+
+
+def seats(record: GangRecord) -> dict[str, str]:
+    """Node by the pod's uid, as it was permitted."""
+    return {pod.uid: seat.node for seat in record.seats for pod in seat.pods}
+
+
+def kept_secrets(release: Release) -> dict[str, JSON]:
+    """All that is secret, but for Helm's own."""
+    return {name: each["data"] for name, each in release.secrets.items() if not name.startswith("sh.helm")}
+
+
+async def test_an_upgrade_loses_no_permit_and_every_gang_ends_bound(tmp_path: Path) -> None:
+    runs = gang("runs").of(4)
+    starts = gang("starts").of(6)
+    holds = gang("holds").of(4).annotated(mode="NonStrict", waiting_time="900s").pod_on_nodes(3, late="yes")
+    large = gang("large").of(3).asking(cpu=8)
+    lacks = gang("lacks").of(3)
+    meanwhile = [gang(f"meanwhile-{number}").of(2) for number in range(4)]
+
+    async with released(tmp_path, yaml.safe_dump(ONE_OF_EACH)) as release, world_of(release) as world:
+        await world.nodes("node-0", "node-1", "node-2", cpu=8)
+        await world.create(runs)
+        await world.until_bound(runs)
+        await world.create(holds)
+        await world.create(large)
+        await world.create(lacks, 0, 1)
+        await world.until_told(holds, 3, "")
+        await world.until_told(large, 0, "")
+        await world.until_told(lacks, 0, "2 of 3")
+        with release.faults.hold(BINDS, let_pass=2) as held:
+            await world.create(starts)
+            await world.until_bound(starts, 2)
+            await held.until(1)
+            permit = (await records(release))[starts.id]
+            secrets = kept_secrets(release)
+            processes = {pod.child.pid for pod in release.all_pods}
+
+            upgrade = asyncio.create_task(release.upgrade(yaml.safe_dump(NEXT_VERSION)))
+            for each in meanwhile:
+                await asyncio.wait_for(release.replaced.get(), SECONDS)
+                await world.create(each)
+            await upgrade
+
+            assert processes.isdisjoint(pod.child.pid for pod in release.all_pods), "everything was replaced"
+            assert kept_secrets(release) == secrets
+            held.release()
+        await world.until_bound(starts)
+        assert world.bound(starts) == seats(permit), "what was permitted before is what was done"
+        assert (await records(release))[starts.id].permitted_unix_millis == permit.permitted_unix_millis
+
+        await world.nodes("late-0", "late-1", "late-2", cpu=16, late="yes")
+        await world.create(lacks, 2)
+        for each in (*meanwhile, holds, large, lacks):
+            await world.until_bound(each)
+        assert not world.wrong
+        assert "2 pods of one gang run" in await release.test()
+
+        assert not refused(await uses(release.session))
+        _nothing_secret_is_told(release)
+
+
+def _nothing_secret_is_told(release: Release) -> None:
+    told = logs(release.all_pods) + "".join(
+        "\0".join([*psutil.Process(pod.child.pid).cmdline(), *psutil.Process(pod.child.pid).environ().values()])
+        for pod in release.all_pods
+    )
+    for name, data in kept_secrets(release).items():
+        for key, value in data.items():
+            if key not in ("tls.crt", "ca.crt"):
+                secret = base64.b64decode(value).decode()
+                assert secret not in told and value not in told, (name, key)
