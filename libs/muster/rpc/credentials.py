@@ -14,6 +14,7 @@ import grpc
 import structlog
 
 from muster.config.settings import CannotStart, TlsSettings
+from muster.rpc.validity import UnreadableCertificate, expiry, tell_expiry
 
 _log = structlog.get_logger()
 
@@ -47,6 +48,7 @@ class Certificates:
         self.files = files
         self._stamp = _stamp(files)
         self.pem = _read(files)
+        tell_expiry(str(files[0]), self.pem.certificate)
         self._failed: tuple[_Stamp, float] | None = None
 
     def renewed(self) -> bool:
@@ -66,7 +68,8 @@ class Certificates:
         if pem == self.pem:
             return False
         self.pem = pem
-        _log.info("certificates renewed", certificate=str(self.files[0]))
+        until = tell_expiry(str(self.files[0]), pem.certificate)
+        _log.info("certificates renewed", certificate=str(self.files[0]), expires=until.isoformat())
         return True
 
     def _failed_before(self, stamp: _Stamp) -> bool:
@@ -118,7 +121,8 @@ def _read(files: tuple[Path, Path, Path]) -> Pem:
         raise BadCertificates(f"{files[2]} holds no certificates of authorities (PEM): {error}") from error
     try:
         context.load_cert_chain(files[0], files[1], password="")
-    except (ssl.SSLError, OSError) as error:
+        expiry(certificate)
+    except (ssl.SSLError, OSError, UnreadableCertificate) as error:
         raise BadCertificates(f"{files[0]} is no certificate (PEM) for the key {files[1]}: {error}") from error
     return Pem(certificate, key, authority)
 
