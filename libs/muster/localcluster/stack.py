@@ -268,8 +268,7 @@ class Stack:
         if self.identities is not None:
             environment["MUSTER_LIFECYCLE_LEASE_NAMESPACE"] = NAMESPACE
         if options.otlp_endpoint:
-            environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = options.otlp_endpoint
-            environment["OTEL_BSP_SCHEDULE_DELAY"] = str(_SPANS_LEAVE_AFTER_MILLISECONDS)
+            environment = _otlp_environment(options.otlp_endpoint) | environment
         asked_at = address
         if self.security is not None:
             environment |= self.security.environment(service, program)
@@ -313,6 +312,17 @@ class Stack:
 
 def _numbered(name: str, count: int) -> list[str]:
     return [name, *(f"{name}-{number}" for number in range(2, count + 1))]
+
+
+def _otlp_environment(endpoint: str) -> dict[str, str]:
+    """Spans go there, whatever the shell says of where and how they go: that is for the collector's own way on."""
+    shells = {name: "" for name in os.environ if name.startswith("OTEL_EXPORTER_OTLP_")}
+    ours = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+        "OTEL_BSP_SCHEDULE_DELAY": str(_SPANS_LEAVE_AFTER_MILLISECONDS),
+    }
+    return shells | ours
 
 
 def _module(name: str, *arguments: str) -> list[str]:

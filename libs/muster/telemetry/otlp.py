@@ -10,10 +10,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from muster.telemetry.errors import BadTracing
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from grpc import ChannelCredentials
 
 Protocol: TypeAlias = Literal["grpc", "http/protobuf"]
 Compression: TypeAlias = Literal["none", "gzip"]
@@ -58,6 +63,22 @@ class Target:
 
     def __repr__(self) -> str:
         return f"Target({self.protocol} {self.endpoint})"
+
+    def credentials(self) -> "ChannelCredentials":
+        """For gRPC with TLS."""
+        from grpc import ssl_channel_credentials
+
+        files = (self.ca_file, self.key_file, self.certificate_file)
+        return ssl_channel_credentials(*(file.read_bytes() if file is not None else None for file in files))
+
+    def ssl_context(self) -> "SSLContext":
+        """For HTTP with TLS."""
+        import ssl
+
+        context = ssl.create_default_context(cafile=self.ca_file)
+        if self.certificate_file is not None:
+            context.load_cert_chain(self.certificate_file, self.key_file)
+        return context
 
 
 @dataclass(frozen=True)

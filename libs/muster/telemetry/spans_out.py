@@ -9,16 +9,13 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import structlog
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from muster.telemetry.otlp import OtlpSettings, Target
-
-if TYPE_CHECKING:
-    from grpc import ChannelCredentials
 
 TELL_SECONDS: Final = 60.0
 """Losses are told at most so often."""
@@ -159,18 +156,11 @@ def _by_grpc(target: Target) -> SpanExporter:
     return OTLPSpanExporter(
         endpoint=target.endpoint,
         insecure=not target.secure,
-        credentials=_credentials(target) if target.secure else None,
+        credentials=target.credentials() if target.secure else None,
         headers=target.headers or None,
         timeout=target.timeout_seconds,
         compression=Compression.Gzip if target.compression == "gzip" else Compression.NoCompression,
     )
-
-
-def _credentials(target: Target) -> "ChannelCredentials":
-    from grpc import ssl_channel_credentials
-
-    files = (target.ca_file, target.key_file, target.certificate_file)
-    return ssl_channel_credentials(*(file.read_bytes() if file is not None else None for file in files))
 
 
 def _by_http(target: Target) -> SpanExporter:

@@ -13,6 +13,7 @@ _ALIKE = 6  # siblings of one name that are shown singly; more become one row
 _EVENTS = 5
 _DETAIL_CHARACTERS = 60
 _VALUE_CHARACTERS = 24
+_REASON_CHARACTERS = 120
 _PLUMBING = ("rpc.", "server.", "network.", "otel.", "thread.", "net.", "k8s.")
 _OUR_PREFIX = "muster-"  # of service names, so that they are known among others'
 
@@ -65,7 +66,7 @@ def _rows(
         end_ns=span.end_ns,
         service=span.service.removeprefix(_OUR_PREFIX),
         took_seconds=span.seconds,
-        detail=span.message or _detail(span.attributes, everything=everything),
+        detail=span.message or _reason(span) or _detail(span.attributes, everything=everything),
         error=span.error,
         orphan=orphan,
     )
@@ -126,6 +127,12 @@ def _short(name: str) -> str:
 def _says_something(key: str, value: Any) -> bool:
     plumbing = key.startswith(_PLUMBING) or key == "muster.gang"
     return not plumbing and len(str(value)) <= _VALUE_CHARACTERS
+
+
+def _reason(span: Span) -> str:
+    """Why a phase of a gang was a setback; "" if it was none."""
+    text = str(span.attributes.get("muster.gang.reason", ""))
+    return text if len(text) <= _REASON_CHARACTERS else text[: _REASON_CHARACTERS - 1] + "…"
 
 
 def _detail(attributes: Mapping[str, Any], *, everything: bool) -> str:

@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import fcntl
+import os
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -29,7 +30,10 @@ from muster.localcluster.manifests import BadManifest, Manifest, ManifestRefused
 from muster.localcluster.nodes import nodes_ready
 from muster.localcluster.stack import API_SERVER, ETCD, Stack, StackOptions
 from muster.localcluster.supervisor import supervise
+from muster.localcluster.traces.forward import Forwarder
 from muster.localcluster.traces.receiver import TraceReceiver
+from muster.telemetry.errors import BadTracing
+from muster.telemetry.otlp import read_otlp
 
 _START_SECONDS = 60.0
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -79,7 +83,7 @@ class _Up:
         self._crds, self._manifests = crds, manifests
         self._examples = examples_in(manifests)
         self._picture = Picture()
-        self._traces = TraceReceiver(directory / "traces.jsonl")
+        self._traces = TraceReceiver(directory / "traces.jsonl", forwarder=_forwarder(self._tell))
 
     async def run(self) -> Outcome | None:
         stopping = asyncio.Event()
@@ -159,6 +163,15 @@ class _Up:
 
     def _tell(self, text: str) -> None:
         typer.echo(text, err=True)
+
+
+def _forwarder(tell: Callable[[str], None]) -> Forwarder | None:
+    """Hands spans on to where the shell wants them, besides the file that `muster trace` reads. Raises CliError."""
+    try:
+        settings = read_otlp(os.environ)
+    except BadTracing as error:
+        raise CliError(str(error), usage=True) from error
+    return Forwarder(settings.target, tell) if settings is not None else None
 
 
 def _check_quantity(option: str, text: str) -> None:

@@ -10,6 +10,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 from muster.localcluster.traces.file import LIMIT_BYTES, TraceWriter
+from muster.localcluster.traces.forward import Forwarder
 from muster.localcluster.traces.span import Span, SpanEvent
 
 _MESSAGE_BYTES = 64 * 2**20
@@ -18,8 +19,9 @@ _MESSAGE_BYTES = 64 * 2**20
 class TraceReceiver:
     """Listens on a loopback port and keeps spans in a bounded file."""
 
-    def __init__(self, path: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, limit_bytes: int = LIMIT_BYTES, forwarder: Forwarder | None = None) -> None:
+        """`forwarder` is given all that comes in, too."""
+        self.path, self._forwarder = path, forwarder
         self._writer = TraceWriter(path, limit_bytes=limit_bytes)
         self._server: grpc.aio.Server | None = None
         self._port = 0
@@ -33,7 +35,7 @@ class TraceReceiver:
         """Listen; returns the port."""
         self._server = grpc.aio.server(options=[("grpc.max_receive_message_length", _MESSAGE_BYTES)])
         add = trace_service_pb2_grpc.add_TraceServiceServicer_to_server
-        add(_Servicer(self._writer), self._server)  # type: ignore[no-untyped-call]
+        add(_Servicer(self._writer, self._forwarder), self._server)  # type: ignore[no-untyped-call]
         self._port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         await self._server.start()
         return self._port
@@ -42,17 +44,21 @@ class TraceReceiver:
         """Take what is under way, then close the file."""
         if self._server is not None:
             await self._server.stop(grace=1)
+        if self._forwarder is not None:
+            await self._forwarder.close()
         self._writer.close()
 
 
 class _Servicer(trace_service_pb2_grpc.TraceServiceServicer):
-    def __init__(self, writer: TraceWriter) -> None:
-        self._writer = writer
+    def __init__(self, writer: TraceWriter, forwarder: Forwarder | None) -> None:
+        self._writer, self._forwarder = writer, forwarder
 
     async def Export(  # noqa: N802 (gRPC's name)
         self, request: trace_service_pb2.ExportTraceServiceRequest, context: Any
     ) -> trace_service_pb2.ExportTraceServiceResponse:
         self._writer.add(spans_in(request.resource_spans))
+        if self._forwarder is not None:
+            self._forwarder.send(request)
         return trace_service_pb2.ExportTraceServiceResponse()
 
 
