@@ -18,6 +18,8 @@ LOOK_AGAIN_SECONDS = 10.0
 """How often names are looked up that may stand for several replicas."""
 SHUNNED_SECONDS = 1.0
 """A replica that could not be reached is asked after the others for so long."""
+SILENT_SECONDS = 15.0
+"""One that did not answer in time, for so long: each time it is asked again may cost as much time as the last."""
 
 _log = structlog.get_logger()
 
@@ -91,9 +93,9 @@ class Replicas:
         return chosen
 
     @staticmethod
-    def shun(place: Place) -> None:
-        """It could not be reached."""
-        place.shunned_until = asyncio.get_running_loop().time() + SHUNNED_SECONDS
+    def shun(place: Place, seconds: float = SHUNNED_SECONDS) -> None:
+        """It could not be reached, or did not answer: others are asked first for so long."""
+        place.shunned_until = asyncio.get_running_loop().time() + seconds
 
     async def follow(self, told: Callable[[int], None]) -> None:
         """Tell how many replicas there are, now and whenever that changes, for ever."""

@@ -8,7 +8,7 @@ from grpc import aio
 
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.coordinator.core.events import Solve, Solved, SolveFailed, SolveOutcome, SolveResult
-from muster.coordinator.replicas import Place, Replicas
+from muster.coordinator.replicas import SILENT_SECONDS, Place, Replicas
 from muster.gangs.placing import PodsOnNode, Removable, Removed, Run
 from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.errors import describe
@@ -38,6 +38,8 @@ class Solver:
                     gone = error.code() is grpc.StatusCode.UNAVAILABLE
                     if gone:
                         self._replicas.shun(place)
+                    elif error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                        self._replicas.shun(place, SILENT_SECONDS)
                     if not gone or len(unreachable) == self._replicas.places or clock() >= deadline:
                         refused = error.code() is grpc.StatusCode.INVALID_ARGUMENT
                         return SolveFailed(effect.solve_id, describe(error), refused, away=gone)

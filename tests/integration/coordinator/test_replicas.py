@@ -121,6 +121,15 @@ async def test_a_replica_that_is_slow_keeps_the_others_from_nothing() -> None:
     assert (slow.asked, quick.asked) == (1, 3)
 
 
+async def test_a_replica_that_was_silent_once_is_asked_after_the_others() -> None:
+    silent, quick = Replica(), Replica()
+    silent.open.clear()
+    async with serving(silent, quick) as addresses, solver(addresses, timeout_seconds=0.3) as client:
+        answers = [await client.solve(QUESTION, {}) for _ in range(5)]
+    assert [isinstance(answer, Solved) for answer in answers] == [False, True, True, True, True]
+    assert (silent.asked, quick.asked) == (1, 4)
+
+
 async def test_a_replica_that_is_not_there_costs_no_answer() -> None:
     there = Replica()
     async with serving(there) as addresses, solver([f"127.0.0.1:{free_port()}", *addresses]) as client:
