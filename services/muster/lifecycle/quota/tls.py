@@ -6,6 +6,7 @@ from pathlib import Path
 import structlog
 
 from muster.config.settings import CannotStart
+from muster.rpc.validity import UnreadableCertificate, tell_expiry
 
 _log = structlog.get_logger(__name__)
 
@@ -47,10 +48,11 @@ class ReloadedTls:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
             context.load_cert_chain(self._certificate, self._key)
+            tell_expiry(str(self._certificate), self._certificate.read_bytes())
             if self._client_ca is not None:
                 context.load_verify_locations(self._client_ca)
                 context.verify_mode = ssl.CERT_REQUIRED
-        except (OSError, ssl.SSLError) as error:
+        except (OSError, ssl.SSLError, UnreadableCertificate) as error:
             files = ", ".join(str(each) for each in self._files)
             raise BadWebhookCertificate(f"TLS of the quota webhook cannot be had from {files}: {error}") from error
         return context

@@ -3,6 +3,7 @@
 What cannot be decided is answered with 503, so that the webhook's failurePolicy says what becomes of the pod.
 """
 
+import asyncio
 from time import perf_counter
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ PATH: Final = "/quota"
 READY_PATH: Final = "/ready"
 
 _LARGEST_REVIEW_BYTES: Final = 4 * 1024 * 1024  # the API server takes objects of up to 3 MiB
+_READ_SECONDS: Final = 10.0  # the API server waits for an answer no longer than that
 _STOP_SECONDS: Final = 5.0  # for answers under way; longer than a decision takes
 _API_VERSION: Final = "admission.k8s.io/v1"
 
@@ -104,7 +106,11 @@ class QuotaWebhook:
         return response
 
     async def _decide(self, request: web.Request) -> web.Response:
-        body = await request.read()
+        try:
+            async with asyncio.timeout(_READ_SECONDS):
+                body = await request.read()
+        except TimeoutError:
+            return web.Response(status=408, text=f"the review was not here whole within {_READ_SECONDS:g} s\n")
         try:
             review = msgspec.json.decode(body, type=_Review)
             if (review.api_version, review.kind) != (_API_VERSION, "AdmissionReview"):

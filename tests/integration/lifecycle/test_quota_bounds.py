@@ -1,0 +1,56 @@
+"""What the webhook is sent is bounded, whoever sends it."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from builders.certificates import Authority
+from muster.lifecycle.quota import webhook
+from muster.lifecycle.quota.tls import ReloadedTls
+from muster.lifecycle.quota.webhook import PATH, QuotaWebhook
+
+
+class Nobody:
+    """Stands for what is asked only about whole reviews, of which these tests send none."""
+
+
+@pytest.fixture
+async def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[str, ssl.SSLContext]]:
+    monkeypatch.setattr(webhook, "_READ_SECONDS", 0.2)
+    authority = Authority(tmp_path)
+    issued = authority.issue("webhook")
+    assert issued.certificate_file is not None and issued.key_file is not None
+    tls = ReloadedTls(issued.certificate_file, issued.key_file, None)
+    served = QuotaWebhook("127.0.0.1:0", tls, Nobody(), Nobody())  # type: ignore[arg-type]
+    await served.start()
+    yield f"https://127.0.0.1:{served.port}{PATH}", ssl.create_default_context(cafile=str(authority.certificate))
+    await served.stop()
+
+
+async def status(url: tuple[str, ssl.SSLContext], body: object) -> int:
+    async with aiohttp.ClientSession() as session, session.post(url[0], data=body, ssl=url[1]) as response:
+        return response.status
+
+
+async def test_a_body_longer_than_any_review_is_refused(url: tuple[str, ssl.SSLContext]) -> None:
+    assert await status(url, b" " * (5 * 1024 * 1024)) == 413
+
+
+async def test_a_body_that_never_ends_is_not_waited_for(url: tuple[str, ssl.SSLContext]) -> None:
+    never = asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"{"
+        await never.wait()
+
+    async with asyncio.timeout(10):
+        assert await status(url, endless()) == 408
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[" * 100_000, b"\xff", b'{"apiVersion":"v1","kind":"Pod"}'])
+async def test_what_is_no_review_is_refused(url: tuple[str, ssl.SSLContext], body: bytes) -> None:
+    assert await status(url, body) == 400
