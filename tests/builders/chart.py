@@ -29,7 +29,7 @@ from muster.localcluster.child import Child
 from muster.localcluster.ports import free_port
 from muster.localcluster.probes import http_ready, wait_until_ready
 
-SECONDS = 90.0
+SECONDS = 150.0
 """For what takes a few seconds on an idle machine."""
 
 _CALL_SECONDS = 20.0
