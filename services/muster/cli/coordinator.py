@@ -142,7 +142,8 @@ def no_common_tls(what: str, address: str, said: str) -> CliError | None:
             f"what answers at {address} has no certificate for the name by which it was called",
             hint="MUSTER_CLI_TLS_SERVER_NAME is the name that the certificate has to be for",
         )
-    if not any(mark in said for mark in ("handshake failed", "Socket closed", "SSL_ERROR")):
+    hung_up = "failed to connect" in said and "Socket closed" in said  # a crash says only that it is closed
+    if not hung_up and not any(mark in said for mark in ("handshake failed", "SSL_ERROR")):
         return None
     return CliError(
         f"there is no way to speak TLS with {what} at {address}: {said}",

@@ -1,0 +1,74 @@
+"""The command line and TLS: by which name a server must be known, and what is told when there is no common TLS."""
+
+from pathlib import Path
+
+import grpc
+import pytest
+
+from builders.certificates import Authority
+from builders.serving import Placement, describe, serving
+from muster.cli.coordinator import channel_to, in_words
+from muster.cli.errors import CliError
+from muster.config.settings import TlsSettings
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "authority")
+
+
+def use(monkeypatch: pytest.MonkeyPatch, tls: TlsSettings) -> None:
+    for name in ("certificate_file", "key_file", "ca_file"):
+        monkeypatch.setenv(f"MUSTER_CLI_TLS__{name.upper()}", str(getattr(tls, name)))
+
+
+async def asked(port: int, service: str = "coordinator") -> str:
+    async with channel_to(f"127.0.0.1:{port}", service) as channel:
+        try:
+            return await describe(channel)
+        except grpc.aio.AioRpcError as error:
+            raise in_words(f"127.0.0.1:{port}", error) from error
+
+
+async def test_behind_a_forwarded_port_a_service_must_have_its_own_name(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, authority.issue("client"))
+    async with serving(placement=Placement(), tls=authority.issue("server", "muster-cluster-state")) as (_, port):
+        assert await asked(port, "cluster-state") == "test"
+        with pytest.raises(CliError, match="no certificate for the name") as caught:
+            await asked(port, "coordinator")
+        assert caught.value.hint is not None and "MUSTER_CLI_TLS_SERVER_NAME" in caught.value.hint
+        monkeypatch.setenv("MUSTER_CLI_TLS_SERVER_NAME", "muster-cluster-state")
+        assert await asked(port, "coordinator") == "test"
+
+
+async def test_plain_text_to_a_server_with_tls_and_the_other_way_round_is_told(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(placement=Placement(), tls=authority.issue("server")) as (_, port):
+        with pytest.raises(CliError, match="no way to speak TLS"):
+            await asked(port)
+    use(monkeypatch, authority.issue("client"))
+    async with serving(placement=Placement()) as (_, port):
+        with pytest.raises(CliError, match="no way to speak TLS"):
+            await asked(port)
+
+
+async def test_a_server_of_another_authority_is_told(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, Authority(tmp_path / "other").issue("client"))
+    async with serving(placement=Placement(), tls=authority.issue("server", "muster-coordinator")) as (_, port):
+        with pytest.raises(CliError, match="no way to speak TLS"):
+            await asked(port)
+
+
+def test_files_that_are_of_no_use_are_named(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    issued = authority.issue("client")
+    use(monkeypatch, issued.model_copy(update={"key_file": Path("nowhere.key")}))
+    with pytest.raises(CliError, match=r"nowhere\.key"):
+        channel_to("127.0.0.1:1")
+    monkeypatch.delenv("MUSTER_CLI_TLS__KEY_FILE")
+    with pytest.raises(CliError, match="mutual TLS also needs key_file"):
+        channel_to("127.0.0.1:1")
