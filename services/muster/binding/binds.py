@@ -108,7 +108,8 @@ class BindCall:
         word = _WORDS[result.outcome]
         error = "" if result.outcome == BOUND else result.message or word
         if self._trace.on:
-            settled = Settled(pod.namespace, pod.name, pod.uid, word, seconds, job.attempts, pod.node)
+            trouble = job.last_trouble
+            settled = Settled(pod.namespace, pod.name, pod.uid, word, seconds, job.attempts, trouble, pod.node)
             self._trace.add(settled, error=error)
         if result.outcome != BOUND:
             _log.warning(

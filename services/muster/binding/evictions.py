@@ -84,7 +84,8 @@ class EvictCall:
         word = _WORDS[outcome]
         error = message or word if outcome == FAILED else ""
         if self._trace.on:
-            self._trace.add(Settled(pod.namespace, pod.name, pod.uid, word, seconds, job.attempts), error=error)
+            settled = Settled(pod.namespace, pod.name, pod.uid, word, seconds, job.attempts, job.last_trouble)
+            self._trace.add(settled, error=error)
         say = _log.warning if outcome == FAILED else _log.info
         say(
             "pod not evicted" if outcome == FAILED else "pod evicted",

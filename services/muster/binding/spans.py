@@ -15,6 +15,7 @@ from muster.telemetry.tracing import Attribute, enabled, record_span, to_tracepa
 _MOST_EVENTS: Final = 100
 _MOST_SPANS: Final = 50
 _SLOW_SECONDS: Final = 0.25
+_TROUBLE_CHARACTERS: Final = 256
 
 
 class Settled(NamedTuple):
@@ -27,6 +28,8 @@ class Settled(NamedTuple):
     seconds: float
     """Since it was first sent."""
     attempts: int
+    trouble: str = ""
+    """Why it was tried again, the last time."""
     node: str = ""
 
 
@@ -79,6 +82,8 @@ class PodTrace:
         }
         if pod.node:
             attributes["k8s.node.name"] = pod.node
+        if pod.trouble:
+            attributes["muster.last_trouble"] = pod.trouble[:_TROUBLE_CHARACTERS]
         record_span(
             f"{self._verb} pod",
             now - int(pod.seconds * 1e9),
