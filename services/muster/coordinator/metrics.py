@@ -73,7 +73,7 @@ CONFLICTS: Final = counter(
 WATCH_LAG: Final = histogram(
     "muster_watch_lag_seconds",
     "How long it took from binding's word that a pod is bound to the sight of it by way of API server and "
-    "cluster-state; one pod of every bind call is measured.",
+    "cluster-state; of pods that binding tells of together one is measured.",
     CALL_BUCKETS,
 )
 TERMS: Final = counter("muster_terms_total", "Terms of leadership that this replica began.")

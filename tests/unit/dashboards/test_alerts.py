@@ -1,0 +1,179 @@
+"""Alerts: Prometheus itself says when they fire, and that nothing fires while all is well; each has its advice."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from builders.documented_metrics import ROOT
+
+ALERTS = ROOT / "deploy" / "dashboards" / "alerts.yaml"
+ADVICE = ROOT / "docs" / "alerts.md"
+RULES: list[dict[str, Any]] = yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]
+
+Series = dict[str, str | None]
+"""Values by series in promtool's notation, one a minute; None: the series is not there."""
+
+
+def latencies(name: str, labels: str, *, slow: bool) -> Series:
+    """A hundred figures a minute, all below 50 ms or all above 5 s."""
+    fast = "0+0x60" if slow else "0+100x60"
+    bounds = {"0.05": fast, "0.5": fast, "1": fast, "5": fast, "10": "0+100x60", "+Inf": "0+100x60"}
+    return {f'{name}_bucket{{{labels}, le="{bound}"}}': values for bound, values in bounds.items()}
+
+
+SERVICES = ("cluster-state", "coordinator", "placement", "binding", "lifecycle")
+LEADER = 'muster_leader{job="coordinator", instance="a"}'
+STANDBY = 'muster_leader{job="coordinator", instance="b"}'
+TERMS = 'muster_terms_total{job="coordinator", instance="a"}'
+PLACED, NO_ANSWER = (f'scheduler_schedule_attempts_total{{result="{result}"}}' for result in ("scheduled", "error"))
+FAILED_BINDS = 'muster_bind_errors_total{reason="failed"}'
+REPAIRING = 'muster_gangs{phase="repairing"}'
+STRAINED = 'muster_writes_repeated_total{why="strained"}'
+FORBIDDEN = 'rest_client_requests_total{job="binding", method="PATCH", code="403"}'
+ETCD_FAILURES = 'muster_etcd_failures_total{operation="health"}'
+VIEW = 'muster_view_current{job="placement", instance="a"}'
+SILENCE = 'muster_watch_silence_seconds{job="cluster-state", instance="a", kind="pods"}'
+WRONG = 'muster_placement_answers_rejected_total{reason="no_room"}'
+RETRIES = 'workqueue_retries_total{job="lifecycle", name="quota"}'
+UNDECIDED = 'muster_quota_review_duration_seconds_count{code="503"}'
+CERTIFICATE = 'muster_certificate_expiration_timestamp_seconds{job="binding", instance="a", file="tls.crt"}'
+DROPPED = 'muster_spans_total{job="binding", outcome="dropped"}'
+SLI = "scheduler_pod_scheduling_sli_duration_seconds"
+ETCD, COMMIT = "muster_etcd_request_duration_seconds", 'operation="commit"'
+LOOP, PROCESS = "muster_loop_delay_seconds", 'job="coordinator", instance="a"'
+
+WELL: Series = {
+    **{f'up{{job="{job}", instance="{job}-1"}}': "1x60" for job in SERVICES},
+    LEADER: "1x60",
+    STANDBY: "0x60",
+    TERMS: "1x60",
+    'scheduler_pending_pods{queue="active"}': "8x60",
+    'scheduler_pending_pods{queue="unschedulable"}': "800x60",
+    PLACED: "0+100x60",
+    NO_ANSWER: "0+1x60",
+    **latencies(SLI, 'attempts="1"', slow=False),
+    **latencies(SLI, 'attempts="2"', slow=True),
+    "muster_pods_bound_total": "0+800x60",
+    FAILED_BINDS: "0+1x60",
+    'muster_bind_errors_total{reason="gone"}': "0+400x60",
+    REPAIRING: "0 1 1 0 0 2 0x60",
+    STRAINED: "0+1x60",
+    'muster_writes_repeated_total{why="again"}': "0+60x60",
+    'rest_client_requests_total{job="binding", method="POST", code="201"}': "0+800x60",
+    FORBIDDEN: "0x60",
+    ETCD_FAILURES: "0 0 0 0 0 2x60",
+    **latencies(ETCD, COMMIT, slow=False),
+    VIEW: "1x60",
+    SILENCE: "10 30 25x60",
+    WRONG: "0x60",
+    'muster_placement_answers_rejected_total{reason="overtaken"}': "0+9x60",
+    **latencies(LOOP, PROCESS, slow=False),
+    RETRIES: "0+1x60",
+    'muster_quota_review_duration_seconds_count{code="200"}': "0+60x60",
+    UNDECIDED: "0x60",
+    'muster_spans_total{job="binding", outcome="sent"}': "0+600x60",
+    DROPPED: "0x60",
+    CERTIFICATE: "864000x90",  # in ten days: promtool's time begins in 1970
+}
+
+CASES: list[tuple[str, str, Series, dict[str, str]]] = [
+    ("MusterNoLeader", "10m", {LEADER: "0x60"}, {}),
+    ("MusterNoLeader", "10m", {LEADER: None, STANDBY: None}, {}),
+    ("MusterLeaderChanges", "40m", {TERMS: "0+1x60"}, {}),
+    ("MusterServiceGone", "10m", {'up{job="binding", instance="binding-1"}': None}, {"job": "binding"}),
+    ("MusterServiceGone", "10m", {'up{job="placement", instance="placement-1"}': "0x60"}, {"job": "placement"}),
+    (
+        "MusterReplicaDown",
+        "10m",
+        {'up{job="placement", instance="placement-2"}': "0x60"},
+        {"job": "placement", "instance": "placement-2"},
+    ),
+    ("MusterStuck", "30m", {PLACED: "5x60", NO_ANSWER: "5x60"}, {}),
+    ("MusterAttemptsFail", "30m", {NO_ANSWER: "0+50x60"}, {}),
+    ("MusterSlowStarts", "40m", latencies(SLI, 'attempts="1"', slow=True), {}),
+    ("MusterBindErrors", "40m", {FAILED_BINDS: "0+100x60"}, {}),
+    ("MusterGangsRepairing", "50m", {REPAIRING: "2x60"}, {}),
+    ("MusterWritesStrained", "40m", {STRAINED: "0+60x60"}, {}),
+    ("MusterForbidden", "40m", {FORBIDDEN: "0+6x60"}, {"job": "binding", "method": "PATCH", "code": "403"}),
+    ("MusterEtcdFails", "20m", {ETCD_FAILURES: "0+60x60"}, {}),
+    ("MusterEtcdSlow", "40m", latencies(ETCD, COMMIT, slow=True), {}),
+    ("MusterViewStale", "10m", {VIEW: "0x60"}, {"job": "placement", "instance": "a"}),
+    (
+        "MusterWatchSilent",
+        "10m",
+        {SILENCE: "0+60x60"},
+        {"job": "cluster-state", "instance": "a", "kind": "pods"},
+    ),
+    ("MusterAnswersRejected", "30m", {WRONG: "0+1x60"}, {"reason": "no_room"}),
+    ("MusterLoopBusy", "40m", latencies(LOOP, PROCESS, slow=True), {"job": "coordinator", "instance": "a"}),
+    ("MusterControllerFails", "40m", {RETRIES: "0+60x60"}, {"name": "quota"}),
+    ("MusterQuotaUndecided", "30m", {UNDECIDED: "0+5x60"}, {}),
+    (
+        "MusterCertificateEnds",
+        "70m",
+        {CERTIFICATE: "432000x90"},
+        {"job": "binding", "instance": "a", "file": "tls.crt"},
+    ),
+    ("MusterSpansLost", "55m", {DROPPED: "0+60x60"}, {"job": "binding"}),
+]
+
+
+def firing(selector: str, at: str, series: Series, expected: list[str]) -> dict[str, Any]:
+    """One test of promtool: which alerts fire then."""
+    return {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items() if values is not None],
+        "promql_expr_test": [
+            {
+                "expr": f'ALERTS{{alertstate="firing"{selector}}}',
+                "eval_time": at,
+                "exp_samples": [{"labels": labels, "value": 1} for labels in expected],
+            }
+        ],
+    }
+
+
+def fires(name: str, at: str, changed: Series, labels: dict[str, str]) -> dict[str, Any]:
+    rule = next(rule for rule in RULES if rule["alert"] == name)
+    has = {"alertname": name, "alertstate": "firing", "severity": rule["labels"]["severity"], **labels}
+    expected = "ALERTS{" + ", ".join(f"{label}={json.dumps(value)}" for label, value in has.items()) + "}"
+    return firing(f', alertname="{name}"', at, WELL | changed, [expected])
+
+
+@pytest.fixture
+def promtool() -> str:
+    found = shutil.which("promtool")
+    if found is None:
+        pytest.skip("promtool is not there: it is in Debian's package prometheus, which make test installs as root")
+    return found
+
+
+def test_prometheus_takes_the_rules(promtool: str) -> None:
+    checked = subprocess.run([promtool, "check", "rules", str(ALERTS)], capture_output=True, text=True, check=False)
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_alerts_fire_when_they_should_and_only_then(promtool: str, tmp_path: Path) -> None:
+    tests = [firing("", "55m", WELL, []), *(fires(*case) for case in CASES)]
+    file = tmp_path / "alerts.test.yaml"
+    file.write_text(yaml.safe_dump({"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": tests}))
+
+    tested = subprocess.run([promtool, "test", "rules", str(file)], capture_output=True, text=True, check=False)
+
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+def test_every_alert_has_a_case_and_advice() -> None:
+    names = [rule["alert"] for rule in RULES]
+    assert sorted({name for name, *_ in CASES}) == sorted(names)
+    assert re.findall(r"^## (Muster\w+)$", ADVICE.read_text(), re.M) == names
+    for rule in RULES:
+        assert rule["annotations"]["runbook_url"] == f"docs/alerts.md#{rule['alert'].lower()}"
+        assert rule["labels"]["severity"] in ("critical", "warning", "info")

@@ -1,0 +1,23 @@
+"""docs/metrics.md has every metric that is declared, as it is declared."""
+
+import subprocess
+import sys
+
+from builders.documented_metrics import PAGE, ROOT, documented_metrics
+
+
+def test_the_page_is_what_the_declarations_make_of_it() -> None:
+    made = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "metrics_page.py")], capture_output=True, text=True, check=True
+    )
+
+    assert made.stdout == PAGE.read_text(), "python tools/metrics_page.py --write"
+
+
+def test_names_say_their_unit_and_kind() -> None:
+    for name, metric in documented_metrics().items():
+        if metric.kind == "counter":
+            assert name.endswith("_total"), name
+        if metric.kind == "histogram":
+            assert name.endswith("_seconds") or name == "scheduler_preemption_victims", name
+        assert not metric.labels & {"pod", "gang", "node", "uid", "namespace"}, f"{name} would have no end of series"

@@ -1,0 +1,86 @@
+"""Writes docs/metrics.md's tables from the declarations, so that what is documented is what is told.
+
+python tools/metrics_page.py prints the page; `--write` puts it where it belongs.
+"""
+
+import argparse
+import importlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from muster.telemetry.counting import Counter
+from muster.telemetry.histogram import Histogram
+from muster.telemetry.metrics import Sampled
+
+PAGE: Final = Path(__file__).parents[1] / "docs" / "metrics.md"
+_BEGIN, _END = "<!-- tables: made by tools/metrics_page.py -->", "<!-- end of tables -->"
+
+SECTIONS: Final[Sequence[tuple[str, Sequence[str]]]] = (
+    (
+        "Every service",
+        (
+            "muster.telemetry.metrics",
+            "muster.telemetry.metrics_server",
+            "muster.rpc.metering",
+            "muster.rpc.validity",
+            "muster.rpc.validity",
+        ),
+    ),
+    ("Services that follow cluster-state: coordinator, placement", ("muster.rpc.subscription",)),
+    ("coordinator", ("muster.coordinator.metrics", "muster.etcd.metrics")),
+    ("placement", ("muster.placement.metrics",)),
+    ("binding", ("muster.binding.metrics",)),
+    ("cluster-state", ("muster.clusterstate.metrics",)),
+    ("lifecycle", ("muster.lifecycle.metrics",)),
+    ("Services that talk to the API server: cluster-state, binding, lifecycle", ("muster.kube.metrics",)),
+)
+
+Declared = Counter | Histogram | Sampled
+
+
+def declared(module: str) -> Iterator[Declared]:
+    """What a module declares, in its order."""
+    seen = importlib.import_module(module)
+    yield from (value for value in vars(seen).values() if isinstance(value, Declared))
+
+
+def kind(metric: Declared) -> str:
+    """Its type in the words of Prometheus."""
+    if isinstance(metric, Histogram):
+        return "histogram"
+    return "counter" if isinstance(metric, Counter) or metric.rises else "gauge"
+
+
+def table(modules: Sequence[str]) -> str:
+    """Rows of all that the modules declare."""
+    rows = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+    for module in modules:
+        for metric in declared(module):
+            labels = ", ".join(f"`{name}`" for name in metric.label_names)
+            meaning = metric.meaning.replace("|", "\\|").replace("<", "&lt;")
+            rows.append(f"| `{metric.name}` | {kind(metric)} | {labels} | {meaning} |")
+    return "\n".join(rows)
+
+
+def page(text: str) -> str:
+    """The page with its tables as they are to be."""
+    before, _, rest = text.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    tables = "\n\n".join(f"### {title}\n\n{table(modules)}" for title, modules in SECTIONS)
+    return f"{before}{_BEGIN}\n\n{tables}\n\n{_END}{after}"
+
+
+def main() -> None:
+    """Print the page, or write it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
+    made = page(PAGE.read_text())
+    if parser.parse_args().write:
+        PAGE.write_text(made)
+    else:
+        print(made, end="")
+
+
+if __name__ == "__main__":
+    main()
