@@ -202,7 +202,10 @@ async def test_the_example_of_preemption_evicts_and_its_job_brings_the_gang_back
         await kubectl(up, "apply", "-f", str(EXAMPLES / "11-preemption.yaml"))
         await up.says("koordinator/default/urgent satisfied, 4/4 bound")
         events = await kubectl(up, "get", "events", "-o", "custom-columns=R:.reason,N:.note,M:.message")
+        access = await kubectl(up, "get", "--raw", "/muster-access")
     assert "default/urgent" in next(line for line in events.splitlines() if line.startswith("Preempted"))
+    assert [use for use in json.loads(access) if not use.get("allowed", True)] == []
+    assert {use["user"] for use in json.loads(access)} >= {"muster-kubelets"}
 
 
 async def kubectl(up: Up, *arguments: str) -> str:
