@@ -305,9 +305,8 @@ class Release:
 
 
 @contextlib.asynccontextmanager
-async def released(directory: Path, values: str) -> AsyncIterator[Release]:
-    """An API server without nodes, and the chart installed into it. Skips the test without helm."""
-    program()
+async def bare_api_server(directory: Path) -> AsyncIterator[tuple[Path, KubeSession]]:
+    """An API server of its own process, without nodes; its owner's kubeconfig, and a session by that."""
     address, kubeconfig = f"127.0.0.1:{free_port()}", directory / "kubeconfig"
     command = [sys.executable, "-m", "muster.localcluster.apiserver", "--listen", address]
     server = Child("api-server", [*command, "--kubeconfig-out", str(kubeconfig)], directory / "api-server.log")
@@ -316,6 +315,19 @@ async def released(directory: Path, values: str) -> AsyncIterator[Release]:
         async with asyncio.timeout(SECONDS):
             await wait_until_ready(server, http_ready(address, "/readyz"))
         session = await KubeSession.connect(KubeSettings(kubeconfig=kubeconfig), connections=256)
+        try:
+            yield kubeconfig, session
+        finally:
+            await session.close()
+    finally:
+        await server.stop()
+
+
+@contextlib.asynccontextmanager
+async def released(directory: Path, values: str) -> AsyncIterator[Release]:
+    """An API server without nodes, and the chart installed into it. Skips the test without helm."""
+    program()
+    async with bare_api_server(directory) as (kubeconfig, session):
         release = Release(directory, kubeconfig, session)
         try:
             await release.start()
@@ -323,9 +335,6 @@ async def released(directory: Path, values: str) -> AsyncIterator[Release]:
             yield release
         finally:
             await release.stop()
-            await session.close()
-    finally:
-        await server.stop()
 
 
 def logs(pods: Iterable[PodProcess]) -> str:

@@ -1,0 +1,131 @@
+"""What Helm finds in the cluster when it upgrades, and what it therefore keeps, renews, leaves alone or refuses."""
+
+import asyncio
+import base64
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest_asyncio
+import yaml
+
+from builders.chart import bare_api_server
+from builders.helm import CHART, NAMESPACE, RELEASE, helm, program
+from muster.kube.session import KubeSession
+
+JSON = dict[str, Any]
+
+_CALL_SECONDS = 20.0
+_SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_LONG_AGO = "1000000000"
+
+
+class Cluster:
+    """An API server, and Helm's view of it."""
+
+    def __init__(self, kubeconfig: Path, session: KubeSession) -> None:
+        self._kubeconfig, self._session = kubeconfig, session
+
+    async def upgrade(self, **values: Any) -> None:
+        """Install, or upgrade."""
+        said = await self.try_upgrade(**values)
+        assert said.returncode == 0, said.stderr
+
+    async def try_upgrade(self, **values: Any) -> subprocess.CompletedProcess[str]:
+        arguments = ("upgrade", "--install", RELEASE, str(CHART), "--create-namespace", "--values", "-")
+        return await self.helm(*arguments, input=yaml.safe_dump(values))
+
+    async def helm(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "KUBECONFIG": str(self._kubeconfig)}
+        return await asyncio.to_thread(helm, *arguments, "--namespace", NAMESPACE, env=environment, **options)
+
+    async def call(self, method: Any, path: str, body: JSON | None = None) -> JSON:
+        content = None if body is None else msgspec.json.encode(body)
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        answer = await self._session.request(
+            method, path, body=content, content_type=kind, timeout_seconds=_CALL_SECONDS
+        )
+        assert answer.status < 300, answer.body
+        return msgspec.json.decode(answer.body)  # type: ignore[no-any-return]
+
+    async def secrets(self) -> dict[str, JSON]:
+        """Data by name, but for Helm's own."""
+        items = (await self.call("GET", _SECRETS))["items"]
+        return {name: each["data"] for each in items if not (name := each["metadata"]["name"]).startswith("sh.helm")}
+
+
+@pytest_asyncio.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    program()
+    async with bare_api_server(tmp_path) as (kubeconfig, session):
+        yield Cluster(kubeconfig, session)
+
+
+def signed_by(certificate: JSON, authority: JSON, directory: Path) -> bool:
+    """Openssl says so."""
+    (directory / "leaf.pem").write_bytes(base64.b64decode(certificate["tls.crt"]))
+    (directory / "ca.pem").write_bytes(base64.b64decode(authority["tls.crt"]))
+    command = ["openssl", "verify", "-CAfile", str(directory / "ca.pem"), str(directory / "leaf.pem")]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+async def test_certificates_are_kept_until_they_are_old_or_for_other_names(cluster: Cluster, tmp_path: Path) -> None:
+    await cluster.upgrade()
+    first = await cluster.secrets()
+    await cluster.upgrade(logLevel="debug")
+    assert await cluster.secrets() == first
+
+    old = {"metadata": {"annotations": {"muster.dev/made-at": _LONG_AGO}}}
+    await cluster.call("PATCH", f"{_SECRETS}/muster-binding-tls", old)
+    await cluster.upgrade()
+    second = await cluster.secrets()
+    assert {name for name in first if second[name] != first[name]} == {"muster-binding-tls"}
+    assert signed_by(second["muster-binding-tls"], first["muster-services-ca"], tmp_path)
+    assert not signed_by(second["muster-binding-tls"], first["muster-etcd-ca"], tmp_path)
+
+    await cluster.upgrade(tls={"extraDnsNames": ["muster.example.com"]})
+    third = await cluster.secrets()
+    kept = {"muster-services-ca", "muster-etcd-ca", "muster-etcd-auth", "muster-etcd-client-tls", "muster-client-tls"}
+    assert {name for name in second if third[name] == second[name]} == kept
+
+
+async def test_what_etcds_volumes_cannot_do_without_stays_when_muster_goes(cluster: Cluster) -> None:
+    await cluster.upgrade()
+    passwords = (await cluster.secrets())["muster-etcd-auth"]
+    said = await cluster.helm("uninstall", RELEASE)
+    assert said.returncode == 0, said.stderr
+    assert await cluster.secrets() == {"muster-etcd-auth": passwords}
+    assert len((await cluster.call("GET", _DEFINITIONS))["items"]) == len(list((CHART / "files" / "crds").iterdir()))
+    await cluster.upgrade()
+    assert (await cluster.secrets())["muster-etcd-auth"] == passwords
+
+
+async def test_definitions_of_others_stay_as_they_are(cluster: Cluster) -> None:
+    definition = yaml.safe_load((CHART / "files" / "crds" / "scheduling.x-k8s.io_podgroups.yaml").read_text())
+    definition["metadata"]["labels"] = {"of": "others"}
+    await cluster.call("POST", _DEFINITIONS, definition)
+    await cluster.upgrade()
+    found = await cluster.call("GET", f"{_DEFINITIONS}/{definition['metadata']['name']}")
+    assert found["metadata"]["labels"] == {"of": "others"}
+
+
+async def test_the_number_of_members_is_no_value_to_change(cluster: Cluster) -> None:
+    await cluster.upgrade(etcd={"replicas": 1})
+    said = await cluster.try_upgrade(etcd={"replicas": 3})
+    assert said.returncode != 0
+    assert "etcd.replicas is 3 and 1 members are there" in said.stderr
+
+
+async def test_the_webhooks_authority_is_read_from_its_secret(cluster: Cluster) -> None:
+    await cluster.call("POST", "/api/v1/namespaces", {"kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    data = {key: base64.b64encode(key.encode()).decode() for key in ("tls.crt", "tls.key", "ca.crt")}
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "from-vault"}, "data": data}
+    await cluster.call("POST", _SECRETS, body)
+    await cluster.upgrade(tls={"mode": "secret", "secrets": {"lifecycle": "from-vault"}}, quota={"enabled": True})
+    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    [configuration] = (await cluster.call("GET", path))["items"]
+    assert configuration["webhooks"][0]["clientConfig"]["caBundle"] == data["ca.crt"]
