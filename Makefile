@@ -28,7 +28,7 @@ tools: $(VENV)/installed ## build etcd, Helm and Jaeger for the tests, where Go 
 
 test: setup tools ## all tests (ARGS="-k name" to choose)
 	@tools/need-kubectl
-	@tools/need-promtool
+	@tools/need-promtool $(VENV)/tools
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 simulate: setup ## random stories of the coordinator with faults everywhere (SEEDS=100000, or SEED=n for one)
