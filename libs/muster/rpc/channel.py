@@ -49,14 +49,16 @@ def open_channel(address: str, tls: TlsSettings = PLAIN_TEXT, server_name: str =
     """A channel to "HOST:PORT", or to all replicas behind "dns:///NAME:PORT" or "ipv4:HOST:PORT,HOST:PORT" in turn,
     leaving out those not ready.
 
-    `server_name` is the name that the certificate of the server must be for, if not that of the address. Connecting
-    happens with the first call. Every call must carry a deadline; streams named Watch need none. When the files of
-    `tls` change, later calls show the new certificate. Raises BadCertificates.
+    `server_name` is the name that the certificate of the server must be for, if not that of the address, or of the
+    first one. Connecting happens with the first call. Every call must carry a deadline; streams named Watch need none.
+    When the files of `tls` change, later calls show the new certificate. Raises BadCertificates.
     """
     options = [*CONNECTION_OPTIONS, *_MESSAGE_OPTIONS]
     if address.startswith(("dns:", "ipv4:")):
         options.append(("grpc.service_config", _ALL_REPLICAS))
     interceptors: list[aio.ClientInterceptor] = [kind(address, _counting()) for kind in _KINDS]
+    if address.startswith("ipv4:"):  # a list of addresses is no name, so gRPC would look for one in the certificate
+        options.append(("grpc.default_authority", address.removeprefix("ipv4:").partition(",")[0]))
     if server_name:
         options.append(("grpc.ssl_target_name_override", server_name))
     if tls.files is None:

@@ -1,5 +1,6 @@
 """Mutual TLS: both sides show a certificate of the same authority, and a server takes new ones while it runs."""
 
+import asyncio
 from pathlib import Path
 
 import grpc
@@ -30,6 +31,18 @@ async def refused(port: int, tls: TlsSettings) -> bool:
 async def test_both_sides_of_one_authority_talk(authority: Authority) -> None:
     async with serving(placement=Placement(), tls=authority.issue("server")) as (_, port):
         assert not await refused(port, authority.issue("client"))
+
+
+async def test_several_replicas_at_addresses_without_a_name_talk(authority: Authority) -> None:
+    placements, tls = [Placement(), Placement()], authority.issue("server")
+    async with (
+        serving(placement=placements[0], tls=tls) as (_, one),
+        serving(placement=placements[1], tls=tls) as (_, two),
+        channel_to(f"ipv4:127.0.0.1:{one},127.0.0.1:{two}", authority.issue("client")) as channel,
+        asyncio.timeout(20),
+    ):
+        while not all(placement.calls for placement in placements):
+            await describe(channel)
 
 
 async def test_a_client_without_a_certificate_is_refused(authority: Authority) -> None:
