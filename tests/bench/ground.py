@@ -22,7 +22,11 @@ class Ground:
         self._files = tempfile.TemporaryDirectory(prefix="muster-bench-")
         self.stack = Stack(
             StackOptions(
-                directory=Path(self._files.name), kubeconfig=options.kubeconfig, kubelets=False, log_level="warning"
+                directory=Path(self._files.name),
+                kubeconfig=options.kubeconfig,
+                kubelets=False,
+                log_level="warning",
+                metrics=options.metrics,
             )
         )
 

@@ -45,6 +45,9 @@ def main() -> None:
     parser.add_argument("--pending", type=int, default=500, help="gangs that cannot fit")
     parser.add_argument("--seconds", type=float, default=60, help="how long idle processes are watched")
     parser.add_argument("--flood", type=int, default=20_000, help="pods that come at once")
+    parser.add_argument(
+        "--metrics", action=argparse.BooleanOptionalAction, default=True, help="whether services tell metrics"
+    )
     parser.add_argument("--rounds", type=int, default=100, help="how often room comes")
     parser.add_argument(
         "--watch-pid", action="append", default=[], metavar="NAME=PID", help="a further process to count"

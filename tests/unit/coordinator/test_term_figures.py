@@ -1,0 +1,115 @@
+"""Figures of a term say the same as its gangs: how many are in which phase, what waits, and who was evicted."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from builders.metrics import Figures
+from builders.story import Story
+from builders.story_acts import end
+from builders.story_cast import gang, node
+from muster.coordinator.core.events import Effect, Event, Phase, PhaseChanged
+from muster.coordinator.core.machine import Machine
+from muster.coordinator.term_figures import TermFigures
+
+
+@pytest.fixture(autouse=True)
+def _ended() -> Iterator[None]:
+    yield
+    TermFigures.end()
+
+
+class Figured(Story):
+    """A story that is counted, as a term counts."""
+
+    figures: TermFigures
+    counted: Machine | None = None
+
+    def tell(self, *events: Event) -> None:
+        if self.machine is not self.counted and self.machine is not None:
+            self.counted = self.machine
+            self.figures = TermFigures(self.machine, lambda _gang: "")
+            self.figures.begin(lambda: 0)
+            self.before = Figures.here()
+        self.effects: list[Effect] = []
+        super().tell(*events)
+        self.figures.stepped(events, self.effects)
+
+    def take(self, effect: Effect) -> None:
+        self.effects.append(effect)
+        if isinstance(effect, PhaseChanged):
+            self.figures.phase_changed(effect, self.leader.knowledge.gangs.get(effect.gang))
+        super().take(effect)
+
+    def more(self, name: str, **labels: str) -> float:
+        """How much a figure rose since the term began."""
+        return Figures.here()(name, **labels) - self.before(name, **labels)
+
+    def told_phases(self) -> Mapping[str, float]:
+        """As they are told, without those of which there is none."""
+        told = {phase.name: Figures.here()("muster_gangs", phase=phase.name.lower()) for phase in Phase}
+        return {phase: count for phase, count in told.items() if count}
+
+    def pending(self) -> Mapping[str, float]:
+        queues = ("active", "backoff", "unschedulable", "gated")
+        told = {queue: Figures.here()("scheduler_pending_pods", queue=queue) for queue in queues}
+        return {queue: count for queue, count in told.items() if count}
+
+    def true_phases(self) -> Mapping[str, float]:
+        return Counter(gang.phase.name for gang in self.leader.knowledge.gangs.values())
+
+
+def test_gangs_are_counted_by_the_phase_that_they_are_in() -> None:
+    story = Figured({"n": 8})
+    story.add(gang("small").of(3), gang("large").of(9), gang("short").of(2).minimum(3))
+    story.run()
+
+    assert story.told_phases() == story.true_phases() == {"SATISFIED": 1, "QUEUED": 1, "GATHERING": 1}
+    assert story.pending() == {"unschedulable": 9, "gated": 2}
+
+    story.change(nodes=[node("m", 4)])
+    story.run()
+    assert story.told_phases() == story.true_phases() == {"SATISFIED": 2, "GATHERING": 1}
+    assert story.pending() == {"gated": 2}
+    assert story.more("scheduler_pod_scheduling_sli_duration_seconds_count") == 2
+    assert story.more("muster_gang_start_duration_seconds_count") == 2
+    assert story.more("muster_gang_phase_duration_seconds_count", phase="binding") == 2
+
+    story.delete(gang("small").of(3))
+    story.finish_deletions()
+    story.run()
+    assert story.told_phases() == story.true_phases() == {"SATISFIED": 1, "GATHERING": 1}
+
+
+def test_the_next_term_begins_to_count_anew() -> None:
+    story = Figured({"n": 8})
+    story.add(gang("a").of(3), gang("b").of(9))
+    story.run()
+    TermFigures.end()
+    assert not story.told_phases()
+
+    story.crash()
+    story.start()
+    story.run()
+    assert story.told_phases() == story.true_phases() == {"SATISFIED": 1, "QUEUED": 1}
+    assert story.more("scheduler_pod_scheduling_sli_duration_seconds_count") == 0, "what ran does not start again"
+
+
+def test_a_victim_counts_once_for_whom_it_goes() -> None:
+    story = Figured({"n": 4})
+    story.add(gang("v").of(4))
+    story.run()
+    story.add(gang("p").of(4).priority(10).created(20))
+    end(story)
+
+    assert story.bound("p") == 4
+    assert story.more("scheduler_preemption_victims_count") == 1
+    assert story.more("scheduler_preemption_victims_sum") == 4
+
+
+def test_the_lag_of_the_view_is_measured_for_pods_that_were_said_to_be_bound() -> None:
+    story = Figured({"n": 8})
+    story.add(gang("a").of(3))
+    story.run()
+    assert story.more("muster_watch_lag_seconds_count") >= 1
