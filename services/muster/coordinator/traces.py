@@ -89,6 +89,9 @@ class GangTraces:
             if change.after in _ENDED:
                 return  # there was nothing to follow: it ran when this term began
             trace = self._traces[change.gang] = _Trace(tracing.new_traceparent(), now)
+        if gang is not None and (preemptor := gang.evicted_for or gang.preempted_by):
+            self.link(change.gang, self.root_of(preemptor))
+            self.link(preemptor, trace.root)
         if change.before is not None and trace.phase:
             self._record_phase(change, trace, gang, now)
         if change.after in _ENDED:
@@ -150,17 +153,16 @@ class GangTraces:
             now,
             traceparent=trace.root,
             attributes=attributes,
-            links=self._related(gang),
+            links=self._partners(gang),
             error="" if started else "the gang was deleted before it started",
             error_type="" if started else "deleted",
         )
 
-    def _related(self, gang: Gang | None) -> list[str]:
-        """Roots of the gangs that it starts together with, and of the one that it was evicted for."""
-        if gang is None:
+    def _partners(self, gang: Gang | None) -> list[str]:
+        """Roots of the gangs that it starts together with."""
+        if gang is None or gang.facts is None:
             return []
-        partners = gang.facts.group if gang.facts is not None else ()
-        roots = (self.root_of(other) for other in (*partners, gang.preempted_by) if other != gang.id)
+        roots = (self.root_of(other) for other in gang.facts.group if other != gang.id)
         return [root for root in roots if root][:_MOST_LINKS]
 
 
