@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import itertools
 import os
 import subprocess
 from collections.abc import AsyncIterator
@@ -9,26 +10,30 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 import pytest_asyncio
 import yaml
 
 from builders.chart import bare_api_server
-from builders.helm import CHART, NAMESPACE, RELEASE, helm, program
+from builders.helm import CHART, RELEASE, helm, program
 from muster.kube.session import KubeSession
 
 JSON = dict[str, Any]
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 _CALL_SECONDS = 20.0
-_SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _LONG_AGO = "1000000000"
+_numbers = itertools.count()
 
 
 class Cluster:
-    """An API server, and Helm's view of it."""
+    """A namespace of an API server, and Helm's view of it."""
 
-    def __init__(self, kubeconfig: Path, session: KubeSession) -> None:
-        self._kubeconfig, self._session = kubeconfig, session
+    def __init__(self, kubeconfig: Path, session: KubeSession, namespace: str) -> None:
+        self._kubeconfig, self._session, self.namespace = kubeconfig, session, namespace
+        self.secrets_path = f"/api/v1/namespaces/{namespace}/secrets"
 
     async def upgrade(self, **values: Any) -> None:
         """Install, or upgrade."""
@@ -41,7 +46,7 @@ class Cluster:
 
     async def helm(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "KUBECONFIG": str(self._kubeconfig)}
-        return await asyncio.to_thread(helm, *arguments, "--namespace", NAMESPACE, env=environment, **options)
+        return await asyncio.to_thread(helm, *arguments, "--namespace", self.namespace, env=environment, **options)
 
     async def call(self, method: Any, path: str, body: JSON | None = None) -> JSON:
         content = None if body is None else msgspec.json.encode(body)
@@ -54,15 +59,21 @@ class Cluster:
 
     async def secrets(self) -> dict[str, JSON]:
         """Data by name, but for Helm's own."""
-        items = (await self.call("GET", _SECRETS))["items"]
+        items = (await self.call("GET", self.secrets_path))["items"]
         return {name: each["data"] for each in items if not (name := each["metadata"]["name"]).startswith("sh.helm")}
 
 
-@pytest_asyncio.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def api_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Path, KubeSession]]:
+    """One for all, each with a namespace of its own; kinds that are defined in it are there for all."""
     program()
-    async with bare_api_server(tmp_path) as (kubeconfig, session):
-        yield Cluster(kubeconfig, session)
+    async with bare_api_server(tmp_path_factory.mktemp("api-server")) as (kubeconfig, session):
+        yield kubeconfig, session
+
+
+@pytest.fixture
+def cluster(api_server: tuple[Path, KubeSession]) -> Cluster:
+    return Cluster(*api_server, f"release-{next(_numbers)}")
 
 
 def signed_by(certificate: JSON, authority: JSON, directory: Path) -> bool:
@@ -73,6 +84,15 @@ def signed_by(certificate: JSON, authority: JSON, directory: Path) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
+async def test_definitions_of_others_stay_as_they_are(cluster: Cluster) -> None:
+    definition = yaml.safe_load((CHART / "files" / "crds" / "scheduling.x-k8s.io_podgroups.yaml").read_text())
+    definition["metadata"]["labels"] = {"of": "others"}
+    await cluster.call("POST", _DEFINITIONS, definition)  # no release of this module has been installed yet
+    await cluster.upgrade()
+    found = await cluster.call("GET", f"{_DEFINITIONS}/{definition['metadata']['name']}")
+    assert found["metadata"]["labels"] == {"of": "others"}
+
+
 async def test_certificates_are_kept_until_they_are_old_or_for_other_names(cluster: Cluster, tmp_path: Path) -> None:
     await cluster.upgrade()
     first = await cluster.secrets()
@@ -80,7 +100,7 @@ async def test_certificates_are_kept_until_they_are_old_or_for_other_names(clust
     assert await cluster.secrets() == first
 
     old = {"metadata": {"annotations": {"muster.dev/made-at": _LONG_AGO}}}
-    await cluster.call("PATCH", f"{_SECRETS}/muster-binding-tls", old)
+    await cluster.call("PATCH", f"{cluster.secrets_path}/muster-binding-tls", old)
     await cluster.upgrade()
     second = await cluster.secrets()
     assert {name for name in first if second[name] != first[name]} == {"muster-binding-tls"}
@@ -104,15 +124,6 @@ async def test_what_etcds_volumes_cannot_do_without_stays_when_muster_goes(clust
     assert (await cluster.secrets())["muster-etcd-auth"] == passwords
 
 
-async def test_definitions_of_others_stay_as_they_are(cluster: Cluster) -> None:
-    definition = yaml.safe_load((CHART / "files" / "crds" / "scheduling.x-k8s.io_podgroups.yaml").read_text())
-    definition["metadata"]["labels"] = {"of": "others"}
-    await cluster.call("POST", _DEFINITIONS, definition)
-    await cluster.upgrade()
-    found = await cluster.call("GET", f"{_DEFINITIONS}/{definition['metadata']['name']}")
-    assert found["metadata"]["labels"] == {"of": "others"}
-
-
 async def test_the_number_of_members_is_no_value_to_change(cluster: Cluster) -> None:
     await cluster.upgrade(etcd={"replicas": 1})
     said = await cluster.try_upgrade(etcd={"replicas": 3})
@@ -121,11 +132,12 @@ async def test_the_number_of_members_is_no_value_to_change(cluster: Cluster) -> 
 
 
 async def test_the_webhooks_authority_is_read_from_its_secret(cluster: Cluster) -> None:
-    await cluster.call("POST", "/api/v1/namespaces", {"kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    await cluster.call("POST", "/api/v1/namespaces", {"kind": "Namespace", "metadata": {"name": cluster.namespace}})
     data = {key: base64.b64encode(key.encode()).decode() for key in ("tls.crt", "tls.key", "ca.crt")}
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "from-vault"}, "data": data}
-    await cluster.call("POST", _SECRETS, body)
+    await cluster.call("POST", cluster.secrets_path, body)
     await cluster.upgrade(tls={"mode": "secret", "secrets": {"lifecycle": "from-vault"}}, quota={"enabled": True})
     path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-    [configuration] = (await cluster.call("GET", path))["items"]
+    items = (await cluster.call("GET", path))["items"]
+    [configuration] = [each for each in items if each["metadata"]["name"].startswith(cluster.namespace)]
     assert configuration["webhooks"][0]["clientConfig"]["caBundle"] == data["ca.crt"]

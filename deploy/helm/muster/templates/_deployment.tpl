@@ -57,7 +57,7 @@ spec:
         {{- end }}
         env:
         {{- include "muster.identity" $root | nindent 8 }}
-        # Where the machine code of the solver is kept, and whatever else wants a directory of its own.
+        # The root file system is read-only, also for whatever wants a directory of its own.
         - {name: HOME, value: /tmp}
         {{- if $root.Values.tracing.endpoint }}
         {{- include "muster.tracing" $root | nindent 8 }}
