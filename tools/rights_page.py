@@ -28,8 +28,8 @@ RBAC knows neither labels nor the fields of an object, so some rights reach furt
 
 * binding may patch any pod. Of pods it changes labels, annotations and conditions, and only of those with Muster's
   `schedulerName`.
-* For Sakkara, cluster-state may read and binding may patch any ConfigMap, because groups are declared by ConfigMaps with
-  a label. Turn `sakkara.enabled` off where nobody uses them.
+* For Sakkara, cluster-state may read and binding may patch any ConfigMap, because groups are declared by ConfigMaps
+  with a label. Turn `sakkara.enabled` off where nobody uses them.
 * lifecycle may create and delete any pod: those of QueueJobs, and those of PodGroups that ask to be restarted. Who
   controls lifecycle can therefore run pods with any ServiceAccount of any namespace: guard it like a controller of the
   cluster.

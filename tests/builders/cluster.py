@@ -175,7 +175,7 @@ class Cluster:
 
     async def check_access(self) -> None:
         """Nobody was refused what it asked of the API server."""
-        if self.stack.identities is not None:
+        if self.stack.is_embedded:
             missing = refused(await uses(self.session))
             assert not missing, f"rights that are lacking: {missing}"
 
@@ -284,8 +284,7 @@ async def running_cluster(
         cluster = Cluster(stack, session, await api_server(session, is_real=kubeconfig is not None))
         await apply_manifests(cluster.session, load_manifests(CRDS))
         await cluster.watch()
-        if stack.identities is not None:
-            cluster.faults.identities = await sessions_by_credentials(stack.identities, session.server)
+        cluster.faults.identities = await sessions_by_credentials(stack, session)
         await cluster.faults.start(relay)
         await cluster.solves.start()
         if len(stack.replicas_of("placement")) == 1:

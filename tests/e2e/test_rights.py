@@ -228,11 +228,11 @@ async def spec_that_is_not_seen(scene: Scene) -> None:
     """A SchedulingSpec has the name of a QueueJob, and no watch has told it yet."""
     cluster = scene.cluster
     metadata = {"name": "late", "namespace": scene.name}
-    await cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": scene.name}})
     with cluster.faults.hold(Requests("GET", "/schedulingspecs")) as held:
         cluster.faults.break_watches()
         await held.until(2)
-        await cluster.apply({"apiVersion": ARBITRATOR, "kind": "SchedulingSpec", "metadata": metadata, "spec": {}})
+        spec = {"apiVersion": ARBITRATOR, "kind": "SchedulingSpec", "metadata": metadata, "spec": {}}
+        await scene.declare(Written(f"kube-arbitrator/{scene.name}/late", (spec,), ""))
         await declare_job(scene, "late")
         await told(scene, "late", lambda status: "Conflict" in str(status.get("conditions")))
 
@@ -243,11 +243,11 @@ async def volume_of_another_node(scene: Scene) -> None:
     No coordinator runs then: it would not ask for that.
     """
     nodes = await scene.nodes(1, 1)
-    two = gang("two").of(1).with_claims(await scene.storage_class())
-    [first] = two.pods()
+    two = scene.here(gang("two").of(2).with_claims(await scene.storage_class()))
     await scene.define(two)
-    pods = [{**first, "metadata": {**first["metadata"], "name": f"two-{n}", "namespace": scene.name}} for n in (0, 1)]
-    await scene.cluster.apply(*scene.here(two).claims(), *pods)
+    pods = two.pods()
+    pods[1]["spec"]["volumes"] = pods[0]["spec"]["volumes"]
+    await scene.cluster.apply(*two.claims(0), *pods)
     bindings = []
     for pod, node in zip(pods, nodes, strict=True):
         name = pod["metadata"]["name"]
@@ -256,7 +256,7 @@ async def volume_of_another_node(scene: Scene) -> None:
         bindings.append(
             binding_pb2.PodBinding(uid=uid, namespace=scene.name, name=name, node=node, claims=[two.claim_name(0)])
         )
-    scene.cluster.invariants.excuse(scene.here(two).id)
+    scene.cluster.invariants.excuse(two.id)
     async with open_channel(scene.cluster.stack.addresses["binding"]) as channel:
         stub = binding_pb2_grpc.BindingServiceStub(channel)
         request = binding_pb2.BindRequest(leader_epoch=LATER_LEADER, group="by hand", pods=bindings)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from muster.config.settings import PLAIN_TEXT, KubeSettings, TlsSettings
 from muster.kube.session import KubeSession
-from muster.localcluster.apiserver.kubeconfigs import write_kubeconfig
 from muster.localcluster.certificates import can_make_certificates
 from muster.localcluster.child import Child
 from muster.localcluster.endpoints import Endpoints, forget_endpoints
@@ -50,8 +49,8 @@ class StackOptions:
     kubeconfig: Path | None = None
     """API server to use; None: the embedded one."""
     services_server: str = ""
-    """URL by which services reach it, if not by its own; tests put faults in between, which show no credentials to a
-    real one."""
+    """URL by which services reach it, if not by its own: tests put faults in between, which know services by the tokens
+    of `Stack.identities`."""
     kubelets: bool = True
     """Simulated kubelets create nodes and run what is bound to them."""
     otlp_endpoint: str = ""
@@ -94,8 +93,9 @@ class Stack:
         """Of all members."""
         self.kubeconfig = (options.kubeconfig or self.directory / "kubeconfig").absolute()
         """For whoever started it."""
-        self.identities = Identities(self.directory / "access") if options.kubeconfig is None else None
-        """By which the embedded API server knows services and kubelets; a real one is told who they are by others."""
+        self.identities = Identities(self.directory / "access")
+        """By which the embedded API server knows services and kubelets; a real one does not know these."""
+        self.is_embedded = options.kubeconfig is None
         self._has_kubeconfigs = False
         self._api_address = f"127.0.0.1:{free_port()}"
         self._probes: dict[str, Probe] = {}
@@ -197,8 +197,8 @@ class Stack:
 
     def _plan(self) -> None:
         self._plan_etcd()
-        if self.identities is not None:
-            self._plan_api_server(self.identities)
+        if self.is_embedded:
+            self._plan_api_server()
         if self.options.kubelets:
             self._plan_kubelets()
         of_service = {
@@ -240,10 +240,10 @@ class Stack:
             )
             self._add(name, etcd.argv, etcd.healthy)
 
-    def _plan_api_server(self, identities: Identities) -> None:
+    def _plan_api_server(self) -> None:
         address = self._api_address
         argv = _module("muster.localcluster.apiserver", "--listen", address, "--kubeconfig-out", str(self.kubeconfig))
-        argv += ["--token-auth-file", str(identities.token_file)]
+        argv += ["--token-auth-file", str(self.identities.token_file)]
         self._add(API_SERVER, argv, http_ready(address, "/readyz"))
 
     def _plan_kubelets(self) -> None:
@@ -265,7 +265,7 @@ class Stack:
         environment = dict(options.service_environment)
         if options.kubelets:
             environment.setdefault("MUSTER_CLUSTER_STATE_TOPOLOGY_LEVELS", _TOPOLOGY_LEVELS)
-        if self.identities is not None:
+        if self._has_identities:
             environment["MUSTER_LIFECYCLE_LEASE_NAMESPACE"] = NAMESPACE
         if options.otlp_endpoint:
             environment = _otlp_environment(options.otlp_endpoint) | environment
@@ -280,20 +280,19 @@ class Stack:
         return ["--kubeconfig", str(self._kubeconfig_of(name))]
 
     def _kubeconfig_of(self, name: str) -> Path:
-        if self.identities is not None:
-            return self.identities.kubeconfig(name)
-        by_other_way = self.options.services_server and name != KUBELETS
-        return self.directory / "services.kubeconfig" if by_other_way else self.kubeconfig
+        shown = self.is_embedded if name == KUBELETS else self._has_identities
+        return self.identities.kubeconfig(name) if shown else self.kubeconfig
 
     # -- who the processes are to the API server
 
+    @property
+    def _has_identities(self) -> bool:
+        """Services come by tokens of this stack, and in the namespace where Muster is at home."""
+        return self.is_embedded or bool(self.options.services_server)
+
     def _write_kubeconfigs(self) -> None:
-        services_server = self.options.services_server
-        if self.identities is not None:
-            server = f"http://{self._api_address}"
-            self.identities.write(server=server, services_server=services_server or server)
-        elif services_server:
-            write_kubeconfig(self.directory / "services.kubeconfig", services_server, "")
+        server = f"http://{self._api_address}"
+        self.identities.write(server=server, services_server=self.options.services_server or server)
         self._has_kubeconfigs = True
 
     async def _grant_rights(self) -> None:
