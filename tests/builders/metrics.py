@@ -1,5 +1,6 @@
 """What a process tells of itself, as figures that a test can look up."""
 
+import re
 from dataclasses import dataclass
 from typing import Self
 
@@ -51,6 +52,16 @@ class Figures:
         return sum(
             figure for (each, has), figure in self.samples.items() if each == name and wanted <= dict(has).items()
         )
+
+
+async def examples_at(address: str, name: str) -> set[str]:
+    """The traces that are named there as examples of a histogram."""
+    accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    async with aiohttp.ClientSession() as http, http.get(f"http://{address}/metrics", headers=accept) as answer:
+        answer.raise_for_status()
+        lines = (await answer.text()).splitlines()
+    found = (re.search(r'# \{trace_id="(\w+)"\}', line) for line in lines if line.startswith(f"{name}_bucket"))
+    return {example[1] for example in found if example is not None}
 
 
 def open_metrics() -> list[str]:

@@ -8,6 +8,7 @@ import pytest_asyncio
 
 from builders.cluster import Cluster, running_cluster
 from builders.faults import BINDS
+from builders.metrics import examples_at
 from builders.scene import Scene
 from builders.workloads import gang
 from muster.localcluster.traces.file import newest_trace_with, spans_of_trace
@@ -53,11 +54,15 @@ async def test_a_trace_goes_on_after_the_coordinator_was_killed_in_the_middle_of
         await traced.stack.start(["coordinator"])
     await scene.bound(a)
     await scene.satisfied(a)
+    addresses = traced.stack.metrics_addresses
+    slow = await examples_at(addresses["coordinator"], "muster_gang_phase_duration_seconds")
+    slow_calls = await examples_at(addresses["binding"], "rpc_server_call_duration_seconds")
     for service in ("coordinator", "binding"):  # what they have not sent yet leaves when they end
         await traced.stack.stop_one(service)
 
     trace_id = newest_trace_with(traces.path, GANG, a.id)
     assert trace_id is not None
+    assert trace_id in slow & slow_calls, "one gets from a slow bucket to the gang's trace"
     spans = spans_of_trace(traces.path, trace_id)
     assert "gang.binding" in children_of(spans, "gang")
     annotated = {pod["metadata"]["annotations"][TRACE_ID] for (ns, _), pod in traced.pods.items() if ns == a.namespace}
