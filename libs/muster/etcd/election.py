@@ -17,6 +17,7 @@ import structlog
 from msgspec import Struct
 
 from muster.etcd.errors import EtcdUnavailable
+from muster.etcd.lease_guard import LeaseGuard
 from muster.etcd.store import Fence, Store
 from muster.etcd.watching import KeyWatch
 from muster.rpc.backoff import Backoff
@@ -57,6 +58,8 @@ class Leadership:
         """What keeps the lease alive, and gives it back once leadership is lost."""
         self.safe_until = safe_until
         """On this machine's clock: nobody else can lead before."""
+        self.renewed_at = _now()
+        """When the event loop made sure of that last."""
         self._alarm: asyncio.TimerHandle | None = None
         self.extend(safe_until)
 
@@ -75,8 +78,13 @@ class Leadership:
 
     def extend(self, safe_until: float) -> None:
         """The lease lives at least until then."""
-        self.safe_until = max(self.safe_until, safe_until)
+        self.prolong(safe_until)
+        self.renewed_at = _now()
         self._set_alarm()
+
+    def prolong(self, safe_until: float) -> None:
+        """As `extend`, from any thread, while the event loop is busy with something else."""
+        self.safe_until = max(self.safe_until, safe_until)
 
     def lose(self, why: str) -> None:
         """It is over."""
@@ -219,6 +227,14 @@ class Election:
 
     async def _keep(self, leadership: Leadership) -> None:
         """Renew the lease until leadership is lost, then give it back."""
+        guard = LeaseGuard(
+            self._store.connection,
+            leadership,
+            partial(_renewed, self._key, leadership),
+            ttl_seconds=self._ttl_seconds,
+            safe_part=_SAFE_PART,
+            now=_now,
+        )
         try:
             while leadership.held:
                 await self._renewals(leadership)
@@ -226,6 +242,7 @@ class Election:
             _log.error("the lease is not kept any more", key=self._key, exc_info=error)
             leadership.lose(f"internal error: {type(error).__name__}: {error}")
         finally:
+            guard.close()
             leadership.lose("the election was stopped")
         _log.warning("not leading any more", key=self._key, identity=self._identity, why=leadership.why_lost)
         self._left_lease = leadership.lease_id
@@ -263,6 +280,14 @@ class Election:
 def _refresh(lease_id: int, client: Any) -> int:
     """New TTL of the lease in seconds; 0 if there is no such lease any more."""
     return max((int(answer.TTL) for answer in client.refresh_lease(lease_id)), default=0)
+
+
+def _renewed(key: str, leadership: Leadership, client: Any) -> float:
+    """New TTL of the lease in seconds; 0 if there is no such lease any more, or the key is not that of this leader."""
+    lease_seconds = _refresh(leadership.lease_id, client)
+    found = client.get_response(key).kvs
+    ours = bool(found) and found[0].create_revision == leadership.fence.create_revision
+    return lease_seconds if ours else 0
 
 
 async def _first_of(*events: asyncio.Event, timeout_seconds: float) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from builders.etcd import etcd_in, eventually, store_at
 from muster.etcd import election as election_module
+from muster.etcd import lease_guard
 from muster.etcd.election import Election, Leadership
 from muster.etcd.store import EtcdUnavailable, Fenced, Store
 from muster.localcluster.etcd import EtcdProcess
@@ -73,6 +75,33 @@ async def lost(leadership: Leadership) -> str:
         await leadership.lost.wait()
     assert not leadership.held
     return leadership.why_lost
+
+
+async def test_a_leader_whose_loop_is_busy_for_longer_than_its_lease_lives_goes_on_leading(
+    candidates: Candidates,
+) -> None:
+    busy = await candidates.add("busy", ttl_seconds=2)
+    leadership = await busy.leading()
+    second = await candidates.add("second", ttl_seconds=2)
+    for _ in range(2):
+        time.sleep(5)  # noqa: ASYNC251 (that is what is tested: nothing else runs in this loop)
+        assert leadership.held
+        await asyncio.sleep(0)
+    renewed = leadership.renewed_at
+    await eventually(lambda: leadership.renewed_at > renewed)
+    assert leadership.held
+    assert not second.campaign.done()
+    assert await second.election.leader() == "busy"
+
+
+async def test_a_loop_that_never_comes_back_loses_its_lease(
+    candidates: Candidates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_guard, "BUSY_SECONDS", 0.5)
+    stuck = await candidates.add("stuck", ttl_seconds=2)
+    leadership = await stuck.leading()
+    time.sleep(5)  # noqa: ASYNC251 (nothing else runs in this loop)
+    assert not leadership.held
 
 
 async def test_the_only_candidate_leads_and_is_known(candidates: Candidates) -> None:
