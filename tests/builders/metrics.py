@@ -21,6 +21,8 @@ class Figures:
     """Type by the name of the metric, as it is told: counters end in _total."""
     labels: dict[str, frozenset[str]]
     """The labels of each metric that has a sample."""
+    text: str
+    """As it was told."""
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -32,7 +34,7 @@ class Figures:
             for sample in family.samples:
                 samples[sample.name, frozenset(sample.labels.items())] = sample.value
                 labels[name] = labels.get(name, frozenset()) | (frozenset(sample.labels) - {"le"})
-        return cls(samples, types, labels)
+        return cls(samples, types, labels, text)
 
     @classmethod
     def here(cls) -> Self:

@@ -7,6 +7,7 @@ import pytest
 
 from builders.documented_metrics import documented_metrics
 from builders.metrics import Figures
+from builders.promtool import promtool
 from builders.scene import Scene
 from builders.workloads import gang
 
@@ -79,6 +80,11 @@ async def test_figures_follow_the_gangs(scene: Scene) -> None:
     preempted = await until(scene, lambda now: now["binding"]("muster_evictions_total", outcome="evicted") > 0)
     assert preempted["coordinator"]("scheduler_preemption_attempts_total") >= 1
     assert preempted["coordinator"]("scheduler_preemption_victims_sum") >= 2
+
+
+async def test_prometheus_finds_nothing_wrong_with_what_is_told(scene: Scene) -> None:
+    for figures in (await told(scene)).values():
+        promtool("check", "metrics", given=figures.text)
 
 
 async def test_what_is_documented_is_told_and_nothing_else(scene: Scene) -> None:
