@@ -36,6 +36,8 @@ DRAIN_SECONDS = 5.0
 """Binds that were sent are permitted: they may end after the term does."""
 EVICTION_DRAIN_SECONDS = 1.0
 """Evictions may end, too, but they may wait for a disruption budget for long; the next term asks for them again."""
+EFFECTS_AT_ONCE = 500
+"""Then others have their turn, such as who renews the lease: a first look at a full cluster has tens of thousands."""
 
 _log = structlog.get_logger()
 
@@ -135,8 +137,10 @@ class Term:
             if not self._leadership.held:
                 return
             effects = self.machine.step(arrived, core.Now(monotonic(), time()))
-            for effect in effects:
+            for number, effect in enumerate(effects, start=1):
                 self._do(effect)
+                if number % EFFECTS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
             self._figures.stepped(arrived, effects)
             if not self.sees and any(isinstance(event, core.Snapshot) for event in arrived):
                 self.sees = True
