@@ -19,8 +19,7 @@ class Nobody:
 
 
 @pytest.fixture
-async def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[str, ssl.SSLContext]]:
-    monkeypatch.setattr(webhook, "_READ_SECONDS", 0.2)
+async def url(tmp_path: Path) -> AsyncIterator[tuple[str, ssl.SSLContext]]:
     authority = Authority(tmp_path)
     issued = authority.issue("webhook")
     assert issued.certificate_file is not None and issued.key_file is not None
@@ -32,22 +31,30 @@ async def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
 
 async def status(url: tuple[str, ssl.SSLContext], body: object) -> int:
-    async with aiohttp.ClientSession() as session, session.post(url[0], data=body, ssl=url[1]) as response:
-        return response.status
+    """0: it hung up before it had taken everything, so that its answer was lost on the way."""
+    try:
+        async with aiohttp.ClientSession() as session, session.post(url[0], data=body, ssl=url[1]) as response:
+            return response.status
+    except aiohttp.ClientConnectionError:
+        return 0
 
 
 async def test_a_body_longer_than_any_review_is_refused(url: tuple[str, ssl.SSLContext]) -> None:
-    assert await status(url, b" " * (5 * 1024 * 1024)) == 413
+    assert await status(url, b" " * (5 * 1024 * 1024)) in (413, 0)
+    assert await status(url, b"{") == 400
 
 
-async def test_a_body_that_never_ends_is_not_waited_for(url: tuple[str, ssl.SSLContext]) -> None:
+async def test_a_body_that_never_ends_is_not_waited_for(
+    url: tuple[str, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook, "_READ_SECONDS", 0.2)
     never = asyncio.Event()
 
     async def endless() -> AsyncIterator[bytes]:
         yield b"{"
         await never.wait()
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         assert await status(url, endless()) == 408
 
 
