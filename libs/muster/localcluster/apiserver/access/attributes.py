@@ -1,7 +1,8 @@
 """What a request asks for, as RBAC sees it: by its path alone, whether or not there is such a thing."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from muster.localcluster.apiserver.status import StatusError
 
@@ -13,8 +14,7 @@ _TRUE: Final = ("true", "1", "t")
 _NAME_FIELD: Final = "metadata.name"
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A verb, and on what. `path` only for what is no resource; `resource` has its subresource: "pods/binding"."""
 
     verb: str

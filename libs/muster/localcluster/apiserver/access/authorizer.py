@@ -22,6 +22,7 @@ _MOST_KNOWN: Final = 50_000
 Names = frozenset[str] | None
 """Of the objects that a right is about; None: all."""
 _NONE: Final[frozenset[str]] = frozenset()
+_UNKNOWN: Final = frozenset({""})
 
 
 class Rule(Struct, rename="camel", frozen=True):
@@ -78,12 +79,12 @@ class Authorizer:
         if asked.path:
             return any(rule.has_path(asked.verb, asked.path) for rule in self.grants(user).everywhere)
         key = (user, asked.verb, asked.group, asked.resource, asked.namespace)
-        if key not in self._known:
+        names = self._known.get(key, _UNKNOWN)
+        if names is _UNKNOWN:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             rules = self.grants(user).of(asked.namespace)
-            self._known[key] = allowed_names(rules, asked.verb, asked.group, asked.resource)
-        names = self._known[key]
+            names = self._known[key] = allowed_names(rules, asked.verb, asked.group, asked.resource)
         return names is None or (bool(asked.name) and asked.name in names)
 
     def grants(self, user: User) -> Grants:

@@ -32,7 +32,10 @@ class Use(Struct, frozen=True, omit_defaults=True):
     count: int = 0
 
 
-_Key = tuple[str, str, str, str, str, str, str, bool]
+_Key = tuple[str, str, str, str, str]
+"""User, verb, group, resource and namespace."""
+_RareKey = tuple[str, str, str, str, str, str, str, bool]
+"""The same with path and name, and whether it was allowed."""
 
 
 class AccessRecord:
@@ -40,21 +43,31 @@ class AccessRecord:
 
     def __init__(self) -> None:
         self._counts: dict[_Key, int] = {}
+        self._rare: dict[_RareKey, int] = {}
 
     def note(self, user: User, asked: Asked, *, allowed: bool) -> None:
         """Somebody asked. Beyond a bound, where it was is not kept."""
+        if not allowed or asked.path:
+            self._note_rare(user, asked, allowed=allowed)
+            return
+        key = (user.name, asked.verb, asked.group, asked.resource, asked.namespace)
+        count = self._counts.get(key, 0)
+        if not count and len(self._counts) >= _MOST_KEPT:
+            key = (user.name, asked.verb, asked.group, asked.resource, _ELSEWHERE)
+            count = self._counts.get(key, 0)
+        self._counts[key] = count + 1
+
+    def _note_rare(self, user: User, asked: Asked, *, allowed: bool) -> None:
         name = "" if allowed else asked.name
         key = (user.name, asked.verb, asked.group, asked.resource, asked.namespace, asked.path, name, allowed)
-        if key not in self._counts and len(self._counts) >= _MOST_KEPT:
+        if key not in self._rare and len(self._rare) >= _MOST_KEPT:
             key = (user.name, asked.verb, asked.group, asked.resource, _ELSEWHERE, "", "", allowed)
-        self._counts[key] = self._counts.get(key, 0) + 1
+        self._rare[key] = self._rare.get(key, 0) + 1
 
     def uses(self) -> list[Use]:
         """All that was asked so far."""
-        return [
-            Use(user, verb, group, resource, namespace, path, name, allowed, count)
-            for (user, verb, group, resource, namespace, path, name, allowed), count in self._counts.items()
-        ]
+        frequent = [Use(*key, count=count) for key, count in self._counts.items()]
+        return frequent + [Use(*key, count) for key, count in self._rare.items()]
 
     def encoded(self) -> bytes:
         """The same as JSON."""
@@ -63,3 +76,4 @@ class AccessRecord:
     def forget(self) -> None:
         """Begin anew."""
         self._counts.clear()
+        self._rare.clear()

@@ -9,7 +9,6 @@ cluster: kubectl shows no token to a server without TLS.
 """
 
 import csv
-import hashlib
 import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -65,59 +64,59 @@ class Authenticator:
 
     def __init__(self, tokens: Mapping[str, User], *, secure: bool) -> None:
         """`secure`: requests come over HTTPS."""
-        self._users = {_digest(token): user for token, user in tokens.items()}
-        self._issued: dict[bytes, User] = {}
+        self._users = {_BEARER + token: user for token, user in tokens.items()}
+        self._issued: dict[str, User] = {}
+        self._others: dict[tuple[str, tuple[str, ...], str], User] = {}
         self._nobody = ANONYMOUS if secure else OWNER
         known = (token for token, user in tokens.items() if user.unbounded)
         self.owners_token: str = next(known, "") or secrets.token_urlsafe(24)
         """By which whoever started the cluster shows itself."""
-        self._users.setdefault(_digest(self.owners_token), OWNER)
+        self._users.setdefault(_BEARER + self.owners_token, OWNER)
 
     def user(self, headers: Headers, may: May) -> User:
         """Raises StatusError 401, and 403 for those who come as somebody else and may not."""
         shown = headers.get("Authorization", "")
         user = self._nobody if not shown else self._known(shown)
-        return _instead_of(user, headers, may) if _AS_USER in headers else user
+        return self._instead_of(user, headers, may) if _AS_USER in headers else user
 
     def issue(self, namespace: str, name: str, uid: str) -> str:
         """A new token of a ServiceAccount. The oldest ends when there are too many."""
         token = secrets.token_urlsafe(32)
         while len(self._issued) >= _MOST_ISSUED:
             del self._issued[next(iter(self._issued))]
-        self._issued[_digest(token)] = service_account(namespace, name, uid)
+        self._issued[_BEARER + token] = service_account(namespace, name, uid)
         return token
 
     def revoke(self, namespace: str, name: str) -> None:
         """The tokens of a ServiceAccount hold no more: it is gone."""
         gone = service_account(namespace, name).name
-        self._issued = {digest: user for digest, user in self._issued.items() if user.name != gone}
+        self._issued = {shown: user for shown, user in self._issued.items() if user.name != gone}
 
     def _known(self, shown: str) -> User:
-        digest = _digest(shown.removeprefix(_BEARER).strip())
-        user = self._users.get(digest) or self._issued.get(digest)
-        if user is None or not shown.startswith(_BEARER):
+        user = self._users.get(shown) or self._issued.get(shown)
+        if user is None:
             raise StatusError(401, "Unauthorized")
         return user
 
+    def _instead_of(self, user: User, headers: Headers, may: May) -> User:
+        """Who the user says it wants to be taken for. Raises StatusError 403."""
+        name, groups = headers[_AS_USER], tuple(headers.getall(_AS_GROUP, []))
+        account = account_of(name)
+        if account is not None:
+            wanted = [Asked("impersonate", "", "serviceaccounts", *account)]
+        else:
+            wanted = [Asked("impersonate", "", "users", "", name)]
+        wanted += [Asked("impersonate", "", "groups", "", group) for group in groups]
+        for asked in wanted:
+            if not may(user, asked):
+                what = f'{asked.resource} "{asked.name}" is forbidden: {cannot(user.name, asked)}'
+                raise StatusError(403, what, details={"name": asked.name, "kind": asked.resource})
+        if account is not None and not groups:
+            groups = service_account(*account).groups
+        return self._other(name, tuple(dict.fromkeys([*groups, AUTHENTICATED])), headers.get(_AS_UID, ""))
 
-def _digest(token: str) -> bytes:
-    """Tokens are compared by digests, so that how long it takes tells nothing of them."""
-    return hashlib.blake2b(token.encode(), digest_size=16).digest()
-
-
-def _instead_of(user: User, headers: Headers, may: May) -> User:
-    """Who the user says it wants to be taken for. Raises StatusError 403."""
-    name, groups = headers[_AS_USER], tuple(headers.getall(_AS_GROUP, []))
-    account = account_of(name)
-    if account is not None:
-        wanted = [Asked("impersonate", "", "serviceaccounts", *account)]
-    else:
-        wanted = [Asked("impersonate", "", "users", "", name)]
-    wanted += [Asked("impersonate", "", "groups", "", group) for group in groups]
-    for asked in wanted:
-        if not may(user, asked):
-            what = f'{asked.resource} "{asked.name}" is forbidden: {cannot(user.name, asked)}'
-            raise StatusError(403, what, details={"name": asked.name, "kind": asked.resource})
-    if account is not None and not groups:
-        return service_account(*account)
-    return User(name, tuple(dict.fromkeys([*groups, AUTHENTICATED])), headers.get(_AS_UID, ""))
+    def _other(self, *who: *tuple[str, tuple[str, ...], str]) -> User:
+        """The same user each time, as what is known of it is found by that."""
+        if who not in self._others and len(self._others) >= _MOST_ISSUED:
+            self._others.clear()
+        return self._others.setdefault(who, User(*who))

@@ -10,9 +10,9 @@ SERVICE_ACCOUNTS: Final = "system:serviceaccounts"
 _ACCOUNT: Final = "system:serviceaccount:"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class User:
-    """A person, or a program."""
+    """A person, or a program. Two with the same name may have different groups: each object is a user of its own."""
 
     name: str
     groups: tuple[str, ...] = ()
