@@ -198,6 +198,30 @@ def test_the_webhook_is_asked_what_the_manifest_asks() -> None:
     assert excluded == {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", NAMESPACE]}
 
 
+def test_prometheus_reads_every_service_and_calls_it_by_its_component() -> None:
+    [monitor] = of_kind(objects("everything"), "ServiceMonitor").values()
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    assert monitor["spec"]["jobLabel"] == "app.kubernetes.io/component"
+    wanted = monitor["spec"]["selector"]["matchLabels"].items()
+    read = {
+        service["metadata"]["labels"]["app.kubernetes.io/component"]
+        for service in of_kind(objects("everything"), "Service").values()
+        if wanted <= service["metadata"]["labels"].items()
+        and any(port["name"] == monitor["spec"]["endpoints"][0]["port"] for port in service["spec"]["ports"])
+    }
+    assert read == {"cluster-state", "coordinator", "placement", "binding", "lifecycle", "etcd"}
+
+
+def test_traces_are_sent_by_opentelemetrys_variables() -> None:
+    told = {each["name"]: each.get("value") for each in container_of("everything", "binding")["env"]}
+    assert told["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://otel-collector.tracing:4318"
+    assert told["OTEL_EXPORTER_OTLP_PROTOCOL"] == "http/protobuf"
+    assert (told["OTEL_TRACES_SAMPLER"], told["OTEL_TRACES_SAMPLER_ARG"]) == ("parentbased_traceidratio", "0.1")
+    assert "k8s.pod.name=$(POD_NAME)" in told["OTEL_RESOURCE_ATTRIBUTES"]
+    names = [each["name"] for each in container_of("everything", "binding")["env"]]
+    assert names.index("POD_UID") < names.index("OTEL_RESOURCE_ATTRIBUTES"), "variables know only those before them"
+
+
 def test_definitions_stay_and_may_be_left_out() -> None:
     definitions = of_kind(objects("default"), "CustomResourceDefinition")
     assert len(definitions) == len(list((CHART.parents[1] / "crds").glob("*.yaml")))
