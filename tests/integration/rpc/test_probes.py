@@ -74,7 +74,7 @@ async def test_while_it_drains_it_lives_and_is_not_ready() -> None:
         running = asyncio.create_task(describe(channel))
         await arrived.wait()
         stopping = asyncio.create_task(server.stop(30))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while await health(probes) == SERVING:
                 pass
             assert await health(probes, LIVENESS) == SERVING

@@ -211,7 +211,7 @@ async def test_a_stop_while_the_first_message_leaves_ends_the_subscription_too()
     register = clusterstate_pb2_grpc.add_ClusterStateServiceServicer_to_server
     server.add(register, StopsMeanwhile(), CLUSTER_STATE)
     port = await server.start()
-    async with channel_to(port) as channel, asyncio.timeout(10):  # far below the grace
+    async with channel_to(port) as channel, asyncio.timeout(30):  # far below the grace
         stream = clusterstate_pb2_grpc.ClusterStateServiceStub(channel).Watch(clusterstate_pb2.WatchRequest())
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             async for _ in stream:
