@@ -2,7 +2,7 @@
 
 from time import monotonic
 from typing import Final, Protocol
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 from muster.telemetry.metrics import CALL_BUCKETS, counter, histogram, sampled
 
@@ -47,21 +47,21 @@ class Watched(Protocol):
         """By the monotonic clock; None: it never was, or the kind is not to be had."""
 
 
-_watched: Final[WeakSet[Watched]] = WeakSet()
+_watched: Final[WeakValueDictionary[str, Watched]] = WeakValueDictionary()
 
 
 def watch(watched: Watched) -> None:
-    """Tell of it for as long as it is there."""
-    _watched.add(watched)
+    """Tell of it for as long as it is there, and of none before it that follows the same kind."""
+    _watched[watched.kind] = watched
 
 
 def _objects() -> dict[tuple[str, ...], float]:
-    return {(each.kind,): float(each.objects) for each in _watched}
+    return {(kind,): float(each.objects) for kind, each in _watched.items()}
 
 
 def _silence() -> dict[tuple[str, ...], float]:
     now = monotonic()
-    return {(each.kind,): now - at for each in _watched if (at := each.heard_at) is not None}
+    return {(kind,): now - at for kind, each in _watched.items() if (at := each.heard_at) is not None}
 
 
 OBJECTS.read_from(_objects)

@@ -1,7 +1,7 @@
 """Metrics of controllers, named as controllers of Kubernetes name them, and of the quota webhook."""
 
 from typing import Final, Protocol
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 from muster.telemetry.metrics import CALL_BUCKETS, counter, histogram, sampled
 
@@ -29,16 +29,16 @@ class Queue(Protocol):
     def depth(self) -> int: ...
 
 
-_queues: Final[WeakSet[Queue]] = WeakSet()
+_queues: Final[WeakValueDictionary[str, Queue]] = WeakValueDictionary()
 
 
 def watch(queue: Queue) -> None:
-    """Tell of it for as long as it is there."""
-    _queues.add(queue)
+    """Tell of it for as long as it is there, and of none before it with the same name."""
+    _queues[queue.name] = queue
 
 
 def _depths() -> dict[tuple[str, ...], float]:
-    return {(queue.name,): queue.depth for queue in _queues}
+    return {(name,): queue.depth for name, queue in _queues.items()}
 
 
 DEPTH.read_from(_depths)

@@ -10,6 +10,7 @@ import structlog
 import yaml
 from msgspec.structs import replace
 
+from builders.metrics import Figures
 from builders.scripted_api import ScriptedApi, eventually, status
 from muster.config.settings import KubeSettings
 from muster.dialects import native
@@ -424,3 +425,31 @@ class TestForbidden:
         await api.watch()
         assert told.pods == ["a"]
         assert not any(isinstance(item, Removed) for batch in told.batches for item in batch.items)
+
+
+class TestMetrics:
+    async def test_what_is_known_and_what_failed_is_told(self, api: ScriptedApi, told: Told, follow: Any) -> None:
+        for number in range(4):
+            api.object(f"pod-{number}")
+        api.failures = [status(500, "Failed"), status(503, "Failed")]
+        before = Figures.here()
+        informer = await follow()
+        await complete(informer)
+        watch = await api.watch()
+        await eventually(lambda: informer.heard_at is not None)
+        heard = informer.heard_at
+        watch.say("ADDED", api.object("another"))
+        await eventually(lambda: len(told.pods) == 5)
+
+        now = Figures.here()
+        assert now("muster_watched_objects", kind="pods") == 5
+        assert now("muster_lists_total", kind="pods") - before("muster_lists_total", kind="pods") == 1
+        assert now("muster_watch_failures_total", kind="pods") - before("muster_watch_failures_total", kind="pods") == 2
+        assert now("muster_watch_events_total", kind="pods") - before("muster_watch_events_total", kind="pods") == 1
+        assert informer.heard_at > heard
+
+    async def test_of_what_is_not_served_no_silence_is_told(self, api: ScriptedApi, told: Told, follow: Any) -> None:
+        api.failures = [status(404, "NotFound") for _ in range(10)]
+        informer = await follow(optional=True, absent_seconds=(60, 60))
+        await complete(informer)
+        assert informer.heard_at is None

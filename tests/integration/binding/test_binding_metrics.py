@@ -1,0 +1,53 @@
+"""What binding counts is what became of pods and of its requests."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from builders.binding import Rig, rig
+from builders.faults import BINDS
+from builders.metrics import Figures
+
+
+@pytest.fixture
+async def muster(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with rig(tmp_path, requests_in_flight=8) as found:
+        yield found
+
+
+async def test_every_pod_counts_once_by_what_became_of_it(muster: Rig) -> None:
+    pods = await muster.pods("bound", "gone", "refused")
+    bound, gone, refused = pods
+    await muster.kube.delete("Pod", "gone")
+    before = Figures.here()
+
+    await muster.bind([bound, gone], "node-0")
+    await muster.bind([bound], "node-1")
+    with muster.faults.refuse(BINDS, 403):
+        await muster.bind([refused], "node-0")
+
+    now = Figures.here()
+    assert now("muster_pods_bound_total") - before("muster_pods_bound_total") == 1
+    for reason in ("gone", "conflict", "failed"):
+        name = "muster_bind_errors_total"
+        assert now(name, reason=reason) - before(name, reason=reason) == 1, reason
+    for code, requests in {"201": 1, "404": 1, "409": 1, "403": 1}.items():
+        name = "rest_client_requests_total"
+        assert now(name, method="POST", code=code) - before(name, method="POST", code=code) >= requests, code
+    assert now("muster_writes_in_flight") == now("muster_writes_waiting") == 0
+
+
+async def test_writes_that_have_to_be_repeated_are_told_apart(muster: Rig) -> None:
+    pods = await muster.pods("a", "b")
+    before = Figures.here()
+
+    with muster.faults.refuse(BINDS, 503, times=1):
+        await muster.bind(pods[:1], "node-0")
+    with muster.faults.refuse(BINDS, 500, times=1):
+        await muster.bind(pods[1:], "node-0")
+
+    now = Figures.here()
+    for why in ("strained", "again"):
+        name = "muster_writes_repeated_total"
+        assert now(name, why=why) - before(name, why=why) >= 1, why
