@@ -1,5 +1,6 @@
 """A collector of spans that speaks OTLP over gRPC or HTTP, as a test needs one."""
 
+import asyncio
 import gzip
 import ssl
 from collections.abc import AsyncIterator
@@ -25,9 +26,14 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
         """Of each request, with lower-case names."""
         self.refuses = False
         """It takes nothing, and says so."""
+        self.asked, self.answers = asyncio.Event(), asyncio.Event()
+        """A request has come; it is answered as soon as this is set."""
+        self.answers.set()
 
     async def Export(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.headers.append({key: str(value) for key, value in context.invocation_metadata()})
+        self.asked.set()
+        await self.answers.wait()
         if self.refuses:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not from you")
         self._keep(request)

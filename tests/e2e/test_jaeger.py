@@ -109,5 +109,7 @@ async def test_a_gang_is_one_whole_trace_though_the_coordinator_was_killed_in_th
 
     annotated = {pod["metadata"]["annotations"][TRACE_ID] for (ns, _), pod in traced.pods.items() if ns == a.namespace}
     assert annotated == {trace_id}
+    notes = [event.get("note", "") for event in traced.events.values() if event["metadata"]["namespace"] == a.namespace]
+    assert any(note.endswith(f"(trace {trace_id})") for note in notes)
     found = await jaeger.get("/api/traces", service="muster-coordinator", tags=json.dumps({"muster.gang": a.id}))
     assert [trace["traceID"] for trace in found["data"]] == [trace_id]

@@ -309,6 +309,7 @@ async def test_a_trace_tells_what_became_of_each_pod(muster: Rig, monkeypatch: p
             parent = tracing.from_traceparent(gang)
             assert parent is not None
             with (
+                capture_logs() as logs,
                 trace.use_span(trace.NonRecordingSpan(parent)),
                 muster.faults.refuse(Requests("POST", "/retried/eviction"), 500, times=1),
             ):
@@ -326,5 +327,6 @@ async def test_a_trace_tells_what_became_of_each_pod(muster: Rig, monkeypatch: p
         )
         told |= dict(zip(names, outcomes, strict=True))
     assert told == {f"ml/{pod['metadata']['name']}": "evicted" for pod in pods}
+    assert [line["trace_id"] in gang for line in logs if line["event"] == "pod evicted"] == [True, True]
     slow = collector.named("evict pod")
     assert {pair.key: pair.value for pair in slow.attributes}["muster.attempts"].int_value == 2
