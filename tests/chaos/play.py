@@ -183,7 +183,7 @@ class Play:
             before, seen = seen, time.monotonic()
             was_whole, whole = whole, all(there) and (self._struck is None or not self._struck.of_api_server)
             if was_whole and whole:
-                traffic.whole_seconds += seen - before
+                traffic.whole.append((before, seen))
             await asyncio.sleep(0.5)
 
     def _logged(self) -> list[str]:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -56,8 +56,8 @@ class Traffic:
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(_MOST_GANGS)
         self.violations: list[str] = []
-        self.whole_seconds = 0.0
-        """For how long every service has been there so far, and the API server and etcd."""
+        self.whole: deque[tuple[float, float]] = deque(maxlen=1000)
+        """From when to when every service was there, and the API server and etcd."""
         self.started: Counter[str] = Counter()
         self.waited_seconds: defaultdict[str, list[float]] = defaultdict(list)
         """How long gangs of each kind took from their creation until all their pods were bound."""
@@ -164,18 +164,29 @@ class Traffic:
 
     async def _all_bound(self, life: Life) -> None:
         """Raises TimeoutError."""
-        since, silent = self.whole_seconds, True
+        since, silent = time.monotonic(), True
         async with asyncio.timeout(_PATIENCE_SECONDS):
             while not self._is_bound(life):
                 await self._news(life, 1.0)
                 await self._make_anew(life)
-                if silent and self.whole_seconds > since + SILENCE_SECONDS:
+                if not self._pending(life):
+                    since = time.monotonic()
+                if silent and self._whole_seconds(since) > SILENCE_SECONDS:
                     silent = False
                     if not self._told(life):
                         self.violations.append(
                             f"I10: {life.gangs[0].id} waits {SILENCE_SECONDS:g} s and is not told why"
                         )
         life.bound_at = time.monotonic()
+
+    def _whole_seconds(self, since: float) -> float:
+        return sum(end - max(begin, since) for begin, end in self.whole if end > since)
+
+    def _pending(self, life: Life) -> bool:
+        """A pod of it is there, and waits."""
+        keys = [(each.namespace, each.pod_name(number)) for each in life.gangs for number in range(each.size)]
+        pods = [self._cluster.pods[key] for key in keys if key in self._cluster.pods]
+        return any(not node_of(pod) and "deletionTimestamp" not in pod["metadata"] for pod in pods)
 
     def _is_bound(self, life: Life) -> bool:
         return all(len(self._scene.bound_pods(each)) == each.size for each in life.gangs)
