@@ -141,7 +141,7 @@ async def test_nodes_are_cordoned_and_drained(kubectl: Kubectl) -> None:
 
 
 async def test_kinds_that_are_defined_later(kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", str(CRDS))
+    await kubectl("apply", "-f", f"{CRDS}/")  # it is a link, which kubectl follows only so
     await kubectl("wait", "--for=condition=Established", "crd/podgroups.scheduling.x-k8s.io", "--timeout=20s")
     created = await kubectl("apply", "-f", "-", stdin=GANG)
     again = await kubectl("apply", "-f", "-", stdin=GANG.replace("3", "4"))
