@@ -161,17 +161,22 @@ class Play:
             self._epochs.add(record.leader_epoch)
 
     async def _watch_processes(self) -> None:
-        """Nobody ends unasked."""
-        ended: dict[str, int] = {}
+        """Nobody ends unasked, and whoever is started comes up."""
+        ran: dict[str, int] = {}
+        missed: dict[str, float] = {}
         while True:
             for name, child in self._cluster.stack.children.items():
-                if not child.wanted or child.running:
+                if child.running or not child.wanted:
+                    missed.pop(name, None)
+                    if child.running:
+                        ran[name] = child.starts
                     continue
-                if ended.get(name) == child.starts:  # the second look: one that is being started is not here yet
-                    self._trouble.append(str(child.died())[-_MOST_LETTERS:])
+                # Who is being started does not run yet, for as long as the machine takes.
+                since = missed.setdefault(name, time.monotonic())
+                if ran.get(name) == child.starts or time.monotonic() - since > _SETTLE_SECONDS:
+                    self._trouble.append(str(child.died())[:_MOST_LETTERS])
                     await child.start()
-                ended[name] = child.starts
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(0.5)
 
     async def _watch_services(self, traffic: Traffic) -> None:
         """For how long somebody of every service, the API server and etcd have been there."""
