@@ -51,3 +51,10 @@ def test_events_stand_under_their_span() -> None:
 def test_plumbing_attributes_are_left_out() -> None:
     [row] = rows_of([span(1, "Solve", attributes={"rpc.system": "grpc", "muster.pods": 8})], everything=False)
     assert row.detail == "pods=8"
+
+
+def test_a_setback_says_why_however_long_that_is() -> None:
+    why = "gang ml/a cannot start: 8 pods wanted, 3 fit: 5 of 9 nodes short of cpu"
+    attributes = {"muster.gang.reason": why, "muster.gang.next_phase": "queued"}
+    [row] = rows_of([span(1, "gang.solving", attributes=attributes)], everything=False)
+    assert row.detail == why
