@@ -1,0 +1,77 @@
+"""`muster check` where nobody schedules: it says what the pods say, and leaves nothing behind."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest_asyncio
+
+from builders.chart import bare_api_server
+from builders.kube_watch import follow_kind
+from muster.kube.session import KubeSession
+
+_PODS = "/api/v1/namespaces/default/pods"
+_SECONDS = 60.0
+
+
+@pytest_asyncio.fixture
+async def api(tmp_path: Path) -> AsyncIterator[tuple[Path, KubeSession]]:
+    async with bare_api_server(tmp_path) as (kubeconfig, session):
+        yield kubeconfig, session
+
+
+async def check(kubeconfig: Path, *arguments: str) -> tuple[int | None, str]:
+    """Exit code, and all that was printed."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "muster.cli", "check", "--kubeconfig", str(kubeconfig), *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await asyncio.wait_for(process.communicate(), _SECONDS)
+    return process.returncode, said.decode()
+
+
+async def left(session: KubeSession) -> list[str]:
+    answer = await session.request("GET", _PODS, timeout_seconds=20)
+    return [pod["metadata"]["name"] for pod in msgspec.json.decode(answer.body)["items"]]
+
+
+async def test_pods_that_nobody_schedules_are_told_of_and_taken_away(api: tuple[Path, KubeSession]) -> None:
+    kubeconfig, session = api
+    code, said = await check(kubeconfig, "--timeout", "1")
+    assert code == 1
+    assert "not both pods run after 1 s" in said and "on no node" in said
+    assert not await left(session)
+
+
+async def test_an_image_that_ends_is_no_success(api: tuple[Path, KubeSession]) -> None:
+    kubeconfig, session = api
+    created: asyncio.Queue[str] = asyncio.Queue()
+
+    def seen(change: str, pod: dict[str, dict[str, str]]) -> None:
+        if change == "ADDED":
+            created.put_nowait(pod["metadata"]["name"])
+
+    following = asyncio.create_task(follow_kind(session, _PODS, seen, asyncio.Event()))
+    checking = asyncio.create_task(check(kubeconfig))
+    try:
+        name = await asyncio.wait_for(created.get(), _SECONDS)
+        body = msgspec.json.encode({"status": {"phase": "Failed"}})
+        merge = "application/merge-patch+json"
+        path = f"{_PODS}/{name}/status"
+        await session.request("PATCH", path, body=body, content_type=merge, timeout_seconds=20)
+        code, said = await checking
+    finally:
+        following.cancel()
+        checking.cancel()
+    assert code == 1
+    assert "is Failed" in said
+    assert not await left(session)
+
+
+async def test_a_namespace_that_is_not_there_is_told(api: tuple[Path, KubeSession]) -> None:
+    code, said = await check(api[0], "--namespace", "nowhere")
+    assert code == 1
+    assert "nowhere" in said
