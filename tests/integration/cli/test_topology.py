@@ -143,6 +143,6 @@ def test_which_cluster_state_is_asked(tmp_path: Path) -> None:
     with pytest.raises(CliError) as raised:
         find_cluster_state("", tmp_path)
     assert "--cluster-state" in raised.value.hint and raised.value.exit_code == 2
-    named = dict.fromkeys(("kubeconfig", "etcd", "placement", "binding", "coordinator"), "")
+    named: dict[str, Any] = dict.fromkeys(("kubeconfig", "etcd", "placement", "binding", "coordinator"), "")
     Endpoints(pid=1, cluster_state="there:1", **named).write(tmp_path)
     assert find_cluster_state("", tmp_path) == "there:1"
