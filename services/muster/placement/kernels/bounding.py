@@ -1,12 +1,29 @@
 """What domains can take, by what those below them can; and what dividing members below them costs at least.
 
-`caps` is int64[domains] of one tier, `starts` int64[domains above + 1]: where those within each one above begin.
+Domains of all levels are numbered in one row, as `Tiers` says: `caps` is int64[domains], and those within domain `d`
+are `starts[d]` to before `starts[d + 1]`.
 """
+
+from typing import Final
 
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.placement.kernels.compiled import FLAG, INT, INTS, inner, kernel
+from muster.placement.kernels.compiled import INT, INTS, TABLE, inner, kernel
+from muster.placement.kernels.dividing import PACK, most_even
+
+SHAPE: Final = 0
+HARD: Final = 1
+COUNTS: Final = 2
+LEVEL: Final = 3
+LEAST: Final = 4
+MOST: Final = 5
+STEP: Final = 6
+PARTS: Final = 7
+FIELDS: Final = 8
+"""Of a rule, as kernels take it: a table of rules is int64[tiers, FIELDS]."""
+
+_NO_LIMIT: Final = 2**31 - 1
 
 
 @kernel(INTS, INTS, INT, INTS)
@@ -28,30 +45,42 @@ def _size(cap: int, most: int, least: int, step: int) -> int:
     return size if size >= least else 0
 
 
-@kernel(INTS, INT, INT, INT, INTS)
-def allowed(caps: Int64, most: int, least: int, step: int, sizes: Int64) -> None:
-    """The largest size that a range and a factor allow in each domain, into `sizes`."""
-    for at in range(len(caps)):
-        sizes[at] = _size(caps[at], most, least, step)
+@kernel(INTS, TABLE, INTS, TABLE, INT)
+def capacities(fits: Int64, rules: Int64, starts: Int64, tiers: Int64, wanted: int) -> Int64:
+    """What each domain can take by its own rule and what is below it, int64[domains], by `fits` of the nodes.
 
-
-@kernel(INTS, INTS, FLAG, INT, INT, INT, INT, INTS)
-def held_above(
-    caps: Int64, starts: Int64, one: bool, wanted: int, most: int, least: int, step: int, held: Int64
-) -> None:
-    """What each domain above can take by its own range and factor, into `held`: what its domains can, or `one` of them.
-
-    Nobody wants more than `wanted`.
+    Nobody wants more than `wanted`. The first is what there is a place for in all: more can not be placed, as many
+    perhaps.
     """
-    for above in range(len(held)):
-        total, roomiest = 0, 0
-        for at in range(starts[above], starts[above + 1]):
-            total += caps[at]
-            roomiest = max(roomiest, caps[at])
-        held[above] = _size(min(roomiest if one else total, wanted), most, least, step)
+    first = tiers[len(rules) - 1, 0]
+    caps = np.empty(first + len(fits), np.int64)
+    most, least, step = rules[-1, MOST], rules[-1, LEAST], rules[-1, STEP]
+    if most >= _NO_LIMIT and least <= 1 and step <= 1:
+        caps[first:] = fits
+    else:
+        for at in range(len(fits)):
+            caps[first + at] = _size(fits[at], most, least, step)
+    for tier in range(len(rules) - 1, -1, -1):
+        shape, hard, parts = rules[tier, SHAPE], rules[tier, HARD], rules[tier, PARTS]
+        difference = 1 if rules[tier, STEP] == 1 else 0
+        above, last = 0 if tier == 0 else tiers[tier - 1, 0], tiers[tier, 0]
+        most, least, step = _NO_LIMIT, 1, 1
+        if tier:
+            most, least, step = rules[tier - 1, MOST], rules[tier - 1, LEAST], rules[tier - 1, STEP]
+        if hard and shape != PACK:
+            even = most_even(caps, starts[above : last + 1], parts, difference)
+            for at in range(above, last):
+                caps[at] = _size(min(even[at - above], wanted), most, least, step)
+            continue
+        for at in range(above, last):
+            below, held = caps[starts[at] : starts[at + 1]], 0
+            for each in range(len(below)):
+                held = max(held, below[each]) if hard else held + below[each]
+            caps[at] = _size(min(held, wanted), most, least, step)
+    return caps
 
 
-@kernel(INTS, INT, INT, INT)
+@inner
 def tightest(caps: Int64, first: int, last: int, members: int) -> tuple[int, int]:
     """Of domains `first` to before `last` the one with least room for all members, or -1; and how many have room."""
     best, number = -1, 0
@@ -63,7 +92,7 @@ def tightest(caps: Int64, first: int, last: int, members: int) -> tuple[int, int
     return best, number
 
 
-@kernel(INTS, INTS, INT, INT, INT, INT)
+@inner
 def most_promising(bounds: Int64, caps: Int64, first: int, last: int, members: int, number: int) -> Int64:
     """Up to so many of domains `first` to before `last` that have room for all members: least bound, then room, first.
 
@@ -96,7 +125,7 @@ def _is_behind(bounds: Int64, caps: Int64, first: int, one: int, other: int) -> 
     return behind
 
 
-@kernel(INTS, INTS, INT, INT, INT, INTS, INT, INTS, INT)
+@inner
 def packed_bounds(
     caps: Int64,
     starts: Int64,
@@ -107,13 +136,13 @@ def packed_bounds(
     one: int,
     several: Int64,
     by: int,
-) -> Int64:
-    """What packing all members below each of domains `first` to before `last` above costs at least.
+    bounds: Int64,
+) -> None:
+    """What packing all members below each of domains `first` to before `last` costs at least, into `bounds`.
 
     In one domain it is `one` and what is `below` that, nothing if that is not told; else what `several` domains cost,
     which is their number, shifted.
     """
-    bounds = np.empty(last - first, np.int64)
     for above in range(first, last):
         best = -1
         for at in range(starts[above], starts[above + 1]):
@@ -121,11 +150,10 @@ def packed_bounds(
                 cost = one + (below[at] if len(below) else 0)
                 if best < 0 or cost < best:
                     best = cost
-        bounds[above - first] = best if best >= 0 else _shifted(several[above - first], by)
-    return bounds
+        bounds[above - first] = best if best >= 0 else shifted(several[above - first], by)
 
 
-@kernel(INTS, INTS, INT, INT, INT, INT, INT, INT, INT)
+@inner
 def even_bounds(
     caps: Int64,
     starts: Int64,
@@ -136,9 +164,9 @@ def even_bounds(
     parts: int,
     parts_by: int,
     by: int,
-) -> Int64:
+    bounds: Int64,
+) -> None:
     """As `packed_bounds`, of squares where members are spread, or in so many `parts`, and of parts that are missing."""
-    bounds = np.empty(last - first, np.int64)
     for above in range(first, last):
         usable = 0
         for at in range(starts[above], starts[above + 1]):
@@ -151,10 +179,10 @@ def even_bounds(
         squares = used * each * each + more * (2 * each + 1)
         if parts:
             squares += (parts - used) << parts_by
-        bounds[above - first] = _shifted(squares, by)
-    return bounds
+        bounds[above - first] = shifted(squares, by)
 
 
 @inner
-def _shifted(term: int, by: int) -> int:
+def shifted(term: int, by: int) -> int:
+    """Left, or right if that is negative."""
     return term << by if by >= 0 else term >> -by

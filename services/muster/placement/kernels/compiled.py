@@ -1,10 +1,11 @@
 """Kernels: functions that loop over arrays, compiled to machine code by numba before they are needed.
 
 What must hold of them, and tests assert: integers, flags and int64 arrays only; always the types that are said at the
-function; names from their own file only, since numba takes kept machine code for current as long as that file is.
+function; names from files of kernels only, since kept machine code is taken for current as long as those are.
 """
 
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -14,6 +15,16 @@ INT: Final = numba.int64
 FLAG: Final = numba.boolean
 INTS: Final = numba.int64[::1]
 TABLE: Final = numba.int64[:, ::1]
+CUBE: Final = numba.int64[:, :, ::1]
+
+_FILES: Final = sorted(path for path in Path(__file__).parent.glob("*.py") if path.stem not in ("ready", "shipped"))
+_TEXT: Final = sha256(b"".join(path.read_bytes() for path in _FILES)).hexdigest()[:16]
+"""Of all files with kernels. It is part of the names under which machine code is kept: numba looks at the file of the
+kernel itself alone, not at what that imports.
+"""
+
+_INNER: Final[dict[str, Any]] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Nothing but kernels calls them, so that much less is to be compiled."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -25,6 +36,7 @@ class Kernel:
         self.name = f"{function.__module__}.{function.__name__}"
         self.types = types
         self._file = Path(function.__code__.co_filename)
+        function.__qualname__ = f"{function.__name__}.{_TEXT}"
         self.compiled: Any
         try:
             self.compiled = numba.njit(cache=True)(function)
@@ -47,7 +59,7 @@ class Kernel:
 
     def _forget(self) -> None:
         folder = self.compiled.stats.cache_path
-        for path in Path(folder).glob(f"{self._file.stem}.{self.compiled.__name__}-*") if folder else ():
+        for path in Path(folder).glob(f"{self._file.stem}.{self.compiled.__name__}.*") if folder else ():
             path.unlink()
 
 
@@ -71,8 +83,8 @@ def kernel(*types: Any) -> Callable[[_Function], _Function]:
 
 
 def inner(function: _Function) -> _Function:
-    """A part of kernels of the same file."""
-    found: Any = numba.njit(function)
+    """A part of kernels."""
+    found: Any = numba.njit(**_INNER)(function)
     part: _Function = found
     return part
 

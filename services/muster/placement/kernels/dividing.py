@@ -40,6 +40,7 @@ def divide(
     `caps` is int64[domains], how many more each can take: 0, or a size that the rule allows. Writes the domains that
     are used, rising, and members on each. Returns how many they are; the sum of the squares, NEVER if that cannot be;
     and by how many parts the domains above miss `parts`. Ranges and factors hold whether they are hard or not.
+    `domains` and `sizes` are as long as there are domains, or one longer than there are members.
     """
     widest = 0
     for at in range(len(above)):
@@ -64,6 +65,8 @@ def divide(
             room = scaled[:width]
         if shape == PACK:
             done = _pack(room, wanted, smallest, hard, counts, order, spare, tally)
+        elif shape != PARTITION and least <= step and _one_each(room, wanted, counts, tally):
+            done = True
         else:
             difference = -1 if not hard else 1 if step == 1 else 0
             partition = shape == PARTITION
@@ -73,11 +76,11 @@ def divide(
             return 0, NEVER, 0
         before = used
         for domain in range(width):
-            if counts[domain]:
-                domains[used], sizes[used] = first + domain, counts[domain] * step
-                squares += sizes[used] * sizes[used]
-                used += 1
-                counts[domain] = 0
+            size = counts[domain] * step
+            domains[used], sizes[used] = first + domain, size  # written over unless it is used: this has no branches
+            squares += size * size
+            used += size > 0
+            counts[domain] = 0
         off += abs(used - before - parts)
     return used, squares, off
 
@@ -130,6 +133,32 @@ def _top_up(counts: Int64, index: int, least: int) -> bool:
             counts[other] -= given
             counts[index] += given
     return bool(counts[index] >= least)
+
+
+@inner
+def _one_each(room: Int64, wanted: int, counts: Int64, tally: Int64) -> bool:
+    """One member on each of the tightest domains, which needs no sorting; False if `_level` has to say on which."""
+    most = 0
+    for at in range(len(room)):
+        most = max(most, room[at])
+    if most >= _DIGITS or not 0 < wanted <= len(room):
+        return False
+    for size in range(most + 1):
+        tally[size] = 0
+    for at in range(len(room)):
+        tally[room[at]] += 1
+    single, several = tally[1] if most else 0, len(room) - tally[0] - (tally[1] if most else 0)
+    if single + several < wanted or (single > wanted > several):
+        return False
+    size, rest = 1, wanted
+    while tally[size] < rest:
+        rest -= tally[size]
+        size += 1
+    for at in range(len(room)):
+        last = (room[at] == size) & (rest > 0)
+        rest -= last
+        counts[at] = last | ((room[at] > 0) & (room[at] < size))
+    return True
 
 
 @inner
@@ -289,6 +318,12 @@ def most_even(caps: Int64, starts: Int64, parts: int, difference: int) -> Int64:
     order, spare, tally = np.empty(widest, np.int64), np.empty(widest, np.int64), np.empty(_DIGITS, np.int64)
     for above in range(len(found)):
         room = caps[starts[above] : starts[above + 1]]
+        most = 0
+        for at in range(len(room)):
+            most = max(most, room[at])
+        if most < _DIGITS:
+            found[above] = _most_even_of_few_sizes(room, most, parts, difference, tally)
+            continue
         roomier = 0
         for at in range(_roomiest_first(room, False, order, spare, tally)):
             size = room[order[at]]
@@ -296,4 +331,21 @@ def most_even(caps: Int64, starts: Int64, parts: int, difference: int) -> Int64:
                 roomier = at
             if parts in (0, at + 1):
                 found[above] = max(found[above], size * (at + 1) + difference * roomier)
+    return found
+
+
+@inner
+def _most_even_of_few_sizes(room: Int64, most: int, parts: int, difference: int, tally: Int64) -> int:
+    """As `most_even`, by how many domains have each size: nothing is sorted."""
+    tally[: most + 1] = 0
+    for at in range(len(room)):
+        tally[room[at]] += 1
+    found, roomier = 0, 0
+    for size in range(most, 0, -1):
+        number = roomier + tally[size]
+        if parts == 0:
+            found = max(found, size * number + difference * roomier)
+        elif roomier < parts <= number:
+            found = size * parts + difference * roomier
+        roomier = number
     return found

@@ -5,10 +5,10 @@ from typing import Final
 
 from rich.console import Console
 
-from muster.placement.kernels import bounding, dividing, measuring
+from muster.placement.kernels import bounding, choosing, dividing, measuring, searching
 from muster.placement.kernels.compiled import Kernel, kernels
 
-_MODULES: Final = (bounding, dividing, measuring)
+_MODULES: Final = (bounding, choosing, dividing, measuring, searching)
 
 KERNELS: Final[tuple[Kernel, ...]] = kernels()
 

@@ -38,12 +38,12 @@ def _too_few_as_asked(ground: Ground, gang: int, needed: int) -> bool:
     ours = [part.gang == gang for part in ground.parts]
     caps = ground.fits[ours].sum(axis=0)
     rules = relaxed(ground.asked[gang].rules)[-1]
-    children = ground.tree.children([rule.level for rule in rules], len(caps))
+    tiers = ground.tree.tiers([rule.level for rule in rules], len(caps))
     held = ground.placed[gang]
     if held.any():
-        return Growing(rules, children, caps, held).capacity < needed
+        return Growing(rules, tiers, caps, held).capacity < needed
     wanted = sum(part.wanted for part in ground.parts if part.gang == gang)
-    return Divider(rules, children, caps, wanted).capacity < needed
+    return Divider(rules, tiers, caps, wanted).capacity < needed
 
 
 def _no_domain_for_all(ground: Ground, gang: int, needed: int) -> bool:

@@ -11,7 +11,7 @@ from muster.gangs.capacity import Int64
 from muster.placement.mixed.ground import Ground
 from muster.placement.room.packing import Seats
 from muster.placement.room.room import ClassRoom
-from muster.placement.room.trees import Children
+from muster.placement.room.trees import Tiers
 from muster.placement.shapes.division import Divider, Division
 from muster.placement.shapes.growing import Growing
 from muster.placement.shapes.rules import UNBOUNDED, Rule, Shape, relaxed
@@ -35,7 +35,7 @@ class Stretch:
         self._first = first
         self._last = last
         self._rows = ground.tree.rows[first:last]
-        self._children = _children(ground, [rule.level for rule in self._rules], first, last)
+        self._tiers = _tiers(ground, [rule.level for rule in self._rules], first, last)
         self.held: Int64 = ground.placed[gang].copy()
 
     def seat(self, index: int, wanted: int, *, more_to_come: bool) -> Seats | None:
@@ -62,9 +62,7 @@ class Stretch:
         held = self.held[self._first : self._last]
         there = bool(held.any())
         for rules in ways:
-            divider = (
-                Growing(rules, self._children, caps, held) if there else Divider(rules, self._children, caps, members)
-            )
+            divider = Growing(rules, self._tiers, caps, held) if there else Divider(rules, self._tiers, caps, members)
             most = min(members, divider.capacity)
             found = divider.place(most) if most else None
             if found is not None:
@@ -108,11 +106,11 @@ def _unfinished(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
     )
 
 
-def _children(ground: Ground, levels: Sequence[int], first: int, last: int) -> list[Children]:
-    """As Tree.children, for the places from `first` to before `last`."""
+def _tiers(ground: Ground, levels: Sequence[int], first: int, last: int) -> Tiers:
+    """As Tree.tiers, for the places from `first` to before `last`."""
     tree = ground.tree
     if not first:
-        return tree.children(levels, last)
+        return tree.tiers(levels, last)
     of = [
         tree.levels[level].of[first:last] - tree.levels[level].of[first]
         if level < len(tree.levels)
@@ -122,5 +120,5 @@ def _children(ground: Ground, levels: Sequence[int], first: int, last: int) -> l
     found = []
     for upper, lower in pairwise(of):
         starts = np.append(lower[np.flatnonzero(np.diff(upper, prepend=-1))], lower[-1] + 1)
-        found.append(Children(starts, int(np.diff(starts).max())))
-    return found
+        found.append(starts)
+    return Tiers(found, last - first)

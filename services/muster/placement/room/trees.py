@@ -27,14 +27,23 @@ class Level:
     of: Int64
 
 
-@dataclass(frozen=True)
-class Children:
-    """Domains of one level within those of another above it: from `starts[d]` to before `starts[d + 1]`, int64; at most
-    so many in one.
+class Tiers:
+    """Some levels of a tree, each as the domains of the one above see it; the last are the nodes.
+
+    `below[t]` is int64[domains + 1] for each tier but the last: those of the next tier that are within domain `d` are
+    from `below[t][d]` to before `below[t][d + 1]`. For kernels all are numbered in one row, tier by tier, and before
+    them comes one that has the first tier within it: `starts` is int64[domains above the nodes + 1], as one of `below`,
+    and `table` int64[tiers, 2], the number of each tier's first and how many of the next one has within it at most.
     """
 
-    starts: Int64
-    most: int
+    def __init__(self, below: Sequence[Int64], nodes: int) -> None:
+        self.below = below
+        sizes = [len(starts) - 1 for starts in below] + [nodes]
+        first = np.cumsum([1, *sizes])
+        parts = [starts[:-1] + first[tier + 1] for tier, starts in enumerate(below)]
+        self.starts: Int64 = np.concatenate(([1], *parts, [first[-1]]))
+        most = [int(np.diff(starts).max(initial=0)) for starts in below] + [0]
+        self.table: Int64 = np.stack((first[:-1], np.array(most)), axis=1)
 
 
 class Tree:
@@ -43,7 +52,7 @@ class Tree:
     `rows` is int64[nodes]: rows of the NodeTable, domain by domain, domains and nodes by name; from `inside` on come
     the nodes that the tree does not name, each of which is a domain of its own on every level. `place` is int64[rows]:
     where each row is in `rows`, -1 for rows without a node. `levels` are those above the nodes, from the top, and `of`
-    is int64[levels, nodes], the domain of each on every level.
+    is int64[levels, nodes], the domain of each on every level. `kept` is what others worked out of the tree as it is.
     """
 
     def __init__(self, facts: TopologyTree, nodes: NodeTable) -> None:
@@ -51,12 +60,13 @@ class Tree:
         self._nodes = nodes
         self._order_seen = self._nodes_seen = -1
         self._codes: list[Int32] = []
-        self._children: dict[tuple[tuple[int, ...], int], list[Children]] = {}
+        self._tiers: dict[tuple[tuple[int, ...], int], Tiers] = {}
         self.rows: Int64 = np.zeros(0, np.int64)
         self.place: Int64 = np.zeros(0, np.int64)
         self.inside = 0
         self.of: Int64 = np.zeros((0, 0), np.int64)
         self.levels: list[Level] = []
+        self.kept: dict[object, object] = {}
 
     @property
     def level_names(self) -> tuple[str, ...]:
@@ -79,23 +89,21 @@ class Tree:
         row = self._nodes.row(node)
         return None if row is None else int(self.place[row])
 
-    def children(self, levels: Sequence[int], nodes: int) -> list[Children]:
-        """For each of some levels but the last the domains of the next one that are in its domains, among the first so
-        many `nodes`. Levels are indexes, from the top; the last is the nodes'.
-        """
+    def tiers(self, levels: Sequence[int], nodes: int) -> Tiers:
+        """Some levels, with the first so many `nodes`. Levels are indexes, from the top; the last is the nodes'."""
         key = (tuple(levels), nodes)
-        found = self._children.get(key)
+        found = self._tiers.get(key)
         if found is None:
-            found = self._children[key] = [self._within(*pair, nodes) for pair in pairwise(levels)]
+            found = self._tiers[key] = Tiers([self._within(*pair, nodes) for pair in pairwise(levels)], nodes)
         return found
 
-    def _within(self, upper: int, lower: int, nodes: int) -> Children:
+    def _within(self, upper: int, lower: int, nodes: int) -> Int64:
         starts = self.levels[upper].starts
         starts = starts[: int(np.searchsorted(starts, nodes)) + 1]
         if lower < len(self.levels):
             of = self.levels[lower].of
             starts = np.append(of[starts[:-1]], of[nodes - 1] + 1 if nodes else 0)
-        return Children(starts, int(np.diff(starts).max(initial=0)))
+        return starts
 
     def path(self, level: int, domain: int) -> str:
         """The domain's names from the top, e.g. "zone-1/rack-7"; of a node outside, "(outside)/" and its name."""
@@ -117,7 +125,8 @@ class Tree:
         self.place[self.rows] = np.arange(len(self.rows))
         self.levels = []
         self.of = np.zeros((paths.shape[1], len(order)), np.int64)
-        self._children.clear()
+        self._tiers.clear()
+        self.kept.clear()
         first: Bool = np.zeros(len(order), np.bool_)
         first[:1] = True
         first[self.inside :] = True
@@ -178,16 +187,19 @@ class Trees:
         self._nodes = nodes
         self._flat = Tree(FLAT, nodes)
         self._by_name: dict[str, Tree] = {}
+        self._default = self._flat
 
     def put(self, trees: Iterable[TopologyTree]) -> None:
         """Add or change trees."""
         for facts in trees:
             self._by_name[facts.name] = Tree(facts, self._nodes)
+        self._choose_default()
 
     def drop(self, names: Iterable[str]) -> None:
         """Forget trees; unknown ones are passed over."""
         for name in names:
             self._by_name.pop(name, None)
+        self._choose_default()
 
     @property
     def names(self) -> list[str]:
@@ -196,15 +208,15 @@ class Trees:
 
     def get(self, name: str) -> Tree | None:
         """The tree of this name, "" for the default one, up to date with the nodes; None if there is none."""
-        tree = self._by_name.get(name) if name else self._default()
+        tree = self._by_name.get(name) if name else self._default
         if tree is None and name == FLAT.name:
             tree = self._flat
         if tree is not None:
             tree.refresh()
         return tree
 
-    def _default(self) -> Tree:
-        return next((tree for _, tree in sorted(self._by_name.items()) if tree.facts.default), self._flat)
+    def _choose_default(self) -> None:
+        self._default = next((tree for _, tree in sorted(self._by_name.items()) if tree.facts.default), self._flat)
 
 
 def _listed_paths(facts: TopologyTree) -> Int64:

@@ -8,33 +8,30 @@ from heapq import heapify, heapreplace
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.placement.room.trees import Children
+from muster.placement.room.trees import Tiers
 from muster.placement.shapes.division import Division
 from muster.placement.shapes.rules import Rule, Shape
 
 
 class Growing:
-    """`caps` and `held` are int64[nodes]: members that each node can still take, and has; `children` as in Divider.
+    """`caps` and `held` are int64[nodes]: members that each node can still take, and has; `tiers` as in Divider.
 
     `capacity` is a bound on how many can be added.
     """
 
-    def __init__(self, rules: tuple[Rule, ...], children: list[Children], caps: Int64, held: Int64) -> None:
+    def __init__(self, rules: tuple[Rule, ...], tiers: Tiers, caps: Int64, held: Int64) -> None:
         self._rules = rules
-        self._children = children
+        self._below = tiers.below
         self._last = len(rules) - 1
         self._held = [held]
         self._caps = [_allowed(rules[-1], caps, held)]
         for tier in range(self._last - 1, -1, -1):
-            starts = children[tier].starts[:-1]
+            starts = tiers.below[tier][:-1]
             self._held.insert(0, np.add.reduceat(self._held[0], starts))
             below = self._capacity(tier + 1, np.add.reduceat(self._caps[0], starts), starts)
             self._caps.insert(0, _allowed(rules[tier], below, self._held[0]))
         total = self._caps[0].sum(keepdims=True)
         self.capacity = int(self._capacity(0, total, np.zeros(1, np.int64))[0]) if len(caps) else 0
-
-    found_best = False
-    """It is never known."""
 
     def place(self, members: int) -> Division | None:
         """So many more; None if no place was found, or none that keeps what is hard."""
@@ -68,7 +65,7 @@ class Growing:
             if tier == self._last:
                 added[domain] = count
                 continue
-            starts = self._children[tier].starts
+            starts = self._below[tier]
             if not self._grow(tier + 1, int(starts[domain]), int(starts[domain + 1]), count, added):
                 return False
         return True

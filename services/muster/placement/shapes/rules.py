@@ -5,7 +5,12 @@ from enum import IntEnum
 from functools import cached_property, lru_cache
 from typing import Final
 
+import numpy as np
+
+from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelConstraint, LevelPolicy
+from muster.placement.kernels.bounding import COUNTS, FIELDS, HARD, LEAST, LEVEL, MOST, PARTS, SHAPE, STEP
+from muster.placement.kernels.measuring import OF_NODES
 
 UNBOUNDED: Final = 2**31 - 1
 
@@ -61,6 +66,17 @@ class Rule:
     def division(self) -> tuple[int, bool, int, int, int]:
         """Shape, whether it is hard, parts, least and step: what dividing members by the rule takes."""
         return int(self.shape), self.shape_is_hard, self.parts, self.least, self.step
+
+
+@lru_cache(maxsize=4096)
+def table_of(rules: tuple[Rule, ...]) -> Int64:
+    """The rules as kernels take them, int64[rules, fields]; the last is that of the nodes."""
+    table = np.zeros((len(rules), FIELDS), np.int64)
+    for at, rule in enumerate(rules):
+        table[at, [SHAPE, HARD, COUNTS, PARTS]] = rule.shape, rule.shape_is_hard, rule.counts, rule.parts
+        table[at, [LEVEL, LEAST, MOST, STEP]] = rule.level, rule.least, rule.most, rule.step
+    table[-1, LEVEL] = OF_NODES
+    return table
 
 
 @lru_cache(maxsize=4096)

@@ -10,10 +10,12 @@ from typing import Final
 import numpy as np
 
 from muster.gangs.capacity import Int64
+from muster.gangs.facts import LevelConstraint
 from muster.gangs.placing import GangToPlace, GroupToPlace
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.explain import Explainer
 from muster.placement.kernels.bounding import in_order
+from muster.placement.kernels.choosing import cheapest
 from muster.placement.mixed.choosing import best_cell
 from muster.placement.mixed.ground import Asked, ground_of
 from muster.placement.mixed.hindrance import hindrance_of_equal
@@ -22,14 +24,15 @@ from muster.placement.mixed.search import Budget, OutOfBudget
 from muster.placement.room.packing import Seats
 from muster.placement.room.parts import Attempt, Part, runs_of
 from muster.placement.room.room import ClassRoom, Room
-from muster.placement.room.trees import Tree
-from muster.placement.shapes.division import Divider, Division
+from muster.placement.room.trees import Tiers, Tree
+from muster.placement.shapes.division import Division
 from muster.placement.shapes.growing import Growing
-from muster.placement.shapes.rules import Rule, relaxed, rules_of
+from muster.placement.shapes.rules import Rule, relaxed, rules_of, table_of
 from muster.placement.shapes.sizes import Cost, cost_of, holds
 
 _FEWER_TRIED: Final = 64
 """Members that are left out at most where sizes that a range or factor allows do not add up to all of them."""
+_PLANS_KEPT: Final = 1_024
 _SMALL: Final = 20_000
 """Nodes times members squared up to which all ways to divide are looked at, where the first is not known to be best."""
 
@@ -72,12 +75,41 @@ def seats_for(room: Room, gang: GangToPlace, part: Part, budget: Budget) -> Seat
     return tree.rows[division.nodes], division.counts
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """What a gang's constraints come to on a tree. `levels` are those of the rules, `ways` the rules with less and less
+    of what is soft and `tables` the same for kernels, `tiers` those of the nodes inside of the tree. `is_bound`: no
+    node outside can be used.
+    """
+
+    rules: tuple[Rule, ...]
+    levels: tuple[int, ...]
+    ways: tuple[tuple[Rule, ...], ...]
+    tables: Int64
+    tiers: Tiers
+    is_bound: bool
+
+
+def _plan(tree: Tree, constraints: tuple[LevelConstraint, ...]) -> _Plan:
+    """Worked out once for a tree as it is."""
+    found = tree.kept.get(constraints)
+    if not isinstance(found, _Plan):
+        rules = rules_of(constraints, tree.level_names)
+        levels, ways = tuple(rule.level for rule in rules), relaxed(rules)
+        is_bound = any(rule.is_hard for rule in rules if rule.level < len(tree.levels))
+        tables, tiers = np.stack([table_of(way) for way in ways]), tree.tiers(levels, tree.inside)
+        if len(tree.kept) >= _PLANS_KEPT:
+            tree.kept.clear()
+        found = tree.kept[constraints] = _Plan(rules, levels, ways, tables, tiers, is_bound)
+    return found
+
+
 class _Shaped:
     def __init__(self, tree: Tree, gang: GangToPlace, wanted: int, of_class: ClassRoom) -> None:
         self.tree = tree
         self.gang = gang
         self.capacity = 0
-        self.rules = rules_of(gang.constraints, tree.level_names)
+        self._plan = _plan(tree, gang.constraints)
         self._wanted = wanted
         self._of_class = of_class
         self._caps: Int64 = np.empty(len(tree.rows), np.int64)
@@ -93,7 +125,7 @@ class _Shaped:
 
     def better(self, division: Division | None, room: Room, part: Part, budget: Budget) -> tuple[Division | None, bool]:
         """The best that there is, if it is better; if there is none, whether that is proved."""
-        asked = [Asked(self.gang, self.rules)]
+        asked = [Asked(self.gang, self._plan.rules)]
         ladder = Ladder(ground_of(room, self.tree, asked, [part]), budget)
         try:
             cell = best_cell(ladder.climb(), [part], [self.gang.minimum])
@@ -121,9 +153,8 @@ class _Shaped:
 
     def _reaches(self) -> Iterator[int]:
         """How many of the tree's nodes are to be looked at: those inside, and then all if none above must be inside."""
-        nodes = len(self.tree.levels)
         yield self.tree.inside
-        if self.tree.inside < len(self._caps) and not any(rule.is_hard for rule in self.rules if rule.level < nodes):
+        if self.tree.inside < len(self._caps) and not self._plan.is_bound:
             yield len(self._caps)
 
     def _best(self, caps: Int64) -> tuple[Division | None, bool]:
@@ -143,26 +174,34 @@ class _Shaped:
 
     def _cheapest(self, caps: Int64) -> tuple[Division | None, bool]:
         """The best division; if there is none, whether that is proved."""
-        ways = relaxed(self.rules)
-        loosest = self._divider(ways[-1], caps)
+        plan, wanted, minimum = self._plan, self._wanted, self.gang.minimum
+        tiers = plan.tiers if len(caps) == self.tree.inside else self.tree.tiers(plan.levels, len(caps))
+        if self._held is not None:
+            return self._added(tiers, caps, self._held[: len(caps)])
+        nodes, counts, members, self.capacity, is_best = cheapest(
+            caps, plan.tables, tiers.starts, tiers.table, self.tree.of, wanted, minimum
+        )
+        if not members:
+            return None, self.capacity < minimum
+        self.is_settled = members == wanted and (is_best or not self.is_small)
+        return Division(nodes, counts, members), False
+
+    def _added(self, tiers: Tiers, caps: Int64, held: Int64) -> tuple[Division | None, bool]:
+        """As `_cheapest`, beside members that are there."""
+        ways = self._plan.ways
+        loosest = Growing(ways[-1], tiers, caps, held)
         most = self.capacity = min(self._wanted, loosest.capacity)
         for members in range(most, max(self.gang.minimum, most - _FEWER_TRIED) - 1, -1):
-            dividers = [*(self._divider(way, caps) for way in ways[:-1]), loosest]
-            found = [each for divider in dividers if (each := divider.place(members)) and self._holds(each)]
+            growing = [*(Growing(way, tiers, caps, held) for way in ways[:-1]), loosest]
+            found = [each for one in growing if (each := one.place(members)) and self._holds(each)]
             if found:
-                self.is_settled = members == self._wanted and (not self.is_small or dividers[0].found_best)
-                return found[0] if len(found) == 1 else min(found, key=self._cost), False
+                self.is_settled = members == self._wanted and not self.is_small
+                return min(found, key=self._cost), False
         return None, loosest.capacity < self.gang.minimum
 
-    def _divider(self, rules: tuple[Rule, ...], caps: Int64) -> Divider | Growing:
-        children = self.tree.children([rule.level for rule in self.rules], len(caps))
-        if self._held is None:
-            return Divider(rules, children, caps, self._wanted)
-        return Growing(rules, children, caps, self._held[: len(caps)])
-
     def _holds(self, division: Division) -> bool:
-        """Everything hard is kept; nothing else comes of dividing when there are no members yet."""
-        return self._held is None or holds(self.rules, self.tree, *self._sizes(division))
+        """Everything hard is kept."""
+        return holds(self._plan.rules, self.tree, *self._sizes(division))
 
     def _worth(self, division: Division) -> tuple[int, int, Cost]:
         """Smaller is better: members left out, then members outside of the tree, then by the constraints."""
@@ -170,7 +209,7 @@ class _Shaped:
         return self._wanted - division.members, int(outside.sum()), self._cost(division)
 
     def _cost(self, division: Division) -> Cost:
-        return cost_of(self.rules, self.tree, *self._sizes(division))
+        return cost_of(self._plan.rules, self.tree, *self._sizes(division))
 
     def _sizes(self, division: Division) -> tuple[Int64, Int64]:
         """Nodes and their members, those counted that are there already."""
