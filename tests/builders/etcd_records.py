@@ -67,6 +67,11 @@ class EtcdRecords:
         self.history.pop(gang, None)
         self._since[gang] = self._revision
 
+    def begin_anew(self) -> None:
+        """While etcd is away, before it comes back with other revisions: those of a snapshot, or none."""
+        self._revision = 0
+        self._since.clear()
+
     def _take(self, key: str, value: bytes | None) -> None:
         gang = key.removeprefix(PREFIX)
         record = None if value is None else record_pb2.GangRecord.FromString(value)
@@ -78,29 +83,43 @@ class EtcdRecords:
         self._on_change(gang, record)
 
     async def _changes(self, key: str, end: str, start: int) -> AsyncIterator[tuple[str, bytes | None]]:
-        request = {"key": _base64(key), "range_end": _base64(end), "start_revision": str(start)}
         timeout = aiohttp.ClientTimeout(total=None)
-        async with (
-            aiohttp.ClientSession(timeout=timeout, read_bufsize=2**24) as session,
-            session.post(f"http://{self._endpoint}/v3/watch", json={"create_request": request}) as response,
-        ):
-            rest = b""
-            async for chunk in response.content.iter_any():
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    for event in _events(line):
-                        self._revision = max(self._revision, int(event["kv"]["mod_revision"]))
-                        deleted = event.get("type") == "DELETE"
-                        value = None if deleted else base64.b64decode(event["kv"].get("value", ""))
-                        yield base64.b64decode(event["kv"]["key"]).decode(), value
+        async with aiohttp.ClientSession(timeout=timeout, read_bufsize=2**24) as session:
+            while start:
+                request = {"key": _base64(key), "range_end": _base64(end), "start_revision": str(start)}
+                start = 0
+                async with session.post(
+                    f"http://{self._endpoint}/v3/watch", json={"create_request": request}
+                ) as response:
+                    async for line in _lines(response):
+                        for event in _events(line):
+                            self._revision = max(self._revision, int(event["kv"]["mod_revision"]))
+                            deleted = event.get("type") == "DELETE"
+                            value = None if deleted else base64.b64decode(event["kv"].get("value", ""))
+                            yield base64.b64decode(event["kv"]["key"]).decode(), value
+                        if start := _kept_since(line):
+                            break
 
 
 def _is_permit(record: record_pb2.GangRecord) -> bool:
     return record.state == record_pb2.GangRecord.STATE_BINDING
 
 
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    rest = b""
+    async for chunk in response.content.iter_any():
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in filter(None, lines):
+            yield line
+
+
 def _events(line: bytes) -> list[dict[str, Any]]:
-    return list(msgspec.json.decode(line).get("result", {}).get("events", [])) if line.strip() else []
+    return list(msgspec.json.decode(line).get("result", {}).get("events", []))
+
+
+def _kept_since(line: bytes) -> int:
+    """The first revision that there still is, if that asked for is no more; else 0."""
+    return int(msgspec.json.decode(line).get("result", {}).get("compact_revision", 0))
 
 
 def _base64(text: str) -> str:

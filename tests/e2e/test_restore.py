@@ -1,0 +1,100 @@
+"""etcd restored from a snapshot, and etcd lost altogether: the commands of the page on operations, under gangs that are
+in the middle of something.
+"""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from builders.cluster import Cluster, running_cluster
+from builders.faults import BINDS
+from builders.pages import DOCS, block
+from builders.scene import Scene
+from builders.workloads import gang
+from muster.coordinator.v1.record_pb2 import GangRecord
+from muster.localcluster.etcd import program
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PAGE = DOCS / "operations.md"
+SECONDS = 60.0
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    """A cluster of its own: what becomes of its etcd concerns nobody else."""
+    async with running_cluster(tmp_path) as cluster:
+        scene = Scene(cluster)
+        yield scene
+        await scene.clear()
+
+
+async def run(section: str, directory: Path, **variables: str) -> str:
+    """The commands of a section; what they print."""
+    if not Path(program("etcdutl")).exists():  # noqa: ASYNC240
+        pytest.skip("etcdutl is not there: make tools builds it where Go is")
+    path = f"{Path(program('etcdutl')).parent}{os.pathsep}{os.environ['PATH']}"
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-euc", block(PAGE, section).text),
+        cwd=directory,
+        env={**os.environ, "PATH": path, **variables},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said = (await asyncio.wait_for(process.communicate(), SECONDS))[0].decode()
+    assert process.returncode == 0, said
+    return said
+
+
+async def without_etcd(cluster: Cluster) -> Path:
+    """Coordinator and etcd die, in this order; where etcd's data is."""
+    for name in ("coordinator", "etcd"):
+        await cluster.stack.kill(name)
+    cluster.records.begin_anew()
+    return cluster.stack.directory / "etcd" / "data"
+
+
+async def test_a_restored_etcd_goes_on_and_one_that_is_lost_is_begun_anew(scene: Scene, tmp_path: Path) -> None:
+    cluster = scene.cluster
+    await scene.nodes(8, 8)
+    runs, starts = gang("runs").of(2), gang("starts").of(6)
+    holds = gang("holds").of(3).annotated(mode="NonStrict", waiting_time="900s").pod_on_nodes(2, late="yes")
+    later, unseen = gang("later").of(2).asking(cpu="100m"), gang("unseen").of(2).asking(cpu="100m")
+
+    await scene.create(runs, holds)
+    await scene.bound(runs)
+    await scene.phase(holds, "waiting")
+    with cluster.faults.hold(BINDS, let_pass=2) as held:
+        await scene.create(starts)
+        await scene.bound(starts, count=2)
+        await held.until(1)
+        permit = cluster.records.present[scene.here(starts).id]
+        said = await run("A backup by hand", tmp_path, ETCD=cluster.stack.etcd_address)
+        assert "muster.db" in said
+        data = await without_etcd(cluster)
+        held.drop()
+    await run("A restore by hand", tmp_path)
+    shutil.rmtree(data)
+    (tmp_path / "restored").rename(data)
+    await cluster.stack.start(["etcd", "coordinator"])
+
+    await scene.bound(starts)
+    assert {pod.name: seat.node for seat in permit.seats for pod in seat.pods} == scene.bound_pods(starts)
+    await scene.create(later)
+    await scene.bound(later)
+    assert (await scene.phase(holds, "waiting")).phase
+    assert cluster.records.present[scene.here(holds).id].state == GangRecord.STATE_UNPERMITTED
+
+    shutil.rmtree(await without_etcd(cluster))
+    await cluster.stack.kill("binding")  # it knows a leader whose number the new etcd has yet to reach
+    await cluster.stack.start(["etcd", "binding", "coordinator"])
+    await scene.create(unseen)
+    await scene.bound(unseen)
+    await scene.satisfied(runs)
+    await scene.nodes(8, late="yes")
+    await scene.bound(holds)
