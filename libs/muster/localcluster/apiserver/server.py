@@ -184,9 +184,9 @@ class ApiServer:
     async def _watch(self, request: web.BaseRequest, watch: Watch) -> web.StreamResponse:
         response = web.StreamResponse(headers=_JSON)
         response.enable_chunked_encoding()
-        await response.prepare(request)
         chunks = watch.chunks()
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError):  # the watcher left
+            await response.prepare(request)
             async with contextlib.aclosing(chunks):
                 async for chunk in chunks:
                     if chunk:
