@@ -1,0 +1,280 @@
+"""The manifests of docs/migration.md do what the page says: each starts as a gang once its scheduler is Muster.
+
+They are taken from the page itself. Volcano's controllers are not here: what they make of a Job is made by `made_of`.
+"""
+
+import asyncio
+import copy
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from builders.cluster import CALL_SECONDS, Cluster
+from builders.dialects import Written
+from builders.scene import Scene
+from builders.scene_sights import LABEL
+from muster.coordinator.v1.coordinator_pb2 import Phase
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+JSON = dict[str, Any]
+
+PAGE = (Path(__file__).parents[2] / "docs" / "migration.md").read_text()
+FENCE = re.compile(r"^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+NAMESPACE = "ml"
+"""That of the page's commands."""
+
+ONLY_THE_SCHEDULER = {
+    "Koordinator": "koordinator/{}/train",
+    "Coscheduling": "coscheduling/{}/mpi",
+    "kube-batch": "kube-batch/{}/spark",
+    "kube-arbitrator": "kube-arbitrator/{}/QueueJob.solver",
+    "Sakkara": "sakkara/{}/ring",
+    "Kubernetes' own gangs": "native/{}/encoder",
+}
+"""The gang of each section in which nothing but the scheduler changes; {} is the namespace."""
+
+CONVERTED = {
+    "PodGroups of your own": "kube-batch/{}/bert",
+    "Deployments and Jobs whose PodGroup Volcano makes": "batch/{}/sweep",
+}
+VOLCANO_JOBS = "Volcano Jobs"
+
+VOLCANO_KINDS = {
+    "podgroups": ("scheduling.volcano.sh", "v1beta1", "PodGroup"),
+    "jobs": ("batch.volcano.sh", "v1alpha1", "Job"),
+}
+
+
+def blocks(kind: str) -> dict[str, str]:
+    """Of the page's fenced blocks of a kind, the one of each section, by its heading."""
+    found = {}
+    for fence in FENCE.finditer(PAGE):
+        if fence["kind"] == kind:
+            heading = re.findall(r"^##+ (.+)$", PAGE[: fence.start()], re.MULTILINE)[-1]
+            assert heading not in found, f"two blocks of {kind} under {heading}"
+            found[heading] = fence["text"]
+    return found
+
+
+DIFFS = blocks("diff")
+
+
+def side(diff: str, sign: str) -> list[JSON]:
+    """The manifests before ("-") or after ("+")."""
+    lines = [line[1:] for line in diff.splitlines() if line[:1] in (" ", sign, "")]
+    return [each for each in yaml.safe_load_all("\n".join(lines)) if each]
+
+
+def pod_specs(part: Any) -> list[JSON]:
+    """Every pod spec in a manifest."""
+    if isinstance(part, list):
+        return [spec for each in part for spec in pod_specs(each)]
+    if not isinstance(part, dict):
+        return []
+    return [part] if "containers" in part else pod_specs(list(part.values()))
+
+
+def at_muster(manifests: list[JSON]) -> list[JSON]:
+    """The same with another schedulerName, and no other change."""
+    changed = copy.deepcopy(manifests)
+    for spec in pod_specs(changed):
+        spec["schedulerName"] = "muster"
+    return changed
+
+
+def on_nodes_of(scene: Scene, manifests: list[JSON]) -> list[JSON]:
+    """The manifests as this test creates them: in its namespace and on its nodes."""
+    placed = copy.deepcopy(manifests)
+    for each in placed:
+        each["metadata"]["namespace"] = scene.name
+        if each["apiVersion"].startswith("scheduling.k8s.io/"):
+            each["apiVersion"] = f"scheduling.k8s.io/{scene.cluster.api_server.native_versions[0]}"
+    for spec in pod_specs(placed):
+        spec |= {"nodeSelector": {LABEL: scene.name}, "terminationGracePeriodSeconds": 0}
+    return placed
+
+
+def minimum_of(manifests: list[JSON]) -> int:
+    """How many must start together: what stands in the last of the words that all dialects have for it."""
+    words = r"(?:minMember|minAvailable|minCount|min-available|group-pod-num|size)\W+(\d+)"
+    return int(re.findall(words, yaml.safe_dump(manifests, width=1000))[-1])
+
+
+async def starts_whole(scene: Scene, gang: str, minimum: int) -> None:
+    """Wait until it has started, and see that its first permit had a seat for as many as must start together."""
+
+    def started() -> bool:
+        found = scene.cluster.gangs.get(gang)
+        return found is not None and found.phase == Phase.PHASE_SATISFIED and found.bound >= minimum
+
+    await scene.cluster.until(started, f"{gang} has started")
+    assert scene.cluster.gangs[gang].minimum == minimum
+    first = next(record for record in scene.cluster.records.history[gang] if record.seats)
+    assert sum(len(seat.pods) for seat in first.seats) >= minimum
+
+
+@pytest.fixture(autouse=True)
+def controllers(cluster: Cluster) -> None:
+    """Jobs need somebody who makes their pods."""
+    cluster.api_server.needs_controllers()
+
+
+async def test_every_manifest_of_the_page_is_tried() -> None:
+    assert set(DIFFS) == {*ONLY_THE_SCHEDULER, *CONVERTED, VOLCANO_JOBS}
+
+
+@pytest.mark.parametrize("section", ONLY_THE_SCHEDULER)
+async def test_a_manifest_starts_as_a_gang_with_nothing_but_its_scheduler_changed(scene: Scene, section: str) -> None:
+    after = at_muster(side(DIFFS[section], "-"))
+    assert after == side(DIFFS[section], "+")
+    if section == "Kubernetes' own gangs":
+        scene.cluster.api_server.needs_native()
+    await scene.nodes(4, 4)
+    gang = ONLY_THE_SCHEDULER[section].format(scene.name)
+    await scene.declare(Written(gang, tuple(on_nodes_of(scene, after)), ""))
+    await starts_whole(scene, gang, minimum_of(after))
+
+
+@pytest.mark.parametrize("section", CONVERTED)
+async def test_what_was_volcanos_starts_as_a_gang_when_it_is_converted(scene: Scene, section: str) -> None:
+    after = side(DIFFS[section], "+")
+    await scene.nodes(4, 4)
+    gang = CONVERTED[section].format(scene.name)
+    await scene.declare(Written(gang, tuple(on_nodes_of(scene, after)), ""))
+    await starts_whole(scene, gang, minimum_of(after))
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def volcano(cluster: Cluster) -> AsyncIterator[None]:
+    """The cluster has Volcano's kinds."""
+    kinds = [definition(plural, *names) for plural, names in VOLCANO_KINDS.items()]
+    await cluster.apply(*kinds)
+    yield
+    for kind in kinds:
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind['metadata']['name']}"
+        await cluster.try_call("DELETE", path)
+
+
+def definition(plural: str, group: str, version: str, kind: str) -> JSON:
+    """A CustomResourceDefinition that takes anything."""
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"},
+            "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}],
+        },
+    }
+
+
+async def create_job(scene: Scene, sign: str) -> JSON:
+    """Create the page's Volcano Job, before or after; returns it as it is in the API."""
+    [job] = on_nodes_of(scene, side(DIFFS[VOLCANO_JOBS], sign))
+    job["spec"]["schedulerName"] = "muster"
+    await scene.declare(Written(f"none/{scene.name}/job", (job,), ""))
+    path = f"/apis/{job['apiVersion']}/namespaces/{scene.name}/jobs/{job['metadata']['name']}"
+    return await scene.cluster.call("GET", path)
+
+
+def made_of(job: Mapping[str, Any]) -> tuple[str, JSON, list[JSON]]:
+    """What Volcano's controller makes of a Job: the name of its group, the PodGroup, and the pods."""
+    metadata, spec = job["metadata"], job["spec"]
+    group = f"{metadata['name']}-{metadata['uid']}"
+    owner = {key: job[key] for key in ("apiVersion", "kind")} | {key: metadata[key] for key in ("name", "uid")}
+    owned = {"namespace": metadata["namespace"], "ownerReferences": [owner | {"controller": True}]}
+    pod_group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": group, **owned},
+        "spec": {
+            "minMember": spec["minAvailable"],
+            "minTaskMember": {task["name"]: task["replicas"] for task in spec["tasks"]},
+            "minResources": {"cpu": str(spec["minAvailable"])},
+            "queue": spec["queue"],
+        },
+        "status": {"phase": "Inqueue"},
+    }
+    pods = [
+        pod_of(job, task, f"{metadata['name']}-{task['name']}-{index}", group, owned)
+        for task in spec["tasks"]
+        for index in range(task["replicas"])
+    ]
+    return group, pod_group, pods
+
+
+def pod_of(job: Mapping[str, Any], task: Mapping[str, Any], name: str, group: str, owned: JSON) -> JSON:
+    """A pod of a task. What its template says of a scheduler goes before what the Job says."""
+    template = copy.deepcopy(task["template"])
+    given = template.get("metadata", {}).get("annotations", {})
+    marks = {
+        "scheduling.k8s.io/group-name": group,
+        "volcano.sh/job-name": job["metadata"]["name"],
+        "volcano.sh/queue-name": job["spec"]["queue"],
+        "volcano.sh/task-spec": task["name"],
+    }
+    labels = {key: value for key, value in marks.items() if key.startswith("volcano.sh/")}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": given | marks, "labels": labels, **owned},
+        "spec": {"schedulerName": job["spec"]["schedulerName"], **template["spec"]},
+    }
+
+
+async def run_command_of_the_page(scene: Scene, section: str) -> None:
+    """Run the shell commands of a section in the scene's namespace, as the cluster's owner."""
+    commands = blocks("sh")[section]
+    assert f"-n {NAMESPACE} " in commands
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-ec", commands.replace(f"-n {NAMESPACE} ", f"-n {scene.name} ")),
+        env={**os.environ, "KUBECONFIG": str(scene.cluster.stack.kubeconfig)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said = (await asyncio.wait_for(process.communicate(), CALL_SECONDS))[0].decode()
+    assert process.returncode == 0, said
+
+
+@pytest.mark.usefixtures("volcano")
+async def test_pods_of_a_volcano_job_start_as_a_gang_by_their_number(scene: Scene) -> None:
+    await scene.nodes(4, 4)
+    group, pod_group, pods = made_of(await create_job(scene, "+"))
+    gang = f"batch/{scene.name}/{group}"
+    await scene.declare(Written(gang, (pod_group, *pods), ""))
+    await starts_whole(scene, gang, 3)
+
+
+@pytest.mark.usefixtures("volcano")
+async def test_pods_of_a_volcano_job_wait_for_the_pod_group_that_the_page_makes(scene: Scene) -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("the page's command needs kubectl: apt-get install kubernetes-client")
+    await scene.nodes(4, 4)
+    job = await create_job(scene, "-")
+    group, pod_group, pods = made_of(job)
+    gang = f"kube-batch/{scene.name}/{group}"
+    await scene.declare(Written(gang, (pod_group, *pods), ""))
+
+    def waits() -> bool:
+        found = scene.cluster.gangs.get(gang)
+        return found is not None and found.members == 3 and "does not exist yet" in found.reason
+
+    await scene.cluster.until(waits, f"{gang} waits for its PodGroup")
+    await run_command_of_the_page(scene, VOLCANO_JOBS)
+    await starts_whole(scene, gang, 3)
+
+    scene.cluster.invariants.forget(gang)
+    path = f"/apis/{job['apiVersion']}/namespaces/{scene.name}/jobs/{job['metadata']['name']}"
+    await scene.cluster.call("DELETE", path, {"propagationPolicy": "Background"})
+    await scene.cluster.until(lambda: gang not in scene.cluster.gangs, "its PodGroup goes with the Job")
