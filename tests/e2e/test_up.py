@@ -14,12 +14,14 @@ import psutil
 import pytest
 
 from builders.kubectl_plugin import kubectl_muster
+from builders.pages import blocks_of
 from muster.localcluster.endpoints import Endpoints, read_endpoints
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 WAIT_SECONDS = 90
-EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
+README = Path(__file__).parents[2] / "README.md"
+EXAMPLES = README.parent / "deploy" / "examples"
 PROCESSES = 8  # etcd, API server, kubelets and five services
 
 WRONG = """
@@ -172,10 +174,13 @@ async def test_it_runs_until_interrupted_restarts_what_crashes_and_leaves_nothin
 async def test_the_first_gang_of_the_readme_starts_when_its_commands_are_pasted(tmp_path: Path) -> None:
     assert shutil.which("kubectl"), "kubectl is not installed: apt-get install kubernetes-client"
     (tmp_path / ".venv").symlink_to(sys.prefix)
+    section = [each for each in blocks_of(README) if each.section == "A first gang"]
+    first_gang = "".join(each.text for each in section if each.language == "console")
+    [shown] = [each.text for each in section if each.language == "text"]
     async with running_up(tmp_path / ".muster", "--no-examples", "--nodes", "2") as up:
         await up.says("kubectl get nodes,pods")
         shell = await asyncio.create_subprocess_exec(
-            *("bash", "-e", "-o", "pipefail", "-c", commands_below("## A first gang")),
+            *("bash", "-e", "-o", "pipefail", "-c", first_gang),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -186,6 +191,7 @@ async def test_the_first_gang_of_the_readme_starts_when_its_commands_are_pasted(
     described, _, rest = said.partition("pod/pair-1 created")
     assert "FailedScheduling" in described
     assert "1 of 2 members" in described
+    assert shown in described
     assert "satisfied" in rest
     assert {"coordinator", "placement", "binding"} <= set(rest.split())
 
@@ -218,12 +224,6 @@ async def kubectl(up: Up, *arguments: str) -> str:
     said = (await asyncio.wait_for(process.communicate(), WAIT_SECONDS))[0].decode()
     assert process.returncode == 0, said
     return said
-
-
-def commands_below(heading: str) -> str:
-    """The first block of shell commands below a heading of the README."""
-    text = (Path(__file__).parents[2] / "README.md").read_text()
-    return text.partition(f"\n{heading}\n")[2].partition("```console\n")[2].partition("```")[0]
 
 
 async def test_a_trace_of_every_service_is_kept_also_after_the_end(tmp_path: Path) -> None:
