@@ -30,6 +30,7 @@ OWN_TESTS: Final = {
     ("README.md", "A first gang"): "test_up.py",
     ("docs/operations.md", ""): "test_operations_page.py",
     ("docs/migration.md", "Volcano Jobs"): "test_migration.py",
+    ("docs/image.md", ""): "test_compose.py",  # what Compose would run; there is no engine here
 }
 """Pages, or sections of them, that have a test of their own, which runs them."""
 
