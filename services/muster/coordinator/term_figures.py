@@ -98,7 +98,8 @@ class TermFigures:
     def _started(gang: Gang, seconds: float, trace: str) -> None:
         attempts = str(gang.attempts) if gang.attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
         metrics.SLI_SECONDS.labels(attempts).observe(seconds, trace)
-        metrics.START_SECONDS.observe(gang.start_seconds or 0.0, trace)
+        if gang.start_seconds is not None:
+            metrics.START_SECONDS.observe(gang.start_seconds, trace)
 
     def _look_for_followed(self, now: float) -> None:
         knowledge = self._machine.knowledge

@@ -51,6 +51,22 @@ def test_i10_a_pod_that_ended_is_not_said_to_wait_after_a_restart() -> None:
     assert (found.phase, reason(found)) == (Phase.SATISFIED, "")
 
 
+def test_a_gang_whose_binds_nobody_led_to_see_is_not_said_to_have_taken_any_time() -> None:
+    story = Story({"n2": 2})
+    a = gang("a").of(2)
+    story.add(a)
+    while story.gang("a").phase is not Phase.BINDING:
+        story.do(0)
+    story.crash()
+    story.now += 5_000.0
+    for pod in a.pods():
+        story.bind_elsewhere(pod.uid, "n2")
+    story.start()
+    story.run()
+    assert story.gang("a").phase is Phase.SATISFIED
+    assert [note for note in story.notes() if "pods bound" in note] == ["2 of 2 pods bound"]
+
+
 def test_i10_an_invalid_pod_of_a_running_gang_is_told() -> None:
     story = Story({"n4": 4})
     a = gang("a").minimum(2).of(3)

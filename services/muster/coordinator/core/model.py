@@ -95,8 +95,9 @@ class Gang:
     rejected: Counter[str] = field(default_factory=Counter)
     """Answers of placement that were not taken, in this term, by reason."""
     priorities: Counter[int] = field(default_factory=Counter)
-    first_seen: float = 0.0
+    first_seen: float | None = None
     start_seconds: float | None = None
+    """From when it was first seen to the last bind, in this term; None if it came to its end before the term looked."""
 
     # -- pods
 

@@ -167,10 +167,12 @@ class Upkeep:
             return
         gang.started = True
         gang.ended_unix = now.unix_seconds
-        gang.start_seconds = now.monotonic_seconds - gang.first_seen
+        note = f"{len(gang.bound) + len(gang.acked)} of {len(gang.pods)} pods bound"
+        if gang.first_seen is not None:  # else the leader before this one had bound them
+            gang.start_seconds = now.monotonic_seconds - gang.first_seen
+            note += f" in {gang.start_seconds:.3f} s"
         regarding = gang.reference
         if regarding is not None:
-            note = f"{len(gang.bound) + len(gang.acked)} of {len(gang.pods)} pods bound in {gang.start_seconds:.3f} s"
             event = KubeEvent(regarding, EventType.NORMAL, "Scheduled", note)
             effects.append(Report(gang.id, events=(event,)))
 
