@@ -30,7 +30,6 @@ OWN_TESTS: Final = {
     ("README.md", "A first gang"): "test_up.py",
     ("docs/operations.md", ""): "test_operations_page.py",
     ("docs/migration.md", "Volcano Jobs"): "test_migration.py",
-    ("docs/image.md", ""): "test_compose.py",  # what Compose would run; there is no engine here
 }
 """Pages, or sections of them, that have a test of their own, which runs them."""
 
@@ -65,6 +64,9 @@ INSTEAD: Final = (
     Instead(r"export PATH=.*go env.*", ":", "as above"),
     Instead(r"\./placement .*&", ":", "as above"),
     Instead(r"(\S+/python -m grpc_tools.protoc -I \S+) .*?( muster/.*)", r"\1 -o /dev/null\2", "its plugins are in Go"),
+    Instead(r"docker compose (up|down) .*", ":", "there is no engine; test_compose.py runs what compose.yaml says"),
+    Instead(r"docker compose exec (\S+) (muster .*)", r"in_compose \1; \2", "the same; it is run on the cluster here"),
+    Instead(r"kubectl --server http://127\.0\.0\.1:6443 ", "published kubectl ", "the same"),
 )
 
 SAYS: Final = {
@@ -91,6 +93,8 @@ made() {  # what make would run last
 }
 helm_template() { helm template "$@" --kube-version 1.33.0 >rendered.yaml; }
 a_test_is_in_the_chart() { grep -q 'helm.sh/hook: test' rendered.yaml; }
+in_compose() { grep -q "^  $1:" compose.yaml; }
+published() { grep -q '127.0.0.1:.*6443' compose.yaml; "$@"; }
 go_is_formed() {
   head -n 5 "$1" | grep -q '^package '
   ! command -v gofmt >/dev/null || gofmt -e "$1" >/dev/null
