@@ -104,4 +104,4 @@ $(VENV)/compiled: $(VENV)/ready $(KERNELS)
 	@$(BIN)/python -m muster.placement.kernels.ready
 	@touch $@
 
-.PHONY: help setup tools up test simulate lint format gen bench bench-placement bench-quality bench-pod-rules bench-mirror lock image clean
+.PHONY: help setup tools up test simulate lint format gen bench bench-placement bench-quality bench-pod-rules bench-mirror lock image clean chaos outages

@@ -24,7 +24,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # gRPC's core writes a line wh
 import structlog
 import uvloop
 
-from chaos.play import Play, Told, ground
+from chaos.play import Play, ground
 
 
 def main() -> None:
@@ -37,14 +37,16 @@ def main() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # kubelets run here
     say(f"seed {options.seed}")
     with tempfile.TemporaryDirectory(prefix="muster-chaos-") as files:
-        told = uvloop.run(_run(options.directory or Path(files), options.seconds, options.seed))
-    print(json.dumps(told.figures(), indent=2))
-    sys.exit(1 if told.violations else 0)
+        violated = uvloop.run(_run(options.directory or Path(files), options.seconds, options.seed))
+    sys.exit(1 if violated else 0)
 
 
-async def _run(directory: Path, seconds: float, seed: int) -> Told:
+async def _run(directory: Path, seconds: float, seed: int) -> bool:
+    """Play and print the figures; whether anything was violated."""
     async with ground(directory) as cluster:
-        return await Play(cluster, seed, say).run(seconds)
+        told = await Play(cluster, seed, say).run(seconds)
+        print(json.dumps(told.figures(), indent=2), flush=True)  # now: what did not settle is judged again at the end
+        return bool(told.violations)
 
 
 def say(text: str) -> None:
