@@ -78,11 +78,13 @@ class Sights:
         assert found is not None
         return found
 
-    async def all_members_bound(self, workload: Workload, count: int) -> None:
+    async def all_members_bound(self, workload: Workload, count: int, *, seconds: float = WAIT_SECONDS) -> None:
         """Wait until the coordinator knows so many members, all bound: also of pods whose names somebody else chose."""
         id_, gangs = self.here(workload).id, self.cluster.gangs
         await self.cluster.until(
-            lambda: id_ in gangs and gangs[id_].bound == gangs[id_].members == count, f"{count} of {id_} are bound"
+            lambda: id_ in gangs and gangs[id_].bound == gangs[id_].members == count,
+            f"{count} of {id_} are bound",
+            seconds=seconds,
         )
 
     async def running(self, workload: Workload, *pods: str) -> None:

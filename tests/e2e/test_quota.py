@@ -110,6 +110,7 @@ async def test_a_group_waits_with_the_reason_until_the_quota_is_raised(scene: Sc
     await scene.bound(late)
 
 
+@pytest.mark.timeout(300)
 async def test_what_a_group_no_longer_needs_goes_to_who_waits(scene: Scene) -> None:
     await scene.nodes(16)
     first, second = group("first", 3, cpu="3"), group("second", 2, cpu="2")
@@ -121,4 +122,5 @@ async def test_what_a_group_no_longer_needs_goes_to_who_waits(scene: Scene) -> N
     await scene.create_job(second, "second", 2)
     await scene.end_pods(first, 0)
     await told(scene, second, "QuotaReserved")
-    await scene.all_members_bound(second, 2)
+    # A pod that was let in and that the API server refused all the same, as on a busy machine, counts for 90 s.
+    await scene.all_members_bound(second, 2, seconds=150)
