@@ -12,6 +12,10 @@ from muster.cli.errors import CliError
 from muster.cli.service_commands import ServiceGroup
 
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # what goes wrong is said once, by the command
+# What gRPC does around fork() ends one in twenty processes that are started on uvloop while calls are under way by
+# SIGSEGV, before they are the program they are to be. Nobody here goes on in Python after a fork. It counts only before
+# gRPC loads.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 app = typer.Typer(
     name="muster",

@@ -7,7 +7,7 @@ import sys
 _STARTS = """
 import asyncio, os
 import uvloop
-import muster.localcluster
+import muster.cli.main
 from muster.rpc.channel import open_channel
 from muster.rpc.server import RpcServer
 from muster.config.settings import PLAIN_TEXT
