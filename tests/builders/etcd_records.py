@@ -5,7 +5,7 @@ import base64
 import contextlib
 import itertools
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import aiohttp
@@ -34,10 +34,21 @@ class EtcdRecords:
         """Keep up to date for ever, also over restarts of etcd."""
         while True:
             with contextlib.suppress(aiohttp.ClientError, OSError):
-                async for key, value in self._changes(PREFIX, _end_of(PREFIX), self._revision + 1):
+                async for revision, key, value in self._changes(PREFIX, _end_of(PREFIX), self._revision + 1):
                     self._take(key, value)
+                    self._revision = revision
             self._endpoint = next(self._endpoints)
             await asyncio.sleep(_RETRY_SECONDS)
+
+    async def kept(self) -> list[str]:
+        """Gangs of which etcd itself, asked now, has a record. Raises ClientError and OSError."""
+        request = {"key": _base64(PREFIX), "range_end": _base64(_end_of(PREFIX)), "keys_only": True}
+        async with (
+            aiohttp.ClientSession(raise_for_status=True) as session,
+            session.post(f"http://{self._endpoint}/v3/kv/range", json=request) as response,
+        ):
+            found = await response.json()
+        return [base64.b64decode(one["key"]).decode().removeprefix(PREFIX) for one in found.get("kvs", ())]
 
     def permit(self, gang: str, *, seconds: float) -> Awaitable[record_pb2.GangRecord | None]:
         """The first permit that there ever was of the gang; asks etcd anew when none has been seen here yet. It is the
@@ -55,7 +66,7 @@ class EtcdRecords:
             async with asyncio.timeout(seconds):
                 while True:
                     with contextlib.suppress(aiohttp.ClientError, OSError):
-                        async for _, value in self._changes(PREFIX + gang, "", start):
+                        async for _, _, value in self._changes(PREFIX + gang, "", start):
                             record = record_pb2.GangRecord.FromString(value or b"")
                             if _is_permit(record):
                                 return record
@@ -82,7 +93,8 @@ class EtcdRecords:
             self.history[gang].append(record)
         self._on_change(gang, record)
 
-    async def _changes(self, key: str, end: str, start: int) -> AsyncIterator[tuple[str, bytes | None]]:
+    async def _changes(self, key: str, end: str, start: int) -> AsyncIterator[tuple[int, str, bytes | None]]:
+        """Revision, key and value of every change until the watch ends. Raises ClientError and OSError."""
         timeout = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(timeout=timeout, read_bufsize=2**24) as session:
             while start:
@@ -92,13 +104,18 @@ class EtcdRecords:
                     f"http://{self._endpoint}/v3/watch", json={"create_request": request}
                 ) as response:
                     async for line in _lines(response):
-                        for event in _events(line):
-                            self._revision = max(self._revision, int(event["kv"]["mod_revision"]))
-                            deleted = event.get("type") == "DELETE"
-                            value = None if deleted else base64.b64decode(event["kv"].get("value", ""))
-                            yield base64.b64decode(event["kv"]["key"]).decode(), value
-                        if start := _kept_since(line):
+                        result = msgspec.json.decode(line).get("result", {})
+                        for event in result.get("events", ()):
+                            yield _change(event)
+                        if result.get("canceled"):
+                            start = int(result.get("compact_revision", 0))  # the first that there still is
                             break
+
+
+def _change(event: Mapping[str, Any]) -> tuple[int, str, bytes | None]:
+    kept = event["kv"]
+    value = None if event.get("type") == "DELETE" else base64.b64decode(kept.get("value", ""))
+    return int(kept["mod_revision"]), base64.b64decode(kept["key"]).decode(), value
 
 
 def _is_permit(record: record_pb2.GangRecord) -> bool:
@@ -111,15 +128,6 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         *lines, rest = (rest + chunk).split(b"\n")
         for line in filter(None, lines):
             yield line
-
-
-def _events(line: bytes) -> list[dict[str, Any]]:
-    return list(msgspec.json.decode(line).get("result", {}).get("events", []))
-
-
-def _kept_since(line: bytes) -> int:
-    """The first revision that there still is, if that asked for is no more; else 0."""
-    return int(msgspec.json.decode(line).get("result", {}).get("compact_revision", 0))
 
 
 def _base64(text: str) -> str:

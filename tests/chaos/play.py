@@ -142,9 +142,7 @@ class Play:
             await self._cluster.stack.start(timeout_seconds=_SETTLE_SECONDS)
             await self._cluster.stack.ready()
             await asyncio.wait_for(traffic.drained(), 2 * _SETTLE_SECONDS)
-            await self._cluster.until(
-                lambda: not self._cluster.records.present, "I5: no record is left", seconds=_SETTLE_SECONDS
-            )
+            await self._nothing_kept()
             whole = gang("whole").of(NODES * CPUS)
             await scene.create(whole)
             await scene.bound(whole, seconds=_SETTLE_SECONDS)
@@ -154,6 +152,16 @@ class Play:
             waiting = [f"{life.kind} {life.gangs[0].id}" for life in traffic.waiting()]
             self._trouble.append(f"it did not settle: {error!r}; waiting: {waiting}")
         self._trouble += self._logged()
+
+    async def _nothing_kept(self) -> None:
+        """Neither this watch of etcd nor etcd itself has a record of any gang (I5)."""
+        records = self._cluster.records
+        try:
+            await self._cluster.until(lambda: not records.present, "no record is left", seconds=_SETTLE_SECONDS)
+        except AssertionError as error:
+            raise Broken(f"I5: seen in etcd {list(records.present)}, there {await records.kept()}") from error
+        if kept := await records.kept():
+            raise Broken(f"I5: nothing was seen in etcd any more, and these records are there: {kept}")
 
     def _recorded(self, _gang: str, record: GangRecord | None) -> None:
         if record is not None and record.state == GangRecord.STATE_BINDING:
