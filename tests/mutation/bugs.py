@@ -562,4 +562,32 @@ BUGS = (
         "    if facts is None or not facts.resources:",
         first="unit/coordinator/test_gang_demands.py",
     ),
+    Bug(
+        "when the first of a line goes before it was asked for, nobody speaks for the others",
+        "queue.py",
+        "        if spoke is not None and spoke != speaks:\n",
+        "        if False:\n",
+        first="unit/coordinator/test_lines.py",
+    ),
+    Bug(
+        "when it is not known whether the first of a line has a place, the others wait for help",
+        "queue.py",
+        "        elif fits is None and (first",
+        "        elif False and (first",
+        first="unit/coordinator/test_lines.py",
+    ),
+    Bug(
+        "who ends in time stands behind those that run for long",
+        "questions.py",
+        "longest_run(group), asked.partial",
+        "asked.partial",
+        first="unit/coordinator/test_lines.py",
+    ),
+    Bug(
+        "who may preempt stands behind a repair that may not",
+        "alike.py",
+        "for index in {0, first}",
+        "for index in {0}",
+        first="unit/coordinator/test_lines.py",
+    ),
 )

@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from muster.coordinator.core.answers import forbidden
 from muster.coordinator.core.decisions import Plan
@@ -15,7 +16,7 @@ from muster.coordinator.core.draining import Draining, could_ever_fit
 from muster.coordinator.core.events import Effect, Now, Solve, SolveOutcome, SolveResult
 from muster.coordinator.core.kept_room import KeptRoom, as_amounts, demand, withheld_from, without
 from muster.coordinator.core.knowledge import Knowledge
-from muster.coordinator.core.model import Gang, Group, Shape
+from muster.coordinator.core.model import Gang, Group
 from muster.coordinator.core.plan_events import room_kept
 from muster.coordinator.core.plans import Plans
 from muster.coordinator.core.questions import may_preempt, to_place
@@ -173,12 +174,9 @@ class MakingRoom:
 
     def _ask_again(self, priority: int, now: Now) -> None:
         self._may_be_evicted = None
-        shapes: set[Shape] = set()
         for group in self._queue.parked():
-            if group.priority > priority and group.infeasible not in shapes:
+            if group.priority > priority:
                 self._asking.setdefault(group, now.monotonic_seconds)
-                if group.infeasible is not None:
-                    shapes.add(group.infeasible)
 
     def _due(self, now: float) -> Iterator[Group]:
         """Groups to be asked for now, in queue order. They are asked for once."""
@@ -207,12 +205,11 @@ class MakingRoom:
         also while room drains for somebody who stands before it.
         """
         draining = self._draining()
-        if draining is None:
+        if draining is None and self._passed:
             self._unplaced, self._passed = {**self._passed, **self._unplaced}, {}
         starved = []
-        for group, since in list(self._unplaced.items()):
-            if since + self._rules.starvation_after_seconds > now:
-                break
+        after = self._rules.starvation_after_seconds
+        for group, _ in list(takewhile(lambda unplaced: unplaced[1] + after <= now, self._unplaced.items())):
             if group not in self._queue or not group.gangs:
                 del self._unplaced[group]
             elif draining is not None and draining.group.key <= group.key:

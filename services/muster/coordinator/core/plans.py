@@ -43,7 +43,7 @@ class Plans:
     def keep(self, kept: KeptRoom) -> None:
         """Keep room for a group."""
         kept.divided_by = self._knowledge.divided_by(kept.group)
-        kept.group.infeasible = None  # nobody speaks for it: the room is not there for those that want the same
+        self._queue.stand_alone(kept.group)  # the room is not there for those that want the same
         self._knowledge.kept[kept.group] = kept
         self._knowledge.touch_group(kept.group)
 

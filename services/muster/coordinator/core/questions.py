@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from muster.coordinator.core.kept_room import longest_run
 from muster.coordinator.core.model import Gang, Group, Shape
 from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Role
 
@@ -12,9 +13,11 @@ def to_place(group: Group) -> GroupToPlace:
 
 
 def shape_of(group: Group, asked: GroupToPlace) -> Shape:
-    """What is asked for the group, without its names, and whether others may be evicted for it."""
+    """What is asked for the group, without its names, whether others may be evicted for it, and how long it runs: that
+    decides what room it may use until somebody else needs it.
+    """
     gangs = ((gang.minimum, gang.roles, gang.tree, gang.constraints, gang.placed) for gang in asked.gangs)
-    return (may_preempt(group), asked.partial, *gangs)
+    return (may_preempt(group), longest_run(group), asked.partial, *gangs)
 
 
 def may_preempt(group: Group) -> bool:

@@ -41,7 +41,8 @@ class Queue:
     """Groups that want seats.
 
     active: to be tried now. backoff: to be tried at a time. unschedulable: to be tried when something helps; then all
-    of them at once, so that the queue order decides and not who was tried last.
+    of them at once, so that the queue order decides and not who was tried last. Of those that are alike only the first
+    are let out then, in the order of their line; whoever of them goes without having been tried, the next is let out.
     """
 
     def __init__(self) -> None:
@@ -51,6 +52,9 @@ class Queue:
         self._backoff_until: dict[str, float] = {}
         self._unschedulable: dict[str, Group] = {}
         self._alike = Alike()
+        self._speaks: dict[str, Shape] = {}  # those that are to be tried, and speak for a line then
+        self._speaking: Counter[Shape] = Counter()
+        self._due: dict[Shape, None] = {}  # lines out of which the next are to be let
         self._groups: dict[str, Group] = {}
         self._help_came = False
         self.helps = 0
@@ -69,17 +73,15 @@ class Queue:
 
     def activate(self, group: Group) -> None:
         """Try it at the next opportunity, in its turn."""
+        self._place(group, speaks=group.infeasible)
         key = group.key
-        self._forget_place(group.id)
-        self._groups[group.id] = group
         self._active_keys[group.id] = key
         self.activations += 1
         heapq.heappush(self._active, (key, group.id))
 
     def back_off(self, group: Group, now: float, *, away: bool = False) -> None:
         """Try it again after a while that doubles with every refusal in a row; soon if placement is only `away`."""
-        self._forget_place(group.id)
-        self._groups[group.id] = group
+        self._place(group, speaks=group.infeasible)
         seconds = AWAY_SECONDS
         if not away:
             seconds = min(BACKOFF_MOST_SECONDS, BACKOFF_FIRST_SECONDS * 2 ** min(group.refusals, 16))
@@ -89,38 +91,70 @@ class Queue:
 
     def park(self, group: Group) -> None:
         """It cannot be placed now: try it when something helps."""
-        self._forget_place(group.id)
-        self._groups[group.id] = group
-        self._unschedulable[group.id] = group
+        self._place(group)
+        if group.infeasible is not None:
+            self._alike.put(group, group.infeasible)
+        else:
+            self._unschedulable[group.id] = group
 
     def remove(self, group: Group) -> None:
         """It wants nothing any more."""
-        self._forget_place(group.id)
+        self._place(group)
         self._groups.pop(group.id, None)
 
-    def settle(self, shape: Shape, now: float, *, fits: bool | None, away: bool = False) -> list[Group]:
-        """What became of those that speak for a shape: they have a place, or have none, or it is not known (None), as
-        when placement is `away`. Returns those that they spoke for.
+    def stand_alone(self, group: Group) -> None:
+        """Nobody speaks for it any more, nor does it for others; it waits as it did."""
+        group.infeasible = None
+        if group.id in self._active_keys:
+            self.activate(group)
+        elif group.id in self._groups and group.id not in self._backoff_until:
+            self.park(group)
+
+    def settle(self, shape: Shape, now: float, *, fits: bool | None, away: bool = False) -> None:
+        """What became of one that spoke for a shape: it has a place, or has none, or it is not known (None), as when
+        placement is `away`.
         """
-        others = self._alike.settle(shape, fits=fits)
-        for group in others:
-            if fits:
-                self.activate(group)
-            elif fits is None:
-                self.back_off(group, now, away=away)
-            else:
-                self.park(group)
-        return others
+        self._alike.came_out(shape, fits=fits)
+        if fits:
+            self._next_of(shape)
+        elif fits is None and (first := self._alike.first(shape)) is not None:
+            self.back_off(first, now, away=away)
 
     def first_behind(self, shape: Shape) -> QueueKey | None:
         """Place in the queue of the first for which another speaks; None: there is none."""
-        return min((group.key for group in self._alike.behind(shape)), default=None)
+        first = self._alike.first(shape)
+        return first.key if first is not None else None
 
-    def _forget_place(self, group_id: str) -> None:
+    def behind(self, shape: Shape) -> Iterator[Group]:
+        """Those for which another speaks."""
+        return self._alike.behind(shape)
+
+    def _place(self, group: Group, *, speaks: Shape | None = None) -> None:
+        """It leaves where it stood; where it goes it speaks for this shape."""
+        spoke = self._leave(group.id)
+        self._groups[group.id] = group
+        if speaks is not None:
+            self._speaks[group.id] = speaks
+            self._speaking[speaks] += 1
+        if spoke is not None and spoke != speaks:
+            self._next_of(spoke)
+
+    def _leave(self, group_id: str) -> Shape | None:
+        """It stands nowhere. Returns what it would have spoken for."""
         self._alike.drop(group_id)
         self._active_keys.pop(group_id, None)
         self._backoff_until.pop(group_id, None)
         self._unschedulable.pop(group_id, None)
+        spoke = self._speaks.pop(group_id, None)
+        if spoke is not None:
+            self._speaking[spoke] -= 1
+            if not self._speaking[spoke]:
+                del self._speaking[spoke]
+        return spoke
+
+    def _next_of(self, shape: Shape) -> None:
+        self._due[shape] = None
+        self.activations += 1
 
     # -- what helps
 
@@ -186,11 +220,12 @@ class Queue:
                 continue
             if (shape := group.infeasible) is not None:
                 if spoken_for[shape] >= self._alike.at_once(shape):
-                    self._forget_place(group_id)
+                    self._leave(group_id)
                     self._alike.put(group, shape)
                     continue
                 spoken_for[shape] += 1
-            self.remove(group)
+            self._leave(group_id)
+            del self._groups[group_id]
             taken.append(group)
             pods += size
         return taken
@@ -202,14 +237,16 @@ class Queue:
             heapq.heappop(self._backoff)
         if self._backoff:
             times.append(self._backoff[0][0])
-        if self._help_came and self._unschedulable:
+        if self._help_came and (self._unschedulable or self._alike.shapes()):
             times.append(self._next_retry)
         return min(times, default=None)
 
     def parked(self) -> Iterator[Group]:
-        """Groups that had no place when they were tried, and wait for something that helps."""
-        waiting = (group for group in self._groups.values() if group.id not in self._active_keys)
-        return (group for group in waiting if group.id not in self._backoff_until)
+        """Groups that had no place when they were tried, and wait for something that helps; of those that are alike the
+        first, and who has the highest priority.
+        """
+        yield from self._unschedulable.values()
+        yield from self._alike.heads()
 
     def standings(self) -> Iterator[tuple[Standing, Group]]:
         """All groups with the way in which they wait."""
@@ -234,4 +271,9 @@ class Queue:
         if self._help_came and ((self._active and not in_time) or now >= self._next_retry):
             self._help_came = False
             for group in list(self._unschedulable.values()):
+                self.activate(group)
+            self._due.update(dict.fromkeys(self._alike.shapes()))
+        due, self._due = self._due, {}
+        for shape in due:
+            for group in self._alike.first_ones(shape, self._alike.at_once(shape) - self._speaking[shape]):
                 self.activate(group)

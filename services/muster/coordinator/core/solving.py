@@ -46,7 +46,7 @@ class Solving:
         self._nothing_at: tuple[int, int, int, bool] | None = None
         """How things stood when there was nobody to be asked for beside others."""
         self._solve_ids = solve_ids
-        self._hearsay = Hearsay()
+        self._hearsay = Hearsay(queue.behind)
 
     @property
     def under_way(self) -> int:
@@ -178,18 +178,17 @@ class Solving:
     ) -> QueueKey | None:
         """What became of the group counts for those that it spoke for. Returns the first of them that may fit, too."""
         first = self._queue.first_behind(shape) if fits else None
-        others = self._queue.settle(shape, now.monotonic_seconds, fits=fits)
+        self._queue.settle(shape, now.monotonic_seconds, fits=fits)
         if fits is False and result is not None and result.explanation is not None:
             about = result.explanation.gang
             index = next((index for index, gang in enumerate(group.to_seat) if gang.id == about), 0)
-            for other in others:
-                self._hearsay.put(other, result.explanation, index)
+            self._hearsay.put(shape, result.explanation, index)
         return first
 
     def pass_on(self, now: Now) -> None:
         """Groups that others spoke for hear what was said."""
         for group, said, gang_index in self._hearsay.due(now.monotonic_seconds):
-            if group in self._queue and group.infeasible is not None and gang_index < len(group.to_seat):
+            if group in self._queue and gang_index < len(group.to_seat):
                 self._explain(group, replace(said, gang=group.to_seat[gang_index].id))
 
     def next_time(self) -> float | None:
