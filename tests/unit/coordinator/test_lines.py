@@ -100,7 +100,7 @@ def test_all_of_a_long_line_are_told_what_the_first_one_heard() -> None:
 
 
 def three_pools() -> Story:
-    """Nodes without room for pods of three kinds, two replicas of placement, and a line of three gangs for the third pool."""
+    """Pools without room for pods of their own, two replicas of placement, and a line of three gangs for the third."""
     story = Story(start=False)
     for pool in "xyz":
         story.cluster.classes[f"in-{pool}"] = replace(pod_class(1), id=f"in-{pool}", node_selector=(("pool", pool),))
