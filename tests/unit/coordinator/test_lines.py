@@ -171,6 +171,25 @@ def test_i7_when_it_is_not_known_whether_the_first_has_a_place_the_next_one_is_a
     assert started(story, gangs[1:]) == ["g01"]
 
 
+def test_i7_while_the_first_waits_because_of_a_refused_answer_help_lets_the_next_one_out() -> None:
+    story = Story({"n": 1})
+    gangs = line(3, size=20)
+    waiting(story, gangs)
+    first_fit, first = story.solver, gangs[0].id
+    story.solver = lambda solve: tuple(
+        replace(result, outcome=SolveOutcome.PLACED, runs=()) if first in result.id else result
+        for result in first_fit(solve)
+    )
+    for number in range(8):  # its pauses get long
+        story.change(nodes=[node(f"small{number}", 1)])
+        story.pass_time(2)
+    began = story.now
+    story.change(nodes=[node("m", 20)])
+    story.run_effects()
+    assert started(story, gangs) == ["g01"]
+    assert story.now == began
+
+
 # -- who does not belong in the line of others
 
 

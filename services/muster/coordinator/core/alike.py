@@ -69,8 +69,8 @@ class Alike:
             first = bisect_left(line, (_BEHIND_REPAIRS, ""))
             yield from (self._groups[line[index][1]][0] for index in {0, first} if index < len(line))
 
-    def came_out(self, shape: Shape, *, fits: bool | None) -> None:
-        """What became of one that spoke is known, or never will be (None)."""
+    def came_out(self, shape: Shape, *, fits: bool) -> None:
+        """One that spoke has a place and there are others, or it is time to begin anew with one."""
         if fits:
             self._at_once[shape] = min(MOST_AT_ONCE, 2 * self.at_once(shape))
         else:

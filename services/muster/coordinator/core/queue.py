@@ -53,8 +53,8 @@ class Queue:
         self._unschedulable: dict[str, Group] = {}
         self._alike = Alike()
         self._speaks: dict[str, Shape] = {}  # those that are to be tried, and speak for a line then
-        self._speaking: Counter[Shape] = Counter()
-        self._due: dict[Shape, None] = {}  # lines out of which the next are to be let
+        self._speaking: Counter[Shape] = Counter()  # how many of them are active
+        self._due: dict[Shape, float] = {}  # lines out of which the next are to be let, and when
         self._groups: dict[str, Group] = {}
         self._help_came = False
         self.helps = 0
@@ -74,6 +74,8 @@ class Queue:
     def activate(self, group: Group) -> None:
         """Try it at the next opportunity, in its turn."""
         self._place(group, speaks=group.infeasible)
+        if group.infeasible is not None:
+            self._speaking[group.infeasible] += 1
         key = group.key
         self._active_keys[group.id] = key
         self.activations += 1
@@ -110,15 +112,17 @@ class Queue:
         elif group.id in self._groups and group.id not in self._backoff_until:
             self.park(group)
 
-    def settle(self, shape: Shape, now: float, *, fits: bool | None, away: bool = False) -> None:
-        """What became of one that spoke for a shape: it has a place, or has none, or it is not known (None), as when
-        placement is `away`.
+    def settle(self, shape: Shape, speaker: Group, now: float, *, fits: bool | None) -> None:
+        """What became of one that spoke for a shape: it has a place, or has none, or it is not known (None). Then the
+        next is asked for when the speaker is.
         """
-        self._alike.came_out(shape, fits=fits)
+        others = self._speaking[shape] > 0 or self._alike.first(shape) is not None
+        self._alike.came_out(shape, fits=bool(fits) and others)
         if fits:
             self._next_of(shape)
-        elif fits is None and (first := self._alike.first(shape)) is not None:
-            self.back_off(first, now, away=away)
+        elif fits is None:
+            later = 0.0 if speaker.id in self._active_keys else now + AWAY_SECONDS
+            self._next_of(shape, at=self._backoff_until.get(speaker.id, later))
 
     def first_behind(self, shape: Shape) -> QueueKey | None:
         """Place in the queue of the first for which another speaks; None: there is none."""
@@ -135,25 +139,23 @@ class Queue:
         self._groups[group.id] = group
         if speaks is not None:
             self._speaks[group.id] = speaks
-            self._speaking[speaks] += 1
         if spoke is not None and spoke != speaks:
             self._next_of(spoke)
 
     def _leave(self, group_id: str) -> Shape | None:
         """It stands nowhere. Returns what it would have spoken for."""
         self._alike.drop(group_id)
-        self._active_keys.pop(group_id, None)
         self._backoff_until.pop(group_id, None)
         self._unschedulable.pop(group_id, None)
         spoke = self._speaks.pop(group_id, None)
-        if spoke is not None:
+        if self._active_keys.pop(group_id, None) is not None and spoke is not None:
             self._speaking[spoke] -= 1
             if not self._speaking[spoke]:
                 del self._speaking[spoke]
         return spoke
 
-    def _next_of(self, shape: Shape) -> None:
-        self._due[shape] = None
+    def _next_of(self, shape: Shape, at: float = 0.0) -> None:
+        self._due[shape] = min(at, self._due.get(shape, at))
         self.activations += 1
 
     # -- what helps
@@ -237,6 +239,7 @@ class Queue:
             heapq.heappop(self._backoff)
         if self._backoff:
             times.append(self._backoff[0][0])
+        times += [at for shape, at in self._due.items() if self._alike.first(shape) is not None]
         if self._help_came and (self._unschedulable or self._alike.shapes()):
             times.append(self._next_retry)
         return min(times, default=None)
@@ -272,8 +275,8 @@ class Queue:
             self._help_came = False
             for group in list(self._unschedulable.values()):
                 self.activate(group)
-            self._due.update(dict.fromkeys(self._alike.shapes()))
-        due, self._due = self._due, {}
-        for shape in due:
+            self._due.update(dict.fromkeys(self._alike.shapes(), now))
+        for shape in [shape for shape, at in self._due.items() if at <= now]:
+            del self._due[shape]
             for group in self._alike.first_ones(shape, self._alike.at_once(shape) - self._speaking[shape]):
                 self.activate(group)

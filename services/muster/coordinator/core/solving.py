@@ -143,7 +143,7 @@ class Solving:
             self._queue.activate(group)
             self._knowledge.helped = True
             if (shape := attempt.shapes.get(group.id)) is not None:
-                self._queue.settle(shape, now.monotonic_seconds, fits=True)
+                self._queue.settle(shape, group, now.monotonic_seconds, fits=True)
             return {}
         seated = self._answer(attempt, group, result, now) if group.gangs else {}
         if (shape := attempt.shapes.get(group.id)) is not None:
@@ -171,14 +171,14 @@ class Solving:
             what = "placement refused the question" if answer.refused else "placement is not available"
             self._refuse(group, f"{what}: {answer.message}", now, away=answer.away)
         if (shape := attempt.shapes.get(group.id)) is not None:
-            self._queue.settle(shape, now.monotonic_seconds, fits=None, away=answer.away)
+            self._queue.settle(shape, group, now.monotonic_seconds, fits=None)
 
     def _settle(
         self, shape: Shape, group: Group, result: SolveResult | None, fits: bool | None, now: Now
     ) -> QueueKey | None:
         """What became of the group counts for those that it spoke for. Returns the first of them that may fit, too."""
         first = self._queue.first_behind(shape) if fits else None
-        self._queue.settle(shape, now.monotonic_seconds, fits=fits)
+        self._queue.settle(shape, group, now.monotonic_seconds, fits=fits)
         if fits is False and result is not None and result.explanation is not None:
             about = result.explanation.gang
             index = next((index for index, gang in enumerate(group.to_seat) if gang.id == about), 0)
