@@ -53,7 +53,7 @@ class Told:
     permits: int = 0
     terms: int = 0
     waited: dict[str, dict[str, float]] = field(default_factory=dict)
-    slow: list[str] = field(default_factory=list)
+    slowest: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
 
     def figures(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Told:
             "permits": self.permits,
             "terms": self.terms,
             "seconds_from_created_to_bound": self.waited,
-            "slow": self.slow,
+            "slowest": self.slowest,
             "violations": self.violations,
         }
 
@@ -116,7 +116,7 @@ class Play:
         self.told.started, self.told.evicted = traffic.started, traffic.evicted
         self.told.terms = len(self._epochs)
         self.told.waited = {kind: spread(waited) for kind, waited in sorted(traffic.waited_seconds.items())}
-        self.told.slow = traffic.slow
+        self.told.slowest = [f"{seconds:.1f} s: {what}" for seconds, what in traffic.slowest]
         self.told.violations = [*self._trouble, *traffic.violations, *self._cluster.invariants.violations]
         self._cluster.invariants.violations.clear()
         return self.told

@@ -11,6 +11,7 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from heapq import nlargest
 from random import Random
 from typing import Any
 
@@ -19,12 +20,12 @@ from builders.scene import Scene
 from builders.workloads import Workload, gang
 from muster.kube.session import KubeUnreachable
 
-SLOW_SECONDS = 5.0
-"""Who waited longer is listed."""
 SILENCE_SECONDS = 10.0
 """A gang that has waited for so long while somebody of every service was there must have been told why (I10)."""
 _PATIENCE_SECONDS = 120.0
 """A gang that has not started by then never will."""
+_SLOWEST = 10
+"""So many are named at the end."""
 _LONGEST_PAUSE_SECONDS = 0.45
 _MOST_GANGS = 14
 _LOW, _HIGH = -10, 100
@@ -61,7 +62,8 @@ class Traffic:
         self.started: Counter[str] = Counter()
         self.waited_seconds: defaultdict[str, list[float]] = defaultdict(list)
         """How long gangs of each kind took from their creation until all their pods were bound."""
-        self.slow: list[str] = []
+        self.slowest: list[tuple[float, str]] = []
+        """Seconds until all was bound, and of which gang."""
         self.evicted = 0
         self._cluster.on_pod = self._pod_changed
 
@@ -144,9 +146,8 @@ class Traffic:
             self.started[life.kind] += 1
             waited = time.monotonic() - life.born
             self.waited_seconds[life.kind].append(waited)
-            if waited > SLOW_SECONDS:
-                when = time.strftime("%H:%M:%S", time.localtime(time.time() - waited))
-                self.slow.append(f"{when} {life.kind} {placed[0].name} {waited:.1f} s")
+            when = time.strftime("%H:%M:%S", time.localtime(time.time() - waited))
+            self.slowest = nlargest(_SLOWEST, [*self.slowest, (waited, f"{life.kind} {placed[0].name}, created {when}")])
             if life.kind == "kube-batch":
                 await self._status_follows(life)
             await self._run(life)
