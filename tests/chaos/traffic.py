@@ -147,7 +147,8 @@ class Traffic:
             waited = time.monotonic() - life.born
             self.waited_seconds[life.kind].append(waited)
             when = time.strftime("%H:%M:%S", time.localtime(time.time() - waited))
-            self.slowest = nlargest(_SLOWEST, [*self.slowest, (waited, f"{life.kind} {placed[0].name}, created {when}")])
+            what = f"{life.kind} {placed[0].name}, created {when}"
+            self.slowest = nlargest(_SLOWEST, [*self.slowest, (waited, what)])
             if life.kind == "kube-batch":
                 await self._status_follows(life)
             await self._run(life)
