@@ -24,7 +24,6 @@ SECTIONS: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "muster.telemetry.metrics_server",
             "muster.rpc.metering",
             "muster.rpc.validity",
-            "muster.rpc.validity",
         ),
     ),
     ("Services that follow cluster-state: coordinator, placement", ("muster.rpc.subscription",)),

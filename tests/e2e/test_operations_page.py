@@ -38,6 +38,7 @@ VALUES: Final = "image: {repository: registry.example.com/muster}\n"
 RECORD: Final = "/muster/v1/gangs/some/gang"
 
 ELSEWHERE: Final = {
+    r"make setup$": "it was, or this would not run",
     r"docker push ": "there is no registry",
     r"helm test ": "test_chart.py runs it, with all of the release",
     r"kubectl muster ": "tests of the plugin run it, with a Muster to ask",
@@ -102,7 +103,7 @@ def test_every_command_is_run_here_or_elsewhere_for_a_reason() -> None:
     said = [command for _, command in commands()]
     for pattern in ELSEWHERE:
         assert any(re.match(pattern, command) for command in said), f"{pattern}: the page has no such command any more"
-    known = re.compile(r"(helm|kubectl|muster|make|for number in) ")
+    known = re.compile(r"(helm|kubectl|muster|make|mkdir|export|for \w+ in) ")
     for command in said:
         assert is_elsewhere(command) or known.match(command), command
 
@@ -133,6 +134,7 @@ async def test_commands_do_what_the_page_says(tmp_path: Path, objects: list[JSON
     async with bare_api_server(tmp_path) as (kubeconfig, session):
         environment = {
             **os.environ,
+            "HOME": str(tmp_path),
             "KUBECONFIG": str(kubeconfig),
             "HELM_CACHE_HOME": str(tmp_path),
             "PATH": f"{tools.parent}{os.pathsep}{Path(program('etcd')).parent}{os.pathsep}{os.environ['PATH']}",
@@ -154,6 +156,8 @@ async def test_commands_do_what_the_page_says(tmp_path: Path, objects: list[JSON
             if not is_elsewhere(command):
                 said = await run(command)
                 assert "deprecated" not in said, (section, said)
+        for name in ("tls.crt", "tls.key", "ca.crt"):
+            assert (tmp_path / ".config" / "muster" / name).read_text().startswith("-----BEGIN "), name
         left = await run(f"kubectl -n {NAMESPACE} get deployments,statefulsets,services,secrets,pvc -o name")
         assert not [name for name in left.split() if "muster" in name and "muster-backup" not in name], left
 

@@ -1,5 +1,6 @@
 """docs/metrics.md has every metric that is declared, as it is declared."""
 
+import re
 import subprocess
 import sys
 
@@ -12,6 +13,12 @@ def test_the_page_is_what_the_declarations_make_of_it() -> None:
     )
 
     assert made.stdout == PAGE.read_text(), "python tools/metrics_page.py --write"
+
+
+def test_no_metric_is_told_twice() -> None:
+    told = re.findall(r"^\| `([a-z_]+)` \| (?:counter|gauge|histogram) ", PAGE.read_text(), re.MULTILINE)
+
+    assert len(told) == len(set(told)) == len(documented_metrics())
 
 
 def test_names_say_their_unit_and_kind() -> None:
