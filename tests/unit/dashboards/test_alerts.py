@@ -29,21 +29,23 @@ SERVICES = ("cluster-state", "coordinator", "placement", "binding", "lifecycle")
 LEADER = 'muster_leader{job="coordinator", instance="a"}'
 STANDBY = 'muster_leader{job="coordinator", instance="b"}'
 TERMS = 'muster_terms_total{job="coordinator", instance="a"}'
-PLACED, NO_ANSWER = (f'scheduler_schedule_attempts_total{{result="{result}"}}' for result in ("scheduled", "error"))
-FAILED_BINDS = 'muster_bind_errors_total{reason="failed"}'
-REPAIRING = 'muster_gangs{phase="repairing"}'
-STRAINED = 'muster_writes_repeated_total{why="strained"}'
+PLACED, NO_ANSWER = (
+    f'scheduler_schedule_attempts_total{{job="coordinator", result="{result}"}}' for result in ("scheduled", "error")
+)
+FAILED_BINDS = 'muster_bind_errors_total{job="binding", reason="failed"}'
+REPAIRING = 'muster_gangs{job="coordinator", phase="repairing"}'
+STRAINED = 'muster_writes_repeated_total{job="binding", why="strained"}'
 FORBIDDEN = 'rest_client_requests_total{job="binding", method="PATCH", code="403"}'
-ETCD_FAILURES = 'muster_etcd_failures_total{operation="health"}'
+ETCD_FAILURES = 'muster_etcd_failures_total{job="coordinator", operation="health"}'
 VIEW = 'muster_view_current{job="placement", instance="a"}'
 SILENCE = 'muster_watch_silence_seconds{job="cluster-state", instance="a", kind="pods"}'
-WRONG = 'muster_placement_answers_rejected_total{reason="no_room"}'
+WRONG = 'muster_placement_answers_rejected_total{job="coordinator", reason="no_room"}'
 RETRIES = 'workqueue_retries_total{job="lifecycle", name="quota"}'
-UNDECIDED = 'muster_quota_review_duration_seconds_count{code="503"}'
+UNDECIDED = 'muster_quota_review_duration_seconds_count{job="lifecycle", code="503"}'
 CERTIFICATE = 'muster_certificate_expiration_timestamp_seconds{job="binding", instance="a", file="tls.crt"}'
 DROPPED = 'muster_spans_total{job="binding", outcome="dropped"}'
-SLI = "scheduler_pod_scheduling_sli_duration_seconds"
-ETCD, COMMIT = "muster_etcd_request_duration_seconds", 'operation="commit"'
+SLI, FIRST_TRY = "scheduler_pod_scheduling_sli_duration_seconds", 'job="coordinator", attempts="1"'
+ETCD, COMMIT = "muster_etcd_request_duration_seconds", 'job="coordinator", operation="commit"'
 LOOP, PROCESS = "muster_loop_delay_seconds", 'job="coordinator", instance="a"'
 
 WELL: Series = {
@@ -51,18 +53,18 @@ WELL: Series = {
     LEADER: "1x60",
     STANDBY: "0x60",
     TERMS: "1x60",
-    'scheduler_pending_pods{queue="active"}': "8x60",
-    'scheduler_pending_pods{queue="unschedulable"}': "800x60",
+    'scheduler_pending_pods{job="coordinator", queue="active"}': "8x60",
+    'scheduler_pending_pods{job="coordinator", queue="unschedulable"}': "800x60",
     PLACED: "0+100x60",
     NO_ANSWER: "0+1x60",
-    **latencies(SLI, 'attempts="1"', slow=False),
-    **latencies(SLI, 'attempts="2"', slow=True),
-    "muster_pods_bound_total": "0+800x60",
+    **latencies(SLI, FIRST_TRY, slow=False),
+    **latencies(SLI, 'job="coordinator", attempts="2"', slow=True),
+    'muster_pods_bound_total{job="binding"}': "0+800x60",
     FAILED_BINDS: "0+1x60",
-    'muster_bind_errors_total{reason="gone"}': "0+400x60",
+    'muster_bind_errors_total{job="binding", reason="gone"}': "0+400x60",
     REPAIRING: "0 1 1 0 0 2 0x60",
     STRAINED: "0+1x60",
-    'muster_writes_repeated_total{why="again"}': "0+60x60",
+    'muster_writes_repeated_total{job="binding", why="again"}': "0+60x60",
     'rest_client_requests_total{job="binding", method="POST", code="201"}': "0+800x60",
     FORBIDDEN: "0x60",
     ETCD_FAILURES: "0 0 0 0 0 2x60",
@@ -70,13 +72,17 @@ WELL: Series = {
     VIEW: "1x60",
     SILENCE: "10 30 25x60",
     WRONG: "0x60",
-    'muster_placement_answers_rejected_total{reason="overtaken"}': "0+9x60",
+    'muster_placement_answers_rejected_total{job="coordinator", reason="overtaken"}': "0+9x60",
     **latencies(LOOP, PROCESS, slow=False),
     RETRIES: "0+1x60",
-    'muster_quota_review_duration_seconds_count{code="200"}': "0+60x60",
+    'muster_quota_review_duration_seconds_count{job="lifecycle", code="200"}': "0+60x60",
     UNDECIDED: "0x60",
     'muster_spans_total{job="binding", outcome="sent"}': "0+600x60",
     DROPPED: "0x60",
+    # The default scheduler tells figures by the same names.
+    'scheduler_pending_pods{job="kube-scheduler", queue="active"}': "8x60",
+    'scheduler_schedule_attempts_total{job="kube-scheduler", result="error"}': "0+1000x60",
+    **latencies(SLI, 'job="kube-scheduler", attempts="1"', slow=True),
     CERTIFICATE: "864000x90",  # in ten days: promtool's time begins in 1970
 }
 
@@ -94,7 +100,7 @@ CASES: list[tuple[str, str, Series, dict[str, str]]] = [
     ),
     ("MusterStuck", "30m", {PLACED: "5x60", NO_ANSWER: "5x60"}, {}),
     ("MusterAttemptsFail", "30m", {NO_ANSWER: "0+50x60"}, {}),
-    ("MusterSlowStarts", "40m", latencies(SLI, 'attempts="1"', slow=True), {}),
+    ("MusterSlowStarts", "40m", latencies(SLI, FIRST_TRY, slow=True), {}),
     ("MusterBindErrors", "40m", {FAILED_BINDS: "0+100x60"}, {}),
     ("MusterGangsRepairing", "50m", {REPAIRING: "2x60"}, {}),
     ("MusterWritesStrained", "40m", {STRAINED: "0+60x60"}, {}),
