@@ -58,8 +58,8 @@ async def eventually(condition: Callable[[], bool], seconds: float = 30) -> None
             await asyncio.sleep(0.01)
 
 
-async def eventually_healthy(store: Store, seconds: float = 30) -> None:
-    """Wait until etcd answers again."""
+async def eventually_healthy(store: Store, seconds: float = 30, key: str = "\0") -> None:
+    """Wait until etcd answers again, about a key that may be read."""
     async with asyncio.timeout(seconds):
-        while not await store.healthy():  # noqa: ASYNC110
+        while not await store.healthy(key):  # noqa: ASYNC110
             await asyncio.sleep(0.02)

@@ -1,11 +1,6 @@
-"""Clients of etcd, one per endpoint: a call goes to the one that answered last, and to the next when it is silent.
-
-A client keeps the certificate and the password that it was made with. When certificates are replaced, or etcd does not
-know the client's token any more, there is a new one, with what the files say then.
-"""
+"""Calls to etcd: each goes to the endpoint that answered last, and to the next when that is silent."""
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
@@ -13,16 +8,13 @@ import grpc
 import structlog
 from msgspec import Struct
 
-from muster.config.settings import PLAIN_TEXT, CannotStart, TlsSettings
+from muster.config.settings import PLAIN_TEXT, TlsSettings
+from muster.etcd.clients import Clients, Password
 from muster.etcd.errors import BadEndpoints, EtcdUnavailable, TooLarge
 from muster.etcd.etcd3_import import etcd3
-from muster.rpc.channel import CONNECTION_OPTIONS
-from muster.rpc.credentials import Certificates
 
 _log = structlog.get_logger()
 _T = TypeVar("_T")
-
-_OPTIONS: Final = (*CONNECTION_OPTIONS, ("grpc.max_receive_message_length", -1))
 
 # gRPC's words for a request that never left because there is no connection. Should they change, the outcome counts as
 # unknown, which is safe.
@@ -41,10 +33,6 @@ _OUTDATED: Final = "revision of auth store is old"
 _TOO_LARGE: Final = ("request is too large", "too many operations in txn request", "message larger than max")
 
 
-Password = Callable[[], str | None]
-"""Says it as it is now; raises CannotStart if it cannot be had."""
-
-
 class Answer(Struct, Generic[_T], frozen=True):
     """What etcd answered. `repeated`: an earlier try of the same request may have had its effect before this one."""
 
@@ -53,7 +41,7 @@ class Answer(Struct, Generic[_T], frozen=True):
 
 
 class Connection:
-    """Blocking calls to etcd, from any thread. Every call ends within `timeout_seconds`."""
+    """Blocking calls to etcd, from any thread. A call waits for `timeout_seconds` for all members together."""
 
     def __init__(
         self,
@@ -67,13 +55,9 @@ class Connection:
 
         Raises BadEndpoints, BadCertificates, and what `password` raises.
         """
-        self.endpoints = _parse(endpoints)
-        self._timeout_seconds = timeout_seconds / len(self.endpoints)
-        self._certificates = None if tls.files is None else Certificates(tls.files)
-        self._user, self._password = user, password
-        self._last_password = password() if password else None
-        self._clients: dict[int, Any] = {}
-        self._retired: list[tuple[float, Any]] = []
+        self.endpoints = parse_endpoints(endpoints)
+        self._clients = Clients(timeout_seconds / len(self.endpoints), tls, user, password)
+        self._has_user = user is not None
         self._current = 0
         self._lock = threading.Lock()
 
@@ -83,114 +67,57 @@ class Connection:
         Requests must be safe to repeat. Raises EtcdUnavailable and TooLarge.
         """
         outcome_known, causes = True, []
-        self._close_retired()
+        self._clients.close_retired()
         for _ in self.endpoints:
             index = self._current
             try:
-                return Answer(self._ask(index, request), repeated=not outcome_known)
+                return Answer(self._ask(self.endpoints[index], request), repeated=not outcome_known)
+            except EtcdUnavailable as error:  # it was not asked at all
+                causes.append(str(error))
             except (etcd3.Etcd3Exception, grpc.RpcError) as error:
                 code, reason = _reason(error)
                 if any(words in reason for words in _TOO_LARGE):
                     raise TooLarge(f"etcd refuses the transaction: {reason}") from error
                 outcome_known = outcome_known and (code in _REFUSED or _NEVER_LEFT in reason)
-                causes.append(f"{':'.join(self.endpoints[index])}: {reason}")
-                self._turn_away(index)
+                causes.append(f"{self.endpoints[index]}: {reason}")
+            self._turn_away(index)
         raise EtcdUnavailable(f"etcd is unavailable ({'; '.join(causes)})", outcome_known=outcome_known)
+
+    def client(self) -> Any:
+        """The etcd3 client of the endpoint in use now. Raises EtcdUnavailable and RpcError."""
+        return self._clients.get(self.endpoints[self._current])
 
     def close(self) -> None:
         """Close all connections; calls fail from now on."""
-        with self._lock:
-            clients = [*self._clients.values(), *(client for _, client in self._retired)]
-            self._clients, self._retired = {}, []
-        for client in clients:
-            client.close()
+        self._clients.close()
 
-    def _ask(self, index: int, request: Callable[[Any], _T]) -> _T:
-        client = self.client(index)
+    def _ask(self, endpoint: str, request: Callable[[Any], _T]) -> _T:
+        client = self._clients.get(endpoint)
         try:
             return request(client)
         except grpc.RpcError as error:
-            if self._user is None or not _has_no_token(error):
+            if not self._has_user or not _has_no_token(error):
                 raise
         # Tokens end, also when etcd restarts or a password changes; only a new client asks for a new one.
-        with self._lock:
-            if self._clients.get(index) is client:
-                self._retire(index)
-        return request(self.client(index))
-
-    def client(self, index: int | None = None) -> Any:
-        """The etcd3 client of an endpoint; of the one in use now, if none is given."""
-        index = self._current if index is None else index
-        if self._certificates is not None and self._certificates.renewed():
-            with self._lock:
-                for made_before in list(self._clients):
-                    self._retire(made_before)
-        with self._lock:
-            client = self._clients.get(index)
-        if client is None:
-            made = self._make(*self.endpoints[index])
-            with self._lock:
-                client = self._clients.setdefault(index, made)
-            if client is not made:
-                made.close()
-        return client
-
-    def _retire(self, index: int) -> None:
-        """With the lock: have the next call make a new client. This one stays a while, since calls may be under way."""
-        self._retired.append((time.monotonic(), self._clients.pop(index)))
-
-    def _close_retired(self) -> None:
-        """Close clients on which no call can be under way; a watch notices, and begins anew."""
-        if not self._retired:
-            return
-        before = time.monotonic() - 2 * self._timeout_seconds
-        with self._lock:
-            over = [client for retired, client in self._retired if retired < before]
-            self._retired = [each for each in self._retired if each[0] >= before]
-        for client in over:
-            client.close()
-
-    def _current_password(self) -> str | None:
-        """As it is now; as it was, if it cannot be read."""
-        if self._password is not None:
-            try:
-                self._last_password = self._password()
-            except CannotStart as error:
-                _log.warning("the password that etcd knew is tried again", error=str(error))
-        return self._last_password
-
-    def _make(self, host: str, port: str) -> Any:
-        certificate, key, authority = self._certificates.files if self._certificates else (None, None, None)
-        client = etcd3.client(
-            host,
-            port,
-            ca_cert=authority,
-            cert_key=key,
-            cert_cert=certificate,
-            timeout=self._timeout_seconds,
-            user=self._user,
-            password=self._current_password(),
-            grpc_options=_OPTIONS,
-        )
-        # The token is in the metadata of every call as well, and gRPC refuses credentials of calls without TLS.
-        client.call_credentials = None
-        return client
+        self._clients.outdated(endpoint, client)
+        return request(self._clients.get(endpoint))
 
     def _turn_away(self, index: int) -> None:
         """Let later calls try the next endpoint first, unless another thread has turned already."""
         with self._lock:
             if self._current == index and len(self.endpoints) > 1:
                 self._current = (index + 1) % len(self.endpoints)
-                _log.warning("etcd endpoint given up", next=":".join(self.endpoints[self._current]))
+                _log.warning("etcd endpoint given up", next=self.endpoints[self._current])
 
 
-def _parse(endpoints: str) -> tuple[tuple[str, str], ...]:
+def parse_endpoints(endpoints: str) -> tuple[str, ...]:
+    """Each "HOST:PORT" of a list of them. Raises BadEndpoints."""
     parsed = []
     for endpoint in endpoints.split(","):
         host, _, port = endpoint.strip().rpartition(":")
         if not host or not port.isdecimal() or "/" in host:
             raise BadEndpoints(f"etcd endpoints must be HOST:PORT[,HOST:PORT...] without a scheme, got {endpoints!r}")
-        parsed.append((host, port))
+        parsed.append(f"{host}:{port}")
     return tuple(parsed)
 
 

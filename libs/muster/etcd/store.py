@@ -10,7 +10,8 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 
 from muster.config.settings import PLAIN_TEXT, TlsSettings
-from muster.etcd.connection import Answer, Connection, Password
+from muster.etcd.clients import Password
+from muster.etcd.connection import Answer, Connection
 from muster.etcd.errors import BadEndpoints, EtcdUnavailable, Fenced, TooLarge
 from muster.etcd.etcd3_import import etcdrpc
 from muster.etcd.metrics import DURATION, FAILURES

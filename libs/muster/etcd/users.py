@@ -9,7 +9,8 @@ import grpc
 import structlog
 
 from muster.config.settings import CannotStart, TlsSettings
-from muster.etcd.connection import Connection
+from muster.etcd.clients import SIGN_IN_SECONDS
+from muster.etcd.connection import parse_endpoints
 from muster.etcd.etcd3_import import etcdrpc
 from muster.rpc.backoff import Backoff
 from muster.rpc.credentials import Certificates, channel_credentials
@@ -17,7 +18,7 @@ from muster.rpc.credentials import Certificates, channel_credentials
 ROOT: Final = "root"
 """etcd's name for who may do everything; authentication cannot be without it."""
 
-_CALL_SECONDS: Final = 5.0
+_CALL_SECONDS: Final = SIGN_IN_SECONDS  # most of them check or make the hash of a password
 _READ_AND_WRITE: Final = 2
 _NOT_ENABLED: Final = "authentication is not enabled"
 _WRONG_PASSWORD: Final = "authentication failed"  # noqa: S105 (what etcd says)
@@ -143,7 +144,7 @@ def prepare(
 ) -> None:
     """Prepare etcd by whichever member answers; waits until one does. Raises CannotPrepare, BadEndpoints."""
     deadline = time.monotonic() + timeout_seconds
-    addresses = [":".join(each) for each in Connection(endpoints, _CALL_SECONDS).endpoints]
+    addresses = parse_endpoints(endpoints)
     backoff = Backoff()
     while True:
         causes = []

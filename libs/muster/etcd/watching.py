@@ -14,7 +14,8 @@ from typing import Any, Final
 import grpc
 
 from muster.etcd.connection import Connection
-from muster.etcd.etcd3_import import etcd3, etcdrpc
+from muster.etcd.errors import EtcdUnavailable
+from muster.etcd.etcd3_import import etcdrpc
 
 _ERROR_PAUSE_SECONDS: Final = 0.2  # so that nobody who watches anew does so without a pause
 
@@ -52,7 +53,7 @@ class KeyWatch:
             for response in self._call:
                 if response.events or response.canceled:
                     return
-        except (grpc.RpcError, etcd3.Etcd3Exception, ValueError):  # ValueError: the channel is closed
+        except (EtcdUnavailable, grpc.RpcError, ValueError):  # ValueError: the channel is closed
             self._closed.wait(_ERROR_PAUSE_SECONDS)
         finally:
             self.close()

@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Final
@@ -50,8 +50,10 @@ class EtcdProcess:
         name: str = _ALONE,
         peers: Mapping[str, str] | None = None,
         tls: TlsSettings = PLAIN_TEXT,
+        flags: Sequence[str] = (),
     ) -> None:
-        """`address` is "HOST:PORT"; any free loopback port if empty. Not `durable`: no fsync, only for tests.
+        """`address` is "HOST:PORT"; any free loopback port if empty. Not `durable`: no fsync, only for tests. `flags`
+        are further ones for etcd.
 
         `peers`: "HOST:PORT" of every member by name, also of this one, where it is not the only one. With `tls`, who
         calls it, also as a peer, must have a certificate of the same authority.
@@ -78,6 +80,7 @@ class EtcdProcess:
             *("--log-level", "warn"),
             *(() if durable else ("--unsafe-no-fsync",)),
             *(() if tls.files is None else ("--listen-metrics-urls", f"http://{health}", *_tls_flags(*tls.files))),
+            *flags,
         ]
         self.healthy = http_ready(health, "/health")
         """Asks whether it answers and has a quorum."""
