@@ -33,7 +33,7 @@ OWN_TESTS: Final = {
 }
 """Pages, or sections of them, that have a test of their own, which runs them."""
 
-RUN: Final = ("kubectl", "muster", ".venv/bin/muster", "openssl", "sed", "echo", "export", "GO=")
+RUN: Final = ("kubectl", "muster", "openssl", "sed", "echo", "export", "GO=")
 """What commands that are run begin with. Others have to be in INSTEAD."""
 
 NAMES: Final = {"NAME": "resnet", "[TREE]": "labels", "REGISTRY": "registry.example.com"}
@@ -64,6 +64,9 @@ INSTEAD: Final = (
     Instead(r"export PATH=.*go env.*", ":", "as above"),
     Instead(r"\./placement .*&", ":", "as above"),
     Instead(r"(\S+/python -m grpc_tools.protoc -I \S+) .*?( muster/.*)", r"\1 -o /dev/null\2", "its plugins are in Go"),
+    Instead(r"make image .*", ":", "there is no engine; tests/unit/deploy look at what it would build"),
+    Instead(r"docker push .*", ":", "there is no registry"),
+    Instead(r"docker run .* (jaegertracing/jaeger:\S+)", r"grep -q 'image: \1$' compose.yaml", "there is no engine"),
     Instead(r"docker compose (up|down) .*", ":", "there is no engine; test_compose.py runs what compose.yaml says"),
     Instead(r"docker compose exec (\S+) (muster .*)", r"in_compose \1; \2", "the same; it is run on the cluster here"),
     Instead(r"kubectl --server http://127\.0\.0\.1:6443 ", "published kubectl ", "the same"),
