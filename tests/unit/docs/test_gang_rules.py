@@ -1,14 +1,28 @@
 """The table of docs/gang-rules.md has every mark and field that the dialects read, and nothing else."""
 
+import re
 from typing import Any
 
 import pytest
 
 from builders.pages import DOCS
-from muster.dialects import coscheduling, kube_batch, native, own_marks, sakkara
+from muster.dialects import (
+    coscheduling,
+    kube_arbitrator,
+    kube_batch,
+    native,
+    own_marks,
+    resources,
+    sakkara,
+    sakkara_constraints,
+    values,
+)
 from muster.dialects.declared import QUOTA_WAITS
 from muster.dialects.marks import Definition
 from muster.dialects.registry import DIALECTS, Dialect
+from muster.lifecycle.queue_jobs import job
+from muster.lifecycle.quota import ledger
+from muster.topology import constraints, trees
 
 ANY = "any"
 BESIDES = {
@@ -16,6 +30,20 @@ BESIDES = {
     native.NAME: {native.FIELD},
     coscheduling.NAME: {QUOTA_WAITS},
     kube_batch.NAME: {QUOTA_WAITS},
+}
+LIMITS = {
+    "gangs of one gang group": (values.MOST_GANGS_IN_A_GROUP,),
+    "pods that a minimum": (values.LARGEST_COUNT,),
+    "pods, and tasks, of a QueueJob": (job.MOST_PODS, job.MOST_TASKS),
+    "levels of a topology tree": (trees.MOST_LEVELS,),
+    "trees made of labels": (trees.MOST_KEY_TREES,),
+    "letters of `muster.dev/topology`": (constraints.LONGEST_TEXT,),
+    "letters of Sakkara's `constraints`": (sakkara_constraints.LONGEST_TEXT,),
+    "letters of a duration": (values.LONGEST_DURATION,),
+    "resources of `minResources`": (resources.MOST_RESOURCES,),
+    "labels of a SchedulingSpec's": (kube_arbitrator.MOST_LABELS,),
+    "entries of `policy`": (kube_batch.MOST_POLICIES,),
+    "reservations of quota": (ledger.MOST_RESERVATIONS,),
 }
 MARKS = ("label", "annotation", "beginning of labels", "field")
 
@@ -32,8 +60,8 @@ class Watched(dict[str, Any]):
         return super().get(key, default)
 
 
-def rows() -> list[list[str]]:
-    lines = (DOCS / "gang-rules.md").read_text().partition("\n## All marks\n")[2].split("\n## ")[0].splitlines()
+def rows(section: str = "All marks") -> list[list[str]]:
+    lines = (DOCS / "gang-rules.md").read_text().partition(f"\n## {section}\n")[2].split("\n## ")[0].splitlines()
     table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
     return table[2:]
 
@@ -76,3 +104,11 @@ def test_the_annotations_of_any_dialect_are_in_the_table_and_no_others() -> None
 
 def test_every_row_is_of_a_dialect_that_there_is() -> None:
     assert {name for row in rows() for name in names(row[2])} == {ANY, *(dialect.NAME for dialect in DIALECTS)}
+
+
+def test_limits_are_those_that_hold() -> None:
+    told = {what: limit for what, limit in rows("Limits") if "etcd" not in limit}
+    assert len(told) == len(LIMITS)
+    for beginning, figures in LIMITS.items():
+        [limit] = [limit for what, limit in told.items() if what.startswith(beginning)]
+        assert re.findall(r"\d+", limit.replace(",", "")) == [str(figure) for figure in figures], beginning
