@@ -53,8 +53,8 @@ from muster.coordinator.core.events import (
     Tick,
     ViewLost,
 )
+from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.machine import Machine
-from muster.coordinator.core.model import Gang
 from muster.coordinator.core.progress import progress_of
 from muster.dialects.progress import Progress, Stage
 from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodFacts, PodPhase, TopologyTree

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from builders.story_cast import Cluster
 from muster.coordinator.core.events import Evict, Record, RecordState, Seat
+from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.knowledge import Knowledge
-from muster.coordinator.core.model import Gang
 from muster.gangs.facts import PodFacts, PodPhase
 
 

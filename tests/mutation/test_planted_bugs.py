@@ -1,4 +1,4 @@
-"""Every bug of the table is caught by the simulator's stories or by the scenarios of the core."""
+"""Every bug of the tables is caught by the simulator's stories or by the scenarios of the core."""
 
 import os
 import shutil
@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from mutation.bugs import BUGS, Bug
+from mutation.bug import Bug
+from mutation.bugs_of_room import BUGS_OF_ROOM
+from mutation.bugs_of_starting import BUGS_OF_STARTING
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "services/muster/coordinator/core"
 SCENARIOS = [str(ROOT / "tests/simulation/test_stories_found.py"), str(ROOT / "tests/unit/coordinator")]
+BUGS = (*BUGS_OF_STARTING, *BUGS_OF_ROOM)
 SEEDS = 300
 
 
@@ -43,7 +46,7 @@ def planted(bug: Bug | None, folder: Path) -> subprocess.CompletedProcess[str] |
     if bug is not None:
         source = (core / bug.file).read_text()
         if (times := source.count(bug.source)) != 1:
-            return f"{bug.file} has the source of this bug {times} times; bring tests/mutation/bugs.py up to date"
+            return f"{bug.file} has the source of this bug {times} times; bring its table up to date"
         (core / bug.file).write_text(source.replace(bug.source, bug.instead))
     return hunt(core, bug.first if bug is not None else "")
 

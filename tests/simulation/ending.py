@@ -4,8 +4,8 @@ from builders.story import Story
 from builders.story_cast import gang
 from builders.story_invariants import check_quiet
 from muster.coordinator.core.events import RecordState, Solve, SolveOutcome
+from muster.coordinator.core.group import Group
 from muster.coordinator.core.kept_room import as_amounts, withheld_from
-from muster.coordinator.core.model import Group
 from muster.coordinator.core.questions import to_place
 from muster.coordinator.core.reasons import reason
 from muster.gangs.facts import PodPhase

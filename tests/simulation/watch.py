@@ -22,8 +22,8 @@ from muster.coordinator.core.events import (
     Solve,
     StageChanged,
 )
+from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.machine import Machine
-from muster.coordinator.core.model import Gang
 from muster.coordinator.core.progress import progress_of, stage_of
 from muster.coordinator.core.seats import SeatState
 from muster.dialects.progress import Progress, Stage

@@ -6,9 +6,8 @@ from typing import Any
 
 import grpc
 
-from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.coordinator.core import explain
-from muster.coordinator.core.model import Gang
+from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.reasons import reason
 from muster.coordinator.term import Term
 from muster.coordinator.v1 import coordinator_pb2 as pb
@@ -16,6 +15,7 @@ from muster.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
 from muster.etcd.errors import EtcdUnavailable
 from muster.rpc.errors import RpcError
 from muster.rpc.explanation_codec import encode_explanation
+from muster.rpc.facts_codec import encode_problem
 
 FULL_NAME = "muster.coordinator.v1.CoordinatorService"
 MERGE_SECONDS = 0.05
@@ -173,10 +173,7 @@ def _explanation_of(term: Term, gang: Gang) -> pb.ExplainResponse:
         ahead=ahead,
         attempts=gang.attempts,
         schedule_cycle_valid=gang.cycle.valid,
-        problems=[
-            state_pb.Problem(severity=state_pb.Problem.Severity.ValueType(problem.severity), message=problem.message)
-            for problem in (facts.problems if facts is not None else ())
-        ],
+        problems=map(encode_problem, facts.problems if facts is not None else ()),
         would_help=explain.would_help(gang),
         members=[
             pb.Member(

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from muster.coordinator import metrics
 from muster.coordinator.core.events import BindOutcome, BindResults, Effect, Event, Evict, Phase, PhaseChanged
+from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.machine import Machine
-from muster.coordinator.core.model import Gang
 
 _MOST_FOLLOWED = 64
 """Pods whose sight is waited for; while the view is lost there is nothing more to learn."""

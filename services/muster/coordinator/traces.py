@@ -11,7 +11,7 @@ from time import time_ns
 from typing import Final
 
 from muster.coordinator.core.events import Phase, PhaseChanged, Record, RecordState
-from muster.coordinator.core.model import Gang
+from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.reasons import reason
 from muster.telemetry import tracing
 

@@ -9,7 +9,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from builders.otlp import Collector, attributes_of, collecting, trace_of
 from muster.coordinator.core.events import Phase, PhaseChanged, Record, RecordState
-from muster.coordinator.core.model import Gang, Group
+from muster.coordinator.core.gang import Gang
+from muster.coordinator.core.group import Group
 from muster.coordinator.traces import GangTraces
 from muster.gangs.facts import GangFacts
 from muster.telemetry.tracing import configure_tracing

@@ -16,7 +16,8 @@ from muster.coordinator.core.events import (
     SolveFailed,
 )
 from muster.coordinator.core.explain import AmbiguousGang, find
-from muster.coordinator.core.model import Gang, Group
+from muster.coordinator.core.gang import Gang
+from muster.coordinator.core.group import Group
 from muster.coordinator.core.reasons import reason
 from muster.coordinator.core.reports import CHANGES_PER_SECOND, MOST_CHANGES_SAVED
 from muster.gangs.facts import ObjectReference, PodPhase, Problem, Severity

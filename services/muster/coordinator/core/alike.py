@@ -11,7 +11,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from muster.coordinator.core.model import Group, QueueKey, Shape
+from muster.coordinator.core.group import Group, QueueKey, Shape
 
 MOST_AT_ONCE: Final = 1024
 """More are never let out of a line; a solve takes fewer."""

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from muster.coordinator.core.divided import broken_constraint
 from muster.coordinator.core.events import Seat
+from muster.coordinator.core.gang import Gang
+from muster.coordinator.core.group import Group
 from muster.coordinator.core.ledger import Ledger
-from muster.coordinator.core.model import Gang, Group
 from muster.coordinator.core.questions import placed
 from muster.coordinator.core.refusals import Refusal, RefusalReason
 from muster.coordinator.core.trees import Trees

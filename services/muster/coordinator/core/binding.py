@@ -15,8 +15,8 @@ from muster.coordinator.core.events import (
     Report,
     Seat,
 )
+from muster.coordinator.core.gang import Gang, pod_reference
 from muster.coordinator.core.knowledge import Knowledge
-from muster.coordinator.core.model import Gang, pod_reference
 from muster.coordinator.core.seats import HeldSeat, SeatState
 
 MOST_FAILURES = 3

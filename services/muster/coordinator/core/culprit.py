@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from muster.coordinator.core.model import Gang
+from muster.coordinator.core.gang import Gang
 from muster.gangs.facts import NodeRequirement, NodeSelectorTerm, PodClass
 from muster.gangs.placing import Explanation
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from muster.coordinator.core.events import Record
+from muster.coordinator.core.gang import Gang
+from muster.coordinator.core.group import Group
 from muster.coordinator.core.kept_room import KeptRoom
-from muster.coordinator.core.model import Gang, Group
 
 
 @dataclass(slots=True, frozen=True)

@@ -7,7 +7,7 @@ judged where everything is in one domain above.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from muster.coordinator.core.model import Gang
+from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.trees import Trees
 from muster.gangs.facts import LevelConstraint, LevelPolicy, NodeFacts
 from muster.topology.constraints import in_words

@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 
 from muster.coordinator.core.events import Now
+from muster.coordinator.core.group import Group
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.ledger import Ledger
-from muster.coordinator.core.model import Group
 from muster.coordinator.core.offers import OfferedPods, offered
 from muster.coordinator.core.victims import claimed
 from muster.gangs.facts import PodFacts

@@ -12,8 +12,8 @@ from muster.coordinator.core.events import (
     KubeEvent,
     Report,
 )
+from muster.coordinator.core.gang import Gang, pod_reference
 from muster.coordinator.core.knowledge import Knowledge
-from muster.coordinator.core.model import Gang, pod_reference
 from muster.coordinator.core.seats import LeavingPod, SeatState
 
 RETRY_FIRST_SECONDS = 1.0

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from muster.coordinator.core.amounts import in_units
 from muster.coordinator.core.events import Phase
+from muster.coordinator.core.gang import Gang
+from muster.coordinator.core.group import Group, QueueKey
 from muster.coordinator.core.machine import Machine
-from muster.coordinator.core.model import Gang, Group, QueueKey
 from muster.dialects.registry import timeout_annotations
 from muster.gangs.facts import PodFacts, Severity
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.ledger import Ledger
-from muster.coordinator.core.model import Gang
 from muster.coordinator.core.room_in_all import lacks_room_in_all
 from muster.coordinator.core.trees import Trees
 from muster.coordinator.core.uniformity import unlike

@@ -7,7 +7,7 @@ through a little at a time, from beginning to end, whatever is said meanwhile: s
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from muster.coordinator.core.model import Group, Shape
+from muster.coordinator.core.group import Group, Shape
 from muster.gangs.placing import Explanation
 
 AT_ONCE: Final = 20

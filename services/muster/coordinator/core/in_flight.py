@@ -13,8 +13,8 @@ from collections.abc import Collection, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from muster.coordinator.core.events import Solved, SolveFailed, SolveResult
+from muster.coordinator.core.group import Group, QueueKey, Shape
 from muster.coordinator.core.ledger import Ledger
-from muster.coordinator.core.model import Group, QueueKey, Shape
 from muster.gangs.placing import GroupToPlace
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from muster.coordinator.core.events import Seat
+from muster.coordinator.core.gang import Gang
+from muster.coordinator.core.group import Group
 from muster.coordinator.core.ledger import Ledger
-from muster.coordinator.core.model import Gang, Group
 from muster.gangs.capacity import Int64
 from muster.gangs.placing import PodsOnNode, Withheld
 

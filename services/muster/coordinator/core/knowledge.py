@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from muster.coordinator.core.apart import Apart
+from muster.coordinator.core.gang import Gang, plain_facts
 from muster.coordinator.core.gathering import groups_agree, why_not_yet
+from muster.coordinator.core.group import Group
 from muster.coordinator.core.kept_room import KeptRoom
 from muster.coordinator.core.ledger import Ledger
-from muster.coordinator.core.model import Gang, Group, plain_facts
 from muster.coordinator.core.trees import Trees
 from muster.gangs.facts import Batch, GangFacts, PodFacts
 

@@ -28,9 +28,10 @@ from muster.coordinator.core.events import (
     ViewLost,
 )
 from muster.coordinator.core.evictions import Evictions
+from muster.coordinator.core.gang import Gang
+from muster.coordinator.core.group import Group
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.making_room import MakingRoom
-from muster.coordinator.core.model import Gang, Group
 from muster.coordinator.core.permits import Permits
 from muster.coordinator.core.plans import Plans
 from muster.coordinator.core.queue import Queue

@@ -14,9 +14,10 @@ from muster.coordinator.core.answers import forbidden
 from muster.coordinator.core.decisions import Plan
 from muster.coordinator.core.draining import Draining, could_ever_fit
 from muster.coordinator.core.events import Effect, Now, Solve, SolveOutcome, SolveResult
+from muster.coordinator.core.gang import Gang
+from muster.coordinator.core.group import Group
 from muster.coordinator.core.kept_room import KeptRoom, as_amounts, demand, withheld_from, without
 from muster.coordinator.core.knowledge import Knowledge
-from muster.coordinator.core.model import Gang, Group
 from muster.coordinator.core.plan_events import room_kept
 from muster.coordinator.core.plans import Plans
 from muster.coordinator.core.questions import may_preempt, to_place

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from itertools import count
 
+from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.knowledge import Knowledge
-from muster.coordinator.core.model import Gang
 from muster.topology.ranks import Path, natural_order, ranks
 
 Ranks = tuple[tuple[str, int], ...]

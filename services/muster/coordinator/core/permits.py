@@ -4,8 +4,9 @@ from collections.abc import Collection, Sequence
 
 from muster.coordinator.core.decisions import Decision, Permit
 from muster.coordinator.core.events import Now, Persist, PodName, Record, RecordState
+from muster.coordinator.core.gang import Gang
+from muster.coordinator.core.group import Group
 from muster.coordinator.core.knowledge import Knowledge
-from muster.coordinator.core.model import Gang, Group
 from muster.coordinator.core.numbering import numbered, ranked_on_nodes, still_ranked
 from muster.gangs.placing import PodsOnNode
 

@@ -4,8 +4,9 @@ import math
 
 from muster.coordinator.core.decisions import Plan
 from muster.coordinator.core.events import Effect, EventType, KubeEvent, Now, Report
+from muster.coordinator.core.gang import Gang, pod_reference
+from muster.coordinator.core.group import Group
 from muster.coordinator.core.kept_room import KeptRoom
-from muster.coordinator.core.model import Gang, Group, pod_reference
 from muster.coordinator.core.reports import PODS_WITH_EVENTS
 
 

@@ -12,9 +12,10 @@ from muster.coordinator.core.events import (
     RecordState,
 )
 from muster.coordinator.core.evictions import Evictions
+from muster.coordinator.core.gang import Gang
+from muster.coordinator.core.group import Group
 from muster.coordinator.core.kept_room import KeptRoom, demand
 from muster.coordinator.core.knowledge import Knowledge
-from muster.coordinator.core.model import Gang, Group
 from muster.coordinator.core.permits import Permits
 from muster.coordinator.core.plan_events import evicted, gave_way, preempts
 from muster.coordinator.core.questions import may_preempt

@@ -3,8 +3,8 @@
 from typing import Final
 
 from muster.coordinator.core.events import Phase
+from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.knowledge import Knowledge
-from muster.coordinator.core.model import Gang
 from muster.coordinator.core.reasons import reason
 from muster.dialects.progress import MemberProgress, Progress, Stage
 from muster.gangs.facts import PodFacts, PodPhase, TopologyTree

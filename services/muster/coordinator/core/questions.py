@@ -2,8 +2,9 @@
 
 from collections import Counter
 
+from muster.coordinator.core.gang import Gang
+from muster.coordinator.core.group import Group, Shape
 from muster.coordinator.core.kept_room import longest_run
-from muster.coordinator.core.model import Gang, Group, Shape
 from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Role
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from muster.coordinator.core.alike import Alike
-from muster.coordinator.core.model import Group, QueueKey, Shape
+from muster.coordinator.core.group import Group, QueueKey, Shape
 
 RETRY_SHARE = 0.2
 """At most this share of time goes into trying parked groups again, however often something changes; but when others are

@@ -4,7 +4,7 @@ import re
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from muster.coordinator.core.model import Gang
+from muster.coordinator.core.gang import Gang
 from muster.dialects.registry import timeout_annotations
 from muster.gangs.facts import GangMode, Severity
 from muster.topology.constraints import in_words

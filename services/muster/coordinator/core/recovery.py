@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from muster.coordinator.core.events import Record, RecordState, Seat
+from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.knowledge import Knowledge
-from muster.coordinator.core.model import Gang
 from muster.coordinator.core.seats import SeatState
 
 

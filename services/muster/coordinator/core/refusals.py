@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from muster.coordinator.core.events import AnswerRejected
-from muster.coordinator.core.model import Group
+from muster.coordinator.core.group import Group
 
 
 class RefusalReason(StrEnum):

@@ -2,7 +2,7 @@
 
 from muster.coordinator.core.decisions import Plan, Victims
 from muster.coordinator.core.events import Effect, EventType, KubeEvent, Now, Report
-from muster.coordinator.core.model import Gang
+from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.plans import Plans
 from muster.coordinator.core.rules import Rules
 from muster.gangs.facts import RepairPolicy

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from muster.coordinator.core.budget import Budget
 from muster.coordinator.core.events import EventType, KubeEvent, PodCondition, Report
-from muster.coordinator.core.model import Gang, pod_reference
+from muster.coordinator.core.gang import Gang, pod_reference
 from muster.coordinator.core.reasons import NOTHING, Kind, Theme, is_news, kind, reason, theme, warnings
 from muster.dialects.registry import event_reason
 from muster.gangs.facts import ObjectReference

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from muster.coordinator.core.amounts import in_units
+from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.ledger import Ledger
-from muster.coordinator.core.model import Gang
 
 
 def lacks_room_in_all(gang: Gang, ledger: Ledger) -> str | None:

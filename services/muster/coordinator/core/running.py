@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from muster.coordinator.core.model import Gang
+from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.offers import OfferedPods, offered
 from muster.gangs.facts import PodFacts
 

@@ -9,12 +9,13 @@ from msgspec.structs import replace
 from muster.coordinator.core.answers import refused_or_seated
 from muster.coordinator.core.culprit import name_culprit
 from muster.coordinator.core.events import Now, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
+from muster.coordinator.core.gang import Gang
+from muster.coordinator.core.group import Group, QueueKey, Shape
 from muster.coordinator.core.hearsay import Hearsay
 from muster.coordinator.core.in_flight import Attempt, InFlight, in_turn
 from muster.coordinator.core.kept_room import as_amounts, withheld_from
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.making_room import MakingRoom
-from muster.coordinator.core.model import Gang, Group, QueueKey, Shape
 from muster.coordinator.core.questions import shape_of, to_place
 from muster.coordinator.core.queue import Beside, Queue
 from muster.coordinator.core.refusals import Refusal, RefusalReason, Rejections

@@ -1,8 +1,8 @@
 """Which groups are asked for at the same time, of several replicas of placement."""
 
 from muster.coordinator.core.apart import Apart
+from muster.coordinator.core.group import Group
 from muster.coordinator.core.kept_room import demand
-from muster.coordinator.core.model import Group
 
 FIRST_PAUSE_SECONDS = 10.0
 LONGEST_PAUSE_SECONDS = 600.0

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from muster.coordinator.core.amounts import in_units
-from muster.coordinator.core.model import Gang
+from muster.coordinator.core.gang import Gang
 from muster.gangs.facts import PodClass
 from muster.topology.ranks import natural_order
 

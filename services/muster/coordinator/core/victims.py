@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from muster.coordinator.core.decisions import Victims
+from muster.coordinator.core.gang import Gang
+from muster.coordinator.core.group import Group
 from muster.coordinator.core.knowledge import Knowledge
-from muster.coordinator.core.model import Gang, Group
 from muster.coordinator.core.offers import OfferedPods, offered
 from muster.coordinator.core.questions import may_preempt
 from muster.coordinator.core.running import Running

@@ -13,9 +13,10 @@ from muster.coordinator.core.events import (
     RecordState,
     Report,
 )
+from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.gathering import why_not_hold
+from muster.coordinator.core.group import Group
 from muster.coordinator.core.knowledge import Knowledge
-from muster.coordinator.core.model import Gang, Group
 from muster.coordinator.core.permits import Permits
 from muster.gangs.facts import GangFacts
 
