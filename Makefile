@@ -16,7 +16,7 @@ KERNELS := $(wildcard services/muster/placement/kernels/*.py)
 .DEFAULT_GOAL := help
 
 help: ## list what can be done here
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/ready $(VENV)/compiled ## make the virtual environment, the code from proto/ and the solver's machine code
 
