@@ -76,6 +76,16 @@ def cluster(api_server: tuple[Path, KubeSession]) -> Cluster:
     return Cluster(*api_server, f"release-{next(_numbers)}")
 
 
+def authority_of(name: str, directory: Path) -> JSON:
+    """A new one, as the data of its Secret."""
+    key, certificate = directory / "authority.key", directory / "authority.crt"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*command, "-subj", f"/CN={name}", "-days", "2", *files], capture_output=True, check=True)
+    data = {"tls.crt": certificate, "tls.key": key, "ca.crt": certificate}
+    return {name: base64.b64encode(file.read_bytes()).decode() for name, file in data.items()}
+
+
 def signed_by(certificate: JSON, authority: JSON, directory: Path) -> bool:
     """Openssl says so."""
     (directory / "leaf.pem").write_bytes(base64.b64decode(certificate["tls.crt"]))
@@ -129,6 +139,78 @@ async def test_the_number_of_members_is_no_value_to_change(cluster: Cluster) -> 
     said = await cluster.try_upgrade(etcd={"replicas": 3})
     assert said.returncode != 0
     assert "etcd.replicas is 3 and 1 members are there" in said.stderr
+
+
+async def test_members_of_etcd_keep_or_lack_tls_as_they_were_made(cluster: Cluster) -> None:
+    await cluster.upgrade(tls={"mode": "none"})
+    said = await cluster.try_upgrade(tls={"mode": "generated"})
+    assert said.returncode != 0
+    assert "tls.mode is generated, and etcd's members know each other by addresses of the other kind" in said.stderr
+
+
+async def test_one_may_go_over_to_cert_manager_and_back(cluster: Cluster, tmp_path: Path) -> None:
+    for kind in ("Issuer", "Certificate"):
+        await cluster.call("POST", _DEFINITIONS, _kind_of_cert_manager(kind))
+    await cluster.upgrade()
+    await cluster.upgrade(tls={"mode": "certManager"})
+    assert set(await cluster.secrets()) == {"muster-etcd-auth"}
+    made = await _as_cert_manager_would(cluster, tmp_path)
+
+    await cluster.upgrade(tls={"mode": "generated"})
+    secrets = await cluster.secrets()
+    assert secrets["muster-services-ca"] == made["muster-services-ca"], "the authority is kept"
+    assert secrets["muster-binding-tls"] != made["muster-binding-tls"]
+    assert signed_by(secrets["muster-binding-tls"], made["muster-services-ca"], tmp_path)
+
+
+def _kind_of_cert_manager(kind: str) -> JSON:
+    group, plural = "cert-manager.io", f"{kind.lower()}s"
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
+            "scope": "Namespaced",
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+
+
+async def _as_cert_manager_would(cluster: Cluster, directory: Path) -> dict[str, JSON]:
+    """Secrets that the Certificates ask for, with an authority that is another one's."""
+    authority = authority_of("muster-services-ca", directory)
+    path = f"/apis/cert-manager.io/v1/namespaces/{cluster.namespace}/certificates"
+    for certificate in (await cluster.call("GET", path))["items"]:
+        spec = certificate["spec"]
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/tls",
+            "metadata": {"name": spec["secretName"], **spec["secretTemplate"]},
+            "data": authority,
+        }
+        await cluster.call("POST", cluster.secrets_path, body)
+    return await cluster.secrets()
+
+
+async def test_what_would_not_work_or_not_be_safe_is_told(cluster: Cluster) -> None:
+    etcd: JSON = {"endpoints": ["a:1"], "user": "me", "passwordSecret": "p"}
+    placement: JSON = {"address": "a:1"}
+    values: JSON = {
+        "etcd": {"enabled": False, "external": etcd},
+        "placement": {"implementation": "external", "external": placement},
+    }
+    said = await cluster.try_upgrade(**values)
+    assert "goes over the network in plain text" in said.stdout
+    assert "keeps your placement from cluster-state" in said.stdout
+    etcd["tlsSecret"], placement["peers"] = "t", [{"podSelector": {}}]
+    said = await cluster.try_upgrade(**values)
+    assert said.returncode == 0, said.stderr
+    assert "plain text" not in said.stdout
+    assert "keeps your placement" not in said.stdout
 
 
 async def test_the_webhooks_authority_is_read_from_its_secret(cluster: Cluster) -> None:

@@ -214,12 +214,28 @@ def test_prometheus_reads_every_service_and_calls_it_by_its_component() -> None:
 
 def test_traces_are_sent_by_opentelemetrys_variables() -> None:
     told = {each["name"]: each.get("value") for each in container_of("everything", "binding")["env"]}
-    assert told["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://otel-collector.tracing:4318"
+    assert told["OTEL_EXPORTER_OTLP_ENDPOINT"] == "https://otel-collector.tracing:4318"
     assert told["OTEL_EXPORTER_OTLP_PROTOCOL"] == "http/protobuf"
     assert (told["OTEL_TRACES_SAMPLER"], told["OTEL_TRACES_SAMPLER_ARG"]) == ("parentbased_traceidratio", "0.1")
     assert "k8s.pod.name=$(POD_NAME)" in told["OTEL_RESOURCE_ATTRIBUTES"]
     names = [each["name"] for each in container_of("everything", "binding")["env"]]
     assert names.index("POD_UID") < names.index("OTEL_RESOURCE_ATTRIBUTES"), "variables know only those before them"
+
+
+def test_the_collector_of_traces_is_known_by_certificates() -> None:
+    binding = container_of("everything", "binding")
+    told = {each["name"]: each.get("value") for each in binding["env"]}
+    [spec] = [spec for name, spec in pod_specs(objects("everything")) if component(name) == "binding"]
+    secrets = {each["name"]: each["secret"] for each in spec["volumes"] if "secret" in each}
+    files = {
+        f"{mount['mountPath']}/{item['path']}": secrets[mount["name"]]["secretName"]
+        for mount in binding["volumeMounts"]
+        for item in secrets.get(mount["name"], {}).get("items") or ()
+    }
+    assert files[told["OTEL_EXPORTER_OTLP_CERTIFICATE"]] == "otlp-ca"
+    assert files[told["OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"]] == "otlp-client"
+    assert files[told["OTEL_EXPORTER_OTLP_CLIENT_KEY"]] == "otlp-client"
+    assert not any("otlp" in mount["name"] for mount in container_of("default", "binding")["volumeMounts"])
 
 
 def test_definitions_stay_and_may_be_left_out() -> None:
@@ -255,6 +271,15 @@ WRONG: dict[str, tuple[str, str]] = {
     "port": ("networkPolicy: {apiServer: {ports: [70000]}}", "/networkPolicy/apiServer/ports/0"),
     "quantity": ("binding: {resources: {requests: {cpu: lots}}}", "/binding/resources/requests/cpu"),
     "root": ("runAsUser: 0", "/runAsUser"),
+    "the default scheduler": ("schedulerNames: [default-scheduler]", "/schedulerNames/0"),
+    "two names in one": ("schedulerNames: ['a,b']", "/schedulerNames/0"),
+    "port of dns": ("networkPolicy: {dns: {ports: [dns]}}", "/networkPolicy/dns/ports/0"),
+    "certificates without tls": (
+        "tracing: {endpoint: 'http://a:4317', tls: {caSecret: a}}",
+        "/tracing/endpoint",
+    ),
+    "password in a url": ("tracing: {endpoint: 'http://me:secret@a:4317'}", "/tracing/endpoint"),
+    "share of traces": ("tracing: {samplerArgument: 1.5}", "/tracing/samplerArgument"),
     "sampler": ("tracing: {sampler: some}", "/tracing/sampler"),
     "webhook without an authority": ("{tls: {mode: secret}, quota: {enabled: true}}", "quota.caBundle is empty"),
 }

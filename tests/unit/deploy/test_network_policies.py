@@ -11,7 +11,7 @@ from builders.helm import JSON, of_kind, rendered
 VALUES = Path(__file__).parents[2] / "deploy"
 COMPONENT = "app.kubernetes.io/component"
 API_SERVER, ANYWHERE, MONITORING = "API server", "anywhere", "namespace monitoring"
-DNS = 53
+DNS = {53}
 
 
 @cache
@@ -64,17 +64,15 @@ def test_pods_reach_whom_they_call_and_nobody_else() -> None:
 def test_only_those_who_talk_to_the_api_server_get_out(values: str) -> None:
     for component, spec in policies(values).items():
         assert spec["policyTypes"] == ["Ingress", "Egress"]
-        out = {port["port"] for rule in spec["egress"] if ends(rule, "to") == [ANYWHERE] for port in rule["ports"]} - {
-            DNS
-        }
-        allowed = (
-            {443, 6443} if component in ("cluster-state", "binding", "lifecycle") and values != "everything" else set()
-        )
+        anywhere = [rule for rule in spec["egress"] if ends(rule, "to") == [ANYWHERE]]
+        out = {port["port"] for rule in anywhere for port in rule["ports"]} - DNS
+        calls = component in ("cluster-state", "binding", "lifecycle", "test")
+        allowed = {443, 6443} if calls and values != "everything" else set()
         assert out == allowed, component
 
 
 def test_the_api_server_may_be_told_by_its_addresses() -> None:
-    for component in ("cluster-state", "binding", "lifecycle"):
+    for component in ("cluster-state", "binding", "lifecycle", "test"):
         [rule] = [each for each in policies("everything")[component]["egress"] if ends(each, "to") == ["10.0.0.0/16"]]
         assert [port["port"] for port in rule["ports"]] == [6443]
     [webhook] = [each for each in policies("everything")["lifecycle"]["ingress"] if each["ports"][0]["port"] == 9443]
@@ -91,7 +89,7 @@ def test_metrics_are_read_from_one_namespace() -> None:
             if rule["ports"][0]["port"] in (8080, 2381)
             for source in ends(rule, "from")
         }
-        assert sources == (set() if component == "etcd-users" else {MONITORING}), component
+        assert sources == (set() if component in ("etcd-users", "test") else {MONITORING}), component
 
 
 def test_traces_and_clients_go_where_it_is_said() -> None:
@@ -108,3 +106,28 @@ def test_what_is_elsewhere_is_reached_there() -> None:
     assert reached[2379] == ["192.0.2.0/24"]
     [rule] = [each for each in made["cluster-state"]["ingress"] if each["ports"][0]["port"] == 7001]
     assert ends(rule, "from") == ["coordinator", "namespace ml"]
+
+
+def test_dns_may_be_told_by_its_pods() -> None:
+    for component, spec in policies("everything").items():
+        found = [rule for rule in spec["egress"] if {port["port"] for port in rule["ports"]} == {5353}]
+        assert [ends(rule, "to") for rule in found] == [["namespace openshift-dns"]], component
+        assert {port["protocol"] for port in found[0]["ports"]} == {"UDP", "TCP"}
+        assert not any(port["port"] in DNS for rule in spec["egress"] for port in rule["ports"]), component
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "protocol", "port"),
+    [
+        ("http://collector.tracing", "grpc", 4317),
+        ("https://collector.tracing/path", "http/protobuf", 443),
+        ("http://collector.tracing", "http/protobuf", 80),
+        ("http://collector.tracing:9000/at:80/", "http/protobuf", 9000),
+        ("http://[fd00::1]:9000", "grpc", 9000),
+    ],
+)
+def test_traces_go_to_the_port_that_the_endpoint_means(endpoint: str, protocol: str, port: int) -> None:
+    made = rendered(f"tracing: {{endpoint: '{endpoint}', protocol: {protocol}}}")
+    spec = of_kind(made, "NetworkPolicy")["muster-placement"]["spec"]
+    reached = {each["port"] for rule in spec["egress"] if ends(rule, "to") == [ANYWHERE] for each in rule["ports"]}
+    assert reached == DNS | {port}

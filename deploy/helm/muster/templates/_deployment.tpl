@@ -86,6 +86,9 @@ spec:
         {{- with .mounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
+        {{- if $root.Values.tracing.endpoint }}
+        {{- include "muster.tracingMounts" $root | nindent 8 }}
+        {{- end }}
         {{- with $values.extraVolumeMounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -96,6 +99,9 @@ spec:
       {{- end }}
       {{- with .volumes }}
       {{- toYaml . | nindent 6 }}
+      {{- end }}
+      {{- if $root.Values.tracing.endpoint }}
+      {{- include "muster.tracingVolumes" $root | nindent 6 }}
       {{- end }}
       {{- with $values.extraVolumes }}
       {{- toYaml . | nindent 6 }}

@@ -1,12 +1,16 @@
 {{/* What objects are called, and the labels by which they are found. */}}
 
+{{/* Names of Services begin with a letter and have no dots; those of releases may be otherwise. */}}
 {{- define "muster.fullname" -}}
+{{- $release := .Release.Name | replace "." "-" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride -}}
-{{- else if contains "muster" .Release.Name -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else if regexMatch "^[0-9]" $release -}}
+{{- printf "muster-%s" $release | trunc 40 | regexFind ".*[^-]" -}}
+{{- else if contains "muster" $release -}}
+{{- $release | trunc 40 | regexFind ".*[^-]" -}}
 {{- else -}}
-{{- printf "%s-muster" (.Release.Name | trunc 33 | trimSuffix "-") -}}
+{{- printf "%s-muster" ($release | trunc 33 | regexFind ".*[^-]") -}}
 {{- end -}}
 {{- end -}}
 
@@ -27,17 +31,15 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
-{{/* (root, component): labels of an object. */}}
+{{/* (root, component): labels of an object. Those that it is found by are no others' to set. */}}
 {{- define "muster.labels" -}}
 {{- $root := index . 0 -}}
-{{ include "muster.selector" . }}
-app.kubernetes.io/part-of: muster
-app.kubernetes.io/managed-by: {{ $root.Release.Service }}
-app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
-helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
-{{- with $root.Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $own := include "muster.selector" . | fromYaml -}}
+{{- $_ := set $own "app.kubernetes.io/part-of" "muster" -}}
+{{- $_ := set $own "app.kubernetes.io/managed-by" $root.Release.Service -}}
+{{- $_ := set $own "app.kubernetes.io/version" (toString $root.Chart.AppVersion) -}}
+{{- $_ := set $own "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_") -}}
+{{- toYaml (merge $own $root.Values.commonLabels) -}}
 {{- end -}}
 
 {{/* (root, component, annotations besides): metadata but the namespace, for objects of any scope. */}}

@@ -2,9 +2,12 @@
 
 {{- define "muster.podSecurity" -}}
 runAsNonRoot: true
-runAsUser: {{ .Values.runAsUser }}
-runAsGroup: {{ .Values.runAsUser }}
-fsGroup: {{ .Values.runAsUser }}
+{{- /* null: the cluster chooses one from the range of the namespace, as OpenShift does. */}}
+{{- with .Values.runAsUser }}
+runAsUser: {{ int64 . }}
+runAsGroup: {{ int64 . }}
+fsGroup: {{ int64 . }}
+{{- end }}
 fsGroupChangePolicy: OnRootMismatch
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
@@ -18,20 +21,12 @@ capabilities: {drop: [ALL]}
 
 {{/* (root, component, values): how pods are known. No versions: a new version of the chart alone restarts nobody. */}}
 {{- define "muster.podMetadata" -}}
-labels:
-  {{- include "muster.selector" (list (index . 0) (index . 1)) | nindent 2 }}
-  app.kubernetes.io/part-of: muster
-  {{- with (index . 0).Values.commonLabels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
-  {{- with (index . 2).podLabels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+{{- $values := index . 2 -}}
+{{- $own := include "muster.selector" (list (index . 0) (index . 1)) | fromYaml -}}
+{{- $_ := set $own "app.kubernetes.io/part-of" "muster" -}}
+labels: {{- merge $own (default dict $values.podLabels) (index . 0).Values.commonLabels | toYaml | nindent 2 }}
 annotations:
-  kubectl.kubernetes.io/default-container: {{ index . 1 }}
-  {{- with (index . 2).podAnnotations }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- merge (dict) (default dict $values.podAnnotations) (dict "kubectl.kubernetes.io/default-container" (index . 1)) | toYaml | nindent 2 }}
 {{- end -}}
 
 {{/* (root, component, values): whose pods they are, where they may be, and what they are not given. */}}
@@ -88,13 +83,43 @@ topologySpreadConstraints:
   value: {{ .Values.tracing.protocol | quote }}
 - name: OTEL_TRACES_SAMPLER
   value: {{ .Values.tracing.sampler | quote }}
-{{- with .Values.tracing.samplerArgument }}
+{{- with toString .Values.tracing.samplerArgument }}
 - name: OTEL_TRACES_SAMPLER_ARG
   value: {{ . | quote }}
+{{- end }}
+{{- if .Values.tracing.tls.caSecret }}
+- name: OTEL_EXPORTER_OTLP_CERTIFICATE
+  value: /etc/muster/otlp-ca/ca.crt
+{{- end }}
+{{- if .Values.tracing.tls.certificateSecret }}
+- name: OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE
+  value: /etc/muster/otlp/tls.crt
+- name: OTEL_EXPORTER_OTLP_CLIENT_KEY
+  value: /etc/muster/otlp/tls.key
 {{- end }}
 {{- with .Values.tracing.headersSecret }}
 - name: OTEL_EXPORTER_OTLP_HEADERS
   valueFrom: {secretKeyRef: {name: {{ . }}, key: headers}}
+{{- end }}
+{{- end -}}
+
+{{/* Mounts of what the collector of traces is trusted by, and knows services by. */}}
+{{- define "muster.tracingMounts" -}}
+{{- if .Values.tracing.tls.caSecret }}
+- {name: otlp-ca, mountPath: /etc/muster/otlp-ca, readOnly: true}
+{{- end }}
+{{- if .Values.tracing.tls.certificateSecret }}
+- {name: otlp, mountPath: /etc/muster/otlp, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{/* Their volumes: of each Secret no more than is needed. */}}
+{{- define "muster.tracingVolumes" -}}
+{{- with .Values.tracing.tls.caSecret }}
+- {name: otlp-ca, secret: {secretName: {{ . }}, defaultMode: 0440, items: [{key: ca.crt, path: ca.crt}]}}
+{{- end }}
+{{- with .Values.tracing.tls.certificateSecret }}
+- {name: otlp, secret: {secretName: {{ . }}, defaultMode: 0440, items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]}}
 {{- end }}
 {{- end -}}
 

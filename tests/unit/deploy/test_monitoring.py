@@ -1,0 +1,67 @@
+"""What the chart installs for Prometheus and Grafana: the alerts, about itself alone, and the dashboard."""
+
+import json
+import re
+from pathlib import Path
+
+import yaml
+
+from builders.helm import CHART, JSON, NAMESPACE, of_kind, rendered
+from builders.promtool import promtool
+
+FILES = CHART / "files" / "dashboards"
+ON = "metrics: {prometheusRule: {enabled: true}, dashboard: {enabled: true}}"
+
+
+def rules(made: list[JSON]) -> dict[str, JSON]:
+    """By alert."""
+    [group] = of_kind(made, "PrometheusRule")["muster"]["spec"]["groups"]
+    return {rule["alert"]: rule for rule in group["rules"]}
+
+
+def test_neither_is_made_unasked_nor_without_metrics() -> None:
+    for values in ("{}", ON.replace("{", "{enabled: false, ", 1)):
+        made = rendered(values)
+        assert not of_kind(made, "PrometheusRule")
+        assert not of_kind(made, "ConfigMap")
+
+
+def test_alerts_are_those_of_the_file_about_this_namespace(tmp_path: Path) -> None:
+    made = rendered(ON)
+    [source] = yaml.safe_load((FILES / "alerts.yaml").read_text())["groups"]
+    found = rules(made)
+    assert list(found) == [rule["alert"] for rule in source["rules"]]
+    for rule in source["rules"]:
+        alert = found[rule["alert"]]
+        for expression in re.findall(r"\{([^}]*)\}", alert["expr"]):
+            assert f'namespace="{NAMESPACE}"' in expression, rule["alert"]
+        assert alert == rule | {"expr": rule["expr"].replace("job=", f'namespace="{NAMESPACE}",job=')}
+
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump(of_kind(made, "PrometheusRule")["muster"]["spec"]))
+    promtool("check", "rules", file)
+
+
+def test_a_placement_that_is_elsewhere_is_not_missed() -> None:
+    elsewhere = "placement: {implementation: external, external: {address: 'solver:1'}}"
+    assert 'absent(up{namespace="muster-system",job="placement"})' in rules(rendered(ON))["MusterServiceGone"]["expr"]
+    there = rules(rendered(f"{ON}\n{elsewhere}"))["MusterServiceGone"]["expr"]
+    assert re.findall(r'absent\(up\{[^}]*job="([^"]*)"\}\)', there) == ["cluster-state", "binding"]
+
+
+def test_links_lead_to_where_it_is_said() -> None:
+    made = rendered("metrics: {prometheusRule: {enabled: true, runbooks: 'https://git.example.com/muster/'}}")
+    link = rules(made)["MusterNoLeader"]["annotations"]["runbook_url"]
+    assert link == "https://git.example.com/muster/docs/alerts.md#musternoleader"
+
+
+def test_the_dashboard_is_found_by_its_label() -> None:
+    values = "metrics: {dashboard: {enabled: true, annotations: {grafana_folder: Batch}, namespace: grafana}}"
+    metadata = {name: each["metadata"] for name, each in of_kind(rendered(values), "ConfigMap").items()}
+    assert metadata["muster-dashboard"]["namespace"] == "grafana"
+    assert metadata["muster-dashboard"]["labels"]["grafana_dashboard"] == "1"
+    assert metadata["muster-dashboard"]["annotations"] == {"grafana_folder": "Batch"}
+
+    [made] = of_kind(rendered(ON), "ConfigMap").values()
+    assert made["metadata"]["namespace"] == NAMESPACE
+    assert json.loads(made["data"]["muster.json"]) == json.loads((FILES / "muster.json").read_text())

@@ -1,0 +1,126 @@
+"""Names and values that are unusual and right: what comes of them is still what Kubernetes takes."""
+
+import re
+
+import pytest
+
+from builders.helm import JSON, NAMESPACE, of_kind, pod_specs, rendered, template
+
+_SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_OWN = "app.kubernetes.io/"
+
+
+@pytest.mark.parametrize(
+    ("release", "expected"),
+    {
+        "muster": "muster",
+        "batch": "batch-muster",
+        "team.batch": "team-batch-muster",
+        "2nd-muster": "muster-2nd-muster",
+        "a" * 32 + "-" + "b" * 20: "a" * 32 + "-muster",
+        "muster-" + "c" * 46: "muster-" + "c" * 33,
+    }.items(),
+)
+def test_every_name_of_a_release_makes_names_of_services(release: str, expected: str) -> None:
+    made = rendered(release=release)
+    services = of_kind(made, "Service")
+    assert f"{expected}-coordinator" in services
+    assert all(_SERVICE_NAME.fullmatch(name) for name in services)
+    assert all(len(name) <= 63 for name in of_kind(made, "Job"))
+
+
+def test_labels_that_pods_are_found_by_cannot_be_changed() -> None:
+    theirs = {f"{_OWN}component": "mine", f"{_OWN}name": "mine", "team": "batch"}
+    text = ", ".join(f"{name}: {value}" for name, value in theirs.items())
+    made = rendered(f"commonLabels: {{{text}}}\nbinding: {{podLabels: {{{text}}}}}")
+    deployment = of_kind(made, "Deployment")["muster-binding"]
+    for labels in (deployment["metadata"]["labels"], deployment["spec"]["template"]["metadata"]["labels"]):
+        assert (labels[f"{_OWN}component"], labels[f"{_OWN}name"], labels["team"]) == ("binding", "muster", "batch")
+
+
+def test_annotations_of_pods_replace_those_of_the_chart() -> None:
+    made = rendered("binding: {podAnnotations: {kubectl.kubernetes.io/default-container: sidecar}}")
+    template_of = of_kind(made, "Deployment")["muster-binding"]["spec"]["template"]
+    assert template_of["metadata"]["annotations"] == {"kubectl.kubernetes.io/default-container": "sidecar"}
+
+
+def security(values: str) -> list[JSON]:
+    return [spec["securityContext"] for _, spec in pod_specs(rendered(values))]
+
+
+def test_users_may_be_the_clusters_choice() -> None:
+    for each in security("runAsUser: null"):
+        assert not {"runAsUser", "runAsGroup", "fsGroup"} & each.keys()
+        assert each["runAsNonRoot"] is True
+
+
+def test_large_numbers_stay_whole_numbers() -> None:
+    for each in security("runAsUser: 1000680000"):
+        assert (each["runAsUser"], each["fsGroup"]) == (1000680000, 1000680000)
+    said = template(values="runAsUser: 1000680000").stdout
+    assert "e+09" not in said
+
+
+@pytest.mark.parametrize("share", ["0", "0.25", '"0.25"'])
+def test_shares_may_be_numbers(share: str) -> None:
+    made = rendered(f"tracing: {{endpoint: 'http://a:4317', samplerArgument: {share}}}")
+    [container] = of_kind(made, "Deployment")["muster-binding"]["spec"]["template"]["spec"]["containers"]
+    assert {"name": "OTEL_TRACES_SAMPLER_ARG", "value": share.strip('"')} in container["env"]
+
+
+def test_addresses_may_be_of_ipv6() -> None:
+    values = "{placement: {implementation: external, external: {address: '[fd00::2]:9000'}},"
+    values += " etcd: {enabled: false, external: {endpoints: ['[fd00::1]:2379']}}}"
+    made = rendered(values)
+    [container] = of_kind(made, "Deployment")["muster-coordinator"]["spec"]["template"]["spec"]["containers"]
+    assert {"--etcd=[fd00::1]:2379", "--placement=[fd00::2]:9000"} <= set(container["args"])
+    egress = of_kind(made, "NetworkPolicy")["muster-coordinator"]["spec"]["egress"]
+    assert {2379, 9000} <= {port["port"] for rule in egress for port in rule["ports"]}
+
+
+def test_issuers_may_be_of_any_kind() -> None:
+    issuer = "{name: ours, kind: AWSPCAClusterIssuer, group: awspca.cert-manager.io}"
+    made = rendered(f"tls: {{mode: certManager, certManager: {{issuerRef: {issuer}}}}}")
+    found = of_kind(made, "Certificate").values()
+    assert {each["spec"]["issuerRef"]["kind"] for each in found} == {"AWSPCAClusterIssuer"}
+
+
+def test_helm_may_take_over_secrets_of_cert_manager() -> None:
+    for certificate in of_kind(rendered("tls: {mode: certManager}"), "Certificate").values():
+        assert certificate["spec"]["secretTemplate"] == {
+            "labels": {"app.kubernetes.io/managed-by": "Helm"},
+            "annotations": {"meta.helm.sh/release-name": "muster", "meta.helm.sh/release-namespace": NAMESPACE},
+        }
+
+
+def test_a_chart_that_depends_on_it_may_have_a_condition() -> None:
+    assert rendered("enabled: true") != []
+
+
+def test_priority_is_allowed_where_a_cluster_demands_it() -> None:
+    assert not of_kind(rendered(), "ResourceQuota")
+    [quota] = of_kind(rendered("{resourceQuota: {enabled: true}, priorityClassName: mine}"), "ResourceQuota").values()
+    [scope] = quota["spec"]["scopeSelector"]["matchExpressions"]
+    assert scope == {"scopeName": "PriorityClass", "operator": "In", "values": ["mine"]}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        "metrics: {enabled: false}",
+        "quota: {enabled: true}",
+        "{tls: {mode: none}, quota: {enabled: true}}",
+        "{tls: {mode: certManager}, quota: {enabled: true}}",
+        "etcd: {enabled: false, external: {endpoints: ['a:1']}}",
+        "networkPolicy: {metricsNamespace: ''}",
+        "priorityClassName: ''",
+    ],
+)
+def test_each_feature_goes_on_or_off_alone(values: str) -> None:
+    found = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in rendered(values)]
+    assert len(found) == len(set(found))
+
+
+def test_without_rights_of_its_own_the_test_makes_none() -> None:
+    kinds = {each["kind"] for each in rendered("rbac: {create: false}")}
+    assert not kinds & {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
