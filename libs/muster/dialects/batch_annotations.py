@@ -8,10 +8,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from muster.dialects.declared import blocking, chosen, facts, from_pods, oldest_first, pod_terms
+from muster.dialects.declared import blocking, chosen, facts, from_pods, member_of, oldest_first, pod_terms
 from muster.dialects.kube_batch import GROUP_NAME, GROUP_POD_NUM
 from muster.dialects.marks import NO_PRIORITIES, Definition, DefinitionKind, GangMarks, MarkSet, Membership
-from muster.dialects.values import BadValue, count, gang_name
+from muster.dialects.values import count
 from muster.gangs.facts import GangFacts, Problem
 
 NAME: Final = "batch"
@@ -26,10 +26,7 @@ def membership(marks: GangMarks) -> Membership | None:
     name = marks.annotation(GROUP_NAME)
     if name is None or marks.annotation(GROUP_POD_NUM) is None:
         return None
-    try:
-        return Membership(gang_id=f"{NAME}/{marks.namespace}/{gang_name(name)}")
-    except BadValue as error:
-        return Membership(problem=f"annotation {GROUP_NAME} is {error}")
+    return member_of(NAME, marks.namespace, name, f"annotation {GROUP_NAME}")
 
 
 def read(

@@ -11,13 +11,14 @@ from muster.dialects.declared import (
     chosen,
     definition_terms,
     facts,
+    member_of,
     oldest_first,
     quota_problems,
     warning,
 )
 from muster.dialects.marks import NO_PRIORITIES, Definition, DefinitionKind, GangMarks, MarkSet, Membership
 from muster.dialects.resources import amounts
-from muster.dialects.values import BadValue, count, gang_name, seconds
+from muster.dialects.values import count, seconds
 from muster.gangs.facts import Amounts, GangFacts, Problem
 from muster.gangs.quoting import quoted
 
@@ -40,10 +41,7 @@ def membership(marks: GangMarks) -> Membership | None:
     name = marks.label(POD_GROUP_LABEL)
     if name is None:
         return None
-    try:
-        return Membership(gang_id=f"{NAME}/{marks.namespace}/{gang_name(name)}")
-    except BadValue as error:
-        return Membership(problem=f"label {POD_GROUP_LABEL} is {error}")
+    return member_of(NAME, marks.namespace, name, f"label {POD_GROUP_LABEL}")
 
 
 def read(

@@ -10,9 +10,9 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from muster.dialects.marks import Definition, GangMarks, MarkSet
-from muster.dialects.values import BadValue, shown
-from muster.gangs.facts import GangFacts, ObjectReference, Problem, Severity
+from muster.dialects.marks import Definition, GangMarks, MarkSet, Membership
+from muster.dialects.values import BadValue, gang_name, shown
+from muster.gangs.facts import GangFacts, Problem, Severity
 from muster.gangs.quoting import quoted
 
 T = TypeVar("T")
@@ -31,6 +31,14 @@ def blocking(message: str) -> Problem:
 def warning(message: str) -> Problem:
     """Something else counts than what was written."""
     return Problem(Severity.WARNING, message)
+
+
+def member_of(dialect: str, namespace: str, name: str, where: str, *, timed_out: bool = False) -> Membership:
+    """A member of the gang of that name, which a pod gives at `where`, in words; it may be no name."""
+    try:
+        return Membership(f"{dialect}/{namespace}/{gang_name(name)}", timed_out=timed_out)
+    except BadValue as error:
+        return Membership(problem=f"{where} is {error}")
 
 
 class Source(Struct, frozen=True):
@@ -182,11 +190,7 @@ def facts(
         name=name,
         incarnation=since.uid if since else "",
         created_seconds=since.created_seconds if since else 0,
-        definition=None
-        if definition is None
-        else ObjectReference(
-            definition.api_version, definition.kind, definition.namespace, definition.name, definition.uid
-        ),
+        definition=definition.reference if definition is not None else None,
     )
 
 

@@ -26,6 +26,7 @@ from muster.dialects.declared import (
     definition_terms,
     facts,
     from_pods,
+    member_of,
     oldest_first,
     pod_terms,
     unless_empty,
@@ -50,7 +51,6 @@ from muster.dialects.values import (
     count,
     duration_seconds,
     gang_group,
-    gang_name,
     seconds,
     shown,
 )
@@ -96,11 +96,7 @@ def membership(marks: GangMarks) -> Membership | None:
     what, name = (f"label {POD_GROUP_LABEL}", label) if label else (f"annotation {GANG_NAME}", annotation)
     if name is None:
         what, name = f"label {POD_GROUP_LABEL}", ""
-    try:
-        gang_id = f"{NAME}/{marks.namespace}/{gang_name(name)}"
-        return Membership(gang_id, timed_out=marks.annotation(TIMEOUT) == _TIMED_OUT)
-    except BadValue as error:
-        return Membership(problem=f"{what} is {error}")
+    return member_of(NAME, marks.namespace, name, what, timed_out=marks.annotation(TIMEOUT) == _TIMED_OUT)
 
 
 def read(

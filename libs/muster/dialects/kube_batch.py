@@ -18,13 +18,14 @@ from muster.dialects.declared import (
     class_priority,
     definition_terms,
     facts,
+    member_of,
     oldest_first,
     quota_problems,
     warning,
 )
 from muster.dialects.marks import NO_PRIORITIES, Definition, DefinitionKind, GangMarks, MarkSet, Membership
 from muster.dialects.resources import amounts
-from muster.dialects.values import BadValue, count, duration_or_seconds, gang_name, shown
+from muster.dialects.values import BadValue, count, duration_or_seconds, shown
 from muster.gangs.facts import Amounts, GangFacts, MatchPolicy, Problem
 from muster.gangs.quoting import quoted
 
@@ -56,10 +57,7 @@ def membership(marks: GangMarks) -> Membership | None:
     name = marks.annotation(GROUP_NAME)
     if name is None or marks.annotation(GROUP_POD_NUM) is not None:
         return None
-    try:
-        return Membership(gang_id=f"{NAME}/{marks.namespace}/{gang_name(name)}")
-    except BadValue as error:
-        return Membership(problem=f"annotation {GROUP_NAME} is {error}")
+    return member_of(NAME, marks.namespace, name, f"annotation {GROUP_NAME}")
 
 
 def read(

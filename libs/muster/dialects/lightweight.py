@@ -5,10 +5,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from muster.dialects.declared import blocking, chosen, facts, from_pods, oldest_first, pod_terms
+from muster.dialects.declared import blocking, chosen, facts, from_pods, member_of, oldest_first, pod_terms
 from muster.dialects.marks import NO_PRIORITIES, Definition, DefinitionKind, GangMarks, MarkSet, Membership
 from muster.dialects.match_policy import MATCH_POLICY_ALIAS, read_match_policy
-from muster.dialects.values import BadValue, count, gang_name
+from muster.dialects.values import count
 from muster.gangs.facts import GangFacts, Problem
 
 NAME: Final = "lightweight"
@@ -29,10 +29,7 @@ def membership(marks: GangMarks) -> Membership | None:
     name = marks.label(GANG_NAME)
     if name is None:
         return None
-    try:
-        return Membership(gang_id=f"{NAME}/{marks.namespace}/{gang_name(name)}")
-    except BadValue as error:
-        return Membership(problem=f"label {GANG_NAME} is {error}")
+    return member_of(NAME, marks.namespace, name, f"label {GANG_NAME}")
 
 
 def read(

@@ -18,6 +18,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from muster.gangs.facts import ObjectReference
+
 Pairs = tuple[tuple[str, str], ...]
 """Keys and values, sorted by key."""
 
@@ -90,6 +92,11 @@ class Definition(Struct, frozen=True):
     spec: Mapping[str, Any] = {}
     status: Mapping[str, Any] = {}
     controller: Owner | None = None
+
+    @property
+    def reference(self) -> ObjectReference:
+        """What events about it name."""
+        return ObjectReference(self.api_version, self.kind, self.namespace, self.name, self.uid)
 
 
 class DefinitionKind(Struct, frozen=True):

@@ -24,12 +24,13 @@ from muster.dialects.declared import (
     class_priority,
     definition_terms,
     facts,
+    member_of,
     oldest_first,
     warning,
 )
 from muster.dialects.marks import NO_PRIORITIES, Definition, DefinitionKind, GangMarks, MarkSet, Membership
 from muster.dialects.progress import ObjectCondition, ObjectWrite, Progress, Stage, WriteRule, Writes
-from muster.dialects.values import BadValue, count, gang_name, shown
+from muster.dialects.values import BadValue, count, shown
 from muster.gangs.facts import GangFacts, LevelConstraint, LevelPolicy, Problem
 from muster.gangs.quoting import quoted
 from muster.topology.trees import key_tree_name
@@ -70,10 +71,7 @@ def membership(marks: GangMarks) -> Membership | None:
     """The gang that a pod's scheduling group names; None if it has none."""
     if not marks.pod_group:
         return None
-    try:
-        return Membership(gang_id=f"{NAME}/{marks.namespace}/{gang_name(marks.pod_group)}")
-    except BadValue as error:
-        return Membership(problem=f"{FIELD}.podGroupName is {error}")
+    return member_of(NAME, marks.namespace, marks.pod_group, f"{FIELD}.podGroupName")
 
 
 def read(

@@ -21,6 +21,7 @@ from muster.dialects.declared import (
     definition_terms,
     facts,
     from_pods,
+    member_of,
     oldest_first,
     pod_terms,
     warning,
@@ -65,10 +66,7 @@ def membership(marks: GangMarks) -> Membership | None:
     name = marks.label(GROUP_NAME)
     if name is None:
         return None
-    try:
-        return Membership(gang_id=f"{NAME}/{marks.namespace}/{gang_name(name)}")
-    except BadValue as error:
-        return Membership(problem=f"label {GROUP_NAME} is {error}")
+    return member_of(NAME, marks.namespace, name, f"label {GROUP_NAME}")
 
 
 def gang_of(definition: Definition) -> str:

@@ -162,7 +162,7 @@ class PodGroups:
             f"than its minimum of {minimum}" + (f"; {counts.failed} failed" if counts.failed else "")
         )
         if self._told.get(group.gang_id) != note:
-            await self._events.tell(group.reference, _UNSCHEDULABLE, note, action=_ACTION)
+            await self._events.tell(group.definition.reference, _UNSCHEDULABLE, note, action=_ACTION)
             self._told[group.gang_id] = note
 
 

@@ -10,7 +10,6 @@ from muster.dialects import kube_batch
 from muster.dialects.marks import Definition, DefinitionKind
 from muster.dialects.registry import defined_gang, read_gang
 from muster.dialects.values import BadValue
-from muster.gangs.facts import ObjectReference
 from muster.kube.gang_marks import definition
 from muster.kube.objects import UNREADABLE, PodGroup
 from muster.kube.paths import object_path
@@ -39,12 +38,6 @@ class Group(Struct, frozen=True):
         """Where the API has it."""
         declared = self.definition
         return object_path(declared.api_version, self.kind.plural, declared.namespace, declared.name)
-
-    @property
-    def reference(self) -> ObjectReference:
-        """What events about it name."""
-        declared = self.definition
-        return ObjectReference(declared.api_version, declared.kind, declared.namespace, declared.name, declared.uid)
 
     @property
     def restarts_after(self) -> float | None:

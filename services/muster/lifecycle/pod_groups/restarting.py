@@ -90,7 +90,7 @@ class Restarting:
                 f"fewer than {minimum} of its pods ran, but it is not restarted: nobody would make pod {final[0].name} "
                 "anew, which has no controller; delete and create the pods yourself"
             )
-            await self._events.tell(group.reference, _NOT_RESTARTED, note, action=_ACTION)
+            await self._events.tell(group.definition.reference, _NOT_RESTARTED, note, action=_ACTION)
             self._carried_out[group.gang_id] = since
             return
         doomed = [member for member in members if not member.deleting]
@@ -103,7 +103,7 @@ class Restarting:
             f"fewer than {minimum} of its pods ran: all {len(doomed)} were deleted, for their controllers to make "
             "them anew"
         )
-        await self._events.tell(group.reference, _RESTARTED, note, action=_ACTION)
+        await self._events.tell(group.definition.reference, _RESTARTED, note, action=_ACTION)
 
     async def _delete(self, member: Member) -> None:
         path = object_path("v1", "pods", member.namespace, member.name)

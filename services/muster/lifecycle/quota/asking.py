@@ -93,7 +93,7 @@ def seen_group(pod_group: PodGroup, kind: AskingKind) -> SeenGroup:
             priority_class=priority_class if isinstance(priority_class, str) else "",
             problem=problem,
         ),
-        ObjectReference(declared.api_version, declared.kind, declared.namespace, declared.name, declared.uid),
+        declared.reference,
         path_of_group(gang_id),
         _told(declared.annotations, declared.status.get("conditions")),
     )
