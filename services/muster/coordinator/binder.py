@@ -4,13 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TypeVar
 
-import grpc
 import structlog
 from grpc import aio
 
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
-from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.coordinator.core.events import (
     Bind,
     BindCallFailed,
@@ -26,10 +24,12 @@ from muster.coordinator.core.events import (
     PodCondition,
     Report,
 )
+from muster.coordinator.writes import MOST_WRITES_PER_CALL, WRITE_TIMEOUT_SECONDS, is_final
 from muster.dialects.registry import labels_at_bind
 from muster.rpc.backoff import Backoff
 from muster.rpc.call_spans import of_gang
 from muster.rpc.errors import describe
+from muster.rpc.facts_codec import encode_reference
 
 TRACE_ANNOTATION = "muster.dev/trace-id"
 """On every pod that Muster bound, so that one gets from a pod to its gang's trace."""
@@ -37,12 +37,7 @@ RANK_ANNOTATION = "muster.dev/rank"
 """On every pod that Muster bound of a gang with more than one member: 0 is the master, and neighbours have numbers that
 are near.
 """
-MOST_WRITES_PER_CALL = 500
 MOST_EVENTS_WAITING = 10_000
-WRITE_TIMEOUT_SECONDS = 60.0
-
-_NEVER_WRITTEN = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
-"""Answers to a write that would be the same if it were repeated."""
 
 _R = TypeVar("_R", pb.BindResult, pb.EvictResult)
 
@@ -160,7 +155,7 @@ class Binder:
         try:
             response = await self._stub.Write(request, timeout=WRITE_TIMEOUT_SECONDS)
         except aio.AioRpcError as error:
-            final = error.code() in _NEVER_WRITTEN
+            final = is_final(error)
             say = _log.error if final else _log.warning
             say("reports given up" if final else "reports could not be written", reason=describe(error))
             return final
@@ -185,11 +180,8 @@ def _traced(event: KubeEvent, trace_id: str) -> KubeEvent:
 
 
 def _event(event: KubeEvent) -> pb.Event:
-    about = event.regarding
     return pb.Event(
-        regarding=state_pb.ObjectReference(
-            api_version=about.api_version, kind=about.kind, namespace=about.namespace, name=about.name, uid=about.uid
-        ),
+        regarding=encode_reference(event.regarding),
         type=event.type.value,
         reason=event.reason,
         action="Binding" if event.reason == "FailedBinding" else "Scheduling",

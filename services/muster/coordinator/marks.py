@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import grpc
 import structlog
 from grpc import aio
 from msgspec import Struct
@@ -16,16 +15,12 @@ from msgspec import Struct
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
 from muster.coordinator.core.events import MarkTimedOut, PodName
+from muster.coordinator.writes import MOST_WRITES_PER_CALL, WRITE_TIMEOUT_SECONDS, is_final
 from muster.dialects.registry import timeout_annotations
 from muster.rpc.backoff import Backoff
 from muster.rpc.errors import describe
 
-MOST_MARKS_PER_CALL: Final = 500
-WRITE_TIMEOUT_SECONDS: Final = 60.0
 LONGEST_PAUSE_SECONDS: Final = 10.0
-
-_NEVER_WRITTEN: Final = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
-"""Answers that would be the same if the call were repeated."""
 
 _log = structlog.get_logger()
 
@@ -58,7 +53,7 @@ class TimeoutMarks:
         backoff = Backoff(longest_seconds=LONGEST_PAUSE_SECONDS)
         while True:
             await self._something.wait()
-            marks = [self._waiting.pop(uid) for uid in list(self._waiting)[:MOST_MARKS_PER_CALL]]
+            marks = [self._waiting.pop(uid) for uid in list(self._waiting)[:MOST_WRITES_PER_CALL]]
             if not self._waiting:
                 self._something.clear()
             if not marks or await self._write(marks):
@@ -75,7 +70,7 @@ class TimeoutMarks:
         try:
             response = await self._stub.Write(request, timeout=WRITE_TIMEOUT_SECONDS)
         except aio.AioRpcError as error:
-            final = error.code() in _NEVER_WRITTEN
+            final = is_final(error)
             say = _log.error if final else _log.warning
             say("timeout marks given up" if final else "timeout marks could not be written", reason=describe(error))
             return final

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-import grpc
 import msgspec
 import structlog
 from grpc import aio
@@ -18,24 +17,20 @@ from opentelemetry import context
 
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
-from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
+from muster.coordinator.writes import MOST_WRITES_PER_CALL, WRITE_TIMEOUT_SECONDS, is_final
 from muster.dialects.progress import ObjectWrite, PodWrite, Progress, Writes
 from muster.dialects.registry import tell, tells
 from muster.rpc.backoff import Backoff
 from muster.rpc.errors import describe
+from muster.rpc.facts_codec import encode_reference
 from muster.telemetry import tracing
 
 CALLS_AT_ONCE: Final = 8
-MOST_PODS_PER_CALL: Final = 500
-WRITE_TIMEOUT_SECONDS: Final = 60.0
 AGAIN_FIRST_SECONDS: Final = 1.0
 AGAIN_MOST_SECONDS: Final = 60.0
 """After a write that failed: it may take somebody to grant a right."""
 LONGEST_PAUSE_SECONDS: Final = 10.0
 """While binding cannot be reached."""
-
-_NEVER_WRITTEN: Final = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
-"""Answers that would be the same if the call were repeated."""
 
 _log = structlog.get_logger()
 
@@ -143,7 +138,7 @@ class ProgressWriter:
 
     def _call_failed(self, gang: str, error: aio.AioRpcError) -> bool:
         why = describe(error)
-        if error.code() in _NEVER_WRITTEN:
+        if is_final(error):
             self._again(gang, why)
             return True
         _log.warning("progress could not be written", gang=gang, reason=why)
@@ -166,7 +161,7 @@ class ProgressWriter:
 def _requests(writes: Writes, namespace: str) -> Iterator[pb.WriteRequest]:
     """Pods first: who reads in an object that all is done finds it so on the pods."""
     pods = iter(writes.pods)
-    while some := list(islice(pods, MOST_PODS_PER_CALL)):
+    while some := list(islice(pods, MOST_WRITES_PER_CALL)):
         yield pb.WriteRequest(annotations=[_pod(each, namespace) for each in some])
     if writes.objects:
         yield pb.WriteRequest(objects=[_object(each) for each in writes.objects])
@@ -191,11 +186,8 @@ def _removed(marks: Mapping[str, str | None]) -> list[str]:
 
 
 def _object(write: ObjectWrite) -> pb.ObjectPatch:
-    about = write.object
     return pb.ObjectPatch(
-        object=state_pb.ObjectReference(
-            api_version=about.api_version, kind=about.kind, namespace=about.namespace, name=about.name, uid=about.uid
-        ),
+        object=encode_reference(write.object),
         plural=write.plural,
         subresource=write.subresource,
         merge_patch=msgspec.json.encode(write.patch) if write.patch else b"",
