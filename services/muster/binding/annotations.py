@@ -4,10 +4,10 @@ import structlog
 
 from muster.binding.bodies import MERGE, marks_patch, pod_path
 from muster.binding.demands import named_marks
-from muster.binding.pipeline import Job
 from muster.binding.v1 import binding_pb2 as pb
-from muster.binding.verdicts import DONE, Again, Verdict, no_answer, repeatable, said
+from muster.binding.verdicts import Again, Verdict, no_answer, repeatable, said
 from muster.binding.write_call import WriteCall
+from muster.binding.write_job import WriteJob
 from muster.kube.objects import BadObject, decode_pod
 from muster.kube.responses import KubeUnreachable, Response
 from muster.kube.session import KubeSession
@@ -15,14 +15,14 @@ from muster.kube.session import KubeSession
 _log = structlog.get_logger()
 
 
-class WriteAnnotations(Job):
+class WriteAnnotations(WriteJob):
     """Brings the annotations and labels of one pod about."""
 
-    __slots__ = ("_call", "_session", "_wanted")
+    __slots__ = ("_wanted",)
 
     def __init__(self, call: WriteCall, wanted: pb.PodAnnotations, session: KubeSession) -> None:
-        super().__init__()
-        self._call, self._wanted, self._session = call, wanted, session
+        super().__init__(call, session)
+        self._wanted = wanted
 
     async def attempt(self, timeout_seconds: float) -> Verdict:
         wanted, pod = self._wanted, self._wanted.pod
@@ -41,8 +41,7 @@ class WriteAnnotations(Job):
         except KubeUnreachable as error:
             return no_answer(error)
         if response.status < 300:
-            self._call.written()
-            return DONE
+            return self._written()
         if response.status == 404:
             return self._gone()
         return repeatable(response) or self._refused(said(response))
@@ -69,11 +68,3 @@ class WriteAnnotations(Job):
         if found.metadata.uid != self._wanted.pod.uid:
             return self._gone()
         return Again(said(refusal)) if refusal.status == 409 else self._refused(said(refusal))
-
-    def _gone(self) -> Verdict:
-        self._call.gone()
-        return DONE
-
-    def _refused(self, why: str) -> Verdict:
-        self.give_up(why)
-        return DONE

@@ -12,10 +12,10 @@ import structlog
 from msgspec import Struct
 
 from muster.binding.bodies import STRATEGIC_MERGE, condition_patch, pod_path, timestamp
-from muster.binding.pipeline import Job
 from muster.binding.v1 import binding_pb2 as pb
-from muster.binding.verdicts import DONE, Again, Verdict, no_answer, repeatable, said
+from muster.binding.verdicts import Again, Verdict, no_answer, repeatable, said
 from muster.binding.write_call import WriteCall
+from muster.binding.write_job import WriteJob
 from muster.kube.objects import BadObject, Pod, decode_pod
 from muster.kube.responses import KubeUnreachable
 from muster.kube.session import KubeSession
@@ -35,14 +35,14 @@ class _Condition(Struct, frozen=True):
 _conditions = msgspec.json.Decoder(list[_Condition] | None)
 
 
-class WriteCondition(Job):
+class WriteCondition(WriteJob):
     """Brings one condition of one pod about."""
 
-    __slots__ = ("_call", "_condition", "_session")
+    __slots__ = ("_condition",)
 
     def __init__(self, call: WriteCall, condition: pb.PodCondition, session: KubeSession) -> None:
-        super().__init__()
-        self._call, self._condition, self._session = call, condition, session
+        super().__init__(call, session)
+        self._condition = condition
 
     async def attempt(self, timeout_seconds: float) -> Verdict:
         try:
@@ -115,18 +115,6 @@ class WriteCondition(Job):
         if before is None or before.status != wanted.status:
             change["lastTransitionTime"] = timestamp(time.time())
         return change
-
-    def _written(self) -> Verdict:
-        self._call.written()
-        return DONE
-
-    def _gone(self) -> Verdict:
-        self._call.gone()
-        return DONE
-
-    def _refused(self, why: str) -> Verdict:
-        self.give_up(why)
-        return DONE
 
 
 def _found(pod: Pod, kind: str) -> _Condition | None:

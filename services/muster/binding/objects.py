@@ -15,10 +15,10 @@ from msgspec import Struct
 from muster.binding.bodies import MERGE, encode, timestamp
 from muster.binding.demands import named_object, quoted
 from muster.binding.merging import BadPatch, changed_conditions, check_patch, merged
-from muster.binding.pipeline import Job
 from muster.binding.v1 import binding_pb2 as pb
-from muster.binding.verdicts import DONE, Again, Verdict, no_answer, repeatable, said
+from muster.binding.verdicts import Again, Verdict, no_answer, repeatable, said
 from muster.binding.write_call import WriteCall
+from muster.binding.write_job import WriteJob
 from muster.kube.paths import object_path
 from muster.kube.responses import KubeUnreachable, Response
 from muster.kube.session import KubeSession
@@ -41,14 +41,14 @@ _head: Final = msgspec.json.Decoder(_Head)
 _object: Final = msgspec.json.Decoder(dict[str, Any])
 
 
-class WriteObject(Job):
+class WriteObject(WriteJob):
     """Brings fields and conditions of one object about."""
 
-    __slots__ = ("_call", "_patch", "_session")
+    __slots__ = ("_patch",)
 
     def __init__(self, call: WriteCall, patch: pb.ObjectPatch, session: KubeSession) -> None:
-        super().__init__()
-        self._call, self._patch, self._session = call, patch, session
+        super().__init__(call, session)
+        self._patch = patch
 
     async def attempt(self, timeout_seconds: float) -> Verdict:
         try:
@@ -131,15 +131,3 @@ class WriteObject(Job):
         if conditions is not None:
             change["status"] = {**change.get("status", {}), "conditions": conditions}
         return change
-
-    def _written(self) -> Verdict:
-        self._call.written()
-        return DONE
-
-    def _gone(self) -> Verdict:
-        self._call.gone()
-        return DONE
-
-    def _refused(self, why: str) -> Verdict:
-        self.give_up(why)
-        return DONE
