@@ -1,0 +1,24 @@
+"""What the page on installing says to set can be set."""
+
+import re
+
+import pytest
+
+from builders.helm import template
+from builders.pages import DOCS
+
+
+def settings() -> list[tuple[str, str]]:
+    """Values that the page shows, by number."""
+    found = re.findall(r"^```yaml\n(.*?)^```", (DOCS / "helm.md").read_text(), re.DOTALL | re.MULTILINE)
+    return [(str(number), values) for number, values in enumerate(found, 1)]
+
+
+def test_there_are_some() -> None:
+    assert len(settings()) >= 5
+
+
+@pytest.mark.parametrize("values", dict(settings()).values(), ids=dict(settings()))
+def test_helm_takes_them(values: str) -> None:
+    said = template(values=values)
+    assert said.returncode == 0, said.stderr
