@@ -1,0 +1,56 @@
+"""What pages say to look for in logs and reasons is what the services say there."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from itertools import chain
+
+import pytest
+
+from builders.pages import DOCS
+
+ROOT = DOCS.parent
+PAGES = ("alerts.md", "operations.md")
+_FENCED = re.compile(r"^ *```.*?^ *```|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+_QUOTED = re.compile(r'"([^"\n]+)"')
+
+
+def quoted(page: str) -> list[str]:
+    """Words in quotation marks, a part each where some are left out."""
+    text = _FENCED.sub("", (DOCS / page).read_text())
+    return [part for each in _QUOTED.findall(text) for part in each.split(" ... ")]
+
+
+@cache
+def said() -> tuple[str, ...]:
+    """All texts in the sources, with a line break for what a text is given when it is said."""
+    sources = chain((ROOT / "libs").rglob("*.py"), (ROOT / "services").rglob("*.py"))
+    return tuple(text for source in sources for text in _texts(ast.parse(source.read_text())))
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(each.value) if isinstance(each, ast.Constant) else "\n" for each in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def is_said(words: str) -> bool:
+    if any(words in text for text in said()):
+        return True
+    given = (re.escape(text).replace("\\\n", r"\S+") for text in said() if text.startswith("\n "))
+    return any(re.fullmatch(pattern, words) for pattern in given)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_words_to_look_for_are_said(page: str) -> None:
+    assert quoted(page)
+    assert [words for words in quoted(page) if not is_said(words)] == []
+
+
+def test_words_that_nobody_says_are_noticed() -> None:
+    assert is_said("watch failed; tried again")
+    assert not is_said("watch has failed; tried again")
+    assert not is_said("the solver is tired")
