@@ -3,7 +3,7 @@
     the claim                                   what is done
     not told                                    tell it the node, unless it has changed since it was looked at
     told this node                              wait
-    was told, and is not any more               FAILED: who makes the volumes cannot on this node; with the newest event
+    was told, and is not any more               FAILED: who makes the volumes cannot on this node; with the last word
     told another node                           by this call, for another pod: wait. By others: FAILED
     bound                                       its pods are bound; those on other nodes than it was told only if the
                                                 volume can be used there
@@ -22,7 +22,7 @@ from muster.binding.claim_watch import ClaimWatch
 from muster.binding.pipeline import Flow, Job
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.verdicts import DONE, Again, Verdict, no_answer, repeatable, said
-from muster.binding.volume_access import newest_event, why_unusable
+from muster.binding.volume_access import last_word, why_unusable
 from muster.gangs.quoting import quoted
 from muster.kube.objects import BadObject, BadResourceVersion
 from muster.kube.responses import KubeUnreachable, Response
@@ -176,7 +176,7 @@ class ServeClaim(Job):
                 f"until that is taken back none is made for node {quoted(self._node)}"
             )
         if self._told:
-            why = await newest_event(self._claims.session, self._namespace, facts.uid, timeout_seconds)
+            why = await last_word(self._claims.session, self._namespace, facts.uid, timeout_seconds)
             node = quoted(self._node)
             return self._fail(
                 f"no volume can be made for {self._what} on node {node}: {SELECTED_NODE} was removed{why}"
@@ -213,7 +213,7 @@ class ServeClaim(Job):
             return Again(why)  # look once more: what happened before it was followed is not told
         if self._claims.late:
             uid = claim.metadata.uid
-            last = await newest_event(self._claims.session, self._namespace, uid, timeout_seconds)
+            last = await last_word(self._claims.session, self._namespace, uid, timeout_seconds)
             return self._fail(why + last)
         return Again(why, None if self._news is not None else self._claims.watch.look_seconds)
 

@@ -35,8 +35,12 @@ async def why_unusable(session: KubeSession, volume: str, node: str, timeout_sec
     return f"its volume {quoted(volume)} cannot be used on node {quoted(node)}"
 
 
-async def newest_event(session: KubeSession, namespace: str, uid: str, timeout_seconds: float) -> str:
-    """What the newest event about an object says, for the end of a sentence; empty if there is none to be had."""
+async def last_word(session: KubeSession, namespace: str, uid: str, timeout_seconds: float) -> str:
+    """What the newest warning about an object says, for the end of a sentence; where there is none, the newest event;
+    empty if there is none of these to be had.
+
+    Warnings come first, because the controller of volumes tells after each of them what the claim waits for again.
+    """
     query = {"fieldSelector": f"regarding.uid={uid}"}
     try:
         response = await session.request("GET", events_path(namespace), query=query, timeout_seconds=timeout_seconds)
@@ -45,8 +49,9 @@ async def newest_event(session: KubeSession, namespace: str, uid: str, timeout_s
         return ""
     if not events:
         return ""
-    newest = max(events, key=lambda event: event.seen)
-    return f"; its newest event: {newest.reason}: {newest.note.strip()}"[:_SHOWN_CHARACTERS]
+    newest = max(events, key=lambda event: (event.is_warning, event.seen))
+    kind = "warning" if newest.is_warning else "event"
+    return f"; its newest {kind}: {newest.reason}: {newest.note.strip()}"[:_SHOWN_CHARACTERS]
 
 
 def _unread(response: Response) -> str | Verdict:
@@ -58,12 +63,18 @@ class _Series(Struct, rename="camel", frozen=True):
 
 
 class _Event(Struct, rename="camel", frozen=True):
+    type: str = ""
     reason: str = ""
     note: str = ""
     event_time: str | None = None
     deprecated_last_timestamp: str | None = None
     series: _Series | None = None
     metadata: dict[str, Any] = {}
+
+    @property
+    def is_warning(self) -> bool:
+        """It tells of something that went wrong."""
+        return self.type == "Warning"
 
     @property
     def seen(self) -> str:

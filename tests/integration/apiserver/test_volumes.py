@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from builders.api_client import NODES, PODS, ApiClient, node, pod
+from builders.api_client import NODES, PODS, ApiClient, Reply, node, pod
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
+EVENTS = "/api/v1/namespaces/default/events"
 SELECTED = "volume.kubernetes.io/selected-node"
 
 
@@ -32,6 +33,16 @@ def volume(name: str, of_class: str = "", size: str = "1Gi", **spec: Any) -> Any
 
 async def select(api: ApiClient, name: str, on_node: str) -> None:
     assert (await api.patch(f"{CLAIMS}/{name}", {"metadata": {"annotations": {SELECTED: on_node}}})).status == 200
+
+
+def in_order(events: Reply) -> list[Any]:
+    """Events, the oldest first."""
+    return sorted(events.body["items"], key=lambda event: int(event["metadata"]["resourceVersion"]))
+
+
+def reasons(events: Reply) -> list[str]:
+    """What they are told for, the oldest first."""
+    return [event["reason"] for event in in_order(events)]
 
 
 async def bound(api: ApiClient, name: str) -> Any:
@@ -68,10 +79,20 @@ async def test_a_selection_that_cannot_be_met_is_taken_back_with_an_event(api: A
         await select(api, "data", where)
         reply = await api.until(f"{CLAIMS}/data", lambda reply: SELECTED not in reply.body["metadata"]["annotations"])
         assert reply.body["status"]["phase"] == "Pending"
-        events = (await api.get("/api/v1/namespaces/default/events")).body["items"]
-        newest = max(events, key=lambda event: int(event["metadata"]["resourceVersion"]))
-        assert newest["reason"] == "ProvisioningFailed"
-        assert why in newest["message"]
+        reply = await api.until(EVENTS, lambda reply: reasons(reply)[-1:] == ["WaitForFirstConsumer"])
+        refusal = in_order(reply)[-2]
+        assert (refusal["type"], refusal["reason"]) == ("Warning", "ProvisioningFailed")
+        assert why in refusal["message"]
+
+
+async def test_what_a_claim_waits_for_is_told_whenever_that_changes(api: ApiClient) -> None:
+    """As the controller of a real cluster does, whose events therefore come after those of who makes the volumes."""
+    await api.created(CLASSES, storage_class("fast", refusedNodes="n1"))
+    await api.created(CLAIMS, claim("data"))
+    await api.until(EVENTS, lambda reply: reasons(reply) == ["WaitForFirstConsumer"])
+    await select(api, "data", "n1")
+    told = ["WaitForFirstConsumer", "ExternalProvisioning", "ProvisioningFailed", "WaitForFirstConsumer"]
+    await api.until(EVENTS, lambda reply: reasons(reply) == told)
 
 
 async def test_a_class_that_fails_keeps_what_was_selected(api: ApiClient) -> None:
@@ -79,8 +100,8 @@ async def test_a_class_that_fails_keeps_what_was_selected(api: ApiClient) -> Non
     await api.created(CLASSES, storage_class("fast", failure="quota is used up"))
     await api.created(CLAIMS, claim("data"))
     await select(api, "data", "n1")
-    told = await api.until("/api/v1/namespaces/default/events", lambda reply: bool(reply.body["items"]))
-    assert "quota is used up" in told.body["items"][0]["message"]
+    told = await api.until(EVENTS, lambda reply: "ProvisioningFailed" in reasons(reply))
+    assert "quota is used up" in in_order(told)[-1]["message"]
     assert (await api.get(f"{CLAIMS}/data")).body["metadata"]["annotations"][SELECTED] == "n1"
 
 

@@ -157,7 +157,7 @@ async def test_a_node_on_which_no_volume_can_be_made(muster: Rig) -> None:
     assert [result.outcome for result in results] == [FAILED, BOUND]
     assert results[0].message == (
         'no volume can be made for PersistentVolumeClaim "data-0" on node "node-1": '
-        "volume.kubernetes.io/selected-node was removed; its newest event: ProvisioningFailed: failed to provision "
+        "volume.kubernetes.io/selected-node was removed; its newest warning: ProvisioningFailed: failed to provision "
         "volume with StorageClass \"fast\": no room on node 'node-1'"
     )
     assert await selected(muster, "data-0") == ""

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
+from muster.localcluster.apiserver.claim_events import Told, tell
 from muster.localcluster.apiserver.clock import now_text
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.storage import CLAIMS, DELAYED, VOLUMES
@@ -138,32 +139,7 @@ class Provisioner:
         return {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
 
     def _tell(self, claim: Record, message: str) -> None:
-        metadata, now = claim.metadata, now_text()
-        event: Object = {
-            "kind": "Event",
-            "apiVersion": "v1",
-            "metadata": {
-                "name": f"{metadata['name']}.{uuid.uuid4().hex[:16]}",
-                "namespace": metadata["namespace"],
-                "uid": str(uuid.uuid4()),
-                "creationTimestamp": now,
-            },
-            "involvedObject": {
-                "kind": "PersistentVolumeClaim",
-                "apiVersion": "v1",
-                "namespace": metadata["namespace"],
-                "name": metadata["name"],
-                "uid": metadata["uid"],
-            },
-            "type": "Warning",
-            "reason": "ProvisioningFailed",
-            "message": message,
-            "source": {"component": PROVISIONER},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
-        self._store.put("events", f"{metadata['namespace']}/{event['metadata']['name']}", event)
+        tell(self._store, claim, Told("Warning", "ProvisioningFailed", message, PROVISIONER))
 
     def _annotate(self, claim: Record, annotations: Object) -> None:
         metadata = {**claim.metadata, "annotations": annotations}

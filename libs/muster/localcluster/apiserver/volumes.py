@@ -7,14 +7,16 @@ node has to reserve such a volume for the claim itself.
 from typing import Any, Final
 
 from muster.gangs.quantity import BadQuantity, parse_quantity
+from muster.localcluster.apiserver.claim_events import Told, tell, waits_for_consumer, waits_for_provisioner
 from muster.localcluster.apiserver.cluster import Cluster
-from muster.localcluster.apiserver.provisioner import Provisioner
+from muster.localcluster.apiserver.provisioner import SELECTED_NODE, Provisioner
 from muster.localcluster.apiserver.storage import CLAIMS, CLASSES, DELAYED, VOLUMES
 from muster.localcluster.apiserver.store import Change, Collection, Object, Record
 from muster.localcluster.apiserver.work_queue import WorkQueue
 
 _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 _BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+_NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 
 class VolumeController:
@@ -23,6 +25,8 @@ class VolumeController:
     def __init__(self, cluster: Cluster) -> None:
         self._store = cluster.store
         self._provisioner = Provisioner(cluster, self._look_at)
+        self._told: dict[str, Told] = {}
+        """What claims without a volume wait for, by uid."""
         self._queue: WorkQueue[tuple[str, str]] = WorkQueue(self._reconcile)
 
     async def run(self) -> None:
@@ -36,7 +40,9 @@ class VolumeController:
             name = (change.record.object.get("spec") or {}).get("volumeName")
             if change.type != "DELETED":
                 self._look_at(change.record.key)
-            elif name:
+                return
+            self._told.pop(change.record.metadata["uid"], None)
+            if name:
                 self._queue.add((VOLUMES, name))
         elif collection.name == VOLUMES and change.type != "DELETED":
             self._queue.add((VOLUMES, change.record.key))
@@ -65,6 +71,7 @@ class VolumeController:
 
     def _serve_claim(self, claim: Record) -> None:
         if _is_bound(claim.object):
+            self._told.pop(claim.metadata["uid"], None)
             return
         name = claim.object["spec"].get("volumeName")
         if name:
@@ -76,7 +83,21 @@ class VolumeController:
         if volume is not None:
             self._bind(claim, volume)
         elif (storage_class := self._class_of(claim)) is not None:
+            self._tell(claim, storage_class)
             self._provisioner.serve(claim, storage_class)
+
+    def _tell(self, claim: Record, storage_class: Object) -> None:
+        """What the claim waits for, if that is not what was told last and there is anything to wait for."""
+        selected = (claim.metadata.get("annotations") or {}).get(SELECTED_NODE)
+        if storage_class["volumeBindingMode"] == DELAYED and not selected:
+            told = waits_for_consumer()
+        elif storage_class["provisioner"] != _NO_PROVISIONER:
+            told = waits_for_provisioner(storage_class["provisioner"])
+        else:
+            return
+        if self._told.get(claim.metadata["uid"]) != told:
+            self._told[claim.metadata["uid"]] = told
+            tell(self._store, claim, told)
 
     def _class_of(self, claim: Record) -> Object | None:
         record = self._store.get(CLASSES, claim.object["spec"].get("storageClassName") or "")
