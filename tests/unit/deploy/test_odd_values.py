@@ -1,8 +1,11 @@
 """Names and values that are unusual and right: what comes of them is still what Kubernetes takes."""
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import yaml
 
 from builders.helm import JSON, NAMESPACE, of_kind, pod_specs, rendered, template
 
@@ -27,6 +30,40 @@ def test_every_name_of_a_release_makes_names_of_services(release: str, expected:
     assert f"{expected}-coordinator" in services
     assert all(_SERVICE_NAME.fullmatch(name) for name in services)
     assert all(len(name) <= 63 for name in of_kind(made, "Job"))
+
+
+LIKE_NUMBERS = """
+priorityClassName: "10"
+fullnameOverride: "on"
+resourceQuota: {enabled: true}
+metrics: {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}
+tls: {mode: secret, secrets: {coordinator: "12", etcd: "1e3", etcdClient: "0x1"}}
+etcd: {auth: {existingSecret: "7"}, persistence: {storageClass: "5"}}
+tracing: {endpoint: "https://a", headersSecret: "77", tls: {caSecret: "1", certificateSecret: "true"}}
+"""
+_NAMES = {"name", "namespace", "secretName", "storageClassName", "priorityClassName", f"{_OWN}instance", "matchNames"}
+
+
+def named(within: Any) -> Iterator[Any]:
+    """Every name of something, anywhere."""
+    if isinstance(within, dict):
+        for key, value in within.items():
+            if key in _NAMES:
+                yield from value if isinstance(value, list) else [value]
+            else:
+                yield from named(value)
+    elif isinstance(within, list):
+        for each in within:
+            yield from named(each)
+
+
+def test_names_that_look_like_numbers_stay_names() -> None:
+    said = template("--namespace", "2026", values=LIKE_NUMBERS, release="007")
+    assert said.returncode == 0, said.stderr
+    made = [each for each in yaml.safe_load_all(said.stdout) if each and each["kind"] != "CustomResourceDefinition"]
+    found = list(named(made))
+    assert [name for name in found if not isinstance(name, str)] == []
+    assert {"007", "2026", "on", "10", "12", "1e3", "0x1", "7", "5", "77", "1", "true"} <= set(found)
 
 
 def test_labels_that_pods_are_found_by_cannot_be_changed() -> None:

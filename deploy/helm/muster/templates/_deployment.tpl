@@ -10,7 +10,7 @@ apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: {{ include "muster.name" (list $root .component) }}
-  namespace: {{ $root.Release.Namespace }}
+  namespace: {{ $root.Release.Namespace | quote }}
   {{- include "muster.metadata" (list $root .component) | nindent 2 }}
 spec:
   {{- if not .scaled }}
@@ -95,7 +95,7 @@ spec:
       volumes:
       - {name: tmp, emptyDir: {sizeLimit: 256Mi}}
       {{- with .certificate }}
-      - {name: tls, secret: {secretName: {{ . }}, defaultMode: 0440}}
+      - {name: tls, secret: {secretName: {{ . | quote }}, defaultMode: 0440}}
       {{- end }}
       {{- with .volumes }}
       {{- toYaml . | nindent 6 }}

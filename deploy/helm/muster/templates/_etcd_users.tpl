@@ -35,8 +35,8 @@ containers:
   {{- end }}
 volumes:
 - {name: tmp, emptyDir: {sizeLimit: 64Mi}}
-- {name: etcd-password, secret: {secretName: {{ include "muster.etcdAuth" . }}, defaultMode: 0440}}
+- {name: etcd-password, secret: {secretName: {{ include "muster.etcdAuth" . | quote }}, defaultMode: 0440}}
 {{- if $secure }}
-- {name: etcd-tls, secret: {secretName: {{ include "muster.certificate" (list . "etcd-client") }}, defaultMode: 0440}}
+- {name: etcd-tls, secret: {secretName: {{ include "muster.certificate" (list . "etcd-client") | quote }}, defaultMode: 0440}}
 {{- end }}
 {{- end -}}

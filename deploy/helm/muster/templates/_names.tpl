@@ -27,7 +27,7 @@
 {{/* (root, component): what never changes, to select pods by. */}}
 {{- define "muster.selector" -}}
 app.kubernetes.io/name: muster
-app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/instance: {{ (index . 0).Release.Name | quote }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 

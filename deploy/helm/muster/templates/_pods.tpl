@@ -38,7 +38,7 @@ serviceAccountName: {{ include "muster.name" (list $root (index . 1)) }}
 enableServiceLinks: false
 securityContext: {{- include "muster.podSecurity" $root | nindent 2 }}
 {{- with $root.Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with $root.Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
@@ -99,7 +99,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- with .Values.tracing.headersSecret }}
 - name: OTEL_EXPORTER_OTLP_HEADERS
-  valueFrom: {secretKeyRef: {name: {{ . }}, key: headers}}
+  valueFrom: {secretKeyRef: {name: {{ . | quote }}, key: headers}}
 {{- end }}
 {{- end -}}
 
@@ -116,10 +116,10 @@ topologySpreadConstraints:
 {{/* Their volumes: of each Secret no more than is needed. */}}
 {{- define "muster.tracingVolumes" -}}
 {{- with .Values.tracing.tls.caSecret }}
-- {name: otlp-ca, secret: {secretName: {{ . }}, defaultMode: 0440, items: [{key: ca.crt, path: ca.crt}]}}
+- {name: otlp-ca, secret: {secretName: {{ . | quote }}, defaultMode: 0440, items: [{key: ca.crt, path: ca.crt}]}}
 {{- end }}
 {{- with .Values.tracing.tls.certificateSecret }}
-- {name: otlp, secret: {secretName: {{ . }}, defaultMode: 0440, items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]}}
+- {name: otlp, secret: {secretName: {{ . | quote }}, defaultMode: 0440, items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]}}
 {{- end }}
 {{- end -}}
 

@@ -15,7 +15,7 @@ webhooks:
   clientConfig:
     service:
       name: {{ include "muster.name" (list $root "lifecycle") }}
-      namespace: {{ $root.Release.Namespace }}
+      namespace: {{ $root.Release.Namespace | quote }}
       path: /quota
       port: 443
     {{- with index . 1 }}
