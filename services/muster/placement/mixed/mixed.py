@@ -9,6 +9,7 @@ from muster.placement.answers import NotPlaced, Placed
 from muster.placement.explain import Explainer
 from muster.placement.mixed.bounds import impossible
 from muster.placement.mixed.constrained import place_constrained
+from muster.placement.mixed.filling import fill_minimums, fill_up
 from muster.placement.mixed.puzzle import find
 from muster.placement.mixed.search import Budget
 from muster.placement.room.packing import Choice, fewest_nodes, tightest_first
@@ -56,7 +57,7 @@ class _Mixed:
         if attempt is None and self._minimums != self._wanted:
             attempt, proved = self._place_minimums()
             if attempt is not None:
-                self._add_extras(attempt)
+                fill_up(self._room, self._parts, attempt)
         if attempt is None:
             return NotPlaced(proved, self._explain(explainer))
         return Placed(runs_of(self._room, self._group, self._parts, attempt))
@@ -134,14 +135,8 @@ class _Mixed:
         """Parts one after another, each as many as fit until its gang has its minimum."""
         for order in (range(len(self._parts)), self._hardest_first[::-1]):
             mark = self._room.mark()
-            left = list(self._minimums)
-            attempt = Attempt([0] * len(self._parts))
-            for index in order:
-                part = self._parts[index]
-                target = min(part.wanted, left[part.gang])
-                if target:
-                    left[part.gang] -= take(self._room, index, part, target, fewest_nodes, attempt)
-            if not any(left):
+            attempt = fill_minimums(self._room, self._parts, self._minimums, order, fewest_nodes)
+            if minimums_reached(self._group, self._parts, attempt):
                 return attempt
             self._room.undo(mark)
         return None
@@ -151,13 +146,6 @@ class _Mixed:
         if attempt is not None:
             retake(self._room, self._parts, attempt)
         return attempt, proved
-
-    def _add_extras(self, attempt: Attempt) -> None:
-        """Members beyond what was required, where there is still room; first roles first."""
-        for index, part in enumerate(self._parts):
-            missing = part.wanted - attempt.placed[index]
-            if missing:
-                take(self._room, index, part, missing, fewest_nodes, attempt)
 
     def _explain(self, explainer: Explainer) -> Explanation:
         """What is in the way of the first gang that lacks members in the best attempt."""

@@ -7,10 +7,11 @@ from itertools import product
 from muster.gangs.placing import GroupToPlace
 from muster.placement.mixed.constrained import part_that_fits
 from muster.placement.mixed.feasible import is_constrained
+from muster.placement.mixed.filling import fill_minimums, fill_up
 from muster.placement.mixed.puzzle import find
 from muster.placement.mixed.search import Budget
 from muster.placement.room.packing import Choice, fewest_nodes, tightest_first
-from muster.placement.room.parts import Attempt, Part, alike, retake, take
+from muster.placement.room.parts import Attempt, Part, alike, retake
 from muster.placement.room.room import Room
 
 
@@ -31,7 +32,7 @@ def place_partly(room: Room, group: GroupToPlace, parts: Sequence[Part], budget:
     if not alike(parts):
         best = partly.first_roles(partly.raise_by_search(best, budget), budget)
     retake(room, parts, best)
-    partly.add_extras(best)
+    fill_up(room, parts, best)
     return best if best.total else None
 
 
@@ -79,22 +80,9 @@ class _Partly:
                 best = found
         return best
 
-    def add_extras(self, attempt: Attempt) -> None:
-        """Members above the minimums where there is still room."""
-        for index, part in enumerate(self._parts):
-            missing = part.wanted - attempt.placed[index]
-            if missing:
-                take(self._room, index, part, missing, fewest_nodes, attempt)
-
     def _try(self, order: Sequence[int], choice: Choice) -> Attempt:
         mark = self._room.mark()
-        left = list(self._minimums)
-        attempt = Attempt([0] * len(self._parts))
-        for index in order:
-            part = self._parts[index]
-            target = min(part.wanted, left[part.gang])
-            if target:
-                left[part.gang] -= take(self._room, index, part, target, choice, attempt)
+        attempt = fill_minimums(self._room, self._parts, self._minimums, order, choice)
         self._room.undo(mark)
         return attempt
 
