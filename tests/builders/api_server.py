@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 import pytest
 
-from muster.kube.session import KubeSession
+from muster.kube.session import ApiStatusError, KubeSession
 
 NATIVE_VERSIONS: Final = ("v1beta1", "v1alpha3", "v1alpha2")
 """Of scheduling.k8s.io, the newest first."""
@@ -22,9 +22,11 @@ class ApiServer:
 
     is_real: bool = False
     has_controllers: bool = True
-    """Jobs get their pods, garbage is collected, quotas and budgets are counted."""
+    """Jobs get their pods, claims their volumes, garbage is collected, quotas and budgets are counted."""
     native_versions: tuple[str, ...] = NATIVE_VERSIONS
     """In which it serves Kubernetes' own PodGroups; none: their feature gate is off."""
+    dropped_fields: tuple[str, ...] = ()
+    """Of these PodGroups, because further gates are off."""
 
     def needs_controllers(self) -> None:
         """Skip the test where there are none."""
@@ -32,14 +34,16 @@ class ApiServer:
             pytest.skip("no kube-controller-manager runs beside this API server")
 
     def needs_volumes(self) -> None:
-        """Skip the test where nobody makes volumes for claims."""
-        if self.is_real:
-            pytest.skip("a real API server has no provisioner that makes volumes")
+        """Skip the test where no controller binds claims to the volumes that the tests' provisioner makes."""
+        self.needs_controllers()
 
     def needs_native(self) -> None:
         """Skip the test where there are no PodGroups of scheduling.k8s.io, or nobody lets them go."""
         if not self.native_versions:
             pytest.skip("this API server serves no PodGroups of scheduling.k8s.io: its feature gates are off")
+        if self.dropped_fields:
+            fields = " and ".join(self.dropped_fields)
+            pytest.skip(f"this API server drops {fields} of PodGroups of scheduling.k8s.io: feature gates are off")
         self.needs_controllers()
 
 
@@ -47,7 +51,9 @@ async def api_server(session: KubeSession, *, is_real: bool) -> ApiServer:
     """What is there."""
     if not is_real:
         return ApiServer()
-    return ApiServer(True, await _has_controllers(session), await _native_versions(session))
+    versions = await _native_versions(session)
+    dropped = await _dropped_fields(session, versions[0]) if versions else ()
+    return ApiServer(True, await _has_controllers(session), versions, dropped)
 
 
 async def _has_controllers(session: KubeSession) -> bool:
@@ -67,3 +73,25 @@ async def _native_versions(session: KubeSession) -> tuple[str, ...]:
         if answer.status == 200:
             served.append(version)
     return tuple(served)
+
+
+async def _dropped_fields(session: KubeSession, version: str) -> tuple[str, ...]:
+    """What has a gate of its own and is not in the answer to a PodGroup: a priority is filled in where there is one."""
+    constraints = {"topology": [{"key": "example.com/rack"}]}
+    group = {
+        "apiVersion": f"scheduling.k8s.io/{version}",
+        "kind": "PodGroup",
+        "metadata": {"generateName": "kept-"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}, "schedulingConstraints": constraints},
+    }
+    answer = await session.request(
+        "POST",
+        f"/apis/scheduling.k8s.io/{version}/namespaces/default/podgroups",
+        query={"dryRun": "All"},
+        body=msgspec.json.encode(group),
+        timeout_seconds=_CALL_SECONDS,
+    )
+    if answer.status != 201:
+        raise ApiStatusError.from_response(answer)
+    kept = msgspec.json.decode(answer.body)["spec"]
+    return tuple(field for field in ("schedulingConstraints", "priority") if field not in kept)

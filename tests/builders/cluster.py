@@ -24,6 +24,7 @@ from builders.etcd_records import EtcdRecords
 from builders.faults import Faults
 from builders.invariants import Invariants
 from builders.kube_watch import follow_kind
+from builders.provisioner import Provisioner
 from builders.solve_relay import SolveRelay
 from muster.cli.gangs import gang_line
 from muster.cli.picture import Picture, follow
@@ -92,7 +93,8 @@ class Cluster:
         lines = [f"  {gang_line(gang)}" for gang in self.gangs.values()]
         pods = (f"  {'/'.join(key)} on {node_of(pod) or '-'}" for key, pod in sorted(self.pods.items())[:40])
         down = [name for name, child in self.stack.children.items() if not child.running]
-        return "\n".join(["gangs:", *lines, "pods:", *pods, f"down: {down}"])
+        failed = [repr(task.exception()) for task in self._tasks if task.done() and not task.cancelled()]
+        return "\n".join(["gangs:", *lines, "pods:", *pods, f"down: {down}", f"failed here: {failed}"])
 
     @property
     def gangs(self) -> dict[str, coordinator_pb2.Gang]:
@@ -175,9 +177,8 @@ class Cluster:
 
     async def check_access(self) -> None:
         """Nobody was refused what it asked of the API server."""
-        if self.stack.is_embedded:
-            missing = refused(await uses(self.session))
-            assert not missing, f"rights that are lacking: {missing}"
+        missing = refused(await uses(self.session)) if self.stack.is_embedded else self.faults.refusals.messages
+        assert not missing, f"rights that are lacking: {missing}"
 
     # -- following
 
@@ -193,6 +194,8 @@ class Cluster:
             self._go(follow_kind(self.session, path, on_change, listed))
             await asyncio.wait_for(listed.wait(), CALL_SECONDS)
         self._go(self.records.follow())
+        if self.api_server.is_real and self.api_server.has_controllers:
+            self._go(Provisioner(self.session).run())
         for replica in self.stack.replicas_of("coordinator"):  # the leader tells, the others refuse
             self._go(follow(self.stack.addresses[replica], self.picture))
 

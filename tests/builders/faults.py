@@ -17,6 +17,7 @@ from pathlib import Path
 import yaml
 from aiohttp import web
 
+from builders.refusals import Refusals
 from muster.kube.session import KubeSession, KubeUnreachable
 
 _FORWARD_SECONDS = 60.0
@@ -131,6 +132,7 @@ class Faults:
         """Sessions by what their users show as Authorization; who shows nothing of that is turned away. None: everybody
         comes as the one upstream.
         """
+        self.refusals = Refusals()
         self._rules: list[Fault] = []
         self._watches: set[asyncio.Task[None]] = set()
         self._runner: web.AppRunner | None = None
@@ -270,6 +272,7 @@ class Faults:
             content_type=request.headers.get("Content-Type", "application/json"),
             timeout_seconds=_FORWARD_SECONDS,
         )
+        self.refusals.note(answer.status, answer.body)
         kept = {name: answer.headers[name] for name in ("Content-Type", "Retry-After") if name in answer.headers}
         return web.Response(status=answer.status, body=answer.body, headers=kept)
 
@@ -282,6 +285,7 @@ class Faults:
                 response.set_status(status)
                 await response.prepare(request)
                 async for line in lines:
+                    self.refusals.note(status, line)
                     await response.write(line + b"\n")
 
         task = asyncio.create_task(pump())

@@ -320,5 +320,7 @@ async def test_a_right_that_is_lacking_is_noticed(cluster: Cluster, new_scene: C
     async with asyncio.timeout(WAIT_SECONDS):
         while not await lacks():  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)  # what is refused is not followed
+    answers = cluster.faults.refusals.messages
+    assert any('"pods/status"' in each for each in answers), "the answers tell it, too: a real API server has no record"
     await cluster.merge(path, {"rules": role["rules"]})
     await cluster.call("DELETE", "/muster-access")
