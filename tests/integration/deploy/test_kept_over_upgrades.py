@@ -202,10 +202,12 @@ async def test_what_would_not_work_or_not_be_safe_is_told(cluster: Cluster) -> N
     values: JSON = {
         "etcd": {"enabled": False, "external": etcd},
         "placement": {"implementation": "external", "external": placement},
+        "metrics": {"enabled": False, "prometheusRule": {"enabled": True}},
     }
     said = await cluster.try_upgrade(**values)
     assert "goes over the network in plain text" in said.stdout
     assert "keeps your placement from cluster-state" in said.stdout
+    assert "no alerts are installed" in said.stdout
     etcd["tlsSecret"], placement["peers"] = "t", [{"podSelector": {}}]
     said = await cluster.try_upgrade(**values)
     assert said.returncode == 0, said.stderr

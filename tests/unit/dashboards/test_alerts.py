@@ -37,6 +37,7 @@ REPAIRING = 'muster_gangs{job="coordinator", phase="repairing"}'
 STRAINED = 'muster_writes_repeated_total{job="binding", why="strained"}'
 FORBIDDEN = 'rest_client_requests_total{job="binding", method="PATCH", code="403"}'
 ETCD_FAILURES = 'muster_etcd_failures_total{job="coordinator", operation="health"}'
+ETCD_SIZE = 'etcd_mvcc_db_total_size_in_bytes{job="etcd", instance="etcd-1"}'
 VIEW = 'muster_view_current{job="placement", instance="a"}'
 SILENCE = 'muster_watch_silence_seconds{job="cluster-state", instance="a", kind="pods"}'
 WRONG = 'muster_placement_answers_rejected_total{job="coordinator", reason="no_room"}'
@@ -69,6 +70,8 @@ WELL: Series = {
     FORBIDDEN: "0x60",
     ETCD_FAILURES: "0 0 0 0 0 2x60",
     **latencies(ETCD, COMMIT, slow=False),
+    ETCD_SIZE: "1500000000x60",
+    'etcd_server_quota_backend_bytes{job="etcd", instance="etcd-1"}': "2000000000x60",
     VIEW: "1x60",
     SILENCE: "10 30 25x60",
     WRONG: "0x60",
@@ -98,6 +101,12 @@ CASES: list[tuple[str, str, Series, dict[str, str]]] = [
         {'up{job="placement", instance="placement-2"}': "0x60"},
         {"job": "placement", "instance": "placement-2"},
     ),
+    (
+        "MusterReplicaDown",
+        "10m",
+        {'up{job="etcd", instance="etcd-2"}': "0x60"},
+        {"job": "etcd", "instance": "etcd-2"},
+    ),
     ("MusterStuck", "30m", {PLACED: "5x60", NO_ANSWER: "5x60"}, {}),
     ("MusterAttemptsFail", "30m", {NO_ANSWER: "0+50x60"}, {}),
     ("MusterSlowStarts", "40m", latencies(SLI, FIRST_TRY, slow=True), {}),
@@ -107,6 +116,7 @@ CASES: list[tuple[str, str, Series, dict[str, str]]] = [
     ("MusterForbidden", "40m", {FORBIDDEN: "0+6x60"}, {"job": "binding", "method": "PATCH", "code": "403"}),
     ("MusterEtcdFails", "20m", {ETCD_FAILURES: "0+60x60"}, {}),
     ("MusterEtcdSlow", "40m", latencies(ETCD, COMMIT, slow=True), {}),
+    ("MusterEtcdFull", "30m", {ETCD_SIZE: "1700000000x60"}, {"job": "etcd", "instance": "etcd-1"}),
     ("MusterViewStale", "10m", {VIEW: "0x60"}, {"job": "placement", "instance": "a"}),
     (
         "MusterWatchSilent",

@@ -17,9 +17,13 @@ OF_PYTHON = {
     "process_cpu_seconds_total": Documented("", "counter", frozenset()),
     "process_resident_memory_bytes": Documented("", "gauge", frozenset()),
 }
-TOLD = documented_metrics() | OF_PYTHON
+OF_ETCD = {
+    "etcd_mvcc_db_total_size_in_bytes": Documented("", "gauge", frozenset()),
+    "etcd_server_quota_backend_bytes": Documented("", "gauge", frozenset()),
+}
+TOLD = documented_metrics() | OF_PYTHON | OF_ETCD
 FROM_PROMETHEUS = {"job", "instance", "le"}
-_SERIES = re.compile(r"\b((?:muster|scheduler|rpc|rest_client|workqueue|process)_\w+)(?:\{([^}]*)\})?")
+_SERIES = re.compile(r"\b((?:muster|scheduler|rpc|rest_client|workqueue|process|etcd)_\w+)(?:\{([^}]*)\})?")
 _SELECTED = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
 
 
