@@ -15,8 +15,6 @@ PLACEMENT_PORT: Final = 7003
 BINDING_PORT: Final = 7004
 LIFECYCLE_PORT: Final = 7005
 QUOTA_PORT: Final = 9443
-METRICS_PORT: Final = 8080
-HEALTH_PORT: Final = 8081
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["json", "console"]

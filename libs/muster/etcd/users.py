@@ -1,7 +1,6 @@
 """Prepares etcd for Muster: authentication, root, and a user who has rights below the prefix only."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -140,7 +139,6 @@ def prepare(
     wanted: Wanted,
     *,
     timeout_seconds: float,
-    pause: Callable[[float], None] = time.sleep,
 ) -> None:
     """Prepare etcd by whichever member answers; waits until one does. Raises CannotPrepare, BadEndpoints."""
     deadline = time.monotonic() + timeout_seconds
@@ -164,7 +162,7 @@ def prepare(
         if time.monotonic() > deadline:
             raise CannotPrepare(f"etcd gave no answer within {timeout_seconds:g} s ({'; '.join(causes)})")
         _log.info("etcd does not answer yet", causes=causes)
-        pause(backoff.next_seconds())
+        time.sleep(backoff.next_seconds())
 
 
 def _range_below(prefix: str) -> tuple[bytes, bytes]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 _TETHER = Path(__file__).with_name("tether.py")
 _TAIL_BYTES = 16_384
+_TAIL_LINES = 12
 
 
 class ChildDied(RuntimeError):
@@ -111,11 +112,11 @@ class Child:
         returncode = self.returncode
         return ChildDied(self.name, -1 if returncode is None else returncode, self.log, self.tail())
 
-    def tail(self, lines: int = 12) -> list[str]:
+    def tail(self) -> list[str]:
         """The last lines of its log."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
-                return log.read().decode(errors="replace").splitlines()[-lines:]
+                return log.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
         except FileNotFoundError:
             return []

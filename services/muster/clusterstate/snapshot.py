@@ -29,25 +29,25 @@ class Snapshot(Struct, frozen=True):
         parts = (self.pod_classes, self.nodes, self.gangs, self.pods, self.budgets, self.trees)
         return sum(map(len, parts))
 
-    def pieces(self, size: int = PIECE) -> Iterator[Batch]:
+    def pieces(self) -> Iterator[Batch]:
         """Batches that make up the state: classes before the pods that name them.
 
         Revisions are left out: they hold only for the whole.
         """
-        for classes in _cut(self.pod_classes, size):
+        for classes in _cut(self.pod_classes):
             yield Batch(pod_classes=classes)
-        for nodes in _cut(self.nodes, size):
+        for nodes in _cut(self.nodes):
             yield Batch(nodes=nodes)
         for tree in self.trees:  # large by itself
             yield Batch(trees=(tree,))
-        for gangs in _cut(self.gangs, size):
+        for gangs in _cut(self.gangs):
             yield Batch(gangs=gangs)
-        for budgets in _cut(self.budgets, size):
+        for budgets in _cut(self.budgets):
             yield Batch(budgets=budgets)
-        for pods in _cut(self.pods, size):
+        for pods in _cut(self.pods):
             yield Batch(pods=pods)
 
 
-def _cut(facts: Sequence[T], size: int) -> Iterator[tuple[T, ...]]:
-    for start in range(0, len(facts), size):
-        yield tuple(facts[start : start + size])
+def _cut(facts: Sequence[T]) -> Iterator[tuple[T, ...]]:
+    for start in range(0, len(facts), PIECE):
+        yield tuple(facts[start : start + PIECE])

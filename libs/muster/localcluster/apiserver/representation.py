@@ -12,7 +12,6 @@ from muster.localcluster.apiserver.status import StatusError
 from muster.localcluster.apiserver.store import Object, Record
 
 _encode: Final = msgspec.json.Encoder().encode
-_META_VERSION: Final = "meta.k8s.io/v1"
 _JSON_LIKE: Final = ("", "*/*", "application/json", "application/*", "application/yaml")
 
 

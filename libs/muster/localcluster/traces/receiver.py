@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_serv
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1 import trace_pb2
 
-from muster.localcluster.traces.file import LIMIT_BYTES, TraceWriter
+from muster.localcluster.traces.file import TraceWriter
 from muster.localcluster.traces.forward import Forwarder
 from muster.localcluster.traces.span import Span, SpanEvent
 
@@ -19,10 +19,10 @@ _MESSAGE_BYTES = 64 * 2**20
 class TraceReceiver:
     """Listens on a loopback port and keeps spans in a bounded file."""
 
-    def __init__(self, path: Path, *, limit_bytes: int = LIMIT_BYTES, forwarder: Forwarder | None = None) -> None:
+    def __init__(self, path: Path, *, forwarder: Forwarder | None = None) -> None:
         """`forwarder` is given all that comes in, too."""
         self.path, self._forwarder = path, forwarder
-        self._writer = TraceWriter(path, limit_bytes=limit_bytes)
+        self._writer = TraceWriter(path)
         self._server: grpc.aio.Server | None = None
         self._port = 0
 
