@@ -11,7 +11,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-_CHUNK_BYTES = 2**18
+from builders.relay import CHUNK_BYTES, Relay, until_one_ends
+
 _SECONDS = 30.0
 
 
@@ -55,15 +56,14 @@ class Held:
             self._answered.set()
 
 
-class TcpRelay:
+class TcpRelay(Relay):
     """Relays all connections to one server."""
 
     def __init__(self, server: str) -> None:
+        super().__init__()
         self._host, _, port = server.rpartition(":")
         self._port = int(port)
         self._holds: list[Held] = []
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._listener: asyncio.Server | None = None
         self.address = ""
 
     def hold_requests(self, marker: bytes) -> Held:
@@ -76,42 +76,18 @@ class TcpRelay:
         self._holds.append(Held(marker, answers=True))
         return self._holds[-1]
 
-    async def start(self) -> None:
-        self._listener = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        self.address = f"127.0.0.1:{self._listener.sockets[0].getsockname()[1]}"
+    async def start(self, port: int = 0) -> int:
+        taken = await super().start(port)
+        self.address = f"127.0.0.1:{taken}"
+        return taken
 
-    async def stop(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
+    async def relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = _Connection(self._holds)
-        upstream: asyncio.StreamWriter | None = None
+        answers, upstream = await asyncio.open_connection(self._host, self._port)
         try:
-            answers, upstream = await asyncio.open_connection(self._host, self._port)
-            pumps = [
-                asyncio.create_task(connection.requests(reader, upstream)),
-                asyncio.create_task(connection.answers(answers, writer)),
-            ]
-            try:
-                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for pump in pumps:
-                    pump.cancel()
-                await asyncio.gather(*pumps, return_exceptions=True)
-        except OSError:
-            pass
+            await until_one_ends(connection.requests(reader, upstream), connection.answers(answers, writer))
         finally:
-            for each in (writer, upstream):
-                if each is not None:
-                    each.close()
-            self._tasks.discard(task)
+            upstream.close()
 
 
 class _Connection:
@@ -122,7 +98,7 @@ class _Connection:
         self._held: Held | None = None
 
     async def requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(_CHUNK_BYTES):
+        while data := await reader.read(CHUNK_BYTES):
             if self._held is None:
                 self._held = next((each for each in self._holds if each.takes(data)), None)
             if self._held is not None and not self._held.answers:
@@ -131,7 +107,7 @@ class _Connection:
             await writer.drain()
 
     async def answers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(_CHUNK_BYTES):
+        while data := await reader.read(CHUNK_BYTES):
             if self._held is not None:
                 if self._held.answers:
                     await self._held.passed()
