@@ -44,9 +44,7 @@ priorityClassName: {{ . | quote }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
-{{- with $values.nodeSelector }}
-nodeSelector: {{- toYaml . | nindent 2 }}
-{{- end }}
+nodeSelector: {{- merge (dict) (default dict $values.nodeSelector) (dict "kubernetes.io/os" "linux") | toYaml | nindent 2 }}
 {{- with $values.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
