@@ -2,11 +2,11 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from time import monotonic, time
-from typing import Any, assert_never
+from typing import assert_never
 
 import structlog
 from grpc import aio
@@ -14,6 +14,7 @@ from opentelemetry import context
 
 from muster.coordinator import metrics, records
 from muster.coordinator.binder import Binder
+from muster.coordinator.calls import Calls
 from muster.coordinator.core import events as core
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.progress import progress_of
@@ -24,18 +25,13 @@ from muster.coordinator.settings import Settings
 from muster.coordinator.solver import Solver
 from muster.coordinator.term_figures import TermFigures
 from muster.coordinator.traces import GangTraces
+from muster.coordinator.view import follow_cluster
 from muster.dialects.progress import Progress
 from muster.etcd.election import Leadership
 from muster.etcd.errors import EtcdUnavailable, Fenced
 from muster.etcd.store import Store
-from muster.gangs.facts import NODE_REVISIONS, POD_REVISIONS, Batch
-from muster.rpc import subscription
 from muster.telemetry import tracing
 
-DRAIN_SECONDS = 5.0
-"""Binds that were sent are permitted: they may end after the term does."""
-EVICTION_DRAIN_SECONDS = 1.0
-"""Evictions may end, too, but they may wait for a disruption budget for long; the next term asks for them again."""
 EFFECTS_AT_ONCE = 500
 """Then others have their turn, such as who renews the lease: a first look at a full cluster has tens of thousands."""
 
@@ -80,11 +76,7 @@ class Term:
         self._writer = records.RecordWriter(store, settings.etcd_prefix, fence, lambda gang: self.traces.root_of(gang))
         self._inbox: deque[core.Event] = deque()
         self._arrived = asyncio.Event()
-        self._binds: set[asyncio.Task[None]] = set()
-        self._evictions: set[asyncio.Task[None]] = set()
-        self._solves: set[asyncio.Task[None]] = set()
-        self._call_failed = asyncio.Event()
-        self._failure: BaseException | None = None
+        self._calls = Calls()
 
     async def run(self) -> str:
         """Lead until leadership is lost. Returns why it ended."""
@@ -106,7 +98,7 @@ class Term:
                 ("marks", self._marks.write()),
                 ("progress", self._progress.write()),
                 ("machine", self._drive()),
-                ("calls", self._failed_call()),
+                ("calls", self._calls.failed()),
             )
         ]
         self._figures.begin(lambda: self._writer.waiting)
@@ -118,7 +110,7 @@ class Term:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._drain()
+            await self._calls.drain()
 
     # -- the loop
 
@@ -153,13 +145,13 @@ class Term:
     def _do(self, effect: core.Effect) -> None:
         match effect:
             case core.Solve():
-                self._start(self._solve(effect), self._solves)
+                self._calls.solve(self._solve(effect))
             case core.Persist():
                 self._writer.put(effect)
             case core.Bind():
-                self._start(self._bind(effect), self._binds)
+                self._calls.bind(self._bind(effect))
             case core.Evict():
-                self._start(self._evict(effect), self._evictions)
+                self._calls.evict(self._evict(effect))
             case core.MarkTimedOut():
                 self._marks.put(effect)
             case core.Report():
@@ -271,62 +263,12 @@ class Term:
     # -- events
 
     async def _follow_cluster(self) -> None:
-        snapshot: list[Batch] | None = None
-        async with aclosing(subscription.subscribe(self._channels.cluster_state, self._settings.instance)) as steps:
-            async for step in steps:
-                match step:
-                    case subscription.SnapshotBegun():
-                        snapshot = []
-                    case subscription.Changes(batch):
-                        if snapshot is None:
-                            self._tell(core.Changes(batch))
-                        else:
-                            snapshot.append(batch)
-                    case subscription.SnapshotComplete():
-                        self._tell(core.Snapshot(_joined(snapshot or ())))
-                        snapshot = None
-                    case subscription.Disconnected(reason):
-                        snapshot = None
-                        self._tell(core.ViewLost(reason))
+        async with aclosing(follow_cluster(self._channels.cluster_state, self._settings.instance)) as events:
+            async for event in events:
+                self._tell(event)
 
     async def _leadership_lost(self) -> None:
         await self._leadership.lost.wait()
-
-    # -- calls under way
-
-    def _start(self, call: Coroutine[Any, Any, None], under_way: set[asyncio.Task[None]]) -> None:
-        task = asyncio.create_task(call)
-        under_way.add(task)
-        task.add_done_callback(lambda done: self._call_ended(done, under_way))
-
-    def _call_ended(self, task: asyncio.Task[None], under_way: set[asyncio.Task[None]]) -> None:
-        """The machine waits for an answer to every call: one that broke without an answer ends the term."""
-        under_way.discard(task)
-        if not task.cancelled() and (failure := task.exception()) is not None:
-            self._failure = failure
-            self._call_failed.set()
-
-    async def _failed_call(self) -> None:
-        await self._call_failed.wait()
-        assert self._failure is not None
-        raise self._failure
-
-    async def _drain(self) -> None:
-        for task in self._solves:  # nothing comes of them any more
-            task.cancel()
-        await asyncio.gather(
-            _ended(self._binds, within_seconds=DRAIN_SECONDS),
-            _ended(self._evictions, within_seconds=EVICTION_DRAIN_SECONDS),
-        )
-        left = [*self._solves, *self._binds, *self._evictions]
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-
-
-async def _ended(calls: set[asyncio.Task[None]], *, within_seconds: float) -> None:
-    if calls:
-        await asyncio.wait(set(calls), timeout=within_seconds)
 
 
 def _why_ended(done: set[asyncio.Task[None]]) -> str:
@@ -344,22 +286,3 @@ def _loop_time(monotonic_seconds: float | None) -> float | None:
     if monotonic_seconds is None:
         return None
     return asyncio.get_running_loop().time() + (monotonic_seconds - monotonic())
-
-
-def _joined(batches: Sequence[Batch]) -> Batch:
-    """A snapshot as one batch. What others may be asked to have reached are the newest objects in it."""
-    pods = tuple(pod for batch in batches for pod in batch.pods)
-    nodes = tuple(node for batch in batches for node in batch.nodes)
-    newest = {
-        POD_REVISIONS: max((pod.revision for pod in pods), default=0),
-        NODE_REVISIONS: max((node.revision for node in nodes), default=0),
-    }
-    return Batch(
-        pod_classes=tuple(pod_class for batch in batches for pod_class in batch.pod_classes),
-        nodes=nodes,
-        pods=pods,
-        gangs=tuple(gang for batch in batches for gang in batch.gangs),
-        budgets=tuple(budget for batch in batches for budget in batch.budgets),
-        trees=tuple(tree for batch in batches for tree in batch.trees),
-        changed=newest,
-    )

@@ -1,0 +1,50 @@
+"""What cluster-state tells, as events of the core: a snapshot is one, however many messages it comes in."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from grpc import aio
+
+from muster.coordinator.core.events import Changes, Snapshot, ViewLost
+from muster.gangs.facts import NODE_REVISIONS, POD_REVISIONS, Batch
+from muster.rpc import subscription
+
+
+async def follow_cluster(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Snapshot | Changes | ViewLost, None]:
+    """Events for ever, the first snapshot before all changes. Close it to end the subscription."""
+    snapshot: list[Batch] | None = None
+    async with aclosing(subscription.subscribe(channel, subscriber)) as steps:
+        async for step in steps:
+            match step:
+                case subscription.SnapshotBegun():
+                    snapshot = []
+                case subscription.Changes(batch):
+                    if snapshot is None:
+                        yield Changes(batch)
+                    else:
+                        snapshot.append(batch)
+                case subscription.SnapshotComplete():
+                    yield Snapshot(_joined(snapshot or ()))
+                    snapshot = None
+                case subscription.Disconnected(reason):
+                    snapshot = None
+                    yield ViewLost(reason)
+
+
+def _joined(batches: Sequence[Batch]) -> Batch:
+    """A snapshot as one batch. What others may be asked to have reached are the newest objects in it."""
+    pods = tuple(pod for batch in batches for pod in batch.pods)
+    nodes = tuple(node for batch in batches for node in batch.nodes)
+    newest = {
+        POD_REVISIONS: max((pod.revision for pod in pods), default=0),
+        NODE_REVISIONS: max((node.revision for node in nodes), default=0),
+    }
+    return Batch(
+        pod_classes=tuple(pod_class for batch in batches for pod_class in batch.pod_classes),
+        nodes=nodes,
+        pods=pods,
+        gangs=tuple(gang for batch in batches for gang in batch.gangs),
+        budgets=tuple(budget for batch in batches for budget in batch.budgets),
+        trees=tuple(tree for batch in batches for tree in batch.trees),
+        changed=newest,
+    )
