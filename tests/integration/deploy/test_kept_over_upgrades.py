@@ -5,6 +5,7 @@ import base64
 import itertools
 import os
 import subprocess
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import yaml
 from builders.chart import bare_api_server
 from builders.helm import CHART, RELEASE, helm, program
 from muster.kube.session import KubeSession
+from muster.rpc.validity import expiry
 
 JSON = dict[str, Any]
 
@@ -121,6 +123,26 @@ async def test_certificates_are_kept_until_they_are_old_or_for_other_names(clust
     third = await cluster.secrets()
     kept = {"muster-services-ca", "muster-etcd-ca", "muster-etcd-auth", "muster-etcd-client-tls", "muster-client-tls"}
     assert {name for name in second if third[name] == second[name]} == kept
+
+
+async def test_no_certificate_outlives_its_authority(cluster: Cluster) -> None:
+    await cluster.upgrade(tls={"generated": {"days": 30, "authorityDays": 400}})
+    authority = (await cluster.call("GET", f"{cluster.secrets_path}/muster-services-ca"))["metadata"]
+    ends = int(authority["annotations"]["muster.dev/ends-at"])
+    assert _days_left(await cluster.secrets()) == 29
+
+    soon = {"metadata": {"annotations": {"muster.dev/ends-at": str(ends - 390 * 86400)}}}
+    await cluster.call("PATCH", f"{cluster.secrets_path}/muster-services-ca", soon)
+    await cluster.upgrade(tls={"generated": {"days": 31, "authorityDays": 400}})
+    assert _days_left(await cluster.secrets()) in (8, 9)
+    kept = (await cluster.call("GET", f"{cluster.secrets_path}/muster-services-ca"))["metadata"]["annotations"]
+    assert kept["muster.dev/ends-at"] == soon["metadata"]["annotations"]["muster.dev/ends-at"]
+
+
+def _days_left(secrets: dict[str, JSON]) -> int:
+    """Whole days until binding's certificate ends."""
+    until = expiry(base64.b64decode(secrets["muster-binding-tls"]["tls.crt"]))
+    return int(until.timestamp() - time.time()) // 86400
 
 
 async def test_what_etcds_volumes_cannot_do_without_stays_when_muster_goes(cluster: Cluster) -> None:
