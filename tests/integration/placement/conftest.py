@@ -1,0 +1,22 @@
+"""A placement of two nodes, and what feeds it."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from builders.cluster_stream import ClusterStream
+from builders.placement_service import Placement, running, snapshot
+
+
+@pytest.fixture
+def stream() -> ClusterStream:
+    return ClusterStream()
+
+
+@pytest.fixture
+async def placement(stream: ClusterStream) -> AsyncIterator[Placement]:
+    """Two nodes of 4 cpu, at pods revision 10."""
+    stream.opens_with(snapshot("a", "b"), {"pods": 10, "nodes": 5})
+    async with running(stream) as service:
+        await service.until_ready()
+        yield service
