@@ -48,6 +48,8 @@ def node_object(shape: NodeShape, now: str) -> dict[str, Any]:
         "kubernetes.io/hostname": shape.name,
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",  # without these, the controllers of a real cluster write them a moment later
+        "beta.kubernetes.io/arch": "amd64",
         "topology.kubernetes.io/zone": _ZONE,
         **shape.labels,
     }
