@@ -33,7 +33,7 @@ class Placement(placement_grpc.PlacementServiceServicer):
         return placement_pb.DescribeResponse(implementation="test")
 
     async def Solve(self, request: Any, context: Any) -> placement_pb.SolveResponse:  # noqa: N802
-        raise NotImplementedError
+        raise AssertionError("no test has it solve anything")
 
 
 class ClusterState(state_grpc.ClusterStateServiceServicer):
