@@ -19,6 +19,7 @@ from muster.rpc.subscription import Changes, subscribe
 
 _PODS_PER_NODE = 110
 _LOOK_SECONDS = 0.05
+_DELETIONS_UNDER_WAY = 64
 
 
 class Scene(Sights):
@@ -134,7 +135,13 @@ class Scene(Sights):
         workload = self.here(workload)
         pods = workload.pods(*numbers)
         doomed = {key: pod["metadata"]["uid"] for key, pod in self.cluster.pods.items()}
-        await asyncio.gather(*(self.cluster.try_call("DELETE", _path(pod), _AT_ONCE) for pod in pods))
+        turns = asyncio.Semaphore(_DELETIONS_UNDER_WAY)  # each has its own time to be answered in
+
+        async def delete(pod: JSON) -> None:
+            async with turns:
+                await self.cluster.try_call("DELETE", _path(pod), _AT_ONCE)
+
+        await asyncio.gather(*map(delete, pods))
         keys = [(workload.namespace, pod["metadata"]["name"]) for pod in pods]
 
         def gone() -> bool:

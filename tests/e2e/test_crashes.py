@@ -75,6 +75,7 @@ async def test_g21_while_the_coordinator_is_down_others_take_two_of_the_decided_
     await scene.satisfied(a)
 
 
+@pytest.mark.timeout(300)  # a real API server takes its time to make and delete so many
 async def test_g21_800_pods_of_which_400_were_bound_and_two_seats_were_taken_i6_i10(scene: Scene) -> None:
     """While it is short it says so, and when room comes the two are placed elsewhere."""
     await scene.nodes(*[100] * 8)

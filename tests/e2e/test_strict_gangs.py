@@ -233,6 +233,7 @@ async def test_g41_of_many_gangs_exactly_as_many_start_as_fit_and_the_rest_follo
     assert sum(bool(scene.bound_pods(late)) for late in all_gangs[room:]) == 3
 
 
+@pytest.mark.timeout(300)  # a real API server takes its time to make and delete so many
 async def test_a_gang_of_5000_pods_has_one_record_and_is_explained_at_once_g42(scene: Scene) -> None:
     size = 5000
     await scene.nodes(*[100] * 50)
