@@ -28,8 +28,6 @@ def in_turn(gangs: list[Workload], scene: Scene) -> list[Workload]:
 
 
 async def test_i10_a_flood_waits_within_bounds_is_told_why_and_starts_in_turn(scene: Scene) -> None:
-    if scene.cluster.api_server.is_real:
-        pytest.skip("the memory of a process on this machine is looked at")
     await scene.nodes(1)
     first = gang("a-first").of(SIZE)
     await scene.create(first)
