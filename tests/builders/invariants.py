@@ -82,11 +82,15 @@ class Invariants:
 
     async def check(self) -> None:
         """Raise AssertionError if anything was violated. Call it when all is quiet: I1 is judged now."""
-        await asyncio.gather(*self._doubts)
+        await self.compared()
         for gang in list(self._gangs):
             self._judge(gang)
         violations, self.violations = self.violations, []
         assert not violations, "\n".join(violations)
+
+    async def compared(self) -> None:
+        """All that was bound so far is compared with the permits in etcd: it may be lost now."""
+        await asyncio.gather(*self._doubts)
 
     def _bound(self, uid: str, pod: tuple[str, str]) -> None:
         name = self._gang_of.get(pod)

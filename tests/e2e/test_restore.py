@@ -51,6 +51,7 @@ async def run(section: str, directory: Path, **variables: str) -> str:
 
 async def without_etcd(cluster: Cluster) -> Path:
     """Coordinator and etcd die, in this order; where etcd's data is."""
+    await cluster.invariants.compared()
     for name in ("coordinator", "etcd"):
         await cluster.stack.kill(name)
     cluster.records.begin_anew()

@@ -49,6 +49,11 @@ class Gangs:
         self.asked = 0
         self.asked_thrice = asyncio.Event()
         self.failed: list[tuple[str, str]] = []
+        self.one_failed = asyncio.Event()
+
+    def fail(self, gang: str, why: str) -> None:
+        self.failed.append((gang, why))
+        self.one_failed.set()
 
     def set(self, stage: Stage, gang: str = GROUP, members: int = 2) -> None:
         dialect, namespace, name = gang.split("/")
@@ -81,7 +86,7 @@ class Gangs:
 @asynccontextmanager
 async def writing(stub: BindingStub, gangs: Gangs) -> AsyncIterator[ProgressWriter]:
     async with serving(stub) as channel:
-        found = ProgressWriter(channel, 7, gangs.of, lambda gang, why: gangs.failed.append((gang, why)))
+        found = ProgressWriter(channel, 7, gangs.of, gangs.fail)
         task = asyncio.create_task(found.write())
         try:
             yield found
@@ -198,6 +203,7 @@ async def test_one_that_can_never_be_written_holds_up_no_other() -> None:
         await stub.until_written(lambda writes: bool(writes))
         found.put("told/ml/other")
         await stub.until_written(lambda writes: told(writes, "other") == ["READY"])
+        await asyncio.wait_for(gangs.one_failed.wait(), 30)  # the answer to the first comes when it comes
     assert [gang for gang, _ in gangs.failed] == [GROUP]
 
 
