@@ -72,7 +72,7 @@ async def test_a_gang_is_one_whole_trace_though_the_coordinator_was_killed_in_th
         await traced.stack.stop_one(service)
     # Jaeger takes what the services send one batch after the other.
     last = {"gang", "gang.binding", "placement.search", "bind pod"}
-    spans = await jaeger.trace_when(trace_id, lambda spans: last <= set(names(spans)))
+    spans = await jaeger.trace_when(trace_id, lambda spans: last <= names(spans))
 
     root = one(spans, "gang")
     assert root.parent == ""
