@@ -66,12 +66,13 @@ async def test_a_gang_is_one_whole_trace_though_the_coordinator_was_killed_in_th
             "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
             "OTEL_TRACES_SAMPLER_ARG": "0",
         }
-        await traced.stack.start(["coordinator"])
-    await scene.satisfied(a)
+        with traced.faults.refuse(BINDS, 500, times=1):  # a pod that is tried again has a span of its own
+            await traced.stack.start(["coordinator"])
+            await scene.satisfied(a)
     for service in ("coordinator", "binding"):  # what they have not sent yet leaves when they end
         await traced.stack.stop_one(service)
     # Jaeger takes what the services send one batch after the other.
-    last = {"gang", "gang.binding", "placement.search"}
+    last = {"gang", "gang.binding", "placement.search", "bind pod"}
     spans = await jaeger.trace_when(trace_id, lambda spans: last <= names(spans))
 
     root = one(spans, "gang")
@@ -96,8 +97,7 @@ async def test_a_gang_is_one_whole_trace_though_the_coordinator_was_killed_in_th
     assert len(calls) >= 2, "both coordinators asked for binds"
     assert {span.parent for span in calls} == {binding.span_id}
     pods = [span for span in spans if span.name == "bind pod"]
-    links = {link for span in pods for link in span.links}
-    assert links <= {f"{trace_id}-{root.span_id}"}, "of those that were slow; there need not be any"
+    assert {link for span in pods for link in span.links} == {f"{trace_id}-{root.span_id}"}
     told = {pod for span in calls for event in span.events for pod in json.loads(event["muster.pods"])}
     assert told == {"/".join(key) for key in traced.pods if key[0] == a.namespace}
 
