@@ -28,7 +28,7 @@ from rich.table import Table
 from bench.plot import plot_speed
 from builders.placement import GPU, alone
 from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass, PodFacts, TopologyTree, TreeLevel
-from muster.gangs.placing import GangToPlace, GroupToPlace, Role
+from muster.gangs.solve import Role, SolveGang, SolveGroup
 from muster.placement.answers import Placed
 from muster.placement.cluster import Cluster
 from muster.placement.messages import write_answer
@@ -126,8 +126,8 @@ class Ground:
 def solve_times(ground: Ground, gang: int, text: str, rounds: int) -> dict[str, Any]:
     """Medians for one gang."""
     room = ground.cluster.room
-    asked = GangToPlace("g", gang, (Role("member", gang),), constraints=parse_constraints(text))
-    group = GroupToPlace("g", (asked,))
+    asked = SolveGang("g", gang, (Role("member", gang),), constraints=parse_constraints(text))
+    group = SolveGroup("g", (asked,))
     parts = parts_of(group)
     placed = False
 
@@ -156,13 +156,12 @@ def batch_time(ground: Ground, rounds: int) -> dict[str, Any]:
     """500 gangs of 8 in one batch, with constraints and without."""
     constraints = parse_constraints(policies(levels_of(ground.nodes))["pack above, spread on nodes"])
     shaped = [
-        GroupToPlace(f"g{i}", (GangToPlace(f"g{i}", 8, (Role("member", 8),), constraints=constraints),))
-        for i in range(500)
+        SolveGroup(f"g{i}", (SolveGang(f"g{i}", 8, (Role("member", 8),), constraints=constraints),)) for i in range(500)
     ]
     plain = [alone(f"g{i}", ("member", 8)) for i in range(500)]
     room = ground.cluster.room
 
-    def run(groups: list[GroupToPlace]) -> int:
+    def run(groups: list[SolveGroup]) -> int:
         room.refresh()
         placed = sum(isinstance(answer, Placed) for answer in solve(room, groups))
         room.undo(0)

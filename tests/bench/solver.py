@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from builders.placement import GPU, alone
 from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass, PodFacts
-from muster.gangs.placing import GroupToPlace, PodsOnNode, Removable
+from muster.gangs.solve import PodsOnNode, PotentialVictim, SolveGroup
 from muster.placement.answers import Placed
 from muster.placement.cluster import Cluster
 from muster.placement.room.kept import NOTHING
@@ -50,7 +50,7 @@ def loaded_cluster(nodes: int, seed: int = 7) -> Cluster:
     return cluster
 
 
-def batches(nodes: int) -> Iterator[tuple[str, list[GroupToPlace]]]:
+def batches(nodes: int) -> Iterator[tuple[str, list[SolveGroup]]]:
     """Name and groups of each batch to be timed."""
     mixed = (("class-3", 1), ("class-1", 7))
     yield "one gang of 8", [alone("g", ("class-1", 8))]
@@ -64,7 +64,7 @@ def batches(nodes: int) -> Iterator[tuple[str, list[GroupToPlace]]]:
     yield "500 gangs that do not fit", [alone(f"g{i}", ("gpu", 8 * nodes)) for i in range(500)]
 
 
-def full_cluster(nodes: int, levels: int, spare: int, seed: int = 7) -> tuple[Cluster, list[Removable]]:
+def full_cluster(nodes: int, levels: int, spare: int, seed: int = 7) -> tuple[Cluster, list[PotentialVictim]]:
     """Nodes of 20 cpu, full of gangs of 8 pods that are strewn over them and may all be removed."""
     chance = random.Random(seed)
     classes = [
@@ -76,7 +76,7 @@ def full_cluster(nodes: int, levels: int, spare: int, seed: int = 7) -> tuple[Cl
     chance.shuffle(slots)
     pods = [PodFacts(f"pod-{i}", "load", f"pod-{i}", "1 cpu", node=name) for i, name in enumerate(slots)]
     gangs = [
-        Removable(
+        PotentialVictim(
             f"gang-{start // 8}",
             start * levels // len(slots),
             spare,
@@ -90,7 +90,7 @@ def full_cluster(nodes: int, levels: int, spare: int, seed: int = 7) -> tuple[Cl
     return cluster, gangs
 
 
-def removals(nodes: int) -> Iterator[tuple[str, Cluster, list[Removable], GroupToPlace]]:
+def removals(nodes: int) -> Iterator[tuple[str, Cluster, list[PotentialVictim], SolveGroup]]:
     """Name, cluster, what may be removed and the group that has no place otherwise, of each removal to be timed."""
     cluster, gangs = full_cluster(120, levels=1, spare=0)
     yield "one of 300 gangs for 8 pods", cluster, gangs, alone("g", ("1 cpu", 8))
@@ -107,7 +107,7 @@ def removals(nodes: int) -> Iterator[tuple[str, Cluster, list[Removable], GroupT
     yield "whoever ends first, for 500 larger pods", cluster, gangs, alone("g", ("4 cpu", 500))
 
 
-def run(cluster: Cluster, groups: list[GroupToPlace]) -> int:
+def run(cluster: Cluster, groups: list[SolveGroup]) -> int:
     """Solve one batch; returns how many groups were placed."""
     cluster.room.refresh()
     placed = sum(isinstance(answer, Placed) for answer in solve(cluster.room, groups))
@@ -115,12 +115,12 @@ def run(cluster: Cluster, groups: list[GroupToPlace]) -> int:
     return placed
 
 
-def run_removal(cluster: Cluster, gangs: list[Removable], group: GroupToPlace) -> int:
+def run_removal(cluster: Cluster, gangs: list[PotentialVictim], group: SolveGroup) -> int:
     """Find who has to go; returns how many pods."""
     cluster.room.refresh()
     [answer] = solve(cluster.room, [group], NOTHING, gangs)
     cluster.room.undo(0)
-    return sum(pods.count for gone in answer.removed for pods in gone.pods) if isinstance(answer, Placed) else 0
+    return sum(pods.count for gone in answer.victims for pods in gone.pods) if isinstance(answer, Placed) else 0
 
 
 def median_milliseconds(work: Callable[[], object], rounds: int) -> float:
@@ -153,7 +153,7 @@ def main() -> None:
     told["removals"] = [
         {
             "removal": name,
-            "removable": sum(pods.count for gang in gangs for pods in gang.pods),
+            "potential_victims": sum(pods.count for gang in gangs for pods in gang.pods),
             "removed": run_removal(full, gangs, group),
             "milliseconds": median_milliseconds(partial(run_removal, full, gangs, group), arguments.rounds),
         }

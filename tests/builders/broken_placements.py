@@ -187,12 +187,12 @@ def garbage(result: pb.GroupResult) -> None:
 
 def partly(result: pb.GroupResult) -> None:
     if result.outcome == pb.GroupResult.OUTCOME_PLACED:
-        result.outcome = pb.GroupResult.OUTCOME_PARTLY
+        result.outcome = pb.GroupResult.OUTCOME_PARTIAL
 
 
 def removing(result: pb.GroupResult) -> None:
     if result.runs:
-        result.removed.add(id="nobody offered this", whole=True)
+        result.victims.add(id="nobody offered this", whole=True)
 
 
 def backwards(response: pb.SolveResponse) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from builders.placement import answers, node, pod_class
 from muster.gangs.facts import Batch, PodClass, PodFacts, TopologyTree, TreeDomain, TreeLevel
-from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Role
+from muster.gangs.solve import PodsOnNode, Role, SolveGang, SolveGroup
 from muster.placement.answers import Answer
 from muster.placement.cluster import Cluster
 from muster.topology.constraints import parse_constraints
@@ -61,12 +61,12 @@ def planted(
 
 def asking(
     constraints: str, members: int, minimum: int | None = None, placed: dict[str, int] | None = None
-) -> GroupToPlace:
+) -> SolveGroup:
     """A gang of equal members under constraints as users write them; "" for none."""
     pods = tuple(PodsOnNode(name, "x", count) for name, count in (placed or {}).items())
     asked = parse_constraints(constraints) if constraints else ()
-    gang = GangToPlace("g", members if minimum is None else minimum, (Role("x", members),), "", asked, pods)
-    return GroupToPlace("g", (gang,))
+    gang = SolveGang("g", members if minimum is None else minimum, (Role("x", members),), "", asked, pods)
+    return SolveGroup("g", (gang,))
 
 
 def answer_to(

@@ -6,7 +6,7 @@ from builders.optimum import Case, Cost, cost_of
 from builders.placement import group, node, pod_class
 from builders.small_cases import build, constraints_that_can_be_met
 from muster.gangs.facts import TopologyTree, TreeDomain, TreeLevel
-from muster.gangs.placing import GangToPlace, Role
+from muster.gangs.solve import Role, SolveGang
 from muster.placement.answers import Placed
 from muster.placement.mixed.choosing import best_cell
 from muster.placement.mixed.ground import Asked, ground_of
@@ -36,7 +36,7 @@ def random_larger_case(number: int) -> Case:
     roles = tuple(Role(each.id, count) for each, count in zip(classes, of_each, strict=True) if count)
     minimum = wanted if chance.random() < 0.6 else chance.randint(wanted // 2, wanted)
     constraints = constraints_that_can_be_met(chance, tree, minimum, wanted, largest=6)
-    return Case(nodes, classes, group(GangToPlace("g", minimum, roles, "", constraints)), (tree,))
+    return Case(nodes, classes, group(SolveGang("g", minimum, roles, "", constraints)), (tree,))
 
 
 def best_of_ladder(case: Case) -> Cost | None:

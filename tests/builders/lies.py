@@ -103,7 +103,7 @@ def of_another_group(result: pb.GroupResult) -> None:
 
 def in_part(result: pb.GroupResult) -> None:
     """As if the group might start with less."""
-    result.outcome = pb.GroupResult.OUTCOME_PARTLY
+    result.outcome = pb.GroupResult.OUTCOME_PARTIAL
     a_part(result)
 
 
@@ -117,7 +117,7 @@ def removing_another(gang: str) -> Lie:
 
     def lie(_: pb.SolveRequest, response: pb.SolveResponse) -> bool:
         for result in response.results:
-            for removed in result.removed:
+            for removed in result.victims:
                 removed.id = gang
         return True
 
@@ -130,7 +130,7 @@ def removing_without_need(gang: str, node: str) -> Lie:
     def lie(request: pb.SolveRequest, response: pb.SolveResponse) -> bool:
         for group, result in zip(request.groups, response.results, strict=True):
             if result.outcome == PLACED:
-                removed = result.removed.add(id=gang, whole=True)
+                removed = result.victims.add(id=gang, whole=True)
                 removed.pods.add(node=node, class_id=group.gangs[0].roles[0].class_id, count=1)
         return True
 

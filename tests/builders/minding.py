@@ -19,7 +19,7 @@ from muster.gangs.facts import (
     TopologyTree,
     TreeLevel,
 )
-from muster.gangs.placing import GroupToPlace
+from muster.gangs.solve import SolveGroup
 from muster.placement.answers import Answer, NotPlaced, PartlyPlaced
 from muster.placement.cluster import Cluster
 
@@ -58,7 +58,7 @@ def rack(name: str, cpus: Mapping[str, float], **labels: str) -> list[NodeFacts]
     return [node(each, cpu, labels={RACK: name, HOST: each, **labels}) for each, cpu in cpus.items()]
 
 
-def packed(asked: GroupToPlace, *constraints: LevelConstraint) -> GroupToPlace:
+def packed(asked: SolveGroup, *constraints: LevelConstraint) -> SolveGroup:
     """The first gang under constraints: a hard pack of racks if none are given."""
     [first, *others] = asked.gangs
     return replace(asked, gangs=(replace(first, constraints=constraints or (HARD_PACK,)), *others))
@@ -71,7 +71,7 @@ def with_racks(built: Cluster) -> Cluster:
 
 def lost(answer: Answer) -> dict[str, int]:
     assert isinstance(answer, NotPlaced | PartlyPlaced), answer
-    return dict(answer.explanation.nodes_lost)
+    return dict(answer.explanation.filtered_nodes)
 
 
 def by_label(answer: Answer, nodes: Iterable[NodeFacts], key: str) -> dict[str, int]:

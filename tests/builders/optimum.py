@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from muster.gangs.facts import LevelConstraint, LevelPolicy, NodeFacts, PodClass, TopologyTree
-from muster.gangs.placing import GangToPlace, GroupToPlace
+from muster.gangs.solve import SolveGang, SolveGroup
 from muster.placement.answers import PartlyPlaced, Placed
 
 Cost = tuple[int, ...]
@@ -34,10 +34,10 @@ class Case:
 
     nodes: Sequence[NodeFacts]
     classes: Sequence[PodClass]
-    group: GroupToPlace
+    group: SolveGroup
     trees: Sequence[TopologyTree] = (FLAT,)
 
-    def tree_of(self, gang: GangToPlace) -> TopologyTree:
+    def tree_of(self, gang: SolveGang) -> TopologyTree:
         return next(tree for tree in self.trees if (tree.name == gang.tree if gang.tree else tree.default))
 
 
@@ -230,7 +230,7 @@ def _as_asked(shape: LevelConstraint, parts: Sequence[int]) -> bool:
     return even and (shape.policy == LevelPolicy.SPREAD or len(parts) == shape.count)
 
 
-def _levels(gang: GangToPlace, tree: TopologyTree) -> list[Level]:
+def _levels(gang: SolveGang, tree: TopologyTree) -> list[Level]:
     """Levels that have constraints, from the top."""
     found = []
     hard_pack_below = False

@@ -13,7 +13,7 @@ from muster.gangs.facts import (
     Taint,
     Toleration,
 )
-from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Removable, Role, Withheld
+from muster.gangs.solve import NominatedCapacity, PodsOnNode, PotentialVictim, Role, SolveGang, SolveGroup
 from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
 from muster.placement.cluster import Cluster
 from muster.placement.room.kept import keep
@@ -70,17 +70,17 @@ def pod_class(
     )
 
 
-def gang(name: str, *roles: tuple[str, int], minimum: int | None = None) -> GangToPlace:
+def gang(name: str, *roles: tuple[str, int], minimum: int | None = None) -> SolveGang:
     """Roles as (class id, wanted); without a minimum all are needed."""
     wanted = sum(count for _, count in roles)
-    return GangToPlace(name, wanted if minimum is None else minimum, tuple(Role(*role) for role in roles))
+    return SolveGang(name, wanted if minimum is None else minimum, tuple(Role(*role) for role in roles))
 
 
-def group(*gangs: GangToPlace, partial: bool = False) -> GroupToPlace:
-    return GroupToPlace(gangs[0].id, gangs, partial)
+def group(*gangs: SolveGang, partial: bool = False) -> SolveGroup:
+    return SolveGroup(gangs[0].id, gangs, partial)
 
 
-def alone(name: str, *roles: tuple[str, int], minimum: int | None = None, partial: bool = False) -> GroupToPlace:
+def alone(name: str, *roles: tuple[str, int], minimum: int | None = None, partial: bool = False) -> SolveGroup:
     """A group of one gang."""
     return group(gang(name, *roles, minimum=minimum), partial=partial)
 
@@ -95,22 +95,22 @@ def cluster(
     return built
 
 
-def removable(name: str, *pods: tuple[str, str, int], level: int = 0, spare: int = 0) -> Removable:
+def potential_victim(name: str, *pods: tuple[str, str, int], level: int = 0, spare: int = 0) -> PotentialVictim:
     """Pods as (node, class id, count)."""
-    return Removable(name, level, spare, tuple(PodsOnNode(*each) for each in pods))
+    return PotentialVictim(name, level, spare, tuple(PodsOnNode(*each) for each in pods))
 
 
 def answers(
     on: Cluster,
-    *groups: GroupToPlace,
+    *groups: SolveGroup,
     reserved: Iterable[tuple[str, str, tuple[str, ...]]] = (),
-    withheld: Iterable[Withheld] = (),
-    removing: Sequence[Removable] = (),
+    nominated: Iterable[NominatedCapacity] = (),
+    removing: Sequence[PotentialVictim] = (),
 ) -> list[Answer]:
     """`reserved`: (node, class id, uids)."""
     on.room.refresh()
     try:
-        kept = keep(on.room, withheld)
+        kept = keep(on.room, nominated)
         on.reserve(reserved)
         return list(solve(on.room, groups, kept, removing))
     finally:
@@ -135,7 +135,7 @@ def removals(answer: Answer) -> dict[str, tuple[bool, dict[str, int]]]:
     """Gang to whether it goes whole, and how many of its pods go from each node."""
     assert isinstance(answer, Placed), answer
     gone: dict[str, tuple[bool, dict[str, int]]] = {}
-    for gang_gone in answer.removed:
+    for gang_gone in answer.victims:
         by_node: dict[str, int] = {}
         for pods in gang_gone.pods:
             by_node[pods.node] = by_node.get(pods.node, 0) + pods.count

@@ -24,7 +24,7 @@ from muster.rpc.server import RpcServer
 from muster.rpc.subscription import subscribe
 
 PLACED, INFEASIBLE = pb.GroupResult.OUTCOME_PLACED, pb.GroupResult.OUTCOME_INFEASIBLE
-PARTLY = pb.GroupResult.OUTCOME_PARTLY
+PARTIAL = pb.GroupResult.OUTCOME_PARTIAL
 
 
 def snapshot(*nodes: str, cpu: int = 4) -> Batch:
@@ -50,16 +50,16 @@ def asks(*roles: tuple[str, int], name: str = "g", minimum: int | None = None, p
     )
 
 
-def withheld(on: str, **amounts: int) -> pb.Withheld:
-    return pb.Withheld(
+def nominated(on: str, **amounts: int) -> pb.NominatedCapacity:
+    return pb.NominatedCapacity(
         node=on, amounts=[state_pb.ResourceAmount(name=name, amount=amount) for name, amount in amounts.items()]
     )
 
 
-def removable(name: str, *pods: tuple[str, str, int], level: int = 0, spare: int = 0) -> pb.Removable:
+def potential_victim(name: str, *pods: tuple[str, str, int], level: int = 0, spare: int = 0) -> pb.PotentialVictim:
     """Pods as (node, class id, count)."""
     listed = [pb.PodsOnNode(node=on, class_id=class_id, count=count) for on, class_id, count in pods]
-    return pb.Removable(id=name, level=level, spare=spare, pods=listed)
+    return pb.PotentialVictim(id=name, level=level, spare=spare, pods=listed)
 
 
 @dataclass

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from muster.gangs.facts import HostPort, NodeFacts, PodClass, PodTerm, SpreadConstraint
-from muster.gangs.match import affinity_matches, term_matches, untolerated_taint, why_not
+from muster.gangs.node_filters import affinity_matches, term_matches, untolerated_taint, why_not
 
 VOLUMES = "node(s) had volume node affinity conflict"
 PORTS = "node(s) didn't have free ports for the requested pod ports"

@@ -7,7 +7,7 @@ from itertools import combinations, product
 from hypothesis import strategies as st
 
 from builders.optimum import FLAT, Case, optimum
-from builders.placement import alone, answers, cluster, node, pod_class, refusal, removable
+from builders.placement import alone, answers, cluster, node, pod_class, potential_victim, refusal
 from muster.gangs.facts import (
     Batch,
     LevelConstraint,
@@ -18,7 +18,7 @@ from muster.gangs.facts import (
     TreeDomain,
     TreeLevel,
 )
-from muster.gangs.placing import GangToPlace, GroupToPlace, Removable
+from muster.gangs.solve import PotentialVictim, SolveGang, SolveGroup
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.cluster import Cluster
 from muster.placement.removal.candidates import candidates_of
@@ -36,8 +36,8 @@ class Instance:
 
     nodes: list[NodeFacts]
     classes: list[PodClass]
-    gangs: list[Removable]
-    asked: GroupToPlace
+    gangs: list[PotentialVictim]
+    asked: SolveGroup
     tree: TopologyTree = FLAT
 
     def cluster(self) -> Cluster:
@@ -134,7 +134,7 @@ class Instance:
             yield gone
 
 
-def _choices(gang: Removable, spare: int | None) -> Iterator[tuple[int, ...]]:
+def _choices(gang: PotentialVictim, spare: int | None) -> Iterator[tuple[int, ...]]:
     if spare is None:
         yield tuple(pods.count for pods in gang.pods)
         return
@@ -166,7 +166,7 @@ def instances(draw: st.DrawFn, most_roles: int = 1) -> Instance:
         )
         for name, class_id, count in pods:
             used[name] += cpu[class_id] * count
-        gangs.append(removable(f"v{index}", *pods, level=draw(st.integers(0, 1)), spare=draw(st.integers(0, 2))))
+        gangs.append(potential_victim(f"v{index}", *pods, level=draw(st.integers(0, 1)), spare=draw(st.integers(0, 2))))
     nodes = [
         node(name, used[name] + draw(st.integers(0, 1)), labels={"zone": draw(st.sampled_from("ab"))}) for name in names
     ]
@@ -192,7 +192,7 @@ def check(instance: Instance) -> None:
     by_id = {gang.id: (index, gang) for index, gang in enumerate(instance.gangs)}
     gone: dict[tuple[str, str], int] = {}
     whole = []
-    for removed in answer.removed:
+    for removed in answer.victims:
         index, gang = by_id[removed.id]
         pods = sum(each.count for each in removed.pods)
         total = sum(each.count for each in gang.pods)
@@ -204,10 +204,10 @@ def check(instance: Instance) -> None:
             gone[each.node, each.class_id] = gone.get((each.node, each.class_id), 0) + each.count
             assert each.count <= sum(p.count for p in gang.pods if (p.node, p.class_id) == (each.node, each.class_id))
     assert instance.fits(gone)
-    level = max((by_id[removed.id][1].level for removed in answer.removed), default=-1)
+    level = max((by_id[removed.id][1].level for removed in answer.victims), default=-1)
     assert level == best[0]
     assert tuple(whole) == best[1]
-    for removed in answer.removed:  # nothing of it is needless
+    for removed in answer.victims:  # nothing of it is needless
         units = [[(each.node, each.class_id, each.count) for each in removed.pods]]
         if by_id[removed.id][0] not in whole:
             units = [[(each.node, each.class_id, 1)] for each in removed.pods]
@@ -239,5 +239,5 @@ def confined_instances(draw: st.DrawFn, most_roles: int = 1) -> Instance:
     wanted = sum(role.wanted for role in gang.roles)
     if any(each.policy == LevelPolicy.PARTITION for each in constraints) and wanted < 2:
         constraints = _HARD[0]
-    asked = GangToPlace(gang.id, gang.minimum, gang.roles, "", constraints)
-    return Instance(plain.nodes, plain.classes, plain.gangs, GroupToPlace("g", (asked,)), tree)
+    asked = SolveGang(gang.id, gang.minimum, gang.roles, "", constraints)
+    return Instance(plain.nodes, plain.classes, plain.gangs, SolveGroup("g", (asked,)), tree)

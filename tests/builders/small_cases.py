@@ -17,7 +17,7 @@ from muster.gangs.facts import (
     TreeDomain,
     TreeLevel,
 )
-from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Role
+from muster.gangs.solve import PodsOnNode, Role, SolveGang, SolveGroup
 from muster.placement.answers import Answer
 from muster.placement.cluster import Cluster
 from muster.placement.solve import solve
@@ -146,7 +146,7 @@ def _node(chance: Random, index: int, kind: Kind) -> NodeFacts:
 
 def _group(
     chance: Random, kind: Kind, classes: Sequence[PodClass], nodes: Sequence[NodeFacts], tree: TopologyTree
-) -> GroupToPlace:
+) -> SolveGroup:
     gangs = []
     for index in range(2 if kind == "group" else 1):
         wanted = chance.randint(1, _MOST_MEMBERS[kind])
@@ -161,7 +161,7 @@ def _group(
         constraints = constraints_that_can_be_met(chance, tree, minimum, wanted)
         while not index and not constraints:
             constraints = constraints_that_can_be_met(chance, tree, minimum, wanted)
-        gangs.append(GangToPlace(f"g{index}", minimum, roles, "", constraints, placed))
+        gangs.append(SolveGang(f"g{index}", minimum, roles, "", constraints, placed))
     return group(*gangs)
 
 

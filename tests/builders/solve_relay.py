@@ -21,7 +21,7 @@ def places(response: pb.SolveResponse) -> bool:
 
 def removes(response: pb.SolveResponse) -> bool:
     """Somebody has to go."""
-    return any(result.removed for result in response.results)
+    return any(result.victims for result in response.results)
 
 
 Lie = Callable[[pb.SolveRequest, pb.SolveResponse], bool]

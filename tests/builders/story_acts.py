@@ -60,7 +60,7 @@ def held_back(story: Story, kind: type[Under], such: Callable[[Any], bool] = lam
 
 def asks_for_room(solve: Solve) -> bool:
     """It is asked who is to go."""
-    return bool(solve.removable)
+    return bool(solve.potential_victims)
 
 
 def is_plan(persist: Persist) -> bool:

@@ -10,7 +10,7 @@ from itertools import combinations, product
 from builders.story_cast import Cluster
 from muster.coordinator.core.events import Solve, SolveOutcome, SolveResult
 from muster.gangs.facts import LevelPolicy
-from muster.gangs.placing import Explanation, GangToPlace, GroupToPlace, PodsOnNode, Removable, Removed, Run
+from muster.gangs.solve import Explanation, PodsOnNode, PotentialVictim, Run, SolveGang, SolveGroup, VictimGang
 
 MOST_COMBINED = 12
 """Of more gangs not every set is tried."""
@@ -40,14 +40,14 @@ def first_fit(cluster: Cluster, solve: Solve) -> tuple[SolveResult, ...]:
         fit = fitter.try_whole(free, group)
         if not fit.short:
             results.append(SolveResult(group.id, SolveOutcome.PLACED, fit.runs))
-        elif (freed := _Removal(fitter, free, group, solve.removable).find()) is not None:
+        elif (freed := _Removal(fitter, free, group, solve.potential_victims).find()) is not None:
             removed, fit = freed
-            results.append(SolveResult(group.id, SolveOutcome.PLACED, fit.runs, removed=removed))
+            results.append(SolveResult(group.id, SolveOutcome.PLACED, fit.runs, victims=removed))
         else:
             why = Explanation(summary=fit.short)
             fit = fitter.try_part(free, group) if group.partial else fit
-            outcome = SolveOutcome.PARTLY if fit.runs and group.partial else SolveOutcome.INFEASIBLE
-            runs = fit.runs if outcome is SolveOutcome.PARTLY else ()
+            outcome = SolveOutcome.PARTIAL if fit.runs and group.partial else SolveOutcome.INFEASIBLE
+            runs = fit.runs if outcome is SolveOutcome.PARTIAL else ()
             results.append(SolveResult(group.id, outcome, runs, why))
             if not runs:
                 continue
@@ -63,7 +63,7 @@ def _free(cluster: Cluster, solve: Solve) -> Free:
             pod = cluster.pods.get(uid)
             if held.node in free and not (pod is not None and pod.node):
                 free[held.node] -= cluster.class_cpu(held.class_id)
-    for kept in solve.withheld:
+    for kept in solve.nominated:
         if kept.node in free:
             free[kept.node] -= dict(kept.amounts).get("cpu", 0)
     return free
@@ -75,7 +75,7 @@ class _Fitter:
     def __init__(self, cluster: Cluster) -> None:
         self.cpu, self._rack_of = cluster.class_cpu, cluster.rack_of
 
-    def try_whole(self, free: Free, group: GroupToPlace) -> _Fit:
+    def try_whole(self, free: Free, group: SolveGroup) -> _Fit:
         """All minimums, and then what is wanted beyond them: it takes nothing from partners."""
         best = _Fit((), "its members are in several racks, and must be in one", free)
         for racks in self._choices(free, group):
@@ -84,16 +84,16 @@ class _Fitter:
                 return best
         return best
 
-    def _choices(self, free: Free, group: GroupToPlace) -> Iterator[Racks]:
+    def _choices(self, free: Free, group: SolveGroup) -> Iterator[Racks]:
         packed = [asked for asked in group.gangs if _packed_in_racks(asked)]
         for racks in product(*(self._racks(free, asked) for asked in packed)):
             yield {asked.id: rack for asked, rack in zip(packed, racks, strict=True)}
 
-    def _racks(self, free: Free, asked: GangToPlace) -> list[str]:
+    def _racks(self, free: Free, asked: SolveGang) -> list[str]:
         there = {self._rack_of(pods.node) for pods in asked.placed}
         return sorted(there) if len(there) == 1 else sorted(set(map(self._rack_of, free))) if not there else []
 
-    def _try_whole_in(self, free: Free, group: GroupToPlace, racks: Racks) -> _Fit:
+    def _try_whole_in(self, free: Free, group: SolveGroup, racks: Racks) -> _Fit:
         trial, runs = dict(free), list[Run]()
         needed = {asked.id: self._smallest(asked, asked.minimum) for asked in group.gangs}
         fit = {asked.id: self._fill(trial, asked, needed[asked.id], runs, racks) for asked in group.gangs}
@@ -105,12 +105,12 @@ class _Fitter:
         self._fill_rest(trial, group, needed, runs, racks)
         return _Fit(tuple(runs), "", trial)
 
-    def try_part(self, free: Free, group: GroupToPlace) -> _Fit:
+    def try_part(self, free: Free, group: SolveGroup) -> _Fit:
         """As much as there is room for, minimums first; of all racks those in which most fit."""
         tries = (self._try_part_in(free, group, racks) for racks in self._choices(free, group))
         return max(tries, key=lambda fit: sum(run.count for run in fit.runs), default=_Fit((), "", free))
 
-    def _try_part_in(self, free: Free, group: GroupToPlace, racks: Racks) -> _Fit:
+    def _try_part_in(self, free: Free, group: SolveGroup, racks: Racks) -> _Fit:
         trial, runs = dict(free), list[Run]()
         placed: dict[str, list[int]] = {}
         for asked in group.gangs:
@@ -123,20 +123,20 @@ class _Fitter:
         return _Fit(tuple(runs), "", trial)
 
     def _fill_rest(
-        self, free: Free, group: GroupToPlace, placed: dict[str, list[int]], runs: list[Run], racks: Racks
+        self, free: Free, group: SolveGroup, placed: dict[str, list[int]], runs: list[Run], racks: Racks
     ) -> None:
         for asked in group.gangs:
             rest = [role.wanted - count for role, count in zip(asked.roles, placed[asked.id], strict=True)]
             self._fill(free, asked, rest, runs, racks)
 
-    def _smallest(self, asked: GangToPlace, count: int) -> list[int]:
+    def _smallest(self, asked: SolveGang, count: int) -> list[int]:
         """So many members by role, the smallest first."""
         counts = [0] * len(asked.roles)
         for index in sorted(range(len(counts)), key=lambda index: self.cpu(asked.roles[index].class_id)):
             counts[index] = min(asked.roles[index].wanted, count - sum(counts))
         return counts
 
-    def _fill(self, free: Free, asked: GangToPlace, counts: Sequence[int], runs: list[Run], racks: Racks) -> int:
+    def _fill(self, free: Free, asked: SolveGang, counts: Sequence[int], runs: list[Run], racks: Racks) -> int:
         """Place so many members by role, the largest first, each on the fullest node that takes it; how many fit."""
         placed, rack = 0, racks.get(asked.id)
         nodes = [name for name in free if rack is None or self._rack_of(name) == rack]
@@ -152,7 +152,7 @@ class _Fitter:
         return placed
 
 
-def _packed_in_racks(asked: GangToPlace) -> bool:
+def _packed_in_racks(asked: SolveGang) -> bool:
     return any(each.level == "rack" and each.policy is LevelPolicy.PACK and each.hard for each in asked.constraints)
 
 
@@ -162,13 +162,13 @@ class _Removal:
 
     fitter: _Fitter
     free: Free
-    group: GroupToPlace
-    removable: Sequence[Removable]
+    group: SolveGroup
+    potential_victims: Sequence[PotentialVictim]
 
-    def find(self) -> tuple[tuple[Removed, ...], _Fit] | None:
+    def find(self) -> tuple[tuple[VictimGang, ...], _Fit] | None:
         """None: it does not fit even if all goes."""
-        for level in sorted({each.level for each in self.removable}):
-            offered = [each for each in self.removable if each.level <= level]
+        for level in sorted({each.level for each in self.potential_victims}):
+            offered = [each for each in self.potential_victims if each.level <= level]
             if self._fit({each.id: _singly(each) for each in offered}).short:
                 continue
             going = self._fewest(offered)
@@ -176,7 +176,7 @@ class _Removal:
                 if len(going[each.id]) <= each.spare:
                     self._put_back(going, each)
             removed = tuple(
-                Removed(
+                VictimGang(
                     each.id, len(going[each.id]) == _count(each) and each.spare < _count(each), _joined(going[each.id])
                 )
                 for each in offered
@@ -185,7 +185,7 @@ class _Removal:
             return removed, self._fit(going)
         return None
 
-    def _fewest(self, offered: list[Removable]) -> dict[str, list[PodsOnNode]]:
+    def _fewest(self, offered: list[PotentialVictim]) -> dict[str, list[PodsOnNode]]:
         """All that can be spared, and as few whole gangs as possible; of many, those that are needed in turn."""
         if len(offered) > MOST_COMBINED:
             return self._needed_in_turn(offered)
@@ -196,7 +196,7 @@ class _Removal:
                     return going
         raise AssertionError("all of it was seen to suffice")
 
-    def _needed_in_turn(self, offered: list[Removable]) -> dict[str, list[PodsOnNode]]:
+    def _needed_in_turn(self, offered: list[PotentialVictim]) -> dict[str, list[PodsOnNode]]:
         going = {each.id: _singly(each) for each in offered}
         for each in reversed(offered):
             fewer = {**going, each.id: going[each.id][: each.spare]}
@@ -204,7 +204,7 @@ class _Removal:
                 going = fewer
         return going
 
-    def _put_back(self, going: dict[str, list[PodsOnNode]], each: Removable) -> None:
+    def _put_back(self, going: dict[str, list[PodsOnNode]], each: PotentialVictim) -> None:
         """Spared pods that the place does not need stay, the last first."""
         for pod in reversed(list(going[each.id])):
             fewer = list(going[each.id])
@@ -221,11 +221,11 @@ class _Removal:
         return self.fitter.try_whole(trial, self.group)
 
 
-def _count(each: Removable) -> int:
+def _count(each: PotentialVictim) -> int:
     return sum(pods.count for pods in each.pods)
 
 
-def _singly(each: Removable) -> list[PodsOnNode]:
+def _singly(each: PotentialVictim) -> list[PodsOnNode]:
     return [PodsOnNode(pods.node, pods.class_id, 1) for pods in each.pods for _ in range(pods.count)]
 
 

@@ -12,7 +12,7 @@ from muster.firstfit.picture import Follower, Picture
 from muster.firstfit.service import FirstFit
 from muster.localcluster.ports import free_port
 
-Field = Literal["reservations", "withheld", "min_revision"]
+Field = Literal["reservations", "nominated", "min_revision"]
 
 
 async def tried(make: Make, follower: Follower, *only: str, call_seconds: float = 10) -> Report:
@@ -86,7 +86,7 @@ async def test_who_keeps_nodes_that_are_gone_fails() -> None:
 
 @pytest.mark.parametrize(
     ("field", "cases"),
-    [("reservations", {"S06"}), ("withheld", {"S07"}), ("min_revision", {"R01", "R02", "L04", "L05"})],
+    [("reservations", {"S06"}), ("nominated", {"S07"}), ("min_revision", {"R01", "R02", "L04", "L05"})],
 )
 async def test_who_does_not_hear_the_whole_question_fails(field: Field, cases: set[str]) -> None:
     assert cases <= failed(await tried(deaf(field), Follower(), *cases)).keys()

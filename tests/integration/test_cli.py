@@ -151,7 +151,7 @@ async def test_an_explanation_says_what_is_short_who_is_ahead_and_what_would_hel
             summary="6 of 8 members fit",
             fit=6,
             needed=8,
-            nodes_lost=[placement_pb2.NodesLost(reason="Insufficient cpu", nodes=17)],
+            filtered_nodes=[placement_pb2.FilteredNodes(reason="Insufficient cpu", nodes=17)],
             short_by=[state.ResourceAmount(name="cpu", amount=1500), state.ResourceAmount(name="memory", amount=2**31)],
         ),
         problems=[state.Problem(severity=state.Problem.SEVERITY_WARNING, message='mode is "Strct"; Strict is used')],

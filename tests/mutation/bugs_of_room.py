@@ -32,7 +32,7 @@ BUGS_OF_ROOM = (
     Bug(
         "placement is believed without a look into the ledger",
         "answers.py",
-        "    problem = ledger.refusal(demand, withheld)\n",
+        "    problem = ledger.refusal(demand, nominated)\n",
         "",
     ),
     Bug(

@@ -5,11 +5,11 @@ from builders.story_cast import gang
 from builders.story_invariants import check_quiet
 from muster.coordinator.core.events import RecordState, Solve, SolveOutcome
 from muster.coordinator.core.group import Group
-from muster.coordinator.core.kept_room import as_amounts, withheld_from
+from muster.coordinator.core.kept_room import as_amounts, nominated_for_others
 from muster.coordinator.core.questions import to_place
 from muster.coordinator.core.reasons import reason
 from muster.gangs.facts import PodPhase
-from muster.gangs.placing import PodsOnNode, Removable
+from muster.gangs.solve import PodsOnNode, PotentialVictim
 from simulation.world import THEIRS, World
 
 REST_SECONDS = (1.0, 30.0, 700.0, 1300.0, 1300.0, 30.0)
@@ -56,7 +56,9 @@ def check_rest(world: World) -> None:
 def check_no_false_wait(story: Story, group: Group) -> None:
     """I7: it does not fit in what is free and kept for nobody else."""
     knowledge = story.leader.knowledge
-    kept = as_amounts(withheld_from(group, knowledge.kept.values(), knowledge.ledger, story.now), knowledge.ledger)
+    kept = as_amounts(
+        nominated_for_others(group, knowledge.kept.values(), knowledge.ledger, story.now), knowledge.ledger
+    )
     (answer,) = story.first_fit(Solve(0, {}, knowledge.ledger.reservations(), (to_place(group),), kept))
     assert answer.outcome is not SolveOutcome.PLACED, f"I7: {group.id} fits and is not placed"
 
@@ -81,11 +83,11 @@ def check_no_deadlock(story: Story) -> None:
     reservations = story.leader.knowledge.ledger.reservations()
     for rank, group in enumerate(groups):
         lower = [other for other in groups[rank + 1 :] if _held(other)]
-        removable = tuple(Removable(other.id, 0, 0, tuple(_held(other))) for other in lower)
-        if not removable:
+        potential_victims = tuple(PotentialVictim(other.id, 0, 0, tuple(_held(other))) for other in lower)
+        if not potential_victims:
             continue
-        (answer,) = story.first_fit(Solve(0, {}, reservations, (to_place(group),), removable=removable))
-        names = [removed.id for removed in answer.removed]
+        (answer,) = story.first_fit(Solve(0, {}, reservations, (to_place(group),), potential_victims=potential_victims))
+        names = [removed.id for removed in answer.victims]
         assert answer.outcome is not SolveOutcome.PLACED, f"deadlock: {group.id} waits for what {names} hold"
 
 

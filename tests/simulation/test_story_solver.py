@@ -5,7 +5,7 @@ import pytest
 from builders.story import Story
 from builders.story_cast import gang, plain_pod
 from muster.coordinator.core.events import Solve, SolveOutcome, SolveResult
-from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Removable, Role, Withheld
+from muster.gangs.solve import NominatedCapacity, PodsOnNode, PotentialVictim, Role, SolveGang, SolveGroup
 
 
 @pytest.fixture
@@ -17,22 +17,24 @@ def story() -> Story:
     return story
 
 
-def ask(story: Story, count: int, *removable: Removable, partial: bool = False, withheld: int = 0) -> SolveResult:
-    group = GroupToPlace("x", (GangToPlace("x", count, (Role("cpu1", count),)),), partial)
-    kept = (Withheld("m4", (("cpu", withheld * 1000),)),) if withheld else ()
-    (answer,) = story.first_fit(Solve(1, {}, (), (group,), kept, removable))
+def ask(
+    story: Story, count: int, *potential_victims: PotentialVictim, partial: bool = False, nominated: int = 0
+) -> SolveResult:
+    group = SolveGroup("x", (SolveGang("x", count, (Role("cpu1", count),)),), partial)
+    kept = (NominatedCapacity("m4", (("cpu", nominated * 1000),)),) if nominated else ()
+    (answer,) = story.first_fit(Solve(1, {}, (), (group,), kept, potential_victims))
     return answer
 
 
-def offer(a_level: int, b_level: int) -> tuple[Removable, Removable]:
+def offer(a_level: int, b_level: int) -> tuple[PotentialVictim, PotentialVictim]:
     return (
-        Removable("a", a_level, 0, (PodsOnNode("m4", "cpu1", 4),)),
-        Removable("b", b_level, 2, (PodsOnNode("n4", "cpu1", 4),)),
+        PotentialVictim("a", a_level, 0, (PodsOnNode("m4", "cpu1", 4),)),
+        PotentialVictim("b", b_level, 2, (PodsOnNode("n4", "cpu1", 4),)),
     )
 
 
 def going(answer: SolveResult) -> dict[str, tuple[bool, int]]:
-    return {each.id: (each.whole, sum(pods.count for pods in each.pods)) for each in answer.removed}
+    return {each.id: (each.whole, sum(pods.count for pods in each.pods)) for each in answer.victims}
 
 
 def test_what_can_be_spared_goes_before_whole_gangs(story: Story) -> None:
@@ -53,11 +55,11 @@ def test_nothing_of_a_level_goes_if_lower_ones_suffice(story: Story) -> None:
 def test_nothing_goes_in_vain(story: Story) -> None:
     answer = ask(story, 9, *offer(0, 0))
     assert answer.outcome is SolveOutcome.INFEASIBLE
-    assert not answer.removed
+    assert not answer.victims
 
 
 def test_of_very_many_only_those_that_are_needed_go(story: Story) -> None:
-    many = [Removable(f"a{i}", 0, 0, (PodsOnNode("m4", "cpu1", 1),)) for i in range(20)]
+    many = [PotentialVictim(f"a{i}", 0, 0, (PodsOnNode("m4", "cpu1", 1),)) for i in range(20)]
     story.delete(gang("a").of(4))
     for index in range(4):
         story.bind_elsewhere(_pod(story, index), "m4")
@@ -74,7 +76,7 @@ def test_what_has_room_is_placed_in_part_but_not_in_room_that_is_withheld(story:
     story.delete(gang("a").of(4))
     assert ask(story, 5).outcome is SolveOutcome.INFEASIBLE
     answer = ask(story, 5, partial=True)
-    assert answer.outcome is SolveOutcome.PARTLY
+    assert answer.outcome is SolveOutcome.PARTIAL
     assert sum(run.count for run in answer.runs) == 4
-    assert sum(run.count for run in ask(story, 5, partial=True, withheld=3).runs) == 1
-    assert ask(story, 5, partial=True, withheld=4).outcome is SolveOutcome.INFEASIBLE
+    assert sum(run.count for run in ask(story, 5, partial=True, nominated=3).runs) == 1
+    assert ask(story, 5, partial=True, nominated=4).outcome is SolveOutcome.INFEASIBLE

@@ -236,7 +236,7 @@ class Watch:
 
 def _asked_for(solves: Sequence[Solve], gang_id: str) -> str:
     """The group for which it was asked last whether the gang could give way."""
-    asked = (solve for solve in reversed(solves) if any(each.id == gang_id for each in solve.removable))
+    asked = (solve for solve in reversed(solves) if any(each.id == gang_id for each in solve.potential_victims))
     return next(asked).groups[0].id
 
 

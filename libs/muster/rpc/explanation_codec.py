@@ -3,7 +3,7 @@
 from typing import Final
 
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
-from muster.gangs.placing import Explanation
+from muster.gangs.solve import Explanation
 from muster.placement.v1 import placement_pb2 as pb
 
 _LONGEST_SUMMARY: Final = 1024  # an implementation may be anybody's; this is what a condition can hold
@@ -17,7 +17,7 @@ def encode_explanation(explanation: Explanation) -> pb.Explanation:
         class_id=explanation.class_id,
         fit=explanation.fit,
         needed=explanation.needed,
-        nodes_lost=[pb.NodesLost(reason=reason, nodes=nodes) for reason, nodes in explanation.nodes_lost],
+        filtered_nodes=[pb.FilteredNodes(reason=reason, nodes=nodes) for reason, nodes in explanation.filtered_nodes],
         short_by=[state_pb.ResourceAmount(name=name, amount=amount) for name, amount in explanation.short_by],
         best_domain=explanation.best_domain,
         best_domain_fit=explanation.best_domain_fit,
@@ -33,7 +33,7 @@ def decode_explanation(message: pb.Explanation) -> Explanation:
         class_id=message.class_id,
         fit=message.fit,
         needed=message.needed,
-        nodes_lost=tuple((lost.reason, lost.nodes) for lost in message.nodes_lost),
+        filtered_nodes=tuple((lost.reason, lost.nodes) for lost in message.filtered_nodes),
         short_by=tuple((amount.name, amount.amount) for amount in message.short_by),
         best_domain=message.best_domain[:_LONGEST_SUMMARY],
         best_domain_fit=message.best_domain_fit,

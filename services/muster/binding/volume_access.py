@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from muster.binding.bodies import events_path, node_path, volume_path
 from muster.binding.verdicts import Verdict, repeatable, said
-from muster.gangs.match import term_matches
+from muster.gangs.node_filters import term_matches
 from muster.gangs.quoting import quoted
 from muster.kube.node_facts import node_facts
 from muster.kube.objects import BadObject, decode_node

@@ -136,7 +136,7 @@ def _why_no_place(answer: ExplainResponse) -> Iterator[str]:
         yield f"  {said.best_domain_fit} fit in {escape(said.best_domain)}, and nowhere more"
     if said.short_by:
         yield f"  short by {', '.join(map(_amount, said.short_by))}"
-    for lost in said.nodes_lost:
+    for lost in said.filtered_nodes:
         yield f"  {lost.nodes:>5} {'node' if lost.nodes == 1 else 'nodes'}  {escape(lost.reason)}"
 
 

@@ -175,18 +175,18 @@ def reservation(on: str, pod_class: PodClass, *uids: str) -> pb.Reservation:
     return pb.Reservation(node=on, class_id=pod_class.id, pod_uids=uids)
 
 
-def withheld(on: str, cpu: float) -> pb.Withheld:
-    return pb.Withheld(node=on, amounts=[state_pb.ResourceAmount(name="cpu", amount=round(cpu * 1000))])
+def nominated(on: str, cpu: float) -> pb.NominatedCapacity:
+    return pb.NominatedCapacity(node=on, amounts=[state_pb.ResourceAmount(name="cpu", amount=round(cpu * 1000))])
 
 
-def removable(
+def potential_victim(
     id: str,  # noqa: A002
     *pods: tuple[str, PodClass, int],
     level: int = 0,
     spare: int = 0,
-) -> pb.Removable:
+) -> pb.PotentialVictim:
     """Pods as (node, class, count)."""
-    return pb.Removable(id=id, level=level, spare=spare, pods=pods_on(pods))
+    return pb.PotentialVictim(id=id, level=level, spare=spare, pods=pods_on(pods))
 
 
 def pods_on(pods: Iterable[tuple[str, PodClass, int]]) -> list[pb.PodsOnNode]:

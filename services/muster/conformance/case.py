@@ -33,14 +33,14 @@ class Feature(StrEnum):
     """What implementations may leave out, by the names that DescribeResponse.features has for it."""
 
     PARTIAL = "partial"
-    REMOVABLE = "removable"
+    PREEMPTION = "preemption"
     CONSTRAINTS = "constraints"
     POD_TOPOLOGY = "pod-topology"
 
 
 FEATURES = {
     pb.FEATURE_PARTIAL: Feature.PARTIAL,
-    pb.FEATURE_REMOVABLE: Feature.REMOVABLE,
+    pb.FEATURE_PREEMPTION: Feature.PREEMPTION,
     pb.FEATURE_CONSTRAINTS: Feature.CONSTRAINTS,
     pb.FEATURE_POD_TOPOLOGY: Feature.POD_TOPOLOGY,
 }

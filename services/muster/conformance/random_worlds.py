@@ -13,16 +13,16 @@ from muster.conformance.building import (
     factor,
     gang,
     node,
+    nominated,
     pack,
     partition,
     pod_class,
-    removable,
+    potential_victim,
     reservation,
     sizes,
     spread,
     together,
     tree,
-    withheld,
     world,
 )
 from muster.conformance.world import World
@@ -117,13 +117,13 @@ def random_parts(random: Random, made: World, *, alone_asked: bool) -> dict[str,
     names, classes = sorted(made.nodes), list(made.classes.values())
     parts: dict[str, object] = {}
     if random.random() < 0.2:
-        parts["withheld"] = [withheld(random.choice(names), random.choice((0.5, 1, 2)))]
+        parts["nominated"] = [nominated(random.choice(names), random.choice((0.5, 1, 2)))]
     if random.random() < 0.2:
         parts["reservations"] = [reservation(random.choice(names), random.choice(classes), "u1", "u2")]
     if alone_asked and random.random() < 0.4:
         there = Counter((pod.node, pod.class_id) for pod in made.seated())
-        parts["removable"] = [
-            removable(
+        parts["potential_victims"] = [
+            potential_victim(
                 f"v-{on}", (on, made.classes[class_id], count), level=random.randint(0, 2), spare=random.randint(0, 2)
             )
             for (on, class_id), count in sorted(there.items())

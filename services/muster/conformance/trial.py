@@ -7,7 +7,7 @@ from grpc import aio
 
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.conformance.case import Failed, Unsafe
-from muster.conformance.checker.answers import INFEASIBLE, NOT_FOUND, PARTLY, PLACED, violations
+from muster.conformance.checker.answers import INFEASIBLE, NOT_FOUND, PARTIAL, PLACED, violations
 from muster.conformance.stage import Stage
 from muster.conformance.world import World
 from muster.gangs.facts import Batch
@@ -145,7 +145,7 @@ def told(result: pb.GroupResult) -> str:
     """The answer in a few words."""
     name = (
         pb.GroupResult.Outcome.Name(result.outcome)
-        if result.outcome in (PLACED, INFEASIBLE, NOT_FOUND, PARTLY)
+        if result.outcome in (PLACED, INFEASIBLE, NOT_FOUND, PARTIAL)
         else "?"
     )
     said = f" ({result.explanation.summary})" if result.explanation.summary else ""

@@ -82,7 +82,7 @@ RECORDS_WAITING: Final = sampled("muster_record_writes_waiting", "Decisions that
 
 def answered(effect: Solve, answer: Solved | SolveFailed, seconds: float, traceparent: str) -> None:
     """Placement was asked, and said something or nothing."""
-    if effect.removable:
+    if effect.potential_victims:
         PREEMPTION_ATTEMPTS.add(len(effect.groups))
         return
     outcomes: Counter[str] = Counter()

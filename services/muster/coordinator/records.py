@@ -12,7 +12,7 @@ from muster.coordinator.core.events import NotPersisted, Persist, Persisted, Pod
 from muster.coordinator.v1 import record_pb2 as pb
 from muster.etcd.errors import TooLarge
 from muster.etcd.store import Fence, Store
-from muster.gangs.placing import PodsOnNode
+from muster.gangs.solve import PodsOnNode
 
 MOST_WRITES = 100
 """Keys per transaction; etcd's default limit is 128 operations."""

@@ -9,7 +9,7 @@ from grpc import aio
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.coordinator.core.events import Solve, Solved, SolveFailed, SolveOutcome, SolveResult
 from muster.coordinator.replicas import SILENT_SECONDS, Place, Replicas
-from muster.gangs.placing import PodsOnNode, Removable, Removed, Run
+from muster.gangs.solve import PodsOnNode, PotentialVictim, Run, VictimGang
 from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.errors import describe
 from muster.rpc.explanation_codec import decode_explanation
@@ -85,19 +85,19 @@ def _request(effect: Solve, traceparents: Mapping[str, str]) -> pb.SolveRequest:
             )
             for group in effect.groups
         ],
-        withheld=[
-            pb.Withheld(
+        nominated=[
+            pb.NominatedCapacity(
                 node=kept.node,
                 amounts=[state_pb.ResourceAmount(name=name, amount=amount) for name, amount in kept.amounts],
             )
-            for kept in effect.withheld
+            for kept in effect.nominated
         ],
-        removable=map(_removable, effect.removable),
+        potential_victims=map(_potential_victims, effect.potential_victims),
     )
 
 
-def _removable(gang: Removable) -> pb.Removable:
-    return pb.Removable(
+def _potential_victims(gang: PotentialVictim) -> pb.PotentialVictim:
+    return pb.PotentialVictim(
         id=gang.id,
         level=gang.level,
         spare=gang.spare,
@@ -115,10 +115,10 @@ def _result(result: pb.GroupResult) -> SolveResult:
         SolveOutcome(result.outcome),
         tuple(Run(run.gang, run.role, run.node, run.count) for run in result.runs),
         decode_explanation(result.explanation) if result.HasField("explanation") else None,
-        tuple(map(_removed, result.removed)),
+        tuple(map(_removed, result.victims)),
     )
 
 
-def _removed(gang: pb.Removed) -> Removed:
+def _removed(gang: pb.VictimGang) -> VictimGang:
     pods = tuple(PodsOnNode(pods.node, pods.class_id, pods.count) for pods in gang.pods)
-    return Removed(gang.id, gang.whole, pods)
+    return VictimGang(gang.id, gang.whole, pods)

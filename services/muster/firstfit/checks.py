@@ -15,7 +15,7 @@ def check(request: pb.SolveRequest) -> None:
     gangs = [gang for group in request.groups for gang in group.gangs]
     _check_ids("group", (group.id for group in request.groups))
     _check_ids("gang", (gang.id for gang in gangs))
-    _check_ids("removable gang", (gang.id for gang in request.removable))
+    _check_ids("potential victim", (gang.id for gang in request.potential_victims))
     _check_ids("reserved pod", (uid for held in request.reservations for uid in held.pod_uids))
     for group in request.groups:
         if not group.gangs:
@@ -27,12 +27,12 @@ def check(request: pb.SolveRequest) -> None:
                 f"gang {gang.id!r} has minimum {gang.minimum} and wants {[role.wanted for role in gang.roles]}; "
                 "every role wants at least 1, and the minimum is from 1 to the sum"
             )
-    if request.removable and len(request.groups) > 1:
+    if request.potential_victims and len(request.groups) > 1:
         raise _invalid(f"{len(request.groups)} groups, but what may be removed may be for one only")
-    for kept in request.withheld:
+    for kept in request.nominated:
         for each in kept.amounts:
             if each.amount < 0:
-                raise _invalid(f"{each.amount} of {each.name!r} cannot be withheld on node {kept.node!r}")
+                raise _invalid(f"{each.amount} of {each.name!r} cannot be nominated on node {kept.node!r}")
 
 
 def check_classes(request: pb.SolveRequest, classes: Mapping[str, PodClass]) -> None:

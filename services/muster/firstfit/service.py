@@ -68,7 +68,7 @@ class FirstFit(pb_grpc.PlacementServiceServicer):
             code = grpc.StatusCode.FAILED_PRECONDITION if error.known else grpc.StatusCode.UNAVAILABLE
             raise RpcError(code, str(error)) from None
         check_classes(request, picture.classes)
-        table, as_it_is = _table(picture, request), not request.removable
+        table, as_it_is = _table(picture, request), not request.potential_victims
         return pb.SolveResponse(
             results=[solve_group(table, picture.classes, group, as_it_is=as_it_is) for group in request.groups],
             revision=encode_revision(picture.revision),
@@ -89,6 +89,6 @@ def _table(picture: Picture, request: pb.SolveRequest) -> Table:
     for held in request.reservations:
         unseen = sum(uid not in picture.pods for uid in held.pod_uids)
         table.put(picture.classes[held.class_id], held.node, unseen)
-    for kept in request.withheld:
+    for kept in request.nominated:
         table.use(kept.node, decode_amounts(kept.amounts))
     return table

@@ -83,7 +83,7 @@ class _Seats:
             class_id=self._gang.roles[index].class_id,
             fit=fit,
             needed=needed,
-            nodes_lost=[pb.NodesLost(reason=reason, nodes=count) for reason, count in lost.most_common()],
+            filtered_nodes=[pb.FilteredNodes(reason=reason, nodes=count) for reason, count in lost.most_common()],
         )
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from muster.firstfit.picture import Picture
 from muster.gangs.facts import Amounts, HostPort, NodeFacts, PodClass
-from muster.gangs.match import VOLUMES, volumes_reachable, why_not
+from muster.gangs.node_filters import VOLUMES, volumes_reachable, why_not
 
 PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
 COMPANY: Final = "node(s) didn't match pod anti-affinity rules"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelConstraint, LevelPolicy
-from muster.gangs.placing import GangToPlace
+from muster.gangs.solve import SolveGang
 from muster.placement.pod_rules.easing import ask_less, one_each
 from muster.placement.room.eligibility import ABSENT, USABLE
 from muster.placement.room.nodes import Bool
@@ -48,12 +48,12 @@ def telling_level(tree: Tree, constraints: Sequence[LevelConstraint]) -> int:
     return max(packed, default=len(names) - 1)
 
 
-def keeps_to_tree(tree: Tree, gang: GangToPlace) -> bool:
+def keeps_to_tree(tree: Tree, gang: SolveGang) -> bool:
     """Its constraints keep the gang off nodes that are not in the tree."""
     return any(rule.is_hard for rule in rules_of(gang.constraints, tree.level_names) if rule.level < len(tree.levels))
 
 
-def reach(tree: Tree, gang: GangToPlace) -> Bool:
+def reach(tree: Tree, gang: SolveGang) -> Bool:
     """bool[nodes of the tree]: where the gang may be. Those outside only if nothing keeps it to the tree, and if all
     must be in one domain where members are already, only that.
     """
@@ -67,7 +67,7 @@ def reach(tree: Tree, gang: GangToPlace) -> Bool:
     return found
 
 
-def homes(tree: Tree, gang: GangToPlace) -> list[str]:
+def homes(tree: Tree, gang: SolveGang) -> list[str]:
     """The domain that the gang must stay in because members are there, as a path; several if they are in several by
     now, and none if it may be in any.
     """
@@ -78,19 +78,19 @@ def homes(tree: Tree, gang: GangToPlace) -> list[str]:
     return [tree.path(levels[-1], domain) for domain in domains]
 
 
-def _of_one_domain(tree: Tree, gang: GangToPlace) -> list[int]:
+def _of_one_domain(tree: Tree, gang: SolveGang) -> list[int]:
     """Levels above the nodes at which all members must be in one domain."""
     rules = rules_of(gang.constraints, tree.level_names)
     packed = takewhile(lambda rule: rule.shape is Shape.PACK and rule.shape_is_hard, rules)
     return [rule.level for rule in packed if rule.level < len(tree.levels)]
 
 
-def _places(tree: Tree, gang: GangToPlace) -> list[int]:
+def _places(tree: Tree, gang: SolveGang) -> list[int]:
     """Of nodes with members, where they are in the tree's `rows`."""
     return [place for pods in gang.placed if (place := tree.place_of(pods.node)) is not None]
 
 
-def soften(gang: GangToPlace, level_names: Sequence[str], fits: Callable[[GangToPlace], bool]) -> str:
+def soften(gang: SolveGang, level_names: Sequence[str], fits: Callable[[SolveGang], bool]) -> str:
     """Which one hard constraint to make soft, of the lowest level possible, or else all of them; "" if that does not
     help.
     """

@@ -2,14 +2,14 @@
 
 from msgspec import Struct
 
-from muster.gangs.placing import Explanation, Removed, Run
+from muster.gangs.solve import Explanation, Run, VictimGang
 
 
 class Placed(Struct, frozen=True):
     """Where the members of a group go, once what is `removed` has gone."""
 
     runs: tuple[Run, ...]
-    removed: tuple[Removed, ...] = ()
+    victims: tuple[VictimGang, ...] = ()
 
 
 class PartlyPlaced(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from muster.gangs.placing import GroupToPlace
+from muster.gangs.solve import SolveGroup
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.explain import Explainer
 from muster.placement.room.packing import fewest_nodes
@@ -10,7 +10,7 @@ from muster.placement.room.parts import Attempt, Part, runs_of, take
 from muster.placement.room.room import Room
 
 
-def place_equal(room: Room, group: GroupToPlace, parts: Sequence[Part], explainer: Explainer) -> Placed | NotPlaced:
+def place_equal(room: Room, group: SolveGroup, parts: Sequence[Part], explainer: Explainer) -> Placed | NotPlaced:
     """Place every gang's minimum and as many more as have room, first gangs first."""
     class_id = parts[0].class_id
     room_for = int(room.of(class_id).fits.sum())

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import PODS, Amounts
-from muster.gangs.placing import Explanation, GangToPlace, GroupToPlace
+from muster.gangs.solve import Explanation, SolveGang, SolveGroup
 from muster.placement.advice import best_domain, make_room, reach, telling_level
 from muster.placement.pod_rules.pod_rules import Lost
 from muster.placement.room.eligibility import ABSENT, USABLE
@@ -19,7 +19,7 @@ from muster.placement.room.room import MOST_FITS, ClassRoom, Room
 MOST_REASONS_TOLD: Final = 8
 """Reasons named in the sentence; taints with a value per node would make it endless. All of them are in the counts."""
 
-NodesLost = tuple[tuple[str, int], ...]
+FilteredNodes = tuple[tuple[str, int], ...]
 """Reasons and how many nodes are lost to each, most first."""
 
 _MOST: Final = 2**63 - 1
@@ -32,16 +32,16 @@ class Explainer:
     def __init__(self, room: Room, kept: Kept = NOTHING) -> None:
         self._room = room
         self._kept = kept
-        self._lost: dict[tuple[str, int], tuple[NodesLost, int]] = {}
+        self._lost: dict[tuple[str, int], tuple[FilteredNodes, int]] = {}
 
-    def too_many(self, group: GroupToPlace, gang_index: int, class_id: str, fit: int) -> Explanation:
+    def too_many(self, group: SolveGroup, gang_index: int, class_id: str, fit: int) -> Explanation:
         """For members that are all equal: `fit` is how many of the gang's have room, in the room as it is."""
         domain, domain_fit = self.best_domain(group.gangs[gang_index], class_id)
         is_all = gang_index == len(group.gangs) - 1
         explanation = self.full(group, gang_index, class_id, fit, is_all=is_all)
         return replace(explanation, best_domain=domain, best_domain_fit=min(domain_fit, fit))
 
-    def best_domain(self, gang: GangToPlace, class_id: str) -> tuple[str, int]:
+    def best_domain(self, gang: SolveGang, class_id: str) -> tuple[str, int]:
         """In which domain most members of the class would fit, and how many."""
         tree = self._room.trees.get(gang.tree)
         if tree is None or not tree.levels:
@@ -50,7 +50,7 @@ class Explainer:
         return best_domain(tree, telling_level(tree, gang.constraints), np.where(reach(tree, gang), caps, 0))
 
     def stuck(
-        self, group: GroupToPlace, parts: Sequence[Part], gang_index: int, part_index: int, best: Attempt
+        self, group: SolveGroup, parts: Sequence[Part], gang_index: int, part_index: int, best: Attempt
     ) -> Explanation:
         """For mixed members: what is in the way of a part once the best attempt has been seated."""
         room = self._room
@@ -66,7 +66,7 @@ class Explainer:
         finally:
             room.undo(mark)
 
-    def full(self, group: GroupToPlace, gang_index: int, class_id: str, fit: int, *, is_all: bool) -> Explanation:
+    def full(self, group: SolveGroup, gang_index: int, class_id: str, fit: int, *, is_all: bool) -> Explanation:
         """With members of the class on every node, as many as fit there. `is_all`: with room for the others of the
         gang, the group would start.
         """
@@ -84,7 +84,7 @@ class Explainer:
 
     def _explanation(
         self,
-        group: GroupToPlace,
+        group: SolveGroup,
         gang_index: int,
         of_class: ClassRoom,
         seated: Int64,
@@ -104,7 +104,7 @@ class Explainer:
         remedy = make_room(self._room, of_class, missing, is_all=is_all) if missing > 0 else ""
         return Explanation(summary, gang.id, of_class.pod_class.id, fit, needed, lost, short_by, remedy=remedy)
 
-    def _nodes_lost(self, of_class: ClassRoom, left: Int64) -> tuple[NodesLost, int]:
+    def _nodes_lost(self, of_class: ClassRoom, left: Int64) -> tuple[FilteredNodes, int]:
         """Nodes by what is in the way, and on how many it is only what is kept for others."""
         key = (of_class.pod_class.id, self._room.clock)
         lost = self._lost.get(key)
@@ -140,7 +140,7 @@ def _left(room: Room, of_class: ClassRoom, seated: Int64) -> Int64:
     return left
 
 
-def _nodes_lost(room: Room, of_class: ClassRoom, left: Int64) -> NodesLost:
+def _nodes_lost(room: Room, of_class: ClassRoom, left: Int64) -> FilteredNodes:
     judge = of_class.eligibility
     late = judge.late
     counts: dict[str, int] = {}
@@ -188,7 +188,7 @@ def _short_alone(left: Int64, amount: int, missing: int) -> int:
     return amount * to_fill - int(remainders.sum())
 
 
-def _sentence(fit: int, needed: int, nodes: int, lost: NodesLost, short_by: Amounts) -> str:
+def _sentence(fit: int, needed: int, nodes: int, lost: FilteredNodes, short_by: Amounts) -> str:
     told = [f"{count} {reason}" for reason, count in lost[:MOST_REASONS_TOLD]]
     if len(lost) > MOST_REASONS_TOLD:
         told.append(f"{sum(count for _, count in lost[MOST_REASONS_TOLD:])} for other reasons")

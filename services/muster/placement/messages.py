@@ -9,7 +9,16 @@ import grpc
 
 from muster.gangs.capacity import LARGEST_AMOUNT
 from muster.gangs.facts import LevelConstraint
-from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Removable, Removed, Role, Run, Withheld
+from muster.gangs.solve import (
+    NominatedCapacity,
+    PodsOnNode,
+    PotentialVictim,
+    Role,
+    Run,
+    SolveGang,
+    SolveGroup,
+    VictimGang,
+)
 from muster.placement.answers import Answer, PartlyPlaced, Placed
 from muster.placement.room.trees import Trees
 from muster.placement.v1 import placement_pb2 as pb
@@ -21,10 +30,10 @@ from muster.topology.constraints import contradictions
 _Outcome = pb.GroupResult.Outcome
 
 
-def read_groups(request: pb.SolveRequest) -> list[GroupToPlace]:
+def read_groups(request: pb.SolveRequest) -> list[SolveGroup]:
     """What is to be placed. Raises RpcError INVALID_ARGUMENT."""
     groups = [
-        GroupToPlace(
+        SolveGroup(
             group.id,
             tuple(map(_read_gang, group.gangs)),
             group.partial,
@@ -42,12 +51,12 @@ def read_groups(request: pb.SolveRequest) -> list[GroupToPlace]:
     return groups
 
 
-def _read_gang(gang: pb.Gang) -> GangToPlace:
+def _read_gang(gang: pb.Gang) -> SolveGang:
     try:
         constraints = tuple(map(decode_constraint, gang.constraints))
     except UnknownPolicy as error:
         raise _invalid(f"gang {gang.id!r}: {error}") from None
-    return GangToPlace(
+    return SolveGang(
         gang.id,
         gang.minimum,
         tuple(Role(role.class_id, role.wanted) for role in gang.roles),
@@ -58,7 +67,7 @@ def _read_gang(gang: pb.Gang) -> GangToPlace:
     )
 
 
-def check_constraints(groups: Iterable[GroupToPlace], trees: Trees) -> None:
+def check_constraints(groups: Iterable[SolveGroup], trees: Trees) -> None:
     """Trees must be known, and constraints must be such that they can be met. Raises RpcError INVALID_ARGUMENT."""
     for gang in (gang for group in groups for gang in group.gangs if gang.constraints):
         tree = trees.get(gang.tree)
@@ -83,39 +92,42 @@ def _told(names: Sequence[str]) -> str:
     return f"there {'is' if len(names) == 1 else 'are'} {', '.join(map(repr, names))}"
 
 
-def read_withheld(request: pb.SolveRequest) -> list[Withheld]:
+def read_nominated(request: pb.SolveRequest) -> list[NominatedCapacity]:
     """What is kept for others. Raises RpcError INVALID_ARGUMENT."""
-    for kept in request.withheld:
+    for kept in request.nominated:
         for each in kept.amounts:
             if not 0 <= each.amount <= LARGEST_AMOUNT:
                 raise _invalid(
-                    f"{each.amount} of {each.name!r} cannot be withheld on node {kept.node!r}; "
+                    f"{each.amount} of {each.name!r} cannot be nominated on node {kept.node!r}; "
                     f"name an amount from 0 to {LARGEST_AMOUNT}"
                 )
-    return [Withheld(kept.node, tuple((each.name, each.amount) for each in kept.amounts)) for kept in request.withheld]
-
-
-def read_removable(request: pb.SolveRequest) -> list[Removable]:
-    """What may be removed. Raises RpcError INVALID_ARGUMENT."""
-    if request.removable and len(request.groups) > 1:
-        raise _invalid(f"{len(request.groups)} groups, but what may be removed may be for one only; ask for each alone")
-    _check_unique("removable gang", [gang.id for gang in request.removable])
     return [
-        Removable(
+        NominatedCapacity(kept.node, tuple((each.name, each.amount) for each in kept.amounts))
+        for kept in request.nominated
+    ]
+
+
+def read_potential_victims(request: pb.SolveRequest) -> list[PotentialVictim]:
+    """What may be removed. Raises RpcError INVALID_ARGUMENT."""
+    if request.potential_victims and len(request.groups) > 1:
+        raise _invalid(f"{len(request.groups)} groups, but what may be removed may be for one only; ask for each alone")
+    _check_unique("potential victim", [gang.id for gang in request.potential_victims])
+    return [
+        PotentialVictim(
             gang.id,
             gang.level,
             gang.spare,
             tuple(PodsOnNode(pods.node, pods.class_id, pods.count) for pods in gang.pods if pods.count),
         )
-        for gang in request.removable
+        for gang in request.potential_victims
     ]
 
 
-def classes_of(request: pb.SolveRequest, groups: Iterable[GroupToPlace]) -> set[str]:
+def classes_of(request: pb.SolveRequest, groups: Iterable[SolveGroup]) -> set[str]:
     """Ids of all classes that the request names."""
     named = {role.class_id for group in groups for gang in group.gangs for role in gang.roles}
     named.update(reservation.class_id for reservation in request.reservations)
-    named.update(pods.class_id for gang in request.removable for pods in gang.pods)
+    named.update(pods.class_id for gang in request.potential_victims for pods in gang.pods)
     return named
 
 
@@ -129,7 +141,7 @@ def check_known(named: Collection[str], known: Collection[str]) -> None:
         )
 
 
-def write_answer(response: pb.SolveResponse, group: GroupToPlace, answer: Answer) -> None:
+def write_answer(response: pb.SolveResponse, group: SolveGroup, answer: Answer) -> None:
     """Add a result to the response."""
     result = response.results.add(id=group.id)
     match answer:
@@ -139,7 +151,7 @@ def write_answer(response: pb.SolveResponse, group: GroupToPlace, answer: Answer
             for gang in removed:
                 _write_removed(result, gang)
         case PartlyPlaced(runs, explanation):
-            result.outcome = _Outcome.OUTCOME_PARTLY
+            result.outcome = _Outcome.OUTCOME_PARTIAL
             _write_runs(result, runs)
             result.explanation.CopyFrom(encode_explanation(explanation))
         case _:
@@ -153,13 +165,13 @@ def _write_runs(result: pb.GroupResult, runs: Iterable[Run]) -> None:
         add(gang=run.gang, role=run.role, node=run.node, count=run.count)
 
 
-def _write_removed(result: pb.GroupResult, gang: Removed) -> None:
-    add = result.removed.add(id=gang.id, whole=gang.whole).pods.add
+def _write_removed(result: pb.GroupResult, gang: VictimGang) -> None:
+    add = result.victims.add(id=gang.id, whole=gang.whole).pods.add
     for pods in gang.pods:
         add(node=pods.node, class_id=pods.class_id, count=pods.count)
 
 
-def _check_gang(gang: GangToPlace) -> None:
+def _check_gang(gang: SolveGang) -> None:
     wanted = sum(role.wanted for role in gang.roles)
     for index, role in enumerate(gang.roles):
         if not role.wanted:

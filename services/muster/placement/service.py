@@ -16,7 +16,7 @@ import grpc
 import structlog
 from grpc import aio
 
-from muster.gangs.placing import GroupToPlace, Removable, Withheld
+from muster.gangs.solve import NominatedCapacity, PotentialVictim, SolveGroup
 from muster.placement import metrics
 from muster.placement.cluster import Cluster
 from muster.placement.kernels.ready import KERNELS
@@ -25,8 +25,8 @@ from muster.placement.messages import (
     check_known,
     classes_of,
     read_groups,
-    read_removable,
-    read_withheld,
+    read_nominated,
+    read_potential_victims,
     write_answer,
 )
 from muster.placement.mirror import Mirror, NoCluster, RevisionNotReached
@@ -47,7 +47,7 @@ FULL_NAME: Final = "muster.placement.v1.PlacementService"
 IMPLEMENTATION: Final = "best-fit"
 FEATURES: Final = (
     pb.FEATURE_PARTIAL,
-    pb.FEATURE_REMOVABLE,
+    pb.FEATURE_PREEMPTION,
     pb.FEATURE_CONSTRAINTS,
     pb.FEATURE_POD_TOPOLOGY,
 )
@@ -105,7 +105,7 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
         metrics.MIRRORED.read_from(self._mirrored)
 
     async def Solve(self, request: pb.SolveRequest, context: aio.ServicerContext[Any, Any]) -> pb.SolveResponse:  # noqa: N802
-        asked = _Asked(read_groups(request), read_withheld(request), read_removable(request))
+        asked = _Asked(read_groups(request), read_nominated(request), read_potential_victims(request))
         wanted = decode_revision(request.min_revision)
         named = classes_of(request, asked.groups)
         while True:
@@ -156,9 +156,9 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
 class _Asked:
     """What a request asks, read and checked."""
 
-    groups: list[GroupToPlace]
-    withheld: list[Withheld]
-    removable: list[Removable]
+    groups: list[SolveGroup]
+    nominated: list[NominatedCapacity]
+    potential_victims: list[PotentialVictim]
 
 
 async def _answer(cluster: Cluster, request: pb.SolveRequest, asked: _Asked, named: set[str]) -> pb.SolveResponse:
@@ -166,14 +166,14 @@ async def _answer(cluster: Cluster, request: pb.SolveRequest, asked: _Asked, nam
     response = pb.SolveResponse(revision=encode_revision(cluster.revision))
     with tracer().start_as_current_span("masks"):
         room.refresh()
-        kept = keep(room, asked.withheld)
+        kept = keep(room, asked.nominated)
         cluster.reserve((each.node, each.class_id, tuple(each.pod_uids)) for each in request.reservations)
         for class_id in sorted(named):
             room.of(class_id)
     with tracer().start_as_current_span("search", attributes={"muster.groups": len(groups)}):
         paused = time.monotonic()
         began = time.time_ns()
-        answers = solve(room, groups, kept, asked.removable)
+        answers = solve(room, groups, kept, asked.potential_victims)
         for message, group, answer in zip(request.groups, groups, answers, strict=True):
             write_answer(response, group, answer)
             began = _record(message.traceparent, began, len(groups))

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from muster.gangs.placing import GroupToPlace, Removable, Run
+from muster.gangs.solve import PotentialVictim, Run, SolveGroup
 from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
 from muster.placement.equal import place_equal
 from muster.placement.explain import Explainer
@@ -37,15 +37,16 @@ some hundred steps, of 16 on 6 nodes up to 3,000."""
 
 
 def solve(
-    room: Room, groups: Sequence[GroupToPlace], kept: Kept = NOTHING, removable: Sequence[Removable] = ()
+    room: Room, groups: Sequence[SolveGroup], kept: Kept = NOTHING, potential_victims: Sequence[PotentialVictim] = ()
 ) -> Iterator[Answer]:
     """An answer per group, in order. What is placed stays taken in `room`; the caller undoes it when done.
 
-    What is `kept` for others has been taken already. If anything is `removable` there may be one group only. Between
+    What is `kept` for others has been taken already. If anything is `potential_victims` there may be one group only.
+    Between
     two answers the caller may pause, as long as nobody else touches the room.
     """
-    batch = _Batch(room, kept, removable)
-    if removable:
+    batch = _Batch(room, kept, potential_victims)
+    if potential_victims:
         yield from map(batch.place, groups)
         return
     for single, run in groupby(groups, key=batch.is_single):
@@ -53,36 +54,36 @@ def solve(
         yield from batch.place_singles(some) if single else map(batch.place, some)
 
 
-def _is_single(group: GroupToPlace) -> bool:
+def _is_single(group: SolveGroup) -> bool:
     """The group is one pod."""
     [first, *others] = group.gangs
     one_pod = len(first.roles) == 1 and first.roles[0].wanted == 1
     return one_pod and not others and not first.constraints and not first.avoided
 
 
-def _class_of(single: GroupToPlace) -> str:
+def _class_of(single: SolveGroup) -> str:
     return single.gangs[0].roles[0].class_id
 
 
 class _Batch:
     """One batch. Groups that ask what one asked that failed fail likewise, as long as nothing was placed since."""
 
-    def __init__(self, room: Room, kept: Kept, removable: Sequence[Removable]) -> None:
+    def __init__(self, room: Room, kept: Kept, potential_victims: Sequence[PotentialVictim]) -> None:
         self._room = room
         self._kept = kept
-        self._removable = removable
+        self._potential_victims = potential_victims
         self._explainer = Explainer(room, kept)
         self._steps_left = STEPS_PER_BATCH
         self._failed: dict[tuple[object, ...], tuple[NotPlaced, int]] = {}
 
-    def is_single(self, group: GroupToPlace) -> bool:
+    def is_single(self, group: SolveGroup) -> bool:
         """The group is one pod, and does not mind others like it."""
         if not _is_single(group):
             return False
         limits = self._room.of(_class_of(group)).limits
         return limits is None or not (limits.couples() or limits.couples_softly())
 
-    def place(self, group: GroupToPlace) -> Answer:
+    def place(self, group: SolveGroup) -> Answer:
         failed = self._failed_before(group)
         if failed is not None and not group.partial:
             return failed
@@ -92,7 +93,7 @@ class _Batch:
         answer: Answer = failed or self._place_avoiding(group, parts) or self._place_whole(group, parts, budget)
         if isinstance(answer, NotPlaced):
             self._remember(group, answer)
-            if self._removable:
+            if self._potential_victims:
                 answer = self._place_by_removal(group, parts, answer)
             if isinstance(answer, NotPlaced) and group.partial:
                 answer = self._place_partly(group, parts, answer, budget)
@@ -101,7 +102,7 @@ class _Batch:
             self._failed.clear()
         return answer
 
-    def place_singles(self, groups: list[GroupToPlace]) -> Iterator[Answer]:
+    def place_singles(self, groups: list[SolveGroup]) -> Iterator[Answer]:
         """Single pods. Where all have room their order does not matter, and each class is seated in one go."""
         nodes = self._seat_all(groups)
         if nodes is not None:
@@ -113,7 +114,7 @@ class _Batch:
             yield from map(_placed, equal, nodes)
             yield from map(self.place, equal[len(nodes) :])
 
-    def _seat_all(self, groups: list[GroupToPlace]) -> list[str] | None:
+    def _seat_all(self, groups: list[SolveGroup]) -> list[str] | None:
         """A node for each of the pods, hardest classes first; None, and nothing taken, if not all have room."""
         counts = Counter(map(_class_of, groups))
         seats = {class_id: int(self._room.of(class_id).fits.sum()) for class_id in counts}
@@ -137,7 +138,7 @@ class _Batch:
             self._failed.clear()
         return [room.nodes.name(row) for row in np.repeat(rows, counts).tolist()]
 
-    def _place_whole(self, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> Placed | NotPlaced:
+    def _place_whole(self, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Placed | NotPlaced:
         """What is soft keeps nobody from a place: if none is found, only what is hard counts."""
         answer = self._place_as_asked(group, parts, budget)
         simpler = only_hard(group)
@@ -149,7 +150,7 @@ class _Batch:
         self._steps_left -= granted - max(0, more.left)
         return found if isinstance(found, Placed) else replace(answer, proved=found.proved)
 
-    def _place_as_asked(self, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> Placed | NotPlaced:
+    def _place_as_asked(self, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Placed | NotPlaced:
         if is_coupled(self._room, parts):
             return place_coupled(self._room, group, parts, self._explainer, budget)
         if not any(gang.constraints for gang in group.gangs) and is_softly_coupled(self._room, parts):
@@ -162,7 +163,7 @@ class _Batch:
             return place_equal(self._room, group, parts, self._explainer)
         return place_mixed(self._room, group, parts, self._explainer, budget)
 
-    def _place_avoiding(self, group: GroupToPlace, parts: Sequence[Part]) -> Placed | None:
+    def _place_avoiding(self, group: SolveGroup, parts: Sequence[Part]) -> Placed | None:
         """A place without nodes that are rather to be avoided, if there is one."""
         names = {name for gang in group.gangs for name in gang.avoided}
         rows = sorted(row for name in names if (row := self._room.nodes.row(name)) is not None)
@@ -175,14 +176,14 @@ class _Batch:
         self._room.shift(at, free)
         return answer if isinstance(answer, Placed) else None
 
-    def _place_by_removal(self, group: GroupToPlace, parts: Sequence[Part], present: NotPlaced) -> Placed | NotPlaced:
+    def _place_by_removal(self, group: SolveGroup, parts: Sequence[Part], present: NotPlaced) -> Placed | NotPlaced:
         def place() -> Placed | NotPlaced:
             return self._place_whole(group, parts, Budget(STEPS_PER_GROUP))
 
-        return place_by_removal(self._room, group, parts, self._removable, self._kept, place, present)
+        return place_by_removal(self._room, group, parts, self._potential_victims, self._kept, place, present)
 
     def _place_partly(
-        self, group: GroupToPlace, parts: Sequence[Part], whole: NotPlaced, budget: Budget
+        self, group: SolveGroup, parts: Sequence[Part], whole: NotPlaced, budget: Budget
     ) -> PartlyPlaced | NotPlaced:
         if is_coupled(self._room, parts):
             attempt = place_coupled_partly(self._room, group, parts)
@@ -192,21 +193,21 @@ class _Batch:
             return whole
         return PartlyPlaced(runs_of(self._room, group, parts, attempt), whole.explanation)
 
-    def _failed_before(self, group: GroupToPlace) -> NotPlaced | None:
+    def _failed_before(self, group: SolveGroup) -> NotPlaced | None:
         known = self._failed.get(_shape(group))
         if known is None:
             return None
         answer, gang_index = known
         return replace(answer, explanation=replace(answer.explanation, gang=group.gangs[gang_index].id))
 
-    def _remember(self, group: GroupToPlace, answer: NotPlaced) -> None:
+    def _remember(self, group: SolveGroup, answer: NotPlaced) -> None:
         gang_ids = [gang.id for gang in group.gangs]
         self._failed[_shape(group)] = answer, gang_ids.index(answer.explanation.gang)
 
 
-def _shape(group: GroupToPlace) -> tuple[object, ...]:
+def _shape(group: SolveGroup) -> tuple[object, ...]:
     return tuple((gang.minimum, gang.roles, gang.tree, gang.constraints, gang.placed) for gang in group.gangs)
 
 
-def _placed(single: GroupToPlace, node: str) -> Placed:
+def _placed(single: SolveGroup, node: str) -> Placed:
     return Placed((Run(single.gangs[0].id, 0, node, 1),))

@@ -13,7 +13,7 @@ from muster.coordinator.core.events import NotPersisted, Persist, Persisted, Pod
 from muster.coordinator.v1 import record_pb2 as pb
 from muster.etcd.errors import Fenced
 from muster.etcd.store import Fence, Store
-from muster.gangs.placing import PodsOnNode
+from muster.gangs.solve import PodsOnNode
 
 PREFIX = "/test"
 

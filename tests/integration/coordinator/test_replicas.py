@@ -20,14 +20,14 @@ from muster.coordinator.core.events import Solve, Solved, SolveFailed
 from muster.coordinator.replicas import Place, Replicas
 from muster.coordinator.solver import Solver
 from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass
-from muster.gangs.placing import GangToPlace, GroupToPlace, Role
+from muster.gangs.solve import Role, SolveGang, SolveGroup
 from muster.localcluster.ports import free_port
 from muster.placement.v1 import placement_pb2 as pb
 from muster.placement.v1 import placement_pb2_grpc as pb_grpc
 from muster.rpc.errors import RpcError
 from muster.rpc.server import RpcServer
 
-QUESTION = Solve(7, {}, (), (GroupToPlace("g", (GangToPlace("g", 1, (Role("x", 1),)),)),))
+QUESTION = Solve(7, {}, (), (SolveGroup("g", (SolveGang("g", 1, (Role("x", 1),)),)),))
 FULL_NAME = "muster.placement.v1.PlacementService"
 
 

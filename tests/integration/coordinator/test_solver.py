@@ -12,11 +12,11 @@ from grpc import aio
 from muster.coordinator.core.events import Solve, Solved, SolveFailed, SolveOutcome
 from muster.coordinator.replicas import Replicas
 from muster.coordinator.solver import Solver
-from muster.gangs.placing import GangToPlace, GroupToPlace, Role
+from muster.gangs.solve import Role, SolveGang, SolveGroup
 from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.channel import MESSAGE_BYTES
 
-QUESTION = Solve(7, {}, (), (GroupToPlace("g", (GangToPlace("g", 1, (Role("x", 1),)),)),))
+QUESTION = Solve(7, {}, (), (SolveGroup("g", (SolveGang("g", 1, (Role("x", 1),)),)),))
 
 Answer = Callable[[], Awaitable[bytes]]
 

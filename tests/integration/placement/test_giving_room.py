@@ -5,29 +5,39 @@ import pytest
 from msgspec import structs
 
 from builders.cluster_stream import ClusterStream, part
-from builders.placement_service import INFEASIBLE, PARTLY, PLACED, Placement, asks, bound, removable, where, withheld
+from builders.placement_service import (
+    INFEASIBLE,
+    PARTIAL,
+    PLACED,
+    Placement,
+    asks,
+    bound,
+    nominated,
+    potential_victim,
+    where,
+)
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.coordinator.core.events import Solve, Solved, SolveFailed, SolveOutcome
 from muster.coordinator.replicas import Place, Replicas
 from muster.coordinator.solver import Solver
-from muster.gangs import placing as values
+from muster.gangs import solve as values
 from muster.gangs.facts import Batch
-from muster.gangs.placing import GangToPlace, GroupToPlace, Role
+from muster.gangs.solve import Role, SolveGang, SolveGroup
 from muster.placement.v1 import placement_pb2 as pb
 
 
 async def test_a_partial_group_is_placed_as_far_as_there_is_room(placement: Placement) -> None:
     groups = asks(("x", 9), name="some", partial=True), asks(("x", 1), name="none", partial=True)
     some, none = (await placement.solve(*groups)).results
-    assert some.outcome == PARTLY
+    assert some.outcome == PARTIAL
     assert where(some) == {"a": 4, "b": 4}
     assert (some.explanation.fit, some.explanation.needed) == (8, 9)
     assert none.outcome == INFEASIBLE
 
 
 async def test_withheld_room_is_not_given_and_told_of(placement: Placement) -> None:
-    kept = [withheld("a", cpu=3000), withheld("b", cpu=4000, **{"no such thing": 7}), withheld("gone", cpu=1)]
-    result = await placement.answer(pb.SolveRequest(groups=[asks(("x", 2))], withheld=kept))
+    kept = [nominated("a", cpu=3000), nominated("b", cpu=4000, **{"no such thing": 7}), nominated("gone", cpu=1)]
+    result = await placement.answer(pb.SolveRequest(groups=[asks(("x", 2))], nominated=kept))
     assert result.explanation.fit == 1
     assert result.explanation.summary.endswith("; room is kept for others on 2 nodes")
     again = await placement.answer(pb.SolveRequest(groups=[asks(("x", 8))]))
@@ -39,49 +49,59 @@ async def test_g43_who_has_to_go_is_told(placement: Placement, stream: ClusterSt
     stream.send(part(Batch(pods=pods, through={"pods": 11})))
     revision = state_pb.Revision(kinds={"pods": 11})
     gangs = [
-        *(removable(f"loses-one-{i}", ("a", "x", 1), ("gone", "x", 1)) for i in range(2)),
-        removable("one", ("a", "x", 2), level=0),
-        removable("higher", ("b", "x", 4), level=1, spare=4),
+        *(potential_victim(f"loses-one-{i}", ("a", "x", 1), ("gone", "x", 1)) for i in range(2)),
+        potential_victim("one", ("a", "x", 2), level=0),
+        potential_victim("higher", ("b", "x", 4), level=1, spare=4),
     ]
-    request = pb.SolveRequest(min_revision=revision, groups=[asks(("x", 2))], removable=gangs)
+    request = pb.SolveRequest(min_revision=revision, groups=[asks(("x", 2))], potential_victims=gangs)
     result = await placement.answer(request)
     assert (result.outcome, where(result)) == (PLACED, {"a": 2})
-    assert list(result.removed) == [
-        pb.Removed(id="one", whole=True, pods=[pb.PodsOnNode(node="a", class_id="x", count=2)])
+    assert list(result.victims) == [
+        pb.VictimGang(id="one", whole=True, pods=[pb.PodsOnNode(node="a", class_id="x", count=2)])
     ]
     request.groups[0].CopyFrom(asks(("x", 6)))
     more = await placement.answer(request)
-    assert [(each.id, each.pods[0].count) for each in more.removed] == [("one", 2), ("higher", 4)]
+    assert [(each.id, each.pods[0].count) for each in more.victims] == [("one", 2), ("higher", 4)]
     request.groups[0].CopyFrom(asks(("x", 9)))
     never = await placement.answer(request)
-    assert (never.outcome, len(never.removed)) == (INFEASIBLE, 0)
+    assert (never.outcome, len(never.victims)) == (INFEASIBLE, 0)
     assert never.explanation.summary.startswith("even if all that may be removed were gone: 8 of 9 members fit")
 
 
 async def test_g08_reservations_of_others_may_be_what_has_to_go(placement: Placement) -> None:
     held = [pb.Reservation(node=on, class_id="x", pod_uids=[f"{on}{i}" for i in range(4)]) for on in "ab"]
-    gangs = [removable("waiting-a", ("a", "x", 4), spare=4), removable("waiting-b", ("b", "x", 4), level=1, spare=4)]
-    request = pb.SolveRequest(groups=[asks(("x", 3))], reservations=held, removable=gangs)
+    gangs = [
+        potential_victim("waiting-a", ("a", "x", 4), spare=4),
+        potential_victim("waiting-b", ("b", "x", 4), level=1, spare=4),
+    ]
+    request = pb.SolveRequest(groups=[asks(("x", 3))], reservations=held, potential_victims=gangs)
     result = await placement.answer(request)
-    assert [(each.id, each.whole, each.pods[0].count) for each in result.removed] == [("waiting-a", False, 3)]
+    assert [(each.id, each.whole, each.pods[0].count) for each in result.victims] == [("waiting-a", False, 3)]
 
 
 @pytest.mark.parametrize(
     ("request_", "quoted"),
     [
-        (pb.SolveRequest(withheld=[withheld("a", cpu=-1)]), "-1 of 'cpu' cannot be withheld on node 'a'"),
-        (pb.SolveRequest(withheld=[withheld("a", cpu=2**53 + 1)]), "9007199254740993 of 'cpu' cannot be withheld"),
+        (pb.SolveRequest(nominated=[nominated("a", cpu=-1)]), "-1 of 'cpu' cannot be nominated on node 'a'"),
+        (pb.SolveRequest(nominated=[nominated("a", cpu=2**53 + 1)]), "9007199254740993 of 'cpu' cannot be nominated"),
         (
-            pb.SolveRequest(groups=[asks(("x", 1)), asks(("x", 1), name="h")], removable=[removable("r")]),
+            pb.SolveRequest(
+                groups=[asks(("x", 1)), asks(("x", 1), name="h")], potential_victims=[potential_victim("r")]
+            ),
             "2 groups, but what may be removed may be for one only",
         ),
         (
-            pb.SolveRequest(groups=[asks(("x", 1))], removable=[removable("r"), removable("r")]),
-            "removable gang 'r' is named twice",
+            pb.SolveRequest(groups=[asks(("x", 1))], potential_victims=[potential_victim("r"), potential_victim("r")]),
+            "potential victim 'r' is named twice",
         ),
-        (pb.SolveRequest(groups=[asks(("x", 1))], removable=[removable("")]), "a removable gang has an empty id"),
         (
-            pb.SolveRequest(groups=[asks(("x", 2), minimum=3, partial=True)], removable=[removable("r")]),
+            pb.SolveRequest(groups=[asks(("x", 1))], potential_victims=[potential_victim("")]),
+            "a potential victim has an empty id",
+        ),
+        (
+            pb.SolveRequest(
+                groups=[asks(("x", 2), minimum=3, partial=True)], potential_victims=[potential_victim("r")]
+            ),
             "gang 'g': minimum 3 is out of range",
         ),
     ],
@@ -94,9 +114,9 @@ async def test_p36_senseless_room_and_removals_are_refused(
     assert quoted in message
 
 
-async def test_a_removable_pod_of_an_unknown_class_is_a_failed_precondition(placement: Placement) -> None:
+async def test_a_potential_victim_of_an_unknown_class_is_a_failed_precondition(placement: Placement) -> None:
     code, message = await placement.refusal(
-        pb.SolveRequest(groups=[asks(("x", 1))], removable=[removable("r", ("a", "nobody", 1))])
+        pb.SolveRequest(groups=[asks(("x", 1))], potential_victims=[potential_victim("r", ("a", "nobody", 1))])
     )
     assert code is grpc.StatusCode.FAILED_PRECONDITION
     assert "'nobody'" in message
@@ -105,19 +125,19 @@ async def test_a_removable_pod_of_an_unknown_class_is_a_failed_precondition(plac
 async def test_the_coordinator_asks_and_understands_all_of_it(placement: Placement, stream: ClusterStream) -> None:
     stream.send(part(Batch(pods=tuple(bound(f"a{i}", "a") for i in range(4)), through={"pods": 11})))
     solver = Solver(Replicas([Place("placement", placement.channel)]), timeout_seconds=10)
-    group = GroupToPlace("g", (GangToPlace("g", 6, (Role("x", 6),)),), partial=True)
-    kept = (values.Withheld("b", (("cpu", 1000),)),)
+    group = SolveGroup("g", (SolveGang("g", 6, (Role("x", 6),)),), partial=True)
+    kept = (values.NominatedCapacity("b", (("cpu", 1000),)),)
     effect = Solve(1, {"pods": 11}, (), (group,), kept)
     partly = await solver.solve(effect, {})
     assert isinstance(partly, Solved)
-    assert partly.results[0].outcome is SolveOutcome.PARTLY
+    assert partly.results[0].outcome is SolveOutcome.PARTIAL
     assert partly.results[0].runs == (values.Run("g", 0, "b", 3),)
     assert partly.results[0].explanation is not None
-    gangs = (values.Removable("v", 3, 1, (values.PodsOnNode("a", "x", 4),)),)
-    whole = await solver.solve(structs.replace(effect, removable=gangs), {})
+    gangs = (values.PotentialVictim("v", 3, 1, (values.PodsOnNode("a", "x", 4),)),)
+    whole = await solver.solve(structs.replace(effect, potential_victims=gangs), {})
     assert isinstance(whole, Solved)
     assert whole.results[0].outcome is SolveOutcome.PLACED
-    assert whole.results[0].removed == (values.Removed("v", True, (values.PodsOnNode("a", "x", 4),)),)
-    refused = await solver.solve(structs.replace(effect, groups=(group, group), removable=gangs), {})
+    assert whole.results[0].victims == (values.VictimGang("v", True, (values.PodsOnNode("a", "x", 4),)),)
+    refused = await solver.solve(structs.replace(effect, groups=(group, group), potential_victims=gangs), {})
     assert isinstance(refused, SolveFailed)
     assert "INVALID_ARGUMENT" in refused.message

@@ -22,7 +22,7 @@ async def test_a_batch_is_answered_in_order_with_runs_and_explanations(placement
     explanation = response.results[1].explanation
     assert (explanation.fit, explanation.needed, explanation.class_id) == (2, 3, "x")
     assert explanation.summary.startswith("2 of 3 members fit; short of 1 cpu for the next; 0/2 nodes are available")
-    assert [(lost.reason, lost.nodes) for lost in explanation.nodes_lost] == [("Insufficient cpu", 2)]
+    assert [(lost.reason, lost.nodes) for lost in explanation.filtered_nodes] == [("Insufficient cpu", 2)]
     assert [(short.name, short.amount) for short in explanation.short_by] == [("cpu", 1000)]
     assert dict(response.revision.kinds) == {"pods": 10, "nodes": 5}
 
@@ -43,7 +43,9 @@ async def test_deltas_change_what_is_free(placement: Placement, stream: ClusterS
     assert where((await placement.solve(asks(("x", 6)), pods=13)).results[0]) == {"a": 4, "c": 2}
     stream.send(part(Batch(nodes=(node("c", 2, unschedulable=True),), through={"nodes": 7, "pods": 14})))
     [refused] = (await placement.solve(asks(("x", 6)), pods=14)).results
-    assert ("node(s) were unschedulable", 1) in [(lost.reason, lost.nodes) for lost in refused.explanation.nodes_lost]
+    assert ("node(s) were unschedulable", 1) in [
+        (lost.reason, lost.nodes) for lost in refused.explanation.filtered_nodes
+    ]
 
 
 async def test_p32_reservations_count_until_their_pods_are_seen_and_then_no_more(

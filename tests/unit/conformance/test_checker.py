@@ -14,19 +14,19 @@ from muster.conformance.building import (
     gang,
     node,
     nodes_of,
+    nominated,
     pack,
     partition,
     pod_class,
-    removable,
+    potential_victim,
     reservation,
     sizes,
     spread,
     together,
     tree,
-    withheld,
     world,
 )
-from muster.conformance.checker.answers import INFEASIBLE, NOT_FOUND, PARTLY, PLACED, violations
+from muster.conformance.checker.answers import INFEASIBLE, NOT_FOUND, PARTIAL, PLACED, violations
 from muster.conformance.checker.shape import broken
 from muster.conformance.world import World
 from muster.gangs.facts import (
@@ -81,8 +81,8 @@ def test_groups_of_a_batch_are_added_up() -> None:
     [
         ({"reservations": [reservation("a", X, "p")]}, 3),
         ({"reservations": [reservation("a", X, "p"), reservation("b", X, "q")]}, 3),
-        ({"withheld": [withheld("a", 1.5)]}, 2),
-        ({"withheld": [withheld("a", 1), withheld("a", 1)]}, 2),
+        ({"nominated": [nominated("a", 1.5)]}, 2),
+        ({"nominated": [nominated("a", 1), nominated("a", 1)]}, 2),
     ],
 )
 def test_room_that_is_spoken_for_is_not_there(parts: dict[str, Any], fits: int) -> None:
@@ -110,7 +110,7 @@ def test_a_reservation_of_a_pod_that_is_seen_counts_once() -> None:
         (lambda result: result.runs.add(gang="gang", role=0, node="z", count=1), "there is no node 'z'"),
         (lambda result: result.runs.add(gang="gang", role=0, node="a", count=0), "a run of 0 members"),
         (lambda result: result.ClearField("runs"), "0 members of gang 'gang' are placed, its minimum is 2"),
-        (lambda result: result.removed.add(id="v"), "'v' was not offered for removal"),
+        (lambda result: result.victims.add(id="v"), "'v' was not offered for removal"),
     ],
 )
 def test_answers_that_are_malformed(change: Callable[[pb.GroupResult], object], words: str) -> None:
@@ -122,7 +122,7 @@ def test_answers_that_are_malformed(change: Callable[[pb.GroupResult], object], 
 
 
 @pytest.mark.parametrize(
-    ("outcome", "partial", "fine"), [(PARTLY, True, True), (PARTLY, False, False), (0, True, False)]
+    ("outcome", "partial", "fine"), [(PARTIAL, True, True), (PARTIAL, False, False), (0, True, False)]
 )
 def test_outcomes(outcome: Any, partial: bool, fine: bool) -> None:
     made, group = world([node("a", 1)], [X]), alone((X, 2), partial=partial)
@@ -159,9 +159,9 @@ def test_the_revision_that_was_asked_for() -> None:
 def test_removal_is_as_it_was_offered(gone: int, whole: bool, fine: bool) -> None:
     made = world([node("a", 4)], [X], [bound(X, "a", 4)])
     group = alone((X, min(gone, 2)))
-    request = pb.SolveRequest(groups=[group], removable=[removable("low", ("a", X, 2), spare=1)])
+    request = pb.SolveRequest(groups=[group], potential_victims=[potential_victim("low", ("a", X, 2), spare=1)])
     result = answer(group, ("a", min(gone, 2)))
-    removed = result.removed.add(id="low", whole=whole)
+    removed = result.victims.add(id="low", whole=whole)
     removed.pods.add(node="a", class_id=X.id, count=gone)
     assert (found(made, request, result) == []) is fine
 

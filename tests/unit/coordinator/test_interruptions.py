@@ -22,7 +22,7 @@ from muster.coordinator.core.events import (
 )
 from muster.coordinator.core.reasons import reason
 from muster.gangs.facts import PodClass, PodPhase
-from muster.gangs.placing import Run
+from muster.gangs.solve import Run
 
 NAMES = ("default/a", "default/b")
 

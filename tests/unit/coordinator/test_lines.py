@@ -9,7 +9,7 @@ from builders.story_acts import crowded, ends, until
 from builders.story_cast import GangBuilder, gang, node, plain_pod, pod_class
 from muster.coordinator.core.events import Bind, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
 from muster.gangs.facts import PodPhase
-from muster.gangs.placing import Explanation
+from muster.gangs.solve import Explanation
 
 
 def line(count: int, size: int = 4) -> list[GangBuilder]:

@@ -16,7 +16,7 @@ from muster.coordinator.core.events import (
 )
 from muster.coordinator.core.plans import MOST_RECORDS
 from muster.gangs.facts import DisruptionBudget, RepairPolicy
-from muster.gangs.placing import Removed, Run
+from muster.gangs.solve import Run, VictimGang
 
 
 def test_a_gang_that_was_being_bound_makes_room_when_it_is() -> None:
@@ -129,11 +129,11 @@ def test_i6_lost_members_are_lost_for_the_next_leader_too() -> None:
 
 def evicts_everybody(solve: Solve) -> tuple[SolveResult, ...]:
     (group,) = solve.groups
-    if not solve.removable:
+    if not solve.potential_victims:
         return (SolveResult(group.id, SolveOutcome.INFEASIBLE),)
     runs = tuple(Run(group.gangs[0].id, 0, f"n{index}", 10) for index in range(15))
-    removed = tuple(Removed(each.id, True, each.pods) for each in solve.removable)
-    return (SolveResult(group.id, SolveOutcome.PLACED, runs, removed=removed),)
+    removed = tuple(VictimGang(each.id, True, each.pods) for each in solve.potential_victims)
+    return (SolveResult(group.id, SolveOutcome.PLACED, runs, victims=removed),)
 
 
 def test_a_plan_with_more_victims_than_a_transaction_takes() -> None:

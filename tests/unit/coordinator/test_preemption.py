@@ -264,9 +264,9 @@ def test_no_answer_about_victims_is_taken_that_the_ledger_does_not_bear_out() ->
 
     def lying(solve: Solve):  # type: ignore[no-untyped-def]
         results = honest(solve)
-        if solve.removable:
+        if solve.potential_victims:
             return tuple(
-                replace(result, removed=tuple(replace(each, pods=each.pods[:0]) for each in result.removed))
+                replace(result, victims=tuple(replace(each, pods=each.pods[:0]) for each in result.victims))
                 for result in results
             )
         return results

@@ -9,9 +9,9 @@ from builders.story_cast import gang, node, racks
 from muster.coordinator.core.events import AnswerRejected, Effect, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
 from muster.coordinator.core.reasons import reason
 from muster.coordinator.core.refusals import RefusalReason
-from muster.gangs.placing import GangToPlace, Removed, Run
+from muster.gangs.solve import Run, SolveGang, VictimGang
 
-Lie = Callable[[GangToPlace], tuple[Run, ...]]
+Lie = Callable[[SolveGang], tuple[Run, ...]]
 
 
 class Hearing(Story):
@@ -27,7 +27,7 @@ class Hearing(Story):
         super().take(effect)
 
 
-def run(asked: GangToPlace, on: str, count: int, role: int = 0, of: str = "") -> Run:
+def run(asked: SolveGang, on: str, count: int, role: int = 0, of: str = "") -> Run:
     return Run(of or asked.id, role, on, count)
 
 
@@ -120,10 +120,10 @@ def test_who_could_make_room_is_a_lie_too_when_it_was_not_offered() -> None:
     story.run()
 
     def wrong(solve: Solve) -> tuple[SolveResult, ...]:
-        if not solve.removable:
+        if not solve.potential_victims:
             return story.first_fit(solve)
         return tuple(
-            SolveResult(each.id, SolveOutcome.PLACED, (run(each.gangs[0], "a", 8),), removed=())
+            SolveResult(each.id, SolveOutcome.PLACED, (run(each.gangs[0], "a", 8),), victims=())
             for each in solve.groups
         )
 
@@ -144,11 +144,11 @@ def test_i9_nobody_goes_for_room_that_a_hard_constraint_forbids() -> None:
     story.run()
 
     def torn(solve: Solve) -> tuple[SolveResult, ...]:
-        if not solve.removable:
+        if not solve.potential_victims:
             return story.first_fit(solve)
-        (group,), (low,) = solve.groups, solve.removable
+        (group,), (low,) = solve.groups, solve.potential_victims
         runs = (run(group.gangs[0], "a", 4), run(group.gangs[0], "b", 4))
-        return (SolveResult(group.id, SolveOutcome.PLACED, runs, removed=(Removed(low.id, True, low.pods),)),)
+        return (SolveResult(group.id, SolveOutcome.PLACED, runs, victims=(VictimGang(low.id, True, low.pods),)),)
 
     story.solver = torn
     story.add(gang("high").of(8).priority(5).divided("rack: hard pack"))

@@ -11,7 +11,7 @@ from muster.coordinator.core.events import Changes, Phase, Solve, Solved, SolveF
 from muster.coordinator.core.reasons import reason
 from muster.coordinator.core.together import FIRST_PAUSE_SECONDS
 from muster.gangs.facts import Batch, HostPort, NodeFacts, PodClass, PodTerm, SpreadConstraint
-from muster.gangs.placing import Run
+from muster.gangs.solve import Run
 
 
 def replicated(nodes: dict[str, int], replicas: int = 2) -> Story:

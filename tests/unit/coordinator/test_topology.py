@@ -17,7 +17,7 @@ from muster.gangs.facts import (
     TopologyTree,
     TreeLevel,
 )
-from muster.gangs.placing import Explanation, GangToPlace, PodsOnNode, Run
+from muster.gangs.solve import Explanation, PodsOnNode, Run, SolveGang
 
 
 def in_racks(nodes: dict[str, int], **of_rack: str) -> Story:
@@ -27,7 +27,7 @@ def in_racks(nodes: dict[str, int], **of_rack: str) -> Story:
     return story
 
 
-def asked(solve: Solve) -> GangToPlace:
+def asked(solve: Solve) -> SolveGang:
     """The one gang that it is about."""
     ((one,),) = (group.gangs for group in solve.groups)
     return one

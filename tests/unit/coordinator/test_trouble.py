@@ -9,7 +9,7 @@ from builders.story_cast import gang, node, plain_pod, pod_class
 from muster.coordinator.core.events import Bind, Persist, Phase, Solve, Solved, SolveOutcome, SolveResult
 from muster.coordinator.core.reasons import reason
 from muster.gangs.facts import PodPhase
-from muster.gangs.placing import Run
+from muster.gangs.solve import Run
 
 
 @pytest.mark.parametrize("selected", [True, False])

@@ -13,7 +13,7 @@ from muster.gangs.facts import (
     Toleration,
     TolerationOperator,
 )
-from muster.gangs.match import AFFINITY, NOT_READY, UNSCHEDULABLE, disliked_taints, preference, why_not
+from muster.gangs.node_filters import AFFINITY, NOT_READY, UNSCHEDULABLE, disliked_taints, preference, why_not
 
 IN, NOT_IN, EXISTS, ABSENT, GT, LT = (
     NodeOperator.IN,

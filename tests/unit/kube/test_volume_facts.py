@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from builders.storage import claim_object, class_object, in_zones, using, volume_object, zone_term
 from muster.gangs.facts import NodeFacts, NodeOperator, NodeRequirement, NodeSelectorTerm
-from muster.gangs.match import term_matches
+from muster.gangs.node_filters import term_matches
 from muster.kube.objects import BadObject
 from muster.kube.volume_facts import (
     ClaimFacts,

@@ -11,23 +11,23 @@ from builders.placement import (
     group,
     node,
     pod_class,
+    potential_victim,
     refusal,
-    removable,
     removals,
     seats,
 )
-from muster.gangs.placing import GangToPlace, GroupToPlace
+from muster.gangs.solve import SolveGang, SolveGroup
 from muster.placement.answers import PartlyPlaced, Placed
 
 CLASSES = [pod_class("x"), pod_class("xx", 2)]
 
 
-def avoiding(asked: GroupToPlace, *names: str) -> GroupToPlace:
+def avoiding(asked: SolveGroup, *names: str) -> SolveGroup:
     """The group, whose gangs all avoid these nodes."""
     return replace(asked, gangs=tuple(_avoiding(each, names) for each in asked.gangs))
 
 
-def _avoiding(asked: GangToPlace, names: tuple[str, ...]) -> GangToPlace:
+def _avoiding(asked: SolveGang, names: tuple[str, ...]) -> SolveGang:
     return replace(asked, avoided=names)
 
 
@@ -58,7 +58,9 @@ def test_a_single_pod_and_groups_of_gangs_avoid_them_too() -> None:
 
 def test_nobody_is_removed_and_nothing_left_out_as_long_as_they_have_room() -> None:
     built = cluster([node("a", 2), node("b", 2)], CLASSES, [("p", "xx", "b")])
-    [answer] = answers(built, avoiding(alone("g", ("xx", 1)), "a"), removing=[removable("victim", ("b", "xx", 1))])
+    [answer] = answers(
+        built, avoiding(alone("g", ("xx", 1)), "a"), removing=[potential_victim("victim", ("b", "xx", 1))]
+    )
     assert isinstance(answer, Placed)
     assert (seats(answer), removals(answer)) == ({"a": 1}, {})
     [answer] = answers(built, avoiding(alone("g", ("x", 2), partial=True), "a"))

@@ -6,10 +6,10 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from builders.neighbours import Scenery, sceneries
-from builders.placement import alone, answers, gang, group, removable
+from builders.placement import alone, answers, gang, group, potential_victim
 from builders.pod_rules import Seated, admits_one_by_one, most_placed
 from muster.gangs.facts import Batch, PodClass, PodFacts
-from muster.gangs.placing import GroupToPlace
+from muster.gangs.solve import SolveGroup
 from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
 from muster.placement.cluster import Cluster
 from muster.placement.pod_rules.coupled import is_coupled
@@ -28,7 +28,7 @@ def there(scenery: Scenery) -> list[Seated]:
     return [Seated(by_id[of], on, gone) for _, of, on, gone in scenery.bound]
 
 
-def members(asked: GroupToPlace, answer: Answer, classes: Sequence[PodClass]) -> list[Seated]:
+def members(asked: SolveGroup, answer: Answer, classes: Sequence[PodClass]) -> list[Seated]:
     assert isinstance(answer, Placed | PartlyPlaced)
     by_id = {each.id: each for each in classes}
     roles = {each.id: each.roles for each in asked.gangs}
@@ -37,7 +37,7 @@ def members(asked: GroupToPlace, answer: Answer, classes: Sequence[PodClass]) ->
     ]
 
 
-def counts(asked: GroupToPlace, answer: Answer) -> list[int]:
+def counts(asked: SolveGroup, answer: Answer) -> list[int]:
     if isinstance(answer, NotPlaced):
         return [0] * len(asked.gangs)
     return [sum(run.count for run in answer.runs if run.gang == each.id) for each in asked.gangs]
@@ -71,7 +71,7 @@ def test_gangs_with_members_of_one_class_mind_one_another(scenery: Scenery, mini
     check(scenery, group(gang("g0", ("c0", 1), ("c1", 1), minimum=minimum), gang("g1", (second, 2), minimum=1)))
 
 
-def check(scenery: Scenery, asked: GroupToPlace) -> None:
+def check(scenery: Scenery, asked: SolveGroup) -> None:
     cluster, present = build(scenery), there(scenery)
     [answer] = answers(cluster, asked)
     by_id = {each.id: each for each in scenery.classes}
@@ -104,11 +104,11 @@ def check(scenery: Scenery, asked: GroupToPlace) -> None:
 def test_members_may_come_once_those_have_gone_who_go_for_them(scenery: Scenery, wanted: int, spare: bool) -> None:
     names = {node.name for node in scenery.nodes}
     here = [each for each in scenery.bound if each[2] in names and not each[3]]
-    removing = [removable(uid, (on, of, 1), spare=int(spare)) for uid, of, on, _ in here]
+    removing = [potential_victim(uid, (on, of, 1), spare=int(spare)) for uid, of, on, _ in here]
     asked = alone("g", ("c0", wanted))
     [answer] = answers(build(scenery), asked, removing=removing)
     if isinstance(answer, Placed):
-        gone = {each.id for each in answer.removed}
+        gone = {each.id for each in answer.victims}
         present = [seated for seated, (uid, *_) in zip(there(scenery), scenery.bound, strict=True) if uid not in gone]
         assert admits_one_by_one(scenery.nodes, present, members(asked, answer, scenery.classes))
         event(f"placed, {len(gone)} gone")

@@ -16,7 +16,7 @@ from muster.gangs.facts import (
     Toleration,
     TolerationOperator,
 )
-from muster.gangs.match import disliked_taints, preference, why_not
+from muster.gangs.node_filters import disliked_taints, preference, why_not
 from muster.placement.room.eligibility import ABSENT, USABLE, Eligibility
 from muster.placement.room.nodes import NodeTable
 

@@ -4,11 +4,11 @@ import pytest
 
 from builders.placement import GPU, alone, answers, cluster, gang, group, node, pod_class, refusal
 from muster.gangs.facts import NodeFacts, PodClass, Taint, TaintEffect
-from muster.gangs.placing import Explanation, GroupToPlace
+from muster.gangs.solve import Explanation, SolveGroup
 from muster.placement.explain import in_words
 
 
-def why(nodes: list[NodeFacts], classes: list[PodClass], asked: GroupToPlace) -> Explanation:
+def why(nodes: list[NodeFacts], classes: list[PodClass], asked: SolveGroup) -> Explanation:
     [answer] = answers(cluster(nodes, classes), asked)
     return refusal(answer).explanation
 
@@ -37,7 +37,7 @@ def test_a_node_counts_once_under_what_is_checked_first() -> None:
     classes = [pod_class("x", 2, memory=2, gpu=1)]
     built = cluster(nodes, classes, bound=[("p", "x", "full")])
     [answer] = answers(built, alone("g", ("x", 1)))
-    assert dict(refusal(answer).explanation.nodes_lost) == {
+    assert dict(refusal(answer).explanation.filtered_nodes) == {
         "Too many pods": 1,
         "Insufficient cpu": 1,
         "Insufficient memory": 1,
@@ -70,7 +70,7 @@ def test_nodes_that_may_not_be_used_add_no_shortage() -> None:
 def test_many_reasons_are_counted_whole_and_told_in_part() -> None:
     nodes = [node(f"n{i:02}", taints=[Taint("owner", str(i), TaintEffect.NO_EXECUTE)]) for i in range(20)]
     told = why(nodes, [pod_class("x")], alone("g", ("x", 1)))
-    assert len(told.nodes_lost) == 20
+    assert len(told.filtered_nodes) == 20
     assert told.summary.endswith("12 for other reasons")
 
 

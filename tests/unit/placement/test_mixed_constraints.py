@@ -5,9 +5,9 @@ import random
 import pytest
 
 from builders.forest import planted, tree_of
-from builders.placement import answers, cluster, node, pod_class, refusal, removable, removals, seats, seats_of
+from builders.placement import answers, cluster, node, pod_class, potential_victim, refusal, removals, seats, seats_of
 from muster.gangs.facts import Batch, NodeFacts, TopologyTree, TreeDomain, TreeLevel
-from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Removable, Role
+from muster.gangs.solve import PodsOnNode, PotentialVictim, Role, SolveGang, SolveGroup
 from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
 from muster.placement.cluster import Cluster
 from muster.placement.explain import Explainer
@@ -27,10 +27,10 @@ def mixed(
     minimum: int | None = None,
     tree: str = "",
     placed: dict[str, int] | None = None,
-) -> GangToPlace:
+) -> SolveGang:
     """A gang with roles as (class, wanted); members in `placed` are of class x."""
     wanted = sum(count for _, count in roles)
-    return GangToPlace(
+    return SolveGang(
         name,
         wanted if minimum is None else minimum,
         tuple(Role(*role) for role in roles),
@@ -40,8 +40,8 @@ def mixed(
     )
 
 
-def answer_on(tree: str, *gangs: GangToPlace, levels: str = "rack node", partial: bool = False) -> Answer:
-    [answer] = answers(planted(tree, levels, classes=CLASSES), GroupToPlace("g", gangs, partial))
+def answer_on(tree: str, *gangs: SolveGang, levels: str = "rack node", partial: bool = False) -> Answer:
+    [answer] = answers(planted(tree, levels, classes=CLASSES), SolveGroup("g", gangs, partial))
     return answer
 
 
@@ -57,7 +57,7 @@ def test_p22_those_who_need_no_gpu_leave_gpu_nodes_alone_within_the_rack() -> No
     tree = TopologyTree("t", (TreeLevel("rack"), TreeLevel("node")), racks, leaves, default=True)
     built = cluster(nodes, [pod_class("x", 8, gpu=2), pod_class("y", 32)])
     built.apply(Batch(trees=(tree,)))
-    [answer] = answers(built, GroupToPlace("g", (mixed("rack: pack", ("x", 4), ("y", 4)),)))
+    [answer] = answers(built, SolveGroup("g", (mixed("rack: pack", ("x", 4), ("y", 4)),)))
     assert seats_of(answer, 0) == {"gpu": 4}
     assert seats_of(answer, 1) == {"plain-0": 2, "plain-1": 2}
 
@@ -66,7 +66,7 @@ def test_p24_a_bin_trap_in_one_of_the_racks() -> None:
     classes = [pod_class(str(cpu), cpu) for cpu in (3, 4, 5, 6)]
     built = planted("r0(a:9,b:9,c:12) r1(d:10,e:10,f:10)", classes=classes)
     asked = mixed("rack: hard pack", ("6", 1), ("5", 2), ("4", 2), ("3", 2))
-    [answer] = answers(built, GroupToPlace("g", (asked,)))
+    [answer] = answers(built, SolveGroup("g", (asked,)))
     assert set(seats(answer)) == {"d", "e", "f"}
 
 
@@ -96,7 +96,7 @@ def test_what_room_forbids_is_not_blamed_on_constraints() -> None:
 def test_without_budget_nothing_is_proved() -> None:
     built = planted("r0(a:4,b:4) r1(c:4,d:4)", classes=CLASSES)
     built.room.refresh()
-    group = GroupToPlace("g", (mixed("rack: hard partition(2); node: hard factor(2)", ("large", 3), ("two", 1)),))
+    group = SolveGroup("g", (mixed("rack: hard partition(2); node: hard factor(2)", ("large", 3), ("two", 1)),))
     answer = place_mixed(built.room, group, parts_of(group), Explainer(built.room), Budget(0))
     assert isinstance(answer, NotPlaced)
     assert not answer.proved
@@ -107,15 +107,15 @@ def test_p34_nodes_outside_of_the_tree_are_the_last_resort_of_what_is_soft() -> 
     built = planted("r0(a:2,b:2)", classes=CLASSES)
     built.apply(Batch(nodes=(node("stray", 9),)))
     soft, hard = mixed("rack: pack", ("two", 1), ("x", 2)), mixed("rack: hard pack", ("two", 1), ("x", 3))
-    assert set(seats(answers(built, GroupToPlace("g", (soft,)))[0])) <= {"a", "b"}
-    assert refusal(answers(built, GroupToPlace("g", (hard,)))[0]).proved
-    [answer] = answers(built, GroupToPlace("g", (mixed("rack: pack", ("two", 1), ("x", 3)),)))
+    assert set(seats(answers(built, SolveGroup("g", (soft,)))[0])) <= {"a", "b"}
+    assert refusal(answers(built, SolveGroup("g", (hard,)))[0]).proved
+    [answer] = answers(built, SolveGroup("g", (mixed("rack: pack", ("two", 1), ("x", 3)),)))
     assert seats(answer)["stray"] == 1
 
 
 def test_p36_no_nodes_is_infeasible_and_proved() -> None:
     built = cluster([], [pod_class("x"), *CLASSES])
-    assert refusal(answers(built, GroupToPlace("g", (mixed("node: hard pack", ("two", 1), ("x", 2)),)))[0]).proved
+    assert refusal(answers(built, SolveGroup("g", (mixed("node: hard pack", ("two", 1), ("x", 2)),)))[0]).proved
 
 
 def test_each_gang_of_a_group_keeps_its_own_constraints() -> None:
@@ -142,7 +142,7 @@ def test_gangs_of_a_group_may_go_by_different_trees() -> None:
     built.apply(Batch(trees=(racks, rows)))
     in_rack = mixed("rack: hard pack", ("x", 2), name="in-rack")
     in_row = mixed("row: hard pack", ("x", 3), name="in-row", tree="rows")
-    [answer] = answers(built, GroupToPlace("g", (in_rack, in_row)))
+    [answer] = answers(built, SolveGroup("g", (in_rack, in_row)))
     assert isinstance(answer, Placed)
     nodes = {gang: {run.node for run in answer.runs if run.gang == gang} for gang in ("in-rack", "in-row")}
     assert nodes["in-rack"] <= {"a", "b"} or nodes["in-rack"] <= {"c", "d"}
@@ -158,7 +158,7 @@ def test_who_asks_nothing_of_the_tree_leaves_it_to_who_does() -> None:
     built = planted("r0(a:2,b:2) r1(c:1) r2(d:1)", classes=CLASSES)
     built.apply(Batch(nodes=(node("stray", 2),)))
     free, packed = mixed("", ("two", 1), name="free"), mixed("rack: pack", ("x", 4), name="packed")
-    [answer] = answers(built, GroupToPlace("g", (free, packed)))
+    [answer] = answers(built, SolveGroup("g", (free, packed)))
     assert seats(answer) == {"stray": 1, "a": 2, "b": 2}
 
 
@@ -174,19 +174,19 @@ def test_gangs_on_different_trees_are_tried_in_another_order() -> None:
     """The first would take the node that the other needs."""
     first = mixed("node: hard pack", ("x", 2), name="first")
     other = mixed("row: hard pack; node: hard range(1,2)", ("x", 3), name="other", tree="rows")
-    [answer] = answers(two_trees(), GroupToPlace("g", (first, other)))
+    [answer] = answers(two_trees(), SolveGroup("g", (first, other)))
     assert isinstance(answer, Placed)
 
 
 def test_who_asks_nothing_of_its_tree_is_settled_together_with_who_does() -> None:
     free, packed = mixed("", ("x", 3), name="free"), mixed("row: hard pack", ("x", 4), name="packed", tree="rows")
-    assert refusal(answers(two_trees(), GroupToPlace("g", (free, packed)))[0]).proved
+    assert refusal(answers(two_trees(), SolveGroup("g", (free, packed)))[0]).proved
 
 
 def test_what_gangs_on_different_trees_cannot_is_not_called_proved() -> None:
     first = mixed("node: hard pack", ("x", 3), name="first")
     other = mixed("row: hard pack; node: hard pack", ("x", 3), name="other", tree="rows")
-    assert not refusal(answers(two_trees(), GroupToPlace("g", (first, other)))[0]).proved
+    assert not refusal(answers(two_trees(), SolveGroup("g", (first, other)))[0]).proved
 
 
 def test_what_is_seated_in_part_leaves_the_rest_a_place() -> None:
@@ -220,33 +220,35 @@ def test_in_part_as_many_as_can_be_count_toward_minimums_whosever_they_are() -> 
 def test_p38_those_go_who_free_one_rack() -> None:
     """Both gangs hold four seats, but only the second holds them in one rack."""
     low = [
-        removable("across", ("a", "x", 2), ("c", "x", 2)),
-        removable("in-one", ("a", "x", 2), ("b", "x", 2)),
+        potential_victim("across", ("a", "x", 2), ("c", "x", 2)),
+        potential_victim("in-one", ("a", "x", 2), ("b", "x", 2)),
     ]
     built = full("r0(a:4,b:2) r1(c:2,d:0)", low)
-    [answer] = answers(built, GroupToPlace("g", (mixed("rack: hard pack", ("x", 4)),)), removing=low)
+    [answer] = answers(built, SolveGroup("g", (mixed("rack: hard pack", ("x", 4)),)), removing=low)
     assert removals(answer) == {"in-one": (True, {"a": 2, "b": 2})}
-    [answer] = answers(built, GroupToPlace("g", (mixed("rack: pack", ("x", 4)),)), removing=low)
+    [answer] = answers(built, SolveGroup("g", (mixed("rack: pack", ("x", 4)),)), removing=low)
     assert removals(answer) == {"across": (True, {"a": 2, "c": 2})}, "nobody goes for a soft constraint"
 
 
 def test_p38_nobody_goes_from_nodes_that_hard_constraints_exclude() -> None:
     """The first gang's seats are on a node that the tree does not know."""
-    low = [removable("outside", ("stray", "x", 4)), removable("inside", ("a", "x", 4))]
+    low = [potential_victim("outside", ("stray", "x", 4)), potential_victim("inside", ("a", "x", 4))]
     built = full("r0(a:4)", low, node("stray", 4))
-    [answer] = answers(built, GroupToPlace("g", (mixed("rack: hard pack", ("x", 4)),)), removing=low)
+    [answer] = answers(built, SolveGroup("g", (mixed("rack: hard pack", ("x", 4)),)), removing=low)
     assert removals(answer) == {"inside": (True, {"a": 4})}
 
 
 def test_p38_those_go_who_are_where_the_others_of_the_gang_are() -> None:
-    low = [removable("elsewhere", ("b", "x", 3)), removable("here", ("a", "x", 3))]
+    low = [potential_victim("elsewhere", ("b", "x", 3)), potential_victim("here", ("a", "x", 3))]
     built = full("r0(a:5) r1(b:3)", low, also=(("mate/0", "x", "a"), ("mate/1", "x", "a")))
     growing = mixed("rack: hard pack", ("x", 3), placed={"a": 2})
-    [answer] = answers(built, GroupToPlace("g", (growing,)), removing=low)
+    [answer] = answers(built, SolveGroup("g", (growing,)), removing=low)
     assert removals(answer) == {"here": (True, {"a": 3})}
 
 
-def full(text: str, gangs: list[Removable], *others: NodeFacts, also: tuple[tuple[str, str, str], ...] = ()) -> Cluster:
+def full(
+    text: str, gangs: list[PotentialVictim], *others: NodeFacts, also: tuple[tuple[str, str, str], ...] = ()
+) -> Cluster:
     """The pods of the gangs on the nodes of a tree and on others; `also`: further pods as (uid, class, node)."""
     tree, free = tree_of(text)
     bound = [
@@ -318,7 +320,7 @@ def test_that_racks_lack_seats_for_one_of_many_classes_is_proved_by_counting(con
     built = cluster(nodes, [pod_class("x"), LARGE, pod_class("picky", 5, selector={"disk": "fast"})])
     built.apply(Batch(trees=(tree,)))
     asked = mixed(constraints, ("picky", picky), ("large", 16), ("x", 20), minimum=picky + 35)
-    assert refusal(answers(built, GroupToPlace("g", (asked,)))[0]).proved
+    assert refusal(answers(built, SolveGroup("g", (asked,)))[0]).proved
 
 
 def test_of_a_large_gang_as_many_are_seated_as_keep_to_one_rack() -> None:
@@ -337,7 +339,7 @@ def test_a_large_gang_leaves_nodes_that_it_dislikes_alone() -> None:
     nodes = [node(name, 40, gpu=8 if "gpu" in name else 0) for name, _ in names]
     built = cluster(nodes, [pod_class("x"), *CLASSES])
     built.apply(Batch(trees=(tree,)))
-    [answer] = answers(built, GroupToPlace("g", (mixed("rack: spread", ("large", 40), ("two", 40), ("x", 40)),)))
+    [answer] = answers(built, SolveGroup("g", (mixed("rack: spread", ("large", 40), ("two", 40), ("x", 40)),)))
     assert seats(answer) == {f"plain-{rack}": 15 for rack in range(8)}
 
 
@@ -354,7 +356,7 @@ def _by(placed: dict[str, int], length: int) -> dict[str, int]:
 def test_p39_the_order_of_nodes_does_not_matter_to_mixed_gangs(constraints: str) -> None:
     tree, levels = many_racks(2)
     names = list(tree_of(tree, levels)[1])
-    asked = GroupToPlace("g", (mixed(constraints, ("large", 4), ("two", 2), ("x", 6)),))
+    asked = SolveGroup("g", (mixed(constraints, ("large", 4), ("two", 2), ("x", 6)),))
     found = set()
     for seed in range(4):
         random.Random(seed).shuffle(names)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from builders.placement import alone, amounts, answers, cluster, gang, group, node, pod_class, refusal, seats, seats_of
 from muster.gangs.capacity import LARGEST_AMOUNT
 from muster.gangs.facts import NodeFacts
-from muster.gangs.placing import GroupToPlace, Run, Withheld
+from muster.gangs.solve import NominatedCapacity, Run, SolveGroup
 from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
 
 CLASSES = [pod_class("x"), pod_class("xx", 2), pod_class("xxx", 3), pod_class("big", 8)]
@@ -123,18 +123,18 @@ def test_i7_a_gang_in_part_gets_as_many_as_there_can_be(free: list[int], roles: 
 # -- kept for others
 
 
-def kept(name: str, cpu: float = 0, **others: int) -> Withheld:
-    return Withheld(name, amounts(cpu, **others))
+def kept(name: str, cpu: float = 0, **others: int) -> NominatedCapacity:
+    return NominatedCapacity(name, amounts(cpu, **others))
 
 
-def place(nodes: list[NodeFacts], asked: GroupToPlace, *withheld: Withheld) -> Answer:
-    [answer] = answers(cluster(nodes, CLASSES), asked, withheld=withheld)
+def place(nodes: list[NodeFacts], asked: SolveGroup, *nominated: NominatedCapacity) -> Answer:
+    [answer] = answers(cluster(nodes, CLASSES), asked, nominated=nominated)
     return answer
 
 
 def test_what_is_withheld_is_for_none_of_the_groups() -> None:
     built = cluster([node("a", 4), node("b", 4)], CLASSES)
-    first, second = answers(built, alone("g", ("x", 4)), alone("h", ("x", 1)), withheld=[kept("a", 3), kept("b", 1)])
+    first, second = answers(built, alone("g", ("x", 4)), alone("h", ("x", 1)), nominated=[kept("a", 3), kept("b", 1)])
     assert seats(first) == {"a": 1, "b": 3}
     assert isinstance(second, NotPlaced)
     [after] = answers(built, alone("g", ("x", 8)))
@@ -142,26 +142,26 @@ def test_what_is_withheld_is_for_none_of_the_groups() -> None:
 
 
 @pytest.mark.parametrize(
-    ("withheld", "fits"),
+    ("nominated", "fits"),
     [
         ([kept("a", 1), kept("a", 1)], 2),
         ([kept("a", 100)], 0),
         ([kept("a", pods=2)], 1),
         ([kept("a", gpu=5)], 3),
         ([kept("nowhere", 4)], 3),
-        ([Withheld("a", (("no such thing", 5),))], 3),
-        ([Withheld("a", (("cpu", LARGEST_AMOUNT),)) for _ in range(3000)], 0),
+        ([NominatedCapacity("a", (("no such thing", 5),))], 3),
+        ([NominatedCapacity("a", (("cpu", LARGEST_AMOUNT),)) for _ in range(3000)], 0),
     ],
 )
-def test_withheld_room_is_summed_and_never_turns_into_room(withheld: list[Withheld], fits: int) -> None:
-    answer = place([node("a", 4, pods=3)], alone("g", ("x", 5), partial=True), *withheld)
+def test_withheld_room_is_summed_and_never_turns_into_room(nominated: list[NominatedCapacity], fits: int) -> None:
+    answer = place([node("a", 4, pods=3)], alone("g", ("x", 5), partial=True), *nominated)
     placed = 0 if isinstance(answer, NotPlaced) else sum(seats(answer).values())
     assert placed == fits
 
 
 def test_a_reservation_and_withheld_room_on_one_node_both_count() -> None:
     built = cluster([node("a", 4)], CLASSES)
-    [answer] = answers(built, alone("g", ("x", 3)), reserved=[("a", "x", ("p",))], withheld=[kept("a", 1)])
+    [answer] = answers(built, alone("g", ("x", 3)), reserved=[("a", "x", ("p",))], nominated=[kept("a", 1)])
     assert refusal(answer).explanation.fit == 2
 
 

@@ -27,8 +27,8 @@ from muster.gangs.facts import (
     Taint,
     TaintEffect,
 )
-from muster.gangs.match import AFFINITY
-from muster.gangs.placing import GroupToPlace, Run
+from muster.gangs.node_filters import AFFINITY
+from muster.gangs.solve import Run, SolveGroup
 from muster.placement.answers import Answer, NotPlaced, Placed
 
 
@@ -108,7 +108,7 @@ def test_p26_tainted_nodes_are_as_if_absent_and_counted() -> None:
     built = cluster(nodes, [pod_class("x")])
     [placed, refused] = answers(built, alone("fits", ("x", 4)), alone("not", ("x", 4)))
     assert seats(placed) == {"a": 2, "b": 2}
-    assert refusal(refused).explanation.nodes_lost == (
+    assert refusal(refused).explanation.filtered_nodes == (
         ("Insufficient cpu", 2),
         ("node(s) had untolerated taint {gpu: true}", 2),
     )
@@ -145,7 +145,7 @@ def test_p36_no_nodes_is_infeasible() -> None:
     assert refusal(answer).explanation.summary == "0 of 2 members fit; no nodes available to schedule pods"
 
 
-def _tricky() -> tuple[list[NodeFacts], list[GroupToPlace]]:
+def _tricky() -> tuple[list[NodeFacts], list[SolveGroup]]:
     nodes = [node(f"n{i:02}", 4 + i % 5, gpu=8 * (i % 3 == 0), labels={"rack": f"r{i % 4}"}) for i in range(20)]
     groups = [
         alone("a", ("x", 9)),
@@ -224,7 +224,7 @@ def test_prefer_no_schedule_and_wishes_come_before_tightness() -> None:
 def test_cordoned_and_unready_nodes_are_not_used() -> None:
     built = cluster([node("a", 8, unschedulable=True), node("b", 8, ready=False), node("c", 1)], [pod_class("x")])
     [answer] = answers(built, alone("g", ("x", 2)))
-    assert refusal(answer).explanation.nodes_lost == (
+    assert refusal(answer).explanation.filtered_nodes == (
         ("Insufficient cpu", 1),
         ("node(s) were not ready", 1),
         ("node(s) were unschedulable", 1),
@@ -308,7 +308,7 @@ def test_g30_the_member_that_fits_nowhere_is_named() -> None:
     explanation = refusal(answer).explanation
     assert refusal(answer).proved
     assert (explanation.class_id, explanation.fit, explanation.needed) == ("picky", 3, 4)
-    assert explanation.nodes_lost == ((AFFINITY, 1),)
+    assert explanation.filtered_nodes == ((AFFINITY, 1),)
 
 
 def test_a_mixed_gang_too_large_for_a_search_is_not_called_infeasible_without_proof() -> None:

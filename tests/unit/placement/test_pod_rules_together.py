@@ -5,9 +5,9 @@ from random import Random
 from msgspec.structs import replace
 
 from builders.minding import HOST, RACK, ZONE, away, lost, member, near, packed, port, rack, spread, wish, with_racks
-from builders.placement import alone, answers, cluster, gang, group, node, pod_class, refusal, removable, seats
+from builders.placement import alone, answers, cluster, gang, group, node, pod_class, potential_victim, refusal, seats
 from muster.gangs.facts import Batch, PodFacts, Taint, TaintEffect
-from muster.gangs.placing import Withheld
+from muster.gangs.solve import NominatedCapacity
 from muster.placement.answers import NotPlaced, PartlyPlaced, Placed
 
 
@@ -65,7 +65,7 @@ def test_what_of_a_partial_gang_may_go_somewhere_goes() -> None:
 def test_room_is_made_where_the_rules_let_members_go() -> None:
     nodes = rack("r0", {"a": 2}) + rack("r1", {"b": 2})
     built = cluster(nodes, [member(**away(RACK)), pod_class("low", 2)], [("l0", "low", "a"), ("l1", "low", "b")])
-    victims = [removable("v", ("a", "low", 1), ("b", "low", 1), spare=2)]
+    victims = [potential_victim("v", ("a", "low", 1), ("b", "low", 1), spare=2)]
     [answer] = answers(built, alone("g", ("x", 2)), removing=victims)
     assert isinstance(answer, Placed)
     assert seats(answer) == {"a": 1, "b": 1}
@@ -74,7 +74,7 @@ def test_room_is_made_where_the_rules_let_members_go() -> None:
 def test_who_holds_a_port_goes_for_it() -> None:
     classes = [member("x", 1, **port(80)), member("low", 1, labelled=[], **port(80))]
     built = cluster([node("a", 9), node("b", 9)], classes, [("l0", "low", "a"), ("l1", "low", "b")])
-    [answer] = answers(built, alone("g", ("x", 1)), removing=[removable("v", ("b", "low", 1), spare=1)])
+    [answer] = answers(built, alone("g", ("x", 1)), removing=[potential_victim("v", ("b", "low", 1), spare=1)])
     assert isinstance(answer, Placed)
     assert seats(answer) == {"b": 1}
     [answer] = answers(built, alone("g", ("x", 1)))
@@ -85,9 +85,9 @@ def test_who_keeps_others_away_goes_for_them() -> None:
     nodes = rack("r0", {"a": 4, "b": 4})
     lonely = member("lonely", labelled=[], **away(RACK, "job"))
     built = cluster(nodes, [lonely, member(**near(RACK))], [("p", "lonely", "a")])
-    [answer] = answers(built, alone("g", ("x", 8)), removing=[removable("v", ("a", "lonely", 1))])
+    [answer] = answers(built, alone("g", ("x", 8)), removing=[potential_victim("v", ("a", "lonely", 1))])
     assert isinstance(answer, Placed)
-    assert [each.id for each in answer.removed] == ["v"]
+    assert [each.id for each in answer.victims] == ["v"]
     assert seats(answer) == {"a": 4, "b": 4}
 
 
@@ -172,6 +172,6 @@ def test_room_that_is_kept_is_told_only_where_it_is_in_the_way() -> None:
     nodes = rack("r0", {"a": 1}) + rack("r1", {"b": 1})
     lonely = member("lonely", 0, labelled=[], **away(RACK, "job"))
     built = cluster(nodes, [lonely, member()], [("p", "lonely", "a")])
-    kept = [Withheld("a", (("cpu", 1000),)), Withheld("b", (("cpu", 1000),))]
-    [answer] = answers(built, alone("g", ("x", 1)), withheld=kept)
+    kept = [NominatedCapacity("a", (("cpu", 1000),)), NominatedCapacity("b", (("cpu", 1000),))]
+    [answer] = answers(built, alone("g", ("x", 1)), nominated=kept)
     assert refusal(answer).explanation.summary.endswith("room is kept for others on 1 node")

@@ -8,7 +8,7 @@ from bench.quality import measure
 from builders.larger_cases import best_of_ladder, random_larger_case
 from builders.optimum import Case, cost_of, counted_in_part, most_in_part
 from builders.small_cases import KINDS, Kind, answer_to, random_case
-from muster.gangs.placing import GroupToPlace
+from muster.gangs.solve import SolveGroup
 from muster.placement.answers import NotPlaced, PartlyPlaced, Placed
 
 
@@ -39,7 +39,7 @@ def test_in_part_as_many_are_seated_as_leave_the_rest_a_place(kind: Kind) -> Non
 
 def in_part(case: Case) -> Case:
     """The same group, of which a part may be seated."""
-    return replace(case, group=GroupToPlace(case.group.id, case.group.gangs, partial=True))
+    return replace(case, group=SolveGroup(case.group.id, case.group.gangs, partial=True))
 
 
 def test_larger_mixed_gangs_are_placed_and_nearly_all_as_well_as_can_be() -> None:

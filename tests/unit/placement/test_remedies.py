@@ -10,7 +10,7 @@ from builders.forest import answer_to, asking, planted, tree_of
 from builders.minding import RACK, away, member, rack, spread
 from builders.placement import alone, answers, cluster, gang, group, node, pod_class, refusal
 from muster.gangs.facts import Batch, TopologyTree, TreeLevel
-from muster.gangs.placing import Explanation
+from muster.gangs.solve import Explanation
 from muster.placement.answers import NotPlaced
 from muster.topology.constraints import contradictions, parse_constraints
 

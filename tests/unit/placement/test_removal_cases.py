@@ -12,20 +12,20 @@ from builders.placement import (
     group,
     node,
     pod_class,
+    potential_victim,
     refusal,
-    removable,
     removals,
     seats,
 )
 from muster.gangs.facts import NodeFacts
-from muster.gangs.placing import PodsOnNode, Removable, Removed, Withheld
+from muster.gangs.solve import NominatedCapacity, PodsOnNode, PotentialVictim, VictimGang
 from muster.placement.answers import NotPlaced, PartlyPlaced, Placed
 from muster.placement.cluster import Cluster
 
 CLASSES = [pod_class("x"), pod_class("xx", 2), pod_class("big", 8), pod_class("a", selector={"zone": "a"})]
 
 
-def full(*nodes: NodeFacts, gangs: list[Removable]) -> Cluster:
+def full(*nodes: NodeFacts, gangs: list[PotentialVictim]) -> Cluster:
     """The nodes with all pods of the gangs on them."""
     bound = [
         (f"{each.id}/{index}/{number}", pods.class_id, pods.node)
@@ -38,15 +38,15 @@ def full(*nodes: NodeFacts, gangs: list[Removable]) -> Cluster:
 
 def test_g43_one_gang_goes_whole_rather_than_four_that_lose_a_member_each() -> None:
     nodes = [node(f"n{i}", 2) for i in range(4)] + [node("rest", 4, unschedulable=True)]
-    ones = [removable(f"four-{i}", (f"n{i}", "x", 1), ("rest", "x", 1)) for i in range(4)]
-    gangs = [*ones, removable("one", *((f"n{i}", "x", 1) for i in range(4)))]
+    ones = [potential_victim(f"four-{i}", (f"n{i}", "x", 1), ("rest", "x", 1)) for i in range(4)]
+    gangs = [*ones, potential_victim("one", *((f"n{i}", "x", 1) for i in range(4)))]
     [answer] = answers(full(*nodes, gangs=gangs), alone("g", ("x", 4)), removing=gangs)
     assert removals(answer) == {"one": (True, {"n0": 1, "n1": 1, "n2": 1, "n3": 1})}
     assert seats(answer) == {"n0": 1, "n1": 1, "n2": 1, "n3": 1}
 
 
 def test_g44_nothing_goes_for_a_gang_that_can_never_fit() -> None:
-    gangs = [removable("low", ("a", "x", 4))]
+    gangs = [potential_victim("low", ("a", "x", 4))]
     [answer] = answers(full(node("a", 4), gangs=gangs), alone("g", ("x", 5)), removing=gangs)
     refused = refusal(answer)
     assert refused.proved
@@ -55,30 +55,30 @@ def test_g44_nothing_goes_for_a_gang_that_can_never_fit() -> None:
 
 
 def test_g45_spare_members_go_first_and_their_gang_stays() -> None:
-    gangs = [removable("single", ("a", "x", 2)), removable("wide", ("a", "x", 4), spare=2)]
+    gangs = [potential_victim("single", ("a", "x", 2)), potential_victim("wide", ("a", "x", 4), spare=2)]
     [answer] = answers(full(node("a", 6), gangs=gangs), alone("g", ("x", 2)), removing=gangs)
     assert removals(answer) == {"wide": (False, {"a": 2})}
 
 
 def test_g45_the_spare_members_that_go_are_those_that_are_in_the_way() -> None:
     nodes = [node("a", 2, labels={"zone": "a"}), node("b", 2)]
-    gangs = [removable("wide", ("b", "x", 2), ("a", "x", 2), spare=1)]
+    gangs = [potential_victim("wide", ("b", "x", 2), ("a", "x", 2), spare=1)]
     [answer] = answers(full(*nodes, gangs=gangs), alone("g", ("a", 1)), removing=gangs)
     assert removals(answer) == {"wide": (False, {"a": 1})}
 
 
 def test_what_fits_removes_nothing() -> None:
-    gangs = [removable("low", ("a", "x", 3))]
+    gangs = [potential_victim("low", ("a", "x", 3))]
     [answer] = answers(full(node("a", 4), gangs=gangs), alone("g", ("x", 1)), removing=gangs)
     assert removals(answer) == {}
 
 
 def test_a_higher_level_goes_only_if_lower_ones_do_not_suffice() -> None:
     gangs = [
-        removable("high", ("a", "x", 4), level=2),
-        removable("low-1", ("b", "x", 2)),
-        removable("low-2", ("c", "x", 2)),
-        removable("spare", ("a", "x", 4), level=1, spare=4),
+        potential_victim("high", ("a", "x", 4), level=2),
+        potential_victim("low-1", ("b", "x", 2)),
+        potential_victim("low-2", ("c", "x", 2)),
+        potential_victim("spare", ("a", "x", 4), level=1, spare=4),
     ]
     built = full(node("a", 8), node("b", 2), node("c", 2), gangs=gangs)
     [low] = answers(built, alone("g", ("x", 4)), removing=gangs)
@@ -90,20 +90,20 @@ def test_a_higher_level_goes_only_if_lower_ones_do_not_suffice() -> None:
 
 
 def test_of_equally_few_gangs_the_first_in_the_request_go() -> None:
-    gangs = [removable(name, (name, "x", 2)) for name in ("d", "b", "a", "c")]
+    gangs = [potential_victim(name, (name, "x", 2)) for name in ("d", "b", "a", "c")]
     built = full(*(node(name, 2) for name in "abcd"), gangs=gangs)
     [answer] = answers(built, alone("g", ("x", 4)), removing=gangs)
     assert set(removals(answer)) == {"d", "b"}
 
 
 def test_of_equally_few_spare_pods_those_listed_first_go() -> None:
-    gangs = [removable("first", ("a", "x", 1), spare=1), removable("second", ("a", "x", 1), spare=1)]
+    gangs = [potential_victim("first", ("a", "x", 1), spare=1), potential_victim("second", ("a", "x", 1), spare=1)]
     [answer] = answers(full(node("a", 2), gangs=gangs), alone("g", ("x", 1)), removing=gangs)
     assert set(removals(answer)) == {"first"}
 
 
 def test_a_node_that_is_nearly_free_loses_fewer_spare_pods_than_a_full_one() -> None:
-    gangs = [removable("wide", ("full", "x", 8), ("half", "x", 4), spare=12)]
+    gangs = [potential_victim("wide", ("full", "x", 8), ("half", "x", 4), spare=12)]
     built = full(node("full", 8), node("half", 8), gangs=gangs)
     [answer] = answers(built, alone("g", ("big", 1)), removing=gangs)
     assert removals(answer) == {"wide": (False, {"half": 4})}
@@ -111,8 +111,10 @@ def test_a_node_that_is_nearly_free_loses_fewer_spare_pods_than_a_full_one() -> 
 
 def test_many_gangs_go_where_the_exact_search_would_not_end() -> None:
     # nodes of 8 held by 8 gangs each, of which only those on the last four nodes hold 2 nodes together
-    gangs = [removable(f"lone-{n}-{i}", (f"n{n:02}", "x", 1)) for n in range(36) for i in range(8)]
-    gangs += [removable(f"both-{n}-{i}", (f"p{n}", "x", 1), (f"q{n}", "x", 1)) for n in range(2) for i in range(8)]
+    gangs = [potential_victim(f"lone-{n}-{i}", (f"n{n:02}", "x", 1)) for n in range(36) for i in range(8)]
+    gangs += [
+        potential_victim(f"both-{n}-{i}", (f"p{n}", "x", 1), (f"q{n}", "x", 1)) for n in range(2) for i in range(8)
+    ]
     nodes = [node(f"n{n:02}", 8) for n in range(36)] + [node(f"{side}{n}", 8) for n in range(2) for side in "pq"]
     [answer] = answers(full(*nodes, gangs=gangs), alone("g", ("big", 2)), removing=gangs)
     assert sum(removed.whole for removed in _removed(answer)) <= 16
@@ -120,15 +122,18 @@ def test_many_gangs_go_where_the_exact_search_would_not_end() -> None:
 
 
 def test_a_gang_that_goes_whole_is_listed_whole_even_what_is_of_no_use_or_not_known() -> None:
-    gangs = [removable("low", ("gone", "x", 2), ("a", "x", 2), ("a", "x", 0), ("b", "x", 1))]
+    gangs = [potential_victim("low", ("gone", "x", 2), ("a", "x", 2), ("a", "x", 0), ("b", "x", 1))]
     built = full(node("a", 2), node("b", 1, unschedulable=True), gangs=gangs)
     [answer] = answers(built, alone("g", ("x", 2)), removing=gangs)
     listed = (PodsOnNode("gone", "x", 2), PodsOnNode("a", "x", 2), PodsOnNode("b", "x", 1))
-    assert _removed(answer) == (Removed("low", True, listed),)
+    assert _removed(answer) == (VictimGang("low", True, listed),)
 
 
 def test_room_is_never_made_that_nobody_holds() -> None:
-    gangs = [removable("honest", ("a", "x", 2)), removable("liar", ("a", "xx", 1000), ("b", "x", 2**32 - 1), spare=9)]
+    gangs = [
+        potential_victim("honest", ("a", "x", 2)),
+        potential_victim("liar", ("a", "xx", 1000), ("b", "x", 2**32 - 1), spare=9),
+    ]
     built = cluster([node("a", 4), node("b", 4)], CLASSES, [("p", "x", "a"), ("q", "x", "a")])
     [fits] = answers(built, alone("g", ("x", 8)), removing=gangs)
     assert set(removals(fits)) == {"honest"}
@@ -138,7 +143,7 @@ def test_room_is_never_made_that_nobody_holds() -> None:
 
 def test_a_node_with_more_on_it_than_it_offers_gives_no_more_than_it_offers() -> None:
     built = cluster([node("a", 4)], CLASSES, [(f"p{i}", "xx", "a") for i in range(4)])
-    gangs = [removable("low", ("a", "xx", 4), spare=4)]
+    gangs = [potential_victim("low", ("a", "xx", 4), spare=4)]
     [answer] = answers(built, alone("g", ("x", 1)), removing=gangs)
     assert removals(answer) == {"low": (False, {"a": 3})}
     [never] = answers(built, alone("g", ("x", 5)), removing=gangs)
@@ -147,25 +152,25 @@ def test_a_node_with_more_on_it_than_it_offers_gives_no_more_than_it_offers() ->
 
 def test_room_that_is_kept_for_others_cannot_be_claimed_to_be_in_use() -> None:
     built = cluster([node("a", 4)], CLASSES, [("p", "x", "a"), ("q", "x", "a")])
-    kept, liar = [Withheld("a", (("cpu", 2000),))], [removable("liar", ("a", "x", 4), spare=4)]
-    [fits] = answers(built, alone("g", ("x", 2)), withheld=kept, removing=liar)
+    kept, liar = [NominatedCapacity("a", (("cpu", 2000),))], [potential_victim("liar", ("a", "x", 4), spare=4)]
+    [fits] = answers(built, alone("g", ("x", 2)), nominated=kept, removing=liar)
     assert seats(fits) == {"a": 2}
-    [never] = answers(built, alone("g", ("x", 3)), withheld=kept, removing=liar)
+    [never] = answers(built, alone("g", ("x", 3)), nominated=kept, removing=liar)
     assert refusal(never).explanation.fit == 2
 
 
 def test_room_that_victims_leave_may_be_kept_for_somebody_else() -> None:
-    gangs = [removable("low", ("a", "x", 4), ("b", "x", 4))]
+    gangs = [potential_victim("low", ("a", "x", 4), ("b", "x", 4))]
     built = full(node("a", 4), node("b", 4), gangs=gangs)
-    kept = [Withheld("a", (("cpu", 4000),))]
-    [fits] = answers(built, alone("g", ("x", 4)), withheld=kept, removing=gangs)
+    kept = [NominatedCapacity("a", (("cpu", 4000),))]
+    [fits] = answers(built, alone("g", ("x", 4)), nominated=kept, removing=gangs)
     assert seats(fits) == {"b": 4}
-    [never] = answers(built, alone("g", ("x", 5)), withheld=kept, removing=gangs)
+    [never] = answers(built, alone("g", ("x", 5)), nominated=kept, removing=gangs)
     assert refusal(never).explanation.fit == 4
 
 
 def test_members_of_unequal_classes_make_few_gangs_go() -> None:
-    gangs = [removable(f"v{i}", (f"n{i}", "x", 8)) for i in range(4)] + [removable("w", ("m", "x", 4))]
+    gangs = [potential_victim(f"v{i}", (f"n{i}", "x", 8)) for i in range(4)] + [potential_victim("w", ("m", "x", 4))]
     built = full(*(node(f"n{i}", 8) for i in range(4)), node("m", 4), gangs=gangs)
     [answer] = answers(built, alone("g", ("x", 3), ("big", 1)), removing=gangs)
     assert set(removals(answer)) == {"v0", "v1"}
@@ -174,7 +179,7 @@ def test_members_of_unequal_classes_make_few_gangs_go() -> None:
 
 
 def test_members_above_the_minimum_use_what_is_free_but_make_nobody_go() -> None:
-    gangs = [removable(name, (name, "x", 4)) for name in "ab"]
+    gangs = [potential_victim(name, (name, "x", 4)) for name in "ab"]
     built = full(node("a", 4), node("b", 4), node("c", 1), gangs=gangs)
     [answer] = answers(built, alone("g", ("x", 9), minimum=3), removing=gangs)
     assert removals(answer) == {"a": (True, {"a": 4})}
@@ -182,14 +187,14 @@ def test_members_above_the_minimum_use_what_is_free_but_make_nobody_go() -> None
 
 
 def test_both_gangs_of_a_group_get_their_minimum() -> None:
-    gangs = [removable(f"v{i}", ("a", "x", 1)) for i in range(6)]
+    gangs = [potential_victim(f"v{i}", ("a", "x", 1)) for i in range(6)]
     built = full(node("a", 6), gangs=gangs)
     [answer] = answers(built, group(gang("p", ("x", 2)), gang("q", ("xx", 1))), removing=gangs)
     assert set(removals(answer)) == {"v0", "v1", "v2", "v3"}
 
 
 def test_without_a_removal_that_suffices_a_partial_group_takes_what_is_free_now() -> None:
-    gangs = [removable("low", ("a", "x", 2))]
+    gangs = [potential_victim("low", ("a", "x", 2))]
     built = full(node("a", 4), gangs=gangs)
     [answer] = answers(built, alone("g", ("x", 5), partial=True), removing=gangs)
     assert isinstance(answer, PartlyPlaced)
@@ -199,7 +204,7 @@ def test_without_a_removal_that_suffices_a_partial_group_takes_what_is_free_now(
 
 
 def test_a_single_pod_may_make_others_go() -> None:
-    gangs = [removable("low", ("a", "x", 2))]
+    gangs = [potential_victim("low", ("a", "x", 2))]
     [answer] = answers(full(node("a", 2), gangs=gangs), alone("g", ("x", 1)), removing=gangs)
     assert removals(answer) == {"low": (True, {"a": 2})}
 
@@ -207,7 +212,9 @@ def test_a_single_pod_may_make_others_go() -> None:
 def test_reserved_pods_may_go_as_well_as_bound_ones() -> None:
     built = cluster([node("a", 2)], CLASSES)
     held = [("a", "x", ("p", "q"))]
-    [answer] = answers(built, alone("g", ("x", 1)), reserved=held, removing=[removable("r", ("a", "x", 2), spare=2)])
+    [answer] = answers(
+        built, alone("g", ("x", 1)), reserved=held, removing=[potential_victim("r", ("a", "x", 2), spare=2)]
+    )
     assert removals(answer) == {"r": (False, {"a": 1})}
 
 
@@ -216,7 +223,9 @@ def test_p39_the_order_in_which_nodes_came_does_not_matter_for_who_goes() -> Non
     chance = random.Random(3)
     slots = [each.name for each in nodes for _ in range(dict(each.allocatable)["cpu"] // 1000)]
     chance.shuffle(slots)
-    gangs = [removable(f"v{i}", *((name, "x", 1) for name in slots[i::8]), level=i % 2, spare=i % 3) for i in range(8)]
+    gangs = [
+        potential_victim(f"v{i}", *((name, "x", 1) for name in slots[i::8]), level=i % 2, spare=i % 3) for i in range(8)
+    ]
     asked = [alone("g", ("x", 7)), alone("g", ("xx", 5), ("x", 3)), alone("g", ("xx", 9), minimum=8)]
     expected = [answers(full(*nodes, gangs=gangs), each, removing=gangs) for each in asked]
     assert all(isinstance(answer, Placed) for [answer] in expected)
@@ -229,21 +238,21 @@ def test_p39_the_order_in_which_nodes_came_does_not_matter_for_who_goes() -> Non
 def test_starved_gangs_wait_for_those_that_end_first(levels: int) -> None:
     """Everything is spare, one entry per gang and rank of its end."""
     nodes = [node(f"n{i:03}", 8) for i in range(100)]
-    gangs = [removable(f"v{i:03}", (f"n{i:03}", "x", 8), level=i % levels, spare=8) for i in range(100)]
+    gangs = [potential_victim(f"v{i:03}", (f"n{i:03}", "x", 8), level=i % levels, spare=8) for i in range(100)]
     [answer] = answers(full(*nodes, gangs=gangs), alone("g", ("big", 3)), removing=gangs)
     assert set(removals(answer)) == {"v000", "v001", "v002"}
 
 
-def _removed(answer: object) -> tuple[Removed, ...]:
+def _removed(answer: object) -> tuple[VictimGang, ...]:
     assert isinstance(answer, Placed)
-    return answer.removed
+    return answer.victims
 
 
 def test_many_gangs_lose_what_they_can_spare_before_few_go_whole() -> None:
     # 60 gangs of 8 can spare 120; each that goes whole gives 6 more
     slots = [f"n{i % 24:02}" for i in range(480)]
     random.Random(5).shuffle(slots)
-    gangs = [removable(f"v{i:02}", *((name, "x", 1) for name in slots[i::60]), spare=2) for i in range(60)]
+    gangs = [potential_victim(f"v{i:02}", *((name, "x", 1) for name in slots[i::60]), spare=2) for i in range(60)]
     built = full(*(node(f"n{i:02}", 20) for i in range(24)), gangs=gangs)
     [answer] = answers(built, alone("g", ("x", 150)), removing=gangs)
     lost = {gone.id: (gone.whole, sum(pods.count for pods in gone.pods)) for gone in _removed(answer)}
@@ -253,7 +262,7 @@ def test_many_gangs_lose_what_they_can_spare_before_few_go_whole() -> None:
 
 def test_large_mixed_groups_make_nobody_go_for_nothing() -> None:
     # too many sets and members to try all, each node is held by two gangs
-    gangs = [removable(f"v{i:02}", *((f"n{i:02}", "x", 4), (f"n{(i + 1) % 40:02}", "x", 4))) for i in range(40)]
+    gangs = [potential_victim(f"v{i:02}", *((f"n{i:02}", "x", 4), (f"n{(i + 1) % 40:02}", "x", 4))) for i in range(40)]
     built = full(*(node(f"n{i:02}", 8) for i in range(40)), gangs=gangs)
     [answer] = answers(built, alone("g", ("big", 5), ("xx", 20), ("x", 10)), removing=gangs)
     gone = {removed.id for removed in _removed(answer)}

@@ -9,7 +9,7 @@ from builders.minding import HOST, RACK, ZONE, away, member, rack, spread
 from builders.placement import answers, cluster, pod_class
 from builders.small_cases import answer_to
 from muster.gangs.facts import Batch, LevelConstraint, NodeFacts, TopologyTree, TreeLevel
-from muster.gangs.placing import GangToPlace, GroupToPlace, Role
+from muster.gangs.solve import Role, SolveGang, SolveGroup
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.cluster import Cluster
 from muster.topology.constraints import contradictions, parse_constraints
@@ -34,7 +34,7 @@ def test_soft_constraints_keep_nobody_from_a_place(seed: int) -> None:
 
 
 def _answer(on: Cluster, roles: tuple[Role, ...], minimum: int, constraints: tuple[LevelConstraint, ...]) -> object:
-    [answer] = answers(on, GroupToPlace("g", (GangToPlace("g", minimum, roles, "", constraints),)))
+    [answer] = answers(on, SolveGroup("g", (SolveGang("g", minimum, roles, "", constraints),)))
     return answer
 
 

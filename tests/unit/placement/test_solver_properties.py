@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from builders.placement import alone, amounts, answers, cluster, gang, group, node, pod_class
 from muster.gangs.facts import NodeFacts, PodClass
-from muster.gangs.placing import GroupToPlace
+from muster.gangs.solve import SolveGroup
 from muster.placement.answers import Answer, NotPlaced, Placed
 from muster.placement.solve import solve
 
@@ -32,7 +32,7 @@ small_classes = st.lists(
 @st.composite
 def small_groups(
     draw: st.DrawFn, most_members: int = 5, most_gangs: int = 2
-) -> tuple[list[NodeFacts], list[PodClass], GroupToPlace]:
+) -> tuple[list[NodeFacts], list[PodClass], SolveGroup]:
     nodes, classes = draw(small_nodes), draw(small_classes)
     gangs, left = [], most_members
     for index in range(draw(st.integers(1, most_gangs))):
@@ -52,7 +52,7 @@ def usable(each: PodClass, on: NodeFacts) -> bool:
     return all(on.labels.get(key) == value for key, value in each.node_selector)
 
 
-def check_answer(nodes: list[NodeFacts], classes: list[PodClass], asked: list[GroupToPlace], got: list[Answer]) -> None:
+def check_answer(nodes: list[NodeFacts], classes: list[PodClass], asked: list[SolveGroup], got: list[Answer]) -> None:
     """I3 and all-or-nothing: nothing oversubscribed, every gang placed has its minimum and no more than it wants."""
     by_class, by_node = {each.id: each for each in classes}, {each.name: each for each in nodes}
     used: dict[tuple[str, str], int] = {}
@@ -78,7 +78,7 @@ def check_answer(nodes: list[NodeFacts], classes: list[PodClass], asked: list[Gr
         assert amount <= dict(by_node[name].allocatable).get(resource, 0), (name, resource)
 
 
-def feasible(nodes: list[NodeFacts], classes: list[PodClass], asked: GroupToPlace, minimums: list[int]) -> bool:
+def feasible(nodes: list[NodeFacts], classes: list[PodClass], asked: SolveGroup, minimums: list[int]) -> bool:
     """Tries every node, or none, for every member."""
     by_class = {each.id: each for each in classes}
     members = [
@@ -109,7 +109,7 @@ def feasible(nodes: list[NodeFacts], classes: list[PodClass], asked: GroupToPlac
 @settings(max_examples=250, deadline=None)
 @given(small_groups())
 def test_small_groups_are_placed_exactly_when_they_can_be(
-    instance: tuple[list[NodeFacts], list[PodClass], GroupToPlace],
+    instance: tuple[list[NodeFacts], list[PodClass], SolveGroup],
 ) -> None:
     nodes, classes, asked = instance
     [answer] = answers(cluster(nodes, classes), asked)
@@ -170,7 +170,7 @@ def _where(answer: Answer) -> str | None:
     return answer.runs[0].node if isinstance(answer, Placed) else None
 
 
-def _one_by_one(nodes: list[NodeFacts], classes: list[PodClass], asked: list[GroupToPlace]) -> list[Answer]:
+def _one_by_one(nodes: list[NodeFacts], classes: list[PodClass], asked: list[SolveGroup]) -> list[Answer]:
     built = cluster(nodes, classes)
     built.room.refresh()
     return [next(iter(solve(built.room, [each]))) for each in asked]
@@ -188,7 +188,7 @@ def test_explanations_of_equal_members_count_exactly(
     told = answer.explanation
     fit = sum(_fits(each, on) for on in nodes)
     assert (told.fit, told.needed) == (fit, wanted)
-    assert sum(count for _, count in told.nodes_lost) == len(nodes)
+    assert sum(count for _, count in told.filtered_nodes) == len(nodes)
     if told.short_by:
         short = dict(told.short_by)
         raised = [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from builders.forest import planted
-from muster.gangs.placing import GangToPlace, GroupToPlace, Role
+from muster.gangs.solve import Role, SolveGang, SolveGroup
 from muster.placement.mixed.ground import Asked, Ground, ground_of
 from muster.placement.mixed.narrowing import narrowed
 from muster.placement.mixed.worth import is_best, worth
@@ -18,11 +18,11 @@ TREE = "r0(a:4,b:4) r1(c:4,d:4) r2(e:1,f:1)"
 def ground(constraints: str, members: int = 4, tree: str = TREE) -> Ground:
     built = planted(tree)
     built.room.refresh()
-    gang = GangToPlace("g", members, (Role("x", members),), "", parse_constraints(constraints))
+    gang = SolveGang("g", members, (Role("x", members),), "", parse_constraints(constraints))
     by_tree = built.room.trees.get("")
     assert by_tree is not None
     asked = [Asked(gang, rules_of(gang.constraints, by_tree.level_names))]
-    return ground_of(built.room, by_tree, asked, parts_of(GroupToPlace("g", (gang,))))
+    return ground_of(built.room, by_tree, asked, parts_of(SolveGroup("g", (gang,))))
 
 
 def on(where: Ground, **nodes: int) -> Attempt:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.gangs.placing import Explanation
+from muster.gangs.solve import Explanation
 from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.explanation_codec import decode_explanation, encode_explanation
 

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from muster.gangs.facts import Amounts, NodeFacts, PodClass, TaintEffect
-from muster.gangs.match import affinity_matches, tolerated
+from muster.gangs.node_filters import affinity_matches, tolerated
 
 _ORDER: Final = ("pods", "cpu", "memory", "ephemeral-storage")
 _NATIVE: Final = ("pods", "cpu", "memory", "ephemeral-storage")

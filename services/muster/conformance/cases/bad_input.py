@@ -11,16 +11,16 @@ from muster.conformance.building import (
     gang,
     node,
     nodes_of,
+    nominated,
     pack,
     partition,
     pod_class,
-    removable,
+    potential_victim,
     reservation,
     sizes,
     spread,
     together,
     tree,
-    withheld,
     world,
 )
 from muster.conformance.case import Cases, Feature
@@ -68,25 +68,27 @@ async def twice(trial: Trial) -> None:
     await _refused(trial, alone((_X, 1)), reservations=held, quoting="pod-7")
 
 
-@_case("B04", "Something removable for more than one group, or named twice")
+@_case("B04", "Potential victims for more than one group, or named twice")
 async def two_groups(trial: Trial) -> None:
     await _given(trial)
     groups = alone((_X, 1), id="a"), alone((_X, 1), id="b")
-    await _refused(trial, *groups, removable=[removable("low", ("a", _X, 1))])
-    await _refused(trial, groups[0], removable=[removable("low"), removable("low")], quoting="low")
+    await _refused(trial, *groups, potential_victims=[potential_victim("low", ("a", _X, 1))])
+    await _refused(
+        trial, groups[0], potential_victims=[potential_victim("low"), potential_victim("low")], quoting="low"
+    )
 
 
-@_case("B05", "Less than nothing withheld")
+@_case("B05", "Less than nothing nominated")
 async def less_than_nothing(trial: Trial) -> None:
     await _given(trial)
     amounts = [state_pb.ResourceAmount(name="cpu", amount=-5)]
-    await _refused(trial, alone((_X, 1)), withheld=[pb.Withheld(node="a", amounts=amounts)], quoting="-5")
+    await _refused(trial, alone((_X, 1)), nominated=[pb.NominatedCapacity(node="a", amounts=amounts)], quoting="-5")
 
 
-@_case("B06", "Nodes that do not exist are no mistake in reservations and room withheld: they have just gone")
+@_case("B06", "Nodes that do not exist are no mistake in reservations and room nominated: they have just gone")
 async def nodes_that_went(trial: Trial) -> None:
     await _given(trial)
-    parts = {"reservations": [reservation("gone", _X, "p")], "withheld": [withheld("gone", 2)]}
+    parts = {"reservations": [reservation("gone", _X, "p")], "nominated": [nominated("gone", 2)]}
     placed(await trial.ask_one(alone((_X, 4)), **parts), 4)
 
 

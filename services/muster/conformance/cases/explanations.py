@@ -49,7 +49,7 @@ async def how_many(trial: Trial) -> None:
 
 
 @_case("E03", "Nodes that cannot be used are counted by reason, each once, in kube-scheduler's words")
-async def nodes_lost(trial: Trial) -> None:
+async def filtered_nodes(trial: Trial) -> None:
     taint = (Taint("gpu", "yes", TaintEffect.NO_SCHEDULE),)
     machines = [
         node("a", unschedulable=True),
@@ -60,7 +60,7 @@ async def nodes_lost(trial: Trial) -> None:
     picky = pod_class(1, node_selector=(("pool", "mine"),))
     await trial.given(world(machines, [picky]))
     told = await _explained(trial, alone((picky, 1)))
-    lost = {each.reason: each.nodes for each in told.nodes_lost}
+    lost = {each.reason: each.nodes for each in told.filtered_nodes}
     expected = {
         "node(s) were unschedulable": 1,
         "node(s) had untolerated taint {gpu: yes}": 2,
@@ -84,7 +84,7 @@ async def ports(trial: Trial) -> None:
     web = pod_class(1, host_ports=(HostPort("TCP", "0.0.0.0", 8080),))  # noqa: S104
     await trial.given(world(nodes("n", 2), [web], [bound(web, "n-0"), bound(web, "n-1")]))
     told = await _explained(trial, alone((web, 1)))
-    reasons = [each.reason for each in told.nodes_lost]
+    reasons = [each.reason for each in told.filtered_nodes]
     expect(any("port" in reason for reason in reasons), f"the reasons are {reasons}")
 
 

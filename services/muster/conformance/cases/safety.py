@@ -11,11 +11,11 @@ from muster.conformance.building import (
     gang,
     node,
     nodes,
+    nominated,
     pod_class,
-    removable,
+    potential_victim,
     reservation,
     together,
-    withheld,
     world,
 )
 from muster.conformance.case import Cases
@@ -80,14 +80,14 @@ async def reservations(trial: Trial) -> None:
         await trial.ask_one(alone((x, count)), reservations=held)
 
 
-@_case("S07", "Room that is withheld is given to nobody")
+@_case("S07", "Room that is nominated is given to nobody")
 async def withheld_room(trial: Trial) -> None:
     x = pod_class(1)
     await trial.given(world([node("a", 4), node("b", 4)], [x]))
-    kept = [withheld("a", 3), withheld("b", 2), withheld("b", 1.5), withheld("gone", 100)]
+    kept = [nominated("a", 3), nominated("b", 2), nominated("b", 1.5), nominated("gone", 100)]
     for count in (1, 2, 5):
-        await trial.ask_one(alone((x, count)), withheld=kept)
-    not_placed(await trial.ask_one(alone((x, 2)), withheld=kept))
+        await trial.ask_one(alone((x, count)), nominated=kept)
+    not_placed(await trial.ask_one(alone((x, 2)), nominated=kept))
 
 
 @_case("S08", "A node that holds more than it has is given nothing more of that")
@@ -135,9 +135,9 @@ async def removals(trial: Trial) -> None:
     x = pod_class(1)
     machines = [node("a", 4), node("b", 4), node("c", 1)]
     await trial.given(world(machines, [x], [bound(x, "a", 4), bound(x, "b", 4)]))
-    offers = [removable("small", ("a", x, 2)), removable("sparing", ("b", x, 4), spare=1, level=1)]
+    offers = [potential_victim("small", ("a", x, 2)), potential_victim("sparing", ("b", x, 4), spare=1, level=1)]
     for count in (1, 2, 3, 4, 6, 7, 8):
-        await trial.ask_one(alone((x, count)), removable=offers)
+        await trial.ask_one(alone((x, count)), potential_victims=offers)
     not_placed(await trial.ask_one(alone((x, 2))))
 
 

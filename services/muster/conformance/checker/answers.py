@@ -16,8 +16,8 @@ from muster.rpc.topology_codec import decode_constraint
 PLACED: Final = pb.GroupResult.OUTCOME_PLACED
 INFEASIBLE: Final = pb.GroupResult.OUTCOME_INFEASIBLE
 NOT_FOUND: Final = pb.GroupResult.OUTCOME_NOT_FOUND
-PARTLY: Final = pb.GroupResult.OUTCOME_PARTLY
-_PLACES: Final = (PLACED, PARTLY)
+PARTIAL: Final = pb.GroupResult.OUTCOME_PARTIAL
+_PLACES: Final = (PLACED, PARTIAL)
 _OF_PARTS: Final = (LevelPolicy.PACK,)
 """What must hold while members are still to come; sizes that are missing something may be mended by them."""
 
@@ -42,12 +42,12 @@ def violations(world: World, request: pb.SolveRequest, response: pb.SolveRespons
 
 def _of_group(loads: Loads, request: pb.SolveRequest, group: pb.GangGroup, result: pb.GroupResult) -> list[str]:
     """Adds what the answer gives to the loads."""
-    if result.outcome not in (PLACED, INFEASIBLE, NOT_FOUND, PARTLY):
+    if result.outcome not in (PLACED, INFEASIBLE, NOT_FOUND, PARTIAL):
         return [f"outcome {result.outcome} is none"]
-    if result.outcome == PARTLY and not group.partial:
-        return ["OUTCOME_PARTLY, but it is to start whole or not at all"]
+    if result.outcome == PARTIAL and not group.partial:
+        return ["OUTCOME_PARTIAL, but it is to start whole or not at all"]
     if result.outcome not in _PLACES:
-        return ["it has no place, but runs or removals"] if result.runs or result.removed else []
+        return ["it has no place, but runs or removals"] if result.runs or result.victims else []
     return (
         _runs(loads, group, result)
         or _removals(loads, request, result)
@@ -85,9 +85,9 @@ def _runs(loads: Loads, group: pb.GangGroup, result: pb.GroupResult) -> list[str
 
 def _removals(loads: Loads, request: pb.SolveRequest, result: pb.GroupResult) -> list[str]:
     """Only what was offered, as it was offered; takes it away."""
-    offered = {each.id: each for each in request.removable}
+    offered = {each.id: each for each in request.potential_victims}
     seen: set[str] = set()
-    for removed in result.removed:
+    for removed in result.victims:
         if removed.id not in offered or removed.id in seen:
             return [f"{removed.id!r} was not offered for removal, or is named twice"]
         seen.add(removed.id)
@@ -131,7 +131,7 @@ def _shapes(world: World, group: pb.GangGroup, result: pb.GroupResult) -> list[s
             if run.gang == gang.id:
                 after[run.node] += run.count
         constraints = [decode_constraint(each) for each in gang.constraints]
-        judged = _OF_PARTS if result.outcome == PARTLY else tuple(LevelPolicy)
+        judged = _OF_PARTS if result.outcome == PARTIAL else tuple(LevelPolicy)
         if after == before or (before and broken(world, gang.tree, constraints, before, judged)):
             continue
         problems += [f"gang {gang.id!r}: {told}" for told in broken(world, gang.tree, constraints, after, judged)]

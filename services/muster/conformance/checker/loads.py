@@ -11,7 +11,7 @@ Members = Counter[tuple[str, str]]
 
 
 class Loads:
-    """Pods seated and reserved, room withheld; then what an answer adds and takes away."""
+    """Pods seated and reserved, room nominated; then what an answer adds and takes away."""
 
     def __init__(self, world: World, request: pb.SolveRequest) -> None:
         self.world = world
@@ -20,9 +20,9 @@ class Loads:
         for held in request.reservations:
             unseen = sum(uid not in seated for uid in held.pod_uids)
             self.pods[held.class_id, held.node] += unseen
-        self._withheld: dict[str, Counter[str]] = {}
-        for kept in request.withheld:
-            amounts = self._withheld.setdefault(kept.node, Counter())
+        self._nominated: dict[str, Counter[str]] = {}
+        for kept in request.nominated:
+            amounts = self._nominated.setdefault(kept.node, Counter())
             for each in kept.amounts:
                 amounts[each.name] += each.amount
 
@@ -37,7 +37,7 @@ class Loads:
         asked: dict[str, set[str]] = {}
         for class_id, node in added:
             asked.setdefault(node, set()).update(name for name, amount in self.of_class(class_id).requests if amount)
-        used = {node: Counter(self._withheld.get(node, {})) for node in asked}
+        used = {node: Counter(self._nominated.get(node, {})) for node in asked}
         for (class_id, node), count in self.pods.items():
             for name, amount in self.of_class(class_id).requests if node in used else ():
                 used[node][name] += amount * count

@@ -13,11 +13,11 @@ from muster.coordinator.core.refusals import Refusal, RefusalReason
 from muster.coordinator.core.trees import Trees
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import PodFacts
-from muster.gangs.placing import GroupToPlace, Run
+from muster.gangs.solve import Run, SolveGroup
 
 
 def refused_or_seated(
-    ledger: Ledger, trees: Trees, group: Group, asked: GroupToPlace, runs: Sequence[Run], withheld: Mapping[str, Int64]
+    ledger: Ledger, trees: Trees, group: Group, asked: SolveGroup, runs: Sequence[Run], nominated: Mapping[str, Int64]
 ) -> Refusal | dict[Gang, int]:
     """Give seats to the members and reserve them, or say why the answer cannot be used and change nothing. Returns how
     many members of which gangs got a seat.
@@ -36,7 +36,7 @@ def refused_or_seated(
             message = f"it seats {len(seats[gang.id])} of gang {gang.label}, which needs {gang.minimum}"
             return Refusal(RefusalReason.INCOMPLETE, message)
     demand = Counter((seat.node, seat.class_id) for taken in seats.values() for seat in taken)
-    problem = ledger.refusal(demand, withheld)
+    problem = ledger.refusal(demand, nominated)
     if problem is not None:
         return problem
     for gang_id, taken in seats.items():
@@ -61,7 +61,7 @@ def forbidden(ledger: Ledger, trees: Trees, gang: Gang, taken: Counter[str], *, 
     return broken_constraint(gang, trees, ledger.nodes, before, before + taken, whole=whole)
 
 
-def _wanted_by_role(asked: GroupToPlace) -> dict[tuple[str, int], tuple[str, int]]:
+def _wanted_by_role(asked: SolveGroup) -> dict[tuple[str, int], tuple[str, int]]:
     return {
         (gang.id, index): (role.class_id, role.wanted) for gang in asked.gangs for index, role in enumerate(gang.roles)
     }

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from muster.coordinator.core.gang import Gang
 from muster.gangs.facts import NodeRequirement, NodeSelectorTerm, PodClass
-from muster.gangs.placing import Explanation
+from muster.gangs.solve import Explanation
 
 _LONGEST_DEMAND = 128
 

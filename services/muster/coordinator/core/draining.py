@@ -10,7 +10,7 @@ from muster.coordinator.core.ledger import Ledger
 from muster.coordinator.core.offers import OfferedPods, offered
 from muster.coordinator.core.victims import claimed
 from muster.gangs.facts import PodFacts
-from muster.gangs.placing import Removable, Removed
+from muster.gangs.solve import PotentialVictim, VictimGang
 
 MOST_LEVELS = 64
 """Ends that are told apart; what ends at about the same time counts as one."""
@@ -22,7 +22,7 @@ class Draining:
     def __init__(self, knowledge: Knowledge, group: Group, now: Now) -> None:
         self._ends: dict[str, float] = {}
         self._offers: dict[str, OfferedPods] = {}
-        self.removable: list[Removable] = []
+        self.potential_victims: list[PotentialVictim] = []
         capacity = knowledge.ledger.capacity
         others = claimed(knowledge, group, now.monotonic_seconds)
         there = [
@@ -39,9 +39,9 @@ class Draining:
             pods_of.setdefault(level, []).append((pod.uid, node, capacity.class_of(pod.uid)))
         for level in sorted(pods_of):
             pods = self._offers[f"end/{level}"] = offered(pods_of[level])
-            self.removable.append(Removable(f"end/{level}", level, len(pods_of[level]), pods.counted))
+            self.potential_victims.append(PotentialVictim(f"end/{level}", level, len(pods_of[level]), pods.counted))
 
-    def chosen(self, removed: Sequence[Removed]) -> dict[str, float] | None:
+    def chosen(self, removed: Sequence[VictimGang]) -> dict[str, float] | None:
         """Uids of the pods that are meant and when they are expected to end, on the monotonic clock; None if the answer
         names what was not offered.
         """

@@ -5,7 +5,16 @@ from enum import IntEnum, StrEnum
 from msgspec import Struct
 
 from muster.gangs.facts import Batch, ObjectReference
-from muster.gangs.placing import Explanation, GroupToPlace, PodsOnNode, Removable, Removed, Reservation, Run, Withheld
+from muster.gangs.solve import (
+    Explanation,
+    NominatedCapacity,
+    PodsOnNode,
+    PotentialVictim,
+    Reservation,
+    Run,
+    SolveGroup,
+    VictimGang,
+)
 
 
 class Now(Struct, frozen=True):
@@ -24,7 +33,7 @@ class SolveOutcome(IntEnum):
     PLACED = 1
     INFEASIBLE = 2
     NOT_FOUND = 3
-    PARTLY = 4
+    PARTIAL = 4
 
 
 class BindOutcome(IntEnum):
@@ -100,7 +109,7 @@ class SolveResult(Struct, frozen=True):
     outcome: SolveOutcome
     runs: tuple[Run, ...] = ()
     explanation: Explanation | None = None
-    removed: tuple[Removed, ...] = ()
+    victims: tuple[VictimGang, ...] = ()
 
 
 class BindResult(Struct, frozen=True):
@@ -241,9 +250,9 @@ class Solve(Struct, frozen=True):
     solve_id: int
     min_revision: dict[str, int]
     reservations: tuple[Reservation, ...]
-    groups: tuple[GroupToPlace, ...]
-    withheld: tuple[Withheld, ...] = ()
-    removable: tuple[Removable, ...] = ()
+    groups: tuple[SolveGroup, ...]
+    nominated: tuple[NominatedCapacity, ...] = ()
+    potential_victims: tuple[PotentialVictim, ...] = ()
 
 
 class Persist(Struct, frozen=True):

@@ -153,7 +153,7 @@ def would_help(gang: Gang) -> list[str]:
         ]
         helps += [
             f"{count} {'node is' if count == 1 else 'nodes are'} lost to: {why}"
-            for why, count in explanation.nodes_lost
+            for why, count in explanation.filtered_nodes
         ]
     if group.trouble:
         helps.append(f"it is tried again soon; the last try failed: {group.trouble}")

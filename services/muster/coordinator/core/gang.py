@@ -8,7 +8,7 @@ from muster.coordinator.core.cycle import ScheduleCycle
 from muster.coordinator.core.events import Phase, Record
 from muster.coordinator.core.members import Members
 from muster.gangs.facts import GangFacts, LevelConstraint, MatchPolicy, ObjectReference, PodFacts
-from muster.gangs.placing import PodsOnNode
+from muster.gangs.solve import PodsOnNode
 
 if TYPE_CHECKING:
     from muster.coordinator.core.group import Group

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from muster.coordinator.core.events import Phase
 from muster.coordinator.core.gang import Gang
-from muster.gangs.placing import Explanation
+from muster.gangs.solve import Explanation
 
 QueueKey = tuple[int, int, int, str, str]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from muster.coordinator.core.group import Group, Shape
-from muster.gangs.placing import Explanation
+from muster.gangs.solve import Explanation
 
 AT_ONCE: Final = 20
 LOOKED_AT: Final = 2000

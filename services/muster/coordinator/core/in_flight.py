@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from muster.coordinator.core.events import Solved, SolveFailed, SolveResult
 from muster.coordinator.core.group import Group, QueueKey, Shape
 from muster.coordinator.core.ledger import Ledger
-from muster.gangs.placing import GroupToPlace
+from muster.gangs.solve import SolveGroup
 
 
 @dataclass(slots=True, eq=False)
@@ -24,7 +24,7 @@ class Attempt:
 
     solve_id: int
     groups: list[Group]
-    asked: dict[str, GroupToPlace]
+    asked: dict[str, SolveGroup]
     shapes: dict[str, Shape]
     """Of groups that speak for others of their shape."""
     began: float
@@ -165,5 +165,5 @@ def _classes(attempt: Attempt) -> Iterator[str]:
         yield from _classes_of(asked)
 
 
-def _classes_of(asked: GroupToPlace) -> set[str]:
+def _classes_of(asked: SolveGroup) -> set[str]:
     return {role.class_id for gang in asked.gangs for role in gang.roles}

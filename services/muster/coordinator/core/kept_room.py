@@ -12,7 +12,7 @@ from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.group import Group
 from muster.coordinator.core.ledger import Ledger
 from muster.gangs.capacity import Int64
-from muster.gangs.placing import PodsOnNode, Withheld
+from muster.gangs.solve import NominatedCapacity, PodsOnNode
 
 
 @dataclass(slots=True, eq=False)
@@ -123,7 +123,7 @@ def longest_run(group: Group) -> float:
     return max((seconds if seconds > 0 else math.inf for seconds in runs), default=math.inf)
 
 
-def withheld_from(group: Group, kept: Iterable[KeptRoom], ledger: Ledger, now: float) -> dict[str, Int64]:
+def nominated_for_others(group: Group, kept: Iterable[KeptRoom], ledger: Ledger, now: float) -> dict[str, Int64]:
     """Room that this group may not have, int64[resources] by node."""
     total: dict[str, Int64] = {}
     for each in kept:
@@ -146,12 +146,12 @@ def _held(uids: Iterable[str], ledger: Ledger) -> Iterator[tuple[str, Int64]]:
     return zip([ledger.capacity.names[row] for row in rows.tolist()], amounts, strict=True)
 
 
-def as_amounts(vectors: dict[str, Int64], ledger: Ledger) -> tuple[Withheld, ...]:
+def as_amounts(vectors: dict[str, Int64], ledger: Ledger) -> tuple[NominatedCapacity, ...]:
     """The same in the words of placement."""
     names = {column: name for name, column in ledger.capacity.resources.items()}
     told = []
     for node, vector in vectors.items():
         amounts = tuple(sorted((names[int(column)], int(vector[column])) for column in np.flatnonzero(vector)))
         if amounts:
-            told.append(Withheld(node, amounts))
+            told.append(NominatedCapacity(node, amounts))
     return tuple(told)

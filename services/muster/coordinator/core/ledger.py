@@ -9,8 +9,8 @@ from muster.coordinator.core.events import Seat
 from muster.coordinator.core.refusals import Refusal, RefusalReason
 from muster.gangs.capacity import LARGEST_AMOUNT, Capacity, Int64
 from muster.gangs.facts import NodeFacts, PodClass, PodFacts
-from muster.gangs.match import VOLUMES, volumes_reachable, why_not
-from muster.gangs.placing import Reservation
+from muster.gangs.node_filters import VOLUMES, volumes_reachable, why_not
+from muster.gangs.solve import Reservation
 
 
 class Ledger:
@@ -99,12 +99,12 @@ class Ledger:
     # -- checks
 
     def refusal(
-        self, wanted: Mapping[tuple[str, str], int], withheld: Mapping[str, Int64] | None = None
+        self, wanted: Mapping[tuple[str, str], int], nominated: Mapping[str, Int64] | None = None
     ) -> Refusal | None:
         """Why this many pods by (node, class) may not be reserved; None: they may.
 
-        Checks that nodes exist and take the class, and that the sum fits in what is free and not withheld. What is
-        withheld may be below zero: room that comes free before the pods are bound.
+        Checks that nodes exist and take the class, and that the sum fits in what is free and not nominated. What is
+        nominated may be below zero: room that comes free before the pods are bound.
         """
         for node, class_id in wanted:
             if node not in self.nodes:
@@ -113,7 +113,7 @@ class Ledger:
                 return Refusal(RefusalReason.UNKNOWN, f"pod class {class_id} is not known", node)
             if (reason := self.why_unfit(node, class_id)) is not None:
                 return Refusal(RefusalReason.UNFIT, f"node {node}: {reason}", node)
-        return self._overfull(wanted, withheld or {})
+        return self._overfull(wanted, nominated or {})
 
     def overcommitted(self, node: str, class_id: str) -> bool:
         """The node is gone, or more is seated and reserved there than it offers of something that the class asks.
@@ -161,7 +161,7 @@ class Ledger:
             self._free_in_all = {name: int(free[column]) for name, column in capacity.resources.items()}
         return self._free_in_all.get(resource, 0)
 
-    def _overfull(self, wanted: Mapping[tuple[str, str], int], withheld: Mapping[str, Int64]) -> Refusal | None:
+    def _overfull(self, wanted: Mapping[tuple[str, str], int], nominated: Mapping[str, Int64]) -> Refusal | None:
         if not wanted:
             return None
         capacity = self.capacity
@@ -170,8 +170,8 @@ class Ledger:
         asked = np.zeros((len(rows), capacity.vectors.shape[1]), np.int64)
         np.add.at(asked, where, capacity.vectors[classes] * np.fromiter(wanted.values(), np.int64)[:, None])
         free = capacity.allocatable[rows] - capacity.used[rows]
-        for index, row in enumerate(rows.tolist() if withheld else ()):
-            if (vector := withheld.get(capacity.names[row])) is not None:
+        for index, row in enumerate(rows.tolist() if nominated else ()):
+            if (vector := nominated.get(capacity.names[row])) is not None:
                 free[index, : len(vector)] -= vector
         over = (asked > free) & (asked > 0)
         if not over.any():

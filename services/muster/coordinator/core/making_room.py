@@ -16,7 +16,7 @@ from muster.coordinator.core.draining import Draining, could_ever_fit
 from muster.coordinator.core.events import Effect, Now, Solve, SolveOutcome, SolveResult
 from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.group import Group
-from muster.coordinator.core.kept_room import KeptRoom, as_amounts, demand, withheld_from, without
+from muster.coordinator.core.kept_room import KeptRoom, as_amounts, demand, nominated_for_others, without
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.plan_events import room_kept
 from muster.coordinator.core.plans import Plans
@@ -27,7 +27,7 @@ from muster.coordinator.core.rules import Rules
 from muster.coordinator.core.running import Running
 from muster.coordinator.core.victims import Candidates
 from muster.coordinator.core.waiting import Waiting
-from muster.gangs.placing import GroupToPlace, Run
+from muster.gangs.solve import Run, SolveGroup
 
 SHARE = 0.2
 """At most this share of time goes into asking who could make room."""
@@ -41,7 +41,7 @@ AGAIN_SECONDS = 1.0
 class _Attempt:
     solve_id: int
     group: Group
-    asked: GroupToPlace
+    asked: SolveGroup
     demand: Counter[str]
     divided_by: tuple[object, ...]
     offer: Candidates | Draining
@@ -147,13 +147,13 @@ class MakingRoom:
             return None
         for group in self._due(now.monotonic_seconds):
             offer = self._candidates(group, now)
-            if offer.removable:
+            if offer.potential_victims:
                 return self._ask(group, offer, now)
         while (
             now.monotonic_seconds >= self._drain_again and (starved := self._starved(now.monotonic_seconds)) is not None
         ):
             draining = Draining(self._knowledge, starved, now)
-            if draining.removable:
+            if draining.potential_victims:
                 return self._ask(starved, draining, now)
             self._never_drains(starved)
         return None
@@ -233,14 +233,14 @@ class MakingRoom:
         asked = to_place(group)
         divided_by, began = knowledge.divided_by(group), now.monotonic_seconds
         self._attempt = _Attempt(next(self._solve_ids), group, asked, demand(group), divided_by, offer, began)
-        withheld = withheld_from(group, knowledge.kept.values(), knowledge.ledger, now.monotonic_seconds)
+        nominated = nominated_for_others(group, knowledge.kept.values(), knowledge.ledger, now.monotonic_seconds)
         return Solve(
             self._attempt.solve_id,
             dict(knowledge.revision),
             knowledge.ledger.reservations(),
             (asked,),
-            as_amounts(withheld, knowledge.ledger),
-            tuple(offer.removable),
+            as_amounts(nominated, knowledge.ledger),
+            tuple(offer.potential_victims),
         )
 
     # -- answers
@@ -266,7 +266,7 @@ class MakingRoom:
             self._later(attempt, now)
         elif result.outcome is not SolveOutcome.PLACED:
             self._no_way(attempt)
-        elif not result.removed and self._bears(_kept(attempt, result), (), now):
+        elif not result.victims and self._bears(_kept(attempt, result), (), now):
             group.next_plan = max(group.next_plan, now.monotonic_seconds + AGAIN_SECONDS)  # unless that was no truth
             self._queue.activate(group)
         elif (effects := self._make_room(attempt, result, now)) is not None:
@@ -300,7 +300,7 @@ class MakingRoom:
             return None
         kept.held_before = frozenset(uid for gang in attempt.group.gangs for uid in gang.seats)
         if isinstance(attempt.offer, Draining):
-            ends = attempt.offer.chosen(result.removed)
+            ends = attempt.offer.chosen(result.victims)
             if not ends or not self._bears(kept, ends, now):
                 return None
             kept.going, kept.drains, kept.starts_at = set(ends), True, max(ends.values())
@@ -308,7 +308,7 @@ class MakingRoom:
                 self._plans.drop(before)
             self._plans.keep(kept)
             return room_kept(kept, now)
-        victims = attempt.offer.victims(result.removed) if result.removed else None
+        victims = attempt.offer.victims(result.victims) if result.victims else None
         if victims is None:
             if attempt.offer.beyond_budget:
                 self._cautious.add(attempt.group)
@@ -334,7 +334,7 @@ class MakingRoom:
     def _bears(self, kept: KeptRoom, going: Iterable[str], now: Now) -> bool:
         """The ledger bears the answer out: what is free, and what the pods that go leave, suffices."""
         ledger = self._knowledge.ledger
-        others = withheld_from(kept.group, self._knowledge.kept.values(), ledger, now.monotonic_seconds)
+        others = nominated_for_others(kept.group, self._knowledge.kept.values(), ledger, now.monotonic_seconds)
         return bool(kept.room) and ledger.refusal(kept.room, without(others, going, ledger)) is None
 
 
@@ -348,7 +348,7 @@ def _alike(group: Group, other: Group) -> bool:
     return same and bool(other.gangs) and other.priority == group.priority
 
 
-def _room(asked: GroupToPlace, runs: Sequence[Run]) -> Counter[tuple[str, str]]:
+def _room(asked: SolveGroup, runs: Sequence[Run]) -> Counter[tuple[str, str]]:
     """Members by node and class; nothing if the answer is about what was not asked."""
     roles = {(gang.id, index): role for gang in asked.gangs for index, role in enumerate(gang.roles)}
     room: Counter[tuple[str, str]] = Counter()

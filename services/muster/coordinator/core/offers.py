@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from muster.gangs.placing import PodsOnNode, Removed
+from muster.gangs.solve import PodsOnNode, VictimGang
 
 
 class OfferedPods(Struct, frozen=True):
@@ -13,7 +13,7 @@ class OfferedPods(Struct, frozen=True):
     places: dict[tuple[str, str], list[str]]
     counted: tuple[PodsOnNode, ...]
 
-    def taken(self, removed: Removed) -> list[str] | None:
+    def taken(self, removed: VictimGang) -> list[str] | None:
         """The pods that are meant; None if it is more than was offered."""
         uids: list[str] = []
         for each in removed.pods:

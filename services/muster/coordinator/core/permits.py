@@ -8,7 +8,7 @@ from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.group import Group
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.numbering import numbered, ranked_on_nodes, still_ranked
-from muster.gangs.placing import PodsOnNode
+from muster.gangs.solve import PodsOnNode
 
 
 class Permits:

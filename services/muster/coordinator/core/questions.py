@@ -5,15 +5,15 @@ from collections import Counter
 from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.group import Group, Shape
 from muster.coordinator.core.kept_room import longest_run
-from muster.gangs.placing import GangToPlace, GroupToPlace, PodsOnNode, Role
+from muster.gangs.solve import PodsOnNode, Role, SolveGang, SolveGroup
 
 
-def to_place(group: Group) -> GroupToPlace:
+def to_place(group: Group) -> SolveGroup:
     """The waiting members by class; gangs that need nothing more are left out."""
-    return GroupToPlace(group.id, tuple(_gang_to_place(gang) for gang in group.to_seat), partial=group.accumulates)
+    return SolveGroup(group.id, tuple(_gang_to_place(gang) for gang in group.to_seat), partial=group.accumulates)
 
 
-def shape_of(group: Group, asked: GroupToPlace) -> Shape:
+def shape_of(group: Group, asked: SolveGroup) -> Shape:
     """What is asked for the group, without its names, whether others may be evicted for it, and how long it runs: that
     decides what room it may use until somebody else needs it.
     """
@@ -29,14 +29,14 @@ def may_preempt(group: Group) -> bool:
     return not any(pod.never_preempts for gang in to_seat for pod in gang.waiting.values())
 
 
-def _gang_to_place(gang: Gang) -> GangToPlace:
+def _gang_to_place(gang: Gang) -> SolveGang:
     counts = Counter(pod.class_id for pod in gang.waiting.values())
     roles = tuple(Role(class_id, count) for class_id, count in sorted(counts.items()))
     minimum, facts = min(gang.minimum, len(gang.waiting)), gang.facts
     avoided = tuple(sorted(gang.avoided))
     if facts is None or not gang.constraints:
-        return GangToPlace(gang.id, minimum, roles, facts.tree if facts is not None else "", avoided=avoided)
-    return GangToPlace(gang.id, minimum, roles, facts.tree, gang.constraints, placed(gang), avoided)
+        return SolveGang(gang.id, minimum, roles, facts.tree if facts is not None else "", avoided=avoided)
+    return SolveGang(gang.id, minimum, roles, facts.tree, gang.constraints, placed(gang), avoided)
 
 
 def placed(gang: Gang) -> tuple[PodsOnNode, ...]:

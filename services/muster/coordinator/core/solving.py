@@ -13,14 +13,14 @@ from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.group import Group, QueueKey, Shape
 from muster.coordinator.core.hearsay import Hearsay
 from muster.coordinator.core.in_flight import Attempt, InFlight, in_turn
-from muster.coordinator.core.kept_room import as_amounts, withheld_from
+from muster.coordinator.core.kept_room import as_amounts, nominated_for_others
 from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.making_room import MakingRoom
 from muster.coordinator.core.questions import shape_of, to_place
 from muster.coordinator.core.queue import Beside, Queue
 from muster.coordinator.core.refusals import Refusal, RefusalReason, Rejections
 from muster.coordinator.core.together import MOST_GROUPS_AT_RISK, Risks, Together
-from muster.gangs.placing import Explanation, GroupToPlace
+from muster.gangs.solve import Explanation, SolveGroup
 
 MOST_GROUPS_PER_SOLVE = 100
 """So that the first permits of a long queue leave while the rest is still being placed."""
@@ -95,13 +95,13 @@ class Solving:
                 gang.attempts += 1
                 gang.cycle.begin_try(gang.waiting)
             knowledge.touch_group(group)
-        withheld = withheld_from(groups[0], knowledge.kept.values(), knowledge.ledger, now)
+        nominated = nominated_for_others(groups[0], knowledge.kept.values(), knowledge.ledger, now)
         return Solve(
             solve_id,
             dict(knowledge.revision),
             knowledge.ledger.reservations(),
             tuple(asked.values()),
-            as_amounts(withheld, knowledge.ledger),
+            as_amounts(nominated, knowledge.ledger),
         )
 
     def _kind(self, group: Group, now: float) -> Hashable:
@@ -217,15 +217,17 @@ class Solving:
         placed = result.outcome is SolveOutcome.PLACED
         if not placed:
             self._not_placed(group, asked, result, now)
-        if not placed and not (group.accumulates and result.outcome is SolveOutcome.PARTLY):
+        if not placed and not (group.accumulates and result.outcome is SolveOutcome.PARTIAL):
             return {}
         group.gathering = self._knowledge.why_not_yet(group)
         if not group.wants_seats:
             return {}
-        withheld = withheld_from(group, self._knowledge.kept.values(), self._knowledge.ledger, now.monotonic_seconds)
+        nominated = nominated_for_others(
+            group, self._knowledge.kept.values(), self._knowledge.ledger, now.monotonic_seconds
+        )
         drain_longer = self._making_room.rooms_that_drain_longer(group, now)
         knowledge = self._knowledge
-        seated = refused_or_seated(knowledge.ledger, knowledge.trees, group, asked, result.runs, withheld)
+        seated = refused_or_seated(knowledge.ledger, knowledge.trees, group, asked, result.runs, nominated)
         if isinstance(seated, Refusal) and seated.reason is RefusalReason.NO_ROOM and seated.node in attempt.taken:
             self._rejections.add(group, seated._replace(reason=RefusalReason.OVERTAKEN))
             attempt.overtaken = True
@@ -244,7 +246,7 @@ class Solving:
         self._making_room.seated(group, seated, drain_longer, whole=placed)
         return seated
 
-    def _not_placed(self, group: Group, asked: GroupToPlace, result: SolveResult, now: Now) -> None:
+    def _not_placed(self, group: Group, asked: SolveGroup, result: SolveResult, now: Now) -> None:
         proved = result.outcome is SolveOutcome.INFEASIBLE and group not in self._knowledge.kept
         group.infeasible = shape_of(group, asked) if proved else None
         if result.explanation is not None:

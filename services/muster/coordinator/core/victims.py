@@ -10,7 +10,7 @@ from muster.coordinator.core.knowledge import Knowledge
 from muster.coordinator.core.offers import OfferedPods, offered
 from muster.coordinator.core.questions import may_preempt
 from muster.coordinator.core.running import Running
-from muster.gangs.placing import Removable, Removed
+from muster.gangs.solve import PotentialVictim, VictimGang
 
 
 class Candidates:
@@ -29,7 +29,7 @@ class Candidates:
         self._claimed = claimed(knowledge, group, now)
         self._offers: dict[str, OfferedPods] = {}
         self._were_waiting: set[str] = set()
-        self.removable: list[Removable] = []
+        self.potential_victims: list[PotentialVictim] = []
         self.beyond_budget = False
         """The answer takes more than a disruption budget allows."""
         levels = self._offer_waiting(group, holding)
@@ -77,7 +77,7 @@ class Candidates:
 
     def _offer(self, gang: Gang, level: int, spare: int, pods: OfferedPods) -> None:
         self._offers[gang.id] = pods
-        self.removable.append(Removable(gang.id, level, spare, pods.counted))
+        self.potential_victims.append(PotentialVictim(gang.id, level, spare, pods.counted))
 
     def _allowed(self) -> Counter[str]:
         """Evictions that budgets allow beyond those that are decided and not seen yet."""
@@ -91,7 +91,7 @@ class Candidates:
 
     # -- the answer
 
-    def victims(self, removed: Sequence[Removed]) -> Victims | None:
+    def victims(self, removed: Sequence[VictimGang]) -> Victims | None:
         """The pods that are meant; None if it cannot be so, or not any more."""
         reserved: dict[Gang, list[str]] = {}
         bound: dict[Gang, list[str]] = {}

@@ -11,7 +11,7 @@ from itertools import islice, permutations
 from typing import Final
 
 from muster.gangs.capacity import Int64
-from muster.gangs.placing import GroupToPlace
+from muster.gangs.solve import SolveGroup
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.explain import Explainer
 from muster.placement.mixed.bounds import impossible, too_little_within
@@ -41,14 +41,14 @@ _OVERRATED: Final = 4
 
 
 def place_constrained(
-    room: Room, group: GroupToPlace, parts: Sequence[Part], explainer: Explainer, budget: Budget
+    room: Room, group: SolveGroup, parts: Sequence[Part], explainer: Explainer, budget: Budget
 ) -> Placed | NotPlaced:
     """Place all members if that can be, else every gang's minimum and as many more as have room."""
     search = _Constrained(room, group, parts, budget)
     attempt, proved = search.best([gang.minimum for gang in group.gangs])
     if attempt is None:
 
-        def has_place(other: GroupToPlace, wished: Budget) -> bool:
+        def has_place(other: SolveGroup, wished: Budget) -> bool:
             granted = min(wished.left, budget.left)
             budget.left -= granted
             return granted > 0 and has_any_place(room, other, parts, Budget(granted))
@@ -59,13 +59,13 @@ def place_constrained(
     return Placed(runs_of(room, group, parts, attempt))
 
 
-def has_any_place(room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> bool:
+def has_any_place(room: Room, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> bool:
     """All minimums have a place as far as the budget reaches to tell; nothing is taken."""
     minimums = [gang.minimum for gang in group.gangs]
     return _Constrained(room, group, parts, budget).any(minimums) is not None
 
 
-def part_that_fits(room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> Attempt | None:
+def part_that_fits(room: Room, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Attempt | None:
     """As many toward the minimums as can be placed so that the rest may follow; not taken yet."""
     return _Constrained(room, group, parts, budget).most()
 
@@ -74,7 +74,7 @@ _Quick = Callable[[Ground, Sequence[int], Budget], Attempt | None]
 
 
 class _Constrained:
-    def __init__(self, room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> None:
+    def __init__(self, room: Room, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> None:
         self._room = room
         self._group = group
         self._parts = parts
@@ -224,7 +224,7 @@ class _Constrained:
             attempt.placed[index] += int(counts.sum())
 
     def _of_gang(self, gang: int) -> "_Constrained":
-        group = GroupToPlace(self._group.id, (self._group.gangs[gang],))
+        group = SolveGroup(self._group.id, (self._group.gangs[gang],))
         parts = [replace(part, gang=0) for part in self._parts if part.gang == gang]
         return _Constrained(self._room, group, parts, self._budget)
 

@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import structs
 
 from muster.gangs.facts import LevelConstraint, LevelPolicy
-from muster.gangs.placing import GroupToPlace
+from muster.gangs.solve import SolveGroup
 from muster.placement.mixed.constrained import has_any_place
 from muster.placement.mixed.mixed import seat_minimums
 from muster.placement.mixed.search import Budget
@@ -18,7 +18,7 @@ from muster.placement.shapes.shaped import NoSeats, seats_for
 _SHAPES: Final = (LevelPolicy.PACK, LevelPolicy.SPREAD, LevelPolicy.PARTITION)
 
 
-def only_hard(group: GroupToPlace) -> GroupToPlace:
+def only_hard(group: SolveGroup) -> SolveGroup:
     """The group without soft constraints that do not matter to what is hard.
 
     Hard shapes are kept within each domain of the levels above that have a constraint, so levels stay where there are
@@ -37,12 +37,12 @@ def _hard_of(constraints: Sequence[LevelConstraint]) -> tuple[LevelConstraint, .
     return *kept, *(LevelConstraint(level, LevelPolicy.PACK) for level in levels if level not in shaped)
 
 
-def is_constrained(group: GroupToPlace) -> bool:
+def is_constrained(group: SolveGroup) -> bool:
     """It asks for more than room."""
     return any(gang.constraints for gang in group.gangs)
 
 
-def has_place(room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> bool:
+def has_place(room: Room, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> bool:
     """All minimums have a place together, as far as the budget reaches to tell. Nothing stays taken."""
     if is_coupled(room, parts):
         return find_coupled(room, group, parts, budget) is not None

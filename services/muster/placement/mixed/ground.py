@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.gangs.placing import GangToPlace
+from muster.gangs.solve import SolveGang
 from muster.placement.room.nodes import Bool
 from muster.placement.room.parts import Part
 from muster.placement.room.room import Room
@@ -18,7 +18,7 @@ from muster.placement.shapes.rules import Rule
 class Asked:
     """One gang of a group: what is to be placed, and its rules from the top down."""
 
-    gang: GangToPlace
+    gang: SolveGang
     rules: tuple[Rule, ...]
 
     @property

@@ -7,7 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from muster.gangs.facts import LevelPolicy
-from muster.gangs.placing import Explanation, GangToPlace, GroupToPlace
+from muster.gangs.solve import Explanation, SolveGang, SolveGroup
 from muster.placement.advice import best_domain, homes, keeps_to_tree, make_room_in, reach, soften, telling_level
 from muster.placement.explain import Explainer
 from muster.placement.mixed.search import Budget
@@ -22,11 +22,11 @@ _NOT_AS_ASKED: Final = "no place was found in which all hard constraints hold"
 
 def hindrance(
     room: Room,
-    group: GroupToPlace,
+    group: SolveGroup,
     parts: Sequence[Part],
     explainer: Explainer,
     best: Attempt,
-    has_place: Callable[[GroupToPlace, Budget], bool],
+    has_place: Callable[[SolveGroup, Budget], bool],
 ) -> Explanation:
     """Of the first gang that lacks members in the `best` attempt, and which of its constraints to give up if that does.
 
@@ -41,7 +41,7 @@ def hindrance(
     assert tree is not None, f"tree {gang.tree!r} was not checked"
     explanation = explainer.stuck(group, parts, at, _part_in_the_way(parts, at, best), best)
 
-    def fits(softer: GangToPlace) -> bool:
+    def fits(softer: SolveGang) -> bool:
         gangs = (softer if index == at else each for index, each in enumerate(group.gangs))
         return has_place(replace(group, gangs=tuple(gangs)), Budget(_STEPS_PER_CHANGE))
 
@@ -50,11 +50,11 @@ def hindrance(
     explanation = replace(explanation, best_domain=domain, best_domain_fit=domain_fit)
     if softer := soften(gang, tree.level_names, fits):
         summary = _as_constraints_ask(room, tree, gang, [part.class_id for part in ours], explanation)
-        return replace(explanation, summary=f"{summary}; {softer}", remedy=softer, nodes_lost=(), short_by=())
+        return replace(explanation, summary=f"{summary}; {softer}", remedy=softer, filtered_nodes=(), short_by=())
     return explanation
 
 
-def _against_all(room: Room, group: GroupToPlace, has_place: Callable[[GroupToPlace, Budget], bool]) -> Explanation:
+def _against_all(room: Room, group: SolveGroup, has_place: Callable[[SolveGroup, Budget], bool]) -> Explanation:
     """All members have room, but not as the hard constraints of all gangs ask: of the first that could ask for less."""
     told = [
         with_softer(
@@ -69,7 +69,7 @@ def _against_all(room: Room, group: GroupToPlace, has_place: Callable[[GroupToPl
 
 
 def with_softer(
-    room: Room, group: GroupToPlace, explanation: Explanation, has_place: Callable[[GroupToPlace, Budget], bool]
+    room: Room, group: SolveGroup, explanation: Explanation, has_place: Callable[[SolveGroup, Budget], bool]
 ) -> Explanation:
     """The explanation, with which constraint of the gang that it is about to give up if the group has a place then."""
     at = next(index for index, gang in enumerate(group.gangs) if gang.id == explanation.gang)
@@ -77,7 +77,7 @@ def with_softer(
     if tree is None or not any(each.hard for each in group.gangs[at].constraints):
         return explanation
 
-    def fits(softer: GangToPlace) -> bool:
+    def fits(softer: SolveGang) -> bool:
         gangs = (*group.gangs[:at], softer, *group.gangs[at + 1 :])
         return has_place(replace(group, gangs=gangs), Budget(_STEPS_PER_CHANGE))
 
@@ -87,11 +87,11 @@ def with_softer(
 
 def hindrance_of_equal(
     room: Room,
-    group: GroupToPlace,
+    group: SolveGroup,
     class_id: str,
     explainer: Explainer,
     fit: int,
-    has_place: Callable[[GangToPlace], bool],
+    has_place: Callable[[SolveGang], bool],
 ) -> Explanation:
     """Of the group's one gang, whose members are all of the class. `fit` of them have room as the hard constraints want
     it; `has_place` tells whether the gang would have a place if it asked for something else.
@@ -113,7 +113,7 @@ def hindrance_of_equal(
 
 
 def _too_little_room(
-    room: Room, group: GroupToPlace, tree: Tree, explainer: Explainer, told: Explanation, anywhere: int
+    room: Room, group: SolveGroup, tree: Tree, explainer: Explainer, told: Explanation, anywhere: int
 ) -> Explanation:
     """There is room for fewer members than must start, whatever the constraints."""
     [gang] = group.gangs
@@ -133,7 +133,7 @@ def _too_little_room(
     return replace(full, summary=summary)
 
 
-def _as_constraints_ask(room: Room, tree: Tree, gang: GangToPlace, class_ids: Sequence[str], told: Explanation) -> str:
+def _as_constraints_ask(room: Room, tree: Tree, gang: SolveGang, class_ids: Sequence[str], told: Explanation) -> str:
     """How many members fit, where most, and whether it is for want of a place in the tree."""
     summary = f"{told.fit} of {gang.minimum} members fit as the hard constraints ask"
     there = homes(tree, gang)
@@ -158,7 +158,7 @@ def _part_in_the_way(parts: Sequence[Part], gang: int, best: Attempt) -> int:
     return (lacking or ours)[0]
 
 
-def _best_domain(room: Room, tree: Tree, gang: GangToPlace, parts: Sequence[Part]) -> tuple[str, int]:
+def _best_domain(room: Room, tree: Tree, gang: SolveGang, parts: Sequence[Part]) -> tuple[str, int]:
     """Where most members fit by each class alone, no more of one than there are."""
     level = telling_level(tree, gang.constraints)
     if not len(tree.rows) or not 0 <= level < len(tree.levels):

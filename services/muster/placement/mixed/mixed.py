@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations, product
 from typing import Final
 
-from muster.gangs.placing import Explanation, GroupToPlace
+from muster.gangs.solve import Explanation, SolveGroup
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.explain import Explainer
 from muster.placement.mixed.bounds import impossible
@@ -21,7 +21,7 @@ _ALL_ORDERS_UP_TO: Final = 3
 
 
 def place_mixed(
-    room: Room, group: GroupToPlace, parts: Sequence[Part], explainer: Explainer, budget: Budget
+    room: Room, group: SolveGroup, parts: Sequence[Part], explainer: Explainer, budget: Budget
 ) -> Placed | NotPlaced:
     """Place all members if that can be, else every gang's minimum and as many more as have room."""
     if any(gang.constraints for gang in group.gangs):
@@ -29,13 +29,13 @@ def place_mixed(
     return _Mixed(room, group, parts, budget).place(explainer)
 
 
-def seat_minimums(room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> Attempt | None:
+def seat_minimums(room: Room, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Attempt | None:
     """Seat every gang's minimum, or nothing."""
     return _Mixed(room, group, parts, budget).seat_minimums()
 
 
 class _Mixed:
-    def __init__(self, room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> None:
+    def __init__(self, room: Room, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> None:
         self._room = room
         self._group = group
         self._parts = parts

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
-from muster.gangs.placing import GroupToPlace
+from muster.gangs.solve import SolveGroup
 from muster.placement.mixed.constrained import part_that_fits
 from muster.placement.mixed.feasible import is_constrained
 from muster.placement.mixed.filling import fill_minimums, fill_up
@@ -15,7 +15,7 @@ from muster.placement.room.parts import Attempt, Part, alike, retake
 from muster.placement.room.room import Room
 
 
-def place_partly(room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> Attempt | None:
+def place_partly(room: Room, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Attempt | None:
     """Seat as much of the group as has room; None if that is nothing.
 
     What counts toward minimums comes before members above them, then first gangs before later ones, then first roles.
@@ -37,7 +37,7 @@ def place_partly(room: Room, group: GroupToPlace, parts: Sequence[Part], budget:
 
 
 class _Partly:
-    def __init__(self, room: Room, group: GroupToPlace, parts: Sequence[Part]) -> None:
+    def __init__(self, room: Room, group: SolveGroup, parts: Sequence[Part]) -> None:
         self._room = room
         self._parts = parts
         self._minimums = [gang.minimum for gang in group.gangs]

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.gangs.placing import Explanation, GroupToPlace
+from muster.gangs.solve import Explanation, SolveGroup
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.explain import Explainer
 from muster.placement.mixed.hindrance import with_softer
@@ -74,14 +74,14 @@ def _others(room: Room, parts: Sequence[Part], class_id: str) -> set[int]:
 
 
 def place_coupled(
-    room: Room, group: GroupToPlace, parts: Sequence[Part], explainer: Explainer, budget: Budget
+    room: Room, group: SolveGroup, parts: Sequence[Part], explainer: Explainer, budget: Budget
 ) -> Placed | NotPlaced:
     """Place all members if that can be found, else every gang's minimum and as many more as have room."""
     coupled = _Coupled(room, group, parts)
     attempt, proved = coupled.settle(budget)
     if attempt is None:
 
-        def has_place(softer: GroupToPlace, steps: Budget) -> bool:
+        def has_place(softer: SolveGroup, steps: Budget) -> bool:
             return find_coupled(room, softer, parts, steps) is not None
 
         return NotPlaced(proved, with_softer(room, group, coupled.explain(explainer), has_place))
@@ -89,7 +89,7 @@ def place_coupled(
     return Placed(runs_of(room, group, parts, attempt))
 
 
-def place_by_wishes(room: Room, group: GroupToPlace, parts: Sequence[Part]) -> Placed | None:
+def place_by_wishes(room: Room, group: SolveGroup, parts: Sequence[Part]) -> Placed | None:
     """Place all members by what they wish of one another, as far as that is found at once; of equal members, as many
     as have room.
     """
@@ -101,12 +101,12 @@ def place_by_wishes(room: Room, group: GroupToPlace, parts: Sequence[Part]) -> P
     return Placed(runs_of(room, group, parts, coupled.best))
 
 
-def find_coupled(room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget) -> Attempt | None:
+def find_coupled(room: Room, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Attempt | None:
     """Seats for every gang's minimum at least; nothing is taken."""
     return _Coupled(room, group, parts).settle(budget)[0]
 
 
-def place_coupled_partly(room: Room, group: GroupToPlace, parts: Sequence[Part]) -> Attempt | None:
+def place_coupled_partly(room: Room, group: SolveGroup, parts: Sequence[Part]) -> Attempt | None:
     """Seat as much of the group as was found to have room; None if that is nothing."""
     coupled = _Coupled(room, group, parts)
     for _ in coupled.tries():
@@ -129,7 +129,7 @@ class _Way:
 class _Coupled:
     """`best` is the best attempt so far, not taken; it need not reach the minimums."""
 
-    def __init__(self, room: Room, group: GroupToPlace, parts: Sequence[Part]) -> None:
+    def __init__(self, room: Room, group: SolveGroup, parts: Sequence[Part]) -> None:
         self.best = Attempt([0] * len(parts))
         self.shape = WholeShape(room, group, parts)
         self._room = room

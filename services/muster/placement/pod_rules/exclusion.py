@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from muster.gangs.placing import GroupToPlace
+from muster.gangs.solve import SolveGroup
 from muster.placement.pod_rules.limits import Limits
 from muster.placement.pod_rules.pod_rules import KeepAway, Ports
 from muster.placement.room.nodes import Bool
@@ -17,14 +17,14 @@ _MOST_CLASSES: Final = 8
 """Of which all sets are looked at; of more, only all of them at once."""
 
 
-def too_few_domains(room: Room, group: GroupToPlace, parts: Sequence[Part]) -> bool:
+def too_few_domains(room: Room, group: SolveGroup, parts: Sequence[Part]) -> bool:
     """Proved that there are fewer domains than members that need one each."""
     limits = {part.class_id: each for part in parts if (each := room.of(part.class_id).limits) is not None}
     keys = sorted({rule.key for each in limits.values() for rule in _excluding(each)})
     return any(_too_few(room, group, parts, limits, key) for key in keys)
 
 
-def _too_few(room: Room, group: GroupToPlace, parts: Sequence[Part], limits: dict[str, Limits], key: str) -> bool:
+def _too_few(room: Room, group: SolveGroup, parts: Sequence[Part], limits: dict[str, Limits], key: str) -> bool:
     class_ids = _one_for_all(room, limits, key)
     usable = {class_id: np.minimum(room.of(class_id).alone, limits[class_id].caps_at_best()) for class_id in class_ids}
     codes = room.nodes.domains(key).codes if key else np.arange(room.nodes.rows) + 1
@@ -58,7 +58,7 @@ def _sets(class_ids: Sequence[str]) -> Iterable[tuple[str, ...]]:
     return chain.from_iterable(combinations(class_ids, size) for size in range(1, len(class_ids) + 1))
 
 
-def _must_seat(group: GroupToPlace, parts: Sequence[Part], class_ids: Sequence[str]) -> int:
+def _must_seat(group: SolveGroup, parts: Sequence[Part], class_ids: Sequence[str]) -> int:
     """How many members of these classes must have a place even if all others had one."""
     must = 0
     for index, gang in enumerate(group.gangs):

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.gangs.placing import GroupToPlace
+from muster.gangs.solve import SolveGroup
 from muster.placement.mixed.search import Budget, OutOfBudget
 from muster.placement.pod_rules.miniature import Miniature
 from muster.placement.room.parts import Attempt, Part, minimums_reached
@@ -28,7 +28,7 @@ _State = tuple[object, ...]
 
 
 def search_stepwise(
-    room: Room, group: GroupToPlace, parts: Sequence[Part], budget: Budget, accept: Accept, best: Attempt | None
+    room: Room, group: SolveGroup, parts: Sequence[Part], budget: Budget, accept: Accept, best: Attempt | None
 ) -> tuple[Attempt | None, bool]:
     """The attempt with most members that is accepted and reaches all minimums, and whether none has more; `best` is one
     that is known.
@@ -51,7 +51,7 @@ class _Stepwise:
     def __init__(
         self,
         room: Room,
-        group: GroupToPlace,
+        group: SolveGroup,
         parts: Sequence[Part],
         budget: Budget,
         accept: Accept,
@@ -152,7 +152,7 @@ def _loosens(of_class: ClassRoom) -> bool:
     return limits is not None and bool(limits.spread or limits.together)
 
 
-def _kinds(room: Room, group: GroupToPlace, rooms: Sequence[ClassRoom], rows: Int64) -> list[int]:
+def _kinds(room: Room, group: SolveGroup, rooms: Sequence[ClassRoom], rows: Int64) -> list[int]:
     """Numbers that are equal for nodes that can stand for one another, by index into `rows`."""
     facts: list[list[object]] = [room.free[:, rows].T.tolist(), *(each.alone[rows].tolist() for each in rooms)]
     for gang in group.gangs:

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.gangs.placing import Explanation, GroupToPlace
+from muster.gangs.solve import Explanation, SolveGroup
 from muster.placement.pod_rules.regions import Region, ranked
 from muster.placement.room.parts import Attempt, Part
 from muster.placement.room.room import Room
@@ -22,7 +22,7 @@ _SUMMARY: Final = (
 class WholeShape:
     """The constraints of all gangs of a group. `free`: there are none."""
 
-    def __init__(self, room: Room, group: GroupToPlace, parts: Sequence[Part]) -> None:
+    def __init__(self, room: Room, group: SolveGroup, parts: Sequence[Part]) -> None:
         self._room = room
         self._group = group
         self._parts = parts

@@ -7,7 +7,7 @@ from typing import Final, Self
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.gangs.placing import PodsOnNode, Removable, Removed
+from muster.gangs.solve import PodsOnNode, PotentialVictim, VictimGang
 from muster.placement.room.kept import Kept
 from muster.placement.room.nodes import Bool
 from muster.placement.room.room import Gone, Room
@@ -25,7 +25,7 @@ class Candidates:
     `class_at` is int64[entries], index into them, -1 for other classes.
     """
 
-    gangs: Sequence[Removable]
+    gangs: Sequence[PotentialVictim]
     gang: Int64
     at: Int64
     count: Int64
@@ -82,7 +82,7 @@ class Candidates:
             self.class_at[entries],
         )
 
-    def answer(self, removed: Int64) -> tuple[Removed, ...]:
+    def answer(self, removed: Int64) -> tuple[VictimGang, ...]:
         """In the words of the answer, in the order of the request."""
         by_gang: dict[int, list[tuple[int, int]]] = {}
         for entry in np.flatnonzero(removed).tolist():
@@ -97,26 +97,26 @@ class Candidates:
         )
 
 
-def _of_gang(gang: Removable, gone: list[tuple[int, int]], held: int) -> Removed:
+def _of_gang(gang: PotentialVictim, gone: list[tuple[int, int]], held: int) -> VictimGang:
     """`gone`: (index of pods, count). When all that it `held` goes, all that was listed does."""
     if sum(count for _, count in gone) == held:
-        return Removed(gang.id, True, tuple(pods for pods in gang.pods if pods.count))
+        return VictimGang(gang.id, True, tuple(pods for pods in gang.pods if pods.count))
     listed = ((gang.pods[index], count) for index, count in gone)
-    return Removed(gang.id, False, tuple(PodsOnNode(pods.node, pods.class_id, count) for pods, count in listed))
+    return VictimGang(gang.id, False, tuple(PodsOnNode(pods.node, pods.class_id, count) for pods, count in listed))
 
 
-def candidates_of(room: Room, removable: Sequence[Removable], kept: Kept) -> Candidates:
+def candidates_of(room: Room, potential_victims: Sequence[PotentialVictim], kept: Kept) -> Candidates:
     """What may be removed. Pods on nodes that are not known are left out, and no node gives back more than pods hold
     there, whatever the caller says.
     """
-    listed = [pods for gang in removable for pods in gang.pods]
+    listed = [pods for gang in potential_victims for pods in gang.pods]
     names = [pods.node for pods in listed]
     classes = [pods.class_id for pods in listed]
     row_of = {name: -1 if (row := room.nodes.row(name)) is None else row for name in set(names)}
     rows = np.fromiter(map(row_of.__getitem__, names), np.int64)
     turn = np.flatnonzero(rows >= 0)
     turn = turn[np.argsort(rows[turn], kind="stable")]
-    gang = np.repeat(np.arange(len(removable)), [len(each.pods) for each in removable])[turn]
+    gang = np.repeat(np.arange(len(potential_victims)), [len(each.pods) for each in potential_victims])[turn]
     count = np.array([pods.count for pods in listed], np.int64)[turn]
     class_ids = {class_id: index for index, class_id in enumerate(sorted(set(classes)))}
     vectors = np.array([room.of(class_id).vector(len(room.free)) for class_id in class_ids], np.int64)
@@ -126,7 +126,7 @@ def candidates_of(room: Room, removable: Sequence[Removable], kept: Kept) -> Can
     count = _clipped(count, amounts, at, starts, _in_use(room, distinct, kept))
     minded = [class_id for class_id in class_ids if room.tallies.follows(class_id)]
     index_of = np.array([minded.index(class_id) if class_id in minded else -1 for class_id in class_ids], np.int64)
-    return Candidates(removable, gang, at, count, turn, distinct, starts, amounts, minded, index_of[class_at])
+    return Candidates(potential_victims, gang, at, count, turn, distinct, starts, amounts, minded, index_of[class_at])
 
 
 def _clipped(count: Int64, amounts: Int64, at: Int64, starts: Int64, in_use: Int64) -> Int64:
@@ -150,8 +150,8 @@ def _in_use(room: Room, rows: Int64, kept: Kept) -> Int64:
     """What pods hold on nodes, seated or reserved: int64[resources, rows]."""
     free = room.free[:, rows]
     if len(kept.rows):
-        withheld = np.zeros_like(room.free)
-        withheld[:, kept.rows] = kept.amounts
-        free += withheld[:, rows]
+        nominated = np.zeros_like(room.free)
+        nominated[:, kept.rows] = kept.amounts
+        free += nominated[:, rows]
     in_use: Int64 = room.capacity.allocatable[rows, : len(room.free)].T - free
     return in_use

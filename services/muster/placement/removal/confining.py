@@ -10,7 +10,7 @@ from msgspec import structs
 
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelPolicy
-from muster.gangs.placing import GangToPlace, GroupToPlace
+from muster.gangs.solve import SolveGang, SolveGroup
 from muster.placement.mixed.feasible import is_constrained
 from muster.placement.removal.candidates import Candidates
 from muster.placement.removal.trial import NOTHING_FREE, Trial
@@ -38,11 +38,11 @@ class Confined:
     `gang`: what else it asks for.
     """
 
-    gang: GangToPlace
+    gang: SolveGang
     domain_of: Int64
 
 
-def confinement(room: Room, group: GroupToPlace) -> Confined | None:
+def confinement(room: Room, group: SolveGroup) -> Confined | None:
     """What confines a group of one gang to one domain: hard packs from the top of its tree down to a level."""
     if len(group.gangs) != 1:
         return None
@@ -64,7 +64,7 @@ def confinement(room: Room, group: GroupToPlace) -> Confined | None:
 
 def who_goes_of_one_domain(
     room: Room,
-    group: GroupToPlace,
+    group: SolveGroup,
     parts: Sequence[Part],
     candidates: Candidates,
     confined: Confined,
@@ -81,7 +81,7 @@ def who_goes_of_one_domain(
 
 def who_goes_near(
     room: Room,
-    group: GroupToPlace,
+    group: SolveGroup,
     parts: Sequence[Part],
     candidates: Candidates,
     nodes: Iterable[str],
@@ -97,7 +97,7 @@ def who_goes_near(
     return _least_harm(candidates, found)
 
 
-def _around(room: Room, group: GroupToPlace, nodes: Iterable[str]) -> Bool:
+def _around(room: Room, group: SolveGroup, nodes: Iterable[str]) -> Bool:
     """Rows of the domains that nodes are in, of the lowest constrained level above the nodes of each gang's tree."""
     rows = np.array(sorted({row for name in nodes if (row := room.nodes.row(name)) is not None}), np.int64)
     around: Bool = np.zeros(room.nodes.rows, np.bool_)
@@ -117,7 +117,7 @@ def _least_harm(candidates: Candidates, found: Iterable[Int64 | None]) -> Int64 
     return min(ways, key=lambda removed: _harm(candidates, removed), default=None)
 
 
-def _domains(room: Room, tree: Tree, gang: GangToPlace, level: int, inside_only: bool) -> Int64:
+def _domains(room: Room, tree: Tree, gang: SolveGang, level: int, inside_only: bool) -> Int64:
     """The domain of each row; if members are placed already, only theirs."""
     of = tree.levels[level].of if level < len(tree.levels) else np.arange(len(tree.rows))
     of = of.copy()
@@ -131,7 +131,7 @@ def _domains(room: Room, tree: Tree, gang: GangToPlace, level: int, inside_only:
 
 
 def _promising(
-    room: Room, group: GroupToPlace, parts: Sequence[Part], candidates: Candidates, domain_of: Int64
+    room: Room, group: SolveGroup, parts: Sequence[Part], candidates: Candidates, domain_of: Int64
 ) -> list[int]:
     """Domains that would have seats enough by each class alone: those for which the lowest levels suffice come first,
     then those that lack least.

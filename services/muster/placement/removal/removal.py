@@ -11,7 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from muster.gangs.capacity import Int64
-from muster.gangs.placing import GroupToPlace, Removable
+from muster.gangs.solve import PotentialVictim, SolveGroup
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.mixed.feasible import only_hard
 from muster.placement.removal.candidates import Candidates, candidates_of
@@ -39,15 +39,15 @@ PlaceWhole = Callable[[], Placed | NotPlaced]
 
 def place_by_removal(
     room: Room,
-    group: GroupToPlace,
+    group: SolveGroup,
     parts: Sequence[Part],
-    removable: Sequence[Removable],
+    potential_victims: Sequence[PotentialVictim],
     kept: Kept,
     place: PlaceWhole,
     present: NotPlaced,
 ) -> Placed | NotPlaced:
-    """Place a group that has no place at `present`, if it has one once some of the removable pods are gone."""
-    candidates = candidates_of(room, removable, kept)
+    """Place a group that has no place at `present`, if it has one once some of the potential_victims pods are gone."""
+    candidates = candidates_of(room, potential_victims, kept)
     if not len(candidates):
         return present
     mark = room.mark()
@@ -65,11 +65,11 @@ def place_by_removal(
     if isinstance(answer, NotPlaced):
         room.undo(mark)
         return NotPlaced(False, present.explanation)
-    return replace(answer, removed=candidates.answer(removed))
+    return replace(answer, victims=candidates.answer(removed))
 
 
 def _who_goes_for(
-    room: Room, group: GroupToPlace, parts: Sequence[Part], candidates: Candidates, if_all_went: Placed
+    room: Room, group: SolveGroup, parts: Sequence[Part], candidates: Candidates, if_all_went: Placed
 ) -> Int64 | None:
     confined = confinement(room, group)
     if confined is not None:

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.gangs.placing import GroupToPlace
+from muster.gangs.solve import SolveGroup
 from muster.placement.mixed.feasible import has_place, is_constrained
 from muster.placement.mixed.search import Budget
 from muster.placement.pod_rules.coupled import is_coupled
@@ -65,7 +65,7 @@ class Trial:
     Efforts are counted, about 50 microseconds each: counts and not seconds, so that every replica answers the same.
     """
 
-    def __init__(self, room: Room, group: GroupToPlace, parts: Sequence[Part], candidates: Candidates) -> None:
+    def __init__(self, room: Room, group: SolveGroup, parts: Sequence[Part], candidates: Candidates) -> None:
         self.room = room
         self.group = group
         self.parts = parts
@@ -147,7 +147,7 @@ def _caps_at_best(room: Room, class_ids: Iterable[str], candidates: Candidates) 
     return caps
 
 
-def _must_seat(group: GroupToPlace, parts: Sequence[Part]) -> Counter[str]:
+def _must_seat(group: SolveGroup, parts: Sequence[Part]) -> Counter[str]:
     """How many members of each class must have a seat even if all others had one."""
     must_seat: Counter[str] = Counter()
     for index, gang in enumerate(group.gangs):

@@ -1,6 +1,6 @@
 """Which nodes a pod class may use and which it prefers, for all nodes at once and kept up to date by changed rows.
 
-The rules are those of muster.gangs.match; here they are applied to each distinct value once instead of to each node.
+The rules of muster.gangs.node_filters, applied to each distinct value once instead of to each node.
 """
 
 from typing import Final
@@ -9,7 +9,7 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass
-from muster.gangs.match import (
+from muster.gangs.node_filters import (
     AFFINITY,
     disliked_taints,
     field_holds,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.gangs.capacity import LARGEST_AMOUNT, Int64
-from muster.gangs.placing import Withheld
+from muster.gangs.solve import NominatedCapacity
 from muster.placement.room.eligibility import USABLE
 from muster.placement.room.room import ClassRoom, Room
 
@@ -37,13 +37,13 @@ class Kept:
 NOTHING: Kept = Kept(np.zeros(0, np.int64), np.zeros((0, 0), np.int64))
 
 
-def keep(room: Room, withheld: Iterable[Withheld]) -> Kept:
+def keep(room: Room, nominated: Iterable[NominatedCapacity]) -> Kept:
     """Take it out of the room until that is undone; nodes and resources that are not known are passed over.
 
     A node may be left with less than nothing: what is kept may still be in use by pods that are to go.
     """
     by_row: dict[int, dict[int, int]] = {}
-    for each in withheld:
+    for each in nominated:
         row = room.nodes.row(each.node)
         if row is not None:
             amounts = by_row.setdefault(row, {})

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from muster.gangs.placing import GroupToPlace, Run
+from muster.gangs.solve import Run, SolveGroup
 from muster.placement.room.packing import Choice, Seats, choose
 from muster.placement.room.room import Room
 
@@ -37,7 +37,7 @@ class Attempt:
         return sum(count for part, count in zip(parts, self.placed, strict=True) if part.gang == gang)
 
 
-def parts_of(group: GroupToPlace) -> list[Part]:
+def parts_of(group: SolveGroup) -> list[Part]:
     """Parts of the group in the order of its gangs and roles."""
     parts = []
     for gang_index, gang in enumerate(group.gangs):
@@ -54,7 +54,7 @@ def alike(parts: Sequence[Part]) -> bool:
     return all(part.class_id == parts[0].class_id for part in parts)
 
 
-def minimums_reached(group: GroupToPlace, parts: Sequence[Part], attempt: Attempt) -> bool:
+def minimums_reached(group: SolveGroup, parts: Sequence[Part], attempt: Attempt) -> bool:
     """Every gang of the group has its minimum."""
     return all(attempt.of_gang(parts, index) >= gang.minimum for index, gang in enumerate(group.gangs))
 
@@ -78,7 +78,7 @@ def retake(room: Room, parts: Sequence[Part], attempt: Attempt) -> None:
         room.take(room.of(parts[index].class_id), rows, counts)
 
 
-def runs_of(room: Room, group: GroupToPlace, parts: Sequence[Part], attempt: Attempt) -> tuple[Run, ...]:
+def runs_of(room: Room, group: SolveGroup, parts: Sequence[Part], attempt: Attempt) -> tuple[Run, ...]:
     """The attempt in the words of the answer, by gang, role and node name. First roles get their members first."""
     seats: list[list[Seats]] = [[] for _ in parts]
     for index, taken in attempt.seats:

@@ -11,7 +11,7 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelConstraint
-from muster.gangs.placing import GangToPlace, GroupToPlace
+from muster.gangs.solve import SolveGang, SolveGroup
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.explain import Explainer
 from muster.placement.kernels.bounding import in_order
@@ -38,14 +38,14 @@ _SMALL: Final = 20_000
 
 
 def place_shaped(
-    room: Room, group: GroupToPlace, parts: Sequence[Part], explainer: Explainer, budget: Budget
+    room: Room, group: SolveGroup, parts: Sequence[Part], explainer: Explainer, budget: Budget
 ) -> Placed | NotPlaced:
     """Place the one gang of the group; its members are all of one class."""
     [gang], [part] = group.gangs, parts
     seats = seats_for(room, gang, part, budget)
     if isinstance(seats, NoSeats):
 
-        def places(other: GangToPlace) -> bool:
+        def places(other: SolveGang) -> bool:
             return not isinstance(seats_for(room, other, part, budget), NoSeats)
 
         return NotPlaced(seats.proved, hindrance_of_equal(room, group, part.class_id, explainer, seats.fit, places))
@@ -62,7 +62,7 @@ class NoSeats:
     fit: int
 
 
-def seats_for(room: Room, gang: GangToPlace, part: Part, budget: Budget) -> Seats | NoSeats:
+def seats_for(room: Room, gang: SolveGang, part: Part, budget: Budget) -> Seats | NoSeats:
     """Where the gang's members go, all of which are in the part; nothing is taken."""
     tree = room.trees.get(gang.tree)
     assert tree is not None, f"tree {gang.tree!r} was not checked"
@@ -105,7 +105,7 @@ def _plan(tree: Tree, constraints: tuple[LevelConstraint, ...]) -> _Plan:
 
 
 class _Shaped:
-    def __init__(self, tree: Tree, gang: GangToPlace, wanted: int, of_class: ClassRoom) -> None:
+    def __init__(self, tree: Tree, gang: SolveGang, wanted: int, of_class: ClassRoom) -> None:
         self.tree = tree
         self.gang = gang
         self.capacity = 0
@@ -221,7 +221,7 @@ class _Shaped:
         return nodes, sizes[nodes]
 
 
-def _held(tree: Tree, gang: GangToPlace) -> Int64:
+def _held(tree: Tree, gang: SolveGang) -> Int64:
     """Members on each of the tree's nodes, int64[nodes]; those on nodes that are not known are passed over."""
     held: Int64 = np.zeros(len(tree.rows), np.int64)
     for pods in gang.placed:

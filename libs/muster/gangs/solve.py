@@ -20,7 +20,7 @@ class PodsOnNode(Struct, frozen=True):
     count: int
 
 
-class GangToPlace(Struct, frozen=True):
+class SolveGang(Struct, frozen=True):
     """A gang to place: at least `minimum` members in all, of first roles rather than of later ones.
 
     `tree`: the topology tree it goes by, "" for the default one. `placed`: members that have a place already and count
@@ -36,11 +36,11 @@ class GangToPlace(Struct, frozen=True):
     avoided: tuple[str, ...] = ()
 
 
-class GroupToPlace(Struct, frozen=True):
+class SolveGroup(Struct, frozen=True):
     """Gangs that are placed together or not at all; if `partial`, as much of them as has room, failing that."""
 
     id: str
-    gangs: tuple[GangToPlace, ...]
+    gangs: tuple[SolveGang, ...]
     partial: bool = False
 
 
@@ -52,14 +52,14 @@ class Reservation(Struct, frozen=True):
     pod_uids: tuple[str, ...]
 
 
-class Withheld(Struct, frozen=True):
+class NominatedCapacity(Struct, frozen=True):
     """Room on a node that is kept free for somebody else."""
 
     node: str
     amounts: Amounts
 
 
-class Removable(Struct, frozen=True):
+class PotentialVictim(Struct, frozen=True):
     """A gang whose pods may be removed: up to `spare` one by one, beyond that all or none. The first pods
     go first; nothing of a level is removed if lower levels suffice.
     """
@@ -70,7 +70,7 @@ class Removable(Struct, frozen=True):
     pods: tuple[PodsOnNode, ...]
 
 
-class Removed(Struct, frozen=True):
+class VictimGang(Struct, frozen=True):
     """Pods of a gang that have to go before a group can start."""
 
     id: str
@@ -95,7 +95,7 @@ class Explanation(Struct, frozen=True):
     class_id: str = ""
     fit: int = 0
     needed: int = 0
-    nodes_lost: tuple[tuple[str, int], ...] = ()
+    filtered_nodes: tuple[tuple[str, int], ...] = ()
     short_by: Amounts = ()
     best_domain: str = ""
     best_domain_fit: int = 0
