@@ -11,7 +11,7 @@ from bench import load
 from bench.arrivals import quantiles
 from bench.binds import BindTimes
 from bench.ground import Ground, say
-from builders.workloads import Workload
+from builders.gangs.workloads import Workload
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
 from muster.rpc.channel import open_channel
 

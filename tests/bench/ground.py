@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench import load
 from bench.costs import Cost, costs, spent
-from builders.solve_relay import SolveRelay
+from builders.e2e.solve_relay import SolveRelay
 from muster.config.settings import KubeSettings
 from muster.kube.session import KubeSession
 from muster.localcluster.stack import API_SERVER, ETCD, SERVICES, Stack, StackOptions

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from builders.machines import Machine, make_nodes
-from builders.workloads import Workload, gang
+from builders.gangs.workloads import Workload, gang
+from builders.kube.nodes import Machine, make_nodes
 from muster.kube.session import ApiStatusError, KubeSession, Response
 from muster.localcluster.manifests import Manifest, apply_manifests
 

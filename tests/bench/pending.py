@@ -11,9 +11,9 @@ from bench import load
 from bench.arrivals import BOUND_SECONDS, quantiles
 from bench.binds import BindTimes
 from bench.ground import Ground, say
-from builders.machines import Machine, make_nodes
-from builders.solve_relay import SolveRelay
-from builders.workloads import Workload
+from builders.e2e.solve_relay import SolveRelay
+from builders.gangs.workloads import Workload
+from builders.kube.nodes import Machine, make_nodes
 from muster.cli.picture import Picture, follow
 from muster.coordinator.v1.coordinator_pb2 import Phase
 

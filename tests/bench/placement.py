@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.plot import plot_speed
-from builders.placement import GPU, alone
+from builders.placement.clusters import GPU, alone
 from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass, PodFacts, TopologyTree, TreeLevel
 from muster.gangs.solve import Role, SolveGang, SolveGroup
 from muster.placement.answers import Placed

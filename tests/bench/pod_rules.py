@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from rich.console import Console
 from rich.table import Table
 
-from builders.minding import HOST, RACK, ZONE, away, member, near, port, spread, wish
-from builders.placement import alone, answers, cluster, node, pod_class
+from builders.placement.clusters import alone, answers, cluster, node, pod_class
+from builders.placement.inter_pod_rules import HOST, RACK, ZONE, away, member, near, port, spread, wish
 from muster.gangs.facts import SpreadConstraint
 from muster.placement.cluster import Cluster
 

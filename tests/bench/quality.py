@@ -23,9 +23,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from builders.larger_cases import best_of_ladder, random_larger_case
-from builders.optimum import Case, Cost, cost_of, optimum, terms
-from builders.small_cases import KINDS, Kind, answer_to, random_case
+from builders.placement.large_instances import best_of_ladder, random_larger_case
+from builders.placement.optimum import Case, Cost, cost_of, optimum, terms
+from builders.placement.small_instances import KINDS, Kind, answer_to, random_case
 from muster.placement.answers import NotPlaced, PartlyPlaced
 
 

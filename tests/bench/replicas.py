@@ -26,7 +26,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 import structlog
 
-from builders.replicated import Coordination, placements
+from builders.core.replicas import Coordination, placements
 from muster.coordinator.core.refusals import RefusalReason
 from muster.gangs.facts import PODS, Batch, GangFacts, NodeFacts, PodClass, PodFacts, TopologyTree, TreeLevel
 from muster.topology.constraints import parse_constraints

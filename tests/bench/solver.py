@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from builders.placement import GPU, alone
+from builders.placement.clusters import GPU, alone
 from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass, PodFacts
 from muster.gangs.solve import PodsOnNode, PotentialVictim, SolveGroup
 from muster.placement.answers import Placed

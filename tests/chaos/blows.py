@@ -10,8 +10,8 @@ from random import Random
 import aiohttp
 from grpc import aio
 
-from builders.cluster import Cluster
-from builders.faults import BINDS, EVERYTHING
+from builders.e2e.cluster import Cluster
+from builders.e2e.faults import BINDS, EVERYTHING
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
 from muster.localcluster.stack import SERVICES
 from muster.rpc.channel import open_channel

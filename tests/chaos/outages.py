@@ -33,9 +33,9 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # see muster.cli.main
 import structlog
 import uvloop
 
-from builders.cluster import Cluster, running_cluster
-from builders.faults import EVERYTHING
-from builders.scene import Scene
+from builders.e2e.cluster import Cluster, running_cluster
+from builders.e2e.faults import EVERYTHING
+from builders.e2e.world import Scene
 from chaos.blows import dead, frozen, leader_of_coordinators, leader_of_etcd
 from chaos.play import REPLICAS
 from chaos.probes import Probes

@@ -10,10 +10,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from builders.cluster import Cluster, running_cluster
-from builders.invariants import Invariants
-from builders.scene import Scene
-from builders.workloads import gang
+from builders.e2e.cluster import Cluster, running_cluster
+from builders.e2e.invariants import Invariants
+from builders.e2e.world import Scene
+from builders.gangs.workloads import gang
 from chaos.blows import Blow, shuffled, thaw
 from chaos.figures import spread
 from chaos.traffic import Traffic

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from builders.cluster import JSON, Cluster, node_of
-from builders.workloads import Workload, gang
+from builders.e2e.cluster import JSON, Cluster, node_of
+from builders.gangs.workloads import Workload, gang
 from muster.coordinator.v1.record_pb2 import GangRecord
 
 EVERY_SECONDS = 0.1

@@ -4,7 +4,7 @@ python tests/chaos/run.py [--seconds 1800] [--seed N]
 
 Every process is killed, stopped and frozen, alone and together, etcd loses its leader, its quorum and all members, the
 API server goes away, answers 429 and 500 and breaks watches; meanwhile gangs of every kind come and go. Exits with 1 if
-anything that must hold did not: see tests/builders/invariants.py and chaos/traffic.py. The same seed strikes the same
+an invariant is violated: see tests/builders/e2e/invariants.py and chaos/traffic.py. The same seed strikes the same
 blows in the same order; what they meet differs.
 """
 

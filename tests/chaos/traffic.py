@@ -15,9 +15,9 @@ from heapq import nlargest
 from random import Random
 from typing import Any
 
-from builders.cluster import JSON, Cluster, node_of
-from builders.scene import Scene
-from builders.workloads import Workload, gang
+from builders.e2e.cluster import JSON, Cluster, node_of
+from builders.e2e.world import Scene
+from builders.gangs.workloads import Workload, gang
 from muster.kube.session import KubeUnreachable
 
 SILENCE_SECONDS = 10.0

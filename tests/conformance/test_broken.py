@@ -5,8 +5,8 @@ from typing import Literal
 
 import pytest
 
-from builders import broken_placements as broken
-from builders.broken_placements import Make, Mistaken, each_result, each_run, serving
+from builders.placement import broken as broken
+from builders.placement.broken import Make, Mistaken, each_result, each_run, serving
 from muster.conformance.suite import Options, Report, Verdict, run
 from muster.firstfit.picture import Follower, Picture
 from muster.firstfit.service import FirstFit

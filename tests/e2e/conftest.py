@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from builders.cluster import Cluster, real_kubeconfig, running_cluster
-from builders.scene import Scene
+from builders.e2e.cluster import Cluster, real_kubeconfig, running_cluster
+from builders.e2e.world import Scene
 
 _HASTE = {
     "MUSTER_COORDINATOR_BIND_TIMEOUT_SECONDS": "1",

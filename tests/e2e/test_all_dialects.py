@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from builders.dialects import DIALECTS, Written, written_in
-from builders.faults import BINDS
-from builders.scene import Scene
-from builders.scene_sights import LABEL
-from builders.workloads import plain
+from builders.e2e.faults import BINDS
+from builders.e2e.observations import LABEL
+from builders.e2e.world import Scene
+from builders.gangs.dialects import DIALECTS, Written, written_in
+from builders.gangs.workloads import plain
 from muster.coordinator.v1.coordinator_pb2 import Phase
 from muster.coordinator.v1.record_pb2 import GangRecord
 

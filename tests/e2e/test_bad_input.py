@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from builders.scene import Scene
-from builders.workloads import gang, plain
+from builders.e2e.world import Scene
+from builders.gangs.workloads import gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

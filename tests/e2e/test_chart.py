@@ -1,6 +1,6 @@
 """The chart installed, upgraded and tested: real Helm, etcd with TLS and users, and no rights but the chart's.
 
-Everything in the release is on this machine; tests/builders/chart.py says how its pods become processes.
+Everything in the release is on this machine; tests/builders/deploy/chart.py says how its pods become processes.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ import psutil
 import pytest
 import yaml
 
-from builders.access import refused, uses
-from builders.chart import SECONDS, Release, logs, released
-from builders.cluster import CALL_SECONDS
-from builders.faults import BINDS
-from builders.kube_watch import follow_kind
-from builders.machines import untaint_nodes
-from builders.workloads import Workload, gang
+from builders.deploy.chart import SECONDS, Release, logs, released
+from builders.e2e.api_requests import refused, uses
+from builders.e2e.cluster import CALL_SECONDS
+from builders.e2e.faults import BINDS
+from builders.gangs.workloads import Workload, gang
+from builders.kube.nodes import untaint_nodes
+from builders.kube.watch import follow_kind
 from muster.cli.wording import phase_word
 from muster.config.settings import COORDINATOR_PORT, TlsSettings
 from muster.coordinator.v1 import coordinator_pb2 as pb

@@ -5,9 +5,9 @@ import itertools
 
 import pytest
 
-from builders.faults import BINDS
-from builders.scene import Scene, bind_by_hand
-from builders.workloads import gang, plain
+from builders.e2e.faults import BINDS
+from builders.e2e.world import Scene, bind_by_hand
+from builders.gangs.workloads import gang, plain
 from muster.coordinator.v1.record_pb2 import GangRecord
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from builders.faults import BINDS, Requests
-from builders.sakkara_groups import RANK, SakkaraGroup, Told, following, group
-from builders.scene import Scene
+from builders.e2e.faults import BINDS, Requests
+from builders.e2e.sakkara_groups import RANK, SakkaraGroup, Told, following, group
+from builders.e2e.world import Scene
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

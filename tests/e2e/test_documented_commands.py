@@ -19,7 +19,7 @@ from typing import Final
 import pytest
 import pytest_asyncio
 
-from builders.pages import DOCS, Block, blocks_of
+from builders.docs.pages import DOCS, Block, blocks_of
 
 ROOT: Final = DOCS.parent
 SECONDS: Final = 120.0

@@ -6,9 +6,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from builders.faults import BINDS, EVERYTHING, Requests
-from builders.scene import Scene
-from builders.workloads import gang
+from builders.e2e.faults import BINDS, EVERYTHING, Requests
+from builders.e2e.world import Scene
+from builders.gangs.workloads import gang
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from builders.cluster import Cluster, running_cluster
-from builders.scene import Scene
-from builders.workloads import gang, plain
+from builders.e2e.cluster import Cluster, running_cluster
+from builders.e2e.world import Scene
+from builders.gangs.workloads import gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -4,9 +4,9 @@ from itertools import permutations
 
 import pytest
 
-from builders.faults import BINDS
-from builders.scene import Scene
-from builders.workloads import Workload, gang
+from builders.e2e.faults import BINDS
+from builders.e2e.world import Scene
+from builders.gangs.workloads import Workload, gang
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -5,8 +5,8 @@ import itertools
 
 import pytest
 
-from builders.scene import Scene
-from builders.workloads import Workload, gang, plain
+from builders.e2e.world import Scene
+from builders.gangs.workloads import Workload, gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

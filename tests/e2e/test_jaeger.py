@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from builders.cluster import Cluster, running_cluster
-from builders.faults import BINDS
-from builders.jaeger import PROGRAM, Jaeger, JaegerSpan, running_jaeger
-from builders.scene import Scene
-from builders.workloads import gang
+from builders.e2e.cluster import Cluster, running_cluster
+from builders.e2e.faults import BINDS
+from builders.e2e.world import Scene
+from builders.gangs.workloads import gang
+from builders.telemetry.jaeger import PROGRAM, Jaeger, JaegerSpan, running_jaeger
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),

@@ -2,8 +2,8 @@
 
 import pytest
 
-from builders.scene import Scene
-from builders.workloads import gang
+from builders.e2e.world import Scene
+from builders.gangs.workloads import gang
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

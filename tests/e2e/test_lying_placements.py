@@ -4,11 +4,11 @@ the truth. Between a real coordinator and a real placement stands a relay that c
 
 import pytest
 
-from builders import lies
-from builders.lies import of_places
-from builders.scene import Scene
-from builders.solve_relay import Lie, removes
-from builders.workloads import Workload, gang, plain
+from builders.e2e.solve_relay import Lie, removes
+from builders.e2e.world import Scene
+from builders.gangs.workloads import Workload, gang, plain
+from builders.placement import faults as lies
+from builders.placement.faults import of_places
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

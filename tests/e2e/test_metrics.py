@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from builders.documented_metrics import documented_metrics
-from builders.metrics import Figures
-from builders.promtool import promtool
-from builders.scene import Scene
-from builders.workloads import gang
+from builders.deploy.promtool import promtool
+from builders.docs.metrics import documented_metrics
+from builders.e2e.world import Scene
+from builders.gangs.workloads import gang
+from builders.telemetry.metrics import Figures
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

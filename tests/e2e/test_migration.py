@@ -16,10 +16,10 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from builders.cluster import CALL_SECONDS, Cluster
-from builders.dialects import Written
-from builders.scene import Scene
-from builders.scene_sights import LABEL
+from builders.e2e.cluster import CALL_SECONDS, Cluster
+from builders.e2e.observations import LABEL
+from builders.e2e.world import Scene
+from builders.gangs.dialects import Written
 from muster.coordinator.v1.coordinator_pb2 import Phase
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

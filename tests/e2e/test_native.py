@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from builders.cluster import WAIT_SECONDS
-from builders.scene import Scene
-from builders.workloads import Workload, gang
+from builders.e2e.cluster import WAIT_SECONDS
+from builders.e2e.world import Scene
+from builders.gangs.workloads import Workload, gang
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

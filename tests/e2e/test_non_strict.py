@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from builders.cluster import JSON
-from builders.scene import Scene
-from builders.workloads import Workload, gang, plain
+from builders.e2e.cluster import JSON
+from builders.e2e.world import Scene
+from builders.gangs.workloads import Workload, gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

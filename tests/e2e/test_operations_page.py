@@ -15,11 +15,11 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from builders.chart import bare_api_server
-from builders.etcd import etcdutl, fence_of
-from builders.helm import NAMESPACE, RELEASE, of_kind, rendered
-from builders.kubectl_plugin import program as script
-from builders.pages import DOCS, block, blocks_of
+from builders.deploy.chart import bare_api_server
+from builders.deploy.helm import NAMESPACE, RELEASE, of_kind, rendered
+from builders.docs.pages import DOCS, block, blocks_of
+from builders.e2e.kubectl_plugin import program as script
+from builders.etcd.server import etcdutl, fence_of
 from muster.etcd.store import Store
 from muster.kube.session import KubeSession
 from muster.localcluster.etcd import EtcdProcess, program

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from builders.company import HOST, affinity, labelled, spread, term
-from builders.scene import Scene
-from builders.workloads import gang, plain
+from builders.e2e.world import Scene
+from builders.gangs.workloads import gang, plain
+from builders.kube.inter_pod_rules import HOST, affinity, labelled, spread, term
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

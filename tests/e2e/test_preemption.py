@@ -4,10 +4,10 @@ import contextlib
 
 import pytest
 
-from builders.faults import EVICTIONS
-from builders.scene import Scene
-from builders.solve_relay import removes
-from builders.workloads import Workload, gang, plain
+from builders.e2e.faults import EVICTIONS
+from builders.e2e.solve_relay import removes
+from builders.e2e.world import Scene
+from builders.gangs.workloads import Workload, gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from builders.cluster import WAIT_SECONDS, node_of
-from builders.dialects import Written
-from builders.faults import Requests
-from builders.queue_jobs import queue_job, template
-from builders.scene import Scene
-from builders.scene_sights import LABEL
-from builders.workloads import gang
+from builders.e2e.cluster import WAIT_SECONDS, node_of
+from builders.e2e.faults import Requests
+from builders.e2e.observations import LABEL
+from builders.e2e.world import Scene
+from builders.gangs.dialects import Written
+from builders.gangs.queue_jobs import queue_job, template
+from builders.gangs.workloads import gang
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

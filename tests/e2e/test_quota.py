@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from builders.cluster import WAIT_SECONDS, Cluster, real_kubeconfig, running_cluster
-from builders.scene import Scene
-from builders.workloads import Workload, gang, plain
+from builders.e2e.cluster import WAIT_SECONDS, Cluster, real_kubeconfig, running_cluster
+from builders.e2e.world import Scene
+from builders.gangs.workloads import Workload, gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

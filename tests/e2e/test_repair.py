@@ -2,9 +2,9 @@
 
 import pytest
 
-from builders.faults import BINDS
-from builders.scene import Scene
-from builders.workloads import Workload, gang, plain
+from builders.e2e.faults import BINDS
+from builders.e2e.world import Scene
+from builders.gangs.workloads import Workload, gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

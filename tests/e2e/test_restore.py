@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from builders.cluster import Cluster, running_cluster
-from builders.etcd import etcdutl
-from builders.faults import BINDS
-from builders.pages import DOCS, block
-from builders.scene import Scene
-from builders.workloads import gang
+from builders.docs.pages import DOCS, block
+from builders.e2e.cluster import Cluster, running_cluster
+from builders.e2e.faults import BINDS
+from builders.e2e.world import Scene
+from builders.etcd.server import etcdutl
+from builders.gangs.workloads import gang
 from muster.coordinator.v1.record_pb2 import GangRecord
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -12,15 +12,15 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from builders.access import is_used, refused, user_of, uses
-from builders.cluster import CRDS, WAIT_SECONDS, Cluster, running_cluster
-from builders.dialects import Written
-from builders.faults import Requests
-from builders.queue_jobs import queue_job, template
-from builders.sakkara_groups import group as sakkara_group
-from builders.scene import Scene
-from builders.scene_sights import LABEL
-from builders.workloads import gang, plain
+from builders.e2e.api_requests import is_used, refused, user_of, uses
+from builders.e2e.cluster import CRDS, WAIT_SECONDS, Cluster, running_cluster
+from builders.e2e.faults import Requests
+from builders.e2e.observations import LABEL
+from builders.e2e.sakkara_groups import group as sakkara_group
+from builders.e2e.world import Scene
+from builders.gangs.dialects import Written
+from builders.gangs.queue_jobs import queue_job, template
+from builders.gangs.workloads import gang, plain
 from muster.binding.v1 import binding_pb2, binding_pb2_grpc
 from muster.clusterstate.v1 import clusterstate_pb2
 from muster.localcluster.manifests import load_manifests

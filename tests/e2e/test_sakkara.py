@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from builders.faults import Requests
-from builders.sakkara_groups import RANK, RETRIES, STATUS, SakkaraGroup, Told, following, group, topology
-from builders.scene import Scene
+from builders.e2e.faults import Requests
+from builders.e2e.sakkara_groups import RANK, RETRIES, STATUS, SakkaraGroup, Told, following, group, topology
+from builders.e2e.world import Scene
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

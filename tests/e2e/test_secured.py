@@ -10,9 +10,9 @@ import grpc
 import pytest
 import pytest_asyncio
 
-from builders.certificates import Authority
-from builders.secured import Secured, secured_cluster
-from builders.workloads import gang
+from builders.e2e.secured import Secured, secured_cluster
+from builders.gangs.workloads import gang
+from builders.net.certificates import Authority
 from muster.config.settings import PLAIN_TEXT
 from muster.localcluster.security import CALLERS, CLIENT
 from muster.localcluster.stack import SERVICES

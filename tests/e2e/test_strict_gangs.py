@@ -2,9 +2,9 @@
 
 import pytest
 
-from builders.scene import Scene
-from builders.solve_relay import places
-from builders.workloads import Dialect, gang, plain
+from builders.e2e.solve_relay import places
+from builders.e2e.world import Scene
+from builders.gangs.workloads import Dialect, gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

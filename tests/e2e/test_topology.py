@@ -8,9 +8,9 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from builders.cluster import node_of
-from builders.scene import Scene
-from builders.workloads import Workload, gang
+from builders.e2e.cluster import node_of
+from builders.e2e.world import Scene
+from builders.gangs.workloads import Workload, gang
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

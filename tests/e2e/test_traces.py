@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from builders.cluster import Cluster, running_cluster
-from builders.faults import BINDS
-from builders.metrics import examples_at
-from builders.scene import Scene
-from builders.workloads import gang
+from builders.e2e.cluster import Cluster, running_cluster
+from builders.e2e.faults import BINDS
+from builders.e2e.world import Scene
+from builders.gangs.workloads import gang
+from builders.telemetry.metrics import examples_at
 from muster.localcluster.traces.file import newest_trace_with, spans_of_trace
 from muster.localcluster.traces.receiver import TraceReceiver
 from muster.localcluster.traces.span import Span

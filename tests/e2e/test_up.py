@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from builders.kubectl_plugin import kubectl_muster
-from builders.pages import blocks_of
+from builders.docs.pages import blocks_of
+from builders.e2e.kubectl_plugin import kubectl_muster
 from muster.localcluster.endpoints import Endpoints, read_endpoints
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

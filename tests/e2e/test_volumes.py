@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from builders.faults import BINDS, Requests
-from builders.scene import Scene
-from builders.workloads import Workload, gang
+from builders.e2e.faults import BINDS, Requests
+from builders.e2e.world import Scene
+from builders.gangs.workloads import Workload, gang
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

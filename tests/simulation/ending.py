@@ -1,8 +1,8 @@
 """What must be true when a story has come to rest, and when nobody is left."""
 
-from builders.story import Story
-from builders.story_cast import gang
-from builders.story_invariants import check_quiet
+from builders.core.invariants import check_quiet
+from builders.core.objects import gang
+from builders.core.world import Story
 from muster.coordinator.core.events import RecordState, Solve, SolveOutcome
 from muster.coordinator.core.group import Group
 from muster.coordinator.core.kept_room import as_amounts, nominated_for_others

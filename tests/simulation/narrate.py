@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import fields
 
-from builders.story import Story
+from builders.core.world import Story
 from muster.coordinator.core.events import Effect, Event, GangChanged, Snapshot, Tick
 from simulation.acts import Act, line, perform
 from simulation.ending import finish

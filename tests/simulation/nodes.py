@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from builders.story_cast import node as node_of
-from builders.story_cast import plain_pod, racks
+from builders.core.objects import node as node_of
+from builders.core.objects import plain_pod, racks
 from simulation.acts import act
 from simulation.world import THEIRS, World
 

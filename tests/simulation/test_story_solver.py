@@ -2,8 +2,8 @@
 
 import pytest
 
-from builders.story import Story
-from builders.story_cast import gang, plain_pod
+from builders.core.objects import gang, plain_pod
+from builders.core.world import Story
 from muster.coordinator.core.events import Solve, SolveOutcome, SolveResult
 from muster.gangs.solve import NominatedCapacity, PodsOnNode, PotentialVictim, Role, SolveGang, SolveGroup
 

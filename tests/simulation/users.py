@@ -4,7 +4,7 @@ from dataclasses import replace as changed
 
 from msgspec.structs import replace
 
-from builders.story_cast import class_with_volume, gang, plain_pod, pod_class
+from builders.core.objects import class_with_volume, gang, plain_pod, pod_class
 from muster.gangs.facts import GangMode, MatchPolicy, PodFacts, PodPhase, RepairPolicy
 from simulation.acts import act
 from simulation.world import GROUPINGS, SLOTS, World

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from builders.story_invariants import check_reservations
+from builders.core.invariants import check_reservations
 from muster.coordinator.core.events import (
     Bind,
     Effect,
@@ -31,7 +31,7 @@ from muster.gangs.facts import LevelPolicy, MatchPolicy, PodFacts, PodPhase
 from muster.topology.constraints import on_levels
 
 if TYPE_CHECKING:
-    from builders.story import Story
+    from builders.core.world import Story
 
 _HARM_ENDS = (Phase.BINDING, Phase.TIMED_OUT, Phase.REPAIRING)
 """It was of use; or others could not be evicted for too long; or the gang takes what it gets, pod by pod."""

@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from builders.story import Story
-from builders.story_cast import GangBuilder
+from builders.core.objects import GangBuilder
+from builders.core.world import Story
 from muster.coordinator.core.events import (
     Bind,
     Effect,

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from builders.api_client import ApiClient, api_client
+from builders.kube.client import ApiClient, api_client
 from muster.localcluster.apiserver import ApiServer, Timing
 
 TIMING = Timing(orphaned_pod_seconds=0.2, event_ttl_seconds=3600.0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from builders.api_client import PODS, ApiClient, pod
+from builders.kube.client import PODS, ApiClient, pod
 
 
 async def test_binding_puts_the_pod_on_the_node_and_merges_annotations_and_labels(api: ApiClient) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from builders.api_client import CRDS, ApiClient
+from builders.kube.client import CRDS, ApiClient
 from muster.clusterstate.state import ClusterState
 from muster.config.settings import KubeSettings
 from muster.dialects import coscheduling

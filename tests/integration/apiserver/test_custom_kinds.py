@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from builders.api_client import CRDS, STRATEGIC, TABLE, ApiClient
+from builders.kube.client import CRDS, STRATEGIC, TABLE, ApiClient
 
 GADGETS = "/apis/example.com/v1/namespaces/default/gadgets"
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from builders.api_client import NODES, PODS, ApiClient, config_map, node, pod
+from builders.kube.client import NODES, PODS, ApiClient, config_map, node, pod
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 

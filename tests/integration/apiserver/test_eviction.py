@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from builders.api_client import NODES, PODS, STRATEGIC, ApiClient, Reply, node, pod
+from builders.kube.client import NODES, PODS, STRATEGIC, ApiClient, Reply, node, pod
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 REFUSAL = "Cannot evict pod as it would violate the pod's disruption budget."

@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.api_client import NODES, PODS, ApiClient, config_map, node, pod
+from builders.kube.client import NODES, PODS, ApiClient, config_map, node, pod
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from builders.api_client import MERGE, PODS, TABLE, ApiClient, pod
+from builders.kube.client import MERGE, PODS, TABLE, ApiClient, pod
 
 GROUPS = "/apis/scheduling.k8s.io/{}/namespaces/default/podgroups"
 BETA, ALPHA3, ALPHA2 = (GROUPS.format(version) for version in ("v1beta1", "v1alpha3", "v1alpha2"))

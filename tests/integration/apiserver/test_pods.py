@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from builders.api_client import PODS, ApiClient, pod
+from builders.kube.client import PODS, ApiClient, pod
 
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 

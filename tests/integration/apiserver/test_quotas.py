@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from builders.api_client import PODS, ApiClient, Reply, config_map, pod
+from builders.kube.client import PODS, ApiClient, Reply, config_map, pod
 
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from builders.api_client import MERGE, NODES, PODS, ApiClient, pod
-from builders.rbac import GROUP, RBAC, As, account, grant, group, rule, user
+from builders.kube.client import MERGE, NODES, PODS, ApiClient, pod
+from builders.kube.rbac import GROUP, RBAC, As, account, grant, group, rule, user
 from muster.localcluster.apiserver import ApiServer
 from muster.localcluster.apiserver.access.users import AUTHENTICATED, MASTERS, User
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from builders.api_client import PODS
-from builders.certificates import Authority
+from builders.kube.client import PODS
+from builders.net.certificates import Authority
 from muster.localcluster.apiserver import ApiServer
 from muster.localcluster.apiserver.access.users import AUTHENTICATED, User
 from muster.localcluster.apiserver.kubeconfigs import Certificates, write_kubeconfig

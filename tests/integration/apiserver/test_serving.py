@@ -7,7 +7,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from builders.api_client import NODES, PODS, TABLE, ApiClient, api_client, node, pod
+from builders.kube.client import NODES, PODS, TABLE, ApiClient, api_client, node, pod
 from muster.localcluster.apiserver import ApiServer, Timing
 
 EVENTS = "/api/v1/namespaces/default/events"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from builders.api_client import NODES, PODS, ApiClient, Reply, node, pod
+from builders.kube.client import NODES, PODS, ApiClient, Reply, node, pod
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"

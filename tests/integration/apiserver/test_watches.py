@@ -2,7 +2,7 @@
 
 import asyncio
 
-from builders.api_client import NODES, PODS, TABLE, ApiClient, api_client, config_map, node, pod
+from builders.kube.client import NODES, PODS, TABLE, ApiClient, api_client, config_map, node, pod
 from muster.localcluster.apiserver import ApiServer, Timing
 
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from builders.api_client import PODS, ApiClient, config_map, pod
-from builders.webhook import CONFIGURATIONS, Webhook, refuses, serving_webhook
+from builders.kube.client import PODS, ApiClient, config_map, pod
+from builders.kube.webhook import CONFIGURATIONS, Webhook, refuses, serving_webhook
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from builders.api_client import JSON_PATCH, MERGE, NODES, PODS, STRATEGIC, ApiClient, config_map, node, pod
+from builders.kube.client import JSON_PATCH, MERGE, NODES, PODS, STRATEGIC, ApiClient, config_map, node, pod
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 

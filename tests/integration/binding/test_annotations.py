@@ -7,8 +7,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from builders.binding import Rig, annotated, event, rig, waiting
-from builders.faults import Requests
+from builders.binding.service import Rig, annotated, event, rig, waiting
+from builders.e2e.faults import Requests
 
 MARK = "gang.scheduling.koordinator.sh/timeout"
 PATCHES = Requests("PATCH", "/pods/[^/]+")

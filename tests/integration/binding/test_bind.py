@@ -8,8 +8,8 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from builders.binding import Rig, in_order, results_of, rig, until
-from builders.faults import BINDS, Requests
+from builders.binding.service import Rig, in_order, results_of, rig, until
+from builders.e2e.faults import BINDS, Requests
 from muster.binding.v1 import binding_pb2 as pb
 
 BOUND, CONFLICT = pb.BindResult.OUTCOME_BOUND, pb.BindResult.OUTCOME_CONFLICT

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from builders.binding import Rig, rig
-from builders.faults import BINDS
-from builders.metrics import Figures
+from builders.binding.service import Rig, rig
+from builders.e2e.faults import BINDS
+from builders.telemetry.metrics import Figures
 
 
 @pytest.fixture

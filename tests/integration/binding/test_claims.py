@@ -8,8 +8,8 @@ from typing import Any
 import grpc
 import pytest
 
-from builders.binding import SECONDS, Object, Rig, in_order, results_of, rig, until
-from builders.faults import Requests
+from builders.binding.service import SECONDS, Object, Rig, in_order, results_of, rig, until
+from builders.e2e.faults import Requests
 from muster.binding.v1 import binding_pb2 as pb
 
 BOUND, FAILED = pb.BindResult.OUTCOME_BOUND, pb.BindResult.OUTCOME_FAILED

@@ -10,9 +10,9 @@ import pytest
 from opentelemetry import trace
 from structlog.testing import capture_logs
 
-from builders.binding import Rig, in_order, results_of, rig, until, waiting
-from builders.faults import WRITES_OF_STATUS, Requests
-from builders.otlp import collecting
+from builders.binding.service import Rig, in_order, results_of, rig, until, waiting
+from builders.e2e.faults import WRITES_OF_STATUS, Requests
+from builders.telemetry.collector import collecting
 from muster.binding.v1 import binding_pb2 as pb
 from muster.telemetry import tracing
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from builders.binding import Rig, name_of, results_of, rig
-from builders.faults import BINDS, Requests
+from builders.binding.service import Rig, name_of, results_of, rig
+from builders.e2e.faults import BINDS, Requests
 from muster.binding.v1 import binding_pb2 as pb
 
 RANK = "sakkara.member.rank"

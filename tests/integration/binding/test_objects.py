@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from builders.binding import Object, Rig, rig
-from builders.faults import Requests
+from builders.binding.service import Object, Rig, rig
+from builders.e2e.faults import Requests
 from muster.binding.v1 import binding_pb2 as pb
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 

@@ -12,9 +12,9 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from opentelemetry import trace
 
-from builders.binding import SECONDS, Rig, results_of, rig
-from builders.faults import BINDS, EVERYTHING, Requests
-from builders.otlp import attributes_of, collecting
+from builders.binding.service import SECONDS, Rig, results_of, rig
+from builders.e2e.faults import BINDS, EVERYTHING, Requests
+from builders.telemetry.collector import attributes_of, collecting
 from muster.binding import service
 from muster.binding.readiness import follow_readiness
 from muster.binding.service import run

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from builders.binding import Rig, event, rig, waiting
-from builders.faults import WRITES_OF_STATUS, Requests
+from builders.binding.service import Rig, event, rig, waiting
+from builders.e2e.faults import WRITES_OF_STATUS, Requests
 from muster.binding import event_series
 from muster.binding import events as events_module
 

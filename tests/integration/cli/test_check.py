@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest_asyncio
 
-from builders.chart import bare_api_server
-from builders.kube_watch import follow_kind
+from builders.deploy.chart import bare_api_server
+from builders.kube.watch import follow_kind
 from muster.kube.session import KubeSession
 
 _PODS = "/api/v1/namespaces/default/pods"

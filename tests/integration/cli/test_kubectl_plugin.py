@@ -11,9 +11,9 @@ from typing import Any
 import grpc
 import pytest
 
-from builders.api_client import ApiClient, api_client
-from builders.cluster_stream import ClusterStream, serving
-from builders.kubectl_plugin import Ran, kubectl_muster, program
+from builders.clusterstate.stream import ClusterStream, serving
+from builders.e2e.kubectl_plugin import Ran, kubectl_muster, program
+from builders.kube.client import ApiClient, api_client
 from muster.coordinator.v1 import coordinator_pb2 as pb
 from muster.coordinator.v1 import coordinator_pb2_grpc
 from muster.gangs.facts import Batch

@@ -5,8 +5,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from builders.certificates import Authority
-from builders.serving import Placement, describe, serving
+from builders.net.certificates import Authority
+from builders.net.grpc import Placement, describe, serving
 from muster.cli.coordinator import channel_to, in_words
 from muster.cli.errors import CliError
 from muster.config.settings import TlsSettings

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from builders.cluster_stream import ClusterStream, begin, part, serving
+from builders.clusterstate.stream import ClusterStream, begin, part, serving
 from muster.cli.cluster import find_cluster_state
 from muster.cli.errors import CliError
 from muster.cli.topology import show_topology

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.kube_calls import KubeCalls
+from builders.kube.calls import KubeCalls
 from muster.config.settings import KubeSettings
 from muster.kube.session import KubeSession
 from muster.localcluster.apiserver.server import ApiServer

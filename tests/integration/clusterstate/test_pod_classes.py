@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from builders.cluster_state import watching
-from builders.company import affinity, labelled, term
-from builders.history import node_object, pod_object
-from builders.kube_calls import KubeCalls
-from builders.mirror import Mirror
-from builders.storage import in_zones, using, zone_term
+from builders.clusterstate.history import node_object, pod_object
+from builders.clusterstate.mirror import Mirror
+from builders.clusterstate.service import watching
+from builders.kube.calls import KubeCalls
+from builders.kube.inter_pod_rules import affinity, labelled, term
+from builders.kube.storage import in_zones, using, zone_term
 from muster.config.settings import KubeSettings
 from muster.gangs.facts import NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from builders.cluster_state import watching
-from builders.history import pod_object
-from builders.kube_calls import KubeCalls
-from builders.mirror import Mirror
+from builders.clusterstate.history import pod_object
+from builders.clusterstate.mirror import Mirror
+from builders.clusterstate.service import watching
+from builders.kube.calls import KubeCalls
 from muster.config.settings import KubeSettings
 
 LABEL = "sakkara.group"

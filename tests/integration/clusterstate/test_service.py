@@ -11,11 +11,11 @@ import yaml
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from msgspec.structs import replace
 
-from builders.cluster_state import QUICK, replica
-from builders.history import node_object, pod_group_object, pod_object, priority_class_object
-from builders.kube_calls import KubeCalls
-from builders.mirror import Mirror, mirroring
-from builders.scripted_api import eventually
+from builders.clusterstate.history import node_object, pod_group_object, pod_object, priority_class_object
+from builders.clusterstate.mirror import Mirror, mirroring
+from builders.clusterstate.service import QUICK, replica
+from builders.kube.calls import KubeCalls
+from builders.kube.scripted_server import eventually
 from muster.clusterstate.service import ClusterStateService
 from muster.clusterstate.settings import Settings
 from muster.config.settings import KubeSettings

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from builders.cluster_state import watching
-from builders.history import node_object, topology_map_object
-from builders.kube_calls import KubeCalls
+from builders.clusterstate.history import node_object, topology_map_object
+from builders.clusterstate.service import watching
+from builders.kube.calls import KubeCalls
 from muster.config.settings import KubeSettings
 from muster.gangs.facts import Severity
 from muster.kube.informer import Pace

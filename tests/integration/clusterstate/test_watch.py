@@ -8,7 +8,7 @@ import grpc
 import pytest
 from grpc import aio
 
-from builders.mirror import mirroring
+from builders.clusterstate.mirror import mirroring
 from muster.clusterstate.hub import Hub
 from muster.clusterstate.snapshot import Snapshot
 from muster.clusterstate.v1 import clusterstate_pb2 as pb

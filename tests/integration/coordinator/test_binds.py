@@ -1,6 +1,6 @@
 """What binding is asked for besides the node: the trace, ranks, and claims that wait for a node."""
 
-from builders.binding_stub import BindingStub, serving
+from builders.binding.stub import BindingStub, serving
 from muster.coordinator.binder import RANK_ANNOTATION, TRACE_ANNOTATION, Binder
 from muster.coordinator.core.events import Bind, BindOutcome, BindResults, Seat
 

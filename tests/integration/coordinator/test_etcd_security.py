@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from builders.certificates import Authority
+from builders.net.certificates import Authority
 from muster.config.settings import TlsSettings
 from muster.coordinator.settings import NoPassword, read_password
 from muster.etcd.users import Wanted, prepare

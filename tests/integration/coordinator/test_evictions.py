@@ -2,7 +2,7 @@
 
 import grpc
 
-from builders.binding_stub import BindingStub, serving
+from builders.binding.stub import BindingStub, serving
 from muster.binding.v1 import binding_pb2 as pb
 from muster.coordinator.binder import Binder
 from muster.coordinator.core.events import Evict, EvictCallFailed, EvictOutcome, EvictResult, EvictResults, PodName

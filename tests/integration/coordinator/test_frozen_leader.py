@@ -13,14 +13,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from builders.api_client import node
-from builders.binding import Rig, rig
-from builders.coordinators import Coordinator
-from builders.etcd import etcd_in
-from builders.etcd_history import EtcdHistory, history_of
-from builders.faults import BINDS, Seen
-from builders.tcp_relay import TcpRelay, relaying
-from builders.workloads import gang
+from builders.binding.service import Rig, rig
+from builders.e2e.coordinators import Coordinator
+from builders.e2e.faults import BINDS, Seen
+from builders.etcd.history import EtcdHistory, history_of
+from builders.etcd.server import etcd_in
+from builders.gangs.workloads import gang
+from builders.kube.client import node
+from builders.net.tcp_relay import TcpRelay, relaying
 from muster.clusterstate import settings as clusterstate
 from muster.clusterstate.service import ClusterStateService
 from muster.config.settings import PLAIN_TEXT, KubeSettings

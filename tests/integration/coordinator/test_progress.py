@@ -8,7 +8,7 @@ import grpc
 import msgspec
 import pytest
 
-from builders.binding_stub import BindingStub, serving
+from builders.binding.stub import BindingStub, serving
 from muster.binding.v1 import binding_pb2 as pb
 from muster.coordinator import progress as module
 from muster.coordinator.progress import ProgressWriter

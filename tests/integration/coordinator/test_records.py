@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from builders.etcd import etcd_in, fence_of, store_at
+from builders.etcd.server import etcd_in, fence_of, store_at
 from muster.coordinator import records
 from muster.coordinator.core.events import NotPersisted, Persist, Persisted, PodName, Record, RecordState, Seat
 from muster.coordinator.v1 import record_pb2 as pb

@@ -12,9 +12,9 @@ import pytest
 from grpc import aio
 from msgspec.structs import replace
 
-from builders.certificates import Authority
-from builders.replicated import Coordination, placements
-from builders.story_cast import gang
+from builders.core.objects import gang
+from builders.core.replicas import Coordination, placements
+from builders.net.certificates import Authority
 from muster.config.settings import PLAIN_TEXT
 from muster.coordinator.core.events import Solve, Solved, SolveFailed
 from muster.coordinator.replicas import Place, Replicas

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from builders.coordinators import Coordinator
-from builders.etcd import etcd_in
+from builders.e2e.coordinators import Coordinator
+from builders.etcd.server import etcd_in
 from muster.localcluster.etcd import EtcdProcess
 from muster.localcluster.probes import grpc_serving, wait_until_ready
 

@@ -9,9 +9,9 @@ import pytest
 from grpc import aio
 from msgspec.structs import replace
 
-from builders.cluster_stream import ClusterStream, begin, part, serving, synced
-from builders.etcd import etcd_in, store_at
-from builders.story_cast import node, plain_pod, pod_class
+from builders.clusterstate.stream import ClusterStream, begin, part, serving, synced
+from builders.core.objects import node, plain_pod, pod_class
+from builders.etcd.server import etcd_in, store_at
 from muster.config.settings import PLAIN_TEXT
 from muster.coordinator import service
 from muster.coordinator.replicas import Replicas

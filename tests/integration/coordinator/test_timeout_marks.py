@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 
-from builders.binding_stub import BindingStub, serving
+from builders.binding.stub import BindingStub, serving
 from muster.binding.v1 import binding_pb2 as pb
 from muster.coordinator import marks
 from muster.coordinator.core.events import MarkTimedOut, PodName

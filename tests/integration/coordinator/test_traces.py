@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from builders.otlp import Collector, attributes_of, collecting, trace_of
+from builders.telemetry.collector import Collector, attributes_of, collecting, trace_of
 from muster.coordinator.core.events import Phase, PhaseChanged, Record, RecordState
 from muster.coordinator.core.gang import Gang
 from muster.coordinator.core.group import Group

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from builders.compose import ROOT, ComposeProcesses
+from builders.deploy.compose import ROOT, ComposeProcesses
 from muster.config.settings import KubeSettings
 from muster.kube.session import KubeSession
 from muster.localcluster.apiserver.kubeconfigs import write_kubeconfig

@@ -15,8 +15,8 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from builders.chart import bare_api_server
-from builders.helm import CHART, RELEASE, helm, program
+from builders.deploy.chart import bare_api_server
+from builders.deploy.helm import CHART, RELEASE, helm, program
 from muster.kube.session import KubeSession
 from muster.rpc.validity import expiry
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.etcd import etcd_in, eventually, store_at
+from builders.etcd.server import etcd_in, eventually, store_at
 from muster.etcd import election as election_module
 from muster.etcd import lease_guard
 from muster.etcd.election import Election, Leadership

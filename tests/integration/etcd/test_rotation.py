@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.certificates import Authority
+from builders.net.certificates import Authority
 from muster.config.settings import CannotStart, TlsSettings
 from muster.etcd.election import Election
 from muster.etcd.store import EtcdUnavailable, Store

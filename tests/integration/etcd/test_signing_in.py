@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 import pytest_asyncio
 
-from builders.etcd import eventually_healthy
-from builders.metrics import Figures
+from builders.etcd.server import eventually_healthy
+from builders.telemetry.metrics import Figures
 from muster.config.settings import PLAIN_TEXT
 from muster.etcd.errors import EtcdUnavailable
 from muster.etcd.store import Store

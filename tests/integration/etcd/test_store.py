@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.etcd import etcd_in, eventually_healthy, fence_of, put, store_at
+from builders.etcd.server import etcd_in, eventually_healthy, fence_of, put, store_at
 from muster.etcd.store import BadEndpoints, EtcdUnavailable, Fence, Fenced, Store, TooLarge
 from muster.localcluster.etcd import EtcdProcess
 from muster.localcluster.ports import free_port

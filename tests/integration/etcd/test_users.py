@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.etcd import etcd_in
+from builders.etcd.server import etcd_in
 from muster.config.settings import PLAIN_TEXT
 from muster.etcd.errors import EtcdUnavailable
 from muster.etcd.store import Store

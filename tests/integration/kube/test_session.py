@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from builders.certificates import Authority
-from builders.kubeconfigs import Plugin, write_kubeconfig
+from builders.kube.kubeconfigs import Plugin, write_kubeconfig
+from builders.net.certificates import Authority
 from muster.config.settings import KubeSettings
 from muster.kube import session as session_module
 from muster.kube.session import ApiStatusError, BadKubeconfig, KubeSession, KubeUnreachable

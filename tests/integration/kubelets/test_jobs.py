@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from builders.api_client import PODS, ApiClient, Reply, api_client
-from builders.local_cluster import running_kubelets
+from builders.e2e.local_cluster import running_kubelets
+from builders.kube.client import PODS, ApiClient, Reply, api_client
 from muster.localcluster.apiserver import ApiServer
 from muster.localcluster.kubelets import node_shapes
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from builders.api_client import PODS, ApiClient, api_client
-from builders.local_cluster import running_kubelets
+from builders.e2e.local_cluster import running_kubelets
+from builders.kube.client import PODS, ApiClient, api_client
 from muster.localcluster.apiserver import ApiServer
 from muster.localcluster.kubelets import node_shapes
 

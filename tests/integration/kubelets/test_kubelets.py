@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from builders.api_client import NODES, PODS, ApiClient, Reply, api_client, pod
-from builders.local_cluster import running_kubelets
+from builders.e2e.local_cluster import running_kubelets
+from builders.kube.client import NODES, PODS, ApiClient, Reply, api_client, pod
 from muster.localcluster.apiserver import ApiServer, Timing
 from muster.localcluster.kubelets import node_shapes
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.lifecycle import LifecycleRig, lifecycle_rig
+from builders.lifecycle.replicas import LifecycleRig, lifecycle_rig
 
 
 @pytest.fixture

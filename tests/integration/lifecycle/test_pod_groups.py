@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from builders.api_client import ApiClient, node
-from builders.faults import EVERYTHING, Requests
-from builders.lifecycle import LifecycleRig
+from builders.e2e.faults import EVERYTHING, Requests
+from builders.kube.client import ApiClient, node
+from builders.lifecycle.replicas import LifecycleRig
 
 KUBE_BATCH = "/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/default/podgroups"
 COSCHEDULING = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"

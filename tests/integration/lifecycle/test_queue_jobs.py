@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from builders.api_client import ApiClient, Reply, node
-from builders.faults import EVERYTHING, Requests
-from builders.lifecycle import LifecycleRig
-from builders.queue_jobs import queue_job, template
+from builders.e2e.faults import EVERYTHING, Requests
+from builders.gangs.queue_jobs import queue_job, template
+from builders.kube.client import ApiClient, Reply, node
+from builders.lifecycle.replicas import LifecycleRig
 
 JOBS = "/apis/arbitrator.incubator.k8s.io/v1alpha1/namespaces/default/queuejobs"
 SPECS = "/apis/arbitrator.incubator.k8s.io/v1alpha1/namespaces/default/schedulingspecs"

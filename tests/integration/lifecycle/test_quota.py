@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from builders.faults import Requests
-from builders.lifecycle import LEASE, LifecycleRig
-from builders.quota_service import COSCHEDULING, LEDGER, POD_GROUPS, PODS, QUOTAS, QuotaRig, condition
-from builders.webhook import CONFIGURATIONS
+from builders.e2e.faults import Requests
+from builders.kube.webhook import CONFIGURATIONS
+from builders.lifecycle.quota_service import COSCHEDULING, LEDGER, POD_GROUPS, PODS, QUOTAS, QuotaRig, condition
+from builders.lifecycle.replicas import LEASE, LifecycleRig
 
 LEDGERS = Requests("", "/configmaps.*")
 

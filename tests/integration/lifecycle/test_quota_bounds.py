@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from builders.certificates import Authority
+from builders.net.certificates import Authority
 from muster.lifecycle.quota import webhook
 from muster.lifecycle.quota.tls import ReloadedTls
 from muster.lifecycle.quota.webhook import PATH, QuotaWebhook

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.certificates import Authority
+from builders.net.certificates import Authority
 from muster.lifecycle.quota.tls import BadWebhookCertificate, ReloadedTls
 
 

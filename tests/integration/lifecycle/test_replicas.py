@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from builders.faults import EVERYTHING
-from builders.lifecycle import LEASE, SECONDS, LifecycleRig
+from builders.e2e.faults import EVERYTHING
+from builders.lifecycle.replicas import LEASE, SECONDS, LifecycleRig
 from muster.kube.changes import Changes, Removed
 from muster.kube.objects import Namespace
 from muster.kube.resources import NAMESPACES

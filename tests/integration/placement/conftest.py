@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from builders.cluster_stream import ClusterStream
-from builders.placement_service import Placement, running, snapshot
+from builders.clusterstate.stream import ClusterStream
+from builders.placement.service import Placement, running, snapshot
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import asyncio
 import grpc
 from grpc_health.v1 import health_pb2
 
-from builders.cluster_stream import ClusterStream, begin, part, synced
-from builders.placement import node, pod_class
-from builders.placement_service import Placement, asks, bound, running, snapshot, where
+from builders.clusterstate.stream import ClusterStream, begin, part, synced
+from builders.placement.clusters import node, pod_class
+from builders.placement.service import Placement, asks, bound, running, snapshot, where
 from muster.gangs.facts import Batch
 from muster.placement.service import FULL_NAME
 from muster.placement.v1 import placement_pb2 as pb

@@ -4,8 +4,8 @@ import grpc
 import pytest
 from msgspec import structs
 
-from builders.cluster_stream import ClusterStream, part
-from builders.placement_service import (
+from builders.clusterstate.stream import ClusterStream, part
+from builders.placement.service import (
     INFEASIBLE,
     PARTIAL,
     PLACED,

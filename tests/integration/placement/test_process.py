@@ -7,8 +7,8 @@ import pytest
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from builders.cluster_stream import ClusterStream, serving
-from builders.placement_service import Placement, asks, snapshot, where
+from builders.clusterstate.stream import ClusterStream, serving
+from builders.placement.service import Placement, asks, snapshot, where
 from muster.config.settings import PLAIN_TEXT
 from muster.localcluster.ports import free_port
 from muster.placement.service import FULL_NAME, run

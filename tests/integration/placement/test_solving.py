@@ -6,9 +6,9 @@ import grpc
 import pytest
 from grpc import aio
 
-from builders.cluster_stream import ClusterStream, part
-from builders.placement import node
-from builders.placement_service import INFEASIBLE, PLACED, Placement, asks, bound, where
+from builders.clusterstate.stream import ClusterStream, part
+from builders.placement.clusters import node
+from builders.placement.service import INFEASIBLE, PLACED, Placement, asks, bound, where
 from muster.gangs.facts import Batch, PodPhase
 from muster.placement.v1 import placement_pb2 as pb
 

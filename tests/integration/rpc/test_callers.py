@@ -7,8 +7,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from builders.certificates import Authority
-from builders.serving import ClusterState, Placement, channel_to, describe, serving
+from builders.net.certificates import Authority
+from builders.net.grpc import ClusterState, Placement, channel_to, describe, serving
 from muster.clusterstate.v1 import clusterstate_pb2, clusterstate_pb2_grpc
 from muster.config.settings import PLAIN_TEXT, ServerTlsSettings, TlsSettings
 

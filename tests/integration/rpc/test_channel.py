@@ -7,7 +7,7 @@ import grpc
 import pytest
 from opentelemetry import trace
 
-from builders.serving import ClusterState, Placement, channel_to, describe, serving
+from builders.net.grpc import ClusterState, Placement, channel_to, describe, serving
 from muster.clusterstate.v1 import clusterstate_pb2, clusterstate_pb2_grpc
 from muster.placement.v1 import placement_pb2, placement_pb2_grpc
 from muster.rpc.errors import MissingDeadline

@@ -8,8 +8,8 @@ import grpc
 import pytest
 from grpc import aio
 
-from builders.metrics import Figures, open_metrics
-from builders.serving import CLUSTER_STATE, PLACEMENT, ClusterState, Placement, channel_to, describe, serving
+from builders.net.grpc import CLUSTER_STATE, PLACEMENT, ClusterState, Placement, channel_to, describe, serving
+from builders.telemetry.metrics import Figures, open_metrics
 from muster.clusterstate.v1 import clusterstate_pb2, clusterstate_pb2_grpc
 from muster.rpc.errors import RpcError
 

@@ -8,8 +8,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from builders.certificates import Authority
-from builders.serving import PLACEMENT, Placement, channel_to, describe
+from builders.net.certificates import Authority
+from builders.net.grpc import PLACEMENT, Placement, channel_to, describe
 from muster.config.settings import PLAIN_TEXT
 from muster.localcluster.ports import free_port
 from muster.placement.v1 import placement_pb2_grpc

@@ -11,8 +11,8 @@ import psutil
 import pytest
 from structlog.testing import capture_logs
 
-from builders.certificates import Authority
-from builders.serving import ClusterState, Placement, channel_to, describe, serving
+from builders.net.certificates import Authority
+from builders.net.grpc import ClusterState, Placement, channel_to, describe, serving
 from muster.config.settings import TlsSettings
 from muster.rpc.credentials import BadCertificates, Certificates
 from muster.rpc.subscription import SnapshotComplete, Step, subscribe

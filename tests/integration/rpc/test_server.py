@@ -10,7 +10,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from structlog.testing import capture_logs
 
-from builders.serving import CLUSTER_STATE, PLACEMENT, ClusterState, Placement, channel_to, describe, serving
+from builders.net.grpc import CLUSTER_STATE, PLACEMENT, ClusterState, Placement, channel_to, describe, serving
 from muster.clusterstate.v1 import clusterstate_pb2, clusterstate_pb2_grpc
 from muster.config.settings import PLAIN_TEXT
 from muster.placement.v1 import placement_pb2, placement_pb2_grpc

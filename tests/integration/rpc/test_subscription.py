@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from builders.serving import ClusterState, channel_to, serving
+from builders.net.grpc import ClusterState, channel_to, serving
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.rpc.subscription import Changes, Disconnected, SnapshotBegun, SnapshotComplete, Step, subscribe
 

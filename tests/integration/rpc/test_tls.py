@@ -6,8 +6,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from builders.certificates import Authority
-from builders.serving import Placement, channel_to, describe, serving
+from builders.net.certificates import Authority
+from builders.net.grpc import Placement, channel_to, describe, serving
 from muster.config.settings import PLAIN_TEXT, TlsSettings
 from muster.rpc.channel import open_channel
 from muster.rpc.credentials import BadCertificates

@@ -7,8 +7,8 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
-from builders.certificates import Authority
-from builders.otlp import collecting
+from builders.net.certificates import Authority
+from builders.telemetry.collector import collecting
 from muster.localcluster.traces.forward import Forwarder
 from muster.telemetry.otlp import Target, read_otlp
 

@@ -9,8 +9,8 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
-from builders.otlp import Collector, attributes_of, collecting, trace_of
-from builders.serving import PLACEMENT, ClusterState, Placement, channel_to, describe, serving
+from builders.net.grpc import PLACEMENT, ClusterState, Placement, channel_to, describe, serving
+from builders.telemetry.collector import Collector, attributes_of, collecting, trace_of
 from muster.clusterstate.v1 import clusterstate_pb2, clusterstate_pb2_grpc
 from muster.rpc.errors import RpcError
 from muster.telemetry import tracing

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import pytest
 import structlog
 
-from builders.certificates import Authority
-from builders.otlp import collecting, trace_of
+from builders.net.certificates import Authority
+from builders.telemetry.collector import collecting, trace_of
 from muster.telemetry import tracing
 from muster.telemetry.errors import BadTracing
 from muster.telemetry.logs import configure_logs

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from builders.history import History, budget_object, pod_object
+from builders.clusterstate.history import History, budget_object, pod_object
 from muster.gangs.facts import Batch, DisruptionBudget, PodFacts
 from muster.kube.resources import BUDGETS
 

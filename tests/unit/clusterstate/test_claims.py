@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from builders.history import History, pod_object
-from builders.storage import claim_object, class_object, in_zones, using, volume_object, zone_term
+from builders.clusterstate.history import History, pod_object
+from builders.kube.storage import claim_object, class_object, in_zones, using, volume_object, zone_term
 from muster.gangs.facts import Batch, NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass, PodFacts
 from muster.kube.resources import CLAIMS, PODS, STORAGE_CLASSES, VOLUMES
 

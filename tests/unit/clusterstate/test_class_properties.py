@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from builders.company import affinity, spread, term, wish
-from builders.history import History, Object, pod_object
-from builders.storage import claim_object, class_object, in_zones, using, volume_object, zone_term
+from builders.clusterstate.history import History, Object, pod_object
+from builders.kube.inter_pod_rules import affinity, spread, term, wish
+from builders.kube.storage import claim_object, class_object, in_zones, using, volume_object, zone_term
 from muster.gangs.facts import PodFacts
 from muster.kube.label_selector import LabelSelector
 from muster.kube.pod_class import read_class

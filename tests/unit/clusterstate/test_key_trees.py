@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.history import (
+from builders.clusterstate.history import (
     SECOND,
     TOPOLOGY_MAPS,
     History,

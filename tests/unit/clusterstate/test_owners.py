@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from builders.history import (
+from builders.clusterstate.history import (
     SCHEDULING_SPECS,
     History,
     Object,

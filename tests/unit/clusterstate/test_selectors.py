@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from builders.company import ZONE, affinity, labelled, spread, term, wish
-from builders.history import History, Object, pod_object
+from builders.clusterstate.history import History, Object, pod_object
+from builders.kube.inter_pod_rules import ZONE, affinity, labelled, spread, term, wish
 from muster.gangs.facts import Batch, PodClass, PodFacts
 from muster.kube.resources import NAMESPACES, PODS
 

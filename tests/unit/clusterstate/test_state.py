@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from builders.history import X_POD_GROUPS, History, node_object, pod_group_object, pod_object, priority_class_object
+from builders.clusterstate.history import (
+    X_POD_GROUPS,
+    History,
+    node_object,
+    pod_group_object,
+    pod_object,
+    priority_class_object,
+)
 from muster.gangs.facts import Batch, GangFacts, PodFacts, PodPhase, RepairPolicy, Severity
 from muster.kube.changes import Changes
 from muster.kube.objects import ObjectMeta, Pod

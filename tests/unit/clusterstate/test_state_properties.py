@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from builders.history import (
+from builders.clusterstate.history import (
     SAKKARA_MAPS,
     SCHEDULING_SPECS,
     TOPOLOGY_MAPS,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from builders.history import TOPOLOGY_MAPS, History, node_object, topology_map_object
+from builders.clusterstate.history import TOPOLOGY_MAPS, History, node_object, topology_map_object
 from muster.clusterstate.settings import Settings
 from muster.clusterstate.trees import Trees
 from muster.config.settings import BadSettings, load

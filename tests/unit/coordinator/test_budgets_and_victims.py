@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from builders.story_acts import brought_back, crowded, end, evicted, full, places, pods_of, until, until_planned
-from builders.story_cast import gang, node
+from builders.core.actions import brought_back, crowded, end, evicted, full, places, pods_of, until, until_planned
+from builders.core.objects import gang, node
 from muster.coordinator.core.events import Evict, Phase, Solve
 
 # -- who goes

@@ -2,8 +2,7 @@
 
 from msgspec.structs import replace
 
-from builders.story import Story
-from builders.story_acts import (
+from builders.core.actions import (
     all_end,
     answered,
     asks_for_room,
@@ -13,7 +12,8 @@ from builders.story_acts import (
     reservations,
     until,
 )
-from builders.story_cast import GangBuilder, gang, node, plain_pod
+from builders.core.objects import GangBuilder, gang, node, plain_pod
+from builders.core.world import Story
 from muster.coordinator.core.events import Phase, Solve
 from muster.gangs.facts import PodPhase
 

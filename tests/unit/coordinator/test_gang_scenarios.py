@@ -5,8 +5,8 @@ from itertools import permutations
 import pytest
 from msgspec.structs import replace
 
-from builders.story import Story
-from builders.story_cast import gang, node, plain_pod
+from builders.core.objects import gang, node, plain_pod
+from builders.core.world import Story
 from muster.coordinator.core.events import Persist, Phase, Solve, Solved
 from muster.gangs.facts import MatchPolicy, PodFacts, PodPhase
 

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from builders.story import Story
-from builders.story_cast import gang, node, plain_pod, pod_class
+from builders.core.objects import gang, node, plain_pod, pod_class
+from builders.core.world import Story
 from muster.coordinator.core.events import (
     Bind,
     BindOutcome,

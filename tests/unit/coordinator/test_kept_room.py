@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from builders.story import Story
-from builders.story_acts import answered, asks_for_room, crowded, ends, evicted, held_back
-from builders.story_cast import GangBuilder, gang, node, plain_pod
+from builders.core.actions import answered, asks_for_room, crowded, ends, evicted, held_back
+from builders.core.objects import GangBuilder, gang, node, plain_pod
+from builders.core.world import Story
 from muster.coordinator.core.events import Changes, Solve
 from muster.gangs.facts import Batch, PodFacts
 

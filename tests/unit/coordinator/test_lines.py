@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from builders.story import Story
-from builders.story_acts import crowded, ends, until
-from builders.story_cast import GangBuilder, gang, node, plain_pod, pod_class
+from builders.core.actions import crowded, ends, until
+from builders.core.objects import GangBuilder, gang, node, plain_pod, pod_class
+from builders.core.world import Story
 from muster.coordinator.core.events import Bind, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
 from muster.gangs.facts import PodPhase
 from muster.gangs.solve import Explanation

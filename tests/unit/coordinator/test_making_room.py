@@ -1,8 +1,8 @@
 """Groups without a place are asked about again when somebody could make room who could not before."""
 
-from builders.story import Story
-from builders.story_acts import answered, asks_for_room, held_back, until
-from builders.story_cast import gang, node, plain_pod
+from builders.core.actions import answered, asks_for_room, held_back, until
+from builders.core.objects import gang, node, plain_pod
+from builders.core.world import Story
 from muster.coordinator.core.events import (
     Bind,
     BindResults,

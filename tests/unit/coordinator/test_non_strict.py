@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from builders.story import Story
-from builders.story_cast import gang, node, plain_pod
+from builders.core.objects import gang, node, plain_pod
+from builders.core.world import Story
 from muster.coordinator.core.events import Persist, Phase, RecordState, Solve
 from muster.gangs.facts import GangMode
 

@@ -1,7 +1,7 @@
 """Placement is gone for a while: nobody is held longer for that than placement is away."""
 
-from builders.story import Story
-from builders.story_cast import gang, node
+from builders.core.objects import gang, node
+from builders.core.world import Story
 from muster.coordinator.core.events import Solve, SolveFailed
 from muster.coordinator.core.queue import AWAY_SECONDS
 

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from builders.story_acts import (
+from builders.core.actions import (
     answered,
     end,
     evicted,
@@ -15,7 +15,7 @@ from builders.story_acts import (
     until,
     until_planned,
 )
-from builders.story_cast import gang
+from builders.core.objects import gang
 from muster.coordinator.core.events import (
     NotPersisted,
     Persist,

@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from builders.story import Story
-from builders.story_acts import brought_back, crowded, end, evicted, full, places, until, until_planned
-from builders.story_cast import gang, node, plain_pod
+from builders.core.actions import brought_back, crowded, end, evicted, full, places, until, until_planned
+from builders.core.objects import gang, node, plain_pod
+from builders.core.world import Story
 from muster.coordinator.core.events import Bind, Evict, Phase, RecordState, Solve
 from muster.gangs.facts import DisruptionBudget
 

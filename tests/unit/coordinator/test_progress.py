@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from builders.story import Story
-from builders.story_acts import end, full, until, until_planned
-from builders.story_cast import gang, plain_pod, racks
+from builders.core.actions import end, full, until, until_planned
+from builders.core.objects import gang, plain_pod, racks
+from builders.core.world import Story
 from muster.coordinator.core.events import Persist, RecordState
 from muster.dialects.progress import Stage
 from muster.gangs.facts import ObjectReference, PodFacts, PodPhase

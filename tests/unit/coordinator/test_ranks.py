@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from builders.story import Story
-from builders.story_acts import until, until_planned
-from builders.story_cast import GangBuilder, gang, node, plain_pod, racks
+from builders.core.actions import until, until_planned
+from builders.core.objects import GangBuilder, gang, node, plain_pod, racks
+from builders.core.world import Story
 from muster.coordinator.core.events import Bind, NotPersisted, Persist
 from muster.gangs.facts import PodFacts, PodPhase
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from builders.story import Story
-from builders.story_cast import gang, node, racks
+from builders.core.objects import gang, node, racks
+from builders.core.world import Story
 from muster.coordinator.core.events import AnswerRejected, Effect, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
 from muster.coordinator.core.reasons import reason
 from muster.coordinator.core.refusals import RefusalReason

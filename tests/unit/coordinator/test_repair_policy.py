@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
-from builders.story import Story
-from builders.story_acts import until
-from builders.story_cast import GangBuilder, gang, node, plain_pod
+from builders.core.actions import until
+from builders.core.objects import GangBuilder, gang, node, plain_pod
+from builders.core.world import Story
 from muster.coordinator.core.events import Bind, Phase, RecordState
 from muster.gangs.facts import RepairPolicy
 

@@ -5,8 +5,8 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from builders.story import Story
-from builders.story_cast import GangBuilder, gang, node, pod_class
+from builders.core.objects import GangBuilder, gang, node, pod_class
+from builders.core.world import Story
 from muster.coordinator.core.events import Changes, Phase, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
 from muster.coordinator.core.reasons import reason
 from muster.coordinator.core.together import FIRST_PAUSE_SECONDS

@@ -1,8 +1,8 @@
 """A gang at the head that cannot be placed for too long gets room kept for it, and starts (I8)."""
 
-from builders.story import Story
-from builders.story_acts import ends
-from builders.story_cast import gang, node, plain_pod
+from builders.core.actions import ends
+from builders.core.objects import gang, node, plain_pod
+from builders.core.world import Story
 from muster.gangs.facts import PodPhase
 
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from builders.metrics import Figures
-from builders.story import Story
-from builders.story_acts import end
-from builders.story_cast import gang, node
+from builders.core.actions import end
+from builders.core.objects import gang, node
+from builders.core.world import Story
+from builders.telemetry.metrics import Figures
 from muster.coordinator.core.events import Effect, Event, Phase, PhaseChanged
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.term_figures import TermFigures

@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
-from builders.story import Story
-from builders.story_acts import answered, asks_for_room, end, evicted, full, held_back, until_planned
-from builders.story_cast import gang, node, plain_pod, racks
+from builders.core.actions import answered, asks_for_room, end, evicted, full, held_back, until_planned
+from builders.core.objects import gang, node, plain_pod, racks
+from builders.core.world import Story
 from muster.coordinator.core.events import EventType, Phase, Solve, SolveOutcome, SolveResult
 from muster.coordinator.core.explain import would_help
 from muster.coordinator.core.reasons import reason

@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from builders.story import Story
-from builders.story_acts import until
-from builders.story_cast import gang, node, plain_pod, pod_class
+from builders.core.actions import until
+from builders.core.objects import gang, node, plain_pod, pod_class
+from builders.core.world import Story
 from muster.coordinator.core.events import Bind, Persist, Phase, Solve, Solved, SolveOutcome, SolveResult
 from muster.coordinator.core.reasons import reason
 from muster.gangs.facts import PodPhase

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from builders.story import Story
-from builders.story_acts import answered, until
-from builders.story_cast import gang, pod_class
+from builders.core.actions import answered, until
+from builders.core.objects import gang, pod_class
+from builders.core.world import Story
 from muster.coordinator.core.events import Bind, Changes, Persist, Persisted, Phase, Solve
 from muster.coordinator.core.reasons import reason
 from muster.gangs.facts import Batch, NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass, PodFacts

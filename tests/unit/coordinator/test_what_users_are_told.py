@@ -6,8 +6,8 @@ from statistics import median
 import pytest
 from msgspec.structs import replace
 
-from builders.story import Story
-from builders.story_cast import GangBuilder, gang, node, plain_pod
+from builders.core.objects import GangBuilder, gang, node, plain_pod
+from builders.core.world import Story
 from muster.coordinator.core.events import (
     Bind,
     BindResults,

@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from builders.documented_metrics import ROOT
-from builders.promtool import promtool
+from builders.deploy.promtool import promtool
+from builders.docs.metrics import ROOT
 
 ALERTS = ROOT / "deploy" / "dashboards" / "alerts.yaml"
 ADVICE = ROOT / "docs" / "alerts.md"

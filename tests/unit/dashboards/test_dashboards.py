@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from builders.documented_metrics import ROOT, Documented, documented_metrics, series_of
-from builders.promtool import promtool
+from builders.deploy.promtool import promtool
+from builders.docs.metrics import ROOT, Documented, documented_metrics, series_of
 
 FOLDER = ROOT / "deploy" / "dashboards"
 OF_PYTHON = {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from builders.helm import CHART, JSON, NAMESPACE, helm, of_kind, pod_specs, rendered, template
+from builders.deploy.helm import CHART, JSON, NAMESPACE, helm, of_kind, pod_specs, rendered, template
 
 VALUES = Path(__file__).parents[2] / "deploy"
 SETS = ("default", *sorted(path.stem for path in VALUES.glob("*.yaml")))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from builders.compose import ROOT, ComposeProcesses, read_compose
+from builders.deploy.compose import ROOT, ComposeProcesses, read_compose
 
 DOCKER = ROOT / "deploy/docker"
 IGNORED = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from builders.helm import CHART, JSON, NAMESPACE, of_kind, rendered
-from builders.promtool import promtool
+from builders.deploy.helm import CHART, JSON, NAMESPACE, of_kind, rendered
+from builders.deploy.promtool import promtool
 
 FILES = CHART / "files" / "dashboards"
 ON = "metrics: {prometheusRule: {enabled: true}, dashboard: {enabled: true}}"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from builders.helm import JSON, of_kind, rendered
+from builders.deploy.helm import JSON, of_kind, rendered
 
 VALUES = Path(__file__).parents[2] / "deploy"
 COMPONENT = "app.kubernetes.io/component"

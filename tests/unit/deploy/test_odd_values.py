@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from builders.helm import JSON, NAMESPACE, of_kind, pod_specs, rendered, template
+from builders.deploy.helm import JSON, NAMESPACE, of_kind, pod_specs, rendered, template
 
 _SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _OWN = "app.kubernetes.io/"

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from builders.helm import template
-from builders.pages import DOCS
+from builders.deploy.helm import template
+from builders.docs.pages import DOCS
 
 
 def settings() -> list[tuple[str, str]]:

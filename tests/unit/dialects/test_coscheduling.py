@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.declarations import coscheduling_group, marked, said
+from builders.gangs.declarations import coscheduling_group, marked, said
 from muster.dialects.marks import Definition
 from muster.dialects.registry import membership_of, read_gang
 from muster.gangs.facts import GangFacts, ObjectReference, Severity

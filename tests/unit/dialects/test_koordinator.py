@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.declarations import (
+from builders.gangs.declarations import (
     KOORDINATOR,
     koordinator_gang,
     koordinator_group,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from builders.declarations import said
+from builders.gangs.declarations import said
 from muster.dialects.marks import Definition, GangMarks, Job, MarkSet, Owner, PodAge
 from muster.dialects.registry import defined_gang, defined_job, gang_marks, membership_of, read_gang
 from muster.gangs.facts import GangFacts, MatchPolicy, ObjectReference, Severity

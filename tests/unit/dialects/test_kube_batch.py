@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from builders.declarations import marked, pod_group, said
+from builders.gangs.declarations import marked, pod_group, said
 from muster.dialects import kube_batch
 from muster.dialects.kube_batch import restart_after_seconds
 from muster.dialects.marks import Definition

@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.declarations import marked, said
+from builders.gangs.declarations import marked, said
 from muster.dialects.marks import MarkSet
 from muster.dialects.registry import membership_of, read_gang
 from muster.gangs.facts import GangFacts, GangMode, Severity

@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.declarations import koordinator_gang, koordinator_group, koordinator_pod, marked
+from builders.gangs.declarations import koordinator_gang, koordinator_group, koordinator_pod, marked
 from muster.dialects.marks import MarkSet, PodAge
 from muster.dialects.registry import gang_marks, read_gang
 from muster.gangs.facts import GangFacts, MatchPolicy, Severity

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.declarations import pod_group, said
+from builders.gangs.declarations import pod_group, said
 from muster.dialects import native
 from muster.dialects.marks import Definition, GangMarks, MarkSet, PodAge
 from muster.dialects.progress import ObjectCondition, Progress, Stage, WriteRule

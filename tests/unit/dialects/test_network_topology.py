@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.declarations import koordinator_gang, koordinator_group, koordinator_pod, said
+from builders.gangs.declarations import koordinator_gang, koordinator_group, koordinator_pod, said
 from muster.gangs.facts import LevelConstraint, LevelPolicy, Severity
 
 ANNOTATION = "annotation gang.scheduling.koordinator.sh/network-topology-spec"

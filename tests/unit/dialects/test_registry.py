@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from builders.api_objects import pod
-from builders.declarations import KOORDINATOR, koordinator_group, koordinator_pod, marked, said
+from builders.gangs.declarations import KOORDINATOR, koordinator_group, koordinator_pod, marked, said
+from builders.kube.objects import pod
 from muster.dialects.marks import Definition, GangMarks, MarkSet, PodAge
 from muster.dialects.registry import DIALECTS, defined_gang, gang_marks, membership_of, read_gang
 from muster.gangs.facts import GangMode, Severity

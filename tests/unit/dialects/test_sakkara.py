@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.declarations import marked, said
-from builders.sakkara import LABEL, config_map, group, member
+from builders.gangs.declarations import marked, said
+from builders.gangs.sakkara import LABEL, config_map, group, member
 from muster.dialects.marks import MarkSet
 from muster.dialects.registry import defined_gang, gang_marks, membership_of, read_gang
 from muster.gangs.facts import (

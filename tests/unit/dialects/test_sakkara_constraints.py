@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from builders.sakkara import group, member
+from builders.gangs.sakkara import group, member
 from muster.dialects.sakkara_constraints import read_constraints
 from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.topology.constraints import contradictions, in_words

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from builders.sakkara import group, member, progress
+from builders.gangs.sakkara import group, member, progress
 from muster.dialects.progress import MemberProgress, Progress, Stage, Writes
 from muster.dialects.registry import labels_at_bind, tell, tells
 from muster.dialects.sakkara_results import LARGEST_BYTES

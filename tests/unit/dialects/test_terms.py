@@ -1,6 +1,6 @@
 """What was declared is kept in the user's own words, with where it stands."""
 
-from builders.declarations import KOORDINATOR, koordinator_gang, koordinator_group, koordinator_pod, marked
+from builders.gangs.declarations import KOORDINATOR, koordinator_gang, koordinator_group, koordinator_pod, marked
 from muster.dialects.marks import MarkSet
 from muster.dialects.registry import read_gang
 

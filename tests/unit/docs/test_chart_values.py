@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from builders.helm import CHART, template
-from builders.pages import DOCS, blocks_of
+from builders.deploy.helm import CHART, template
+from builders.docs.pages import DOCS, blocks_of
 
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 PAGES = [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from builders.pages import DOCS
+from builders.docs.pages import DOCS
 from muster.dialects import (
     coscheduling,
     kube_arbitrator,

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from builders.pages import DOCS
+from builders.docs.pages import DOCS
 
 ROOT = DOCS.parent
 INDEX = DOCS / "README.md"

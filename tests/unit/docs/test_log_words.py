@@ -8,7 +8,7 @@ from itertools import chain
 
 import pytest
 
-from builders.pages import DOCS
+from builders.docs.pages import DOCS
 
 ROOT = DOCS.parent
 PAGES = ("alerts.md", "operations.md")

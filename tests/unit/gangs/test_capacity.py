@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.placement import GPU, node, pod_class
+from builders.placement.clusters import GPU, node, pod_class
 from muster.gangs.capacity import LARGEST_AMOUNT, Capacity
 from muster.gangs.facts import NodeFacts, PodClass
 

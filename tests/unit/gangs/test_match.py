@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.placement import node, pod_class
+from builders.placement.clusters import node, pod_class
 from muster.gangs.facts import (
     NodeOperator,
     NodeRequirement,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from kubernetes.aio.config import incluster_config
 
-from builders.kubeconfigs import Plugin, write_kubeconfig
+from builders.kube.kubeconfigs import Plugin, write_kubeconfig
 from muster.config.settings import KubeSettings
 from muster.kube.access import BadKubeconfig, access_source
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from builders.history import budget_object
+from builders.clusterstate.history import budget_object
 from muster.gangs.facts import DisruptionBudget
 from muster.kube.budget_facts import ReadBudget, decode_budget, read_budget
 from muster.kube.label_selector import EVERYTHING_SELECTED, NOTHING_SELECTED

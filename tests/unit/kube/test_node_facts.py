@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.api_objects import node, node_json
+from builders.kube.objects import node, node_json
 from muster.gangs.facts import NodeFacts, Taint, TaintEffect
 from muster.kube.node_facts import node_facts, node_problems
 from muster.kube.objects import BadObject, BadResourceVersion, decode_node

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from builders.api_objects import container, container_status, pod, pod_json, sidecar
+from builders.kube.objects import container, container_status, pod, pod_json, sidecar
 from muster.gangs.facts import (
     HostPort,
     NodeOperator,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.api_objects import container, pod, pod_json
+from builders.kube.objects import container, pod, pod_json
 from muster.gangs.facts import PodFacts, PodPhase
 from muster.kube.objects import BadObject, BadResourceVersion, PriorityClass, decode_pod, decode_priority_class
 from muster.kube.pod_facts import Priorities, pod_facts

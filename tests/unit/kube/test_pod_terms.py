@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.api_objects import pod
-from builders.company import HOST, ZONE, affinity, labelled, spread, term, wish
+from builders.kube.inter_pod_rules import HOST, ZONE, affinity, labelled, spread, term, wish
+from builders.kube.objects import pod
 from muster.gangs.facts import SpreadConstraint
 from muster.kube.pod_class import ReadClass, read_class
 from muster.kube.pod_selectors import PodSelector

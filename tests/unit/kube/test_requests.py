@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.api_objects import container, container_status, pod, sidecar
+from builders.kube.objects import container, container_status, pod, sidecar
 from muster.kube.pod_class import pod_class, read_class
 
 Mi = 2**20

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from builders.storage import claim_object, class_object, in_zones, using, volume_object, zone_term
+from builders.kube.storage import claim_object, class_object, in_zones, using, volume_object, zone_term
 from muster.gangs.facts import NodeFacts, NodeOperator, NodeRequirement, NodeSelectorTerm
 from muster.gangs.node_filters import term_matches
 from muster.kube.objects import BadObject

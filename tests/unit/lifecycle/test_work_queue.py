@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.kubeconfigs import write_kubeconfig
+from builders.kube.kubeconfigs import write_kubeconfig
 from muster.kube.responses import ApiStatusError
 from muster.kube.session import KubeSession
 from muster.lifecycle import election

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from builders.api_client import pod
+from builders.kube.client import pod
 from muster.localcluster.apiserver.api import Answer, Api
 from muster.localcluster.apiserver.bootstrap import bootstrap
 from muster.localcluster.apiserver.budgets import budget_status

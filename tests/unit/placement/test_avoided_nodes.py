@@ -3,7 +3,7 @@
 import numpy as np
 from msgspec.structs import replace
 
-from builders.placement import (
+from builders.placement.clusters import (
     alone,
     answers,
     cluster,

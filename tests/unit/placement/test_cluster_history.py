@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from builders.placement import alone, answers, cluster, node, pod_class
+from builders.placement.clusters import alone, answers, cluster, node, pod_class
 from muster.gangs.facts import Batch, NodeFacts, PodFacts, PodPhase, Taint, TaintEffect
 from muster.placement.cluster import Cluster
 

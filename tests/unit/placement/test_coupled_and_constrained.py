@@ -6,9 +6,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from builders.neighbours import Scenery, sceneries
-from builders.placement import alone, answers
-from builders.pod_rules import Places, Seated, admits_one_by_one, all_placings
+from builders.placement.clusters import alone, answers
+from builders.placement.inter_pod_oracle import Places, Seated, admits_one_by_one, all_placings
+from builders.placement.random_clusters import Scenery, sceneries
 from muster.gangs.facts import Batch, LevelConstraint, LevelPolicy, NodeFacts, PodFacts, TopologyTree, TreeLevel
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.cluster import Cluster

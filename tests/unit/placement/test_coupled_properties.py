@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from builders.neighbours import Scenery, sceneries
-from builders.placement import alone, answers, gang, group, potential_victim
-from builders.pod_rules import Seated, admits_one_by_one, most_placed
+from builders.placement.clusters import alone, answers, gang, group, potential_victim
+from builders.placement.inter_pod_oracle import Seated, admits_one_by_one, most_placed
+from builders.placement.random_clusters import Scenery, sceneries
 from muster.gangs.facts import Batch, PodClass, PodFacts
 from muster.gangs.solve import SolveGroup
 from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed

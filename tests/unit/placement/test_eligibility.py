@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.placement import GPU, node, pod_class
+from builders.placement.clusters import GPU, node, pod_class
 from muster.gangs.facts import (
     NodeFacts,
     NodeOperator,

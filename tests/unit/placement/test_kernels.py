@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builders.small_cases import KINDS, answer_to, random_case
+from builders.placement.small_instances import KINDS, answer_to, random_case
 from muster.placement.kernels import compiled
 from muster.placement.kernels.compiled import Kernel
 from muster.placement.kernels.ready import KERNELS

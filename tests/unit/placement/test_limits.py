@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.minding import HOST
-from builders.neighbours import KEYS, NODES, Scenery, machines, pod_classes, sceneries
-from builders.placement import node as machine
-from builders.pod_rules import Seated, first_reason
+from builders.placement.clusters import node as machine
+from builders.placement.inter_pod_oracle import Seated, first_reason
+from builders.placement.inter_pod_rules import HOST
+from builders.placement.random_clusters import KEYS, NODES, Scenery, machines, pod_classes, sceneries
 from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts, PodTerm
 from muster.placement.cluster import Cluster
 

@@ -4,8 +4,18 @@ import random
 
 import pytest
 
-from builders.forest import planted, tree_of
-from builders.placement import answers, cluster, node, pod_class, potential_victim, refusal, removals, seats, seats_of
+from builders.placement.clusters import (
+    answers,
+    cluster,
+    node,
+    pod_class,
+    potential_victim,
+    refusal,
+    removals,
+    seats,
+    seats_of,
+)
+from builders.placement.trees import planted, tree_of
 from muster.gangs.facts import Batch, NodeFacts, TopologyTree, TreeDomain, TreeLevel
 from muster.gangs.solve import PodsOnNode, PotentialVictim, Role, SolveGang, SolveGroup
 from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed

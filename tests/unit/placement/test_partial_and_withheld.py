@@ -4,7 +4,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.placement import alone, amounts, answers, cluster, gang, group, node, pod_class, refusal, seats, seats_of
+from builders.placement.clusters import (
+    alone,
+    amounts,
+    answers,
+    cluster,
+    gang,
+    group,
+    node,
+    pod_class,
+    refusal,
+    seats,
+    seats_of,
+)
 from muster.gangs.capacity import LARGEST_AMOUNT
 from muster.gangs.facts import NodeFacts
 from muster.gangs.solve import NominatedCapacity, Run, SolveGroup

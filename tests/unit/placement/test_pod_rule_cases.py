@@ -5,9 +5,23 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from builders.forest import asking
-from builders.minding import EVERY_IP, HOST, RACK, ZONE, away, by_label, lost, member, near, port, rack, spread, wish
-from builders.placement import alone, answers, cluster, node, refusal, seats
+from builders.placement.clusters import alone, answers, cluster, node, refusal, seats
+from builders.placement.inter_pod_rules import (
+    EVERY_IP,
+    HOST,
+    RACK,
+    ZONE,
+    away,
+    by_label,
+    lost,
+    member,
+    near,
+    port,
+    rack,
+    spread,
+    wish,
+)
+from builders.placement.trees import asking
 from muster.gangs.facts import (
     Batch,
     HostPort,

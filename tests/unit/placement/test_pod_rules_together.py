@@ -4,8 +4,33 @@ from random import Random
 
 from msgspec.structs import replace
 
-from builders.minding import HOST, RACK, ZONE, away, lost, member, near, packed, port, rack, spread, wish, with_racks
-from builders.placement import alone, answers, cluster, gang, group, node, pod_class, potential_victim, refusal, seats
+from builders.placement.clusters import (
+    alone,
+    answers,
+    cluster,
+    gang,
+    group,
+    node,
+    pod_class,
+    potential_victim,
+    refusal,
+    seats,
+)
+from builders.placement.inter_pod_rules import (
+    HOST,
+    RACK,
+    ZONE,
+    away,
+    lost,
+    member,
+    near,
+    packed,
+    port,
+    rack,
+    spread,
+    wish,
+    with_racks,
+)
 from muster.gangs.facts import Batch, PodFacts, Taint, TaintEffect
 from muster.gangs.solve import NominatedCapacity
 from muster.placement.answers import NotPlaced, PartlyPlaced, Placed

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from bench.quality import measure
-from builders.larger_cases import best_of_ladder, random_larger_case
-from builders.optimum import Case, cost_of, counted_in_part, most_in_part
-from builders.small_cases import KINDS, Kind, answer_to, random_case
+from builders.placement.large_instances import best_of_ladder, random_larger_case
+from builders.placement.optimum import Case, cost_of, counted_in_part, most_in_part
+from builders.placement.small_instances import KINDS, Kind, answer_to, random_case
 from muster.gangs.solve import SolveGroup
 from muster.placement.answers import NotPlaced, PartlyPlaced, Placed
 

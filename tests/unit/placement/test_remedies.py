@@ -6,9 +6,9 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from builders.forest import answer_to, asking, planted, tree_of
-from builders.minding import RACK, away, member, rack, spread
-from builders.placement import alone, answers, cluster, gang, group, node, pod_class, refusal
+from builders.placement.clusters import alone, answers, cluster, gang, group, node, pod_class, refusal
+from builders.placement.inter_pod_rules import RACK, away, member, rack, spread
+from builders.placement.trees import answer_to, asking, planted, tree_of
 from muster.gangs.facts import Batch, TopologyTree, TreeLevel
 from muster.gangs.solve import Explanation
 from muster.placement.answers import NotPlaced

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from builders.placement import (
+from builders.placement.clusters import (
     alone,
     answers,
     cluster,

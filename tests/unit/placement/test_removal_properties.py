@@ -2,7 +2,7 @@
 
 from hypothesis import given, settings
 
-from builders.removals import Instance, check, confined_instances, instances
+from builders.placement.preemption_oracle import Instance, check, confined_instances, instances
 from muster.placement.removal.greedy import few_gangs
 from muster.placement.removal.holds import Holds
 from muster.placement.removal.spare import Spare

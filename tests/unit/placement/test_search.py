@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.placement import alone, answers, cluster, node, pod_class, refusal
+from builders.placement.clusters import alone, answers, cluster, node, pod_class, refusal
 from muster.placement.mixed.puzzle import worth_trying
 from muster.placement.mixed.search import Bin, Budget, Counts, OutOfBudget, Puzzle, search
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.minding import HOST, ZONE, member, spread, wish
-from builders.placement import alone, answers, cluster, node, seats
+from builders.placement.clusters import alone, answers, cluster, node, seats
+from builders.placement.inter_pod_rules import HOST, ZONE, member, spread, wish
 from muster.gangs.facts import NodeFacts, SpreadConstraint, Taint, TaintEffect
 from muster.placement.pod_rules.levelling import level
 

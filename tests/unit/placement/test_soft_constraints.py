@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from builders.larger_cases import best_of_ladder, random_larger_case
-from builders.minding import HOST, RACK, ZONE, away, member, rack, spread
-from builders.placement import answers, cluster, pod_class
-from builders.small_cases import answer_to
+from builders.placement.clusters import answers, cluster, pod_class
+from builders.placement.inter_pod_rules import HOST, RACK, ZONE, away, member, rack, spread
+from builders.placement.large_instances import best_of_ladder, random_larger_case
+from builders.placement.small_instances import answer_to
 from muster.gangs.facts import Batch, LevelConstraint, NodeFacts, TopologyTree, TreeLevel
 from muster.gangs.solve import Role, SolveGang, SolveGroup
 from muster.placement.answers import NotPlaced, Placed

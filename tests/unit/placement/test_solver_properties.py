@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.placement import alone, amounts, answers, cluster, gang, group, node, pod_class
+from builders.placement.clusters import alone, amounts, answers, cluster, gang, group, node, pod_class
 from muster.gangs.facts import NodeFacts, PodClass
 from muster.gangs.solve import SolveGroup
 from muster.placement.answers import Answer, NotPlaced, Placed

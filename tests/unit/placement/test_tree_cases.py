@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from builders.forest import answer_to, asking, planted, tree_of
-from builders.placement import answers, refusal, seats
+from builders.placement.clusters import answers, refusal, seats
+from builders.placement.trees import answer_to, asking, planted, tree_of
 from muster.placement.answers import Answer, Placed
 
 P01 = "r0(a:4,b:4) r1(c:8,d:8)"

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from builders.forest import answer_to, asking, planted, tree_of
-from builders.placement import answers, cluster, node, pod_class, refusal, seats
+from builders.placement.clusters import answers, cluster, node, pod_class, refusal, seats
+from builders.placement.trees import answer_to, asking, planted, tree_of
 from muster.gangs.facts import Batch, NodeFacts, TopologyTree, TreeLevel
 from muster.placement.cluster import Cluster
 from muster.placement.room.trees import Tree

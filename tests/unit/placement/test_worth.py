@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from builders.forest import planted
+from builders.placement.trees import planted
 from muster.gangs.solve import Role, SolveGang, SolveGroup
 from muster.placement.mixed.ground import Asked, Ground, ground_of
 from muster.placement.mixed.narrowing import narrowed

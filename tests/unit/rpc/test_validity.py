@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.certificates import Authority
+from builders.net.certificates import Authority
 from muster.rpc.validity import UnreadableCertificate, expiry
 
 

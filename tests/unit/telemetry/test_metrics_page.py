@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 
-from builders.documented_metrics import PAGE, ROOT, documented_metrics
+from builders.docs.metrics import PAGE, ROOT, documented_metrics
 
 
 def test_the_page_is_what_the_declarations_make_of_it() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from builders.queue_jobs import queue_job, read, template
+from builders.gangs.queue_jobs import queue_job, read, template
 from muster.kube.objects import decode_pod
 from muster.lifecycle.queue_jobs.bodies import job_pod, merge_patch, pod_body, spec_body
 from muster.lifecycle.queue_jobs.job import Job

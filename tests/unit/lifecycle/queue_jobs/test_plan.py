@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from builders.queue_jobs import queue_job, read, template
+from builders.gangs.queue_jobs import queue_job, read, template
 from muster.lifecycle.queue_jobs.job import Job
 from muster.lifecycle.queue_jobs.order import Demand, in_order
 from muster.lifecycle.queue_jobs.plan import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.quota import TEAM, Desk, bound, census, counted, group, units, usage
+from builders.lifecycle.quota import TEAM, Desk, bound, census, counted, group, units, usage
 from muster.gangs.quantity import NANOS_PER_UNIT
 from muster.kube.quota import PodTraits, ScopeRequirement
 from muster.lifecycle.quota.books import IDLE_SECONDS, PASSING_SECONDS, Books, BooksFull

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.quota_world import QUOTA, World
+from builders.lifecycle.quota_world import QUOTA, World
 from muster.lifecycle.quota.books import IDLE_SECONDS, PASSING_SECONDS
 
 _INDEX = st.integers(0, 5)

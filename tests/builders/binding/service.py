@@ -1,0 +1,262 @@
+"""A binding service in this process, an API server behind a place where things break, and a client."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from builders.e2e.faults import Faults
+from builders.kube.calls import KubeCalls
+from muster.binding.service import BindingService
+from muster.binding.settings import Settings
+from muster.binding.v1 import binding_pb2 as pb
+from muster.binding.v1 import binding_pb2_grpc as pb_grpc
+from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
+from muster.config.settings import KubeSettings
+from muster.kube.session import KubeSession
+from muster.localcluster.apiserver.server import ApiServer
+from muster.localcluster.ports import free_port
+from muster.rpc.call_spans import of_gang
+from muster.rpc.channel import open_channel
+
+SECONDS = 20.0
+"""Deadline of calls that should take milliseconds."""
+
+_R = TypeVar("_R", pb.BindResult, pb.EvictResult)
+Object = dict[str, Any]
+
+
+class Rig:
+    """What a test needs of it all."""
+
+    def __init__(
+        self, service: BindingService, port: int, stub: Any, kube: KubeCalls, session: KubeSession, faults: Faults
+    ) -> None:
+        self.service, self.port, self.stub, self.faults = service, port, stub, faults
+        self.kube = kube
+        self._session = session
+
+    # -- the cluster, seen past the faults
+
+    async def pods(self, *names: str, **spec: Any) -> list[Object]:
+        """Create pods."""
+        containers = [{"name": "main", "image": "registry.example.com/work:1"}]
+        body = {"schedulerName": "muster", "containers": containers, **spec}
+        return list(
+            await asyncio.gather(
+                *(self.kube.create("Pod", {"metadata": {"name": name}, "spec": body}) for name in names)
+            )
+        )
+
+    async def pod(self, name: str) -> Object:
+        """A pod as it is now."""
+        return await self.get(f"/api/v1/namespaces/ml/pods/{name}")
+
+    async def running(self, *names: str, **labels: str) -> list[Object]:
+        """Create pods that run and are ready."""
+        ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        pods = await self.pods(*names)
+        for name in names:
+            await self.kube.bind(name, "node-0")
+            await self.kube.patch("Pod", name, {"metadata": {"labels": labels}})
+            await self.kube.patch("Pod", name, {"status": ready}, part="/status")
+        return pods
+
+    async def budget(self, name: str, allowed: int, **spec: Any) -> None:
+        """A disruption budget for pods with the label app=NAME, once it allows so many disruptions."""
+        selector = {"matchLabels": {"app": name}}
+        body = {"metadata": {"name": name}, "spec": {"selector": selector, **spec}}
+        await self.kube.create("PodDisruptionBudget", body)
+        await self.allows(name, allowed)
+
+    async def allows(self, name: str, allowed: int) -> None:
+        """Wait until a disruption budget allows so many disruptions."""
+        path = f"/apis/policy/v1/namespaces/ml/poddisruptionbudgets/{name}"
+        async with asyncio.timeout(SECONDS):
+            while True:
+                status = (await self.get(path))["status"]
+                if "observedGeneration" in status and status["disruptionsAllowed"] == allowed:
+                    return
+                await asyncio.sleep(0.01)
+
+    async def is_going(self, name: str) -> bool:
+        """The pod is gone or being deleted."""
+        items = (await self.get("/api/v1/namespaces/ml/pods"))["items"]
+        return all("deletionTimestamp" in each["metadata"] for each in items if each["metadata"]["name"] == name)
+
+    async def nodes_of(self, pods: Iterable[Object]) -> list[str]:
+        """Where they are bound to now; "" for nowhere."""
+        found = await self.get("/api/v1/namespaces/ml/pods")
+        nodes = {pod["metadata"]["uid"]: pod["spec"].get("nodeName", "") for pod in found["items"]}
+        return [nodes[pod["metadata"]["uid"]] for pod in pods]
+
+    async def events(self, about: str) -> list[Object]:
+        """Events about a pod, as kubectl describe asks for them."""
+        uid = (await self.pod(about))["metadata"]["uid"]
+        selector = f"involvedObject.kind=Pod,involvedObject.name={about},involvedObject.uid={uid}"
+        found = await self.get("/api/v1/namespaces/ml/events", fieldSelector=selector)
+        items: list[Object] = found["items"]
+        return items
+
+    async def get(self, path: str, **query: str) -> Object:
+        """Any object."""
+        response = await self._session.request("GET", path, query=query, timeout_seconds=SECONDS)
+        assert response.status == 200, response
+        return msgspec.json.decode(response.body)  # type: ignore[no-any-return]
+
+    async def delete(self, path: str) -> None:
+        """Any object."""
+        response = await self._session.request("DELETE", path, timeout_seconds=SECONDS)
+        assert response.status == 200, response
+
+    # -- the service
+
+    async def until_waiting(self, jobs: int) -> None:
+        """Wait until so many writes wait for their turn."""
+        await until(lambda: self.service.waiting == jobs)
+
+    def bind_call(
+        self,
+        pods: Sequence[Object],
+        node: str | Sequence[str] = "node-0",
+        *,
+        epoch: int = 5,
+        timeout: float = SECONDS,
+        labels: Mapping[str, str] | None = None,
+        gang_span: str = "",
+        **more: str,
+    ) -> Any:
+        """A running Bind call to one node, or each pod to its own; `more` are annotations. Claims are those of pods."""
+        seats = [
+            pb.PodBinding(
+                uid=pod["metadata"]["uid"],
+                namespace=pod["metadata"]["namespace"],
+                name=pod["metadata"]["name"],
+                node=where,
+                annotations=more,
+                claims=claims_of(pod),
+                labels=labels,
+            )
+            for pod, where in zip(pods, [node] * len(pods) if isinstance(node, str) else node, strict=True)
+        ]
+        request = pb.BindRequest(leader_epoch=epoch, group="ml/gang", pods=seats)
+        return self.stub.Bind(request, timeout=timeout, metadata=of_gang(gang_span))
+
+    async def bind(
+        self, pods: Sequence[Object], node: str | Sequence[str] = "node-0", **more: Any
+    ) -> list[pb.BindResult]:
+        """All results, in the order of the pods. Fails if a pod has none or several."""
+        return in_order(pods, await results_of(self.bind_call(pods, node, **more)))
+
+    def evict_call(self, pods: Sequence[Object], *, epoch: int = 5, timeout: float = SECONDS) -> Any:
+        """A running Evict call."""
+        request = pb.EvictRequest(leader_epoch=epoch, gang="koordinator/ml/gang", pods=map(name_of, pods))
+        return self.stub.Evict(request, timeout=timeout)
+
+    async def evict(self, pods: Sequence[Object], **more: Any) -> list[pb.EvictResult]:
+        """All results, in the order of the pods. Fails if a pod has none or several."""
+        return in_order(pods, await results_of(self.evict_call(pods, **more)))
+
+    async def write(
+        self,
+        conditions: Sequence[pb.PodCondition] = (),
+        events: Sequence[pb.Event] = (),
+        annotations: Sequence[pb.PodAnnotations] = (),
+        objects: Sequence[pb.ObjectPatch] = (),
+        *,
+        epoch: int = 5,
+        seconds: float = SECONDS,
+    ) -> pb.WriteResponse:
+        request = pb.WriteRequest(
+            leader_epoch=epoch, conditions=conditions, events=events, annotations=annotations, objects=objects
+        )
+        response: pb.WriteResponse = await self.stub.Write(request, timeout=seconds)
+        return response
+
+
+async def results_of(call: Any) -> list[Any]:
+    """What a Bind or Evict call still sends."""
+    results = []
+    async for response in call:
+        results.extend(response.results)
+    return results
+
+
+def in_order(pods: Sequence[Object], results: Sequence[_R]) -> list[_R]:
+    uids = [pod["metadata"]["uid"] for pod in pods]
+    assert sorted(result.uid for result in results) == sorted(uids), "every pod has exactly one result"
+    return sorted(results, key=lambda result: uids.index(result.uid))
+
+
+def claims_of(pod: Object) -> list[str]:
+    """Names of the claims that a pod uses."""
+    volumes = pod["spec"].get("volumes") or ()
+    return [each["persistentVolumeClaim"]["claimName"] for each in volumes if "persistentVolumeClaim" in each]
+
+
+def name_of(pod: Object) -> pb.PodName:
+    """What names the pod to binding."""
+    meta = pod["metadata"]
+    return pb.PodName(uid=meta["uid"], namespace=meta["namespace"], name=meta["name"])
+
+
+def annotated(pod: Object, *remove: str, **more: str) -> pb.PodAnnotations:
+    """Annotations to be set, and keys of those to be removed."""
+    return pb.PodAnnotations(pod=name_of(pod), set=more, remove=remove)
+
+
+def waiting(pod: Object, message: str = "0/20 nodes are free", **more: str) -> pb.PodCondition:
+    """The condition of a pod that cannot be scheduled."""
+    fields = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message} | more
+    meta = pod["metadata"]
+    return pb.PodCondition(uid=meta["uid"], namespace=meta["namespace"], name=meta["name"], **fields)
+
+
+def event(pod: Object, note: str = "0/20 nodes are free", **more: str) -> pb.Event:
+    """An event about a pod."""
+    meta = pod["metadata"]
+    regarding = state_pb.ObjectReference(
+        api_version="v1", kind="Pod", namespace=meta["namespace"], name=meta["name"], uid=meta["uid"]
+    )
+    fields = {"type": "Warning", "reason": "FailedScheduling", "action": "Scheduling"} | more
+    return pb.Event(regarding=regarding, note=note, **fields)
+
+
+async def until(holds: Callable[[], bool], seconds: float = SECONDS) -> None:
+    """Wait for something that nothing can be awaited for."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not come to hold in time"
+        await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def rig(directory: Path, **settings: Any) -> AsyncIterator[Rig]:
+    """All of it, ready, with the namespace "ml"."""
+    server = ApiServer()
+    await server.start()
+    server.write_kubeconfig(directory / "direct")
+    session = await KubeSession.connect(KubeSettings(kubeconfig=directory / "direct"))
+    faults = Faults(session)
+    await faults.start(free_port(), directory / "faulty")
+    kube = KubeSettings(kubeconfig=directory / "faulty")
+    options = Settings(listen="127.0.0.1:0", instance="binding-0", kube=kube, **settings)
+    of_service = await KubeSession.connect(options.kube, connections=options.requests_in_flight + 2)
+    service = BindingService(of_service, options)
+    port = await service.start()
+    channel = open_channel(f"127.0.0.1:{port}")
+    calls = KubeCalls(session)
+    await calls.create("Namespace", {"metadata": {"name": "ml"}})
+    try:
+        yield Rig(service, port, pb_grpc.BindingServiceStub(channel), calls, session, faults)
+    finally:
+        await channel.close()
+        await service.stop()
+        await of_service.close()
+        await faults.stop()
+        await session.close()
+        await server.stop()

@@ -1,0 +1,41 @@
+"""A replica of cluster-state in this process, and what a subscriber sees of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from builders.clusterstate.mirror import Mirror, mirroring
+from muster.clusterstate.service import ClusterStateService
+from muster.clusterstate.settings import Settings
+from muster.config.settings import KubeSettings
+from muster.kube.informer import Pace
+from muster.kube.session import KubeSession
+
+QUICK = Pace(retry_seconds=(0.01, 0.1), absent_seconds=(0.02, 0.1))
+"""No test waits long for a second try."""
+
+
+@asynccontextmanager
+async def replica(config: KubeSettings, **settings: Any) -> AsyncIterator[tuple[ClusterStateService, int]]:
+    """A replica with these settings that knows everything, and its port."""
+    session = await KubeSession.connect(config)
+    service = ClusterStateService(session, Settings(listen="127.0.0.1:0", kube=config, **settings), QUICK)
+    port = await service.start()
+    following = asyncio.create_task(service.follow())
+    try:
+        await service.whole.wait()
+        yield service, port
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await service.stop()
+        await session.close()
+
+
+@asynccontextmanager
+async def watching(config: KubeSettings, **settings: Any) -> AsyncIterator[Mirror]:
+    """What a subscriber of a replica with these settings sees, once that knows everything."""
+    async with replica(config, **settings) as (_, port), mirroring(port) as mirror:
+        await mirror.until(lambda: True)
+        yield mirror

@@ -1,0 +1,81 @@
+"""What must hold in every story about the coordinator's core, by the names of the design's invariants."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Protocol
+
+from builders.core.objects import Cluster
+from muster.coordinator.core.events import Evict, Record, RecordState, Seat
+from muster.coordinator.core.gang import Gang
+from muster.coordinator.core.knowledge import Knowledge
+from muster.gangs.facts import PodFacts, PodPhase
+
+
+class World(Protocol):
+    """What outlives a coordinator."""
+
+    cluster: Cluster
+    etcd: dict[str, Record]
+    permitted_with: defaultdict[str, set[str]]
+    shared_nodes: set[str]
+
+
+def check_bind(world: World, known: Mapping[str, Gang], pod: PodFacts, seat: Seat) -> None:
+    """I1 to I4 at the moment of a bind; `known` are gangs as the coordinator sees them."""
+    record = permit_of(world.etcd, pod, seat)
+    assert record is not None, f"I2, I4: {seat.uid} binds to {seat.node} without a durable permit for that"
+    gang = known.get(record.gang)
+    for partner in record.group if gang is None or not gang.started else ():
+        durable = world.etcd.get(partner)
+        permitted = (
+            (durable is not None and durable.state is not RecordState.UNPERMITTED)
+            or partner in world.permitted_with[record.gang]
+            or _runs(world.cluster, partner)
+        )
+        assert permitted or partner not in world.cluster.gangs, f"I1: {record.gang} binds, {partner} has no permit"
+    if seat.node in world.cluster.nodes and seat.node not in world.shared_nodes:
+        assert world.cluster.free()[seat.node] >= world.cluster.cpu(pod), f"I3: {seat.node} is oversubscribed"
+
+
+def permit_of(etcd: Mapping[str, Record], pod: PodFacts, seat: Seat) -> Record | None:
+    """What permits this bind: a record of the pod's gang, or of the one that it was in when it was decided."""
+    own = etcd.get(pod.gang or f"plain/{pod.namespace}/{pod.name}")
+    for record in (own, *etcd.values()):
+        if record is None or record.state is RecordState.UNPERMITTED:
+            continue
+        if any((held.uid, held.node) == (seat.uid, seat.node) for held in record.seats):
+            return record
+    return None
+
+
+def _runs(cluster: Cluster, gang_id: str) -> bool:
+    """As many of its pods as must start together are bound, whoever did it."""
+    facts = cluster.gangs.get(gang_id)
+    pods = [pod for pod in cluster.pods.values() if pod.gang == gang_id]
+    running = sum(pod.seated for pod in pods)
+    if facts is None or running >= facts.minimum:
+        return facts is not None
+    succeeded = sum(pod.phase is PodPhase.SUCCEEDED for pod in pods) if facts.counts_succeeded else 0
+    return running > 0 and running + succeeded >= facts.minimum
+
+
+def check_evict(etcd: Mapping[str, Record], effect: Evict) -> None:
+    """I9 at the moment when an eviction leaves: a durable record says that these pods are to be evicted."""
+    record = etcd.get(effect.gang)
+    planned = {pod.uid for pod in record.evicting} if record is not None else set()
+    strays = [pod.uid for pod in effect.pods if pod.uid not in planned]
+    assert not strays, f"I9: {strays} of {effect.gang} are evicted without a durable record of that"
+
+
+def check_quiet(knowledge: Knowledge) -> None:
+    """Nothing is under way: no reservation without cause, no gang half started without a word."""
+    check_reservations(knowledge)
+    for gang in knowledge.gangs.values():
+        if gang.facts is not None and gang.permitted and not gang.started:
+            assert gang.seats or gang.lost, f"I6: {gang.id} rests half started"
+
+
+def check_reservations(knowledge: Knowledge) -> None:
+    """Every reservation is some member's seat, also of gangs that wait for a permit, and every seat is reserved."""
+    seats = {uid for gang in knowledge.gangs.values() for uid in (*gang.seats, *gang.acked)}
+    assert set(knowledge.ledger.reserved) == seats, "I5: reservations and seats differ"

@@ -1,0 +1,128 @@
+"""The coordinator's core before real replicas of placement: what it decides is done at once, nothing else is there."""
+
+import asyncio
+import sys
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Collection
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from time import monotonic, time
+
+from builders.clusterstate.stream import ClusterStream, serving
+from muster.coordinator.core import events as core
+from muster.coordinator.core.machine import Machine
+from muster.coordinator.replicas import Place, Replicas
+from muster.coordinator.solver import Solver
+from muster.gangs.facts import Batch
+from muster.localcluster.child import Child
+from muster.localcluster.ports import free_port
+from muster.localcluster.probes import grpc_serving, wait_until_ready
+
+_SECONDS = 60.0
+
+
+@asynccontextmanager
+async def placements(batch: Batch, count: int, directory: Path) -> AsyncIterator[list[str]]:
+    """So many processes of placement that know this cluster; yields their addresses."""
+    stream = ClusterStream()
+    stream.opens_with(batch, {"pods": 1, "nodes": 1})
+    async with serving(stream) as cluster_state, AsyncExitStack() as stack:
+        addresses = []
+        for number in range(count):
+            address = f"127.0.0.1:{free_port()}"
+            command = [*(sys.executable, "-m", "muster.cli", "run", "placement", "--listen", address)]
+            child = Child(
+                f"placement-{number}", [*command, "--cluster-state", cluster_state], directory / f"{number}.log"
+            )
+            await child.start()
+            stack.push_async_callback(child.stop)
+            async with asyncio.timeout(_SECONDS):
+                await wait_until_ready(child, grpc_serving(address))
+            addresses.append(address)
+        yield addresses
+
+
+class _Counted(Replicas):
+    """Replicas that count what they are asked."""
+
+    calls: Counter[str]
+    slower_by_seconds: float
+
+    @asynccontextmanager
+    async def turn(self, besides: Collection[Place] = ()) -> AsyncIterator[Place]:
+        async with super().turn(besides) as place:
+            self.calls[place.address] += 1
+            yield place
+            await asyncio.sleep(self.slower_by_seconds)
+
+
+class Coordination:
+    """One term: `run` goes on until all gangs have started. Solves may take longer than they do, without work here, as
+    if they were done elsewhere.
+    """
+
+    def __init__(self, batch: Batch, addresses: list[str], *, slower_by_seconds: float = 0.0) -> None:
+        self.machine = Machine()
+        self._replicas = _Counted.at(",".join(addresses))
+        self._solver = Solver(self._replicas, timeout_seconds=_SECONDS)
+        self.calls = self._replicas.calls = Counter()
+        self._replicas.slower_by_seconds = slower_by_seconds
+        self.most_at_once = self._at_once = 0
+        self.permits: list[core.Record] = []
+        self.seconds = 0.0
+        self._batch = batch
+        self._inbox: deque[core.Event] = deque()
+        self._arrived = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Ends when nobody waits any more."""
+        began = monotonic()
+        self._tell(core.Recovered(()), core.Replicas(self._replicas.count), core.Snapshot(self._batch))
+        async with asyncio.timeout(_SECONDS):
+            while any(gang.phase is not core.Phase.SATISFIED for gang in self.machine.knowledge.gangs.values()) or (
+                not self.machine.knowledge.gangs
+            ):
+                await self._step()
+        self.seconds = monotonic() - began
+        await self._replicas.close()
+
+    async def _step(self) -> None:
+        if not self._inbox:
+            wake = self.machine.next_wake()
+            try:
+                async with asyncio.timeout(None if wake is None else max(0.0, wake - monotonic())):
+                    await self._arrived.wait()
+            except TimeoutError:
+                self._inbox.append(core.Tick())
+        self._arrived.clear()
+        arrived = list(self._inbox)
+        self._inbox.clear()
+        for effect in self.machine.step(arrived, core.Now(monotonic(), time())):
+            self._do(effect)
+
+    def _do(self, effect: core.Effect) -> None:
+        match effect:
+            case core.Solve():
+                task = asyncio.create_task(self._solve(effect))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            case core.Persist():
+                self.permits += [record for record in effect.puts if record.seats]
+                self._tell(core.Persisted(effect.persist_id))
+            case core.Bind():
+                results = (core.BindResult(seat.uid, core.BindOutcome.BOUND, seat.node) for seat in effect.seats)
+                self._tell(core.BindResults(tuple(results)))
+            case _:
+                pass
+
+    async def _solve(self, effect: core.Solve) -> None:
+        self._at_once += 1
+        self.most_at_once = max(self.most_at_once, self._at_once)
+        answer = await self._solver.solve(effect, {})
+        self._at_once -= 1
+        self._tell(answer)
+
+    def _tell(self, *events: core.Event) -> None:
+        self._inbox.extend(events)
+        self._arrived.set()

@@ -1,0 +1,236 @@
+"""The solver of stories: packs the fullest nodes first, and removes no more than it must.
+
+Of constraints it keeps "rack: hard pack", in the default tree; others are wishes to it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+
+from builders.core.objects import Cluster
+from muster.coordinator.core.events import Solve, SolveOutcome, SolveResult
+from muster.gangs.facts import LevelPolicy
+from muster.gangs.solve import Explanation, PodsOnNode, PotentialVictim, Run, SolveGang, SolveGroup, VictimGang
+
+MOST_COMBINED = 12
+"""Of more gangs not every set is tried."""
+
+Free = dict[str, int]
+"""Millicores that may be used, by node; nodes that take nobody are not in it."""
+
+Racks = Mapping[str, str]
+"""In which rack a gang is to be, by gang id; those that may be anywhere are not in it."""
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """What became of one try: where members go, and what is short."""
+
+    runs: tuple[Run, ...]
+    short: str
+    free: Free
+
+
+def first_fit(cluster: Cluster, solve: Solve) -> tuple[SolveResult, ...]:
+    """Answer for every group, in order; each takes its room before the next chooses."""
+    fitter = _Fitter(cluster)
+    free = _free(cluster, solve)
+    results = []
+    for group in solve.groups:
+        fit = fitter.try_whole(free, group)
+        if not fit.short:
+            results.append(SolveResult(group.id, SolveOutcome.PLACED, fit.runs))
+        elif (freed := _Removal(fitter, free, group, solve.potential_victims).find()) is not None:
+            removed, fit = freed
+            results.append(SolveResult(group.id, SolveOutcome.PLACED, fit.runs, victims=removed))
+        else:
+            why = Explanation(summary=fit.short)
+            fit = fitter.try_part(free, group) if group.partial else fit
+            outcome = SolveOutcome.PARTIAL if fit.runs and group.partial else SolveOutcome.INFEASIBLE
+            runs = fit.runs if outcome is SolveOutcome.PARTIAL else ()
+            results.append(SolveResult(group.id, outcome, runs, why))
+            if not runs:
+                continue
+        free = fit.free
+    return tuple(results)
+
+
+def _free(cluster: Cluster, solve: Solve) -> Free:
+    open_ = {name for name, facts in cluster.nodes.items() if facts.ready and not facts.unschedulable}
+    free = {name: room for name, room in cluster.free().items() if name in open_}
+    for held in solve.reservations:
+        for uid in held.pod_uids:
+            pod = cluster.pods.get(uid)
+            if held.node in free and not (pod is not None and pod.node):
+                free[held.node] -= cluster.class_cpu(held.class_id)
+    for kept in solve.nominated:
+        if kept.node in free:
+            free[kept.node] -= dict(kept.amounts).get("cpu", 0)
+    return free
+
+
+class _Fitter:
+    """Whether a group fits in what is free."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cpu, self._rack_of = cluster.class_cpu, cluster.rack_of
+
+    def try_whole(self, free: Free, group: SolveGroup) -> _Fit:
+        """All minimums, and then what is wanted beyond them: it takes nothing from partners."""
+        best = _Fit((), "its members are in several racks, and must be in one", free)
+        for racks in self._choices(free, group):
+            best = self._try_whole_in(free, group, racks)
+            if not best.short:
+                return best
+        return best
+
+    def _choices(self, free: Free, group: SolveGroup) -> Iterator[Racks]:
+        packed = [asked for asked in group.gangs if _packed_in_racks(asked)]
+        for racks in product(*(self._racks(free, asked) for asked in packed)):
+            yield {asked.id: rack for asked, rack in zip(packed, racks, strict=True)}
+
+    def _racks(self, free: Free, asked: SolveGang) -> list[str]:
+        there = {self._rack_of(pods.node) for pods in asked.placed}
+        return sorted(there) if len(there) == 1 else sorted(set(map(self._rack_of, free))) if not there else []
+
+    def _try_whole_in(self, free: Free, group: SolveGroup, racks: Racks) -> _Fit:
+        trial, runs = dict(free), list[Run]()
+        needed = {asked.id: self._smallest(asked, asked.minimum) for asked in group.gangs}
+        fit = {asked.id: self._fill(trial, asked, needed[asked.id], runs, racks) for asked in group.gangs}
+        short = [
+            f"{fit[asked.id]} of {asked.minimum} members fit" for asked in group.gangs if fit[asked.id] < asked.minimum
+        ]
+        if short:
+            return _Fit((), short[-1], free)
+        self._fill_rest(trial, group, needed, runs, racks)
+        return _Fit(tuple(runs), "", trial)
+
+    def try_part(self, free: Free, group: SolveGroup) -> _Fit:
+        """As much as there is room for, minimums first; of all racks those in which most fit."""
+        tries = (self._try_part_in(free, group, racks) for racks in self._choices(free, group))
+        return max(tries, key=lambda fit: sum(run.count for run in fit.runs), default=_Fit((), "", free))
+
+    def _try_part_in(self, free: Free, group: SolveGroup, racks: Racks) -> _Fit:
+        trial, runs = dict(free), list[Run]()
+        placed: dict[str, list[int]] = {}
+        for asked in group.gangs:
+            before = len(runs)
+            self._fill(trial, asked, self._smallest(asked, asked.minimum), runs, racks)
+            placed[asked.id] = [
+                sum(run.count for run in runs[before:] if run.role == index) for index in range(len(asked.roles))
+            ]
+        self._fill_rest(trial, group, placed, runs, racks)
+        return _Fit(tuple(runs), "", trial)
+
+    def _fill_rest(
+        self, free: Free, group: SolveGroup, placed: dict[str, list[int]], runs: list[Run], racks: Racks
+    ) -> None:
+        for asked in group.gangs:
+            rest = [role.wanted - count for role, count in zip(asked.roles, placed[asked.id], strict=True)]
+            self._fill(free, asked, rest, runs, racks)
+
+    def _smallest(self, asked: SolveGang, count: int) -> list[int]:
+        """So many members by role, the smallest first."""
+        counts = [0] * len(asked.roles)
+        for index in sorted(range(len(counts)), key=lambda index: self.cpu(asked.roles[index].class_id)):
+            counts[index] = min(asked.roles[index].wanted, count - sum(counts))
+        return counts
+
+    def _fill(self, free: Free, asked: SolveGang, counts: Sequence[int], runs: list[Run], racks: Racks) -> int:
+        """Place so many members by role, the largest first, each on the fullest node that takes it; how many fit."""
+        placed, rack = 0, racks.get(asked.id)
+        nodes = [name for name in free if rack is None or self._rack_of(name) == rack]
+        for index in sorted(range(len(counts)), key=lambda index: -self.cpu(asked.roles[index].class_id)):
+            cpu, left = self.cpu(asked.roles[index].class_id), counts[index]
+            for name in sorted(nodes, key=lambda name: (free[name], name)):
+                count = min(free[name] // cpu, left)
+                if count > 0:
+                    free[name] -= count * cpu
+                    left -= count
+                    placed += count
+                    runs.append(Run(asked.id, index, name, count))
+        return placed
+
+
+def _packed_in_racks(asked: SolveGang) -> bool:
+    return any(each.level == "rack" and each.policy is LevelPolicy.PACK and each.hard for each in asked.constraints)
+
+
+@dataclass
+class _Removal:
+    """What must go before the group fits: the lowest level, what can be spared, then the fewest whole gangs."""
+
+    fitter: _Fitter
+    free: Free
+    group: SolveGroup
+    potential_victims: Sequence[PotentialVictim]
+
+    def find(self) -> tuple[tuple[VictimGang, ...], _Fit] | None:
+        """None: it does not fit even if all goes."""
+        for level in sorted({each.level for each in self.potential_victims}):
+            offered = [each for each in self.potential_victims if each.level <= level]
+            if self._fit({each.id: _singly(each) for each in offered}).short:
+                continue
+            going = self._fewest(offered)
+            for each in reversed(offered):
+                if len(going[each.id]) <= each.spare:
+                    self._put_back(going, each)
+            removed = tuple(
+                VictimGang(
+                    each.id, len(going[each.id]) == _count(each) and each.spare < _count(each), _joined(going[each.id])
+                )
+                for each in offered
+                if going[each.id]
+            )
+            return removed, self._fit(going)
+        return None
+
+    def _fewest(self, offered: list[PotentialVictim]) -> dict[str, list[PodsOnNode]]:
+        """All that can be spared, and as few whole gangs as possible; of many, those that are needed in turn."""
+        if len(offered) > MOST_COMBINED:
+            return self._needed_in_turn(offered)
+        for count in range(len(offered) + 1):
+            for whole in combinations(offered, count):
+                going = {each.id: _singly(each)[: None if each in whole else each.spare] for each in offered}
+                if not self._fit(going).short:
+                    return going
+        raise AssertionError("all of it was seen to suffice")
+
+    def _needed_in_turn(self, offered: list[PotentialVictim]) -> dict[str, list[PodsOnNode]]:
+        going = {each.id: _singly(each) for each in offered}
+        for each in reversed(offered):
+            fewer = {**going, each.id: going[each.id][: each.spare]}
+            if not self._fit(fewer).short:
+                going = fewer
+        return going
+
+    def _put_back(self, going: dict[str, list[PodsOnNode]], each: PotentialVictim) -> None:
+        """Spared pods that the place does not need stay, the last first."""
+        for pod in reversed(list(going[each.id])):
+            fewer = list(going[each.id])
+            del fewer[len(fewer) - 1 - fewer[::-1].index(pod)]
+            if not self._fit({**going, each.id: fewer}).short:
+                going[each.id] = fewer
+
+    def _fit(self, going: dict[str, list[PodsOnNode]]) -> _Fit:
+        trial = dict(self.free)
+        for pods in going.values():
+            for pod in pods:
+                if pod.node in trial:
+                    trial[pod.node] += pod.count * self.fitter.cpu(pod.class_id)
+        return self.fitter.try_whole(trial, self.group)
+
+
+def _count(each: PotentialVictim) -> int:
+    return sum(pods.count for pods in each.pods)
+
+
+def _singly(each: PotentialVictim) -> list[PodsOnNode]:
+    return [PodsOnNode(pods.node, pods.class_id, 1) for pods in each.pods for _ in range(pods.count)]
+
+
+def _joined(pods: Iterable[PodsOnNode]) -> tuple[PodsOnNode, ...]:
+    counts: dict[tuple[str, str], int] = {}
+    for pod in pods:
+        counts[pod.node, pod.class_id] = counts.get((pod.node, pod.class_id), 0) + pod.count
+    return tuple(PodsOnNode(node, class_id, count) for (node, class_id), count in counts.items())

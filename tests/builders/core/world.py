@@ -1,0 +1,392 @@
+"""Stories about the coordinator's core: a cluster, a solver, etcd and a binder, in memory and under the test's control.
+
+    story = Story(nodes={"n": 4})
+    story.add(gang("a").minimum(5).of(5))
+    story.run()
+    assert story.bound("a") == 0
+
+Every effect waits in `story.under_way` until it is done: by `run()` in order, or one by one in any order by `do()`. The
+invariants of the design are checked at every bind and whenever all is quiet.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from typing import TypeVar
+
+from msgspec.structs import replace as changed
+
+from builders.core.invariants import check_bind, check_evict, check_quiet
+from builders.core.objects import Cluster, GangBuilder, node
+from builders.core.solver import first_fit
+from muster.coordinator.core.events import (
+    Bind,
+    BindCallFailed,
+    BindOutcome,
+    BindResult,
+    BindResults,
+    Changes,
+    Effect,
+    Event,
+    Evict,
+    EvictCallFailed,
+    EvictOutcome,
+    EvictResult,
+    EvictResults,
+    MarkTimedOut,
+    Now,
+    Persist,
+    Persisted,
+    Phase,
+    PhaseChanged,
+    PodName,
+    Record,
+    RecordState,
+    Recovered,
+    Replicas,
+    Report,
+    Seat,
+    Snapshot,
+    Solve,
+    Solved,
+    SolveResult,
+    StageChanged,
+    Tick,
+    ViewLost,
+)
+from muster.coordinator.core.gang import Gang
+from muster.coordinator.core.machine import Machine
+from muster.coordinator.core.progress import progress_of
+from muster.dialects.progress import Progress, Stage
+from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodFacts, PodPhase, TopologyTree
+
+Under = TypeVar("Under", Solve, Persist, Bind, Evict, MarkTimedOut)
+
+
+class Story:
+    """One cluster, and a coordinator that may crash and start anew."""
+
+    def __init__(self, nodes: dict[str, int] | None = None, *, start: bool = True) -> None:
+        self.cluster = Cluster({name: node(name, cpu) for name, cpu in (nodes or {}).items()})
+        self.etcd: dict[str, Record] = {}
+        self.permitted_with: defaultdict[str, set[str]] = defaultdict(set)
+        """Gangs that had a permit when this one was written, by gang."""
+        self.now = 1000.0
+        self.unix_ahead = 1_700_000_000.0
+        """Wall clock minus monotonic clock; set it to let the wall clock jump."""
+        self.machine: Machine | None = None
+        self.under_way: list[Effect] = []
+        self.reports: list[Report] = []
+        self.phases: defaultdict[str, list[Phase | None]] = defaultdict(list)
+        self.stages: defaultdict[str, list[Stage]] = defaultdict(list)
+        """Stages of gangs, in their order, as dialects are told of them."""
+        self.solves: list[Solve] = []
+        self.bind_failures: Counter[str] = Counter()
+        self.evict_failures: Counter[str] = Counter()
+        self.graceful = False
+        """Evicted pods take their time: they are being deleted until `finish_deletions()`."""
+        self.lagging = False
+        """What the cluster tells waits in `stream` until `deliver()`."""
+        self.stream: list[Event] = []
+        self.shared_nodes: set[str] = set()
+        """Nodes on which somebody else puts pods too: there I3 is not ours alone to keep."""
+        self.replicas = 1
+        """Of placement: so many solves may be under way at the same time."""
+        self.solver: Callable[[Solve], tuple[SolveResult, ...]] = self.first_fit
+        if start:
+            self.start()
+
+    # -- the coordinator
+
+    def start(self) -> None:
+        """A coordinator becomes leader."""
+        self.machine = Machine()
+        self.under_way = []
+        self.stream = []
+        self.tell(Recovered(tuple(self.etcd.values())), Replicas(self.replicas), Snapshot(self.cluster.whole()))
+
+    def crash(self) -> None:
+        """It is gone, with all that was under way; what binding was sent may or may not have happened."""
+        self.machine = None
+        self.under_way = []
+
+    def blink(self) -> None:
+        """Its view is lost, with what was on its way, and comes back whole."""
+        self.stream = []
+        self.tell(ViewLost("cluster-state is away"))
+        self.tell(Snapshot(self.cluster.whole()))
+
+    def scale(self, replicas: int) -> None:
+        """There are so many replicas of placement from now on."""
+        self.replicas = replicas
+        self.tell(Replicas(replicas))
+
+    def deliver(self, most: int = 1_000_000) -> None:
+        """Let it see what waits in the stream."""
+        for _ in range(min(most, len(self.stream))):
+            self.tell(self.stream.pop(0))
+
+    def tell(self, *events: Event) -> None:
+        """Let it know."""
+        if self.machine is None:
+            return
+        for effect in self.machine.step(events, Now(self.now, self.unix)):
+            self.take(effect)
+
+    def take(self, effect: Effect) -> None:
+        """It wants something done, or known."""
+        match effect:
+            case PhaseChanged():
+                self.phases[effect.gang].append(effect.after)
+            case StageChanged():
+                if (progress := self._progress(effect.gang)) is not None:
+                    self.stages[effect.gang.rpartition("/")[2]].append(progress.stage)
+            case Report():
+                self.reports.append(effect)
+            case Solve() | Persist() | Bind() | Evict() | MarkTimedOut():
+                if isinstance(effect, Solve):
+                    self.solves.append(effect)
+                elif isinstance(effect, Evict):
+                    check_evict(self.etcd, effect)
+                self.under_way.append(effect)
+
+    @property
+    def unix(self) -> float:
+        """The wall clock."""
+        return self.unix_ahead + self.now
+
+    def wake(self) -> None:
+        """If it asked to be woken by now, wake it."""
+        if self.machine is not None and (wake := self.machine.next_wake()) is not None and wake <= self.now:
+            self.tell(Tick())
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, waking the coordinator when it asks for it."""
+        self.run_effects()
+        end = self.now + seconds
+        while self.machine is not None and (wake := self.machine.next_wake()) is not None and wake <= end:
+            self.now = max(self.now, wake)
+            self.tell(Tick())
+            self.run_effects()
+        self.now = end
+        self.tell(Tick())
+        self.run_effects()
+
+    def run(self) -> None:
+        """Do all there is to do, at once."""
+        self.run_effects()
+        if self.machine is not None:
+            check_quiet(self.machine.knowledge)
+
+    def run_effects(self, most: int = 100_000) -> None:
+        while self.under_way:
+            self.do(0)
+            most -= 1
+            assert most > 0, "the coordinator spins"
+
+    def do(self, index: int) -> None:
+        """Do one of the things under way."""
+        effect = self.under_way.pop(index)
+        match effect:
+            case Solve():
+                self.tell(Solved(effect.solve_id, self.solver(effect)))
+            case Persist():
+                self.persist(effect)
+                self.tell(Persisted(effect.persist_id))
+            case Bind():
+                self.tell(BindResults(tuple(self.bind(seat) for seat in effect.seats)))
+            case Evict():
+                self.tell(EvictResults(tuple(self.evict(pod) for pod in effect.pods)))
+            case MarkTimedOut():
+                self.mark(effect)
+
+    def persist(self, effect: Persist) -> None:
+        permits = {record.gang for record in effect.puts if record.state is not RecordState.UNPERMITTED}
+        for record in effect.puts:
+            self.etcd[record.gang] = record
+            if record.gang in permits:
+                durable = (self.etcd.get(partner) for partner in record.group)
+                others = {other.gang for other in durable if other and other.state is not RecordState.UNPERMITTED}
+                self.permitted_with[record.gang] |= permits | others
+            else:
+                self.permitted_with.pop(record.gang, None)
+        for key in effect.deletes:
+            self.etcd.pop(key, None)
+
+    def bind(self, seat: Seat) -> BindResult:
+        """The API server's part, with all invariants watched."""
+        pod = self.cluster.pods.get(seat.uid)
+        if pod is None or pod.deleting:
+            return BindResult(seat.uid, BindOutcome.GONE)
+        if pod.node:
+            outcome = BindOutcome.BOUND if pod.node == seat.node else BindOutcome.CONFLICT
+            return BindResult(seat.uid, outcome, pod.node)
+        if self.bind_failures[seat.uid] > 0:
+            self.bind_failures[seat.uid] -= 1
+            return BindResult(seat.uid, BindOutcome.FAILED, message="500: try again")
+        known = self.machine.knowledge.gangs if self.machine is not None else {}
+        check_bind(self, known, pod, seat)
+        self.change(pods=[self._running(pod, seat.node)])
+        return BindResult(seat.uid, BindOutcome.BOUND, seat.node)
+
+    def evict(self, name: PodName) -> EvictResult:
+        """The API server's part: budgets hold, and unless `graceful` the pod is gone at once."""
+        pod = self.cluster.pods.get(name.uid)
+        if pod is None or pod.phase.ended:
+            return EvictResult(name.uid, EvictOutcome.GONE)
+        if pod.deleting:
+            return EvictResult(name.uid, EvictOutcome.EVICTED)
+        if self.evict_failures[name.uid] > 0:
+            self.evict_failures[name.uid] -= 1
+            return EvictResult(name.uid, EvictOutcome.FAILED, "500: try again")
+        budgets = [self.cluster.budgets[id_] for id_ in pod.budgets if id_ in self.cluster.budgets]
+        if any(budget.allowed < 1 for budget in budgets):
+            return EvictResult(name.uid, EvictOutcome.FAILED, "429: it would violate the pod's disruption budget")
+        if budgets:
+            self.change(budgets=[changed(budget, allowed=budget.allowed - 1) for budget in budgets])
+        if self.graceful:
+            self.change(pods=[changed(pod, deleting=True)])
+        else:
+            self.change(remove_pods=[pod.uid])
+        return EvictResult(name.uid, EvictOutcome.EVICTED)
+
+    def mark(self, effect: MarkTimedOut) -> None:
+        """Binding writes the annotation, or takes it off."""
+        there = [self.cluster.pods[name.uid] for name in effect.pods if name.uid in self.cluster.pods]
+        differ = [changed(pod, timed_out=effect.timed_out) for pod in there if pod.timed_out is not effect.timed_out]
+        if differ:
+            self.change(pods=differ)
+
+    def break_call(self, index: int) -> None:
+        """Binding dies before it does anything."""
+        effect = self.under_way.pop(index)
+        assert isinstance(effect, Bind | Evict)
+        if isinstance(effect, Bind):
+            self.tell(BindCallFailed(tuple(seat.uid for seat in effect.seats), "connection refused"))
+        else:
+            self.tell(EvictCallFailed(tuple(pod.uid for pod in effect.pods), "connection refused"))
+
+    def first_fit(self, solve: Solve) -> tuple[SolveResult, ...]:
+        """Placement's part."""
+        return first_fit(self.cluster, solve)
+
+    # -- what users and others do
+
+    def change(
+        self,
+        *,
+        nodes: list[NodeFacts] | None = None,
+        pods: list[PodFacts] | None = None,
+        gangs: list[GangFacts] | None = None,
+        budgets: list[DisruptionBudget] | None = None,
+        trees: list[TopologyTree] | None = None,
+        remove_nodes: list[str] | None = None,
+        remove_pods: list[str] | None = None,
+        remove_gangs: list[str] | None = None,
+        remove_trees: list[str] | None = None,
+    ) -> None:
+        """Change the cluster and let the coordinator see it."""
+        self.cluster.nodes.update((facts.name, facts) for facts in nodes or [])
+        for pod in pods or []:
+            self.cluster.put_pod(pod)
+        self.cluster.gangs.update((facts.id, facts) for facts in gangs or [])
+        self.cluster.budgets.update((budget.id, budget) for budget in budgets or [])
+        self.cluster.trees.update((tree.name, tree) for tree in trees or [])
+        for name in remove_trees or []:
+            self.cluster.trees.pop(name, None)
+        for name in remove_nodes or []:
+            self.cluster.nodes.pop(name, None)
+        for uid in remove_pods or []:
+            self.cluster.drop_pod(uid)
+        for gang_id in remove_gangs or []:
+            self.cluster.gangs.pop(gang_id, None)
+        batch = Batch(
+            nodes=tuple(nodes or ()),
+            pods=tuple(pods or ()),
+            gangs=tuple(gangs or ()),
+            budgets=tuple(budgets or ()),
+            trees=tuple(trees or ()),
+            removed_trees=tuple(remove_trees or ()),
+            removed_nodes=tuple(remove_nodes or ()),
+            removed_pods=tuple(remove_pods or ()),
+            removed_gangs=tuple(remove_gangs or ()),
+        )
+        if self.lagging:
+            self.stream.append(Changes(batch))
+        else:
+            self.tell(Changes(batch))
+
+    def add(self, *builders: GangBuilder) -> None:
+        for builder in builders:
+            self.change(gangs=[builder.gang_facts()], pods=builder.pods())
+
+    def delete(self, builder: GangBuilder) -> None:
+        self.change(remove_pods=[pod.uid for pod in builder.pods()], remove_gangs=[builder.id])
+
+    def finish_deletions(self) -> None:
+        """Pods that are being deleted are gone."""
+        gone = [pod.uid for pod in self.cluster.pods.values() if pod.deleting]
+        if gone:
+            self.change(remove_pods=gone)
+
+    def take_marks_off(self, builder: GangBuilder) -> None:
+        """A user removes the mark of having timed out from the gang's pods."""
+        marked = [pod for pod in self.cluster.pods.values() if pod.gang == builder.id and pod.timed_out]
+        self.change(pods=[changed(pod, timed_out=False) for pod in marked])
+
+    def set_budget(self, name: str, allowed: int) -> None:
+        """A PodDisruptionBudget ("namespace/name") lets so many pods be evicted now."""
+        self.change(budgets=[DisruptionBudget(name, allowed)])
+
+    def intrude(self, pod: PodFacts, node_name: str) -> None:
+        """Another scheduler puts a pod of its own on a node."""
+        self.shared_nodes.add(node_name)
+        self.change(pods=[changed(pod, node=node_name, ours=False, phase=PodPhase.RUNNING)])
+
+    def add_pods(self, *pods: PodFacts) -> None:
+        self.change(pods=list(pods))
+
+    def bind_elsewhere(self, uid: str, node_name: str) -> None:
+        """Another scheduler binds a pod."""
+        self.change(pods=[self._running(self.cluster.pods[uid], node_name)])
+
+    def _running(self, pod: PodFacts, node_name: str) -> PodFacts:
+        return changed(pod, node=node_name, phase=PodPhase.RUNNING, started_seconds=int(self.unix))
+
+    # -- what is to be seen
+
+    def bound(self, name: str, namespace: str = "default") -> int:
+        """How many pods of the gang are bound."""
+        return sum(1 for pod in self._pods_of(name, namespace) if pod.seated)
+
+    @property
+    def leader(self) -> Machine:
+        assert self.machine is not None
+        return self.machine
+
+    def only(self, kind: type[Under]) -> Under:
+        """The one effect that is under way, of this kind."""
+        (effect,) = self.under_way
+        assert isinstance(effect, kind)
+        return effect
+
+    def gang(self, name: str, namespace: str = "default") -> Gang:
+        return self.leader.knowledge.gangs[f"test/{namespace}/{name}"]
+
+    def progress(self, name: str, namespace: str = "default") -> Progress:
+        """How far the gang is."""
+        progress = self._progress(f"test/{namespace}/{name}")
+        assert progress is not None
+        return progress
+
+    def _progress(self, gang_id: str) -> Progress | None:
+        gang = self.leader.knowledge.gangs.get(gang_id)
+        return progress_of(gang, self.leader.knowledge) if gang is not None else None
+
+    def notes(self) -> list[str]:
+        """All that users were told, in events and conditions."""
+        return [event.note for report in self.reports for event in report.events] + [
+            condition.message for report in self.reports for condition in report.conditions
+        ]
+
+    def _pods_of(self, name: str, namespace: str) -> list[PodFacts]:
+        return [pod for pod in self.cluster.pods.values() if pod.gang == f"test/{namespace}/{name}"]

@@ -1,0 +1,311 @@
+"""A place between the services and the API server where tests break things at exact moments.
+
+with faults.hold(BINDS, let_pass=3) as held:      # the fourth bind and all after it wait
+    await held.until(1)
+    ...
+    held.drop()                                   # their connections break; or held.release()
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import yaml
+from aiohttp import web
+
+from builders.e2e.denials import Refusals
+from muster.kube.session import KubeSession, KubeUnreachable
+
+_FORWARD_SECONDS = 60.0
+_LARGEST_BODY_BYTES = 2**26
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Which requests a fault is for: a method (any if empty), and a pattern that the path ends with."""
+
+    method: str
+    path: str
+
+    def match(self, request: web.Request) -> bool:
+        return self.method in ("", request.method) and re.search(self.path + "$", request.path) is not None
+
+
+BINDS = Requests("POST", "/binding")
+EVICTIONS = Requests("POST", "/eviction")
+WRITES_OF_STATUS = Requests("PATCH", "/status")
+EVERYTHING = Requests("", "")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A request that was carried out."""
+
+    path: str
+    body: bytes
+    status: int
+
+
+class Held:
+    """Requests that wait."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self._verdict: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._arrival = asyncio.Event()
+
+    async def until(self, count: int, *, seconds: float = 30) -> None:
+        """Wait until so many requests wait."""
+        async with asyncio.timeout(seconds):
+            while len(self.paths) < count:
+                self._arrival.clear()
+                await self._arrival.wait()
+
+    def release(self) -> None:
+        """Let them, and all that come, pass."""
+        self._decide(True)
+
+    def drop(self) -> None:
+        """They never reach the API server, their connections break; those that come later pass."""
+        self._decide(False)
+
+    async def passes(self, path: str) -> bool:
+        """Wait for the verdict."""
+        if self._verdict.done():
+            return True
+        self.paths.append(path)
+        self._arrival.set()
+        return await asyncio.shield(self._verdict)
+
+    def _decide(self, verdict: bool) -> None:
+        if not self._verdict.done():
+            self._verdict.set_result(verdict)
+
+
+Forward = Callable[[], Awaitable[web.StreamResponse]]
+Act = Callable[[web.Request, Forward], Awaitable[web.StreamResponse]]
+
+
+class Fault:
+    """What happens to some requests: to `times` of them, after the first `let_pass` have passed."""
+
+    def __init__(self, requests: Requests, act: Act, *, times: float = float("inf"), let_pass: int = 0) -> None:
+        self.requests, self.act = requests, act
+        self._left, self._let_pass = times, let_pass
+        self._strikes = 0
+        self._struck = asyncio.Event()
+
+    def takes(self, request: web.Request) -> bool:
+        """It strikes this request."""
+        if self._left <= 0 or not self.requests.match(request):
+            return False
+        if self._let_pass > 0:
+            self._let_pass -= 1
+            return False
+        self._left -= 1
+        self._strikes += 1
+        self._struck.set()
+        return True
+
+    async def struck(self, count: int, *, seconds: float = 30) -> None:
+        """Wait until it has struck so often."""
+        async with asyncio.timeout(seconds):
+            while self._strikes < count:
+                self._struck.clear()
+                await self._struck.wait()
+
+
+class _Broken(Exception):
+    """The connection is to break."""
+
+
+class Faults:
+    """Forwards everything to the API server, except for what tests say."""
+
+    def __init__(self, upstream: KubeSession) -> None:
+        self._upstream = upstream
+        self.identities: Mapping[str, KubeSession] = {}
+        """Sessions by what their users show as Authorization; who shows nothing of that is turned away. None: everybody
+        comes as the one upstream.
+        """
+        self.refusals = Refusals()
+        self._rules: list[Fault] = []
+        self._watches: set[asyncio.Task[None]] = set()
+        self._runner: web.AppRunner | None = None
+        self._port = 0
+
+    async def start(self, port: int, kubeconfig: Path | None = None) -> None:
+        """Listen, and write a kubeconfig that leads here, for those that show no credentials."""
+        self._port = port
+        await self._listen()
+        if kubeconfig is not None:
+            kubeconfig.write_text(yaml.safe_dump(_kubeconfig(f"http://127.0.0.1:{port}")))  # noqa: ASYNC240 (small)
+
+    async def _listen(self) -> None:
+        app = web.Application(client_max_size=_LARGEST_BODY_BYTES)
+        app.router.add_route("*", "/{path:.*}", self._serve)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
+
+    async def stop(self) -> None:
+        """Break all connections and stop listening."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def close(self) -> None:
+        """As `stop`, for good."""
+        await self.stop()
+        for session in self.identities.values():
+            await session.close()
+
+    @contextlib.asynccontextmanager
+    async def away(self) -> AsyncIterator[None]:
+        """In the block nobody listens: what clients see of an API server that is down."""
+        self.break_watches()
+        await self.stop()
+        try:
+            yield
+        finally:
+            await self._listen()
+
+    @contextlib.contextmanager
+    def hold(self, requests: Requests, *, let_pass: int = 0, carried_out: bool = False) -> Iterator[Held]:
+        """Requests, or (`carried_out`) their answers, wait until released or dropped; at the end of the block they are
+        released.
+        """
+        held = Held()
+
+        async def act(request: web.Request, forward: Forward) -> web.StreamResponse:
+            answer = await forward() if carried_out else None
+            if not await held.passes(request.path):
+                raise _Broken
+            return await forward() if answer is None else answer
+
+        with self._rule(Fault(requests, act, let_pass=let_pass)):
+            try:
+                yield held
+            finally:
+                held.release()
+
+    @contextlib.contextmanager
+    def refuse(
+        self, requests: Requests, status: int, *, times: float = float("inf"), headers: Mapping[str, str] | None = None
+    ) -> Iterator[Fault]:
+        """Requests are answered with a status instead of being carried out."""
+        body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status, "message": "made to fail"}
+
+        async def act(request: web.Request, forward: Forward) -> web.StreamResponse:
+            return web.json_response(body, status=status, headers=headers)
+
+        with self._rule(Fault(requests, act, times=times)) as rule:
+            yield rule
+
+    @contextlib.contextmanager
+    def cut(self, requests: Requests, *, times: float = float("inf"), carried_out: bool = False) -> Iterator[Fault]:
+        """Connections break, without the request or (`carried_out`) without its answer."""
+
+        async def act(request: web.Request, forward: Forward) -> web.StreamResponse:
+            if carried_out:
+                await forward()
+            raise _Broken
+
+        with self._rule(Fault(requests, act, times=times)) as rule:
+            yield rule
+
+    @contextlib.contextmanager
+    def seen(self, requests: Requests) -> Iterator[list[Seen]]:
+        """Requests are carried out, and kept with what was answered. Other faults for them must be set before."""
+        kept: list[Seen] = []
+
+        async def act(request: web.Request, forward: Forward) -> web.StreamResponse:
+            body = await request.read()
+            answer = await forward()
+            kept.append(Seen(request.path, body, answer.status))
+            return answer
+
+        with self._rule(Fault(requests, act)):
+            yield kept
+
+    def break_watches(self) -> None:
+        """All open watches end in the middle."""
+        for watch in list(self._watches):
+            watch.cancel()
+
+    @contextlib.contextmanager
+    def _rule(self, rule: Fault) -> Iterator[Fault]:
+        self._rules.append(rule)
+        try:
+            yield rule
+        finally:
+            self._rules.remove(rule)
+
+    # -- forwarding
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        watching = "watch" in request.query
+        shown = request.headers.get("Authorization", "")
+        upstream = self.identities.get(shown) if self.identities else self._upstream
+        if upstream is None:
+            return web.json_response({"kind": "Status", "code": 401, "reason": "Unauthorized"}, status=401)
+        forward = partial(self._forward_watch if watching else self._forward, request, upstream)
+        try:
+            for rule in self._rules:
+                if rule.takes(request):
+                    return await rule.act(request, forward)
+            return await forward()
+        except (_Broken, KubeUnreachable, ConnectionError):
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response(status=500)
+
+    async def _forward(self, request: web.Request, upstream: KubeSession) -> web.StreamResponse:
+        answer = await upstream.request(
+            request.method,  # type: ignore[arg-type]
+            request.rel_url.raw_path,
+            query=dict(request.query),
+            body=await request.read() or None,
+            content_type=request.headers.get("Content-Type", "application/json"),
+            timeout_seconds=_FORWARD_SECONDS,
+        )
+        self.refusals.note(answer.status, answer.body)
+        kept = {name: answer.headers[name] for name in ("Content-Type", "Retry-After") if name in answer.headers}
+        return web.Response(status=answer.status, body=answer.body, headers=kept)
+
+    async def _forward_watch(self, request: web.Request, upstream: KubeSession) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        path, query = request.rel_url.raw_path, dict(request.query)
+
+        async def pump() -> None:
+            async with upstream.stream(path, query, read_timeout_seconds=3600) as (status, lines):
+                response.set_status(status)
+                await response.prepare(request)
+                async for line in lines:
+                    self.refusals.note(status, line)
+                    await response.write(line + b"\n")
+
+        task = asyncio.create_task(pump())
+        self._watches.add(task)
+        try:
+            await task
+        except asyncio.CancelledError:
+            task.cancel()
+            raise _Broken from None
+        finally:
+            self._watches.discard(task)
+        return response
+
+
+def _kubeconfig(server: str) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "local", "cluster": {"server": server}}],
+        "users": [{"name": "nobody", "user": {}}],
+        "contexts": [{"name": "local", "context": {"cluster": "local", "user": "nobody"}}],
+        "current-context": "local",
+    }

@@ -1,0 +1,237 @@
+"""What is seen of one test's part of a cluster: everything is awaited as the API, etcd and the coordinator tell it."""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Callable
+
+from builders.e2e.cluster import JSON, WAIT_SECONDS, Cluster, node_of
+from builders.gangs.workloads import Workload
+from muster.coordinator.v1 import coordinator_pb2
+from muster.coordinator.v1.coordinator_pb2 import Phase
+from muster.coordinator.v1.record_pb2 import GangRecord
+
+WAITING = (Phase.PHASE_GATHERING, Phase.PHASE_QUEUED, Phase.PHASE_WAITING)
+LABEL = "muster.dev/scene"
+"""On every node of a scene: its name."""
+_NO_POD: JSON = {"spec": {}}
+
+
+class Sights:
+    """Looks at the workloads of one scene."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.cluster, self.name = cluster, name
+
+    def namespace(self, name: str) -> str:
+        """A further namespace of this scene."""
+        return f"{self.name}-{name}"
+
+    def here(self, workload: Workload) -> Workload:
+        """The workload as it will be created: in this scene's namespace unless it has one, on this scene's nodes."""
+        placed = workload.in_namespace(self.name) if workload.namespace == "default" else workload
+        if placed.dialect == "native":
+            self.cluster.api_server.needs_native()
+        if placed.dialect == "native" and not placed.version:
+            placed = placed.of_version(self.cluster.api_server.native_versions[0])
+        return placed.on_nodes(**{LABEL: self.name})
+
+    def bound_pods(self, workload: Workload) -> dict[str, str]:
+        """Node by pod name, of those that are bound."""
+        workload = self.here(workload)
+        nodes = {
+            workload.pod_name(number): node_of(
+                self.cluster.pods.get((workload.namespace, workload.pod_name(number)), _NO_POD)
+            )
+            for number in range(workload.size)
+        }
+        return {pod: node for pod, node in nodes.items() if node}
+
+    def uids(self, *workloads: Workload) -> set[str]:
+        """Of all their pods that exist and are not being deleted."""
+        placed = [self.here(workload) for workload in workloads]
+        keys = [(each.namespace, each.pod_name(number)) for each in placed for number in range(each.size)]
+        pods = [self.cluster.pods[key]["metadata"] for key in keys if key in self.cluster.pods]
+        return {pod["uid"] for pod in pods if "deletionTimestamp" not in pod}
+
+    def per_node(self, *workloads: Workload) -> Counter[str]:
+        """How many of their pods are bound to each node."""
+        return Counter(node for workload in workloads for node in self.bound_pods(workload).values())
+
+    async def bound(self, *workloads: Workload, count: int | None = None, seconds: float = WAIT_SECONDS) -> None:
+        """Wait until all pods (or so many) of each are bound."""
+        for workload in workloads:
+            await self._bound(workload, workload.size if count is None else count, seconds)
+
+    async def _bound(self, workload: Workload, count: int, seconds: float) -> None:
+        what = f"{count} pods of {workload.name} bound"
+        await self.cluster.until(lambda: len(self.bound_pods(workload)) >= count, what, seconds=seconds)
+
+    async def one_bound(self, *workloads: Workload) -> Workload:
+        """Wait until all pods of one of them are bound; returns it."""
+
+        def started() -> Workload | None:
+            return next((each for each in workloads if len(self.bound_pods(each)) == each.size), None)
+
+        await self.cluster.until(started, f"one of {len(workloads)} gangs is bound")
+        found = started()
+        assert found is not None
+        return found
+
+    async def all_members_bound(self, workload: Workload, count: int, *, seconds: float = WAIT_SECONDS) -> None:
+        """Wait until the coordinator knows so many members, all bound: also of pods whose names somebody else chose."""
+        id_, gangs = self.here(workload).id, self.cluster.gangs
+        await self.cluster.until(
+            lambda: id_ in gangs and gangs[id_].bound == gangs[id_].members == count,
+            f"{count} of {id_} are bound",
+            seconds=seconds,
+        )
+
+    async def running(self, workload: Workload, *pods: str) -> None:
+        """Wait until those of these pods that are bound run."""
+        namespace = self.here(workload).namespace
+
+        def all_run() -> bool:
+            found = [self.cluster.pods.get((namespace, pod), _NO_POD) for pod in pods]
+            return all(pod.get("status", {}).get("phase") != "Pending" for pod in found if node_of(pod))
+
+        await self.cluster.until(all_run, f"bound pods among {pods} run")
+
+    async def ended(self, workload: Workload, *, seconds: float = WAIT_SECONDS) -> None:
+        """Wait until all its pods have run to their end."""
+        workload = self.here(workload)
+        keys = [(workload.namespace, workload.pod_name(number)) for number in range(workload.size)]
+
+        def all_ended() -> bool:
+            pods = [self.cluster.pods.get(key, _NO_POD) for key in keys]
+            return all(pod.get("status", {}).get("phase") == "Succeeded" for pod in pods)
+
+        await self.cluster.until(all_ended, f"all pods of {workload.id} have ended", seconds=seconds)
+
+    async def satisfied(self, workload: Workload, *, seconds: float = WAIT_SECONDS) -> None:
+        """Wait until the coordinator says that it has started."""
+        id_ = self.here(workload).id
+
+        def is_satisfied() -> bool:
+            gang = self.cluster.gangs.get(id_)
+            return gang is not None and gang.phase == Phase.PHASE_SATISFIED
+
+        await self.cluster.until(is_satisfied, f"{id_} is satisfied", seconds=seconds)
+
+    async def phase(self, workload: Workload, phase: str, *, seconds: float = WAIT_SECONDS) -> coordinator_pb2.Gang:
+        """Wait until the coordinator says that the gang is in this phase, by its name in `muster gangs`."""
+        id_, wanted = self.here(workload).id, Phase.Value(f"PHASE_{phase.upper()}")
+        gangs = self.cluster.gangs
+        await self.cluster.until(
+            lambda: id_ in gangs and gangs[id_].phase == wanted, f"{id_} is {phase}", seconds=seconds
+        )
+        return gangs[id_]
+
+    async def recorded(self, workload: Workload) -> None:
+        """Wait until its record says that it has started, so that nothing about it waits for etcd any more."""
+        id_, present = self.here(workload).id, self.cluster.records.present
+        await self.cluster.until(
+            lambda: id_ in present and present[id_].state == GangRecord.STATE_SATISFIED, f"{id_} is recorded as started"
+        )
+
+    async def minimum(self, workload: Workload, minimum: int) -> None:
+        """Wait until the coordinator knows that so many must start together."""
+        id_, gangs = self.here(workload).id, self.cluster.gangs
+        await self.cluster.until(lambda: id_ in gangs and gangs[id_].minimum == minimum, f"{id_} needs {minimum}")
+
+    async def waits(self, workload: Workload, *saying: str, seconds: float = WAIT_SECONDS) -> coordinator_pb2.Gang:
+        """Wait until the gang waits with a reason that says this, tried if it is complete; nothing is bound."""
+        id_ = self.here(workload).id
+
+        def settled() -> bool:
+            gang = self.cluster.gangs.get(id_)
+            return gang is not None and gang.phase in WAITING and all(words in gang.reason for words in saying)
+
+        await self.cluster.until(settled, f"{id_} waits, saying {saying}", seconds=seconds)
+        if self.cluster.gangs[id_].phase == Phase.PHASE_QUEUED:
+            await self.tried(workload, seconds=seconds)
+        assert self.bound_pods(workload) == {}, f"pods of {id_} are bound: {self.bound_pods(workload)}"
+        return self.cluster.gangs[id_]
+
+    async def holds(self, workload: Workload, seats: int) -> coordinator_pb2.ExplainResponse:
+        """Wait until so many of its pods have a reservation and none is bound; what `muster explain` knows then."""
+        answer = await self._explained(
+            workload, lambda answer: sum(bool(member.reserved_node) for member in answer.members) == seats
+        )
+        assert self.bound_pods(workload) == {}
+        return answer
+
+    async def kept(self, workload: Workload, *, nodes: int) -> coordinator_pb2.ExplainResponse:
+        """Wait until room is kept for it on so many nodes."""
+        return await self._explained(workload, lambda answer: answer.nodes_with_kept_room == nodes)
+
+    async def _explained(
+        self, workload: Workload, condition: Callable[[coordinator_pb2.ExplainResponse], bool]
+    ) -> coordinator_pb2.ExplainResponse:
+        """Wait until what `muster explain` knows of it is so."""
+        id_ = self.here(workload).id
+        version = -1
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                if id_ in self.cluster.gangs and condition(answer := await self.cluster.explain(id_)):
+                    return answer
+                with contextlib.suppress(TimeoutError):  # not everything is told
+                    version = await asyncio.wait_for(self.cluster.picture.newer_than(version), 0.2)
+
+    async def tried(self, workload: Workload, *, more_than: int = 0, seconds: float = WAIT_SECONDS) -> int:
+        """Wait until placement was asked for it more than so many times; returns how many times."""
+        id_ = self.here(workload).id
+        async with asyncio.timeout(seconds):
+            while (answer := await self.cluster.explain(id_)).attempts <= more_than:
+                with contextlib.suppress(TimeoutError):  # a try that changes nothing is not told
+                    await asyncio.wait_for(self.cluster.picture.newer_than(self.cluster.picture.version), 0.1)
+        return answer.attempts
+
+    async def forgotten(self, workload: Workload) -> None:
+        """Wait until the coordinator does not know the gang any more."""
+        id_ = self.here(workload).id
+        await self.cluster.until(lambda: id_ not in self.cluster.gangs, f"{id_} is forgotten")
+
+    async def event(self, workload: Workload, *saying: str, kind: str = "Warning") -> JSON:
+        """Wait for an event about one of its pods or its PodGroup that says this."""
+        workload = self.here(workload)
+        names = [workload.name, *(workload.pod_name(number) for number in range(workload.size))]
+        found: list[JSON] = []
+
+        def there() -> bool:
+            found[:] = [
+                event
+                for event in self.cluster.events_of(workload.namespace, names)
+                if event["type"] == kind and all(words in _note(event) for words in saying)
+            ]
+            return bool(found)
+
+        await self.cluster.until(there, f"a {kind} event of {workload.id} that says {saying}")
+        return found[0]
+
+    async def unschedulable(self, workload: Workload, *saying: str) -> None:
+        """Wait until every pod of it that exists has PodScheduled=False, reason Unschedulable, and says this (I10)."""
+        workload = self.here(workload)
+        keys = {(workload.namespace, workload.pod_name(number)) for number in range(workload.size)}
+
+        def all_say() -> bool:
+            pods = [pod for key, pod in self.cluster.pods.items() if key in keys]
+            return bool(pods) and all(_says_unschedulable(pod, saying) for pod in pods)
+
+        await self.cluster.until(all_say, f"all pods of {workload.id} say Unschedulable and {saying}")
+
+
+def _note(event: JSON) -> str:
+    return str(event.get("note") or event.get("message") or "")
+
+
+def _says_unschedulable(pod: JSON, saying: tuple[str, ...]) -> bool:
+    for condition in pod.get("status", {}).get("conditions") or ():
+        if condition["type"] == "PodScheduled":
+            message = condition.get("message", "")
+            return (
+                condition["status"] == "False"
+                and condition.get("reason") == "Unschedulable"
+                and all(words in message for words in saying)
+            )
+    return False

@@ -1,0 +1,177 @@
+"""Sakkara's groups in a cluster: what users create, and what they find written of it.
+
+group("a").of(8).asking_levels(rack={"type": "spread", "partitions": 2})
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from builders.e2e.cluster import CALL_SECONDS, JSON, Cluster, node_of
+from builders.e2e.world import Scene
+from builders.gangs.workloads import Workload
+from builders.kube.watch import follow_kind
+
+RANK, STATUS, RETRIES = "sakkara.member.rank", "sakkara.member.status", "sakkara.member.retries"
+
+Tree = Mapping[str, Any]
+"""Domains in one another; a list names nodes."""
+
+
+@dataclass(frozen=True)
+class SakkaraGroup(Workload):
+    """A group that a ConfigMap of its name defines, or only the labels of its pods."""
+
+    data: dict[str, str] = field(default_factory=dict)
+    """Of the ConfigMap, besides name and size."""
+    tree: str = ""
+    by_labels: bool = False
+
+    def on_tree(self, name: str) -> Self:
+        """It goes by this topology tree."""
+        return replace(self, tree=name)
+
+    def asking_levels(self, **levels: Mapping[str, Any]) -> Self:
+        """Constraints by level."""
+        return self.saying(constraints=json.dumps(levels))
+
+    def saying(self, **data: str) -> Self:
+        """These data are in its ConfigMap."""
+        return replace(self, data={**self.data, **data})
+
+    def declared_by_labels(self) -> Self:
+        """There is no ConfigMap: the pods say the same."""
+        return replace(self, by_labels=True)
+
+    @property
+    def id(self) -> str:
+        return f"sakkara/{self.namespace}/{self.name}"
+
+    def definition(self) -> JSON | None:
+        if self.by_labels:
+            return None
+        labels, annotations = {"sakkara.group": ""}, self._of_tree()
+        metadata = {"name": self.name, "namespace": self.namespace, "labels": labels, "annotations": annotations}
+        data = {"name": self.name, "size": str(self.size), **self.data}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+    def _marks(self) -> tuple[dict[str, str], dict[str, str]]:
+        name = {"sakkara.group.name": self.name}
+        if not self.by_labels:
+            return name, self.annotations
+        labels = {"size": str(self.size), **{key: text for key, text in self.data.items() if key == "priority"}}
+        for level, asked in json.loads(self.data.get("constraints", "{}")).items():
+            labels |= {f"constraint.{what}.{level}": str(value) for what, value in asked.items()}
+        return {**name, **{f"sakkara.group.{key}": text for key, text in labels.items()}}, self._of_tree()
+
+    def _of_tree(self) -> dict[str, str]:
+        return {**self.annotations, **({"muster.dev/topology-tree": self.tree} if self.tree else {})}
+
+
+def group(name: str) -> SakkaraGroup:
+    """A group with a ConfigMap."""
+    return SakkaraGroup(name)
+
+
+@contextlib.asynccontextmanager
+async def topology(scene: Scene, levels: list[str], tree: Tree) -> AsyncIterator[str]:
+    """A tree named like the scene, as long as the block lasts; returns the name."""
+    path = "/api/v1/namespaces/default/configmaps"
+    metadata = {"name": scene.name, "namespace": "default", "labels": {"sakkara.topology": ""}}
+    data = {"name": scene.name, "level-names": json.dumps(levels), "tree": json.dumps(_objects(tree))}
+    await scene.cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+    yield scene.name
+    await scene.cluster.try_call("DELETE", f"{path}/{scene.name}")
+
+
+def _objects(tree: Any) -> dict[str, Any]:
+    return {node: {} for node in tree} if isinstance(tree, list) else {name: _objects(tree[name]) for name in tree}
+
+
+class Told:
+    """What ConfigMaps and pods of a scene have said, from the first moment on."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self.statuses: dict[str, list[str]] = {}
+        """Of each group, in order, without what was repeated."""
+        self.born: dict[str, dict[str, str]] = {}
+        """Labels that pods had when they were first seen with a node, by name."""
+        self._cluster, self._namespace = cluster, namespace
+        self._data: dict[str, dict[str, str]] = {}
+
+    async def follow(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Begin; returns when the present state is known."""
+        for kind, on_change in (("configmaps", self._on_map), ("pods", self._on_pod)):
+            listed = asyncio.Event()
+            path = f"/api/v1/namespaces/{self._namespace}/{kind}"
+            tasks.append(asyncio.create_task(follow_kind(self._cluster.session, path, on_change, listed)))
+            await asyncio.wait_for(listed.wait(), CALL_SECONDS)
+
+    def data(self, workload: Workload) -> dict[str, str]:
+        """What its ConfigMap says now."""
+        return self._data.get(workload.name, {})
+
+    def placement(self, workload: Workload) -> Any:
+        """Where its ConfigMap says that it is."""
+        return json.loads(self.data(workload)["placement"])
+
+    def ranks(self, workload: Workload) -> dict[str, int]:
+        """Ranks by pod, as its ConfigMap has them."""
+        pairs = self.data(workload)["rank"].removeprefix("[(").removesuffix(")]").split(") (")
+        return {pod: int(rank) for pod, rank in (pair.split(",") for pair in pairs)}
+
+    def labels(self, workload: Workload) -> dict[str, dict[str, str]]:
+        """What its pods have as labels now, by name."""
+        keys = [(self._namespace, workload.pod_name(number)) for number in range(workload.size)]
+        pods = [self._cluster.pods[key] for key in keys if key in self._cluster.pods]
+        return {pod["metadata"]["name"]: pod["metadata"].get("labels") or {} for pod in pods}
+
+    async def says(self, workload: Workload, **data: str) -> dict[str, str]:
+        """Wait until its ConfigMap says this; returns all that it says then."""
+        what = f"the ConfigMap of {workload.name} says {data}"
+        await self._until(lambda: data.items() <= self.data(workload).items(), what, workload)
+        return self.data(workload)
+
+    async def labelled(self, workload: Workload, **labels: str) -> dict[str, dict[str, str]]:
+        """Wait until all its pods have these labels, by the last part of their keys; returns all labels by pod."""
+        wanted = {f"sakkara.member.{key}": value for key, value in labels.items()}
+
+        def all_have() -> bool:
+            found = self.labels(workload)
+            return len(found) == workload.size and all(wanted.items() <= each.items() for each in found.values())
+
+        await self._until(all_have, f"the pods of {workload.name} have {wanted}", workload)
+        return self.labels(workload)
+
+    async def _until(self, condition: Any, what: str, workload: Workload) -> None:
+        try:
+            await self._cluster.until(condition, what)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\nConfigMap: {self.data(workload)}\npods: {self.labels(workload)}") from None
+
+    def _on_map(self, change: str, config_map: JSON) -> None:
+        name, data = config_map["metadata"]["name"], config_map.get("data") or {}
+        self._data[name] = {} if change == "DELETED" else data
+        if (status := data.get("status")) and self.statuses.setdefault(name, [])[-1:] != [status]:
+            self.statuses[name].append(status)
+        self._cluster.picture.touch()
+
+    def _on_pod(self, change: str, pod: JSON) -> None:
+        if node_of(pod) and change != "DELETED":
+            self.born.setdefault(pod["metadata"]["name"], dict(pod["metadata"].get("labels") or {}))
+
+
+@contextlib.asynccontextmanager
+async def following(scene: Scene) -> AsyncIterator[Told]:
+    """What is said in the scene's namespace while the block lasts."""
+    told, tasks = Told(scene.cluster, scene.name), list[asyncio.Task[None]]()
+    try:
+        await told.follow(tasks)
+        yield told
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,355 @@
+"""One test's part of a cluster: its own namespaces and nodes, and the words in which end-to-end tests are told."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from builders.e2e.cluster import JSON, WAIT_SECONDS, Cluster
+from builders.e2e.observations import LABEL, Sights
+from builders.gangs.dialects import Written
+from builders.gangs.workloads import Workload
+from builders.kube.nodes import remove_nodes, untaint_nodes
+from muster.localcluster.kubelets.fleet import Kubelets
+from muster.localcluster.kubelets.shapes import NodeShape
+from muster.rpc.channel import open_channel
+from muster.rpc.subscription import Changes, subscribe
+
+_PODS_PER_NODE = 110
+_LOOK_SECONDS = 0.05
+_DELETIONS_UNDER_WAY = 64
+
+
+class Scene(Sights):
+    """What is created here uses only nodes made here, and is cleared away at the end."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        # What an interrupted run left in a real cluster is not met again.
+        super().__init__(cluster, f"scene-{secrets.token_hex(3)}")
+        self._namespaces: set[str] = set()
+        self._one_namespace = asyncio.Lock()
+        self._workloads: dict[str, Workload] = {}
+        self._jobs: list[tuple[str, str]] = []
+        self._written: list[Written] = []
+        self._nodes: list[str] = []
+        self._kubelets: list[Kubelets] = []
+        self._storage_classes: list[str] = []
+        self.removed: set[str] = set()
+        """Nodes that were deleted."""
+
+    # -- given
+
+    async def nodes(self, *cpus: int, pods: int = _PODS_PER_NODE, gpus: int = 0, **labels: str) -> list[str]:
+        """Nodes of so many cpus each, with simulated kubelets; returns their names. Every one has so many `gpus`."""
+        names = [f"{self.name}-n{cpu}-{len(self._nodes) + number}" for number, cpu in enumerate(cpus)]
+        self._nodes += names
+        extended = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+        labels = {LABEL: self.name, **labels}
+        shapes = [
+            NodeShape(name, "10.0.0.1", cpu=str(cpu), memory="64Gi", pods=pods, labels=labels, extended=extended)
+            for name, cpu in zip(names, cpus, strict=True)
+        ]
+        kubelets = Kubelets(self.cluster.session, shapes)
+        self._kubelets.append(kubelets)
+        await kubelets.start()
+        await untaint_nodes(self.cluster.session, *names)
+        await self.cluster.until(lambda: all(map(self.cluster.is_usable, names)), f"nodes {names} are ready")
+        return names
+
+    async def remove_nodes(self, *names: str) -> None:
+        """Delete nodes; returns when they are seen to be gone."""
+        self.removed.update(names)
+        await remove_nodes(self.cluster.session, *names)
+        await self.cluster.until(lambda: not self.cluster.nodes.keys() & set(names), f"nodes {names} are gone")
+
+    async def storage_class(self, *, at_once: bool = False, **parameters: str) -> str:
+        """A storage class of the local cluster's provisioner whose claims wait for their first consumer, or do not;
+        returns its name. Parameters are those of the provisioner.
+        """
+        name = f"{self.name}-{len(self._storage_classes)}"
+        self._storage_classes.append(name)
+        body = {
+            "provisioner": "muster.dev/simulated",
+            "volumeBindingMode": "Immediate" if at_once else "WaitForFirstConsumer",
+        }
+        kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
+        await self.cluster.apply({**kind, **body, "parameters": parameters})
+        return name
+
+    # -- when
+
+    async def create(self, *workloads: Workload, only: tuple[int, ...] = ()) -> list[Workload]:
+        """Create PodGroups and pods, one workload after the other; `only` these pods of each."""
+        placed = [self.here(workload) for workload in workloads]
+        for workload in placed:
+            await self.define(workload)
+            await self.add_pods(workload, *only)
+        return placed
+
+    async def define(self, workload: Workload) -> Workload:
+        """Create the PodGroup alone, if the dialect has one."""
+        workload = self._known(self.here(workload))
+        await self._make_namespace(workload.namespace)
+        if (definition := workload.definition()) is not None:
+            await self.cluster.apply(definition)
+        return workload
+
+    async def add_pods(self, workload: Workload, *numbers: int) -> None:
+        """Create pods of a workload, all if none are named."""
+        workload = self._known(self.here(workload))
+        await self._prepare(workload)
+        await self.cluster.apply(*workload.claims(*numbers), *workload.pods(*numbers))
+
+    async def declare(self, *gangs: Written) -> None:
+        """Create the objects of gangs as they are written, all gangs at the same time."""
+        self._written += gangs
+        for namespace in sorted({each["metadata"]["namespace"] for gang in gangs for each in gang.objects}):
+            await self._make_namespace(namespace)
+        for gang in gangs:
+            pods = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in gang.pods]
+            self.cluster.invariants.expect(gang.id, len(pods), pods)
+        await asyncio.gather(*(self.cluster.apply(*gang.objects) for gang in gangs))
+
+    async def create_job(self, workload: Workload, name: str, pods: int) -> None:
+        """Create a Job that makes so many of the gang's pods, under names of its own."""
+        workload = self.here(workload)
+        await self._prepare(workload)
+        self._jobs.append((workload.namespace, name))
+        await self.cluster.apply(workload.job(name, pods))
+
+    async def delete(self, workload: Workload) -> None:
+        """Delete its PodGroup and pods; returns when they are gone."""
+        workload = self.here(workload)
+        self.cluster.invariants.forget(workload.id)
+        if (definition := workload.definition()) is not None:
+            await self.cluster.try_call("DELETE", _path(definition))
+        await self.delete_pods(workload, *range(workload.size))
+        for claim in workload.claims():
+            await self.cluster.try_call("DELETE", _path(claim))
+        self._workloads.pop(workload.id, None)
+
+    async def delete_pods(self, workload: Workload, *numbers: int) -> None:
+        """Delete these pods; returns when they are gone."""
+        workload = self.here(workload)
+        pods = workload.pods(*numbers)
+        doomed = {key: pod["metadata"]["uid"] for key, pod in self.cluster.pods.items()}
+        turns = asyncio.Semaphore(_DELETIONS_UNDER_WAY)  # each has its own time to be answered in
+
+        async def delete(pod: JSON) -> None:
+            async with turns:
+                await self.cluster.try_call("DELETE", _path(pod), _AT_ONCE)
+
+        await asyncio.gather(*map(delete, pods))
+        keys = [(workload.namespace, pod["metadata"]["name"]) for pod in pods]
+
+        def gone() -> bool:
+            present = self.cluster.pods
+            return all(key not in present or present[key]["metadata"]["uid"] != doomed.get(key) for key in keys)
+
+        await self.cluster.until(gone, f"pods {keys} are gone")
+
+    @contextlib.asynccontextmanager
+    async def dying(self, workload: Workload, *numbers: int) -> AsyncIterator[None]:
+        """These pods are being deleted, and are gone only after the end of the block: a finalizer holds them.
+
+        The kubelets of the scene have stopped, so those that run do so until then.
+        """
+        await self._stop_kubelets()
+        pods = self.here(workload).pods(*numbers)
+        for pod in pods:
+            await self.cluster.merge(_path(pod), {"metadata": {"finalizers": ["example.com/held"]}})
+            await self.cluster.call("DELETE", _path(pod), _AT_ONCE)
+        yield
+        for pod in pods:
+            await self.cluster.merge(_path(pod), {"metadata": {"finalizers": None}})
+
+    async def undefine(self, workload: Workload) -> None:
+        """Delete its PodGroup alone."""
+        definition = self.here(workload).definition()
+        assert definition is not None, "there is no PodGroup to delete"
+        await self.cluster.call("DELETE", _path(definition))
+
+    async def bind_by_hand(self, workload: Workload, seats: dict[int, str]) -> None:
+        """Create pods and bind them as another scheduler would: node by number."""
+        await self.add_pods(workload, *seats)
+        placed = self.here(workload)
+        self.cluster.invariants.excuse(placed.id)
+        for number, node in seats.items():
+            await bind_by_hand(self.cluster, placed.namespace, placed.pod_name(number), node)
+
+    async def ungate(self, workload: Workload, *numbers: int) -> None:
+        """Take the scheduling gates away from pods."""
+        for pod in self.here(workload).pods(*numbers):
+            await self.cluster.merge(_path(pod), {"spec": {"schedulingGates": []}})
+
+    async def claim(self, workload: Workload, number: int) -> JSON:
+        """The claim of one of its pods, as it is now."""
+        workload = self.here(workload)
+        return await self.named_claim(workload, workload.claim_name(number))
+
+    async def named_claim(self, workload: Workload, name: str) -> JSON:
+        """A claim in its namespace, as it is now."""
+        namespace = self.here(workload).namespace
+        return await self.cluster.call("GET", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
+
+    async def node_of_volume(self, workload: Workload, number: int) -> str:
+        """Where the volume of one of its pods can be used."""
+        name = (await self.claim(workload, number))["spec"]["volumeName"]
+        volume = await self.cluster.call("GET", f"/api/v1/persistentvolumes/{name}")
+        [term] = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+        [requirement] = term["matchExpressions"]
+        [node] = requirement["values"]
+        return str(node)
+
+    async def end_pods(self, workload: Workload, *numbers: int) -> None:
+        """Pods end well, as their kubelet would say, which has its say first."""
+        pods = self.here(workload).pods(*numbers)
+        await self.running(workload, *(pod["metadata"]["name"] for pod in pods))
+        for pod in pods:
+            await self.cluster.merge(_path(pod) + "/status", {"status": {"phase": "Succeeded"}})
+
+    async def touch_status(self, workload: Workload, number: int, message: str) -> None:
+        """Something that concerns nobody happens to a pod."""
+        [pod] = self.here(workload).pods(number)
+        await self.cluster.merge(_path(pod) + "/status", {"status": {"message": message}})
+
+    async def budget(self, workload: Workload, *, least: int) -> None:
+        """A PodDisruptionBudget that wants so many of its pods to be available; returns when it is in force."""
+        workload = self.here(workload)
+        budget = {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": workload.name, "namespace": workload.namespace},
+            "spec": {"minAvailable": least, "selector": {"matchLabels": workload.labels}},
+        }
+        await self.cluster.apply(budget)
+        path = f"/apis/policy/v1/namespaces/{workload.namespace}/poddisruptionbudgets/{workload.name}"
+        healthy = -1
+        async with asyncio.timeout(WAIT_SECONDS):
+            while healthy != workload.size:
+                await asyncio.sleep(_LOOK_SECONDS)  # another process counts, and budgets are not followed here
+                healthy = (await self.cluster.call("GET", path)).get("status", {}).get("currentHealthy", 0)
+
+    async def cordon(self, node: str) -> None:
+        """Close a node for new pods; returns when cluster-state has told everybody."""
+        await self.cluster.merge(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
+        channel = open_channel(self.cluster.stack.addresses["cluster-state"])
+        async with channel, asyncio.timeout(WAIT_SECONDS), aclosing(subscribe(channel, "test")) as steps:
+            async for step in steps:
+                if isinstance(step, Changes) and any(
+                    each.name == node and each.unschedulable for each in step.batch.nodes
+                ):
+                    return
+
+    async def edit_minimum(self, workload: Workload, minimum: Any) -> None:
+        """Edit spec.minMember of its PodGroup."""
+        definition = self.here(workload).definition()
+        assert definition is not None, "only PodGroups have a minimum to edit"
+        await self.cluster.merge(_path(definition), {"spec": {"minMember": minimum}})
+
+    async def annotate(self, workload: Workload, **annotations: str) -> None:
+        """Set Koordinator's annotations on all its pods."""
+        changed = Workload("", annotations={}).annotated(**annotations).annotations
+        pods = self.here(workload).pods()
+        await asyncio.gather(*(self.cluster.merge(_path(pod), {"metadata": {"annotations": changed}}) for pod in pods))
+
+    async def unmark(self, workload: Workload, annotation: str) -> None:
+        """Take an annotation off all its pods."""
+        patch = {"metadata": {"annotations": {annotation: None}}}
+        await asyncio.gather(*(self.cluster.merge(_path(pod), patch) for pod in self.here(workload).pods()))
+
+    # -- the end
+
+    async def clear(self) -> None:
+        """Delete everything; returns when the coordinator has forgotten it too, so that scenes do not meet."""
+        for gang in self._workloads.values():  # judged now: what starts while others go does not end
+            self.cluster.invariants.forget(gang.id)
+        await asyncio.gather(*map(self._delete_job, self._jobs))
+        await asyncio.gather(*map(self.delete, list(self._workloads.values())))
+        await asyncio.gather(*map(self._undeclare, self._written))
+        ids = {f"/{namespace}/" for namespace in self._namespaces}
+        await self.cluster.until(
+            lambda: not any(mark in gang for gang in self.cluster.gangs for mark in ids), "all gangs are forgotten"
+        )
+        await self._stop_kubelets()
+        await remove_nodes(self.cluster.session, *self._nodes)
+        for name in self._storage_classes:
+            await self.cluster.try_call("DELETE", f"/apis/storage.k8s.io/v1/storageclasses/{name}")
+
+    async def _undeclare(self, gang: Written) -> None:
+        self.cluster.invariants.forget(gang.id)
+        for each in gang.objects:
+            await self.cluster.try_call("DELETE", _path(each), _WITH_PODS)
+
+    async def _delete_job(self, job: tuple[str, str]) -> None:
+        namespace, name = job
+        path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
+        await self.cluster.try_call("DELETE", path, query={"propagationPolicy": "Background"})
+
+    async def _stop_kubelets(self) -> None:
+        for kubelets in self._kubelets:
+            await kubelets.stop()
+        self._kubelets.clear()
+
+    def _known(self, workload: Workload) -> Workload:
+        if workload.id not in self._workloads:
+            self._workloads[workload.id] = workload
+            if workload.dialect != "plain":
+                pods = [(workload.namespace, workload.pod_name(number)) for number in range(workload.size)]
+                self.cluster.invariants.expect(workload.id, workload.needed, pods, workload.group)
+        return workload
+
+    async def _prepare(self, workload: Workload) -> None:
+        """What its pods cannot be created without."""
+        await self._make_namespace(workload.namespace)
+        if workload.priority is not None:
+            await self.cluster.apply(_priority_class(workload))
+
+    async def _make_namespace(self, name: str) -> None:
+        async with self._one_namespace:  # who comes meanwhile finds it made
+            if name in self._namespaces:
+                return
+            self._namespaces.add(name)
+            await self.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+
+async def bind_by_hand(cluster: Cluster, namespace: str, pod: str, node: str) -> None:
+    """What another scheduler does."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod, "namespace": namespace},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+    await cluster.call("POST", f"/api/v1/namespaces/{namespace}/pods/{pod}/binding", body)
+
+
+_AT_ONCE: JSON = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+_WITH_PODS: JSON = {**_AT_ONCE, "propagationPolicy": "Background"}
+_PLURALS = {
+    "ConfigMap": "configmaps",
+    "Job": "jobs",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
+    "Pod": "pods",
+    "PodGroup": "podgroups",
+    "QueueJob": "queuejobs",
+    "SchedulingSpec": "schedulingspecs",
+}
+
+
+def _path(manifest: JSON) -> str:
+    version, metadata = manifest["apiVersion"], manifest["metadata"]
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    return f"{root}/namespaces/{metadata['namespace']}/{_PLURALS[manifest['kind']]}/{metadata['name']}"
+
+
+def _priority_class(workload: Workload) -> JSON:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": workload.priority_class},
+        "value": workload.priority,
+        "preemptionPolicy": "PreemptLowerPriority" if workload.preempts else "Never",
+    }

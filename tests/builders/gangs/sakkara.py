@@ -1,0 +1,36 @@
+"""Sakkara's groups: what users declare of them, and what has become of one, as values."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from builders.gangs.declarations import marked
+from muster.dialects.marks import Definition, MarkSet
+from muster.dialects.progress import MemberProgress, Progress, Stage
+from muster.dialects.registry import read_gang
+from muster.gangs.facts import GangFacts
+
+LABEL = "sakkara.group."
+
+
+def config_map(data: Mapping[str, Any], name: str = "A", *, created_seconds: int = 50) -> Definition:
+    """The ConfigMap a/A with these data, which are written as JSON unless they are text."""
+    written = {key: value if isinstance(value, str) else json.dumps(value) for key, value in data.items()}
+    uid = f"uid-of-{name}"
+    return Definition("v1", "ConfigMap", "a", name, uid, created_seconds, {}, {"sakkara.group": ""}, written)
+
+
+def member(name: str = "w-0", created_seconds: int = 100, /, **labels: str) -> MarkSet:
+    """A pod of group a/A: size="3" is the label sakkara.group.size; __ stands for a dot."""
+    keyed = {LABEL + key.replace("__", "."): value for key, value in {"name": "A", **labels}.items()}
+    return marked(name, labels=keyed, created_seconds=created_seconds)
+
+
+def group(*pods: MarkSet, **data: Any) -> GangFacts:
+    """What is made of a/A with a ConfigMap of these data; without any there is no ConfigMap."""
+    return read_gang("sakkara/a/A", config_map(data) if data else None, pods)
+
+
+def progress(stage: Stage, *members: MemberProgress, **fields: Any) -> Progress:
+    """How far a/A with its ConfigMap is."""
+    return Progress(group(size="2"), stage, members, **fields)

@@ -1,0 +1,132 @@
+"""Makes volumes on a real API server, as a storage driver's provisioner does and as the embedded server's own one.
+
+The controllers of the cluster do their part: they tell claims their provisioner and bind them to what is made here.
+Of the parameters of a storage class it knows `seconds` and `refusedNodes`.
+"""
+
+import asyncio
+import uuid
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+import msgspec
+
+from builders.kube.watch import Change, follow_kind
+from muster.kube.session import ApiStatusError, KubeSession
+from muster.localcluster.apiserver.provisioner import PROVISIONER, SELECTED_NODE
+
+JSON = dict[str, Any]
+_Method = Literal["GET", "POST", "PATCH", "DELETE"]
+
+_DRIVER: Final = "simulated.muster.dev"
+_PROVISIONED_BY: Final = "volume.kubernetes.io/storage-provisioner"
+_HOSTNAME: Final = "kubernetes.io/hostname"
+_CLAIMS: Final = "/api/v1/persistentvolumeclaims"
+_CLASSES: Final = "/apis/storage.k8s.io/v1/storageclasses"
+_VOLUMES: Final = "/api/v1/persistentvolumes"
+_CALL_SECONDS: Final = 20.0
+_SETTLED: Final = (404, 409)
+
+
+class Provisioner:
+    """Serves every claim whose storage class names the local cluster's provisioner."""
+
+    def __init__(self, session: KubeSession) -> None:
+        self._session = session
+        self._tasks = asyncio.TaskGroup()
+        self._seen: set[tuple[str, str]] = set()
+        """Claims by uid, with the node that was selected."""
+
+    async def run(self) -> None:
+        """Serve for ever."""
+        async with self._tasks:
+            await follow_kind(self._session, _CLAIMS, self._on_claim, asyncio.Event())
+
+    def _on_claim(self, change: Change, claim: JSON) -> None:
+        """A claim is served once for each node that is selected for it."""
+        metadata = claim["metadata"]
+        annotations = metadata.get("annotations") or {}
+        if annotations.get(_PROVISIONED_BY) != PROVISIONER:
+            return
+        task = metadata["uid"], annotations.get(SELECTED_NODE, "")
+        if change == "DELETED":
+            self._tasks.create_task(self._request("DELETE", f"{_VOLUMES}/{_volume_name(claim)}"))
+        elif not claim["spec"].get("volumeName") and task not in self._seen:
+            self._seen.add(task)
+            self._tasks.create_task(self._serve(claim, task))
+
+    async def _serve(self, claim: JSON, task: tuple[str, str]) -> None:
+        storage_class = await self._request("GET", f"{_CLASSES}/{claim['spec']['storageClassName']}")
+        parameters, node = storage_class.get("parameters") or {}, task[1]
+        if not storage_class or (not node and storage_class["volumeBindingMode"] != "Immediate"):
+            return
+        await asyncio.sleep(float(parameters.get("seconds", "0")))  # a volume takes its time
+        if node not in filter(None, parameters.get("refusedNodes", "").split(",")):
+            await self._request("POST", _VOLUMES, _volume(claim, node, storage_class))
+            return
+        metadata, name = claim["metadata"], storage_class["metadata"]["name"]
+        namespace = f"/api/v1/namespaces/{metadata['namespace']}"
+        why = f'failed to provision volume with StorageClass "{name}": no room on node {node!r}'
+        await self._request("POST", f"{namespace}/events", _event(claim, why))
+        self._seen.discard(task)
+        selects_none = {"metadata": {"annotations": {SELECTED_NODE: None}}}
+        await self._request("PATCH", f"{namespace}/persistentvolumeclaims/{metadata['name']}", selects_none)
+
+    async def _request(self, method: _Method, path: str, body: JSON | None = None) -> JSON:
+        """What is answered; nothing where it is gone, or was made by another."""
+        answer = await self._session.request(
+            method,
+            path,
+            body=None if body is None else msgspec.json.encode(body),
+            content_type="application/merge-patch+json" if method == "PATCH" else "application/json",
+            timeout_seconds=_CALL_SECONDS,
+        )
+        if answer.status in _SETTLED:
+            return {}
+        if answer.status >= 300:
+            raise ApiStatusError.from_response(answer)
+        return dict(msgspec.json.decode(answer.body))
+
+
+def _volume_name(claim: JSON) -> str:
+    return f"pvc-{claim['metadata']['uid']}"
+
+
+def _volume(claim: JSON, node: str, storage_class: JSON) -> JSON:
+    """For this claim alone; usable on the node, or without one everywhere."""
+    spec: JSON = {
+        "accessModes": claim["spec"]["accessModes"],
+        "capacity": {"storage": claim["spec"]["resources"]["requests"]["storage"]},
+        "claimRef": _reference(claim),
+        "persistentVolumeReclaimPolicy": storage_class["reclaimPolicy"],
+        "storageClassName": storage_class["metadata"]["name"],
+        "csi": {"driver": _DRIVER, "volumeHandle": _volume_name(claim)},
+    }
+    if node:
+        requirement = {"key": _HOSTNAME, "operator": "In", "values": [node]}
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
+    metadata = {"name": _volume_name(claim), "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER}}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}
+
+
+def _event(claim: JSON, message: str) -> JSON:
+    """As provisioners tell why they made none."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    metadata = {"name": f"{claim['metadata']['name']}.{uuid.uuid4().hex[:16]}"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {**metadata, "namespace": claim["metadata"]["namespace"]},
+        "involvedObject": _reference(claim),
+        "type": "Warning",
+        "reason": "ProvisioningFailed",
+        "message": message,
+        "source": {"component": PROVISIONER},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+    }
+
+
+def _reference(claim: JSON) -> JSON:
+    kept = {name: claim["metadata"][name] for name in ("namespace", "name", "uid")}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **kept}

@@ -1,0 +1,64 @@
+"""Roles and bindings as administrators write them, and clients that come as somebody."""
+
+from typing import Any
+
+from builders.kube.client import ApiClient, Reply
+
+GROUP = "rbac.authorization.k8s.io"
+RBAC = f"/apis/{GROUP}/v1"
+JSON = dict[str, Any]
+
+
+class As:
+    """Requests with one user's token, and what else it says of itself."""
+
+    def __init__(self, api: ApiClient, token: str = "", **headers: str) -> None:
+        self._api = api
+        self._headers = {**({"Authorization": f"Bearer {token}"} if token else {}), **headers}
+
+    async def call(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Reply:
+        return await self._api.call(method, path, body, content_type, **self._headers)
+
+    async def get(self, path: str) -> Reply:
+        return await self.call("GET", path)
+
+    async def may(self, verb: str, resource: str, group: str = "", **attributes: str) -> bool:
+        """Its own word, as `kubectl auth can-i` asks."""
+        asked = {"verb": verb, "resource": resource, "group": group, **attributes}
+        review = {"spec": {"resourceAttributes": asked}}
+        reply = await self.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+        assert reply.status == 201, reply.body
+        return bool(reply.body["status"]["allowed"])
+
+
+def rule(verbs: str, resources: str, group: str = "", *, names: tuple[str, ...] = ()) -> JSON:
+    """A PolicyRule; verbs and resources with spaces in between."""
+    made: JSON = {"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split()}
+    return {**made, "resourceNames": list(names)} if names else made
+
+
+def user(name: str) -> JSON:
+    """As the subject of a binding."""
+    return {"kind": "User", "apiGroup": GROUP, "name": name}
+
+
+def group(name: str) -> JSON:
+    """As the subject of a binding."""
+    return {"kind": "Group", "apiGroup": GROUP, "name": name}
+
+
+def account(namespace: str, name: str) -> JSON:
+    """A ServiceAccount as the subject of a binding."""
+    return {"kind": "ServiceAccount", "namespace": namespace, "name": name}
+
+
+async def grant(api: ApiClient, name: str, *rules: JSON, to: JSON, namespace: str = "", role: str = "") -> None:
+    """A role and its binding; without a namespace for the cluster. `role`: a ClusterRole that is there already."""
+    where = f"{RBAC}/namespaces/{namespace}/" if namespace else f"{RBAC}/"
+    scope = "" if namespace else "cluster"
+    kind = "ClusterRole" if role or not namespace else "Role"
+    if not role:
+        await api.created(f"{where}{scope}roles", {"metadata": {"name": name}, "rules": list(rules)})
+    reference = {"apiGroup": GROUP, "kind": kind, "name": role or name}
+    binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": [to]}
+    await api.created(f"{where}{scope}rolebindings", binding)

@@ -1,0 +1,69 @@
+"""Random mixed gangs under constraints that are too large to look at every place, and the best that can be had."""
+
+from random import Random
+
+from builders.placement.clusters import group, node, pod_class
+from builders.placement.optimum import Case, Cost, cost_of
+from builders.placement.small_instances import build, constraints_that_can_be_met
+from muster.gangs.facts import TopologyTree, TreeDomain, TreeLevel
+from muster.gangs.solve import Role, SolveGang
+from muster.placement.answers import Placed
+from muster.placement.mixed.choosing import best_cell
+from muster.placement.mixed.ground import Asked, ground_of
+from muster.placement.mixed.ladder import Ladder
+from muster.placement.mixed.search import Budget
+from muster.placement.room.parts import parts_of, retake, runs_of
+from muster.placement.shapes.rules import rules_of
+
+_LEVELS = {2: ("rack", "node"), 3: ("zone", "rack", "node")}
+
+
+def random_larger_case(number: int) -> Case:
+    """Case `number`: 12 to 40 nodes, 12 to 32 members of two or three classes, 2 or 3 levels; the same at any time."""
+    chance = Random(f"larger {number}")
+    classes = [
+        pod_class(name, chance.randint(1, 4), memory=chance.choice((0, 1, 2, 4)))
+        for name in "xyz"[: chance.randint(2, 3)]
+    ]
+    nodes = [
+        node(f"n{index:02}", chance.randint(0, 16), memory=chance.randint(0, 16))
+        for index in range(chance.randint(12, 40))
+    ]
+    tree = _tree(chance, [each.name for each in nodes])
+    wanted = chance.randint(12, 32)
+    cuts = sorted(chance.randint(0, wanted) for _ in classes[1:])
+    of_each = [end - start for start, end in zip([0, *cuts], [*cuts, wanted], strict=True)]
+    roles = tuple(Role(each.id, count) for each, count in zip(classes, of_each, strict=True) if count)
+    minimum = wanted if chance.random() < 0.6 else chance.randint(wanted // 2, wanted)
+    constraints = constraints_that_can_be_met(chance, tree, minimum, wanted, largest=6)
+    return Case(nodes, classes, group(SolveGang("g", minimum, roles, "", constraints)), (tree,))
+
+
+def best_of_ladder(case: Case) -> Cost | None:
+    """The cost of the best place, by a ladder without any limit; how good ladders are is shown on small cases."""
+    built = build(case)
+    room, parts = built.room, parts_of(case.group)
+    room.refresh()
+    tree = room.trees.get("")
+    assert tree is not None
+    asked = [Asked(gang, rules_of(gang.constraints, tree.level_names)) for gang in case.group.gangs]
+    ladder = Ladder(ground_of(room, tree, asked, parts), Budget(10**9), any_parts=True)
+    cell = best_cell(ladder.climb(), parts, [gang.minimum for gang in case.group.gangs])
+    if cell is None:
+        return None
+    attempt = ladder.attempt(cell)
+    retake(room, parts, attempt)
+    return cost_of(case, Placed(runs_of(room, case.group, parts, attempt)))
+
+
+def _tree(chance: Random, nodes: list[str]) -> TopologyTree:
+    names = _LEVELS[chance.choice((2, 3))]
+    domains: list[TreeDomain] = []
+    parents = [-1]
+    for level, name in enumerate(names[:-1]):
+        first = len(domains)
+        count = chance.randint(4, 8) if level else chance.randint(2, 4)
+        domains += [TreeDomain(f"{name}{index}", level, chance.choice(parents)) for index in range(count)]
+        parents = list(range(first, len(domains)))
+    leaves = tuple((each, chance.choice(parents)) for each in nodes)
+    return TopologyTree("larger", tuple(map(TreeLevel, names)), tuple(domains), leaves, default=True)
