@@ -22,6 +22,7 @@ from builders.e2e.faults import BINDS
 from builders.gangs.workloads import Workload, gang
 from builders.kube.nodes import untaint_nodes
 from builders.kube.watch import follow_kind
+from builders.wait import eventually
 from muster.cli.wording import phase_word
 from muster.config.settings import COORDINATOR_PORT, TlsSettings
 from muster.coordinator.v1 import coordinator_pb2 as pb
@@ -150,18 +151,18 @@ async def until_phases(release: Release, wanted: Mapping[str, str]) -> None:
     """Wait until the coordinator that leads tells these phases, to one who comes with the certificate for people."""
     found: dict[str, str] = {}
     tls = tls_of(release, "muster-client-tls")
-    try:
-        async with asyncio.timeout(SECONDS):
-            while found != wanted:
-                for pod in release.pods("coordinator"):
-                    channel = open_channel(f"127.0.0.1:{pod.port(COORDINATOR_PORT)}", tls, "muster-coordinator")
-                    async with channel:
-                        with contextlib.suppress(grpc.aio.AioRpcError):  # it stands by
-                            said = await CoordinatorServiceStub(channel).List(pb.ListRequest(), timeout=CALL_SECONDS)
-                            found = {each.id: phase_word(each.phase) for each in said.gangs}
-                await asyncio.sleep(0.1)  # a phase is told to nobody who only asks
-    except TimeoutError:
-        raise AssertionError(f"wanted {wanted}, found {found}") from None
+
+    async def as_wanted() -> bool:
+        nonlocal found
+        for pod in release.pods("coordinator"):
+            channel = open_channel(f"127.0.0.1:{pod.port(COORDINATOR_PORT)}", tls, "muster-coordinator")
+            async with channel:
+                with contextlib.suppress(grpc.aio.AioRpcError):  # a standby
+                    said = await CoordinatorServiceStub(channel).List(pb.ListRequest(), timeout=CALL_SECONDS)
+                    found = {each.id: phase_word(each.phase) for each in said.gangs}
+        return found == wanted
+
+    await eventually(as_wanted, lambda: f"wanted {wanted}, found {found}", seconds=SECONDS, every_seconds=0.1)
 
 
 def seats(record: GangRecord) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """The coscheduling plugin's PodGroups: how far a group is can be read on it, from its first pod to its last."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -8,10 +7,9 @@ import pytest
 from builders.e2e.cluster import WAIT_SECONDS
 from builders.e2e.world import Scene
 from builders.gangs.workloads import Workload, gang
+from builders.wait import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-_LOOK_SECONDS = 0.05
 
 
 async def status(scene: Scene, workload: Workload, **fields: Any) -> dict[str, Any]:
@@ -19,13 +17,13 @@ async def status(scene: Scene, workload: Workload, **fields: Any) -> dict[str, A
     namespace = scene.here(workload).namespace
     path = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{namespace}/podgroups/{workload.name}"
     found: dict[str, Any] = {}
-    try:
-        async with asyncio.timeout(WAIT_SECONDS):
-            while not fields.items() <= found.items():
-                found = (await scene.cluster.call("GET", path)).get("status", {})
-                await asyncio.sleep(_LOOK_SECONDS)  # PodGroups are not followed here
-    except TimeoutError:
-        raise AssertionError(f"the status of {workload.name} is {found}, not {fields}") from None
+
+    async def as_wanted() -> bool:
+        nonlocal found
+        found = (await scene.cluster.call("GET", path)).get("status", {})
+        return fields.items() <= found.items()
+
+    await eventually(as_wanted, lambda: f"the status of {workload.name} is {found}, not {fields}", seconds=WAIT_SECONDS)
     return found
 
 

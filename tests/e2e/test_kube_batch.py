@@ -9,13 +9,13 @@ import pytest
 from builders.e2e.cluster import WAIT_SECONDS
 from builders.e2e.world import Scene
 from builders.gangs.workloads import Workload, gang, plain
+from builders.wait import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 RESTART = [{"event": "Unschedulable", "action": "Restart"}]
 JOB_SECONDS = 120.0
 """A real Job controller makes three failed pods anew after 40 s."""
-_LOOK_SECONDS = 0.05
 
 
 def group(name: str, size: int) -> Workload:
@@ -31,12 +31,13 @@ async def status(scene: Scene, workload: Workload, holds: Callable[[dict[str, An
     namespace = scene.here(workload).namespace
     path = f"/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/{namespace}/podgroups/{workload.name}"
     found: dict[str, Any] = {}
-    try:
-        async with asyncio.timeout(WAIT_SECONDS):
-            while not holds(found := (await scene.cluster.call("GET", path)).get("status", {})):  # noqa: ASYNC110
-                await asyncio.sleep(_LOOK_SECONDS)  # PodGroups are not followed here
-    except TimeoutError:
-        raise AssertionError(f"the status of {workload.name} is {found}") from None
+
+    async def as_wanted() -> bool:
+        nonlocal found
+        found = (await scene.cluster.call("GET", path)).get("status", {})
+        return holds(found)
+
+    await eventually(as_wanted, lambda: f"the status of {workload.name} is {found}", seconds=WAIT_SECONDS)
     return found
 
 

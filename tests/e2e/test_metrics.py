@@ -10,6 +10,7 @@ from builders.docs.metrics import documented_metrics
 from builders.e2e.world import Scene
 from builders.gangs.workloads import gang
 from builders.telemetry.metrics import Figures
+from builders.wait import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -28,10 +29,12 @@ async def told(scene: Scene) -> dict[str, Figures]:
 
 async def until(scene: Scene, holds: Callable[[dict[str, Figures]], bool]) -> dict[str, Figures]:
     """Some figures follow a moment after what they are about, which others see first."""
-    async with asyncio.timeout(20):
-        while not holds(now := await told(scene)):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-    return now
+
+    async def as_wanted() -> dict[str, Figures] | None:
+        now = await told(scene)
+        return now if holds(now) else None
+
+    return await eventually(as_wanted, seconds=20, every_seconds=0.05)
 
 
 async def test_figures_follow_the_gangs(scene: Scene) -> None:

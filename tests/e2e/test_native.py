@@ -1,6 +1,5 @@
 """PodGroups of Kubernetes itself: gangs start whole, in one domain of a label, and the conditions say how it goes."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -8,13 +7,13 @@ import pytest
 from builders.e2e.cluster import WAIT_SECONDS
 from builders.e2e.world import Scene
 from builders.gangs.workloads import Workload, gang
+from builders.wait import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 FIRST = {"v1alpha2": "PodGroupScheduled"}
 DISRUPTED = "DisruptionTarget"
 WHOLE: dict[str, Any] = {"v1alpha2": "PodGroup"}
-_LOOK_SECONDS = 0.05
 
 
 @pytest.fixture(autouse=True)
@@ -37,13 +36,15 @@ async def condition(scene: Scene, workload: Workload, name: str, status: str) ->
     """The condition of its PodGroup, as soon as it has this status."""
     here = scene.here(workload)
     path = f"/apis/scheduling.k8s.io/{here.version}/namespaces/{here.namespace}/podgroups/{here.name}"
-    async with asyncio.timeout(WAIT_SECONDS):
-        while True:
-            group = await scene.cluster.call("GET", path)
-            for each in group.get("status", {}).get("conditions", ()):
-                if each["type"] == name and each["status"] == status:
-                    return dict(each)
-            await asyncio.sleep(_LOOK_SECONDS)  # PodGroups of this kind are not followed here
+
+    async def found() -> list[dict[str, Any]]:
+        conditions = (await scene.cluster.call("GET", path)).get("status", {}).get("conditions", ())
+        return [dict(each) for each in conditions if each["type"] == name and each["status"] == status]
+
+    conditions: list[dict[str, Any]] = await eventually(
+        found, f"condition {name}={status} of {path}", seconds=WAIT_SECONDS
+    )
+    return conditions[0]
 
 
 async def test_a_gang_waits_for_its_pod_group_and_for_room_and_starts_whole(scene: Scene, version: str) -> None:

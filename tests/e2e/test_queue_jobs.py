@@ -1,6 +1,5 @@
 """kube-arbitrator end to end: QueueJobs from their pods to their end, and jobs of any other controller."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -13,12 +12,12 @@ from builders.e2e.world import Scene
 from builders.gangs.dialects import Written
 from builders.gangs.queue_jobs import queue_job, template
 from builders.gangs.workloads import gang
+from builders.wait import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 JSON = dict[str, Any]
 ARBITRATOR = "arbitrator.incubator.k8s.io/v1alpha1"
-_LOOK_SECONDS = 0.05
 
 
 @pytest.fixture(autouse=True)
@@ -60,12 +59,13 @@ async def status(scene: Scene, job: str, holds: Callable[[JSON], bool]) -> JSON:
     """The status of a QueueJob, as soon as it is so."""
     path = f"/apis/{ARBITRATOR}/namespaces/{scene.name}/queuejobs/{job}"
     found: JSON = {}
-    try:
-        async with asyncio.timeout(WAIT_SECONDS):
-            while not holds(found := (await scene.cluster.call("GET", path)).get("status", {})):  # noqa: ASYNC110
-                await asyncio.sleep(_LOOK_SECONDS)  # QueueJobs are not followed here
-    except TimeoutError:
-        raise AssertionError(f"the status of {job} is {found}") from None
+
+    async def as_wanted() -> bool:
+        nonlocal found
+        found = (await scene.cluster.call("GET", path)).get("status", {})
+        return holds(found)
+
+    await eventually(as_wanted, lambda: f"the status of {job} is {found}", seconds=WAIT_SECONDS)
     return found
 
 

@@ -1,6 +1,5 @@
 """Quota kept for PodGroups, with everything that has a part in it: Jobs, kubelets, and a lifecycle that dies."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -10,10 +9,9 @@ import pytest_asyncio
 from builders.e2e.cluster import WAIT_SECONDS, Cluster, real_kubeconfig, running_cluster
 from builders.e2e.world import Scene
 from builders.gangs.workloads import Workload, gang, plain
+from builders.wait import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-_LOOK_SECONDS = 0.05
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -52,12 +50,13 @@ async def quota(scene: Scene, namespace: str, **hard: str) -> str:
 async def found(scene: Scene, path: str, holds: Callable[[Any], bool]) -> Any:
     """The object, as soon as it is so."""
     seen: Any = None
-    try:
-        async with asyncio.timeout(WAIT_SECONDS):
-            while not holds(seen := await scene.cluster.call("GET", path)):  # noqa: ASYNC110
-                await asyncio.sleep(_LOOK_SECONDS)  # these kinds are not followed here
-    except TimeoutError:
-        raise AssertionError(f"{path} is {seen}") from None
+
+    async def as_wanted() -> bool:
+        nonlocal seen
+        seen = await scene.cluster.call("GET", path)
+        return holds(seen)
+
+    await eventually(as_wanted, lambda: f"{path} is {seen}", seconds=WAIT_SECONDS)
     return seen
 
 

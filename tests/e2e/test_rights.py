@@ -21,6 +21,7 @@ from builders.e2e.world import Scene
 from builders.gangs.dialects import Written
 from builders.gangs.queue_jobs import queue_job, template
 from builders.gangs.workloads import gang, plain
+from builders.wait import eventually
 from muster.binding.v1 import binding_pb2, binding_pb2_grpc
 from muster.clusterstate.v1 import clusterstate_pb2
 from muster.localcluster.manifests import load_manifests
@@ -35,7 +36,6 @@ ARBITRATOR = "arbitrator.incubator.k8s.io/v1alpha1"
 WITHOUT_STATUS = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io")
 """Groups whose PodGroups have no subresource here, as in some clusters: their status is written all the same."""
 LATER_LEADER = 2**62
-_LOOK_SECONDS = 0.05
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -68,16 +68,15 @@ async def new_scene(cluster: Cluster) -> AsyncIterator[Callable[[], Scene]]:
 async def seen(cluster: Cluster, path: str, holds: Callable[[Any], object]) -> Any:
     """The object, as soon as it is so; None stands for one that is not there."""
     found: Any = None
-    try:
-        async with asyncio.timeout(WAIT_SECONDS):
-            while True:
-                answer = await cluster.try_call("GET", path)
-                found = None if answer.status == 404 else msgspec.json.decode(answer.body)
-                if holds(found):
-                    return found
-                await asyncio.sleep(_LOOK_SECONDS)  # not all kinds are followed here
-    except TimeoutError:
-        raise AssertionError(f"{path} is {found}") from None
+
+    async def as_wanted() -> bool:
+        nonlocal found
+        answer = await cluster.try_call("GET", path)
+        found = None if answer.status == 404 else msgspec.json.decode(answer.body)
+        return bool(holds(found))
+
+    await eventually(as_wanted, lambda: f"{path} is {found}", seconds=WAIT_SECONDS)
+    return found
 
 
 # -- what users do, each in a scene of its own
@@ -317,9 +316,7 @@ async def test_a_right_that_is_lacking_is_noticed(cluster: Cluster, new_scene: C
         found = refused(await uses(cluster.session))
         return any((use.user, use.resource) == (user_of("binding"), "pods/status") for use in found)
 
-    async with asyncio.timeout(WAIT_SECONDS):
-        while not await lacks():  # noqa: ASYNC110
-            await asyncio.sleep(_LOOK_SECONDS)  # what is refused is not followed
+    await eventually(lacks, "binding is refused pods/status", seconds=WAIT_SECONDS)
     answers = cluster.faults.refusals.messages
     assert any('"pods/status"' in each for each in answers), "the answers tell it, too: a real API server has no record"
     await cluster.merge(path, {"rules": role["rules"]})

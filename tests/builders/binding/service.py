@@ -1,8 +1,7 @@
 """A binding service in this process, an API server behind a place where things break, and a client."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +10,7 @@ import msgspec
 
 from builders.e2e.faults import Faults
 from builders.kube.calls import KubeCalls
+from builders.wait import eventually
 from muster.binding.service import BindingService
 from muster.binding.settings import Settings
 from muster.binding.v1 import binding_pb2 as pb
@@ -76,12 +76,12 @@ class Rig:
     async def allows(self, name: str, allowed: int) -> None:
         """Wait until a disruption budget allows so many disruptions."""
         path = f"/apis/policy/v1/namespaces/ml/poddisruptionbudgets/{name}"
-        async with asyncio.timeout(SECONDS):
-            while True:
-                status = (await self.get(path))["status"]
-                if "observedGeneration" in status and status["disruptionsAllowed"] == allowed:
-                    return
-                await asyncio.sleep(0.01)
+
+        async def allowed_now() -> bool:
+            status = (await self.get(path))["status"]
+            return "observedGeneration" in status and status["disruptionsAllowed"] == allowed
+
+        await eventually(allowed_now, seconds=SECONDS)
 
     async def is_going(self, name: str) -> bool:
         """The pod is gone or being deleted."""
@@ -117,7 +117,7 @@ class Rig:
 
     async def until_waiting(self, jobs: int) -> None:
         """Wait until so many writes wait for their turn."""
-        await until(lambda: self.service.waiting == jobs)
+        await eventually(lambda: self.service.waiting == jobs)
 
     def bind_call(
         self,
@@ -224,14 +224,6 @@ def event(pod: Object, note: str = "0/20 nodes are free", **more: str) -> pb.Eve
     )
     fields = {"type": "Warning", "reason": "FailedScheduling", "action": "Scheduling"} | more
     return pb.Event(regarding=regarding, note=note, **fields)
-
-
-async def until(holds: Callable[[], bool], seconds: float = SECONDS) -> None:
-    """Wait for something that nothing can be awaited for."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it did not come to hold in time"
-        await asyncio.sleep(0.005)
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from pathlib import Path
 from time import monotonic, time
 
 from builders.clusterstate.stream import ClusterStream, serving
+from builders.wait import latency
 from muster.coordinator.core import events as core
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.replicas import Place, Replicas
@@ -53,7 +54,7 @@ class _Counted(Replicas):
         async with super().turn(besides) as place:
             self.calls[place.address] += 1
             yield place
-            await asyncio.sleep(self.slower_by_seconds)
+            await latency(self.slower_by_seconds)
 
 
 class Coordination:

@@ -9,7 +9,6 @@ import contextlib
 import os
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +25,7 @@ from builders.etcd.records import EtcdRecords
 from builders.kube.provisioner import Provisioner
 from builders.kube.server_features import ApiServer, api_server
 from builders.kube.watch import follow_kind
+from builders.wait import block_event_loop, eventually
 from muster.cli.gangs import gang_line
 from muster.cli.picture import Picture, follow
 from muster.config.settings import PLAIN_TEXT, KubeSettings
@@ -41,7 +41,6 @@ CALL_SECONDS = 20.0
 WAIT_SECONDS = 30.0
 """How long a test waits for what should take a second on an idle machine."""
 
-_RETRY_SECONDS = 0.1
 _sharing: list["Cluster"] = []
 """Those on a real API server: each would take the pods of the others for its own."""
 
@@ -110,15 +109,18 @@ class Cluster:
     async def explain(self, gang: str) -> coordinator_pb2.ExplainResponse:
         """Ask the coordinator, also one that does not lead yet. Raises AioRpcError."""
         channel = open_channel(self.stack.addresses["coordinator"], PLAIN_TEXT)
-        async with channel, asyncio.timeout(CALL_SECONDS):
+        async with channel:
             stub = coordinator_pb2_grpc.CoordinatorServiceStub(channel)
-            while True:
+
+            async def explained() -> coordinator_pb2.ExplainResponse | None:
                 try:
                     return await stub.Explain(coordinator_pb2.ExplainRequest(gang=gang), timeout=CALL_SECONDS)
                 except grpc.aio.AioRpcError as error:
                     if error.code() != grpc.StatusCode.UNAVAILABLE:
                         raise
-                await asyncio.sleep(_RETRY_SECONDS)  # that it leads is not told
+                    return None
+
+            return await eventually(explained, "a coordinator leads", seconds=CALL_SECONDS)
 
     async def muster(self, *arguments: str) -> str:
         """Run the command line against the coordinator; what it prints."""
@@ -147,7 +149,7 @@ class Cluster:
         child = self.stack.children[service]
         child.send(signal.SIGSTOP)
         while not _stands_still(child.pid):
-            time.sleep(0.001)
+            block_event_loop(0.001)
         try:
             yield
         finally:

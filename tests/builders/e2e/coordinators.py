@@ -7,6 +7,7 @@ from pathlib import Path
 
 import grpc
 
+from builders.wait import eventually
 from muster.coordinator.v1 import coordinator_pb2 as pb
 from muster.coordinator.v1.coordinator_pb2_grpc import CoordinatorServiceStub
 from muster.localcluster.child import Child
@@ -61,16 +62,19 @@ class Coordinator:
 
     async def until(self, answer: str) -> None:
         """Wait until it answers so."""
-        async with asyncio.timeout(_SECONDS):
-            while answer not in (said := await self.ask()):
-                assert self.child.running, (said, self.child.log.read_text())
-                await asyncio.sleep(0.05)
+        said = ""
+
+        async def answered() -> bool:
+            nonlocal said
+            said = await self.ask()
+            assert answer in said or self.child.running, (said, self.child.log.read_text())
+            return answer in said
+
+        await eventually(answered, lambda: f"{answer!r} in {said!r}", seconds=_SECONDS, every_seconds=0.05)
 
     async def until_logged(self, words: str) -> None:
         """Wait until its log has the words."""
-        async with asyncio.timeout(_SECONDS):
-            while words not in self.child.log.read_text():  # noqa: ASYNC110 (a file tells nobody)
-                await asyncio.sleep(0.05)
+        await eventually(lambda: words in self.child.log.read_text(), f"{words!r} is logged", seconds=_SECONDS)
 
     def freeze(self) -> None:
         """It stands still, and what it is sent waits."""

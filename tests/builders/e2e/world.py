@@ -12,13 +12,13 @@ from builders.e2e.observations import LABEL, Sights
 from builders.gangs.dialects import Written
 from builders.gangs.workloads import Workload
 from builders.kube.nodes import remove_nodes, untaint_nodes
+from builders.wait import eventually
 from muster.localcluster.kubelets.fleet import Kubelets
 from muster.localcluster.kubelets.shapes import NodeShape
 from muster.rpc.channel import open_channel
 from muster.rpc.subscription import Changes, subscribe
 
 _PODS_PER_NODE = 110
-_LOOK_SECONDS = 0.05
 _DELETIONS_UNDER_WAY = 64
 
 
@@ -226,11 +226,12 @@ class Scene(Sights):
         }
         await self.cluster.apply(budget)
         path = f"/apis/policy/v1/namespaces/{workload.namespace}/poddisruptionbudgets/{workload.name}"
-        healthy = -1
-        async with asyncio.timeout(WAIT_SECONDS):
-            while healthy != workload.size:
-                await asyncio.sleep(_LOOK_SECONDS)  # another process counts, and budgets are not followed here
-                healthy = (await self.cluster.call("GET", path)).get("status", {}).get("currentHealthy", 0)
+
+        async def all_healthy() -> bool:
+            status = (await self.cluster.call("GET", path)).get("status", {})
+            return bool(status.get("currentHealthy", 0) == workload.size)
+
+        await eventually(all_healthy, f"{workload.size} healthy pods in {path}", seconds=WAIT_SECONDS)
 
     async def cordon(self, node: str) -> None:
         """Close a node for new pods; returns when cluster-state has told everybody."""

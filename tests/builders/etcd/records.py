@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from builders.wait import latency
 from muster.coordinator.v1 import record_pb2
 
 PREFIX = "/muster/v1/gangs/"
@@ -38,7 +39,7 @@ class EtcdRecords:
                     self._take(key, value)
                     self._revision = revision
             self._endpoint = next(self._endpoints)
-            await asyncio.sleep(_RETRY_SECONDS)
+            await latency(_RETRY_SECONDS)
 
     async def kept(self) -> list[str]:
         """Gangs of which etcd itself, asked now, has a record. Raises ClientError and OSError."""
@@ -70,7 +71,7 @@ class EtcdRecords:
                             record = record_pb2.GangRecord.FromString(value or b"")
                             if _is_permit(record):
                                 return record
-                    await asyncio.sleep(_RETRY_SECONDS)
+                    await latency(_RETRY_SECONDS)
         return None
 
     def forget(self, gang: str) -> None:

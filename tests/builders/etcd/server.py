@@ -1,12 +1,12 @@
 """A real etcd for tests, and conditions to wait for."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from builders.wait import eventually
 from muster.etcd.store import Fence, Store
 from muster.localcluster.etcd import EtcdProcess, program
 
@@ -51,15 +51,6 @@ async def fence_of(store: Store, key: str = "/test/leader") -> Fence:
     return Fence(key, await put(store, key, "somebody"))
 
 
-async def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait until it is so."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
 async def eventually_healthy(store: Store, seconds: float = 30, key: str = "\0") -> None:
     """Wait until etcd answers again, about a key that may be read."""
-    async with asyncio.timeout(seconds):
-        while not await store.healthy(key):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await eventually(lambda: store.healthy(key), "etcd answers", seconds=seconds)

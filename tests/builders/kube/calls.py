@@ -1,10 +1,10 @@
 """Writes to an API server as tests need them."""
 
-import asyncio
 from typing import Any
 
 import msgspec
 
+from builders.wait import eventually
 from muster.kube.session import ApiStatusError, KubeSession, Method
 
 Object = dict[str, Any]
@@ -58,9 +58,7 @@ class KubeCalls:
 
     async def served(self, kind: str, namespace: str = "ml") -> None:
         """Wait until a kind is served."""
-        async with asyncio.timeout(_SECONDS):
-            while not await self.is_served(kind, namespace):  # noqa: ASYNC110 (nothing tells)
-                await asyncio.sleep(0.02)
+        await eventually(lambda: self.is_served(kind, namespace), f"{kind} is served", seconds=_SECONDS)
 
     async def is_served(self, kind: str, namespace: str = "ml") -> bool:
         """A kind is served."""

@@ -9,6 +9,8 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from builders.wait import eventually
+
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -115,10 +117,12 @@ class ApiClient:
 
     async def until(self, path: str, holds: Callable[[Reply], bool]) -> Reply:
         """Read until it is so; fails after a while."""
-        async with asyncio.timeout(_DEADLINE_SECONDS):
-            while not holds(reply := await self.get(path)):  # noqa: ASYNC110 (the server has no bell for this)
-                await asyncio.sleep(0.01)
-        return reply
+
+        async def replied() -> Reply | None:
+            reply = await self.get(path)
+            return reply if holds(reply) else None
+
+        return await eventually(replied, path, seconds=_DEADLINE_SECONDS)
 
     async def until_gone(self, path: str) -> None:
         await self.until(path, lambda reply: reply.status == 404)

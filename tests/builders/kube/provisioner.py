@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from builders.kube.watch import Change, follow_kind
+from builders.wait import latency
 from muster.kube.session import ApiStatusError, KubeSession
 from muster.localcluster.apiserver.provisioner import PROVISIONER, SELECTED_NODE
 
@@ -60,7 +61,7 @@ class Provisioner:
         parameters, node = storage_class.get("parameters") or {}, task[1]
         if not storage_class or (not node and storage_class["volumeBindingMode"] != "Immediate"):
             return
-        await asyncio.sleep(float(parameters.get("seconds", "0")))  # a volume takes its time
+        await latency(float(parameters.get("seconds", "0")))  # a volume takes its time
         if node not in filter(None, parameters.get("refusedNodes", "").split(",")):
             await self._request("POST", _VOLUMES, _volume(claim, node, storage_class))
             return

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -136,10 +136,3 @@ def status(code: int, reason: str, message: str = "", **headers: str) -> web.Res
     return web.json_response(
         body, status=code, headers={name.replace("_", "-"): value for name, value in headers.items()}
     )
-
-
-async def eventually(condition: Callable[[], bool], seconds: float = 10) -> None:
-    """Wait until something holds."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 (any condition will do)
-            await asyncio.sleep(0.002)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from builders.wait import latency
 from muster.kube.session import KubeSession, KubeUnreachable
 
 Change = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -24,7 +25,7 @@ async def follow_kind(session: KubeSession, path: str, on_change: OnChange, list
             listed.set()
             await _watch(session, path, version, known, on_change)
         except (KubeUnreachable, OSError):
-            await asyncio.sleep(_RETRY_SECONDS)
+            await latency(_RETRY_SECONDS)
 
 
 async def _list(session: KubeSession, path: str, known: dict[str, dict[str, Any]], on_change: OnChange) -> str:

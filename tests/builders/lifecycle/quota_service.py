@@ -14,6 +14,7 @@ from builders.kube.client import Reply
 from builders.kube.webhook import CONFIGURATIONS
 from builders.lifecycle.replicas import LifecycleRig
 from builders.net.certificates import Authority
+from builders.wait import eventually
 from muster.config.settings import TlsSettings
 from muster.lifecycle.quota.controller import Quota
 from muster.lifecycle.quota.webhook import PATH
@@ -80,9 +81,11 @@ class QuotaRig:
 
     async def ready(self, port: int) -> None:
         """Wait until somebody listens there who has seen all there is."""
-        async with asyncio.timeout(20):
-            while await https_status(f"https://127.0.0.1:{port}/ready") != 200:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+
+        async def answers() -> bool:
+            return await https_status(f"https://127.0.0.1:{port}/ready") == 200
+
+        await eventually(answers, f"port {port} is ready", seconds=20)
 
     # -- users
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from grpc import aio
 
+from builders.wait import eventually
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.clusterstate.v1 import clusterstate_pb2_grpc as state_grpc
 from muster.config.settings import PLAIN_TEXT, TlsSettings
@@ -55,9 +56,7 @@ class ClusterState(state_grpc.ClusterStateServiceServicer):
 
     async def all_gone(self) -> None:
         """Wait until nobody is subscribed."""
-        async with asyncio.timeout(10):
-            while self.running:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+        await eventually(lambda: not self.running, "no subscriber is left", seconds=10)
 
     def send_snapshot(self, *removed_pods: str, reason: str = "subscribed", pods_revision: int = 1) -> None:
         """A whole snapshot, of which the pods are a mark to recognise it by."""

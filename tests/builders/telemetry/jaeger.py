@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from builders.wait import eventually
 from muster.localcluster.child import Child
 from muster.localcluster.ports import free_port
 from muster.localcluster.probes import http_ready, wait_until_ready
@@ -76,13 +77,16 @@ class Jaeger:
     ) -> list[JaegerSpan]:
         """The trace as soon as it is so; spans arrive some time after they end."""
         spans: list[JaegerSpan] = []
-        try:
-            async with asyncio.timeout(seconds):
-                while not condition(spans):
-                    await asyncio.sleep(_AGAIN_SECONDS)  # that spans arrived is not told
-                    spans = await self.trace(trace_id)
-        except TimeoutError:
-            raise AssertionError(f"of trace {trace_id} there are only {[span.name for span in spans]}") from None
+
+        async def arrived() -> bool:
+            nonlocal spans
+            spans = await self.trace(trace_id)
+            return condition(spans)
+
+        def found() -> str:
+            return f"trace {trace_id} has only {[span.name for span in spans]}"
+
+        await eventually(arrived, found, seconds=seconds, every_seconds=_AGAIN_SECONDS)
         return spans
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from builders.kube.client import PODS, ApiClient, config_map, pod
 from builders.kube.webhook import CONFIGURATIONS, Webhook, refuses, serving_webhook
+from builders.wait import eventually
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -73,9 +74,7 @@ async def test_what_changed_meanwhile_is_shown_again(api: ApiClient, webhook: We
     webhook.held = asyncio.Event()
     first = asyncio.create_task(api.patch(f"{MAPS}/m", {"data": {"first": "1"}}))
     second = asyncio.create_task(api.patch(f"{MAPS}/m", {"data": {"second": "2"}}))
-    async with asyncio.timeout(10):
-        while len(webhook.asked) < 2:  # noqa: ASYNC110 (the webhook has no bell)
-            await asyncio.sleep(0.01)
+    await eventually(lambda: len(webhook.asked) >= 2, "both patches reach the webhook", seconds=10)
     webhook.held.set()
     assert [(await each).status for each in (first, second)] == [200, 200]
     assert (await api.get(f"{MAPS}/m")).body["data"] == {"a": "b", "first": "1", "second": "2"}

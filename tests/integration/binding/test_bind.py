@@ -8,8 +8,9 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from builders.binding.service import Rig, in_order, results_of, rig, until
+from builders.binding.service import Rig, in_order, results_of, rig
 from builders.e2e.faults import BINDS, Requests
+from builders.wait import eventually, yield_to_loop
 from muster.binding.v1 import binding_pb2 as pb
 
 BOUND, CONFLICT = pb.BindResult.OUTCOME_BOUND, pb.BindResult.OUTCOME_CONFLICT
@@ -201,7 +202,7 @@ async def test_a_gang_of_8_need_not_wait_for_a_large_one(muster: Rig) -> None:
         of_large = asyncio.create_task(muster.bind(large))
         await held.until(8)
         of_small = asyncio.create_task(muster.bind(small))
-        await asyncio.sleep(0)
+        await yield_to_loop()
         held.release()
         await of_small
         left = (await muster.nodes_of(large)).count("")
@@ -242,7 +243,7 @@ async def test_a_caller_that_leaves_stops_new_binds_but_not_those_under_way(must
         await held.until(8)
         call.cancel()
         await asyncio.gather(reading, return_exceptions=True)
-        await until(lambda: sum(line["event"] == "pod not bound" for line in logs) == 22)
+        await eventually(lambda: sum(line["event"] == "pod not bound" for line in logs) == 22)
         held.release()
         await muster.service.stop()
     assert len(held.paths) == 8

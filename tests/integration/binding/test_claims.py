@@ -8,8 +8,9 @@ from typing import Any
 import grpc
 import pytest
 
-from builders.binding.service import SECONDS, Object, Rig, in_order, results_of, rig, until
+from builders.binding.service import SECONDS, Object, Rig, in_order, results_of, rig
 from builders.e2e.faults import Requests
+from builders.wait import eventually
 from muster.binding.v1 import binding_pb2 as pb
 
 BOUND, FAILED = pb.BindResult.OUTCOME_BOUND, pb.BindResult.OUTCOME_FAILED
@@ -107,7 +108,7 @@ async def test_all_claims_are_told_before_any_is_waited_for(muster: Rig) -> None
     pods = await gang(muster, 40)
     with muster.faults.seen(SELECTIONS) as told:
         call = asyncio.create_task(results_of(muster.bind_call(pods, "node-1")))
-        await until(lambda: len(told) == 40)
+        await eventually(lambda: len(told) == 40)
         call.cancel()
     assert {each.status for each in told} == {200}
 
@@ -192,7 +193,7 @@ async def test_a_claim_that_goes_while_it_is_waited_for(muster: Rig) -> None:
     pods = await gang(muster, 1)
     with muster.faults.seen(SELECTIONS) as told, muster.faults.seen(READS_OF_CLAIMS) as looks:
         call = asyncio.create_task(muster.bind(pods))
-        await until(lambda: len(told) == 1 and len(looks) >= 1)
+        await eventually(lambda: len(told) == 1 and len(looks) >= 1)
         await muster.kube.delete("PersistentVolumeClaim", "data-0")
         (result,) = await call
     assert result.outcome == FAILED
@@ -261,7 +262,7 @@ async def test_a_watch_that_breaks_misses_nothing(muster: Rig) -> None:
     pods = await gang(muster, 3)
     with muster.faults.seen(SELECTIONS) as told, muster.faults.seen(READS_OF_CLAIMS) as looks:
         call = asyncio.create_task(muster.bind(pods))
-        await until(lambda: len(told) == 3)
+        await eventually(lambda: len(told) == 3)
         muster.faults.break_watches()
         results = await call
     assert {result.outcome for result in results} == {BOUND}
@@ -284,7 +285,7 @@ async def test_repeating_a_request_goes_on_where_the_first_was(muster: Rig) -> N
     pods = await gang(muster, 3)
     with muster.faults.seen(SELECTIONS) as told:
         first = asyncio.create_task(results_of(muster.bind_call(pods)))
-        await until(lambda: len(told) == 3)
+        await eventually(lambda: len(told) == 3)
         first.cancel()
         results = await muster.bind(pods, epoch=6)
         assert {result.outcome for result in results} == {BOUND}
@@ -296,15 +297,18 @@ async def test_what_happens_between_a_look_and_the_watch_is_not_missed(muster: R
     pods = await gang(muster, 1)
     with muster.faults.seen(SELECTIONS) as told:
         first = asyncio.create_task(results_of(muster.bind_call(pods)))
-        await until(lambda: bool(told))
+        await eventually(lambda: bool(told))
         first.cancel()
     with muster.faults.hold(READS_OF_CLAIMS, carried_out=True) as held:
         again = asyncio.create_task(muster.bind(pods, timeout=300))
         await held.until(1)
         assert (await claim(muster, "data-0"))["status"]["phase"] == "Pending"
+
+        async def claim_bound() -> bool:
+            return bool((await claim(muster, "data-0"))["status"]["phase"] == "Bound")
+
+        await eventually(claim_bound, seconds=SECONDS)
         async with asyncio.timeout(SECONDS):
-            while (await claim(muster, "data-0"))["status"]["phase"] != "Bound":  # noqa: ASYNC110 (nothing tells)
-                await asyncio.sleep(0.02)
             held.release()
             (result,) = await again
     assert result.outcome == BOUND

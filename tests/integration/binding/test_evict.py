@@ -10,9 +10,10 @@ import pytest
 from opentelemetry import trace
 from structlog.testing import capture_logs
 
-from builders.binding.service import Rig, in_order, results_of, rig, until, waiting
+from builders.binding.service import Rig, in_order, results_of, rig, waiting
 from builders.e2e.faults import WRITES_OF_STATUS, Requests
 from builders.telemetry.collector import collecting
+from builders.wait import eventually
 from muster.binding.v1 import binding_pb2 as pb
 from muster.telemetry import tracing
 
@@ -278,7 +279,7 @@ async def test_a_caller_that_leaves_stops_new_evictions(muster: Rig) -> None:
         await held.until(2)
         call.cancel()
         await asyncio.gather(reading, return_exceptions=True)
-        await until(lambda: sum(line["event"] == "pod not evicted" for line in logs) == 8)
+        await eventually(lambda: sum(line["event"] == "pod not evicted" for line in logs) == 8)
         held.release()
         await muster.service.stop()
     assert len(held.paths) == 2

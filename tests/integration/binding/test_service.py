@@ -15,6 +15,7 @@ from opentelemetry import trace
 from builders.binding.service import SECONDS, Rig, results_of, rig
 from builders.e2e.faults import BINDS, EVERYTHING, Requests
 from builders.telemetry.collector import attributes_of, collecting
+from builders.wait import yield_to_loop
 from muster.binding import service
 from muster.binding.readiness import follow_readiness
 from muster.binding.service import run
@@ -99,7 +100,7 @@ async def test_sigterm_lets_running_binds_finish(muster: Rig, tmp_path: Path) ->
             call = asyncio.create_task(muster.bind(pods))
             await held.until(2)
             stopping = asyncio.create_task(_goes_away(other))
-            await asyncio.sleep(0)
+            await yield_to_loop()
             os.kill(os.getpid(), signal.SIGTERM)
             await stopping
             held.release()

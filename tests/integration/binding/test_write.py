@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from builders.binding.service import Rig, event, rig, waiting
 from builders.e2e.faults import WRITES_OF_STATUS, Requests
+from builders.wait import eventually
 from muster.binding import event_series
 from muster.binding import events as events_module
 
@@ -158,12 +159,12 @@ async def test_i10_kubectl_describe_finds_the_event(muster: Rig) -> None:
 
 async def counted(muster: Rig, pod: str, count: int) -> list[dict[str, Any]]:
     """The pod's events once one of them has that count."""
-    async with asyncio.timeout(20):
-        while True:
-            found = await muster.events(pod)
-            if any((each.get("series") or {}).get("count") == count for each in found):
-                return found
-            await asyncio.sleep(0.01)
+
+    async def with_count() -> list[dict[str, Any]]:
+        found = await muster.events(pod)
+        return found if any((each.get("series") or {}).get("count") == count for each in found) else []
+
+    return await eventually(with_count, f"an event of {pod} with count {count}", seconds=20)
 
 
 async def test_the_same_event_again_is_counted_in_few_writes(muster: Rig) -> None:

@@ -15,7 +15,7 @@ from builders.clusterstate.history import node_object, pod_group_object, pod_obj
 from builders.clusterstate.mirror import Mirror, mirroring
 from builders.clusterstate.service import QUICK, replica
 from builders.kube.calls import KubeCalls
-from builders.kube.scripted_server import eventually
+from builders.wait import eventually
 from muster.clusterstate.service import ClusterStateService
 from muster.clusterstate.settings import Settings
 from muster.config.settings import KubeSettings

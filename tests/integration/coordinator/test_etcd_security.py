@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from builders.net.certificates import Authority
+from builders.wait import eventually
 from muster.config.settings import TlsSettings
 from muster.coordinator.settings import NoPassword, read_password
 from muster.etcd.users import Wanted, prepare
@@ -68,8 +69,7 @@ async def test_it_leads_with_a_certificate_and_rights_below_its_prefix(etcd: Sec
     try:
         async with asyncio.timeout(30):
             await wait_until_ready(child, grpc_serving(address))
-            while '"term begins"' not in child.log.read_text():  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await eventually(lambda: '"term begins"' in child.log.read_text())
         assert PASSWORD not in child.log.read_text()
         assert PASSWORD not in " ".join(psutil.Process(child.pid).cmdline())
     finally:
@@ -82,9 +82,7 @@ async def test_with_a_wrong_password_it_says_why_and_leads_once_the_file_is_righ
     child, address = coordinator(etcd, tmp_path, etcd.client, "wrong")
     await child.start()
     try:
-        async with asyncio.timeout(30):
-            while "authentication failed" not in child.log.read_text():  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await eventually(lambda: "authentication failed" in child.log.read_text())
         assert not await grpc_serving(address)()
         (tmp_path / "password").write_text(PASSWORD + "\n")
         async with asyncio.timeout(30):

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from builders.core.objects import gang
 from builders.core.replicas import Coordination, placements
 from builders.net.certificates import Authority
+from builders.wait import yield_to_loop
 from muster.config.settings import PLAIN_TEXT
 from muster.coordinator.core.events import Solve, Solved, SolveFailed
 from muster.coordinator.replicas import Place, Replicas
@@ -179,7 +180,7 @@ async def test_of_a_name_for_several_as_many_are_asked_as_there_are() -> None:
     replicas = Replicas([place])
     async with replicas.turn(), replicas.turn():
         third = asyncio.create_task(replicas.turn().__aenter__())
-        await asyncio.sleep(0)
+        await yield_to_loop()
         assert not third.done()
     async with asyncio.timeout(30):
         assert await third is place

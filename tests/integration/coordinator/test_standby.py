@@ -9,6 +9,7 @@ import pytest
 
 from builders.e2e.coordinators import Coordinator
 from builders.etcd.server import etcd_in
+from builders.wait import eventually
 from muster.localcluster.etcd import EtcdProcess
 from muster.localcluster.probes import grpc_serving, wait_until_ready
 
@@ -54,9 +55,11 @@ async def test_without_etcd_it_is_not_ready_and_goes_on_when_etcd_is_back(etcd: 
     async with coordinators(etcd, tmp_path, "first") as (first,):
         ready = grpc_serving(first.address)
         await etcd.kill()
-        async with asyncio.timeout(30):
-            while await ready():  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+
+        async def not_ready() -> bool:
+            return not await ready()
+
+        await eventually(not_ready)
         await first.until("does not lead")
         await etcd.start()
         await first.until("this replica leads")

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from builders.clusterstate.stream import ClusterStream, begin, part, serving, synced
 from builders.core.objects import node, plain_pod, pod_class
 from builders.etcd.server import etcd_in, store_at
+from builders.wait import eventually
 from muster.config.settings import PLAIN_TEXT
 from muster.coordinator import service
 from muster.coordinator.replicas import Replicas
@@ -74,10 +75,13 @@ async def test_a_term_that_fails_is_followed_by_another(etcd: EtcdProcess) -> No
         try:
             await stream.until_subscribed(2)
             stream.opens_with(ONE_POD, {"pods": 1})
-            async with asyncio.timeout(30), aio.insecure_channel(told.listen) as channel:
-                while not await gangs(channel):
+            async with aio.insecure_channel(told.listen) as channel:
+
+                async def known() -> bool:
                     assert not running.done()
-                    await asyncio.sleep(0.05)
+                    return bool(await gangs(channel))
+
+                await eventually(known)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)

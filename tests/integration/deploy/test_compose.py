@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from builders.deploy.compose import ROOT, ComposeProcesses
+from builders.wait import eventually
 from muster.config.settings import KubeSettings
 from muster.kube.session import KubeSession
 from muster.localcluster.apiserver.kubeconfigs import write_kubeconfig
@@ -21,15 +22,17 @@ STOPS_FIRST = ("coordinator", "placement", "binding", "lifecycle", "cluster-stat
 
 
 async def healthy(compose: ComposeProcesses, name: str, child: Child) -> None:
-    asking = compose.healthcheck(name)
-    while asking:
+    command = compose.healthcheck(name)
+
+    async def passes() -> bool:
         assert child.running, child.died()
         process = await asyncio.create_subprocess_exec(
-            *asking, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+            *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
         )
-        if await process.wait() == 0:
-            return
-        await asyncio.sleep(0.1)
+        return await process.wait() == 0
+
+    if command:
+        await eventually(passes, f"the health check of {name} passes", seconds=120, every_seconds=0.1)
 
 
 async def phases(session: KubeSession) -> set[str]:
@@ -66,8 +69,11 @@ async def test_its_commands_make_a_cluster_in_which_a_gang_starts(tmp_path: Path
             session = await KubeSession.connect(KubeSettings(kubeconfig=tmp_path / "kubeconfig"))
             try:
                 await apply_manifests(session, load_manifests(ROOT / "deploy/examples/04-lightweight-labels.yaml"))
-                while await phases(session) != {"Running"}:  # noqa: ASYNC110 (another process starts them)
-                    await asyncio.sleep(0.1)
+
+                async def all_running() -> bool:
+                    return await phases(session) == {"Running"}
+
+                await eventually(all_running, seconds=120, every_seconds=0.1)
             finally:
                 await session.close()
     finally:

@@ -3,14 +3,14 @@
 import asyncio
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
-from builders.etcd.server import etcd_in, eventually, store_at
+from builders.etcd.server import etcd_in, store_at
+from builders.wait import block_event_loop, eventually, yield_to_loop
 from muster.etcd import election as election_module
 from muster.etcd import lease_guard
 from muster.etcd.election import Election, Leadership
@@ -84,9 +84,9 @@ async def test_a_leader_whose_loop_is_busy_for_longer_than_its_lease_lives_goes_
     leadership = await busy.leading()
     second = await candidates.add("second", ttl_seconds=2)
     for _ in range(2):
-        time.sleep(5)  # noqa: ASYNC251 (that is what is tested: nothing else runs in this loop)
+        block_event_loop(5)
         assert leadership.held
-        await asyncio.sleep(0)
+        await yield_to_loop()
     renewed = leadership.renewed_at
     await eventually(lambda: leadership.renewed_at > renewed)
     assert leadership.held
@@ -100,7 +100,7 @@ async def test_a_loop_that_never_comes_back_loses_its_lease(
     monkeypatch.setattr(lease_guard, "BUSY_SECONDS", 0.5)
     stuck = await candidates.add("stuck", ttl_seconds=2)
     leadership = await stuck.leading()
-    time.sleep(5)  # noqa: ASYNC251 (nothing else runs in this loop)
+    block_event_loop(5)
     assert not leadership.held
 
 

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from builders.etcd.records import PREFIX, EtcdRecords
-from builders.etcd.server import etcd_in, eventually, eventually_healthy, fence_of, store_at
+from builders.etcd.server import etcd_in, eventually_healthy, fence_of, store_at
+from builders.wait import eventually
 from muster.coordinator.v1.record_pb2 import GangRecord
 
 PERMIT = GangRecord(state=GangRecord.STATE_BINDING).SerializeToString()

@@ -10,8 +10,9 @@ import structlog
 import yaml
 from msgspec.structs import replace
 
-from builders.kube.scripted_server import ScriptedApi, eventually, status
+from builders.kube.scripted_server import ScriptedApi, status
 from builders.telemetry.metrics import Figures
+from builders.wait import eventually
 from muster.config.settings import KubeSettings
 from muster.dialects import native
 from muster.kube.changes import Changes, Removed

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from builders.kube.kubeconfigs import Plugin, write_kubeconfig
 from builders.net.certificates import Authority
+from builders.wait import yield_to_loop
 from muster.config.settings import KubeSettings
 from muster.kube import session as session_module
 from muster.kube.session import ApiStatusError, BadKubeconfig, KubeSession, KubeUnreachable
@@ -93,7 +94,7 @@ async def test_connections_are_kept_and_bounded(tmp_path: Path) -> None:
         peers.add(request.transport.get_extra_info("peername"))
         inside += 1
         most = max(most, inside)
-        await asyncio.sleep(0)
+        await yield_to_loop()
         inside -= 1
         return web.Response()
 

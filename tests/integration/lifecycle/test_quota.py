@@ -11,6 +11,7 @@ from builders.e2e.faults import Requests
 from builders.kube.webhook import CONFIGURATIONS
 from builders.lifecycle.quota_service import COSCHEDULING, LEDGER, POD_GROUPS, PODS, QUOTAS, QuotaRig, condition
 from builders.lifecycle.replicas import LEASE, LifecycleRig
+from builders.wait import eventually
 
 LEDGERS = Requests("", "/configmaps.*")
 
@@ -245,9 +246,11 @@ async def test_another_leader_reserves_and_returns_what_was_left_undone(quota: Q
 
 async def until_created(quota: QuotaRig, name: str, *, of: str = "", **requests: str) -> None:
     """The API server counts what has ended a moment later."""
-    async with asyncio.timeout(20):
-        while (await quota.create(name, of=of, **requests)).status != 201:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+
+    async def created() -> bool:
+        return (await quota.create(name, of=of, **requests)).status == 201
+
+    await eventually(created, f"pod {name} is admitted", seconds=20, every_seconds=0.05)
 
 
 async def reserves(quota: QuotaRig, name: str) -> bool:

@@ -9,6 +9,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from builders.e2e.faults import EVERYTHING
 from builders.lifecycle.replicas import LEASE, SECONDS, LifecycleRig
+from builders.wait import eventually
 from muster.kube.changes import Changes, Removed
 from muster.kube.objects import Namespace
 from muster.kube.resources import NAMESPACES
@@ -33,9 +34,7 @@ class Notebook:
         await self._queue.run()
 
     async def until(self, name: str, times: int = 1) -> None:
-        async with asyncio.timeout(SECONDS):
-            while self.looks.count(name) < times:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+        await eventually(lambda: self.looks.count(name) >= times, seconds=SECONDS)
 
     def _take_in(self, changes: Changes[Namespace]) -> None:
         for item in changes.items:

@@ -10,6 +10,7 @@ from grpc import aio
 
 from builders.net.grpc import CLUSTER_STATE, PLACEMENT, ClusterState, Placement, channel_to, describe, serving
 from builders.telemetry.metrics import Figures, open_metrics
+from builders.wait import eventually
 from muster.clusterstate.v1 import clusterstate_pb2, clusterstate_pb2_grpc
 from muster.rpc.errors import RpcError
 
@@ -33,9 +34,7 @@ def calls(status: grpc.StatusCode) -> list[float]:
 
 async def until_counted(status: grpc.StatusCode, wanted: Sequence[float]) -> None:
     """A side may hear of the end a little after the other."""
-    async with asyncio.timeout(10):
-        while calls(status) != wanted:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    await eventually(lambda: calls(status) == wanted, lambda: f"{calls(status)} is {wanted}", seconds=10)
 
 
 async def _refused(_context: Any) -> None:
@@ -111,9 +110,7 @@ async def test_a_subscription_counts_while_it_is_open() -> None:
 
         watch.cancel()
         await cluster_state.all_gone()
-        async with asyncio.timeout(10):
-            while subscribers():  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+        await eventually(lambda: not subscribers(), seconds=10)
     assert Figures.here()("rpc_server_call_duration_seconds_count", rpc_method=f"{CLUSTER_STATE}/Watch") == 0
 
 

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from builders.net.certificates import Authority
 from builders.net.grpc import ClusterState, Placement, channel_to, describe, serving
+from builders.wait import eventually
 from muster.config.settings import TlsSettings
 from muster.rpc.credentials import BadCertificates, Certificates
 from muster.rpc.subscription import SnapshotComplete, Step, subscribe
@@ -93,9 +94,7 @@ async def test_a_call_under_way_ends_where_it_began_and_then_its_connection_does
         assert connections_to(port) == 2
         go_on.set()
         assert await running == "test"
-        async with asyncio.timeout(30):
-            while connections_to(port) > 1:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await eventually(lambda: connections_to(port) <= 1)
         assert await describe(channel) == "test"
 
 
@@ -120,9 +119,7 @@ async def test_no_call_is_lost_while_certificates_and_then_their_authority_are_r
         for step in acts:
             await asyncio.to_thread(step)
             wanted = answered + 20
-            async with asyncio.timeout(60):
-                while answered < wanted:  # noqa: ASYNC110
-                    await asyncio.sleep(0.001)
+            await eventually(lambda: answered >= wanted, seconds=60, every_seconds=0.001)  # noqa: B023
         replaced.set()
 
 

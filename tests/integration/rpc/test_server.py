@@ -11,6 +11,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from structlog.testing import capture_logs
 
 from builders.net.grpc import CLUSTER_STATE, PLACEMENT, ClusterState, Placement, channel_to, describe, serving
+from builders.wait import eventually
 from muster.clusterstate.v1 import clusterstate_pb2, clusterstate_pb2_grpc
 from muster.config.settings import PLAIN_TEXT
 from muster.placement.v1 import placement_pb2, placement_pb2_grpc
@@ -152,9 +153,7 @@ async def test_stop_lets_a_running_call_finish_and_takes_no_new_ones() -> None:
         running = asyncio.create_task(describe(channel))
         await arrived.wait()
         stopping = asyncio.create_task(server.stop(30))
-        async with asyncio.timeout(10):
-            while server.ready:  # noqa: ASYNC110
-                await asyncio.sleep(0)
+        await eventually(lambda: not server.ready, seconds=10, every_seconds=0)
         async with channel_to(port) as late:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await describe(late)

@@ -11,6 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from builders.net.grpc import PLACEMENT, ClusterState, Placement, channel_to, describe, serving
 from builders.telemetry.collector import Collector, attributes_of, collecting, trace_of
+from builders.wait import yield_to_loop
 from muster.clusterstate.v1 import clusterstate_pb2, clusterstate_pb2_grpc
 from muster.rpc.errors import RpcError
 from muster.telemetry import tracing
@@ -114,9 +115,9 @@ async def test_the_server_goes_on_with_the_trace_of_its_caller(traced: Traced) -
 
 async def test_calls_of_several_callers_at_once_keep_to_their_own_traces(traced: Traced) -> None:
     async def work(_: Any) -> None:
-        await asyncio.sleep(0)
+        await yield_to_loop()
         with tracing.tracer().start_as_current_span("inside"):
-            await asyncio.sleep(0)
+            await yield_to_loop()
 
     async def call(channel: grpc.aio.Channel) -> str:
         with tracing.tracer().start_as_current_span("caller"):

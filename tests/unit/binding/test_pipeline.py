@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from builders.wait import yield_to_loop
 from muster.binding.pipeline import Flow, Job, Pipeline, Urgency
 from muster.binding.verdicts import DONE, Again, Strained, Verdict
 
@@ -29,7 +30,7 @@ class Work(Job):
         try:
             if self.site.held:
                 await self.end.wait()
-            await asyncio.sleep(0)
+            await yield_to_loop()
         finally:
             self.site.running -= 1
         if self.verdicts:
@@ -74,8 +75,7 @@ def flow(pipeline: Pipeline, urgency: Urgency = Urgency.BIND, seconds: float | N
 
 
 async def turns(count: int = 5) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
+    await yield_to_loop(count)
 
 
 async def test_no_more_run_at_once_than_allowed() -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from builders.wait import yield_to_loop
 from muster.kube.line_batches import LineBatches
 
 
@@ -65,7 +66,7 @@ async def test_an_error_while_waiting_is_given() -> None:
     wire = Wire()
     async with asyncio.timeout(5), LineBatches(wire(), 10) as batches:
         waiting = asyncio.ensure_future(anext(batches))
-        await asyncio.sleep(0)
+        await yield_to_loop()
         wire.send(OSError("broken"))
         with pytest.raises(OSError, match="broken"):
             await waiting
@@ -76,8 +77,7 @@ async def test_a_slow_reader_holds_back_the_sender() -> None:
     wire.send(*[b"x"] * 1000, None)
     async with asyncio.timeout(5), LineBatches(wire(), 10) as batches:
         first = await anext(batches)
-        for _ in range(100):
-            await asyncio.sleep(0)
+        await yield_to_loop(100)
         assert wire.read < 200
         rest = [len(batch) async for batch in batches]
     assert len(first) + sum(rest) == 1000

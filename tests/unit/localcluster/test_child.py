@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from builders.wait import eventually
 from muster.localcluster.child import Child
 from muster.localcluster.probes import always, wait_until_ready
 
@@ -23,9 +24,7 @@ def python(name: str, code: str, log: Path) -> Child:
 
 
 async def said(child: Child, text: str) -> None:
-    async with asyncio.timeout(20):
-        while text not in "\n".join(child.tail()):  # noqa: ASYNC110 (another process writes it)
-            await asyncio.sleep(0.01)
+    await eventually(lambda: text in "\n".join(child.tail()), f"{child.name} prints {text!r}", seconds=20)
 
 
 def alive(pid: int) -> bool:
@@ -38,9 +37,7 @@ def alive(pid: int) -> bool:
 
 
 async def gone(pid: int) -> None:
-    async with asyncio.timeout(20):
-        while alive(pid):  # noqa: ASYNC110 (not our child)
-            await asyncio.sleep(0.01)
+    await eventually(lambda: not alive(pid), f"process {pid} ends", seconds=20)
 
 
 async def test_it_stops_when_told(tmp_path: Path) -> None:
