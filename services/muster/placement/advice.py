@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.gangs.solve import SolveGang
-from muster.placement.pod_rules.easing import ask_less, one_each
+from muster.placement.inter_pod.relaxation import ask_less, one_each
 from muster.placement.room.eligibility import ABSENT, USABLE
 from muster.placement.room.nodes import Bool
 from muster.placement.room.room import ClassRoom, Room
@@ -122,9 +122,9 @@ def make_room_in(domain: str, room: Room, of_class: ClassRoom, missing: int) -> 
 
 
 def _change(room: Room, of_class: ClassRoom, missing: int) -> str:
-    if of_class.coupled or not one_each(of_class):
+    if of_class.interacting or not one_each(of_class):
         less = ask_less(of_class, missing)
-        if less or of_class.coupled:
+        if less or of_class.interacting:
             return less
     return _on_lost_nodes(room, of_class, missing) or _more_nodes(room, of_class, missing)
 

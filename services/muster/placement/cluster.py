@@ -55,7 +55,7 @@ class Cluster:
             self.capacity.seat((pod.uid, pod.class_id, pod.node) for pod in batch.pods if pod.seated)
         except KeyError as error:
             raise UnknownClass(error.args[0]) from None
-        self.room.tallies.put_pods(batch.pods, gone)
+        self.room.pod_counts.put_pods(batch.pods, gone)
         self.room.trees.drop(batch.removed_trees)
         self.room.trees.put(batch.trees)
         if len(batch.pods) > _TAKEN_OVER_AT_ONCE:
@@ -94,7 +94,7 @@ class Cluster:
         for pod_class in pod_classes:
             if pod_class.id not in self.pod_classes:
                 self.pod_classes[pod_class.id] = pod_class
-                self.room.tallies.put_class(self.capacity.put_class(pod_class), pod_class)
+                self.room.pod_counts.put_class(self.capacity.put_class(pod_class), pod_class)
 
     def _put_nodes(self, nodes: Iterable[NodeFacts]) -> None:
         changed = []

@@ -10,7 +10,7 @@ from muster.gangs.capacity import Int64
 from muster.gangs.facts import PODS, Amounts
 from muster.gangs.solve import Explanation, SolveGang, SolveGroup
 from muster.placement.advice import best_domain, make_room, reach, telling_level
-from muster.placement.pod_rules.pod_rules import Lost
+from muster.placement.inter_pod.rules import Filtered
 from muster.placement.room.eligibility import ABSENT, USABLE
 from muster.placement.room.kept import NOTHING, Kept
 from muster.placement.room.parts import Attempt, Part, retake
@@ -72,7 +72,7 @@ class Explainer:
         """
         room, of_class = self._room, self._room.of(class_id)
         needed, fits = group.gangs[gang_index].minimum, of_class.fits
-        if of_class.limits is None:
+        if of_class.inter_pod is None:
             return self._explanation(group, gang_index, of_class, fits, fit, needed - fit, is_all=is_all)
         mark, rows = room.mark(), np.flatnonzero(fits)
         room.take(of_class, rows, fits[rows])  # members may keep others away, and hold ports
@@ -148,8 +148,8 @@ def _nodes_lost(room: Room, of_class: ClassRoom, left: Int64) -> FilteredNodes:
         if code not in (ABSENT, USABLE, *late):
             counts[judge.reasons[code]] = int(nodes)
     undecided = np.flatnonzero(np.isin(judge.reason, (USABLE, *late)))
-    if of_class.limits is not None:
-        undecided = _lose(counts, undecided, of_class.limits.lost_before_room())
+    if of_class.inter_pod is not None:
+        undecided = _lose(counts, undecided, of_class.inter_pod.filtered_before_resources())
     names = {column: name for name, column in room.capacity.resources.items()}
     asked = [(names[column], index) for index, column in enumerate(of_class.columns.tolist())]
     for name, index in sorted(asked, key=_check_order):
@@ -158,12 +158,12 @@ def _nodes_lost(room: Room, of_class: ClassRoom, left: Int64) -> FilteredNodes:
             counts["Too many pods" if name == PODS else f"Insufficient {name}"] = int(short.sum())
             undecided = undecided[~short]
     undecided = _lose(counts, undecided, [(judge.reasons[code], judge.reason == code) for code in late])
-    if of_class.limits is not None:
-        _lose(counts, undecided, of_class.limits.lost_after_room())
+    if of_class.inter_pod is not None:
+        _lose(counts, undecided, of_class.inter_pod.filtered_after_resources())
     return tuple(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
 
 
-def _lose(counts: dict[str, int], undecided: Int64, lost: Lost) -> Int64:
+def _lose(counts: dict[str, int], undecided: Int64, lost: Filtered) -> Int64:
     """Count each of the undecided rows under the first reason that holds for it; returns those that stay undecided."""
     for reason, rows in lost:
         here = rows[undecided]

@@ -12,18 +12,18 @@ from muster.gangs.solve import PotentialVictim, Run, SolveGroup
 from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
 from muster.placement.equal import place_equal
 from muster.placement.explain import Explainer
+from muster.placement.inter_pod.solver import (
+    members_interact,
+    place_by_preferences,
+    place_interacting,
+    place_interacting_partly,
+    preferences_interact,
+)
 from muster.placement.mixed.feasible import only_hard
 from muster.placement.mixed.mixed import place_mixed
 from muster.placement.mixed.partial import place_partly
 from muster.placement.mixed.search import Budget
-from muster.placement.pod_rules.coupled import (
-    is_coupled,
-    is_softly_coupled,
-    place_by_wishes,
-    place_coupled,
-    place_coupled_partly,
-)
-from muster.placement.removal.removal import place_by_removal
+from muster.placement.preemption.preemption import place_by_preemption
 from muster.placement.room.kept import NOTHING, Kept
 from muster.placement.room.packing import choose, tightest_first
 from muster.placement.room.parts import Part, alike, parts_of, runs_of
@@ -80,8 +80,8 @@ class _Batch:
         """The group is one pod, and does not mind others like it."""
         if not _is_single(group):
             return False
-        limits = self._room.of(_class_of(group)).limits
-        return limits is None or not (limits.couples() or limits.couples_softly())
+        limits = self._room.of(_class_of(group)).inter_pod
+        return limits is None or not (limits.members_interact() or limits.preferences_interact())
 
     def place(self, group: SolveGroup) -> Answer:
         failed = self._failed_before(group)
@@ -94,7 +94,7 @@ class _Batch:
         if isinstance(answer, NotPlaced):
             self._remember(group, answer)
             if self._potential_victims:
-                answer = self._place_by_removal(group, parts, answer)
+                answer = self._place_by_preemption(group, parts, answer)
             if isinstance(answer, NotPlaced) and group.partial:
                 answer = self._place_partly(group, parts, answer, budget)
         self._steps_left -= granted - max(0, budget.left)
@@ -151,10 +151,10 @@ class _Batch:
         return found if isinstance(found, Placed) else replace(answer, proved=found.proved)
 
     def _place_as_asked(self, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Placed | NotPlaced:
-        if is_coupled(self._room, parts):
-            return place_coupled(self._room, group, parts, self._explainer, budget)
-        if not any(gang.constraints for gang in group.gangs) and is_softly_coupled(self._room, parts):
-            placed = place_by_wishes(self._room, group, parts)
+        if members_interact(self._room, parts):
+            return place_interacting(self._room, group, parts, self._explainer, budget)
+        if not any(gang.constraints for gang in group.gangs) and preferences_interact(self._room, parts):
+            placed = place_by_preferences(self._room, group, parts)
             if placed is not None:
                 return placed
         if len(group.gangs) == 1 and group.gangs[0].constraints and alike(parts):
@@ -176,17 +176,17 @@ class _Batch:
         self._room.shift(at, free)
         return answer if isinstance(answer, Placed) else None
 
-    def _place_by_removal(self, group: SolveGroup, parts: Sequence[Part], present: NotPlaced) -> Placed | NotPlaced:
+    def _place_by_preemption(self, group: SolveGroup, parts: Sequence[Part], present: NotPlaced) -> Placed | NotPlaced:
         def place() -> Placed | NotPlaced:
             return self._place_whole(group, parts, Budget(STEPS_PER_GROUP))
 
-        return place_by_removal(self._room, group, parts, self._potential_victims, self._kept, place, present)
+        return place_by_preemption(self._room, group, parts, self._potential_victims, self._kept, place, present)
 
     def _place_partly(
         self, group: SolveGroup, parts: Sequence[Part], whole: NotPlaced, budget: Budget
     ) -> PartlyPlaced | NotPlaced:
-        if is_coupled(self._room, parts):
-            attempt = place_coupled_partly(self._room, group, parts)
+        if members_interact(self._room, parts):
+            attempt = place_interacting_partly(self._room, group, parts)
         else:
             attempt = place_partly(self._room, group, parts, budget)
         if attempt is None:

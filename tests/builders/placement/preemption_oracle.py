@@ -21,8 +21,8 @@ from muster.gangs.facts import (
 from muster.gangs.solve import PotentialVictim, SolveGang, SolveGroup
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.cluster import Cluster
-from muster.placement.removal.candidates import candidates_of
-from muster.placement.removal.trial import Trial
+from muster.placement.preemption.dry_run import DryRun
+from muster.placement.preemption.victim_table import victim_table
 from muster.placement.room.kept import NOTHING
 from muster.placement.room.parts import parts_of
 
@@ -56,11 +56,11 @@ class Instance:
         assert isinstance(answer, Placed | NotPlaced)
         return answer
 
-    def trial(self) -> Trial:
+    def trial(self) -> DryRun:
         """What the search for who goes asks, with all the efforts that it may need."""
         room = self.cluster().room
         room.refresh()
-        trial = Trial(room, self.asked, parts_of(self.asked), candidates_of(room, self.gangs, NOTHING))
+        trial = DryRun(room, self.asked, parts_of(self.asked), victim_table(room, self.gangs, NOTHING))
         trial.allow(10**6)
         return trial
 

@@ -12,7 +12,7 @@ from muster.gangs.facts import Batch, PodClass, PodFacts
 from muster.gangs.solve import SolveGroup
 from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
 from muster.placement.cluster import Cluster
-from muster.placement.pod_rules.coupled import is_coupled
+from muster.placement.inter_pod.solver import members_interact
 from muster.placement.room.parts import parts_of
 
 
@@ -88,7 +88,7 @@ def check(scenery: Scenery, asked: SolveGroup) -> None:
     event(f"{type(answer).__name__}, {feasible=}")
     assert isinstance(answer, Placed) == feasible
     if isinstance(answer, Placed):
-        if is_coupled(cluster.room, parts_of(asked)):
+        if members_interact(cluster.room, parts_of(asked)):
             assert sum(counts(asked, answer)) == max(sum(numbers) for numbers in possible if reached(numbers))
         assert all(n >= minimum for n, minimum in zip(counts(asked, answer), minimums, strict=True))
     if isinstance(answer, Placed | PartlyPlaced):

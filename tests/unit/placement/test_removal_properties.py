@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 
 from builders.placement.preemption_oracle import Instance, check, confined_instances, instances
-from muster.placement.removal.greedy import few_gangs
-from muster.placement.removal.holds import Holds
-from muster.placement.removal.spare import Spare
+from muster.placement.preemption.holds import Holds
+from muster.placement.preemption.spare_pods import Spare
+from muster.placement.preemption.whole_gangs import greedy_gangs
 
 
 @settings(max_examples=100, deadline=None)
@@ -28,7 +28,7 @@ def test_gangs_chosen_by_what_helps_most_suffice(instance: Instance) -> None:
     candidates = trial.candidates
     spare = Spare(trial, candidates.count)
     holds = Holds(trial, spare.limited, spare.first, candidates.count - spare.first)
-    removed = few_gangs(holds, spare.first_beside) if spare.limited else spare.first_beside(())
+    removed = greedy_gangs(holds, spare.first_beside) if spare.limited else spare.first_beside(())
     assert (removed is not None) == trial.fits(candidates.count)
     if removed is not None:
         gone: dict[tuple[str, str], int] = {}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from builders.placement.clusters import alone, answers, cluster, node, seats
 from builders.placement.inter_pod_rules import HOST, ZONE, member, spread, wish
 from muster.gangs.facts import NodeFacts, SpreadConstraint, Taint, TaintEffect
-from muster.placement.pod_rules.levelling import level
+from muster.placement.inter_pod.water_filling import level
 
 SPOT = Taint("spot", "", TaintEffect.PREFER_NO_SCHEDULE)
 

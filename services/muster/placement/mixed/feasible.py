@@ -7,10 +7,10 @@ from msgspec import structs
 
 from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.gangs.solve import SolveGroup
+from muster.placement.inter_pod.solver import find_interacting, members_interact
 from muster.placement.mixed.constrained import has_any_place
 from muster.placement.mixed.mixed import seat_minimums
 from muster.placement.mixed.search import Budget
-from muster.placement.pod_rules.coupled import find_coupled, is_coupled
 from muster.placement.room.parts import Part, alike
 from muster.placement.room.room import Room
 from muster.placement.shapes.shaped import NoSeats, seats_for
@@ -44,8 +44,8 @@ def is_constrained(group: SolveGroup) -> bool:
 
 def has_place(room: Room, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> bool:
     """All minimums have a place together, as far as the budget reaches to tell. Nothing stays taken."""
-    if is_coupled(room, parts):
-        return find_coupled(room, group, parts, budget) is not None
+    if members_interact(room, parts):
+        return find_interacting(room, group, parts, budget) is not None
     if not is_constrained(group):
         mark = room.mark()
         seated = seat_minimums(room, group, parts, budget) is not None

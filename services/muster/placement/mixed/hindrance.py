@@ -123,7 +123,7 @@ def _too_little_room(
     nodes = tree.level_names[-1]
     of_class = room.of(told.class_id)
     only_packs = hard and all(each.policy is LevelPolicy.PACK and each.level != nodes for each in hard)
-    if only_packs and of_class.limits is None:  # others must perhaps not be so near to one another
+    if only_packs and of_class.inter_pod is None:  # others must perhaps not be so near to one another
         one = told.best_domain or f"one {tree.level_names[telling_level(tree, hard)]}"
         remedy = make_room_in(one, room, of_class, gang.minimum - told.best_domain_fit)
         full = replace(full, remedy=remedy or full.remedy)

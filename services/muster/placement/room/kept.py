@@ -26,8 +26,8 @@ class Kept:
         if not len(self.rows):
             return 0
         usable = of_class.eligibility.reason[self.rows] == USABLE
-        if of_class.limits is not None:
-            usable &= of_class.limits.caps()[self.rows] > 0
+        if of_class.inter_pod is not None:
+            usable &= of_class.inter_pod.caps()[self.rows] > 0
         now, needed = left[:, self.rows], of_class.amounts[:, None]
         fits = (now >= needed).all(axis=0)
         would_fit = (now + self.amounts[of_class.columns] >= needed).all(axis=0)

@@ -8,8 +8,8 @@ import numpy as np
 
 from muster.gangs.capacity import Capacity, Int64
 from muster.gangs.facts import PodClass
-from muster.placement.pod_rules.limits import limits_of
-from muster.placement.pod_rules.tallies import Tallies
+from muster.placement.inter_pod.class_rules import inter_pod_rules_of
+from muster.placement.inter_pod.pod_counts import PodCounts
 from muster.placement.room.eligibility import USABLE, Eligibility
 from muster.placement.room.nodes import NodeTable
 from muster.placement.room.trees import Trees
@@ -55,10 +55,10 @@ class ClassRoom:
     `vector` is what one pod takes, int64[resources]; `columns` and `amounts` are its resources that are not 0.
     """
 
-    def __init__(self, pod_class: PodClass, nodes: NodeTable, capacity: Capacity, tallies: Tallies) -> None:
+    def __init__(self, pod_class: PodClass, nodes: NodeTable, capacity: Capacity, pod_counts: PodCounts) -> None:
         self.pod_class = pod_class
         self.eligibility = Eligibility(pod_class, nodes)
-        self.limits = limits_of(pod_class, self.eligibility, tallies, nodes)
+        self.inter_pod = inter_pod_rules_of(pod_class, self.eligibility, pod_counts, nodes)
         self.alone: Int64 = np.zeros(0, np.int64)
         self.fits: Int64 = self.alone
         self.seen = -1
@@ -67,19 +67,19 @@ class ClassRoom:
         self.amounts: Int64 = self._all[self.columns]
 
     @property
-    def coupled(self) -> bool:
+    def interacting(self) -> bool:
         """A member on one node changes what may go to others, so that `fits` holds for one node at a time only."""
-        return self.limits is not None and self.limits.couples()
+        return self.inter_pod is not None and self.inter_pod.members_interact()
 
     @property
     def dislike(self) -> Int64:
         """int64[rows]: nodes with less are to be filled first."""
-        return self.eligibility.dislike if self.limits is None else self.limits.dislike()
+        return self.eligibility.dislike if self.inter_pod is None else self.inter_pod.dislike()
 
     @property
     def levels(self) -> list[int]:
         """Values of `dislike` on nodes that may be used, rising."""
-        if self.limits is None or not self.limits.wishes:
+        if self.inter_pod is None or not self.inter_pod.wishes:
             return self.eligibility.levels
         levels: list[int] = np.unique(self.dislike[self.fits > 0]).tolist()
         return levels
@@ -125,7 +125,7 @@ class Room:
         self.capacity = capacity
         self.nodes = nodes
         self.trees = Trees(nodes)
-        self.tallies = Tallies(capacity, nodes)
+        self.pod_counts = PodCounts(capacity, nodes)
         self.pod_classes = pod_classes
         self.free: Int64 = np.zeros((0, 0), np.int64)
         self.stamp: Int64 = np.zeros(0, np.int64)
@@ -142,7 +142,7 @@ class Room:
         assert not self._taken, "a solve has not given back what it took"
         capacity, nodes = self.capacity, self.nodes
         resources, rows = len(capacity.resources), nodes.rows
-        self.tallies.refresh()
+        self.pod_counts.refresh()
         if self.free.shape != (resources, rows):
             self.free = np.zeros((resources, rows), np.int64)
             self.stamp = np.zeros(rows, np.int64)
@@ -165,7 +165,7 @@ class Room:
         """Room for one class, up to date. Raises KeyError for an unknown class."""
         room = self._classes.pop(class_id, None)
         if room is None:
-            room = ClassRoom(self.pod_classes[class_id], self.nodes, self.capacity, self.tallies)
+            room = ClassRoom(self.pod_classes[class_id], self.nodes, self.capacity, self.pod_counts)
             for _ in range(len(self._classes) + 1 - max(16, _CACHED_CELLS // max(1, self.nodes.rows))):
                 del self._classes[next(iter(self._classes))]
         self._classes[class_id] = room
@@ -207,7 +207,7 @@ class Room:
     def claim(self, room: ClassRoom, rows: Int64, counts: Int64) -> None:
         """As `take`, but whether there is room or not: what is decided already counts, whatever a node has left."""
         self._taken.append(_Seats(room, rows, counts))
-        self.tallies.add(room.pod_class.id, rows, counts)
+        self.pod_counts.add(room.pod_class.id, rows, counts)
         at = _index(rows)
         self.free[:, at] -= room.vector(len(self.free))[:, None] * counts
         self._touch(at)
@@ -220,7 +220,7 @@ class Room:
         """
         self._taken.append(_Shift(rows, amounts, gone))
         for class_id, left, counts in gone:
-            self.tallies.add(class_id, left, -counts)
+            self.pod_counts.add(class_id, left, -counts)
         at = _index(rows)
         self.free[:, at] += amounts
         self._touch(at)
@@ -240,7 +240,7 @@ class Room:
                 at = _index(shift.rows)
                 self.free[:, at] -= shift.amounts
                 for class_id, left, counts in shift.gone:
-                    self.tallies.add(class_id, left, counts)
+                    self.pod_counts.add(class_id, left, counts)
                 self._touch(at)
         self._empty([seats for seats in taken if isinstance(seats, _Seats)])
 
@@ -255,7 +255,7 @@ class Room:
             counts = np.concatenate([seats.counts for seats in alike])
             for column, amount in zip(room.columns.tolist(), room.amounts.tolist(), strict=True):
                 np.add.at(self.free[column], rows, amount * counts)
-            self.tallies.add(room.pod_class.id, rows, -counts)
+            self.pod_counts.add(room.pod_class.id, rows, -counts)
             self._touch(_index(rows))
 
     def _touch(self, at: Int64 | slice) -> None:
@@ -289,7 +289,7 @@ class Room:
             if len(judged):
                 rows = np.union1d(rows, judged)
             room.alone[rows] = self._fitting(room, rows)
-        room.fits = room.alone if room.limits is None else np.minimum(room.alone, room.limits.caps())
+        room.fits = room.alone if room.inter_pod is None else np.minimum(room.alone, room.inter_pod.caps())
         room.seen = self.clock
 
     def _fitting(self, room: ClassRoom, rows: Int64 | slice) -> Int64:

@@ -14,14 +14,14 @@ from muster.gangs.capacity import Int64
 from muster.gangs.solve import PotentialVictim, SolveGroup
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.mixed.feasible import only_hard
-from muster.placement.removal.candidates import Candidates, candidates_of
-from muster.placement.removal.confining import confinement, who_goes_near, who_goes_of_one_domain
-from muster.placement.removal.fewest import fewest_gangs
-from muster.placement.removal.greedy import few_gangs
-from muster.placement.removal.holds import Holds
-from muster.placement.removal.putback import put_back
-from muster.placement.removal.spare import Spare
-from muster.placement.removal.trial import Spent, Trial
+from muster.placement.preemption.dry_run import DryRun, EffortSpent
+from muster.placement.preemption.fewest import fewest_gangs
+from muster.placement.preemption.holds import Holds
+from muster.placement.preemption.one_domain import confinement, who_goes_near, who_goes_of_one_domain
+from muster.placement.preemption.reprieve import reprieve
+from muster.placement.preemption.spare_pods import Spare
+from muster.placement.preemption.victim_table import VictimTable, victim_table
+from muster.placement.preemption.whole_gangs import greedy_gangs
 from muster.placement.room.kept import Kept
 from muster.placement.room.parts import Part
 from muster.placement.room.room import Room
@@ -37,7 +37,7 @@ PlaceWhole = Callable[[], Placed | NotPlaced]
 """Places the group in the room as it is then."""
 
 
-def place_by_removal(
+def place_by_preemption(
     room: Room,
     group: SolveGroup,
     parts: Sequence[Part],
@@ -47,7 +47,7 @@ def place_by_removal(
     present: NotPlaced,
 ) -> Placed | NotPlaced:
     """Place a group that has no place at `present`, if it has one once some of the potential_victims pods are gone."""
-    candidates = candidates_of(room, potential_victims, kept)
+    candidates = victim_table(room, potential_victims, kept)
     if not len(candidates):
         return present
     mark = room.mark()
@@ -69,7 +69,7 @@ def place_by_removal(
 
 
 def _who_goes_for(
-    room: Room, group: SolveGroup, parts: Sequence[Part], candidates: Candidates, if_all_went: Placed
+    room: Room, group: SolveGroup, parts: Sequence[Part], candidates: VictimTable, if_all_went: Placed
 ) -> Int64 | None:
     confined = confinement(room, group)
     if confined is not None:
@@ -77,7 +77,7 @@ def _who_goes_for(
     return who_goes_near(room, group, parts, candidates, (run.node for run in if_all_went.runs), _who_goes)
 
 
-def _who_goes(trial: Trial) -> Int64 | None:
+def _who_goes(trial: DryRun) -> Int64 | None:
     """How many pods of each entry go; None if that is too hard to tell, which leaves all of them where they are."""
     trial.allow(_EFFORTS)
     allowed = _lowest_levels(trial)
@@ -88,10 +88,10 @@ def _who_goes(trial: Trial) -> Int64 | None:
     removed = _unless_spent(lambda: spare.beside(()))
     if removed is None:
         removed = _some_gangs(trial, allowed, spare)
-    return put_back(trial, removed, spare.allowance, _EFFORTS)
+    return reprieve(trial, removed, spare.allowance, _EFFORTS)
 
 
-def _lowest_levels(trial: Trial) -> Int64:
+def _lowest_levels(trial: DryRun) -> Int64:
     """All pods of the levels that suffice, by entry."""
     candidates = trial.candidates
     level_of = np.array([gang.level for gang in candidates.gangs], np.int64)[candidates.gang]
@@ -104,7 +104,7 @@ def _lowest_levels(trial: Trial) -> Int64:
     return up_to(bisect_left(range(len(levels) - 1), True, key=lambda index: trial.fits(up_to(index))))
 
 
-def _some_gangs(trial: Trial, allowed: Int64, spare: Spare) -> Int64:
+def _some_gangs(trial: DryRun, allowed: Int64, spare: Spare) -> Int64:
     """What goes if gangs have to go whole: as few as can be found; in the worst case all that is allowed."""
     trial.allow(_EFFORTS_FOR_FEWEST)
     holds = Holds(trial, spare.limited, spare.most, allowed - spare.most)
@@ -113,7 +113,7 @@ def _some_gangs(trial: Trial, allowed: Int64, spare: Spare) -> Int64:
         return removed
     trial.allow(_EFFORTS)
     holds = Holds(trial, spare.limited, spare.first, allowed - spare.first)
-    removed = _unless_spent(lambda: few_gangs(holds, spare.first_beside))
+    removed = _unless_spent(lambda: greedy_gangs(holds, spare.first_beside))
     if removed is None:
         return allowed
     lost = np.bincount(trial.candidates.gang, removed, len(spare.allowance))
@@ -126,5 +126,5 @@ def _some_gangs(trial: Trial, allowed: Int64, spare: Spare) -> Int64:
 def _unless_spent(search: Callable[[], Int64 | None]) -> Int64 | None:
     try:
         return search()
-    except Spent:
+    except EffortSpent:
         return None

@@ -6,13 +6,13 @@ from typing import Final
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.placement.removal.fewest import Accept
-from muster.placement.removal.holds import Holds
+from muster.placement.preemption.fewest import Accept
+from muster.placement.preemption.holds import Holds
 
 _NOWHERE: Final = 2**62
 
 
-def few_gangs(holds: Holds, accept: Accept) -> Int64 | None:
+def greedy_gangs(holds: Holds, accept: Accept) -> Int64 | None:
     """What goes if some of the gangs go whole: few, perhaps not the fewest. None if nothing is accepted.
 
     Raises what `accept` does.

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.placement.pod_rules.limits import Limits
-from muster.placement.pod_rules.pod_rules import KeepAway
-from muster.placement.pod_rules.spreading import Spread
+from muster.placement.inter_pod.class_rules import InterPodRules
+from muster.placement.inter_pod.rules import AntiAffinityRule
+from muster.placement.inter_pod.topology_spread import TopologySpread
 from muster.placement.room.nodes import Bool, Domains
 from muster.placement.room.packing import Seats, choose, fewest_nodes
 from muster.placement.room.room import ClassRoom, Room
@@ -30,38 +30,38 @@ class Within:
         return levels
 
 
-Moving = KeepAway | Spread
+Moving = AntiAffinityRule | TopologySpread
 """Rules under which a member on one node changes what may go to others."""
 
 
-def moving_rules(limits: Limits | None) -> list[Moving]:
+def moving_rules(limits: InterPodRules | None) -> list[Moving]:
     """Those of a class; without the wish to be together, which is settled by the choice of a domain."""
     if limits is None:
         return []
     rules: list[Moving] = [*limits.spread, *limits.keep_away]
-    return [rule for rule in rules if rule.couples()]
+    return [rule for rule in rules if rule.members_interact()]
 
 
 def most_members(of_class: ClassRoom, allowed: Bool | None) -> int:
     """No more members than this can be placed on the nodes allowed; exact if they mind one another by one label."""
-    moving = moving_rules(of_class.limits)
+    moving = moving_rules(of_class.inter_pod)
     if not moving:
         return int(_fits(of_class, [], allowed).sum())
-    return min(Levelling(of_class, key, moving, allowed).most for key in {rule.key for rule in moving})
+    return min(WaterFilling(of_class, key, moving, allowed).most for key in {rule.key for rule in moving})
 
 
-class Levelling:
+class WaterFilling:
     """Room for members of a class by the domains of one label, the rules on other labels left out of account.
 
     `most` members have room.
     """
 
     def __init__(self, of_class: ClassRoom, key: str, moving: Sequence[Moving], allowed: Bool | None) -> None:
-        assert of_class.limits is not None, "without limits no rule is moving"
+        assert of_class.inter_pod is not None, "without limits no rule is moving"
         rules = [rule for rule in moving if rule.key == key]
         self._of_class = of_class
-        self._spread = next((rule for rule in rules if isinstance(rule, Spread)), None)
-        self._apart = [rule for rule in rules if isinstance(rule, KeepAway)]
+        self._spread = next((rule for rule in rules if isinstance(rule, TopologySpread)), None)
+        self._apart = [rule for rule in rules if isinstance(rule, AntiAffinityRule)]
         self._domains: Domains = rules[0].domains
         fits = _fits(of_class, moving, allowed)
         for rule in self._apart:
@@ -156,7 +156,7 @@ def level(counts: Int64, capacity: Int64, wanted: int, order: Int64) -> Int64:
 
 
 def _fits(of_class: ClassRoom, left_out: Sequence[Moving], allowed: Bool | None) -> Int64:
-    fits = of_class.alone if of_class.limits is None else of_class.fits
-    if of_class.limits is not None and left_out:
-        fits = np.minimum(of_class.alone, of_class.limits.caps_without(left_out))
+    fits = of_class.alone if of_class.inter_pod is None else of_class.fits
+    if of_class.inter_pod is not None and left_out:
+        fits = np.minimum(of_class.alone, of_class.inter_pod.caps_without(left_out))
     return fits if allowed is None else np.where(allowed, fits, 0)

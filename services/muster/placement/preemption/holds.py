@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.placement.removal.trial import ClassNeed, Trial
+from muster.placement.preemption.dry_run import ClassNeed, DryRun
 
 
 class Holds:
@@ -16,7 +16,7 @@ class Holds:
     on the nodes once the pods that may go anyway have gone, int64[resources, nodes].
     """
 
-    def __init__(self, trial: Trial, gangs: Sequence[int], spared: Int64, rest: Int64) -> None:
+    def __init__(self, trial: DryRun, gangs: Sequence[int], spared: Int64, rest: Int64) -> None:
         """`spared` pods of each entry go anyway, `rest` only with their gang."""
         candidates = trial.candidates
         self.gangs = gangs

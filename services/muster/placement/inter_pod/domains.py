@@ -18,7 +18,7 @@ Region = Bool | None
 
 
 @dataclass(frozen=True)
-class Regions:
+class RankedDomains:
     """Disjoint regions: `of` is int64[rows], the region of each row, -1 where there is none; `order` the best first."""
 
     of: Int64
@@ -32,7 +32,7 @@ class Regions:
             yield self.of == region
 
 
-def common_domains(room: Room, parts: Sequence[Part], within: Region = None) -> Regions | None:
+def common_domains(room: Room, parts: Sequence[Part], within: Region = None) -> RankedDomains | None:
     """Domains for members that want to be together and have nobody to be with yet; None: no member does."""
     keys = sorted({key for part in parts for key in unsettled_keys(room, part)})
     if not keys:
@@ -46,8 +46,8 @@ def common_domains(room: Room, parts: Sequence[Part], within: Region = None) -> 
     return ranked(room, parts, np.where(labelled, of, -1))
 
 
-def ranked(room: Room, parts: Sequence[Part], of: Int64) -> Regions:
-    """Regions that have room for any member: those for most members first, then the smallest, then by name."""
+def ranked(room: Room, parts: Sequence[Part], of: Int64) -> RankedDomains:
+    """RankedDomains that have room for any member: those for most members first, then the smallest, then by name."""
     count = int(of.max(initial=-1)) + 1
     members, seats = np.zeros(count, np.int64), np.zeros(count, np.int64)
     inside = of >= 0
@@ -59,12 +59,12 @@ def ranked(room: Room, parts: Sequence[Part], of: Int64) -> Regions:
     first = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(first, of[inside], room.nodes.rank[inside])
     order = np.lexsort((first, seats, -members))
-    return Regions(of, order[members[order] > 0])
+    return RankedDomains(of, order[members[order] > 0])
 
 
 def unsettled_keys(room: Room, part: Part) -> tuple[str, ...]:
     """Labels of the domain that members of a part have yet to choose to be in together."""
-    limits = room.of(part.class_id).limits
+    limits = room.of(part.class_id).inter_pod
     if limits is None:
         return ()
-    return tuple(key for rule in limits.together if rule.couples() for key in rule.keys)
+    return tuple(key for rule in limits.together if rule.members_interact() for key in rule.keys)

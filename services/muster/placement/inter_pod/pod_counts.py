@@ -23,7 +23,7 @@ _Moves = list[tuple[int, int, int]]
 """(class index, row, how many more)."""
 
 
-class Tally:
+class PodCount:
     """Pods of some classes by row: `on` is int64[rows]. `classes` are the indexes of the classes; `version` rises when
     something changes. A tally of those who stay leaves out pods that are being deleted.
     """
@@ -59,8 +59,8 @@ class Tally:
         self.version += 1
 
 
-class Tallies:
-    """All tallies of a cluster. They follow `capacity`, and within a solve what is taken in the room.
+class PodCounts:
+    """All pod_counts of a cluster. They follow `capacity`, and within a solve what is taken in the room.
 
     `keeping_away` are the label keys of required anti-affinity terms by the selector that they name, `terms` how many
     there are.
@@ -75,8 +75,8 @@ class Tallies:
         self._held: dict[int, dict[int, int]] = {}  # class index -> row -> pods, seated and taken
         self._leaving: dict[str, tuple[int, int]] = {}  # pod uid -> (class index, row)
         self._left: _Moves = []
-        self._tallies: WeakValueDictionary[Hashable, Tally] = WeakValueDictionary()
-        self._by_class: dict[int, WeakSet[Tally]] = {}
+        self._tallies: WeakValueDictionary[Hashable, PodCount] = WeakValueDictionary()
+        self._by_class: dict[int, WeakSet[PodCount]] = {}
         self._rows = 0
 
     def put_class(self, index: int, pod_class: PodClass) -> None:
@@ -121,12 +121,12 @@ class Tallies:
             for tally in self._tallies.values():
                 tally.set(self._count(tally))
 
-    def tally(self, name: Hashable, includes: Includes, staying: bool = False) -> Tally:
+    def tally(self, name: Hashable, includes: Includes, staying: bool = False) -> PodCount:
         """The tally of this name; it is kept as long as somebody has it."""
         tally = self._tallies.get(name)
         if tally is None:
             self._follow()
-            tally = Tally(includes, staying)
+            tally = PodCount(includes, staying)
             for index, pod_class in self._classes.items():
                 if includes(pod_class):
                     self._include(tally, index)
@@ -148,7 +148,7 @@ class Tallies:
             for tally in self._by_class[index]:
                 tally.add(rows, counts)
 
-    def _include(self, tally: Tally, index: int) -> None:
+    def _include(self, tally: PodCount, index: int) -> None:
         tally.classes.add(index)
         self._by_class[index].add(tally)
 
@@ -172,7 +172,7 @@ class Tallies:
             if tally.staying:
                 _apply(tally, left)
 
-    def _count(self, tally: Tally) -> Int64:
+    def _count(self, tally: PodCount) -> Int64:
         """What the tally counts now."""
         rows = self._nodes.rows
         on: Int64 = np.zeros(rows, np.int64)
@@ -187,7 +187,7 @@ class Tallies:
         return on
 
 
-def _apply(tally: Tally, moves: _Moves) -> None:
+def _apply(tally: PodCount, moves: _Moves) -> None:
     ours = [(row, more) for index, row, more in moves if index in tally.classes and row < len(tally.on)]
     if ours:
         rows, more = np.array(ours).T

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.placement.pod_rules.seating import seat
-from muster.placement.removal.candidates import Candidates
-from muster.placement.removal.trial import Trial
+from muster.placement.inter_pod.seating import seat
+from muster.placement.preemption.dry_run import DryRun
+from muster.placement.preemption.victim_table import VictimTable
 from muster.placement.room.eligibility import USABLE
 from muster.placement.room.parts import Attempt
 from muster.placement.room.room import ClassRoom
@@ -20,11 +20,11 @@ Pods = list[tuple[int, int]]
 """Entries and how many pods of each."""
 
 
-def spare_for(trial: Trial, removed: Int64, available: Int64, allowance: Sequence[int]) -> Int64 | None:
+def spare_for(trial: DryRun, removed: Int64, available: Int64, allowance: Sequence[int]) -> Int64 | None:
     """What has to go besides what is `removed` anyway: of the `available` pods of each entry, and of each gang no more
     than its `allowance`. None if seating members one after another does not find a place.
 
-    Raises Spent.
+    Raises EffortSpent.
     """
     mark = trial.room.mark()
     for order in _orders(trial):
@@ -37,7 +37,7 @@ def spare_for(trial: Trial, removed: Int64, available: Int64, allowance: Sequenc
     return None
 
 
-def _orders(trial: Trial) -> Iterator[list[int]]:
+def _orders(trial: DryRun) -> Iterator[list[int]]:
     """Hardest parts first; where members may be left out, first roles first before that."""
     seats = [int(trial.room.of(part.class_id).fits.sum()) for part in trial.parts]
     hardest_first = sorted(range(len(seats)), key=lambda index: (seats[index], index))
@@ -48,7 +48,7 @@ def _orders(trial: Trial) -> Iterator[list[int]]:
 
 
 class _Economy:
-    def __init__(self, trial: Trial, removed: Int64, available: Int64, allowance: list[int]) -> None:
+    def __init__(self, trial: DryRun, removed: Int64, available: Int64, allowance: list[int]) -> None:
         self.removed = removed
         self._trial = trial
         self._room = trial.room
@@ -143,7 +143,7 @@ class _Economy:
         row = candidates.rows[at : at + 1]
         self._room.shift(row, freed[:, None], candidates.gone(gone))
         fits = int((self._room.free[of_class.columns, row[0]] // of_class.amounts).min(initial=missing))
-        if of_class.limits is not None:
+        if of_class.inter_pod is not None:
             fits = min(fits, int(self._room.of(of_class.pod_class.id).fits[row[0]]))
         if not fits:
             self._room.undo(mark)
@@ -156,7 +156,7 @@ class _Economy:
         return fits
 
 
-def _before(candidates: Candidates, each: Int64) -> Int64:
+def _before(candidates: VictimTable, each: Int64) -> Int64:
     """Sums over the entries before each on its node: int64[some, entries]."""
     sums = each.cumsum(axis=1) - each
     before: Int64 = sums - sums[:, candidates.starts][:, candidates.at]

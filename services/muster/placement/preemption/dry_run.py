@@ -8,10 +8,10 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.solve import SolveGroup
+from muster.placement.inter_pod.solver import members_interact
 from muster.placement.mixed.feasible import has_place, is_constrained
 from muster.placement.mixed.search import Budget
-from muster.placement.pod_rules.coupled import is_coupled
-from muster.placement.removal.candidates import Candidates
+from muster.placement.preemption.victim_table import VictimTable
 from muster.placement.room.eligibility import USABLE
 from muster.placement.room.nodes import Bool
 from muster.placement.room.parts import Part, alike
@@ -54,18 +54,18 @@ class ClassNeed:
         return fits * self.usable[at]
 
 
-class Spent(Exception):
+class EffortSpent(Exception):
     """More efforts were made than were allowed."""
 
 
-class Trial:
+class DryRun:
     """One group with its hard constraints, one room, and pods that may go. Nothing stays taken or freed.
 
     `free` is what is free on the candidates' nodes, int64[resources, nodes]; `needs` has each class of the group once.
     Efforts are counted, about 50 microseconds each: counts and not seconds, so that every replica answers the same.
     """
 
-    def __init__(self, room: Room, group: SolveGroup, parts: Sequence[Part], candidates: Candidates) -> None:
+    def __init__(self, room: Room, group: SolveGroup, parts: Sequence[Part], candidates: VictimTable) -> None:
         self.room = room
         self.group = group
         self.parts = parts
@@ -73,7 +73,7 @@ class Trial:
         self.free: Int64 = room.free[:, candidates.rows]
         must_seat = _must_seat(group, parts)
         open_: Bool = np.all(self.free > -NOTHING_FREE // 2, axis=0)
-        self._is_coupled = is_coupled(room, parts)
+        self._is_coupled = members_interact(room, parts)
         settled = not candidates.minded and not self._is_coupled
         caps = _caps(room, must_seat) if settled else _caps_at_best(room, must_seat, candidates)
         self.needs = [
@@ -85,19 +85,19 @@ class Trial:
         self._steps_left = STEPS_FOR_ALL
         self._efforts_left = 0
 
-    def among(self, candidates: Candidates) -> "Trial":
+    def among(self, candidates: VictimTable) -> "DryRun":
         """The same for some of the candidates."""
-        return Trial(self.room, self.group, self.parts, candidates)
+        return DryRun(self.room, self.group, self.parts, candidates)
 
     def allow(self, efforts: int) -> None:
         """Make so many more efforts and no more."""
         self._efforts_left = efforts
 
     def spend(self, efforts: int) -> None:
-        """Count efforts. Raises Spent."""
+        """Count efforts. Raises EffortSpent."""
         self._efforts_left -= efforts
         if self._efforts_left < 0:
-            raise Spent
+            raise EffortSpent
 
     def useful(self) -> Bool:
         """Whether some member of the group may go where the entry is, bool[entries]."""
@@ -107,7 +107,7 @@ class Trial:
     def fits(self, removed: Int64) -> bool:
         """All minimums have room once so many pods of each entry are gone.
 
-        Raises Spent.
+        Raises EffortSpent.
         """
         self.spend(1 + len(removed) // _ENTRIES_PER_EFFORT)
         free = self.free + self.candidates.freed(removed)
@@ -130,13 +130,13 @@ class Trial:
 
 def _caps(room: Room, class_ids: Iterable[str]) -> dict[str, Int64]:
     """Of classes that mind other pods, how many members these allow on each node."""
-    limits = {class_id: room.of(class_id).limits for class_id in class_ids}
+    limits = {class_id: room.of(class_id).inter_pod for class_id in class_ids}
     return {class_id: each.caps() for class_id, each in limits.items() if each is not None and each.rules}
 
 
-def _caps_at_best(room: Room, class_ids: Iterable[str], candidates: Candidates) -> dict[str, Int64]:
+def _caps_at_best(room: Room, class_ids: Iterable[str], candidates: VictimTable) -> dict[str, Int64]:
     """The same when all candidates have gone, whoever of the group comes to help."""
-    limits = {class_id: room.of(class_id).limits for class_id in class_ids}
+    limits = {class_id: room.of(class_id).inter_pod for class_id in class_ids}
     limited = {class_id: each for class_id, each in limits.items() if each is not None and each.rules}
     if not limited:
         return {}

@@ -7,7 +7,7 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.solve import Explanation, SolveGroup
-from muster.placement.pod_rules.regions import Region, ranked
+from muster.placement.inter_pod.domains import Region, ranked
 from muster.placement.room.parts import Attempt, Part
 from muster.placement.room.room import Room
 from muster.placement.room.trees import Tree
@@ -19,7 +19,7 @@ _SUMMARY: Final = (
 )
 
 
-class WholeShape:
+class TopologyCheck:
     """The constraints of all gangs of a group. `free`: there are none."""
 
     def __init__(self, room: Room, group: SolveGroup, parts: Sequence[Part]) -> None:

@@ -7,19 +7,19 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import PodClass
-from muster.placement.pod_rules.pod_rules import (
+from muster.placement.inter_pod.pod_counts import PodCount, PodCounts
+from muster.placement.inter_pod.rules import (
     UNLIMITED,
-    KeepAway,
-    Lost,
-    Ports,
+    AffinityRule,
+    AntiAffinityRule,
+    Filtered,
+    HostPortsRule,
+    PreferredAffinity,
     Rule,
-    Together,
-    Wish,
     keep_away_rules,
     kept_away_rules,
 )
-from muster.placement.pod_rules.spreading import Spread, SpreadWish
-from muster.placement.pod_rules.tallies import Tallies, Tally
+from muster.placement.inter_pod.topology_spread import PreferredSpread, TopologySpread
 from muster.placement.room.eligibility import WEIGHT_COST, Eligibility
 from muster.placement.room.nodes import NodeTable
 
@@ -27,7 +27,9 @@ _MOST_COST: Final = 2**27
 """Of all wishes together, so that a taint counts more."""
 
 
-def limits_of(pod_class: PodClass, judge: Eligibility, tallies: Tallies, nodes: NodeTable) -> "Limits | None":
+def inter_pod_rules_of(
+    pod_class: PodClass, judge: Eligibility, pod_counts: PodCounts, nodes: NodeTable
+) -> "InterPodRules | None":
     """None: no pod on any node matters to the class, whatever pods come."""
     asks = (
         pod_class.selected_by
@@ -37,34 +39,36 @@ def limits_of(pod_class: PodClass, judge: Eligibility, tallies: Tallies, nodes: 
         or pod_class.preferred_pod_affinity
         or pod_class.spread
     )
-    return Limits(pod_class, judge, tallies, nodes) if asks else None
+    return InterPodRules(pod_class, judge, pod_counts, nodes) if asks else None
 
 
-class Limits:
+class InterPodRules:
     """The rules of one class, in the order of kube-scheduler's filters, and its wishes."""
 
-    def __init__(self, pod_class: PodClass, judge: Eligibility, tallies: Tallies, nodes: NodeTable) -> None:
+    def __init__(self, pod_class: PodClass, judge: Eligibility, pod_counts: PodCounts, nodes: NodeTable) -> None:
         self._pod_class = pod_class
         self._judge = judge
-        self._tallies = tallies
+        self._tallies = pod_counts
         self._nodes = nodes
-        self._terms_seen = tallies.terms
-        self.ports = [Ports(pod_class, tallies)] if pod_class.host_ports else []
-        self.spread = [Spread(each, pod_class, tallies, nodes, judge) for each in pod_class.spread if each.hard]
-        self.together = [Together(pod_class, tallies, nodes)] if pod_class.required_pod_affinity else []
-        self._own: list[KeepAway] = keep_away_rules(pod_class, tallies, nodes)
-        self._others: list[KeepAway] = kept_away_rules(pod_class, tallies, nodes)
-        self.wishes: list[Wish | SpreadWish] = [
-            Wish(each, pod_class, tallies, nodes) for each in pod_class.preferred_pod_affinity
+        self._terms_seen = pod_counts.terms
+        self.ports = [HostPortsRule(pod_class, pod_counts)] if pod_class.host_ports else []
+        self.spread = [
+            TopologySpread(each, pod_class, pod_counts, nodes, judge) for each in pod_class.spread if each.hard
+        ]
+        self.together = [AffinityRule(pod_class, pod_counts, nodes)] if pod_class.required_pod_affinity else []
+        self._own: list[AntiAffinityRule] = keep_away_rules(pod_class, pod_counts, nodes)
+        self._others: list[AntiAffinityRule] = kept_away_rules(pod_class, pod_counts, nodes)
+        self.wishes: list[PreferredAffinity | PreferredSpread] = [
+            PreferredAffinity(each, pod_class, pod_counts, nodes) for each in pod_class.preferred_pod_affinity
         ]
         self.wishes += [
-            SpreadWish(each, pod_class, tallies, nodes, judge) for each in pod_class.spread if not each.hard
+            PreferredSpread(each, pod_class, pod_counts, nodes, judge) for each in pod_class.spread if not each.hard
         ]
         self._caps: Int64 = np.zeros(0, np.int64)
         self._caps_seen: tuple[int, ...] = ()
 
     @property
-    def keep_away(self) -> list[KeepAway]:
+    def keep_away(self) -> list[AntiAffinityRule]:
         """Anti-affinity, of the class and of others against it."""
         if self._terms_seen != self._tallies.terms:
             self._others = kept_away_rules(self._pod_class, self._tallies, self._nodes)
@@ -78,7 +82,7 @@ class Limits:
         return [*self.ports, *self.spread, *self.together, *self.keep_away]
 
     @property
-    def tallies(self) -> list[Tally]:
+    def pod_counts(self) -> list[PodCount]:
         """All that the rules and wishes look at."""
         return [each.tally for each in (*self.rules, *self.wishes)]
 
@@ -89,11 +93,11 @@ class Limits:
         keys.update(rule.key for rule in self.keep_away)
         return keys.union(key for rule in self.together for key in rule.keys)
 
-    def couples(self) -> bool:
+    def members_interact(self) -> bool:
         """A member on one node changes what may go to others."""
-        return any(rule.couples() for rule in self.rules)
+        return any(rule.members_interact() for rule in self.rules)
 
-    def couples_softly(self) -> bool:
+    def preferences_interact(self) -> bool:
         """A member on one node changes what nodes are worth."""
         return any(wish.itself for wish in self.wishes)
 
@@ -101,10 +105,10 @@ class Limits:
         """Members only make worse the very nodes on which they are."""
         return all(wish.repels and self._nodes.domains(wish.key).single for wish in self.wishes if wish.itself)
 
-    def spread_wish(self) -> SpreadWish | None:
+    def spread_wish(self) -> PreferredSpread | None:
         """The wish to spread, if that is the only one that members of the class count for."""
         ours = [wish for wish in self.wishes if wish.itself]
-        return ours[0] if len(ours) == 1 and isinstance(ours[0], SpreadWish) else None
+        return ours[0] if len(ours) == 1 and isinstance(ours[0], PreferredSpread) else None
 
     def caps(self) -> Int64:
         """How many members may go to each node, one after another, if nobody else goes anywhere: int64[rows]."""
@@ -129,11 +133,11 @@ class Limits:
         """As `caps`, whoever else comes, as long as nobody goes: pods to be together with, or to be spread with."""
         return self.caps_without([*self.spread, *self.together])
 
-    def lost_before_room(self) -> Lost:
+    def filtered_before_resources(self) -> Filtered:
         """Nodes lost to what kube-scheduler looks at before it looks at room."""
         return [each for rule in self.ports for each in rule.lost()]
 
-    def lost_after_room(self) -> Lost:
+    def filtered_after_resources(self) -> Filtered:
         """Nodes lost to the rest."""
         labels_first = [each for rule in self.spread for each in rule.lost()]
         rules: list[Rule] = [*self.together, *self.keep_away]

@@ -12,8 +12,8 @@ from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelPolicy
 from muster.gangs.solve import SolveGang, SolveGroup
 from muster.placement.mixed.feasible import is_constrained
-from muster.placement.removal.candidates import Candidates
-from muster.placement.removal.trial import NOTHING_FREE, Trial
+from muster.placement.preemption.dry_run import NOTHING_FREE, DryRun
+from muster.placement.preemption.victim_table import VictimTable
 from muster.placement.room.nodes import Bool
 from muster.placement.room.parts import Part
 from muster.placement.room.room import Room
@@ -27,7 +27,7 @@ _WIDE: Final = 64
 _FEWEST_DOMAINS: Final = 2
 _MOST_DOMAINS: Final = 16
 
-WhoGoes = Callable[[Trial], Int64 | None]
+WhoGoes = Callable[[DryRun], Int64 | None]
 """How many pods of each entry go."""
 
 
@@ -66,7 +66,7 @@ def who_goes_of_one_domain(
     room: Room,
     group: SolveGroup,
     parts: Sequence[Part],
-    candidates: Candidates,
+    candidates: VictimTable,
     confined: Confined,
     who_goes: WhoGoes,
 ) -> Int64 | None:
@@ -75,7 +75,7 @@ def who_goes_of_one_domain(
     found = []
     for domain in _promising(room, inside, parts, candidates, confined.domain_of):
         with _nothing_free_but_in(room, confined.domain_of == domain):
-            found.append(who_goes(Trial(room, inside, parts, candidates)))
+            found.append(who_goes(DryRun(room, inside, parts, candidates)))
     return _least_harm(candidates, found)
 
 
@@ -83,17 +83,17 @@ def who_goes_near(
     room: Room,
     group: SolveGroup,
     parts: Sequence[Part],
-    candidates: Candidates,
+    candidates: VictimTable,
     nodes: Iterable[str],
     who_goes: WhoGoes,
 ) -> Int64 | None:
     """How many pods of each entry go: looked for everywhere, and, where that is a wide field, also in the domains of
     some nodes alone, on which the group would have its place if all were gone.
     """
-    found = [who_goes(Trial(room, group, parts, candidates))]
+    found = [who_goes(DryRun(room, group, parts, candidates))]
     if is_constrained(group) and len(candidates) > _WIDE:
         with _nothing_free_but_in(room, _around(room, group, nodes)):
-            found.append(who_goes(Trial(room, group, parts, candidates)))
+            found.append(who_goes(DryRun(room, group, parts, candidates)))
     return _least_harm(candidates, found)
 
 
@@ -112,7 +112,7 @@ def _around(room: Room, group: SolveGroup, nodes: Iterable[str]) -> Bool:
     return around
 
 
-def _least_harm(candidates: Candidates, found: Iterable[Int64 | None]) -> Int64 | None:
+def _least_harm(candidates: VictimTable, found: Iterable[Int64 | None]) -> Int64 | None:
     ways = [removed for removed in found if removed is not None]
     return min(ways, key=lambda removed: _harm(candidates, removed), default=None)
 
@@ -131,12 +131,12 @@ def _domains(room: Room, tree: Tree, gang: SolveGang, level: int, inside_only: b
 
 
 def _promising(
-    room: Room, group: SolveGroup, parts: Sequence[Part], candidates: Candidates, domain_of: Int64
+    room: Room, group: SolveGroup, parts: Sequence[Part], candidates: VictimTable, domain_of: Int64
 ) -> list[int]:
     """Domains that would have seats enough by each class alone: those for which the lowest levels suffice come first,
     then those that lack least.
     """
-    trial = Trial(room, group, parts, candidates)
+    trial = DryRun(room, group, parts, candidates)
     level_of = np.array([gang.level for gang in candidates.gangs], np.int64)[candidates.gang]
     domains = int(domain_of.max(initial=-1)) + 1
     inside = domain_of >= 0
@@ -162,7 +162,7 @@ def _promising(
     return chosen
 
 
-def _harm(candidates: Candidates, removed: Int64) -> tuple[int, int, list[int], int]:
+def _harm(candidates: VictimTable, removed: Int64) -> tuple[int, int, list[int], int]:
     """The highest level, how many gangs lose more than they can spare, which, and pods in all."""
     lost = np.bincount(candidates.gang, removed, len(candidates.gangs)).astype(np.int64)
     gone = np.flatnonzero(lost)

@@ -10,8 +10,8 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.solve import SolveGroup
+from muster.placement.inter_pod.instance import Instance
 from muster.placement.mixed.search import Budget, OutOfBudget
-from muster.placement.pod_rules.miniature import Miniature
 from muster.placement.room.parts import Attempt, Part, minimums_reached
 from muster.placement.room.room import ClassRoom, Room
 
@@ -27,7 +27,7 @@ Accept = Callable[[Attempt], bool]
 _State = tuple[object, ...]
 
 
-def search_stepwise(
+def branch_and_bound(
     room: Room, group: SolveGroup, parts: Sequence[Part], budget: Budget, accept: Accept, best: Attempt | None
 ) -> tuple[Attempt | None, bool]:
     """The attempt with most members that is accepted and reaches all minimums, and whether none has more; `best` is one
@@ -35,7 +35,7 @@ def search_stepwise(
     """
     if sum(part.wanted for part in parts) > MOST_MEMBERS:
         return best, False
-    search = _Stepwise(room, group, parts, budget, accept, best)
+    search = _BranchAndBound(room, group, parts, budget, accept, best)
     if len(search.rows) > MOST_NODES:
         return best, False
     try:
@@ -45,7 +45,7 @@ def search_stepwise(
     return search.best, True
 
 
-class _Stepwise:
+class _BranchAndBound:
     """`rows` are the nodes on which some member fits if nobody minds it, by name."""
 
     def __init__(
@@ -69,7 +69,7 @@ class _Stepwise:
         self.rows: Int64 = rows[np.argsort(room.nodes.rank[rows])]
         few = self.rows[:MOST_NODES]
         self._kinds = _kinds(room, group, rooms, few)
-        self._miniature = Miniature(room, parts, few)
+        self._miniature = Instance(room, parts, few)
         self._steps = 1 + len(few) // _NODES_PER_STEP
         self._any_order = any(_loosens(of_class) for of_class in rooms)
         self._placed: dict[int, list[int]] = {}  # index into rows -> members of each part
@@ -148,7 +148,7 @@ class _Stepwise:
 
 def _loosens(of_class: ClassRoom) -> bool:
     """Where the class may go may become more as members are placed."""
-    limits = of_class.limits
+    limits = of_class.inter_pod
     return limits is not None and bool(limits.spread or limits.together)
 
 
@@ -160,9 +160,9 @@ def _kinds(room: Room, group: SolveGroup, rooms: Sequence[ClassRoom], rows: Int6
         if tree is not None:
             facts.extend(level.of[tree.place[rows]].tolist() for level in tree.levels)
     keys: set[str] = set()
-    for limits in [each.limits for each in rooms if each.limits is not None]:
+    for limits in [each.inter_pod for each in rooms if each.inter_pod is not None]:
         facts.append(limits.caps()[rows].tolist())
-        facts.extend(tally.on[rows].tolist() for tally in limits.tallies)
+        facts.extend(tally.on[rows].tolist() for tally in limits.pod_counts)
         facts.extend(rule.included()[rows].tolist() for rule in limits.spread)
         keys.update(limits.keys)
     for key in sorted(keys):

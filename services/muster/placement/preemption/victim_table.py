@@ -16,7 +16,7 @@ _UNLIMITED: Final = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class Candidates:
+class VictimTable:
     """Entries are pods of one class of one gang on one node, sorted by node and, on each, in the order of the request.
 
     `gang`, `at`, `count` and `turn` are int64[entries]: index into `gangs`, index into `rows`, pods, and place in the
@@ -105,7 +105,7 @@ def _of_gang(gang: PotentialVictim, gone: list[tuple[int, int]], held: int) -> V
     return VictimGang(gang.id, False, tuple(PodsOnNode(pods.node, pods.class_id, count) for pods, count in listed))
 
 
-def candidates_of(room: Room, potential_victims: Sequence[PotentialVictim], kept: Kept) -> Candidates:
+def victim_table(room: Room, potential_victims: Sequence[PotentialVictim], kept: Kept) -> VictimTable:
     """What may be removed. Pods on nodes that are not known are left out, and no node gives back more than pods hold
     there, whatever the caller says.
     """
@@ -124,9 +124,9 @@ def candidates_of(room: Room, potential_victims: Sequence[PotentialVictim], kept
     amounts = vectors.reshape(-1, len(room.free)).T[:, class_at]
     distinct, starts, at = np.unique(rows[turn], return_index=True, return_inverse=True)
     count = _clipped(count, amounts, at, starts, _in_use(room, distinct, kept))
-    minded = [class_id for class_id in class_ids if room.tallies.follows(class_id)]
+    minded = [class_id for class_id in class_ids if room.pod_counts.follows(class_id)]
     index_of = np.array([minded.index(class_id) if class_id in minded else -1 for class_id in class_ids], np.int64)
-    return Candidates(potential_victims, gang, at, count, turn, distinct, starts, amounts, minded, index_of[class_at])
+    return VictimTable(potential_victims, gang, at, count, turn, distinct, starts, amounts, minded, index_of[class_at])
 
 
 def _clipped(count: Int64, amounts: Int64, at: Int64, starts: Int64, in_use: Int64) -> Int64:

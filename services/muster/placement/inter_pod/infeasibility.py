@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from muster.gangs.solve import SolveGroup
-from muster.placement.pod_rules.limits import Limits
-from muster.placement.pod_rules.pod_rules import KeepAway, Ports
+from muster.placement.inter_pod.class_rules import InterPodRules
+from muster.placement.inter_pod.rules import AntiAffinityRule, HostPortsRule
 from muster.placement.room.nodes import Bool
 from muster.placement.room.parts import Part
 from muster.placement.room.room import Room
@@ -19,12 +19,12 @@ _MOST_CLASSES: Final = 8
 
 def too_few_domains(room: Room, group: SolveGroup, parts: Sequence[Part]) -> bool:
     """Proved that there are fewer domains than members that need one each."""
-    limits = {part.class_id: each for part in parts if (each := room.of(part.class_id).limits) is not None}
+    limits = {part.class_id: each for part in parts if (each := room.of(part.class_id).inter_pod) is not None}
     keys = sorted({rule.key for each in limits.values() for rule in _excluding(each)})
     return any(_too_few(room, group, parts, limits, key) for key in keys)
 
 
-def _too_few(room: Room, group: SolveGroup, parts: Sequence[Part], limits: dict[str, Limits], key: str) -> bool:
+def _too_few(room: Room, group: SolveGroup, parts: Sequence[Part], limits: dict[str, InterPodRules], key: str) -> bool:
     class_ids = _one_for_all(room, limits, key)
     usable = {class_id: np.minimum(room.of(class_id).alone, limits[class_id].caps_at_best()) for class_id in class_ids}
     codes = room.nodes.domains(key).codes if key else np.arange(room.nodes.rows) + 1
@@ -37,12 +37,12 @@ def _too_few(room: Room, group: SolveGroup, parts: Sequence[Part], limits: dict[
     return False
 
 
-def _excluding(limits: Limits) -> list[Ports | KeepAway]:
+def _excluding(limits: InterPodRules) -> list[HostPortsRule | AntiAffinityRule]:
     """Rules under which members of the class keep one another away."""
     return [*limits.ports, *(rule for rule in limits.keep_away if rule.itself)]
 
 
-def _one_for_all(room: Room, limits: dict[str, Limits], key: str) -> list[str]:
+def _one_for_all(room: Room, limits: dict[str, InterPodRules], key: str) -> list[str]:
     """Classes of which a domain takes one member in all: each keeps itself away, and all those before it."""
     found: list[str] = []
     for class_id, each in sorted(limits.items()):

@@ -9,15 +9,15 @@ from typing import Protocol
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.placement.pod_rules.limits import Limits
-from muster.placement.pod_rules.pod_rules import KeepAway, Ports, Together
-from muster.placement.pod_rules.spreading import Spread
+from muster.placement.inter_pod.class_rules import InterPodRules
+from muster.placement.inter_pod.rules import AffinityRule, AntiAffinityRule, HostPortsRule
+from muster.placement.inter_pod.topology_spread import TopologySpread
 from muster.placement.room.nodes import Bool, Domains
 from muster.placement.room.parts import Part
 from muster.placement.room.room import ClassRoom, Room
 
 
-class Miniature:
+class Instance:
     """The nodes at `rows`, called by their index there, and the parts of a group, by theirs."""
 
     def __init__(self, room: Room, parts: Sequence[Part], rows: Int64) -> None:
@@ -32,7 +32,7 @@ class Miniature:
         by_class: dict[int, list[_Rule]] = {}
         for index, each in zip(indexes, rooms, strict=True):
             if index not in by_class:
-                by_class[index] = [] if each.limits is None else _moving(room, each.limits, rows, group)
+                by_class[index] = [] if each.inter_pod is None else _moving(room, each.inter_pod, rows, group)
         self._usable: list[list[bool]] = [_usable(each, rows, group).tolist() for each in rooms]
         self._checks = [by_class[index] for index in indexes]
         self._counted_by = [
@@ -86,14 +86,16 @@ class _Rule(Protocol):
 def _usable(of_class: ClassRoom, rows: Int64, group: set[int]) -> Bool:
     """Nodes that members may use as far as that does not change when some of the group are placed."""
     usable: Bool = of_class.alone[rows] > 0
-    if of_class.limits is not None:
-        usable &= of_class.limits.caps_without(_rules_about(of_class.limits, group))[rows] > 0
+    if of_class.inter_pod is not None:
+        usable &= of_class.inter_pod.caps_without(_rules_about(of_class.inter_pod, group))[rows] > 0
     return usable
 
 
-def _rules_about(limits: Limits, group: set[int]) -> list[Ports | Spread | Together | KeepAway]:
+def _rules_about(
+    limits: InterPodRules, group: set[int]
+) -> list[HostPortsRule | TopologySpread | AffinityRule | AntiAffinityRule]:
     """Rules that count pods of the group's classes."""
-    rules: list[Ports | Spread | Together | KeepAway] = [
+    rules: list[HostPortsRule | TopologySpread | AffinityRule | AntiAffinityRule] = [
         *limits.ports,
         *limits.spread,
         *limits.together,
@@ -102,14 +104,14 @@ def _rules_about(limits: Limits, group: set[int]) -> list[Ports | Spread | Toget
     return [rule for rule in rules if not rule.tally.classes.isdisjoint(group)]
 
 
-def _moving(room: Room, limits: Limits, rows: Int64, group: set[int]) -> list[_Rule]:
+def _moving(room: Room, limits: InterPodRules, rows: Int64, group: set[int]) -> list[_Rule]:
     small: list[_Rule] = []
     for rule in _rules_about(limits, group):
-        if isinstance(rule, Ports):
+        if isinstance(rule, HostPortsRule):
             small.append(_Held(rule, rows))
-        elif isinstance(rule, KeepAway):
+        elif isinstance(rule, AntiAffinityRule):
             small.append(_Apart(rule, rows))
-        elif isinstance(rule, Together):
+        elif isinstance(rule, AffinityRule):
             small.append(_Near(rule, room, rows))
         else:
             small.append(_Evenly(rule, rows))
@@ -129,7 +131,7 @@ class _Places:
 class _Held:
     one_each = True
 
-    def __init__(self, rule: Ports, rows: Int64) -> None:
+    def __init__(self, rule: HostPortsRule, rows: Int64) -> None:
         self.classes = rule.tally.classes
         self._held: list[int] = rule.tally.on[rows].tolist()
 
@@ -141,7 +143,7 @@ class _Held:
 
 
 class _Apart:
-    def __init__(self, rule: KeepAway, rows: Int64) -> None:
+    def __init__(self, rule: AntiAffinityRule, rows: Int64) -> None:
         self.classes = rule.tally.classes
         self._places = _Places(rule.domains, rule.tally.by_domain(rule.domains), rows)
         self.one_each = rule.itself and -1 not in self._places.of
@@ -159,7 +161,7 @@ class _Apart:
 class _Near:
     one_each = False
 
-    def __init__(self, rule: Together, room: Room, rows: Int64) -> None:
+    def __init__(self, rule: AffinityRule, room: Room, rows: Int64) -> None:
         self.classes = rule.tally.classes
         self._itself = rule.itself
         domains = [room.nodes.domains(key) for key in rule.keys]
@@ -185,7 +187,7 @@ class _Near:
 class _Evenly:
     one_each = False
 
-    def __init__(self, rule: Spread, rows: Int64) -> None:
+    def __init__(self, rule: TopologySpread, rows: Int64) -> None:
         counts, eligible = rule.counts()
         self.classes = rule.tally.classes
         self._places = _Places(rule.domains, counts, rows)

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.placement.removal.trial import Spent, Trial
+from muster.placement.preemption.dry_run import DryRun, EffortSpent
 from muster.placement.room.nodes import Bool
 
 
-def put_back(trial: Trial, removed: Int64, allowance: Sequence[int], efforts: int) -> Int64:
+def reprieve(trial: DryRun, removed: Int64, allowance: Sequence[int], efforts: int) -> Int64:
     """What goes after whole gangs, then spare pods one by one, were put back where that can be, the last ones first."""
     entries = removed > 0
     if not entries.any():
@@ -22,7 +22,7 @@ def put_back(trial: Trial, removed: Int64, allowance: Sequence[int], efforts: in
 
 
 class _Back:
-    def __init__(self, trial: Trial, removed: Int64, allowance: Sequence[int]) -> None:
+    def __init__(self, trial: DryRun, removed: Int64, allowance: Sequence[int]) -> None:
         self._trial = trial
         self._removed = removed
         self._allowance = np.array(allowance, np.int64)
@@ -31,7 +31,7 @@ class _Back:
         try:
             self._put_gangs()
             self._put_spare_pods()
-        except Spent:
+        except EffortSpent:
             pass  # what goes is enough, if perhaps not all of it needed
         return self._removed
 

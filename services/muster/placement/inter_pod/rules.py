@@ -7,7 +7,7 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import HostPort, PodClass, PodTerm, PreferredPodTerm
-from muster.placement.pod_rules.tallies import Tallies, Tally
+from muster.placement.inter_pod.pod_counts import PodCount, PodCounts
 from muster.placement.room.nodes import Bool, Domains, NodeTable
 
 PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
@@ -20,7 +20,7 @@ UNLIMITED: Final = 2**62
 
 _ANY_IP: Final = "0.0.0.0"  # noqa: S104 - of a port that a pod asks for, nothing is bound to it here
 
-Lost = list[tuple[str, Bool]]
+Filtered = list[tuple[str, Bool]]
 """Reasons and on which rows they hold, in the order in which kube-scheduler finds them."""
 
 
@@ -31,43 +31,43 @@ class Rule(Protocol):
     """
 
     key: str
-    tally: Tally
+    tally: PodCount
     itself: bool
 
     def caps(self) -> Int64:
         """How many members may go to each node, one after another, if nobody else goes anywhere: int64[rows]."""
 
-    def lost(self) -> Lost:
+    def lost(self) -> Filtered:
         """Nodes to which no member may go now."""
 
-    def couples(self) -> bool:
+    def members_interact(self) -> bool:
         """A member on one node changes what may go to others."""
 
 
-class Ports:
+class HostPortsRule:
     """Nobody on the node has a port that the class wants."""
 
     key = ""
     itself = True
 
-    def __init__(self, pod_class: PodClass, tallies: Tallies) -> None:
+    def __init__(self, pod_class: PodClass, pod_counts: PodCounts) -> None:
         wanted = pod_class.host_ports
-        self.tally = tallies.tally(("ports", wanted), lambda other: _conflict(other.host_ports, wanted))
+        self.tally = pod_counts.tally(("ports", wanted), lambda other: _conflict(other.host_ports, wanted))
 
     def caps(self) -> Int64:
         return np.where(self.tally.on > 0, 0, 1)
 
-    def lost(self) -> Lost:
+    def lost(self) -> Filtered:
         return [(PORTS, self.tally.on > 0)]
 
-    def couples(self) -> bool:
+    def members_interact(self) -> bool:
         return False
 
 
-class KeepAway:
+class AntiAffinityRule:
     """No pod of the tally in the same domain; nodes without the label are in none. `own`: the class asks for it."""
 
-    def __init__(self, nodes: NodeTable, key: str, tally: Tally, itself: bool, reason: str) -> None:
+    def __init__(self, nodes: NodeTable, key: str, tally: PodCount, itself: bool, reason: str) -> None:
         self.key = key
         self.tally = tally
         self.itself = itself
@@ -85,29 +85,29 @@ class KeepAway:
         table[0] = UNLIMITED
         return table[domains.codes]
 
-    def lost(self) -> Lost:
+    def lost(self) -> Filtered:
         domains = self.domains
         taken = self.tally.by_domain(domains) > 0
         taken[0] = False
         return [(self._reason, taken[domains.codes])]
 
-    def couples(self) -> bool:
+    def members_interact(self) -> bool:
         return self.itself and not self.domains.single
 
 
-class Together:
+class AffinityRule:
     """For every term there is a pod in the domain that all terms select; if there is none anywhere, and the class is
     selected itself, any node will do that has the labels.
     """
 
     key = ""
 
-    def __init__(self, pod_class: PodClass, tallies: Tallies, nodes: NodeTable) -> None:
+    def __init__(self, pod_class: PodClass, pod_counts: PodCounts, nodes: NodeTable) -> None:
         terms = pod_class.required_pod_affinity
         selectors = frozenset(term.selector for term in terms)
         self.keys = tuple(sorted({term.topology_key for term in terms}))
         self.itself = selectors.issubset(pod_class.selected_by)
-        self.tally = tallies.tally(("all", selectors), lambda other: selectors.issubset(other.selected_by))
+        self.tally = pod_counts.tally(("all", selectors), lambda other: selectors.issubset(other.selected_by))
         self._nodes = nodes
 
     def settled(self) -> bool:
@@ -117,10 +117,10 @@ class Together:
     def caps(self) -> Int64:
         return np.where(self._open(), UNLIMITED, 0)
 
-    def lost(self) -> Lost:
+    def lost(self) -> Filtered:
         return [(POD_AFFINITY, ~self._open())]
 
-    def couples(self) -> bool:
+    def members_interact(self) -> bool:
         return self.itself and not self.settled()
 
     def _open(self) -> Bool:
@@ -134,13 +134,13 @@ class Together:
         return rows
 
 
-class Wish:
+class PreferredAffinity:
     """A wish for the company of pods, or against it: so much is the node liked less for each pod in its domain."""
 
-    def __init__(self, wish: PreferredPodTerm, pod_class: PodClass, tallies: Tallies, nodes: NodeTable) -> None:
+    def __init__(self, wish: PreferredPodTerm, pod_class: PodClass, pod_counts: PodCounts, nodes: NodeTable) -> None:
         self.key = wish.term.topology_key
         self.itself = wish.term.selector in pod_class.selected_by
-        self.tally = selected(tallies, wish.term.selector)
+        self.tally = selected(pod_counts, wish.term.selector)
         self.repels = wish.weight < 0
         self._weight = wish.weight
         self._nodes = nodes
@@ -154,13 +154,13 @@ class Wish:
         return cost
 
 
-def keep_away_rules(pod_class: PodClass, tallies: Tallies, nodes: NodeTable) -> list[KeepAway]:
+def keep_away_rules(pod_class: PodClass, pod_counts: PodCounts, nodes: NodeTable) -> list[AntiAffinityRule]:
     """The class's own required anti-affinity."""
     return [
-        KeepAway(
+        AntiAffinityRule(
             nodes,
             term.topology_key,
-            selected(tallies, term.selector),
+            selected(pod_counts, term.selector),
             term.selector in pod_class.selected_by,
             POD_ANTI_AFFINITY,
         )
@@ -168,25 +168,25 @@ def keep_away_rules(pod_class: PodClass, tallies: Tallies, nodes: NodeTable) -> 
     ]
 
 
-def kept_away_rules(pod_class: PodClass, tallies: Tallies, nodes: NodeTable) -> list[KeepAway]:
+def kept_away_rules(pod_class: PodClass, pod_counts: PodCounts, nodes: NodeTable) -> list[AntiAffinityRule]:
     """Required anti-affinity of others that selects the class, by label key."""
-    keys = sorted({key for selector in pod_class.selected_by for key in tallies.keeping_away.get(selector, ())})
-    return [_kept_away(pod_class, key, tallies, nodes) for key in keys]
+    keys = sorted({key for selector in pod_class.selected_by for key in pod_counts.keeping_away.get(selector, ())})
+    return [_kept_away(pod_class, key, pod_counts, nodes) for key in keys]
 
 
-def _kept_away(pod_class: PodClass, key: str, tallies: Tallies, nodes: NodeTable) -> KeepAway:
+def _kept_away(pod_class: PodClass, key: str, pod_counts: PodCounts, nodes: NodeTable) -> AntiAffinityRule:
     terms = frozenset(PodTerm(selector, key) for selector in pod_class.selected_by)
 
     def includes(other: PodClass) -> bool:
         return not terms.isdisjoint(other.required_pod_anti_affinity)
 
-    tally = tallies.tally(("keeping away", terms), includes)
-    return KeepAway(nodes, key, tally, includes(pod_class), EXISTING_ANTI_AFFINITY)
+    tally = pod_counts.tally(("keeping away", terms), includes)
+    return AntiAffinityRule(nodes, key, tally, includes(pod_class), EXISTING_ANTI_AFFINITY)
 
 
-def selected(tallies: Tallies, selector: str, staying: bool = False) -> Tally:
+def selected(pod_counts: PodCounts, selector: str, staying: bool = False) -> PodCount:
     """Pods that a selector selects."""
-    return tallies.tally(("selected", selector, staying), lambda other: selector in other.selected_by, staying)
+    return pod_counts.tally(("selected", selector, staying), lambda other: selector in other.selected_by, staying)
 
 
 def _conflict(held: Sequence[HostPort], wanted: Sequence[HostPort]) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.placement.removal.holds import Holds
+from muster.placement.preemption.holds import Holds
 
 MOST_CELLS: Final = 1_500_000
 """What may be looked at, in holds times sets: some 20 nanoseconds each, so that pairs of 300 gangs of 8 can be."""

@@ -6,8 +6,8 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import PodClass, SpreadConstraint
-from muster.placement.pod_rules.pod_rules import UNLIMITED, Lost, selected
-from muster.placement.pod_rules.tallies import Tallies
+from muster.placement.inter_pod.pod_counts import PodCounts
+from muster.placement.inter_pod.rules import UNLIMITED, Filtered, selected
 from muster.placement.room.eligibility import Eligibility
 from muster.placement.room.nodes import Bool, Domains, NodeTable
 
@@ -22,12 +22,17 @@ class _Counted:
     """Pods that a constraint counts, by domain: of nodes that have all label keys and that its policies include."""
 
     def __init__(
-        self, constraint: SpreadConstraint, pod_class: PodClass, tallies: Tallies, nodes: NodeTable, judge: Eligibility
+        self,
+        constraint: SpreadConstraint,
+        pod_class: PodClass,
+        pod_counts: PodCounts,
+        nodes: NodeTable,
+        judge: Eligibility,
     ) -> None:
         self.constraint = constraint
         self.key = constraint.topology_key
         self.itself = constraint.selector in pod_class.selected_by
-        self.tally = selected(tallies, constraint.selector, staying=True)
+        self.tally = selected(pod_counts, constraint.selector, staying=True)
         self._all_keys = [each.topology_key for each in pod_class.spread if each.hard == constraint.hard]
         self._nodes = nodes
         self._judge = judge
@@ -71,7 +76,7 @@ class _Counted:
         self._nodes_seen = nodes.version
 
 
-class Spread(_Counted):
+class TopologySpread(_Counted):
     """A constraint that must hold."""
 
     def headroom(self) -> Int64:
@@ -98,11 +103,11 @@ class Spread(_Counted):
         table[0] = 0
         return table[domains.codes]
 
-    def lost(self) -> Lost:
+    def lost(self) -> Filtered:
         codes = self.domains.codes
         return [(SPREAD_LABEL, codes == 0), (SPREAD, (self.caps() == 0) & (codes > 0))]
 
-    def couples(self) -> bool:
+    def members_interact(self) -> bool:
         return self.itself
 
     def _two_least(self, counts: Int64, eligible: Bool) -> tuple[int, int]:
@@ -115,7 +120,7 @@ class Spread(_Counted):
         return least, int(values.min())
 
 
-class SpreadWish(_Counted):
+class PreferredSpread(_Counted):
     """A constraint that is kept as far as possible: nodes are liked less the more pods their domain has."""
 
     repels = True

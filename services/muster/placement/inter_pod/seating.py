@@ -5,9 +5,9 @@ from itertools import islice
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.placement.pod_rules.levelling import Levelling, Within, level, moving_rules
-from muster.placement.pod_rules.regions import Region, common_domains
-from muster.placement.pod_rules.spreading import COST_PER_POD, SpreadWish
+from muster.placement.inter_pod.domains import Region, common_domains
+from muster.placement.inter_pod.topology_spread import COST_PER_POD, PreferredSpread
+from muster.placement.inter_pod.water_filling import WaterFilling, Within, level, moving_rules
 from muster.placement.room.eligibility import WEIGHT_COST
 from muster.placement.room.packing import Seats, choose, fewest_nodes
 from muster.placement.room.parts import Attempt, Part
@@ -59,12 +59,12 @@ def _next_seats(room: Room, of_class: ClassRoom, wanted: int, region: Region) ->
     seated at once unless they mind one another by more than one label with larger domains.
     """
     fits = of_class.fits if region is None else np.where(region, of_class.fits, 0)
-    limits = of_class.limits
+    limits = of_class.inter_pod
     if limits is None:
         return choose(room, Within(fits, of_class.dislike), wanted, fewest_nodes)
     moving = moving_rules(limits)
     wide = {rule.key for rule in moving if not rule.domains.single}
-    if limits.couples_softly():
+    if limits.preferences_interact():
         if not moving and limits.dislikes_by_node():
             return _one_each(room, of_class, fits, wanted)
         wish = limits.spread_wish()
@@ -75,7 +75,7 @@ def _next_seats(room: Room, of_class: ClassRoom, wanted: int, region: Region) ->
         return _one(room, of_class, fits)
     if moving:
         key = min(wide, default=moving[0].key)
-        levelling = Levelling(of_class, key, [rule for rule in moving if rule.key == key], region)
+        levelling = WaterFilling(of_class, key, [rule for rule in moving if rule.key == key], region)
         return levelling.seats(room, min(wanted, levelling.most))
     return choose(room, Within(fits, of_class.dislike), wanted, fewest_nodes)
 
@@ -88,7 +88,7 @@ def _one_each(room: Room, of_class: ClassRoom, fits: Int64, wanted: int) -> Seat
     return choose(room, Within(liked_most, of_class.dislike), wanted, fewest_nodes)
 
 
-def _evenly(room: Room, of_class: ClassRoom, fits: Int64, wanted: int, wish: SpreadWish) -> Seats:
+def _evenly(room: Room, of_class: ClassRoom, fits: Int64, wanted: int, wish: PreferredSpread) -> Seats:
     """Members over the domains of a wish to spread, the least disliked first, until one has no more room on the nodes
     that it likes most.
     """
@@ -125,7 +125,7 @@ def _one(room: Room, of_class: ClassRoom, fits: Int64) -> Seats:
     if not len(rows):
         return rows, rows
     rows = _least(rows, of_class.dislike[rows])
-    for rule in of_class.limits.spread if of_class.limits is not None else ():
+    for rule in of_class.inter_pod.spread if of_class.inter_pod is not None else ():
         counts, _ = rule.counts()
         rows = _least(rows, counts[rule.domains.codes[rows]])
     best = np.zeros_like(fits)

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.placement.removal.economy import spare_for
-from muster.placement.removal.trial import Trial
+from muster.placement.preemption.dry_run import DryRun
+from muster.placement.preemption.economy import spare_for
 
 _GANGS_VARIED: Final = 7
 _CHOICES_TRIED: Final = 200
@@ -24,7 +24,7 @@ class Spare:
     `allowance` is how many pods each gang can spare; those that cannot spare all that are of use are `limited`.
     """
 
-    def __init__(self, trial: Trial, allowed: Int64) -> None:
+    def __init__(self, trial: DryRun, allowed: Int64) -> None:
         candidates = trial.candidates
         self.allowance = [gang.spare for gang in candidates.gangs]
         self._trial = trial
@@ -39,7 +39,7 @@ class Spare:
     def beside(self, whole: Sequence[int]) -> Int64 | None:
         """What goes if these gangs go whole and spare pods of others besides; None if no place is found then.
 
-        Raises Spent.
+        Raises EffortSpent.
         """
         trial, gang = self._trial, self._trial.candidates.gang
         goes_whole = np.isin(gang, whole)
@@ -86,7 +86,7 @@ class Spare:
             yield choice
 
 
-def _first(trial: Trial, available: Int64, allowance: Sequence[int]) -> Int64:
+def _first(trial: DryRun, available: Int64, allowance: Sequence[int]) -> Int64:
     in_order = trial.candidates.in_order
     gang, held = trial.candidates.gang[in_order], available[in_order]
     before = held.cumsum() - held

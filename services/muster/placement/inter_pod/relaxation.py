@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from muster.placement.pod_rules.pod_rules import Rule
+from muster.placement.inter_pod.rules import Rule
 from muster.placement.room.room import ClassRoom
 
 
 def one_each(of_class: ClassRoom) -> bool:
     """No node takes two members, however large it is."""
-    limits = of_class.limits
+    limits = of_class.inter_pod
     return limits is not None and (bool(limits.ports) or any(rule.itself for rule in limits.keep_away))
 
 
@@ -18,7 +18,7 @@ def ask_less(of_class: ClassRoom, missing: int) -> str:
     """Which of the rules among pods to give up so that `missing` more members fit, as what follows on "it would fit";
     "" if no single one would do.
     """
-    limits = of_class.limits
+    limits = of_class.inter_pod
     if limits is None or np.minimum(of_class.alone, limits.caps()).sum() >= missing:
         return ""
     own = [rule for rule in limits.keep_away if rule.own]
@@ -41,8 +41,8 @@ def ask_less(of_class: ClassRoom, missing: int) -> str:
 
 def _fits_without(of_class: ClassRoom, left_out: Sequence[Rule], missing: int) -> bool:
     """Members fit where the other rules let them go, as far as these do not change with members that are placed."""
-    limits = of_class.limits
+    limits = of_class.inter_pod
     assert limits is not None, "what minds nobody has no rules"
-    if any(rule.couples() for rule in limits.rules if rule not in left_out):
+    if any(rule.members_interact() for rule in limits.rules if rule not in left_out):
         return False
     return int(np.minimum(of_class.alone, limits.caps_without(left_out)).sum()) >= missing

@@ -15,16 +15,16 @@ from muster.gangs.capacity import Int64
 from muster.gangs.solve import Explanation, SolveGroup
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.explain import Explainer
+from muster.placement.inter_pod.branch_and_bound import branch_and_bound
+from muster.placement.inter_pod.class_rules import InterPodRules
+from muster.placement.inter_pod.domains import Region, common_domains, unsettled_keys
+from muster.placement.inter_pod.infeasibility import too_few_domains
+from muster.placement.inter_pod.rules import Rule
+from muster.placement.inter_pod.seating import joined, seat
+from muster.placement.inter_pod.topology_check import TopologyCheck
+from muster.placement.inter_pod.water_filling import most_members
 from muster.placement.mixed.hindrance import with_softer
 from muster.placement.mixed.search import Budget
-from muster.placement.pod_rules.exclusion import too_few_domains
-from muster.placement.pod_rules.levelling import most_members
-from muster.placement.pod_rules.limits import Limits
-from muster.placement.pod_rules.pod_rules import Rule
-from muster.placement.pod_rules.regions import Region, common_domains, unsettled_keys
-from muster.placement.pod_rules.seating import joined, seat
-from muster.placement.pod_rules.stepwise import search_stepwise
-from muster.placement.pod_rules.whole_shape import WholeShape
 from muster.placement.room.parts import Attempt, Part, alike, minimums_reached, retake, runs_of
 from muster.placement.room.room import Room
 
@@ -35,34 +35,34 @@ _MOST_TRIES: Final = 64
 _MEMBERS_TRIED: Final = 4_000
 """Tries to seat a group, and members that they may seat in all."""
 _MOST_COUNTED: Final = 256
-"""Regions that are counted to prove that none has room."""
+"""RankedDomains that are counted to prove that none has room."""
 
 _Merit = tuple[bool, int, int, tuple[int, ...], list[int]]
 """All that is hard is kept and all minimums are reached; members toward minimums, members, minus the costs, by part."""
 
 
-def is_coupled(room: Room, parts: Sequence[Part]) -> bool:
+def members_interact(room: Room, parts: Sequence[Part]) -> bool:
     """Members of the group mind one another: where one goes changes where others may go."""
     limited = _limited(room, parts)
-    return any(limits.couples() for limits in limited.values()) or any(
+    return any(limits.members_interact() for limits in limited.values()) or any(
         rule.tally.classes & _others(room, parts, class_id)
         for class_id, limits in limited.items()
         for rule in limits.rules
     )
 
 
-def is_softly_coupled(room: Room, parts: Sequence[Part]) -> bool:
+def preferences_interact(room: Room, parts: Sequence[Part]) -> bool:
     """Where a member goes changes what others wish."""
     limited = _limited(room, parts)
-    return any(limits.couples_softly() for limits in limited.values()) or any(
+    return any(limits.preferences_interact() for limits in limited.values()) or any(
         wish.tally.classes & _others(room, parts, class_id)
         for class_id, limits in limited.items()
         for wish in limits.wishes
     )
 
 
-def _limited(room: Room, parts: Sequence[Part]) -> dict[str, Limits]:
-    limits = {part.class_id: room.of(part.class_id).limits for part in parts}
+def _limited(room: Room, parts: Sequence[Part]) -> dict[str, InterPodRules]:
+    limits = {part.class_id: room.of(part.class_id).inter_pod for part in parts}
     return {class_id: each for class_id, each in limits.items() if each is not None}
 
 
@@ -73,7 +73,7 @@ def _others(room: Room, parts: Sequence[Part], class_id: str) -> set[int]:
     return {room.capacity.classes[other] for other in others}
 
 
-def place_coupled(
+def place_interacting(
     room: Room, group: SolveGroup, parts: Sequence[Part], explainer: Explainer, budget: Budget
 ) -> Placed | NotPlaced:
     """Place all members if that can be found, else every gang's minimum and as many more as have room."""
@@ -82,14 +82,14 @@ def place_coupled(
     if attempt is None:
 
         def has_place(softer: SolveGroup, steps: Budget) -> bool:
-            return find_coupled(room, softer, parts, steps) is not None
+            return find_interacting(room, softer, parts, steps) is not None
 
         return NotPlaced(proved, with_softer(room, group, coupled.explain(explainer), has_place))
     retake(room, parts, attempt)
     return Placed(runs_of(room, group, parts, attempt))
 
 
-def place_by_wishes(room: Room, group: SolveGroup, parts: Sequence[Part]) -> Placed | None:
+def place_by_preferences(room: Room, group: SolveGroup, parts: Sequence[Part]) -> Placed | None:
     """Place all members by what they wish of one another, as far as that is found at once; of equal members, as many
     as have room.
     """
@@ -101,12 +101,12 @@ def place_by_wishes(room: Room, group: SolveGroup, parts: Sequence[Part]) -> Pla
     return Placed(runs_of(room, group, parts, coupled.best))
 
 
-def find_coupled(room: Room, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Attempt | None:
+def find_interacting(room: Room, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Attempt | None:
     """Seats for every gang's minimum at least; nothing is taken."""
     return _Coupled(room, group, parts).settle(budget)[0]
 
 
-def place_coupled_partly(room: Room, group: SolveGroup, parts: Sequence[Part]) -> Attempt | None:
+def place_interacting_partly(room: Room, group: SolveGroup, parts: Sequence[Part]) -> Attempt | None:
     """Seat as much of the group as was found to have room; None if that is nothing."""
     coupled = _Coupled(room, group, parts)
     for _ in coupled.tries():
@@ -131,7 +131,7 @@ class _Coupled:
 
     def __init__(self, room: Room, group: SolveGroup, parts: Sequence[Part]) -> None:
         self.best = Attempt([0] * len(parts))
-        self.shape = WholeShape(room, group, parts)
+        self.shape = TopologyCheck(room, group, parts)
         self._room = room
         self._group = group
         self._parts = parts
@@ -149,7 +149,7 @@ class _Coupled:
         good = self.best if self._merit[0] else None
         if good is not None and good.total == self._members:
             return good, False
-        good, exhausted = search_stepwise(self._room, self._group, self._parts, budget, self.shape.kept_by, good)
+        good, exhausted = branch_and_bound(self._room, self._group, self._parts, budget, self.shape.kept_by, good)
         return good, exhausted and good is None
 
     def tries(self) -> Iterator[bool]:
@@ -266,9 +266,9 @@ class _Coupled:
     def _caps_at_best(self, class_id: str) -> Int64:
         """Members that fit on each node if other members of the group help as much as they can."""
         of_class = self._room.of(class_id)
-        if of_class.limits is None:
+        if of_class.inter_pod is None:
             return of_class.alone
         group = {self._room.capacity.classes[part.class_id] for part in self._parts}
-        loosening: list[Rule] = [*of_class.limits.spread, *of_class.limits.together]
+        loosening: list[Rule] = [*of_class.inter_pod.spread, *of_class.inter_pod.together]
         helped = [rule for rule in loosening if not rule.tally.classes.isdisjoint(group)]
-        return np.minimum(of_class.alone, of_class.limits.caps_without(helped))
+        return np.minimum(of_class.alone, of_class.inter_pod.caps_without(helped))
