@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from muster.telemetry.counting import Counter
-from muster.telemetry.histogram import Histogram
+from muster.telemetry.instruments import Counter, Histogram
 from muster.telemetry.metrics import Sampled
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "metrics.md"

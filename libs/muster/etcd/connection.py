@@ -9,7 +9,7 @@ import structlog
 from msgspec import Struct
 
 from muster.config.settings import PLAIN_TEXT, TlsSettings
-from muster.etcd.clients import Clients, Password
+from muster.etcd.client_pool import Clients, Password
 from muster.etcd.errors import BadEndpoints, EtcdUnavailable, TooLarge
 from muster.etcd.etcd3_import import etcd3
 

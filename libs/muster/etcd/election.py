@@ -17,9 +17,9 @@ import structlog
 from msgspec import Struct
 
 from muster.etcd.errors import EtcdUnavailable
-from muster.etcd.lease_guard import LeaseGuard
+from muster.etcd.key_watch import KeyWatch
+from muster.etcd.lease_keepalive import LeaseKeepAlive
 from muster.etcd.store import Fence, Store
-from muster.etcd.watching import KeyWatch
 from muster.rpc.backoff import Backoff
 
 __all__ = ["Election", "Fence", "Leadership"]
@@ -227,7 +227,7 @@ class Election:
 
     async def _keep(self, leadership: Leadership) -> None:
         """Renew the lease until leadership is lost, then give it back."""
-        guard = LeaseGuard(
+        guard = LeaseKeepAlive(
             self._store.connection,
             leadership,
             partial(_renewed, self._key, leadership),

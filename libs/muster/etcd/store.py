@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 
 from muster.config.settings import PLAIN_TEXT, TlsSettings
-from muster.etcd.clients import Password
+from muster.etcd.client_pool import Password
 from muster.etcd.connection import Answer, Connection
 from muster.etcd.errors import BadEndpoints, EtcdUnavailable, Fenced, TooLarge
 from muster.etcd.etcd3_import import etcdrpc

@@ -8,7 +8,7 @@ import grpc
 import structlog
 
 from muster.config.settings import CannotStart, TlsSettings
-from muster.etcd.clients import SIGN_IN_SECONDS
+from muster.etcd.client_pool import SIGN_IN_SECONDS
 from muster.etcd.connection import parse_endpoints
 from muster.etcd.etcd3_import import etcdrpc
 from muster.rpc.backoff import Backoff

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from muster.gangs.facts import DisruptionBudget
-from muster.kube.label_selector import EVERYTHING_SELECTED, BadSelector, LabelSelector, label_selector
 from muster.kube.objects import NOTHING, UNREADABLE, Encoded, Int32, ObjectMeta, salvage
+from muster.kube.selectors import EVERYTHING_SELECTED, BadSelector, LabelSelector, label_selector
 
 
 class BudgetMeta(ObjectMeta, rename="camel", frozen=True, gc=False):

@@ -22,13 +22,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.kube import metrics
-from muster.kube.changes import Changes, Removed
-from muster.kube.decoding import Bookmark, Decoding, Page, WatchStatus
+from muster.kube.api_resources import ApiResource
 from muster.kube.line_batches import LineBatches
+from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.objects import BadObject, BadResourceVersion
-from muster.kube.resources import Resource
 from muster.kube.retrying import jittered_seconds, until_done
 from muster.kube.session import ApiStatusError, KubeSession, KubeUnreachable, Response
+from muster.kube.watch_decoding import Bookmark, Decoding, Page, WatchStatus
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -81,8 +81,8 @@ class Informer(Generic[T]):
     def __init__(
         self,
         session: KubeSession,
-        resource: Resource[T],
-        sink: Callable[[Changes[T]], None],
+        resource: ApiResource[T],
+        sink: Callable[[ObjectChanges[T]], None],
         pace: Pace = Pace(),  # noqa: B008 (a frozen value)
     ) -> None:
         self.resource = resource
@@ -296,10 +296,10 @@ class Informer(Generic[T]):
         size = self._pace.batch_size
         last = max(0, len(items) - 1) // size * size
         for start in range(0, last, size):
-            self._sink(Changes(self.resource.kind, items[start : start + size]))
+            self._sink(ObjectChanges(self.resource.kind, items[start : start + size]))
             await asyncio.sleep(0)
         if items or through:
-            self._sink(Changes(self.resource.kind, items[last:], through))
+            self._sink(ObjectChanges(self.resource.kind, items[last:], through))
 
 
 def _uid(item: Any) -> str:

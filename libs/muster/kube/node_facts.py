@@ -10,9 +10,9 @@ from msgspec import Raw
 from muster.gangs.facts import Amounts, NodeFacts, Taint, TaintEffect
 from muster.gangs.quantity import BadQuantity, to_amount
 from muster.gangs.quoting import quoted
+from muster.kube.node_selection import EFFECTS
 from muster.kube.objects import UNREADABLE, Condition, Node, TaintSpec
-from muster.kube.requests import quantity_text
-from muster.kube.selection import EFFECTS
+from muster.kube.pod_requests import quantity_text
 
 _amounts: Final = msgspec.json.Decoder(dict[str, Raw] | None)
 

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from muster.gangs.facts import HostPort, PodClass
 from muster.gangs.quoting import quoted
+from muster.kube.inter_pod_rules import InterPodRules, inter_pod_rules, may_have_pod_terms, shared_label_keys
+from muster.kube.node_selection import node_selection
 from muster.kube.objects import NOTHING, UNREADABLE, Container, Pod, PodStatus
-from muster.kube.pod_selectors import PodSelector
-from muster.kube.pod_terms import PodTerms, looks_at_pods, pod_terms, shared_label_keys
-from muster.kube.requests import ContainerNeeds, PodNeeds, effective_requests
-from muster.kube.selection import selection
+from muster.kube.pod_requests import ContainerRequestFields, PodRequestFields, effective_requests
+from muster.kube.selectors import PodSelector
 
 _CLASSES_KEPT: Final = 16384
 _LARGEST_KEPT_BYTES: Final = 16384  # of one cache key, so that odd pods cannot fill the memory
@@ -39,7 +39,7 @@ _SINCE: Final = (
 
 _ContainerKey = tuple[str, bytes, str | None, bytes]
 _StatusKey = tuple[str, bytes, bytes]
-_CompanyKey = tuple[bytes, bytes, str, tuple[tuple[str, str], ...], bool]
+_InterPodKey = tuple[bytes, bytes, str, tuple[tuple[str, str], ...], bool]
 _ClassKey = tuple[
     tuple[_ContainerKey, ...],  # containers
     tuple[_ContainerKey, ...],  # init containers
@@ -49,7 +49,7 @@ _ClassKey = tuple[
     bytes,  # affinity, as far as it is about nodes
     bytes,  # tolerations
     tuple[tuple[_StatusKey, ...], bytes, bytes, bytes] | None,  # what a bound pod's status says of resizes
-    _CompanyKey | None,  # what it says of other pods: affinity, spread, its namespace, its labels, whether it is ours
+    _InterPodKey | None,  # what it says of other pods: affinity, spread, its namespace, its labels, whether it is ours
 ]
 
 
@@ -91,7 +91,7 @@ def read_class(pod: Pod, *, ours: bool = True) -> ReadClass:
         affinity if ours else b"",
         bytes(spec.tolerations) if ours else b"",
         _status_key(pod.status) if spec.node_name else None,
-        _company_key(pod, affinity, bytes(spread) if ours else b"", ours=ours)
+        _inter_pod_key(pod, affinity, bytes(spread) if ours else b"", ours=ours)
         if affinity or spread is not NOTHING
         else None,
     )
@@ -136,8 +136,8 @@ def _status_key(status: PodStatus) -> tuple[tuple[_StatusKey, ...], bytes, bytes
     )
 
 
-def _company_key(pod: Pod, affinity: bytes, spread: bytes, *, ours: bool) -> _CompanyKey | None:
-    if not looks_at_pods(affinity):
+def _inter_pod_key(pod: Pod, affinity: bytes, spread: bytes, *, ours: bool) -> _InterPodKey | None:
+    if not may_have_pod_terms(affinity):
         affinity = b""
     if not affinity and spread in (b"", b"null", b"[]"):
         return None
@@ -147,29 +147,29 @@ def _company_key(pod: Pod, affinity: bytes, spread: bytes, *, ours: bool) -> _Co
 
 
 def _computed_class(key: _ClassKey) -> ReadClass:
-    containers, init_containers, overhead, resources, node_selector, affinity, tolerations, status, company = key
+    containers, init_containers, overhead, resources, node_selector, affinity, tolerations, status, inter_pod = key
     statuses, allocated, actual, conditions = status or ((), b"", b"", b"")
     by_name = {name: (one, other) for name, one, other in reversed(statuses)}
     problems: list[str] = []
-    needs = PodNeeds(
-        containers=tuple(_needs(each, by_name) for each in containers),
-        init_containers=tuple(_needs(each, by_name) for each in init_containers),
+    fields = PodRequestFields(
+        containers=tuple(_request_fields(each, by_name) for each in containers),
+        init_containers=tuple(_request_fields(each, by_name) for each in init_containers),
         overhead=overhead,
         resources=resources,
         allocated=allocated,
         actual=actual,
         conditions=conditions,
     )
-    requests = effective_requests(needs, problems)
-    chosen = selection(node_selector, affinity, tolerations, problems)
-    terms = PodTerms() if company is None else _terms(company, problems)
+    requests = effective_requests(fields, problems)
+    nodes = node_selection(node_selector, affinity, tolerations, problems)
+    terms = InterPodRules() if inter_pod is None else _terms(inter_pod, problems)
     content = PodClass(
         "",
         requests,
-        chosen.node_selector,
-        chosen.required_node_affinity,
-        chosen.preferred_node_affinity,
-        chosen.tolerations,
+        nodes.node_selector,
+        nodes.required_node_affinity,
+        nodes.preferred_node_affinity,
+        nodes.tolerations,
         (),
         terms.required_affinity,
         terms.required_anti_affinity,
@@ -194,19 +194,19 @@ def _shared(content: bytes) -> PodClass:
     return replace(msgspec.json.decode(content, type=PodClass), id=id_)
 
 
-def _needs(container: _ContainerKey, statuses: Mapping[str, tuple[bytes, bytes]]) -> ContainerNeeds:
+def _request_fields(container: _ContainerKey, statuses: Mapping[str, tuple[bytes, bytes]]) -> ContainerRequestFields:
     name, resources, _, _ = container
     allocated, actual = statuses.get(name, (b"", b""))
-    return ContainerNeeds(name, resources, allocated, actual, restarts=_is_sidecar(container))
+    return ContainerRequestFields(name, resources, allocated, actual, restarts=_is_sidecar(container))
 
 
 def _is_sidecar(container: _ContainerKey) -> bool:
     return container[2] == "Always"
 
 
-def _terms(company: _CompanyKey, problems: list[str]) -> PodTerms:
-    affinity, spread, namespace, labels, ours = company
-    return pod_terms(affinity, spread, namespace, dict(labels), problems, ours=ours)
+def _terms(inter_pod: _InterPodKey, problems: list[str]) -> InterPodRules:
+    affinity, spread, namespace, labels, ours = inter_pod
+    return inter_pod_rules(affinity, spread, namespace, dict(labels), problems, ours=ours)
 
 
 def _host_ports(containers: Iterable[_ContainerKey], problems: list[str]) -> tuple[HostPort, ...]:

@@ -16,7 +16,7 @@ import structlog
 from yarl import URL
 
 from muster.config.settings import KubeSettings
-from muster.kube.access import Access, AccessSource, BadKubeconfig, access_source
+from muster.kube.client_config import BadKubeconfig, ClientConfig, ClientConfigSource, client_config_source
 from muster.kube.metrics import NO_ANSWER, REQUEST_SECONDS, REQUESTS
 from muster.kube.responses import ApiStatusError, KubeUnreachable, Response
 
@@ -42,16 +42,16 @@ class _AnswerTooLong(aiohttp.ClientError):
 class _Transport:
     """Connections to one server with one set of certificates. Closed when retired and no longer used."""
 
-    def __init__(self, access: Access, connections: int) -> None:
+    def __init__(self, config: ClientConfig, connections: int) -> None:
         """Raises BadKubeconfig."""
-        self.stamp = access.transport_stamp
-        self.server = access.server
+        self.stamp = config.transport_stamp
+        self.server = config.server
         self.options: dict[str, str] = {}
-        if access.proxy:
-            self.options["proxy"] = access.proxy
-        if access.tls_server_name:
-            self.options["server_hostname"] = access.tls_server_name
-        context = access.ssl_context()
+        if config.proxy:
+            self.options["proxy"] = config.proxy
+        if config.tls_server_name:
+            self.options["server_hostname"] = config.tls_server_name
+        context = config.ssl_context()
         self.http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=connections, keepalive_timeout=_IDLE_SECONDS, ssl=context if context is not None else True
@@ -94,16 +94,16 @@ class KubeSession:
 
         `connections` bounds how many requests, streams included, are under way at once; others wait for their turn.
         """
-        source = access_source(settings)
+        source = client_config_source(settings)
         return cls(source, await source.load(anew=False), connections)
 
-    def __init__(self, source: AccessSource, access: Access, connections: int) -> None:
+    def __init__(self, source: ClientConfigSource, config: ClientConfig, connections: int) -> None:
         """Use `connect`."""
-        self._source = source
+        self._config_source = source
         self._connections = connections
         self._refreshing = asyncio.Lock()
-        self._transport = _Transport(access, connections)
-        self._take(access)
+        self._transport = _Transport(config, connections)
+        self._take(config)
         self._refused_at = float("-inf")
         self._generation = 0
 
@@ -215,8 +215,8 @@ class KubeSession:
 
     # -- credentials
 
-    def _take(self, access: Access) -> None:
-        self._headers = {"Authorization": access.authorization} if access.authorization else {}
+    def _take(self, config: ClientConfig) -> None:
+        self._headers = {"Authorization": config.authorization} if config.authorization else {}
         self._stale_at = asyncio.get_running_loop().time() + _CREDENTIALS_SECONDS
 
     async def _reload(self) -> None:
@@ -238,11 +238,11 @@ class KubeSession:
     async def _load(self, *, anew: bool) -> None:
         before = self._headers, self._transport
         try:
-            access = await self._source.load(anew=anew)
-            if access.transport_stamp != self._transport.stamp:
-                old, self._transport = self._transport, _Transport(access, self._connections)
+            config = await self._config_source.load(anew=anew)
+            if config.transport_stamp != self._transport.stamp:
+                old, self._transport = self._transport, _Transport(config, self._connections)
                 await old.retire()
-            self._take(access)
+            self._take(config)
         except BadKubeconfig as error:
             _log.warning("credentials could not be loaded anew", error=str(error), server=self.server)
             self._stale_at = asyncio.get_running_loop().time() + _CREDENTIALS_SECONDS

@@ -8,8 +8,8 @@ from msgspec import Raw, Struct, field
 
 from muster.gangs.facts import NodeOperator, NodeRequirement, NodeSelectorTerm
 from muster.gangs.quoting import quoted
+from muster.kube.node_selection import volume_affinity
 from muster.kube.objects import NOTHING, UNREADABLE, Encoded, ObjectMeta, salvage
-from muster.kube.selection import volume_affinity
 
 NodeTerms = tuple[NodeSelectorTerm, ...]
 """Terms of which one must match a node."""

@@ -12,7 +12,7 @@ from muster.rpc.credentials import Certificates, Pem, channel_credentials
 from muster.rpc.errors import MissingDeadline
 from muster.rpc.methods import is_subscription
 from muster.rpc.renewing import RenewingChannel
-from muster.telemetry.measuring import measuring
+from muster.telemetry.metrics_enabled import metrics_enabled
 from muster.telemetry.tracing import current_traceparent, to_traceparent
 
 MESSAGE_BYTES: Final = 64 * 1024 * 1024
@@ -72,7 +72,7 @@ def open_channel(address: str, tls: TlsSettings = PLAIN_TEXT, server_name: str =
 
 def _counting() -> Callable[[Any, aio.ClientCallDetails], None] | None:
     """What counts calls; None where nobody asks for metrics: commands of people need not load what counts."""
-    if not measuring():
+    if not metrics_enabled():
         return None
     from muster.rpc.metering import count_call
 

@@ -17,7 +17,7 @@ from muster.rpc.callers import Callers
 from muster.rpc.errors import RpcError, status_of
 from muster.rpc.metering import counted, counted_subscription
 from muster.rpc.methods import is_plumbing, is_subscription
-from muster.telemetry.measuring import measuring
+from muster.telemetry.metrics_enabled import metrics_enabled
 
 if TYPE_CHECKING:
     _Method = grpc.RpcMethodHandler[Any, Any]  # not a generic class when running
@@ -37,7 +37,7 @@ class ServerInterceptor(aio.ServerInterceptor):
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers
-        self._measured = measuring()
+        self._measured = metrics_enabled()
         self._subscriptions: set[asyncio.Task[Any]] = set()
         self._stopping = False
 

@@ -13,8 +13,7 @@ from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from muster.telemetry.counting import Counter
-from muster.telemetry.histogram import Histogram
+from muster.telemetry.instruments import Counter, Histogram
 
 __all__ = [
     "CALL_BUCKETS",

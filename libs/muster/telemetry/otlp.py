@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from muster.telemetry.errors import BadTracing
+from muster.config.settings import CannotStart
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -43,6 +43,10 @@ _PROTOCOLS: Final = ("grpc", "http/protobuf")
 _COMPRESSIONS: Final = ("none", "gzip")
 _HEADER_NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 _YES_NO: Final = {"true": True, "false": False}
+
+
+class BadTracing(CannotStart):
+    """OTEL_* variables do not make sense; the message has a line per mistake, with the value and the rule."""
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,12 @@ from opentelemetry import trace
 from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags, Tracer
 
-from muster.telemetry.errors import BadTracing
-from muster.telemetry.otlp import OtlpSettings, read_otlp
+from muster.telemetry.otlp import BadTracing, OtlpSettings, read_otlp
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-    from muster.telemetry.spans_out import SpanCounts
+    from muster.telemetry.span_export import SpanCounts
 
 Attribute = str | bool | int | float
 
@@ -90,7 +89,7 @@ def _begin(settings: OtlpSettings, service: str, instance: str) -> Callable[[], 
     from opentelemetry.sdk.trace import TracerProvider
 
     from muster.telemetry.sampling import AsDecided, sampler_of
-    from muster.telemetry.spans_out import SpanQueue, exporter_to
+    from muster.telemetry.span_export import SpanQueue, exporter_to
 
     described = {
         "service.name": f"muster-{service}",

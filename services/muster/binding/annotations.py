@@ -2,12 +2,11 @@
 
 import structlog
 
-from muster.binding.bodies import MERGE, marks_patch, pod_path
-from muster.binding.demands import named_marks
+from muster.binding.request_bodies import MERGE, marks_patch, pod_path
+from muster.binding.retry_policy import Again, Verdict, no_answer, repeatable, said
 from muster.binding.v1 import binding_pb2 as pb
-from muster.binding.verdicts import Again, Verdict, no_answer, repeatable, said
-from muster.binding.write_call import WriteCall
-from muster.binding.write_job import WriteJob
+from muster.binding.validation import named_marks
+from muster.binding.write_call import WriteCall, WriteJob
 from muster.kube.objects import BadObject, decode_pod
 from muster.kube.responses import KubeUnreachable, Response
 from muster.kube.session import KubeSession

@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from msgspec import Struct
 
-from muster.binding.bodies import MERGE, binding, marks_patch, pod_path
 from muster.binding.claim_watch import ClaimWatch
-from muster.binding.claims import Claims
 from muster.binding.metrics import binds_ended
 from muster.binding.pipeline import Job, Pipeline, Urgency
+from muster.binding.request_bodies import MERGE, binding, marks_patch, pod_path
 from muster.binding.results import Results
+from muster.binding.retry_policy import DONE, Again, Verdict, no_answer, repeatable, said
 from muster.binding.spans import PodTrace, Settled
 from muster.binding.v1 import binding_pb2 as pb
-from muster.binding.verdicts import DONE, Again, Verdict, no_answer, repeatable, said
+from muster.binding.volume_claims import Claims
 from muster.kube.objects import BadObject, Pod, decode_pod
 from muster.kube.responses import KubeUnreachable, Response
 from muster.kube.session import KubeSession

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from muster.kube.changes import Changes, Removed
+from muster.kube.api_resources import CLAIMS
 from muster.kube.informer import Informer
-from muster.kube.resources import CLAIMS
+from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.session import KubeSession
 from muster.kube.volume_facts import PersistentVolumeClaim
 
@@ -53,7 +53,7 @@ class ClaimWatch:
             with suppress(asyncio.CancelledError):
                 await self._task
 
-    def _take_in(self, changes: Changes[PersistentVolumeClaim]) -> None:
+    def _take_in(self, changes: ObjectChanges[PersistentVolumeClaim]) -> None:
         self._heard = self._heard or changes.through > 0
         for item in changes.items:
             uid, claim = (item.uid, None) if isinstance(item, Removed) else (item.metadata.uid, item)

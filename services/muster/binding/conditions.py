@@ -11,11 +11,10 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from muster.binding.bodies import STRATEGIC_MERGE, condition_patch, pod_path, timestamp
+from muster.binding.request_bodies import STRATEGIC_MERGE, condition_patch, pod_path, timestamp
+from muster.binding.retry_policy import Again, Verdict, no_answer, repeatable, said
 from muster.binding.v1 import binding_pb2 as pb
-from muster.binding.verdicts import Again, Verdict, no_answer, repeatable, said
-from muster.binding.write_call import WriteCall
-from muster.binding.write_job import WriteJob
+from muster.binding.write_call import WriteCall, WriteJob
 from muster.kube.objects import BadObject, Pod, decode_pod
 from muster.kube.responses import KubeUnreachable
 from muster.kube.session import KubeSession

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import structlog
 
-from muster.binding.bodies import MERGE, encode, events_path, micro_timestamp
 from muster.binding.event_series import COUNT_SECONDS, About, Allowances, Occurrence, Series, SeriesBook
 from muster.binding.pipeline import Flow, Job, Pipeline, Urgency
+from muster.binding.request_bodies import MERGE, encode, events_path, micro_timestamp
+from muster.binding.retry_policy import DONE, Verdict, no_answer, repeatable, said
 from muster.binding.v1 import binding_pb2 as pb
-from muster.binding.verdicts import DONE, Verdict, no_answer, repeatable, said
 from muster.binding.write_call import WriteCall
 from muster.kube.responses import KubeUnreachable, Response
 from muster.kube.session import KubeSession

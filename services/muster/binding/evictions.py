@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from muster.binding.bodies import eviction, pod_path
 from muster.binding.metrics import evictions_ended
 from muster.binding.pipeline import Job, Pipeline, Urgency
+from muster.binding.request_bodies import eviction, pod_path
 from muster.binding.results import Results
+from muster.binding.retry_policy import DONE, Again, Verdict, no_answer, refused_by_budget, repeatable, said
 from muster.binding.spans import PodTrace, Settled
 from muster.binding.v1 import binding_pb2 as pb
-from muster.binding.verdicts import DONE, Again, Verdict, no_answer, refused_by_budget, repeatable, said
 from muster.kube.objects import BadObject, decode_pod
 from muster.kube.responses import KubeUnreachable
 from muster.kube.session import KubeSession

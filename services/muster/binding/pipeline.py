@@ -19,9 +19,9 @@ from typing import Final
 
 import structlog
 
+from muster.binding.concurrency_limit import Pace
 from muster.binding.metrics import REPEATED
-from muster.binding.pace import Pace
-from muster.binding.verdicts import Again, Done, Verdict
+from muster.binding.retry_policy import Again, Done, Verdict
 from muster.kube.retrying import jittered_seconds
 
 _ATTEMPT_SECONDS: Final = 10.0  # then the answer is taken for lost

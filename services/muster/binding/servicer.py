@@ -10,7 +10,15 @@ from muster.binding.annotations import WriteAnnotations
 from muster.binding.binds import BindCall
 from muster.binding.claim_watch import ClaimWatch
 from muster.binding.conditions import WriteCondition
-from muster.binding.demands import (
+from muster.binding.events import EventRecorder
+from muster.binding.evictions import EvictCall
+from muster.binding.leader_fence import Epochs
+from muster.binding.object_patches import WriteObject
+from muster.binding.pipeline import Flow, Pipeline, Urgency
+from muster.binding.spans import PodTrace
+from muster.binding.v1 import binding_pb2 as pb
+from muster.binding.v1 import binding_pb2_grpc as pb_grpc
+from muster.binding.validation import (
     check_bind,
     check_evict,
     problem_of_annotations,
@@ -18,14 +26,6 @@ from muster.binding.demands import (
     problem_of_event,
     problem_of_object,
 )
-from muster.binding.epochs import Epochs
-from muster.binding.events import EventRecorder
-from muster.binding.evictions import EvictCall
-from muster.binding.objects import WriteObject
-from muster.binding.pipeline import Flow, Pipeline, Urgency
-from muster.binding.spans import PodTrace
-from muster.binding.v1 import binding_pb2 as pb
-from muster.binding.v1 import binding_pb2_grpc as pb_grpc
 from muster.binding.write_call import WriteCall
 from muster.kube.session import KubeSession
 from muster.rpc.call_spans import gangs_span

@@ -3,7 +3,10 @@
 import asyncio
 from typing import Final
 
+from muster.binding.pipeline import Job
+from muster.binding.retry_policy import DONE, Verdict
 from muster.binding.v1 import binding_pb2 as pb
+from muster.kube.session import KubeSession
 
 _MOST_FAILURES: Final = 10
 
@@ -60,3 +63,25 @@ class WriteCall:
         self._unsettled -= 1
         if not self._unsettled:
             self._all.set()
+
+
+class WriteJob(Job):
+    """A job that the call counts, once; what it is about is its own business."""
+
+    __slots__ = ("_call", "_session")
+
+    def __init__(self, call: WriteCall, session: KubeSession) -> None:
+        super().__init__()
+        self._call, self._session = call, session
+
+    def _written(self) -> Verdict:
+        self._call.written()
+        return DONE
+
+    def _gone(self) -> Verdict:
+        self._call.gone()
+        return DONE
+
+    def _refused(self, why: str) -> Verdict:
+        self.give_up(why)
+        return DONE

@@ -184,8 +184,8 @@ def _with_flag(line: str, settings: list[Setting]) -> str:
 def _run(service: str, package: str, settings: Any) -> None:
     from muster.config.settings import CannotStart
     from muster.rpc.lifetime import run_async
-    from muster.telemetry.errors import BadTracing
     from muster.telemetry.logs import configure_logs
+    from muster.telemetry.otlp import BadTracing
     from muster.telemetry.tracing import configure_tracing
 
     configure_logs(service, settings.log_level, settings.log_format)
@@ -209,10 +209,10 @@ async def _served(service: str, run: Callable[[Any], Awaitable[None]], settings:
     if settings.metrics_listen is None:
         await run(settings)
         return
-    from muster.telemetry.measuring import measure
+    from muster.telemetry.metrics_enabled import enable_metrics
     from muster.telemetry.metrics_server import serving_metrics
 
-    measure()
+    enable_metrics()
     async with serving_metrics(settings.metrics_listen, service):
         await run(settings)
 

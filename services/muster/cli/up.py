@@ -32,8 +32,7 @@ from muster.localcluster.stack import API_SERVER, ETCD, Stack, StackOptions
 from muster.localcluster.supervisor import supervise
 from muster.localcluster.traces.forward import Forwarder
 from muster.localcluster.traces.receiver import TraceReceiver
-from muster.telemetry.errors import BadTracing
-from muster.telemetry.otlp import read_otlp
+from muster.telemetry.otlp import BadTracing, read_otlp
 
 _START_SECONDS = 60.0
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

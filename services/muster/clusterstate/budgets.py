@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from muster.gangs.facts import DisruptionBudget
 from muster.kube.budget_facts import PodDisruptionBudget, read_budget
-from muster.kube.label_selector import LabelSelector
+from muster.kube.selectors import LabelSelector
 
 _log = structlog.get_logger(__name__)
 

@@ -11,10 +11,10 @@ from muster.clusterstate.selectors import Selectors
 from muster.clusterstate.volumes import Use, Volumes, no_right
 from muster.dialects.marks import Job, Membership, Pairs
 from muster.gangs.facts import PodClass, PodFacts
+from muster.kube.api_resources import NAMESPACES
 from muster.kube.objects import Pod, PodSpec
 from muster.kube.pod_facts import DEFAULT_SCHEDULER, Priorities, pod_facts
-from muster.kube.pod_selectors import PodSelector
-from muster.kube.resources import NAMESPACES
+from muster.kube.selectors import PodSelector
 from muster.kube.volume_facts import claims_of, has_claims
 
 _ENDED = ("Succeeded", "Failed")

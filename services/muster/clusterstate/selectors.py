@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from muster.clusterstate.label_sets import EVERYWHERE, LabelSet, LabelSets
-from muster.kube.label_selector import Operator
-from muster.kube.pod_selectors import PodSelector
+from muster.kube.selectors import Operator, PodSelector
 
 _ANY: Final = ("", ())
 """In place of a label key and values: whatever the labels are."""

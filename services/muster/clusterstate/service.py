@@ -14,9 +14,9 @@ from muster.clusterstate.state import ClusterState
 from muster.clusterstate.trees import Trees
 from muster.clusterstate.watch import FULL_NAME, WatchServicer, register
 from muster.dialects.registry import JOB_KINDS
-from muster.kube.changes import Changes
+from muster.kube.api_resources import ALL, BUDGETS, CLAIMS, NAMESPACES, STORAGE_CLASSES, VOLUMES, topologies
 from muster.kube.informer import Informer, Pace
-from muster.kube.resources import ALL, BUDGETS, CLAIMS, NAMESPACES, STORAGE_CLASSES, VOLUMES, topologies
+from muster.kube.object_changes import ObjectChanges
 from muster.kube.session import KubeSession
 from muster.rpc.lifetime import until_stopped
 from muster.rpc.server import RpcServer
@@ -101,7 +101,7 @@ class ClusterStateService:
     def _facts(self) -> dict[tuple[str, ...], float]:
         return {(kind,): count for kind, count in self.state.sizes().items()}
 
-    def _take_in(self, changes: Changes[Any]) -> None:
+    def _take_in(self, changes: ObjectChanges[Any]) -> None:
         batch = self.state.apply(changes)
         if self.whole.is_set():
             self.hub.publish(batch)

@@ -19,12 +19,7 @@ from muster.clusterstate.trees import Trees
 from muster.dialects import registry
 from muster.dialects.marks import DefinitionKind, GangMarks, Job, Membership
 from muster.gangs.facts import Batch, GangFacts
-from muster.kube.budget_facts import PodDisruptionBudget
-from muster.kube.changes import Changes, Removed
-from muster.kube.gang_marks import definition, gang_marks, pod_age
-from muster.kube.objects import Namespace, Node, OwnerReference, Pod, PodGroup, PriorityClass
-from muster.kube.pod_facts import Priorities
-from muster.kube.resources import (
+from muster.kube.api_resources import (
     BUDGETS,
     CLAIMS,
     DEFINITIONS,
@@ -36,7 +31,12 @@ from muster.kube.resources import (
     TOPOLOGIES,
     VOLUMES,
 )
-from muster.kube.topology_maps import ConfigMap
+from muster.kube.budget_facts import PodDisruptionBudget
+from muster.kube.gang_marks import definition, gang_marks, pod_age
+from muster.kube.object_changes import ObjectChanges, Removed
+from muster.kube.objects import Namespace, Node, OwnerReference, Pod, PodGroup, PriorityClass
+from muster.kube.pod_facts import Priorities
+from muster.kube.topology_config_maps import ConfigMap
 
 _log = structlog.get_logger(__name__)
 
@@ -97,7 +97,7 @@ class ClusterState:
             **{name: partial(self._drop_definition, name) for name in DEFINITIONS},
         }
 
-    def apply(self, changes: Changes[Any]) -> Batch:
+    def apply(self, changes: ObjectChanges[Any]) -> Batch:
         """Take in changes of one kind; returns what follows from them."""
         put, drop = self._put[changes.kind], self._drop[changes.kind]
         self._in_order = changes.through > 0

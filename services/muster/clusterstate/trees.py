@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from muster.gangs.facts import NodeFacts, Problem, Severity, TopologyTree
 from muster.gangs.quoting import quoted
-from muster.kube.topology_maps import ConfigMap, created_seconds, topology_tree
+from muster.kube.topology_config_maps import ConfigMap, created_seconds, topology_tree
 from muster.topology.sakkara import DEFAULT_NAME
 from muster.topology.trees import FLAT, LABELS, SAKKARA_RACK, flat_tree, is_unread, key_tree, label_tree, misfits
 

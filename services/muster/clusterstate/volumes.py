@@ -8,7 +8,7 @@ import structlog
 from msgspec import Struct
 
 from muster.gangs.quoting import quoted
-from muster.kube.resources import CLAIMS, STORAGE_CLASSES, VOLUMES
+from muster.kube.api_resources import CLAIMS, STORAGE_CLASSES, VOLUMES
 from muster.kube.volume_facts import (
     ClaimFacts,
     ClaimOfPod,

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from muster.kube.changes import Changes
+from muster.kube.api_resources import ApiResource
 from muster.kube.informer import Informer, Pace
-from muster.kube.resources import Resource
+from muster.kube.object_changes import ObjectChanges
 from muster.kube.session import KubeSession
 
 T = TypeVar("T")
 
-_Tell = Callable[[Changes[Any]], None]
+_Tell = Callable[[ObjectChanges[Any]], None]
 
 
 class Watches:
@@ -22,9 +22,9 @@ class Watches:
         """All kinds have been listed, and everybody was told what there is. It stays set."""
         self._session = session
         self._pace = pace
-        self._followers: dict[str, tuple[Resource[Any], list[_Tell]]] = {}
+        self._followers: dict[str, tuple[ApiResource[Any], list[_Tell]]] = {}
 
-    def follow(self, resource: Resource[T], tell: Callable[[Changes[T]], None]) -> None:
+    def follow(self, resource: ApiResource[T], tell: Callable[[ObjectChanges[T]], None]) -> None:
         """Have `tell` called with all changes of a kind, in order. It must not block, and raise nothing."""
         known, followers = self._followers.setdefault(resource.kind, (resource, []))
         if known != resource:
@@ -41,8 +41,8 @@ class Watches:
                 await informer.complete.wait()
             self.complete.set()
 
-    def _informer(self, resource: Resource[Any], tells: list[_Tell]) -> Informer[Any]:
-        def sink(changes: Changes[Any]) -> None:
+    def _informer(self, resource: ApiResource[Any], tells: list[_Tell]) -> Informer[Any]:
+        def sink(changes: ObjectChanges[Any]) -> None:
             for tell in tells:
                 tell(changes)
 

@@ -10,8 +10,8 @@ from muster.clusterstate.state import ClusterState
 from muster.clusterstate.trees import Trees
 from muster.dialects import coscheduling, koordinator, kube_arbitrator, sakkara
 from muster.gangs.facts import Batch
-from muster.kube.changes import Changes, Removed
-from muster.kube.resources import BUDGETS, NODES, PODS, PRIORITY_CLASSES, Resource, definitions, topologies
+from muster.kube.api_resources import BUDGETS, NODES, PODS, PRIORITY_CLASSES, ApiResource, definitions, topologies
+from muster.kube.object_changes import ObjectChanges, Removed
 
 SIGS_POD_GROUPS = definitions(koordinator.DEFINITION)
 X_POD_GROUPS = definitions(coscheduling.DEFINITION)
@@ -191,7 +191,7 @@ class History:
         if settled:
             self.state.settle()
 
-    def put(self, resource: Resource[Any], *objects: Object) -> Batch:
+    def put(self, resource: ApiResource[Any], *objects: Object) -> Batch:
         """The objects come or change, in one batch."""
         return self._told(resource, [self.stamped(resource, each) for each in objects], self.revision)
 
@@ -211,18 +211,18 @@ class History:
     def priority_classes(self, *classes: Object) -> Batch:
         return self.put(PRIORITY_CLASSES, *classes)
 
-    def remove(self, resource: Resource[Any], *uids: str) -> Batch:
+    def remove(self, resource: ApiResource[Any], *uids: str) -> Batch:
         """The objects go, in one batch."""
         return self._told(resource, [Removed(uid, self._next()) for uid in uids], self.revision)
 
-    def mixed(self, resource: Resource[Any], items: list[Object | str]) -> Batch:
+    def mixed(self, resource: ApiResource[Any], items: list[Object | str]) -> Batch:
         """Objects come or change, and others, given by their uids, go, in one batch."""
         changes = [
             Removed(item, self._next()) if isinstance(item, str) else self.stamped(resource, item) for item in items
         ]
         return self._told(resource, changes, self.revision)
 
-    def page(self, resource: Resource[Any], *objects: Object) -> Batch:
+    def page(self, resource: ApiResource[Any], *objects: Object) -> Batch:
         """Part of a list in progress: how far the kind is known then is not said."""
         return self._told(resource, [self.stamped(resource, each) for each in objects])
 
@@ -236,14 +236,14 @@ class History:
         """Trees follow the nodes."""
         return self.state.review()
 
-    def _told(self, resource: Resource[Any], items: list[Any], through: int = 0) -> Batch:
-        return self.state.apply(Changes(resource.kind, items, through))
+    def _told(self, resource: ApiResource[Any], items: list[Any], through: int = 0) -> Batch:
+        return self.state.apply(ObjectChanges(resource.kind, items, through))
 
     def _next(self) -> int:
         self.revision = next(self._count)
         return self.revision
 
-    def stamped(self, resource: Resource[Any], each: Object) -> Any:
+    def stamped(self, resource: ApiResource[Any], each: Object) -> Any:
         """The object, decoded, with the next revision."""
         each["metadata"]["resourceVersion"] = str(self._next())
         return resource.decode(msgspec.json.encode(each))

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from muster.gangs.quantity import NANOS_PER_UNIT
-from muster.kube.quota import PodTraits, PodUsage, ScopeRequirement, by_quota_names, quota_names
-from muster.kube.requests import Nanos
+from muster.kube.pod_requests import Nanos
+from muster.kube.resource_quota import PodTraits, PodUsage, ScopeRequirement, by_quota_names, quota_names
 from muster.lifecycle.quota.books import Books
 from muster.lifecycle.quota.census import Bound, Census, CountedPod, Group
 from muster.lifecycle.quota.ledger import Ledger

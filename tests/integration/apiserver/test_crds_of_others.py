@@ -12,9 +12,9 @@ from builders.kube.client import CRDS, ApiClient
 from muster.clusterstate.state import ClusterState
 from muster.config.settings import KubeSettings
 from muster.dialects import coscheduling
-from muster.kube.changes import Changes
+from muster.kube.api_resources import definitions
 from muster.kube.informer import Informer
-from muster.kube.resources import definitions
+from muster.kube.object_changes import ObjectChanges
 from muster.kube.session import KubeSession
 from muster.localcluster.apiserver import ApiServer
 from muster.localcluster.manifests import apply_manifests, load_manifests
@@ -70,7 +70,7 @@ async def test_gangs_are_read_by_it(api: ApiClient, session: KubeSession) -> Non
     state, told = ClusterState(["muster"]), asyncio.Event()
     state.settle()
 
-    def take(changes: Changes[Any]) -> None:
+    def take(changes: ObjectChanges[Any]) -> None:
         state.apply(changes)
         if state.gangs.facts:
             told.set()

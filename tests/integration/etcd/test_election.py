@@ -12,7 +12,7 @@ import pytest
 from builders.etcd.server import etcd_in, store_at
 from builders.wait import block_event_loop, eventually, yield_to_loop
 from muster.etcd import election as election_module
-from muster.etcd import lease_guard
+from muster.etcd import lease_keepalive
 from muster.etcd.election import Election, Leadership
 from muster.etcd.store import EtcdUnavailable, Fenced, Store
 from muster.localcluster.etcd import EtcdProcess
@@ -97,7 +97,7 @@ async def test_a_leader_whose_loop_is_busy_for_longer_than_its_lease_lives_goes_
 async def test_a_loop_that_never_comes_back_loses_its_lease(
     candidates: Candidates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease_guard, "BUSY_SECONDS", 0.5)
+    monkeypatch.setattr(lease_keepalive, "BUSY_SECONDS", 0.5)
     stuck = await candidates.add("stuck", ttl_seconds=2)
     leadership = await stuck.leading()
     block_event_loop(5)

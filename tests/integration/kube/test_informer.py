@@ -15,9 +15,9 @@ from builders.telemetry.metrics import Figures
 from builders.wait import eventually
 from muster.config.settings import KubeSettings
 from muster.dialects import native
-from muster.kube.changes import Changes, Removed
+from muster.kube.api_resources import PODS, definitions
 from muster.kube.informer import Informer, Pace
-from muster.kube.resources import PODS, definitions
+from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.session import KubeSession
 
 POD_GROUPS = definitions(native.DEFINITION)
@@ -37,11 +37,11 @@ class Told:
     """What an informer told, and what the cluster looks like by that."""
 
     def __init__(self) -> None:
-        self.batches: list[Changes[Any]] = []
+        self.batches: list[ObjectChanges[Any]] = []
         self.names: dict[str, str] = {}
         self.through = 0
 
-    def __call__(self, changes: Changes[Any]) -> None:
+    def __call__(self, changes: ObjectChanges[Any]) -> None:
         self.batches.append(changes)
         for item in changes.items:
             if isinstance(item, Removed):

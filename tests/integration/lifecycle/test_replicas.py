@@ -10,9 +10,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from builders.e2e.faults import EVERYTHING
 from builders.lifecycle.replicas import LEASE, SECONDS, LifecycleRig
 from builders.wait import eventually
-from muster.kube.changes import Changes, Removed
+from muster.kube.api_resources import NAMESPACES
+from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.objects import Namespace
-from muster.kube.resources import NAMESPACES
 from muster.lifecycle.service import LifecycleService
 from muster.lifecycle.surroundings import Surroundings
 from muster.lifecycle.work_queue import WorkQueue
@@ -36,7 +36,7 @@ class Notebook:
     async def until(self, name: str, times: int = 1) -> None:
         await eventually(lambda: self.looks.count(name) >= times, seconds=SECONDS)
 
-    def _take_in(self, changes: Changes[Namespace]) -> None:
+    def _take_in(self, changes: ObjectChanges[Namespace]) -> None:
         for item in changes.items:
             if not isinstance(item, Removed):
                 self._seen[item.metadata.uid] = item.metadata.name

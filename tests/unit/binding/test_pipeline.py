@@ -8,7 +8,7 @@ import pytest
 
 from builders.wait import yield_to_loop
 from muster.binding.pipeline import Flow, Job, Pipeline, Urgency
-from muster.binding.verdicts import DONE, Again, Strained, Verdict
+from muster.binding.retry_policy import DONE, Again, Strained, Verdict
 
 
 class Work(Job):

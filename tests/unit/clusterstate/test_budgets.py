@@ -6,7 +6,7 @@ import pytest
 
 from builders.clusterstate.history import History, budget_object, pod_object
 from muster.gangs.facts import Batch, DisruptionBudget, PodFacts
-from muster.kube.resources import BUDGETS
+from muster.kube.api_resources import BUDGETS
 
 WEB = {"matchLabels": {"app": "web"}}
 

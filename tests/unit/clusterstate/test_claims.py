@@ -7,7 +7,7 @@ import pytest
 from builders.clusterstate.history import History, pod_object
 from builders.kube.storage import claim_object, class_object, in_zones, using, volume_object, zone_term
 from muster.gangs.facts import Batch, NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass, PodFacts
-from muster.kube.resources import CLAIMS, PODS, STORAGE_CLASSES, VOLUMES
+from muster.kube.api_resources import CLAIMS, PODS, STORAGE_CLASSES, VOLUMES
 
 ZONE = "topology.kubernetes.io/zone"
 TERMS = {zone: (NodeSelectorTerm((NodeRequirement(ZONE, NodeOperator.IN, (zone,)),)),) for zone in "ab"}

@@ -12,11 +12,11 @@ from builders.clusterstate.history import History, Object, pod_object
 from builders.kube.inter_pod_rules import affinity, spread, term, wish
 from builders.kube.storage import claim_object, class_object, in_zones, using, volume_object, zone_term
 from muster.gangs.facts import PodFacts
-from muster.kube.label_selector import LabelSelector
+from muster.kube.api_resources import CLAIMS, NAMESPACES, PODS, STORAGE_CLASSES, VOLUMES, ApiResource
 from muster.kube.pod_class import read_class
-from muster.kube.resources import CLAIMS, NAMESPACES, PODS, STORAGE_CLASSES, VOLUMES, Resource
+from muster.kube.selectors import LabelSelector
 
-Event = tuple[Resource[Any], Object, bool]
+Event = tuple[ApiResource[Any], Object, bool]
 """An object that comes or changes (True), or goes."""
 
 NAMES = ("a", "b", "c", "d")
@@ -78,7 +78,7 @@ classes = st.builds(
 )
 
 
-def events_of(resource: Resource[Any], objects: st.SearchStrategy[Object]) -> st.SearchStrategy[Event]:
+def events_of(resource: ApiResource[Any], objects: st.SearchStrategy[Object]) -> st.SearchStrategy[Event]:
     return st.tuples(st.just(resource), objects, st.sampled_from([True, True, False]))
 
 
@@ -96,14 +96,14 @@ histories = st.lists(
 )
 
 
-def identity(resource: Resource[Any], each: Object) -> str:
+def identity(resource: ApiResource[Any], each: Object) -> str:
     metadata = each["metadata"]
     return f"{resource.kind}/{metadata.get('namespace', '')}/{metadata['name']}"
 
 
 def played(
-    events: list[Event], history: History, alive: dict[str, tuple[Resource[Any], Object]] | None = None
-) -> dict[str, tuple[Resource[Any], Object]]:
+    events: list[Event], history: History, alive: dict[str, tuple[ApiResource[Any], Object]] | None = None
+) -> dict[str, tuple[ApiResource[Any], Object]]:
     """Let the events happen to what is there; returns what is there in the end."""
     alive = {} if alive is None else alive
     for resource, given_, comes in events:

@@ -17,7 +17,7 @@ from builders.clusterstate.history import (
 from muster.clusterstate.key_trees import KeyTrees
 from muster.dialects import native
 from muster.gangs.facts import GangFacts, Severity, TopologyTree, TreeLevel
-from muster.kube.resources import definitions
+from muster.kube.api_resources import definitions
 from muster.topology.trees import MOST_KEY_TREES
 
 POD_GROUPS = definitions(native.DEFINITION)

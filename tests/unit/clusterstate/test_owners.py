@@ -12,7 +12,7 @@ from builders.clusterstate.history import (
     scheduling_spec_object,
 )
 from muster.gangs.facts import Batch, GangFacts, PodFacts
-from muster.kube.resources import PODS, Resource
+from muster.kube.api_resources import PODS, ApiResource
 
 QUEUE_JOB = "arbitrator.incubator.k8s.io/v1alpha1 QueueJob"
 GANG = "kube-arbitrator/ml/Job.train"
@@ -185,7 +185,7 @@ class TestNodeSelector:
     @pytest.mark.parametrize("spec_first", [True, False])
     def test_a_clash_is_the_pods_problem_until_it_is_mended(self, spec_first: bool) -> None:
         history = History()
-        objects: list[tuple[Resource[Any], Object]] = [
+        objects: list[tuple[ApiResource[Any], Object]] = [
             (SCHEDULING_SPECS, spec(nodeSelector={"disk": "ssd"})),
             (PODS, pod("a", nodeSelector={"disk": "x"})),
         ]

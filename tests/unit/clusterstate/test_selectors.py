@@ -7,7 +7,7 @@ import pytest
 from builders.clusterstate.history import History, Object, pod_object
 from builders.kube.inter_pod_rules import ZONE, affinity, labelled, spread, term, wish
 from muster.gangs.facts import Batch, PodClass, PodFacts
-from muster.kube.resources import NAMESPACES, PODS
+from muster.kube.api_resources import NAMESPACES, PODS
 
 DB, WEB = {"app": "db"}, {"app": "web"}
 

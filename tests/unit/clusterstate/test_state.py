@@ -14,9 +14,9 @@ from builders.clusterstate.history import (
     priority_class_object,
 )
 from muster.gangs.facts import Batch, GangFacts, PodFacts, PodPhase, RepairPolicy, Severity
-from muster.kube.changes import Changes
+from muster.kube.api_resources import NODES, PODS
+from muster.kube.object_changes import ObjectChanges
 from muster.kube.objects import ObjectMeta, Pod
-from muster.kube.resources import NODES, PODS
 
 MIN = "gang.scheduling.koordinator.sh/min-available"
 NAME = "gang.scheduling.koordinator.sh/name"
@@ -370,5 +370,5 @@ class TestBadInput:
         history = History()
         good = history.stamped(PODS, pod_object("good"))
         odd = Pod(ObjectMeta(uid="odd", resource_version="junk"))
-        batch = history.state.apply(Changes(PODS.kind, [odd, good], 1))
+        batch = history.state.apply(ObjectChanges(PODS.kind, [odd, good], 1))
         assert [pod.name for pod in batch.pods] == ["good"]

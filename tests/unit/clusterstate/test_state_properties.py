@@ -24,12 +24,12 @@ from builders.clusterstate.history import (
     topology_map_object,
 )
 from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodFacts, TopologyTree
-from muster.kube.resources import BUDGETS, NODES, PODS, PRIORITY_CLASSES, Resource
+from muster.kube.api_resources import BUDGETS, NODES, PODS, PRIORITY_CLASSES, ApiResource
 
 PREFIX = "gang.scheduling.koordinator.sh/"
 Event = Object | str
 """An object that comes or changes, or the uid of one that goes."""
-Step = tuple[Resource[Any], list[Event]]
+Step = tuple[ApiResource[Any], list[Event]]
 """Events of one kind, in one batch."""
 
 names = st.sampled_from(["a", "b", "c", "d"])
@@ -103,7 +103,7 @@ topology_maps = st.builds(
 )
 
 
-def steps_of(resource: Resource[Any], objects: st.SearchStrategy[Object]) -> st.SearchStrategy[Step]:
+def steps_of(resource: ApiResource[Any], objects: st.SearchStrategy[Object]) -> st.SearchStrategy[Step]:
     events = st.tuples(objects, st.sampled_from(["put", "put", "remove"]))
     return st.lists(events, min_size=1, max_size=4).map(lambda items: (resource, list(items)))  # type: ignore[arg-type]
 
@@ -255,7 +255,7 @@ def test_a_replica_that_comes_later_finds_the_same(steps: list[Step]) -> None:
         for resource, items in steps
     ]
     early = History()
-    alive: dict[tuple[str, str], tuple[Resource[Any], Object]] = {}
+    alive: dict[tuple[str, str], tuple[ApiResource[Any], Object]] = {}
     for step in steps:
         take(early, step)
         resource, items = step

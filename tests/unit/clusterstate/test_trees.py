@@ -9,7 +9,7 @@ from muster.clusterstate.settings import Settings
 from muster.clusterstate.trees import Trees
 from muster.config.settings import BadSettings, load
 from muster.gangs.facts import Batch, ObjectReference, Severity, TopologyTree, TreeLevel
-from muster.kube.resources import NODES
+from muster.kube.api_resources import NODES
 
 RACK = "sakkara.topology.rack"
 ONE_RACK: Any = {"r0": {"a": {}, "b": {}}}

@@ -20,9 +20,9 @@ from muster.gangs.facts import (
     ObjectReference,
     Severity,
 )
+from muster.kube.api_resources import DEFINITIONS, TOPOLOGIES, definitions
 from muster.kube.gang_marks import definition
 from muster.kube.objects import decode_pod_group
-from muster.kube.resources import DEFINITIONS, TOPOLOGIES, definitions
 
 BLOCKING, WARNING = Severity.BLOCKING, Severity.WARNING
 PACK_OTHERS = LevelConstraint(OTHER_LEVELS, LevelPolicy.PACK)

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.telemetry.errors import BadTracing
-from muster.telemetry.otlp import OtlpSettings, read_otlp
+from muster.telemetry.otlp import BadTracing, OtlpSettings, read_otlp
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"

@@ -10,7 +10,8 @@ from typing import Final
 
 from muster.gangs.quantity import NANOS_PER_UNIT, BadQuantity, parse_quantity
 from muster.kube.objects import decode_pod
-from muster.kube.quota import (
+from muster.kube.pod_requests import Nanos
+from muster.kube.resource_quota import (
     PodUsage,
     ResourceQuota,
     decode_quota,
@@ -19,7 +20,6 @@ from muster.kube.quota import (
     shown_amount,
     shown_amounts,
 )
-from muster.kube.requests import Nanos
 from muster.localcluster.apiserver.canonical import canonical
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.kinds import Kind, Rules

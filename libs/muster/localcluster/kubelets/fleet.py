@@ -8,12 +8,12 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from muster.kube.changes import Changes, Removed
+from muster.kube.api_resources import NODES
 from muster.kube.informer import Informer
 from muster.kube.node_facts import node_facts
+from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.objects import Node
 from muster.kube.pod_class import read_class
-from muster.kube.resources import NODES
 from muster.kube.session import KubeSession
 from muster.localcluster.kubelets import statuses
 from muster.localcluster.kubelets.admission import NodeRoom
@@ -93,7 +93,7 @@ class Kubelets:
 
     # -- nodes
 
-    def _nodes_changed(self, changes: Changes[Node]) -> None:
+    def _nodes_changed(self, changes: ObjectChanges[Node]) -> None:
         for item in changes.items:
             if isinstance(item, Removed):
                 self._node_gone(self._node_names.pop(item.uid, ""))
@@ -122,7 +122,7 @@ class Kubelets:
 
     # -- pods
 
-    def _pods_changed(self, changes: Changes[Any]) -> None:
+    def _pods_changed(self, changes: ObjectChanges[Any]) -> None:
         if self._before_us is None:
             for item in changes.items:
                 self._pod_changed(item)

@@ -5,8 +5,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from muster.kube.api_resources import ApiResource
 from muster.kube.objects import BadObject, Container, Encoded, ObjectMeta, Pod, PodSpec, PodStatus
-from muster.kube.resources import Resource
 
 RUN_SECONDS: Final = "muster.dev/run-seconds"
 """Annotation: the containers end after so many seconds. Without it they run for ever. Local cluster only."""
@@ -96,4 +96,4 @@ class _Named(Struct):
     metadata: ObjectMeta
 
 
-PODS: Final[Resource[Any]] = Resource("pods", "/api/v1/pods", RunPod, decode_run_pod)
+PODS: Final[ApiResource[Any]] = ApiResource("pods", "/api/v1/pods", RunPod, decode_run_pod)

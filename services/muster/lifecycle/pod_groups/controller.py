@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from muster.dialects import coscheduling, koordinator, kube_batch
 from muster.dialects.marks import DefinitionKind
-from muster.kube.changes import Changes, Removed
+from muster.kube.api_resources import PODS, definitions
+from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.objects import Pod, PodGroup, decode_pod_group
-from muster.kube.resources import PODS, definitions
 from muster.lifecycle.calls import Calls, Object
 from muster.lifecycle.event_log import EventLog
 from muster.lifecycle.pod_groups.group import Group, group_of
@@ -65,7 +65,7 @@ class PodGroups:
 
     # -- what there is
 
-    def _take_pods(self, changes: Changes[Pod]) -> None:
+    def _take_pods(self, changes: ObjectChanges[Pod]) -> None:
         for item in changes.items:
             for touched in self._members.put(item):
                 if (group := self._groups.get(touched.gang_id)) is not None:
@@ -73,7 +73,7 @@ class PodGroups:
                         self._restarting.note_stop(group, time.time())
                     self._queue.add(touched.gang_id, _TOGETHER_SECONDS)
 
-    def _take_groups(self, kind: DefinitionKind, changes: Changes[PodGroup]) -> None:
+    def _take_groups(self, kind: DefinitionKind, changes: ObjectChanges[PodGroup]) -> None:
         for item in changes.items:
             if not isinstance(item, Removed):
                 self._take(item, kind)

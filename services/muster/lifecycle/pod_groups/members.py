@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from muster.dialects.marks import GangMarks, MarkSet, PodAge
 from muster.dialects.registry import membership_of
-from muster.kube.changes import Removed
 from muster.kube.gang_marks import gang_marks, pod_age
+from muster.kube.object_changes import Removed
 from muster.kube.objects import Pod
 
 

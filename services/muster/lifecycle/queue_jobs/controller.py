@@ -15,10 +15,10 @@ import structlog
 from muster.dialects import kube_arbitrator
 from muster.gangs.facts import ObjectReference
 from muster.gangs.quoting import quoted
-from muster.kube.changes import Changes
+from muster.kube.api_resources import PODS, PRIORITY_CLASSES, definitions
+from muster.kube.object_changes import ObjectChanges
 from muster.kube.objects import Pod, decode_pod_group
 from muster.kube.paths import object_path
-from muster.kube.resources import PODS, PRIORITY_CLASSES, definitions
 from muster.kube.responses import ApiStatusError
 from muster.lifecycle.calls import Calls, Object
 from muster.lifecycle.event_log import EventLog
@@ -70,8 +70,10 @@ class QueueJobs:
             tasks.create_task(self._steps.run())
             tasks.create_task(self._makings.run())
 
-    def _taking(self, take: Callable[[Any], list[str]], within_seconds: float = 0.0) -> Callable[[Changes[Any]], None]:
-        def taken(changes: Changes[Any]) -> None:
+    def _taking(
+        self, take: Callable[[Any], list[str]], within_seconds: float = 0.0
+    ) -> Callable[[ObjectChanges[Any]], None]:
+        def taken(changes: ObjectChanges[Any]) -> None:
             for item in changes.items:
                 for uid in take(item):
                     if uid in self._store.jobs:

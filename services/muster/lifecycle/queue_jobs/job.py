@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from muster.dialects.kube_arbitrator import node_selector
 from muster.dialects.values import BadValue, shown
 from muster.gangs.quoting import quoted
+from muster.kube.api_resources import ApiResource
 from muster.kube.objects import NOTHING, UNREADABLE, Encoded, ObjectMeta, PodSpec, salvage
 from muster.kube.pod_facts import Priorities
-from muster.kube.resources import Resource
 from muster.lifecycle.queue_jobs.status import RECORD, JobStatus, read_status
 
 API_VERSION: Final = "arbitrator.incubator.k8s.io/v1alpha1"
@@ -88,7 +88,7 @@ def decode_queue_job(data: Encoded) -> QueueJob:
 
 _decoder: Final = msgspec.json.Decoder(QueueJob)
 
-QUEUE_JOBS: Final = Resource(
+QUEUE_JOBS: Final = ApiResource(
     "queuejobs.arbitrator.incubator.k8s.io",
     f"/apis/{API_VERSION}/{PLURAL}",
     QueueJob,

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.kube.changes import Removed
+from muster.kube.object_changes import Removed
 from muster.kube.objects import UNREADABLE, Pod, PodGroup, PriorityClass
 from muster.kube.pod_facts import Priorities
 from muster.lifecycle.queue_jobs.bodies import job_pod

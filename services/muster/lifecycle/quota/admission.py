@@ -14,7 +14,7 @@ import structlog
 from msgspec import Struct
 
 from muster.kube.objects import decode_pod_group
-from muster.kube.quota import PodUsage
+from muster.kube.resource_quota import PodUsage
 from muster.kube.responses import ApiStatusError, KubeUnreachable
 from muster.lifecycle.calls import Calls
 from muster.lifecycle.quota.asking import kind_of, path_of_group, seen_group

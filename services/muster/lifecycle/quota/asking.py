@@ -17,7 +17,7 @@ from muster.gangs.quoting import quoted
 from muster.kube.gang_marks import definition, gang_marks
 from muster.kube.objects import Pod, PodGroup
 from muster.kube.paths import object_path
-from muster.kube.quota import by_quota_names, has_ended, pod_usage
+from muster.kube.resource_quota import by_quota_names, has_ended, pod_usage
 from muster.lifecycle.quota.census import CountedPod, Group
 from muster.lifecycle.quota.telling import CONDITION, Told
 

@@ -12,8 +12,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.kube.quota import PodTraits, PodUsage
-from muster.kube.requests import Nanos
+from muster.kube.pod_requests import Nanos
+from muster.kube.resource_quota import PodTraits, PodUsage
 from muster.lifecycle.quota.census import Bound, Census, CountedPod, Group
 from muster.lifecycle.quota.ledger import (
     MOST_PASSING,

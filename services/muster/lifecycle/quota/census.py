@@ -5,8 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from muster.kube.quota import PodTraits, PodUsage, ScopeRequirement
-from muster.kube.requests import Nanos
+from muster.kube.pod_requests import Nanos
+from muster.kube.resource_quota import PodTraits, PodUsage, ScopeRequirement
 from muster.lifecycle.quota.ledger import Amounts, Reservation
 
 _GONE_KEPT: Final = 4096

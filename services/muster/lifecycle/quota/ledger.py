@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from muster.gangs.quoting import quoted
-from muster.kube.quota import PodUsage
+from muster.kube.resource_quota import PodUsage
 
 MOST_PASSING: Final = 1000
 """Pods that are at once on their way from the webhook to being seen, which takes some milliseconds."""

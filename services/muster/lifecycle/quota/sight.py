@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from muster.kube.changes import Changes, Removed
+from muster.kube.api_resources import PODS, ApiResource, definitions
+from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.objects import Pod, PodGroup
-from muster.kube.quota import ResourceQuota, decode_quota
-from muster.kube.resources import PODS, Resource, definitions
+from muster.kube.resource_quota import ResourceQuota, decode_quota
 from muster.lifecycle.quota.asking import KINDS, AskingKind, SeenGroup, counted_pod, seen_group
 from muster.lifecycle.quota.census import Bound, Census
 from muster.lifecycle.watches import Watches
 
-QUOTAS: Final = Resource("resourcequotas", "/api/v1/resourcequotas", ResourceQuota, decode_quota)
+QUOTAS: Final = ApiResource("resourcequotas", "/api/v1/resourcequotas", ResourceQuota, decode_quota)
 
 
 class Sight:
@@ -60,7 +60,7 @@ class Sight:
 
     # -- what is told
 
-    def _take_pods(self, changes: Changes[Pod]) -> None:
+    def _take_pods(self, changes: ObjectChanges[Pod]) -> None:
         touched: set[str] = set()
         for item in changes.items:
             if isinstance(item, Removed):
@@ -78,7 +78,7 @@ class Sight:
         self._wake()
         self._tell(touched)
 
-    def _take_quotas(self, changes: Changes[ResourceQuota]) -> None:
+    def _take_quotas(self, changes: ObjectChanges[ResourceQuota]) -> None:
         for item in changes.items:
             if isinstance(item, Removed):
                 namespace, name = self._quotas.pop(item.uid, ("", ""))
@@ -95,7 +95,7 @@ class Sight:
             if before is None or (before.hard, before.requirements) != (bound.hard, bound.requirements):
                 self._changed(namespace)  # its status changes with every pod, and they are counted by themselves
 
-    def _take_groups(self, kind: AskingKind, changes: Changes[PodGroup]) -> None:
+    def _take_groups(self, kind: AskingKind, changes: ObjectChanges[PodGroup]) -> None:
         for item in changes.items:
             if isinstance(item, Removed):
                 self._drop_group(item.uid)

@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from muster.kube.quota import shown_amounts
+from muster.kube.resource_quota import shown_amounts
 from muster.lifecycle.quota.books import Shortage
 from muster.lifecycle.quota.census import Group
 

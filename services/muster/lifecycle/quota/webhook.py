@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from muster.config.settings import CannotStart
 from muster.gangs.quoting import quoted
 from muster.kube.objects import BadObject, decode_pod
-from muster.kube.quota import pod_usage
+from muster.kube.resource_quota import pod_usage
 from muster.lifecycle.metrics import REVIEW_SECONDS
 from muster.lifecycle.quota.admission import Admission, Answer, Arrival, CannotDecide
 from muster.lifecycle.quota.asking import gang_of

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from muster.kube.changes import Removed
+from muster.kube.object_changes import Removed
 from muster.kube.objects import Pod, decode_pod
 from muster.lifecycle.pod_groups.members import Members, Touched, mark_sets
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from builders.gangs.queue_jobs import queue_job, template
-from muster.kube.changes import Removed
+from muster.kube.object_changes import Removed
 from muster.kube.objects import Pod, PriorityClass, decode_pod, decode_pod_group, decode_priority_class
 from muster.lifecycle.queue_jobs.job import QueueJob, decode_queue_job
 from muster.lifecycle.queue_jobs.plan import JobPod

@@ -4,7 +4,7 @@ import pytest
 
 from builders.lifecycle.quota import TEAM, Desk, bound, census, counted, group, units, usage
 from muster.gangs.quantity import NANOS_PER_UNIT
-from muster.kube.quota import PodTraits, ScopeRequirement
+from muster.kube.resource_quota import PodTraits, ScopeRequirement
 from muster.lifecycle.quota.books import IDLE_SECONDS, PASSING_SECONDS, Books, BooksFull
 from muster.lifecycle.quota.census import Bound
 from muster.lifecycle.quota.ledger import MOST_PASSING, Ledger, decode_ledger, encode_ledger

@@ -8,7 +8,7 @@ from kubernetes.aio.config import incluster_config
 
 from builders.kube.kubeconfigs import Plugin, write_kubeconfig
 from muster.config.settings import KubeSettings
-from muster.kube.access import BadKubeconfig, access_source
+from muster.kube.client_config import BadKubeconfig, client_config_source
 
 SERVER = "http://127.0.0.1:8080"
 
@@ -22,9 +22,9 @@ def _nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 async def test_a_kubeconfig_that_is_named(tmp_path: Path) -> None:
     settings = write_kubeconfig(tmp_path, SERVER + "/", user={"token": "abc"})
-    access = await access_source(settings).load(anew=False)
-    assert (access.server, access.authorization, access.proxy) == (SERVER, "Bearer abc", None)
-    assert "abc" not in repr(access)
+    config = await client_config_source(settings).load(anew=False)
+    assert (config.server, config.authorization, config.proxy) == (SERVER, "Bearer abc", None)
+    assert "abc" not in repr(config)
 
 
 async def test_the_kubeconfig_of_the_environment_and_the_default_one(
@@ -35,26 +35,26 @@ async def test_the_kubeconfig_of_the_environment_and_the_default_one(
     default = tmp_path / "home" / ".kube" / "config"
     default.parent.mkdir(parents=True)
     default.write_bytes(settings.kubeconfig.read_bytes().replace(b"8080", b"8081"))
-    assert (await access_source(KubeSettings()).load(anew=False)).server == "http://127.0.0.1:8081"
+    assert (await client_config_source(KubeSettings()).load(anew=False)).server == "http://127.0.0.1:8081"
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/nothing:{settings.kubeconfig}")
-    assert (await access_source(KubeSettings()).load(anew=False)).server == SERVER
+    assert (await client_config_source(KubeSettings()).load(anew=False)).server == SERVER
 
 
 async def test_another_context(tmp_path: Path) -> None:
     settings = write_kubeconfig(tmp_path, SERVER).model_copy(update={"context": "y"})
     with pytest.raises(BadKubeconfig, match=r"cannot be used: .*y"):
-        await access_source(settings).load(anew=False)
+        await client_config_source(settings).load(anew=False)
 
 
 async def test_basic_credentials(tmp_path: Path) -> None:
     settings = write_kubeconfig(tmp_path, SERVER, user={"username": "me", "password": "pw"})
-    assert (await access_source(settings).load(anew=False)).authorization == "Basic bWU6cHc="
+    assert (await client_config_source(settings).load(anew=False)).authorization == "Basic bWU6cHc="
 
 
 async def test_a_token_file_is_read_each_time(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("first\n")
-    source = access_source(write_kubeconfig(tmp_path, SERVER, user={"tokenFile": str(token)}))
+    source = client_config_source(write_kubeconfig(tmp_path, SERVER, user={"tokenFile": str(token)}))
     first = await source.load(anew=False)
     token.write_text("second\n")
     second = await source.load(anew=False)
@@ -65,7 +65,7 @@ async def test_a_token_file_is_read_each_time(tmp_path: Path) -> None:
 async def test_a_plugin_without_expiry_runs_again_only_when_refused(tmp_path: Path) -> None:
     plugin = Plugin(tmp_path)
     plugin.answer(token="first")
-    source = access_source(write_kubeconfig(tmp_path, SERVER, user=plugin.user))
+    source = client_config_source(write_kubeconfig(tmp_path, SERVER, user=plugin.user))
     await source.load(anew=False)
     plugin.answer(token="second")
     assert (await source.load(anew=False)).authorization == "Bearer first"
@@ -80,7 +80,7 @@ async def test_a_plugin_with_expiry_runs_again_when_it_is_near(tmp_path: Path) -
 
     plugin = Plugin(tmp_path)
     plugin.answer(token="first", expirationTimestamp=in_minutes(60))
-    source = access_source(write_kubeconfig(tmp_path, SERVER, user=plugin.user))
+    source = client_config_source(write_kubeconfig(tmp_path, SERVER, user=plugin.user))
     await source.load(anew=False)
     await source.load(anew=False)
     assert plugin.runs == 1
@@ -94,7 +94,7 @@ async def test_a_plugin_that_fails_is_an_error_not_an_anonymous_session(tmp_path
     plugin = Plugin(tmp_path)
     plugin.fail()
     with pytest.raises(BadKubeconfig, match="its exec plugin gave no credentials"):
-        await access_source(write_kubeconfig(tmp_path, SERVER, user=plugin.user)).load(anew=False)
+        await client_config_source(write_kubeconfig(tmp_path, SERVER, user=plugin.user)).load(anew=False)
 
 
 async def test_the_service_account_of_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ async def test_the_service_account_of_a_pod(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(certificate))
-    source = access_source(KubeSettings())
+    source = client_config_source(KubeSettings())
     first = await source.load(anew=False)
     assert first.server == "https://[fd00::1]:443"
     assert first.authorization.lower() == "bearer first"
@@ -120,12 +120,12 @@ async def test_the_service_account_of_a_pod(tmp_path: Path, monkeypatch: pytest.
 
 def test_no_cluster_at_all_says_what_to_do() -> None:
     with pytest.raises(BadKubeconfig, match=r"no cluster: .*\.kube/config.* set KUBECONFIG"):
-        access_source(KubeSettings())
+        client_config_source(KubeSettings())
 
 
 def test_a_kubeconfig_that_is_named_must_exist(tmp_path: Path) -> None:
     with pytest.raises(BadKubeconfig, match="'/nowhere/config' does not exist"):
-        access_source(KubeSettings(kubeconfig=Path("/nowhere/config")))
+        client_config_source(KubeSettings(kubeconfig=Path("/nowhere/config")))
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", "hello", "clusters: 7\ncontexts: 8\ncurrent-context: x", "\x00"])
@@ -133,18 +133,18 @@ async def test_a_kubeconfig_that_is_none_fails_with_its_name(tmp_path: Path, con
     path = tmp_path / "kubeconfig"
     path.write_text(content)
     with pytest.raises(BadKubeconfig, match="kubeconfig"):
-        await access_source(KubeSettings(kubeconfig=path)).load(anew=False)
+        await client_config_source(KubeSettings(kubeconfig=path)).load(anew=False)
 
 
 @pytest.mark.parametrize("server", ["127.0.0.1:8080", "ftp://x", "http://", "http://x:notaport"])
 async def test_a_server_must_be_a_url(tmp_path: Path, server: str) -> None:
     with pytest.raises(BadKubeconfig, match="server"):
-        await access_source(write_kubeconfig(tmp_path, server)).load(anew=False)
+        await client_config_source(write_kubeconfig(tmp_path, server)).load(anew=False)
 
 
 async def test_a_password_in_the_url_is_refused_and_not_shown(tmp_path: Path) -> None:
     with pytest.raises(BadKubeconfig) as refused:
-        await access_source(write_kubeconfig(tmp_path, "http://me:hunter2@x")).load(anew=False)
+        await client_config_source(write_kubeconfig(tmp_path, "http://me:hunter2@x")).load(anew=False)
     assert "hunter2" not in str(refused.value)
 
 
@@ -152,9 +152,11 @@ async def test_a_proxy_of_the_kubeconfig_and_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://env:1")
-    access = await access_source(write_kubeconfig(tmp_path, "http://cluster.example:1")).load(anew=False)
-    assert access.proxy == "http://env:1"
+    config = await client_config_source(write_kubeconfig(tmp_path, "http://cluster.example:1")).load(anew=False)
+    assert config.proxy == "http://env:1"
     monkeypatch.setenv("no_proxy", "cluster.example")
-    assert (await access_source(write_kubeconfig(tmp_path, "http://cluster.example:1")).load(anew=False)).proxy is None
+    assert (
+        await client_config_source(write_kubeconfig(tmp_path, "http://cluster.example:1")).load(anew=False)
+    ).proxy is None
     named = write_kubeconfig(tmp_path, "http://cluster.example:1", cluster={"proxy-url": "http://own:2"})
-    assert (await access_source(named).load(anew=False)).proxy == "http://own:2"
+    assert (await client_config_source(named).load(anew=False)).proxy == "http://own:2"

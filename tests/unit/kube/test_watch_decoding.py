@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from muster.kube.changes import Removed
-from muster.kube.decoding import Bookmark, Decoding, WatchStatus
+from muster.kube.api_resources import NODES, PODS
+from muster.kube.object_changes import Removed
 from muster.kube.objects import BadObject, BadResourceVersion, Node, Pod
-from muster.kube.resources import NODES, PODS
+from muster.kube.watch_decoding import Bookmark, Decoding, WatchStatus
 
 pods = Decoding(PODS)
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from builders.kube.inter_pod_rules import HOST, ZONE, affinity, labelled, spread, term, wish
 from builders.kube.objects import pod
 from muster.gangs.facts import SpreadConstraint
+from muster.kube.inter_pod_rules import inter_pod_rules
 from muster.kube.pod_class import ReadClass, read_class
-from muster.kube.pod_selectors import PodSelector
-from muster.kube.pod_terms import pod_terms
+from muster.kube.selectors import PodSelector
 
 DB = labelled(app="db")
 
@@ -259,5 +259,5 @@ def test_what_cannot_be_read_is_told(affinity_: Any, spreads: Any, words: str) -
 @given(st.binary(max_size=80), st.binary(max_size=80))
 def test_any_bytes_are_terms_or_a_problem(one: bytes, other: bytes) -> None:
     problems: list[str] = []
-    terms = pod_terms(b'{"podAffinity":' + one, other, "ml", {}, problems, ours=True)
+    terms = inter_pod_rules(b'{"podAffinity":' + one, other, "ml", {}, problems, ours=True)
     assert problems or not terms.selectors

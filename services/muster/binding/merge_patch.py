@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from muster.binding.demands import quoted
 from muster.binding.v1 import binding_pb2 as pb
+from muster.binding.validation import quoted
 
 _MOST_CONDITIONS: Final = 256
 """Of an object; more are none of ours."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
@@ -106,3 +107,40 @@ def _requirement(given: _GivenRequirement) -> Requirement:
 
 def _rank(requirement: Requirement) -> tuple[str, str, tuple[str, ...]]:
     return requirement.key, requirement.operator.value, requirement.values
+
+
+class PodSelector(Struct, frozen=True):
+    """Pods with labels that `labels` selects, in `namespaces` and in those whose labels `namespace_labels` selects.
+
+    `id` is a hash of the rest.
+    """
+
+    id: str
+    namespaces: tuple[str, ...]
+    namespace_labels: LabelSelector
+    labels: LabelSelector
+
+    @property
+    def reads_namespaces(self) -> bool:
+        """Labels of namespaces have a say."""
+        return bool(self.namespace_labels.requirements)
+
+    @property
+    def reaches_all_namespaces(self) -> bool:
+        """Pods of any namespace may be meant."""
+        return self.namespace_labels != NOTHING_SELECTED
+
+    def selects(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+        """Whether it selects a pod with these labels in a namespace with those."""
+        if namespace not in self.namespaces and not self.namespace_labels.matches(namespace_labels):
+            return False
+        return self.labels.matches(labels)
+
+
+def pod_selector(
+    labels: LabelSelector, namespaces: Iterable[str], namespace_labels: LabelSelector = NOTHING_SELECTED
+) -> PodSelector:
+    """The selector in its canonical form."""
+    named = () if namespace_labels == EVERYTHING_SELECTED else tuple(sorted(set(namespaces)))
+    content = msgspec.json.encode((named, namespace_labels, labels))
+    return PodSelector(blake2b(content, digest_size=16).hexdigest(), named, namespace_labels, labels)

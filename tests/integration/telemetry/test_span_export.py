@@ -13,9 +13,8 @@ import structlog
 from builders.net.certificates import Authority
 from builders.telemetry.collector import collecting, trace_of
 from muster.telemetry import tracing
-from muster.telemetry.errors import BadTracing
 from muster.telemetry.logs import configure_logs
-from muster.telemetry.otlp import OtlpSettings, Target
+from muster.telemetry.otlp import BadTracing, OtlpSettings, Target
 
 Protocol = Literal["grpc", "http/protobuf"]
 both_protocols = pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])

@@ -17,12 +17,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from muster.binding.bodies import MERGE, SELECTED_NODE, claim_path, selected_node_patch
 from muster.binding.claim_watch import ClaimWatch
 from muster.binding.pipeline import Flow, Job
+from muster.binding.request_bodies import MERGE, SELECTED_NODE, claim_path, selected_node_patch
+from muster.binding.retry_policy import DONE, Again, Verdict, no_answer, repeatable, said
 from muster.binding.v1 import binding_pb2 as pb
-from muster.binding.verdicts import DONE, Again, Verdict, no_answer, repeatable, said
-from muster.binding.volume_access import last_word, why_unusable
+from muster.binding.volume_checks import last_word, why_unusable
 from muster.gangs.quoting import quoted
 from muster.kube.objects import BadObject, BadResourceVersion
 from muster.kube.responses import KubeUnreachable, Response

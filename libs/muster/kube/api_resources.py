@@ -22,7 +22,7 @@ from muster.kube.objects import (
     decode_pod_group,
     decode_priority_class,
 )
-from muster.kube.topology_maps import ConfigMap, decode_config_map
+from muster.kube.topology_config_maps import ConfigMap, decode_config_map
 from muster.kube.volume_facts import (
     PersistentVolume,
     PersistentVolumeClaim,
@@ -36,7 +36,7 @@ from muster.topology.sakkara import TOPOLOGY_LABEL
 T = TypeVar("T")
 
 
-class Resource(Struct, Generic[T], frozen=True):
+class ApiResource(Struct, Generic[T], frozen=True):
     """A kind. `kind` is its plural with its group, the name it has in revisions; `path` lists it in all namespaces.
 
     `decode` reads an object that does not fit `type`, as far as that goes. An `optional` kind may not be served, as
@@ -55,15 +55,15 @@ class Resource(Struct, Generic[T], frozen=True):
     older_paths: tuple[str, ...] = ()
 
 
-PODS: Final = Resource(POD_REVISIONS, "/api/v1/pods", Pod, decode_pod)
-NODES: Final = Resource(NODE_REVISIONS, "/api/v1/nodes", Node, decode_node)
-PRIORITY_CLASSES: Final = Resource(
+PODS: Final = ApiResource(POD_REVISIONS, "/api/v1/pods", Pod, decode_pod)
+NODES: Final = ApiResource(NODE_REVISIONS, "/api/v1/nodes", Node, decode_node)
+PRIORITY_CLASSES: Final = ApiResource(
     "priorityclasses.scheduling.k8s.io",
     "/apis/scheduling.k8s.io/v1/priorityclasses",
     PriorityClass,
     decode_priority_class,
 )
-BUDGETS: Final = Resource(
+BUDGETS: Final = ApiResource(
     "poddisruptionbudgets.policy",
     "/apis/policy/v1/poddisruptionbudgets",
     PodDisruptionBudget,
@@ -71,10 +71,10 @@ BUDGETS: Final = Resource(
     optional=True,
     dispensable=True,
 )
-NAMESPACES: Final = Resource(
+NAMESPACES: Final = ApiResource(
     "namespaces", "/api/v1/namespaces", Namespace, decode_namespace, optional=True, dispensable=True
 )
-CLAIMS: Final = Resource(
+CLAIMS: Final = ApiResource(
     "persistentvolumeclaims",
     "/api/v1/persistentvolumeclaims",
     PersistentVolumeClaim,
@@ -82,7 +82,7 @@ CLAIMS: Final = Resource(
     optional=True,
     dispensable=True,
 )
-VOLUMES: Final = Resource(
+VOLUMES: Final = ApiResource(
     "persistentvolumes",
     "/api/v1/persistentvolumes",
     PersistentVolume,
@@ -90,7 +90,7 @@ VOLUMES: Final = Resource(
     optional=True,
     dispensable=True,
 )
-STORAGE_CLASSES: Final = Resource(
+STORAGE_CLASSES: Final = ApiResource(
     "storageclasses.storage.k8s.io",
     "/apis/storage.k8s.io/v1/storageclasses",
     StorageClass,
@@ -106,9 +106,9 @@ DEFINITIONS: Final[Mapping[str, DefinitionKind]] = {
 """Kinds of objects that define gangs, by their names in revisions."""
 
 
-def topologies(namespace: str) -> Resource[ConfigMap]:
+def topologies(namespace: str) -> ApiResource[ConfigMap]:
     """The ConfigMaps of a namespace that define topology trees."""
-    return Resource(
+    return ApiResource(
         TOPOLOGIES,
         f"/api/v1/namespaces/{namespace}/configmaps",
         ConfigMap,
@@ -118,10 +118,10 @@ def topologies(namespace: str) -> Resource[ConfigMap]:
     )
 
 
-def definitions(kind: DefinitionKind) -> Resource[PodGroup]:
+def definitions(kind: DefinitionKind) -> ApiResource[PodGroup]:
     """The resource of a kind that defines gangs. That one dialect's objects may not be read keeps no other waiting."""
     path, *others = [f"/{'apis' if kind.group else 'api'}/{each}/{kind.plural}" for each in kind.api_versions]
-    return Resource(
+    return ApiResource(
         kind.revision_key,
         path,
         PodGroup,
@@ -133,7 +133,7 @@ def definitions(kind: DefinitionKind) -> Resource[PodGroup]:
     )
 
 
-ALL: Final[tuple[Resource[Any], ...]] = (
+ALL: Final[tuple[ApiResource[Any], ...]] = (
     NODES,
     PRIORITY_CLASSES,
     BUDGETS,

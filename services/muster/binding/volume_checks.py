@@ -5,8 +5,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from muster.binding.bodies import events_path, node_path, volume_path
-from muster.binding.verdicts import Verdict, repeatable, said
+from muster.binding.request_bodies import events_path, node_path, volume_path
+from muster.binding.retry_policy import Verdict, repeatable, said
 from muster.gangs.node_filters import term_matches
 from muster.gangs.quoting import quoted
 from muster.kube.node_facts import node_facts

@@ -18,7 +18,7 @@ Nanos = dict[str, int]
 """Quantities in billionths by resource name."""
 
 
-class ContainerNeeds(Struct, frozen=True):
+class ContainerRequestFields(Struct, frozen=True):
     """Raw JSON of what decides a container's share of the requests; empty where there is none."""
 
     name: str
@@ -29,11 +29,11 @@ class ContainerNeeds(Struct, frozen=True):
     """An init container that keeps running beside the containers (a sidecar)."""
 
 
-class PodNeeds(Struct, frozen=True):
+class PodRequestFields(Struct, frozen=True):
     """Raw JSON of what decides a pod's requests; empty where there is none."""
 
-    containers: tuple[ContainerNeeds, ...] = ()
-    init_containers: tuple[ContainerNeeds, ...] = ()
+    containers: tuple[ContainerRequestFields, ...] = ()
+    init_containers: tuple[ContainerRequestFields, ...] = ()
     overhead: bytes = b""
     resources: bytes = b""
     allocated: bytes = b""
@@ -55,44 +55,44 @@ _amounts: Final = msgspec.json.Decoder(dict[str, Raw] | None)
 _conditions: Final = msgspec.json.Decoder(list[_Condition] | None)
 
 
-def effective_requests(needs: PodNeeds, problems: list[str]) -> Amounts:
+def effective_requests(fields: PodRequestFields, problems: list[str]) -> Amounts:
     """What a node must have free for the pod, "pods: 1" included, without zeros, sorted by name.
 
     What cannot be read counts as nothing and is told in `problems`.
     """
-    total = exact_requests(needs, problems)
+    total = exact_requests(fields, problems)
     amounts = {name: amount_of(name, nanos, round_up=True) for name, nanos in total.items() if nanos > 0}
     amounts[PODS] = 1
     return tuple(sorted(amounts.items()))
 
 
-def exact_requests(needs: PodNeeds, problems: list[str]) -> Nanos:
+def exact_requests(fields: PodRequestFields, problems: list[str]) -> Nanos:
     """The same in billionths, without the pod itself."""
-    return _Requests(needs, problems).of_pod()
+    return _Requests(fields, problems).of_pod()
 
 
 class _Requests:
-    """One computation: a pod's needs and where to tell what cannot be read."""
+    """One computation: a pod's fields and where to tell what cannot be read."""
 
-    def __init__(self, needs: PodNeeds, problems: list[str]) -> None:
-        self._needs = needs
+    def __init__(self, fields: PodRequestFields, problems: list[str]) -> None:
+        self._fields = fields
         self._problems = problems
-        self._infeasible = _resize_is_infeasible(needs.conditions)
+        self._infeasible = _resize_is_infeasible(fields.conditions)
 
     def of_pod(self) -> Nanos:
         # A resize that the kubelet has not carried out counts with the larger of before and after; one that can never
         # be carried out does not count.
         specified, allocated, actual = (self._summed(of) for of in (self._specified, self._allocated, self._actual))
         total = _largest([allocated, actual] if self._infeasible else [specified, allocated, actual])
-        overhead = self._amounts(self._needs.overhead, "overhead")
+        overhead = self._amounts(self._fields.overhead, "overhead")
         total.update(self._pod_level(overhead))
         return _sum([total, overhead])
 
-    def _summed(self, of: Callable[[ContainerNeeds, str], Nanos]) -> Nanos:
-        running = _sum(of(each, f"containers {quoted(each.name)}") for each in self._needs.containers)
+    def _summed(self, of: Callable[[ContainerRequestFields, str], Nanos]) -> Nanos:
+        running = _sum(of(each, f"containers {quoted(each.name)}") for each in self._fields.containers)
         sidecars: Nanos = {}
         starting: Nanos = {}
-        for each in self._needs.init_containers:
+        for each in self._fields.init_containers:
             own = of(each, f"initContainers {quoted(each.name)}")
             at_its_start = _sum([sidecars, own])
             if each.restarts:
@@ -100,25 +100,25 @@ class _Requests:
             starting = _largest([starting, at_its_start])
         return _largest([_sum([running, sidecars]), starting])
 
-    def _specified(self, container: ContainerNeeds, where: str) -> Nanos:
+    def _specified(self, container: ContainerRequestFields, where: str) -> Nanos:
         return self._requests(container.resources, f"{where} resources.requests") or {}
 
-    def _allocated(self, container: ContainerNeeds, where: str) -> Nanos:
+    def _allocated(self, container: ContainerRequestFields, where: str) -> Nanos:
         if _present(container.allocated):
             return self._amounts(container.allocated, f"{where} status.allocatedResources")
         return {} if self._infeasible else self._specified(container, where)
 
-    def _actual(self, container: ContainerNeeds, where: str) -> Nanos:
+    def _actual(self, container: ContainerRequestFields, where: str) -> Nanos:
         actual = self._requests(container.actual, f"{where} status.resources.requests")
         return self._allocated(container, where) if actual is None else actual
 
     def _pod_level(self, overhead: Nanos) -> Nanos:
         """Requests of the pod as a whole, which replace those of its containers where set."""
-        specified = self._requests(self._needs.resources, "resources.requests")
+        specified = self._requests(self._fields.resources, "resources.requests")
         if not specified:
             return {}
-        allocated = self._amounts(self._needs.allocated, "status.allocatedResources")
-        actual = self._requests(self._needs.actual, "status.resources.requests") or {}
+        allocated = self._amounts(self._fields.allocated, "status.allocatedResources")
+        actual = self._requests(self._fields.actual, "status.resources.requests") or {}
         in_status = [_difference(each, overhead) for each in (allocated, actual)]
         seen = any(in_status)
         total = _largest(in_status if self._infeasible and seen else [specified, *in_status])

@@ -1,15 +1,15 @@
 """Whether this process tells metrics: known without loading what counts, which commands of people need not wait for."""
 
 
-class _Measuring:
+class _State:
     on = False
 
 
-def measure() -> None:
+def enable_metrics() -> None:
     """From now on, what is made counts: servers and channels that are there already do not."""
-    _Measuring.on = True
+    _State.on = True
 
 
-def measuring() -> bool:
+def metrics_enabled() -> bool:
     """Somebody may ask for this process's metrics."""
-    return _Measuring.on
+    return _State.on

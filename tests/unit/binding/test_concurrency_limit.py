@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.binding.pace import Pace
+from muster.binding.concurrency_limit import Pace
 
 
 def test_everything_is_used_while_the_api_server_takes_it() -> None:

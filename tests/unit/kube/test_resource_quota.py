@@ -7,7 +7,7 @@ import pytest
 
 from muster.gangs.quantity import NANOS_PER_UNIT, parse_quantity
 from muster.kube.objects import decode_pod
-from muster.kube.quota import (
+from muster.kube.resource_quota import (
     PodTraits,
     PodUsage,
     ScopeRequirement,

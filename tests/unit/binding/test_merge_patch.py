@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.binding.merging import BadPatch, changed_conditions, check_patch, merged
+from muster.binding.merge_patch import BadPatch, changed_conditions, check_patch, merged
 from muster.binding.v1 import binding_pb2 as pb
 
 NOW, BEFORE = "2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"

@@ -32,7 +32,7 @@ class Held(Protocol):
         """The lease lives at least until then. Safe to call from any thread."""
 
 
-class LeaseGuard:
+class LeaseKeepAlive:
     """A thread that renews when the loop is late. `renew` returns how long the lease lives, 0 if it is lost."""
 
     def __init__(

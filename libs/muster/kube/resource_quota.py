@@ -13,7 +13,7 @@ from msgspec import Raw, Struct, field
 
 from muster.gangs.quantity import NANOS_PER_UNIT, BadQuantity, parse_quantity
 from muster.kube.objects import UNREADABLE, Container, Encoded, ObjectMeta, Pod, PodStatus, salvage
-from muster.kube.requests import ContainerNeeds, Nanos, PodNeeds, exact_requests, quantity_text
+from muster.kube.pod_requests import ContainerRequestFields, Nanos, PodRequestFields, exact_requests, quantity_text
 
 COUNTED_COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
 """Resources of which a quota may bound both requests and limits."""
@@ -133,7 +133,7 @@ def pod_usage(pod: Pod) -> PodUsage:
     spec = pod.spec
     containers, init_containers = _containers(spec.containers, pod.status), _containers(spec.init_containers, None)
     amounts, best_effort = _amounts(
-        PodNeeds(containers, init_containers, overhead=bytes(spec.overhead), resources=bytes(spec.resources))
+        PodRequestFields(containers, init_containers, overhead=bytes(spec.overhead), resources=bytes(spec.resources))
     )
     deadline = spec.active_deadline_seconds
     return PodUsage(
@@ -220,45 +220,47 @@ def _selects(requirement: ScopeRequirement, priority_class: str) -> bool:
     return False
 
 
-def _containers(containers: list[Container] | None, status: PodStatus | None) -> tuple[ContainerNeeds, ...]:
+def _containers(containers: list[Container] | None, status: PodStatus | None) -> tuple[ContainerRequestFields, ...]:
     told = {each.name: each for each in (status.container_statuses or ())} if status is not None else {}
     found = []
     for each in containers or ():
         seen = told.get(each.name)
         allocated, actual = (bytes(seen.allocated_resources), bytes(seen.resources)) if seen else (b"", b"")
         found.append(
-            ContainerNeeds(each.name, bytes(each.resources), allocated, actual, each.restart_policy == "Always")
+            ContainerRequestFields(each.name, bytes(each.resources), allocated, actual, each.restart_policy == "Always")
         )
     return tuple(found)
 
 
 @lru_cache(maxsize=_TEMPLATES_KEPT)
-def _amounts(needs: PodNeeds) -> tuple[tuple[tuple[str, int], ...], bool]:
+def _amounts(fields: PodRequestFields) -> tuple[tuple[tuple[str, int], ...], bool]:
     """The amounts by the names of quotas, and whether the pod asks for neither cpu nor memory."""
-    requests = exact_requests(needs, [])
-    limits = exact_requests(_of_limits(needs), [])
-    overhead = exact_requests(PodNeeds(overhead=needs.overhead), [])
+    requests = exact_requests(fields, [])
+    limits = exact_requests(_of_limits(fields), [])
+    overhead = exact_requests(PodRequestFields(overhead=fields.overhead), [])
     amounts = by_quota_names({name: nanos for name, nanos in requests.items() if nanos > 0})
     for name in COUNTED_COMPUTE:
         if limits.get(name, 0) > 0:
             amounts[_LIMITS + name] = limits[name] + overhead.get(name, 0)
     amounts |= dict.fromkeys(quota_names("pods"), NANOS_PER_UNIT)
-    without_overhead = exact_requests(PodNeeds(needs.containers, needs.init_containers, resources=needs.resources), [])
+    without_overhead = exact_requests(
+        PodRequestFields(fields.containers, fields.init_containers, resources=fields.resources), []
+    )
     asks = any(each.get(name, 0) > 0 for each in (without_overhead, limits) for name in ("cpu", "memory"))
     return tuple(sorted(amounts.items())), not asks
 
 
-def _of_limits(needs: PodNeeds) -> PodNeeds:
+def _of_limits(fields: PodRequestFields) -> PodRequestFields:
     """The same pod with its limits in place of its requests, and without overhead: that adds to no limit of its own."""
-    return PodNeeds(
-        containers=tuple(_limited(each) for each in needs.containers),
-        init_containers=tuple(_limited(each) for each in needs.init_containers),
-        resources=_limits_as_requests(needs.resources),
+    return PodRequestFields(
+        containers=tuple(_limited(each) for each in fields.containers),
+        init_containers=tuple(_limited(each) for each in fields.init_containers),
+        resources=_limits_as_requests(fields.resources),
     )
 
 
-def _limited(container: ContainerNeeds) -> ContainerNeeds:
-    return ContainerNeeds(container.name, _limits_as_requests(container.resources), restarts=container.restarts)
+def _limited(container: ContainerRequestFields) -> ContainerRequestFields:
+    return ContainerRequestFields(container.name, _limits_as_requests(container.resources), restarts=container.restarts)
 
 
 def _limits_as_requests(resources: bytes) -> bytes:

@@ -3,14 +3,14 @@
 import grpc
 import pytest
 
-from muster.binding.demands import (
+from muster.binding.v1 import binding_pb2 as pb
+from muster.binding.validation import (
     check_bind,
     check_evict,
     problem_of_annotations,
     problem_of_condition,
     problem_of_event,
 )
-from muster.binding.v1 import binding_pb2 as pb
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.rpc.errors import RpcError
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.binding.verdicts import Again, Strained, refused_by_budget, repeatable, said
+from muster.binding.retry_policy import Again, Strained, refused_by_budget, repeatable, said
 from muster.kube.responses import Response
 
 

@@ -14,7 +14,7 @@ class Removed(Struct, frozen=True):
     revision: int = 0
 
 
-class Changes(Struct, Generic[T], frozen=True):
+class ObjectChanges(Struct, Generic[T], frozen=True):
     """Changes of one kind, in order.
 
     `through`: every change of this kind up to this resourceVersion has been told; 0 in the middle of a list, when there

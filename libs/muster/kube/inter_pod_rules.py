@@ -13,9 +13,8 @@ from msgspec import Raw, Struct, field
 
 from muster.gangs.facts import PodTerm, PreferredPodTerm, SpreadConstraint
 from muster.gangs.quoting import quoted
-from muster.kube.label_selector import BadSelector, Operator, Requirement, label_selector
 from muster.kube.objects import NOTHING, UNREADABLE, Int32
-from muster.kube.pod_selectors import PodSelector, pod_selector
+from muster.kube.selectors import BadSelector, Operator, PodSelector, Requirement, label_selector, pod_selector
 
 _PARSED_KEPT: Final = 1024
 
@@ -57,7 +56,7 @@ class _Spread(Struct, frozen=True, rename="camel"):
     match_label_keys: list[str] | None = None
 
 
-class PodTerms(Struct, frozen=True):
+class InterPodRules(Struct, frozen=True):
     """The part of a pod class that looks at other pods, and the selectors that it names, each once."""
 
     required_affinity: tuple[PodTerm, ...] = ()
@@ -67,7 +66,7 @@ class PodTerms(Struct, frozen=True):
     selectors: tuple[PodSelector, ...] = ()
 
 
-def looks_at_pods(affinity: bytes) -> bool:
+def may_have_pod_terms(affinity: bytes) -> bool:
     """Whether an affinity may have terms about pods; if not, it need not be read for them."""
     return b'"podA' in affinity  # podAffinity or podAntiAffinity
 
@@ -85,9 +84,9 @@ def shared_label_keys(affinity: bytes, spread: bytes) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def pod_terms(
+def inter_pod_rules(
     affinity: bytes, spread: bytes, namespace: str, labels: Mapping[str, str], problems: list[str], *, ours: bool
-) -> PodTerms:
+) -> InterPodRules:
     """Read the raw JSON of affinity and topologySpreadConstraints of a pod in a namespace, empty where absent.
 
     Of `labels` those with shared_label_keys are looked at. Of pods that are not `ours`, what keeps others away from
@@ -107,12 +106,12 @@ class _Reading:
         self._problems = problems
         self._selectors: dict[str, PodSelector] = {}
 
-    def of(self, affinity: _Affinity, spreads: list[_Spread], *, ours: bool) -> PodTerms:
+    def of(self, affinity: _Affinity, spreads: list[_Spread], *, ours: bool) -> InterPodRules:
         near, away = affinity.pod_affinity or _Terms(), affinity.pod_anti_affinity or _Terms()
         anti = _ordered(self._terms(away.required or (), "podAntiAffinity"))
         if not ours:
-            return PodTerms(required_anti_affinity=anti, selectors=tuple(self._selectors.values()))
-        return PodTerms(
+            return InterPodRules(required_anti_affinity=anti, selectors=tuple(self._selectors.values()))
+        return InterPodRules(
             required_affinity=_ordered(self._terms(near.required or (), "podAffinity")),
             required_anti_affinity=anti,
             preferred=_sorted(
@@ -208,7 +207,7 @@ def _what_is_wrong(spread: _Spread) -> str:
 
 
 def _read_affinity(raw: bytes, problems: list[str]) -> _Affinity:
-    return (_decoded(raw, _Affinity, "affinity", problems) or _Affinity()) if looks_at_pods(raw) else _Affinity()
+    return (_decoded(raw, _Affinity, "affinity", problems) or _Affinity()) if may_have_pod_terms(raw) else _Affinity()
 
 
 def _read_spreads(raw: bytes, problems: list[str]) -> list[_Spread]:

@@ -7,9 +7,9 @@ import structlog
 from msgspec import Raw, Struct, field
 
 from muster.gangs.quoting import quoted
-from muster.kube.changes import Removed
+from muster.kube.api_resources import ApiResource
+from muster.kube.object_changes import Removed
 from muster.kube.objects import BadObject, ObjectMeta
-from muster.kube.resources import Resource
 
 T = TypeVar("T")
 _S = TypeVar("_S", bound=Struct)
@@ -64,7 +64,7 @@ class Decoding(Generic[T]):
     Raises BadObject or BadResourceVersion for what is not what the API promises.
     """
 
-    def __init__(self, resource: Resource[T]) -> None:
+    def __init__(self, resource: ApiResource[T]) -> None:
         kind: Any = resource.type
         self._events = msgspec.json.Decoder(_Event[kind])
         self._lists = msgspec.json.Decoder(_List[kind])

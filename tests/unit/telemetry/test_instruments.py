@@ -10,7 +10,7 @@ from prometheus_client.core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest as open_metrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from muster.telemetry.histogram import Histogram
+from muster.telemetry.instruments import Histogram
 
 BOUNDS = (0.1, 1.0, 10.0)
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-"

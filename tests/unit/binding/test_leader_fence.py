@@ -3,7 +3,7 @@
 import grpc
 import pytest
 
-from muster.binding.epochs import Epochs
+from muster.binding.leader_fence import Epochs
 from muster.rpc.errors import RpcError
 
 

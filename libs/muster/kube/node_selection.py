@@ -86,7 +86,7 @@ class _Toleration(Struct, frozen=True):
     effect: str | None = None
 
 
-class Selection(Struct, frozen=True):
+class NodeSelection(Struct, frozen=True):
     """The part of a pod class that selects nodes."""
 
     node_selector: tuple[tuple[str, str], ...] = ()
@@ -95,7 +95,7 @@ class Selection(Struct, frozen=True):
     tolerations: tuple[Toleration, ...] = ()
 
 
-def selection(node_selector: bytes, affinity: bytes, tolerations: bytes, problems: list[str]) -> Selection:
+def node_selection(node_selector: bytes, affinity: bytes, tolerations: bytes, problems: list[str]) -> NodeSelection:
     """Read the raw JSON of these fields of a pod's spec, empty where absent.
 
     The order and repetition of what may stand in any order does not show in the result. What cannot be read is told in
@@ -105,7 +105,7 @@ def selection(node_selector: bytes, affinity: bytes, tolerations: bytes, problem
     both = _decoded(affinity, _Affinity, "affinity", problems) or _Affinity()
     node_affinity = both.node_affinity or _NodeAffinity()
     required = node_affinity.required
-    return Selection(
+    return NodeSelection(
         node_selector=tuple(sorted(labels.items())),
         required_node_affinity=None
         if required is None

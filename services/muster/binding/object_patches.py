@@ -12,13 +12,12 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from muster.binding.bodies import MERGE, encode, timestamp
-from muster.binding.demands import named_object, quoted
-from muster.binding.merging import BadPatch, changed_conditions, check_patch, merged
+from muster.binding.merge_patch import BadPatch, changed_conditions, check_patch, merged
+from muster.binding.request_bodies import MERGE, encode, timestamp
+from muster.binding.retry_policy import Again, Verdict, no_answer, repeatable, said
 from muster.binding.v1 import binding_pb2 as pb
-from muster.binding.verdicts import Again, Verdict, no_answer, repeatable, said
-from muster.binding.write_call import WriteCall
-from muster.binding.write_job import WriteJob
+from muster.binding.validation import named_object, quoted
+from muster.binding.write_call import WriteCall, WriteJob
 from muster.kube.paths import object_path
 from muster.kube.responses import KubeUnreachable, Response
 from muster.kube.session import KubeSession

@@ -31,7 +31,7 @@ class BadKubeconfig(CannotStart):
 
 
 @dataclass(frozen=True)
-class Access:
+class ClientConfig:
     """How to reach the API server now."""
 
     server: str
@@ -57,18 +57,18 @@ class Access:
         return context
 
 
-class AccessSource(ABC):
+class ClientConfigSource(ABC):
     """Tells how to reach the API server, again and again."""
 
     @abstractmethod
-    async def load(self, *, anew: bool) -> Access:
+    async def load(self, *, anew: bool) -> ClientConfig:
         """How it is now. `anew`: what was handed out last has been refused, so look for something else.
 
         Raises BadKubeconfig.
         """
 
 
-def access_source(settings: KubeSettings) -> AccessSource:
+def client_config_source(settings: KubeSettings) -> ClientConfigSource:
     """A kubeconfig if there is one, else the pod's service account. Raises BadKubeconfig if there is neither."""
     default = str(Path.home() / ".kube" / "config")
     paths = str(settings.kubeconfig or "") or os.environ.get("KUBECONFIG", "")
@@ -96,12 +96,12 @@ class _Loader(KubeConfigLoader):
         return True
 
 
-class _Kubeconfig(AccessSource):
+class _Kubeconfig(ClientConfigSource):
     def __init__(self, paths: str, context: str | None) -> None:
         self._paths, self._context = paths, context
         self._loader: _Loader | None = None
 
-    async def load(self, *, anew: bool) -> Access:
+    async def load(self, *, anew: bool) -> ClientConfig:
         configuration = Configuration()
         try:
             async with asyncio.timeout(_LOAD_SECONDS):
@@ -118,20 +118,20 @@ class _Kubeconfig(AccessSource):
             raise BadKubeconfig(
                 f"the kubeconfig {self._paths!r} cannot be read ({type(error).__name__}); check it with kubectl"
             ) from None
-        return _access(configuration)
+        return _client_config(configuration)
 
 
-class _ServiceAccount(AccessSource):
-    async def load(self, *, anew: bool) -> Access:
+class _ServiceAccount(ClientConfigSource):
+    async def load(self, *, anew: bool) -> ClientConfig:
         configuration = Configuration()
         try:
             load_incluster_config(configuration, try_refresh_token=False)  # type: ignore[no-untyped-call]
         except (ConfigException, OSError) as error:
             raise BadKubeconfig(f"the pod's service account cannot be used: {error}") from error
-        return _access(configuration)
+        return _client_config(configuration)
 
 
-def _access(configuration: Any) -> Access:
+def _client_config(configuration: Any) -> ClientConfig:
     server = configuration.host.rstrip("/")
     try:
         url = URL(server)
@@ -149,7 +149,7 @@ def _access(configuration: Any) -> Access:
             digest.update(b"\0" + Path(file).read_bytes() if file else b"\0")
         except OSError as error:
             raise BadKubeconfig(f"cannot read {file!r}, which the kubeconfig names: {error.strerror}") from error
-    return Access(
+    return ClientConfig(
         server=server,
         # Files of tokens tend to end with a newline.
         authorization=configuration.api_key.get("BearerToken", "").strip(),

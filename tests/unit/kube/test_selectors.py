@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.kube.label_selector import (
+from muster.kube.selectors import (
     EVERYTHING_SELECTED,
     NOTHING_SELECTED,
     BadSelector,
