@@ -33,7 +33,7 @@ from muster.placement.answers import Placed
 from muster.placement.cluster import Cluster
 from muster.placement.messages import write_answer
 from muster.placement.mixed.search import Budget
-from muster.placement.room.parts import Attempt, parts_of, runs_of
+from muster.placement.room.parts import Attempt, assignments_of, parts_of
 from muster.placement.shapes.shaped import NoSeats, seats_for
 from muster.placement.solve import STEPS_PER_GROUP, solve
 from muster.placement.v1 import placement_pb2 as pb
@@ -146,7 +146,7 @@ def solve_times(ground: Ground, gang: int, text: str, rounds: int) -> dict[str, 
         attempt = Attempt([gang], [(0, seats)])
 
         def answer() -> None:
-            write_answer(pb.SolveResponse(), group, Placed(runs_of(room, group, parts, attempt)))
+            write_answer(pb.SolveResponse(), group, Placed(assignments_of(room, group, parts, attempt)))
 
         found["answer_ms"] = median(answer, rounds)
     return found

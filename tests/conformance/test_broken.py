@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from builders.placement import broken as broken
-from builders.placement.broken import Make, Mistaken, each_result, each_run, serving
+from builders.placement.broken import Make, Mistaken, each_assignment, each_result, serving
 from muster.conformance.suite import Options, Report, Verdict, run
 from muster.firstfit.picture import Follower, Picture
 from muster.firstfit.service import FirstFit
@@ -36,9 +36,13 @@ def deaf(field: Field) -> Make:
 @pytest.mark.parametrize(
     ("spoil", "case", "words"),
     [
-        (each_run(broken.nowhere), "S01", "there is no node 'nowhere'"),
-        (each_run(broken.one_too_many), "S01", "6 members of role 0 of gang 'five' are placed, 5 were asked for"),
-        (each_run(broken.of_another), "S01", "role 0 of gang 'somebody else' was not asked for"),
+        (each_assignment(broken.nowhere), "S01", "there is no node 'nowhere'"),
+        (
+            each_assignment(broken.one_too_many),
+            "S01",
+            "6 members of role 0 of gang 'five' are placed, 5 were asked for",
+        ),
+        (each_assignment(broken.of_another), "S01", "role 0 of gang 'somebody else' was not asked for"),
         (each_result(broken.all_on_one), "S02", "has 4000 of 'cpu' and would have to give"),
         (each_result(broken.twice), "S01", "10 members of role 0 of gang 'five' are placed"),
         (each_result(broken.without_the_last), "S10", "its minimum is"),
@@ -121,7 +125,7 @@ async def test_half_a_snapshot_is_not_one() -> None:
 async def test_chance_is_not_determinism() -> None:
     report = await tried(spoiled(each_result(broken.at_random)), Follower(), "D")
     assert "D01" in failed(report)
-    assert report.conforms, "the order of runs does no harm"
+    assert report.conforms, "the order of assignments does no harm"
 
 
 async def test_what_is_kept_of_answers_is_seen() -> None:

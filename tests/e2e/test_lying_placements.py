@@ -29,7 +29,7 @@ async def rejected(scene: Scene, workload: Workload) -> set[str]:
         (of_places(lies.far_too_many), f"{UNUSABLE}it seats", "not what was asked"),
         (of_places(lies.a_part), f"{UNUSABLE}it seats 5 of gang", "fewer than must start together"),
         (of_places(lies.nobody), f"{UNUSABLE}it seats 0 of gang", "fewer than must start together"),
-        (of_places(lies.empty_runs), f"{UNUSABLE}it seats 0 pods on node", "not what was asked"),
+        (of_places(lies.empty_assignments), f"{UNUSABLE}it seats 0 pods on node", "not what was asked"),
         (of_places(lies.of_another_gang), f"{UNUSABLE}it seats role 0 of gang", "not what was asked"),
         (of_places(lies.of_another_role), f"{UNUSABLE}it seats role 7 of gang", "not what was asked"),
         (of_places(lies.of_another_group), "placement gave no answer for this gang", "no answer for the gang"),

@@ -94,7 +94,7 @@ BUGS_OF_ROOM = (
     Bug(
         "others are evicted for room that hard constraints forbid",
         "making_room.py",
-        "        if self._forbidden(attempt.group, result.runs):",
+        "        if self._forbidden(attempt.group, result.assignments):",
         "        if False:",
         first="unit/coordinator/test_rejections.py",
     ),

@@ -18,7 +18,7 @@ from muster.coordinator.core.events import (
     ViewLost,
 )
 from muster.gangs.facts import PodPhase
-from muster.gangs.solve import Run, SolveGroup
+from muster.gangs.solve import Assignment, SolveGroup
 from simulation.acts import act
 from simulation.world import World
 
@@ -186,16 +186,18 @@ def scatter(world: World, which: int) -> None:
         world.story.tell(Solved(solve.solve_id, results))
 
 
-def _scattered(nodes: list[str], group: SolveGroup) -> tuple[Run, ...]:
+def _scattered(nodes: list[str], group: SolveGroup) -> tuple[Assignment, ...]:
     members = [
         (asked.id, index) for asked in group.gangs for index, role in enumerate(asked.roles) for _ in range(role.wanted)
     ]
-    return tuple(Run(*member, nodes[at % len(nodes)], 1) for at, member in enumerate(members))
+    return tuple(Assignment(*member, nodes[at % len(nodes)], 1) for at, member in enumerate(members))
 
 
-def _all_on(node: str, group: SolveGroup) -> tuple[Run, ...]:
+def _all_on(node: str, group: SolveGroup) -> tuple[Assignment, ...]:
     return tuple(
-        Run(asked.id, index, node, role.wanted) for asked in group.gangs for index, role in enumerate(asked.roles)
+        Assignment(asked.id, index, node, role.wanted)
+        for asked in group.gangs
+        for index, role in enumerate(asked.roles)
     )
 
 

@@ -77,6 +77,6 @@ def test_what_has_room_is_placed_in_part_but_not_in_room_that_is_withheld(story:
     assert ask(story, 5).outcome is SolveOutcome.INFEASIBLE
     answer = ask(story, 5, partial=True)
     assert answer.outcome is SolveOutcome.PARTIAL
-    assert sum(run.count for run in answer.runs) == 4
-    assert sum(run.count for run in ask(story, 5, partial=True, nominated=3).runs) == 1
+    assert sum(assignment.count for assignment in answer.assignments) == 4
+    assert sum(assignment.count for assignment in ask(story, 5, partial=True, nominated=3).assignments) == 1
     assert ask(story, 5, partial=True, nominated=4).outcome is SolveOutcome.INFEASIBLE

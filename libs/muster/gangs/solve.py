@@ -78,7 +78,7 @@ class VictimGang(Struct, frozen=True):
     pods: tuple[PodsOnNode, ...]
 
 
-class Run(Struct, frozen=True):
+class Assignment(Struct, frozen=True):
     """`count` members of a role (index) of a gang on one node."""
 
     gang: str

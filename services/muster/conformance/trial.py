@@ -135,9 +135,9 @@ def infeasible(result: pb.GroupResult) -> None:
 def seats(result: pb.GroupResult, role: int | None = None) -> dict[str, int]:
     """Members by node, of one role or of all."""
     by_node: dict[str, int] = {}
-    for run in result.runs:
-        if role is None or run.role == role:
-            by_node[run.node] = by_node.get(run.node, 0) + run.count
+    for assignment in result.assignments:
+        if role is None or assignment.role == role:
+            by_node[assignment.node] = by_node.get(assignment.node, 0) + assignment.count
     return dict(sorted(by_node.items()))
 
 
@@ -149,4 +149,4 @@ def told(result: pb.GroupResult) -> str:
         else "?"
     )
     said = f" ({result.explanation.summary})" if result.explanation.summary else ""
-    return f"{name}{said}{f' {seats(result)}' if result.runs else ''}"
+    return f"{name}{said}{f' {seats(result)}' if result.assignments else ''}"

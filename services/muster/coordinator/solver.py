@@ -9,7 +9,7 @@ from grpc import aio
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.coordinator.core.events import Solve, Solved, SolveFailed, SolveOutcome, SolveResult
 from muster.coordinator.replicas import SILENT_SECONDS, Place, Replicas
-from muster.gangs.solve import PodsOnNode, PotentialVictim, Run, VictimGang
+from muster.gangs.solve import Assignment, PodsOnNode, PotentialVictim, VictimGang
 from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.errors import describe
 from muster.rpc.explanation_codec import decode_explanation
@@ -113,7 +113,10 @@ def _result(result: pb.GroupResult) -> SolveResult:
     return SolveResult(
         result.id,
         SolveOutcome(result.outcome),
-        tuple(Run(run.gang, run.role, run.node, run.count) for run in result.runs),
+        tuple(
+            Assignment(assignment.gang, assignment.role, assignment.node, assignment.count)
+            for assignment in result.assignments
+        ),
         decode_explanation(result.explanation) if result.HasField("explanation") else None,
         tuple(map(_removed, result.victims)),
     )

@@ -35,7 +35,9 @@ def solve_group(
     for gang, seated in zip(group.gangs, seats, strict=True):
         seated.fill(sum(role.wanted for role in gang.roles))
     return pb.GroupResult(
-        id=group.id, outcome=_Outcome.OUTCOME_PLACED, runs=[run for seated in seats for run in seated.runs()]
+        id=group.id,
+        outcome=_Outcome.OUTCOME_PLACED,
+        assignments=[assignment for seated in seats for assignment in seated.assignments()],
     )
 
 
@@ -65,9 +67,9 @@ class _Seats:
         self._given.clear()
         self._have = [0] * len(self._roles)
 
-    def runs(self) -> list[pb.Run]:
+    def assignments(self) -> list[pb.Assignment]:
         return [
-            pb.Run(gang=self._gang.id, role=index, node=node, count=count)
+            pb.Assignment(gang=self._gang.id, role=index, node=node, count=count)
             for (index, node), count in self._given.items()
         ]
 

@@ -2,20 +2,20 @@
 
 from msgspec import Struct
 
-from muster.gangs.solve import Explanation, Run, VictimGang
+from muster.gangs.solve import Assignment, Explanation, VictimGang
 
 
 class Placed(Struct, frozen=True):
     """Where the members of a group go, once what is `removed` has gone."""
 
-    runs: tuple[Run, ...]
+    assignments: tuple[Assignment, ...]
     victims: tuple[VictimGang, ...] = ()
 
 
 class PartlyPlaced(Struct, frozen=True):
     """Where those members go that have a place, and what is in the way of the rest."""
 
-    runs: tuple[Run, ...]
+    assignments: tuple[Assignment, ...]
     explanation: Explanation
 
 

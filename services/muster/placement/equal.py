@@ -6,7 +6,7 @@ from muster.gangs.solve import SolveGroup
 from muster.placement.answers import NotPlaced, Placed
 from muster.placement.explain import Explainer
 from muster.placement.room.packing import fewest_nodes
-from muster.placement.room.parts import Attempt, Part, runs_of, take
+from muster.placement.room.parts import Attempt, Part, assignments_of, take
 from muster.placement.room.room import Room
 
 
@@ -26,4 +26,4 @@ def place_equal(room: Room, group: SolveGroup, parts: Sequence[Part], explainer:
         extra = min(spare, part.wanted - minimum)
         spare -= extra
         take(room, index, part, minimum + extra, fewest_nodes, attempt)
-    return Placed(runs_of(room, group, parts, attempt))
+    return Placed(assignments_of(room, group, parts, attempt))

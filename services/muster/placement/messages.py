@@ -10,11 +10,11 @@ import grpc
 from muster.gangs.capacity import LARGEST_AMOUNT
 from muster.gangs.facts import LevelConstraint
 from muster.gangs.solve import (
+    Assignment,
     NominatedCapacity,
     PodsOnNode,
     PotentialVictim,
     Role,
-    Run,
     SolveGang,
     SolveGroup,
     VictimGang,
@@ -145,24 +145,24 @@ def write_answer(response: pb.SolveResponse, group: SolveGroup, answer: Answer) 
     """Add a result to the response."""
     result = response.results.add(id=group.id)
     match answer:
-        case Placed(runs, removed):
+        case Placed(assignments, removed):
             result.outcome = _Outcome.OUTCOME_PLACED
-            _write_runs(result, runs)
+            write_assignments(result, assignments)
             for gang in removed:
                 _write_removed(result, gang)
-        case PartlyPlaced(runs, explanation):
+        case PartlyPlaced(assignments, explanation):
             result.outcome = _Outcome.OUTCOME_PARTIAL
-            _write_runs(result, runs)
+            write_assignments(result, assignments)
             result.explanation.CopyFrom(encode_explanation(explanation))
         case _:
             result.outcome = _Outcome.OUTCOME_INFEASIBLE if answer.proved else _Outcome.OUTCOME_NOT_FOUND
             result.explanation.CopyFrom(encode_explanation(answer.explanation))
 
 
-def _write_runs(result: pb.GroupResult, runs: Iterable[Run]) -> None:
-    add = result.runs.add
-    for run in runs:
-        add(gang=run.gang, role=run.role, node=run.node, count=run.count)
+def write_assignments(result: pb.GroupResult, assignments: Iterable[Assignment]) -> None:
+    add = result.assignments.add
+    for assignment in assignments:
+        add(gang=assignment.gang, role=assignment.role, node=assignment.node, count=assignment.count)
 
 
 def _write_removed(result: pb.GroupResult, gang: VictimGang) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from muster.gangs.solve import PotentialVictim, Run, SolveGroup
+from muster.gangs.solve import Assignment, PotentialVictim, SolveGroup
 from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
 from muster.placement.equal import place_equal
 from muster.placement.explain import Explainer
@@ -26,7 +26,7 @@ from muster.placement.mixed.search import Budget
 from muster.placement.preemption.preemption import place_by_preemption
 from muster.placement.room.kept import NOTHING, Kept
 from muster.placement.room.packing import choose, tightest_first
-from muster.placement.room.parts import Part, alike, parts_of, runs_of
+from muster.placement.room.parts import Part, alike, assignments_of, parts_of
 from muster.placement.room.room import Room
 from muster.placement.shapes.shaped import place_shaped
 
@@ -191,7 +191,7 @@ class _Batch:
             attempt = place_partly(self._room, group, parts, budget)
         if attempt is None:
             return whole
-        return PartlyPlaced(runs_of(self._room, group, parts, attempt), whole.explanation)
+        return PartlyPlaced(assignments_of(self._room, group, parts, attempt), whole.explanation)
 
     def _failed_before(self, group: SolveGroup) -> NotPlaced | None:
         known = self._failed.get(_shape(group))
@@ -210,4 +210,4 @@ def _shape(group: SolveGroup) -> tuple[object, ...]:
 
 
 def _placed(single: SolveGroup, node: str) -> Placed:
-    return Placed((Run(single.gangs[0].id, 0, node, 1),))
+    return Placed((Assignment(single.gangs[0].id, 0, node, 1),))

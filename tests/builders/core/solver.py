@@ -10,7 +10,7 @@ from itertools import combinations, product
 from builders.core.objects import Cluster
 from muster.coordinator.core.events import Solve, SolveOutcome, SolveResult
 from muster.gangs.facts import LevelPolicy
-from muster.gangs.solve import Explanation, PodsOnNode, PotentialVictim, Run, SolveGang, SolveGroup, VictimGang
+from muster.gangs.solve import Assignment, Explanation, PodsOnNode, PotentialVictim, SolveGang, SolveGroup, VictimGang
 
 MOST_COMBINED = 12
 """Of more gangs not every set is tried."""
@@ -26,7 +26,7 @@ Racks = Mapping[str, str]
 class _Fit:
     """What became of one try: where members go, and what is short."""
 
-    runs: tuple[Run, ...]
+    assignments: tuple[Assignment, ...]
     short: str
     free: Free
 
@@ -39,17 +39,17 @@ def first_fit(cluster: Cluster, solve: Solve) -> tuple[SolveResult, ...]:
     for group in solve.groups:
         fit = fitter.try_whole(free, group)
         if not fit.short:
-            results.append(SolveResult(group.id, SolveOutcome.PLACED, fit.runs))
+            results.append(SolveResult(group.id, SolveOutcome.PLACED, fit.assignments))
         elif (freed := _Removal(fitter, free, group, solve.potential_victims).find()) is not None:
             removed, fit = freed
-            results.append(SolveResult(group.id, SolveOutcome.PLACED, fit.runs, victims=removed))
+            results.append(SolveResult(group.id, SolveOutcome.PLACED, fit.assignments, victims=removed))
         else:
             why = Explanation(summary=fit.short)
             fit = fitter.try_part(free, group) if group.partial else fit
-            outcome = SolveOutcome.PARTIAL if fit.runs and group.partial else SolveOutcome.INFEASIBLE
-            runs = fit.runs if outcome is SolveOutcome.PARTIAL else ()
-            results.append(SolveResult(group.id, outcome, runs, why))
-            if not runs:
+            outcome = SolveOutcome.PARTIAL if fit.assignments and group.partial else SolveOutcome.INFEASIBLE
+            assignments = fit.assignments if outcome is SolveOutcome.PARTIAL else ()
+            results.append(SolveResult(group.id, outcome, assignments, why))
+            if not assignments:
                 continue
         free = fit.free
     return tuple(results)
@@ -94,40 +94,43 @@ class _Fitter:
         return sorted(there) if len(there) == 1 else sorted(set(map(self._rack_of, free))) if not there else []
 
     def _try_whole_in(self, free: Free, group: SolveGroup, racks: Racks) -> _Fit:
-        trial, runs = dict(free), list[Run]()
+        trial, assignments = dict(free), list[Assignment]()
         needed = {asked.id: self._smallest(asked, asked.minimum) for asked in group.gangs}
-        fit = {asked.id: self._fill(trial, asked, needed[asked.id], runs, racks) for asked in group.gangs}
+        fit = {asked.id: self._fill(trial, asked, needed[asked.id], assignments, racks) for asked in group.gangs}
         short = [
             f"{fit[asked.id]} of {asked.minimum} members fit" for asked in group.gangs if fit[asked.id] < asked.minimum
         ]
         if short:
             return _Fit((), short[-1], free)
-        self._fill_rest(trial, group, needed, runs, racks)
-        return _Fit(tuple(runs), "", trial)
+        self._fill_rest(trial, group, needed, assignments, racks)
+        return _Fit(tuple(assignments), "", trial)
 
     def try_part(self, free: Free, group: SolveGroup) -> _Fit:
         """As much as there is room for, minimums first; of all racks those in which most fit."""
         tries = (self._try_part_in(free, group, racks) for racks in self._choices(free, group))
-        return max(tries, key=lambda fit: sum(run.count for run in fit.runs), default=_Fit((), "", free))
+        return max(
+            tries, key=lambda fit: sum(assignment.count for assignment in fit.assignments), default=_Fit((), "", free)
+        )
 
     def _try_part_in(self, free: Free, group: SolveGroup, racks: Racks) -> _Fit:
-        trial, runs = dict(free), list[Run]()
+        trial, assignments = dict(free), list[Assignment]()
         placed: dict[str, list[int]] = {}
         for asked in group.gangs:
-            before = len(runs)
-            self._fill(trial, asked, self._smallest(asked, asked.minimum), runs, racks)
+            before = len(assignments)
+            self._fill(trial, asked, self._smallest(asked, asked.minimum), assignments, racks)
             placed[asked.id] = [
-                sum(run.count for run in runs[before:] if run.role == index) for index in range(len(asked.roles))
+                sum(assignment.count for assignment in assignments[before:] if assignment.role == index)
+                for index in range(len(asked.roles))
             ]
-        self._fill_rest(trial, group, placed, runs, racks)
-        return _Fit(tuple(runs), "", trial)
+        self._fill_rest(trial, group, placed, assignments, racks)
+        return _Fit(tuple(assignments), "", trial)
 
     def _fill_rest(
-        self, free: Free, group: SolveGroup, placed: dict[str, list[int]], runs: list[Run], racks: Racks
+        self, free: Free, group: SolveGroup, placed: dict[str, list[int]], assignments: list[Assignment], racks: Racks
     ) -> None:
         for asked in group.gangs:
             rest = [role.wanted - count for role, count in zip(asked.roles, placed[asked.id], strict=True)]
-            self._fill(free, asked, rest, runs, racks)
+            self._fill(free, asked, rest, assignments, racks)
 
     def _smallest(self, asked: SolveGang, count: int) -> list[int]:
         """So many members by role, the smallest first."""
@@ -136,7 +139,9 @@ class _Fitter:
             counts[index] = min(asked.roles[index].wanted, count - sum(counts))
         return counts
 
-    def _fill(self, free: Free, asked: SolveGang, counts: Sequence[int], runs: list[Run], racks: Racks) -> int:
+    def _fill(
+        self, free: Free, asked: SolveGang, counts: Sequence[int], assignments: list[Assignment], racks: Racks
+    ) -> int:
         """Place so many members by role, the largest first, each on the fullest node that takes it; how many fit."""
         placed, rack = 0, racks.get(asked.id)
         nodes = [name for name in free if rack is None or self._rack_of(name) == rack]
@@ -148,7 +153,7 @@ class _Fitter:
                     free[name] -= count * cpu
                     left -= count
                     placed += count
-                    runs.append(Run(asked.id, index, name, count))
+                    assignments.append(Assignment(asked.id, index, name, count))
         return placed
 
 

@@ -121,10 +121,10 @@ class Keeping(FirstFit):
         classes = {gang.id: gang.roles for group in request.groups for gang in group.gangs}
         request.reservations.extend(self._kept)
         response = await super().Solve(request, context)
-        for run in (run for result in response.results for run in result.runs):
-            uids = [f"kept-{len(self._kept)}-{index}" for index in range(run.count)]
-            class_id = classes[run.gang][run.role].class_id
-            self._kept.append(pb.Reservation(node=run.node, class_id=class_id, pod_uids=uids))
+        for assignment in (assignment for result in response.results for assignment in result.assignments):
+            uids = [f"kept-{len(self._kept)}-{index}" for index in range(assignment.count)]
+            class_id = classes[assignment.gang][assignment.role].class_id
+            self._kept.append(pb.Reservation(node=assignment.node, class_id=class_id, pod_uids=uids))
         return response
 
 
@@ -138,11 +138,11 @@ class Raising(FirstFit):
 # -- what is spoiled in answers
 
 
-def each_run(change: Callable[[pb.Run], object]) -> Spoil:
+def each_assignment(change: Callable[[pb.Assignment], object]) -> Spoil:
     def spoil(response: pb.SolveResponse) -> None:
         for result in response.results:
-            for run in result.runs:
-                change(run)
+            for assignment in result.assignments:
+                change(assignment)
 
     return spoil
 
@@ -155,30 +155,30 @@ def each_result(change: Callable[[pb.GroupResult], object]) -> Spoil:
     return spoil
 
 
-def nowhere(run: pb.Run) -> None:
-    run.node = "nowhere"
+def nowhere(assignment: pb.Assignment) -> None:
+    assignment.node = "nowhere"
 
 
-def one_too_many(run: pb.Run) -> None:
-    run.count += 1
+def one_too_many(assignment: pb.Assignment) -> None:
+    assignment.count += 1
 
 
 def all_on_one(result: pb.GroupResult) -> None:
-    for run in result.runs:
-        run.node = result.runs[0].node
+    for assignment in result.assignments:
+        assignment.node = result.assignments[0].node
 
 
 def twice(result: pb.GroupResult) -> None:
-    result.runs.extend(list(result.runs))
+    result.assignments.extend(list(result.assignments))
 
 
 def without_the_last(result: pb.GroupResult) -> None:
-    if result.runs:
-        del result.runs[-1]
+    if result.assignments:
+        del result.assignments[-1]
 
 
-def of_another(run: pb.Run) -> None:
-    run.gang = "somebody else"
+def of_another(assignment: pb.Assignment) -> None:
+    assignment.gang = "somebody else"
 
 
 def garbage(result: pb.GroupResult) -> None:
@@ -191,7 +191,7 @@ def partly(result: pb.GroupResult) -> None:
 
 
 def removing(result: pb.GroupResult) -> None:
-    if result.runs:
+    if result.assignments:
         result.victims.add(id="nobody offered this", whole=True)
 
 
@@ -202,10 +202,10 @@ def backwards(response: pb.SolveResponse) -> None:
 
 
 def at_random(result: pb.GroupResult) -> None:
-    runs = list(result.runs)
-    random.shuffle(runs)
-    del result.runs[:]
-    result.runs.extend(runs)
+    assignments = list(result.assignments)
+    random.shuffle(assignments)
+    del result.assignments[:]
+    result.assignments.extend(assignments)
 
 
 # -- what is not seen, or not heard

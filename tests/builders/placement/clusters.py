@@ -121,14 +121,14 @@ def seats(answer: Answer) -> dict[str, int]:
     """Node to members there, all roles together."""
     assert isinstance(answer, Placed | PartlyPlaced), answer
     by_node: dict[str, int] = {}
-    for run in answer.runs:
-        by_node[run.node] = by_node.get(run.node, 0) + run.count
+    for assignment in answer.assignments:
+        by_node[assignment.node] = by_node.get(assignment.node, 0) + assignment.count
     return by_node
 
 
 def seats_of(answer: Answer, role: int) -> dict[str, int]:
     assert isinstance(answer, Placed | PartlyPlaced), answer
-    return {run.node: run.count for run in answer.runs if run.role == role}
+    return {assignment.node: assignment.count for assignment in answer.assignments if assignment.role == role}
 
 
 def removals(answer: Answer) -> dict[str, tuple[bool, dict[str, int]]]:

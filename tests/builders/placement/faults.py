@@ -39,7 +39,7 @@ def all_on(node: str) -> Lie:
             result.CopyFrom(pb.GroupResult(id=group.id, outcome=PLACED))
             for gang in group.gangs:
                 for index, role in enumerate(gang.roles):
-                    result.runs.add(gang=gang.id, role=index, node=node, count=role.wanted)
+                    result.assignments.add(gang=gang.id, role=index, node=node, count=role.wanted)
         return True
 
     return lie
@@ -54,7 +54,7 @@ def divided_over(*nodes: str) -> Lie:
             for gang in group.gangs:
                 for index, role in enumerate(gang.roles):
                     for member in range(role.wanted):
-                        result.runs.add(gang=gang.id, role=index, node=nodes[member % len(nodes)], count=1)
+                        result.assignments.add(gang=gang.id, role=index, node=nodes[member % len(nodes)], count=1)
         return True
 
     return lie
@@ -62,35 +62,35 @@ def divided_over(*nodes: str) -> Lie:
 
 def twice(result: pb.GroupResult) -> None:
     """Every pod two times."""
-    result.runs.extend(list(result.runs))
+    result.assignments.extend(list(result.assignments))
 
 
 def a_part(result: pb.GroupResult) -> None:
     """One pod less than there must be."""
-    result.runs[-1].count -= 1
-    if not result.runs[-1].count:
-        del result.runs[-1]
+    result.assignments[-1].count -= 1
+    if not result.assignments[-1].count:
+        del result.assignments[-1]
 
 
 def nobody(result: pb.GroupResult) -> None:
     """Placed, but nowhere."""
-    del result.runs[:]
+    del result.assignments[:]
 
 
-def empty_runs(result: pb.GroupResult) -> None:
+def empty_assignments(result: pb.GroupResult) -> None:
     """So many times none."""
-    for run in result.runs:
-        run.count = 0
+    for assignment in result.assignments:
+        assignment.count = 0
 
 
 def of_another_gang(result: pb.GroupResult) -> None:
-    for run in result.runs:
-        run.gang = "koordinator/nowhere/nobody"
+    for assignment in result.assignments:
+        assignment.gang = "koordinator/nowhere/nobody"
 
 
 def of_another_role(result: pb.GroupResult) -> None:
-    for run in result.runs:
-        run.role += 7
+    for assignment in result.assignments:
+        assignment.role += 7
 
 
 def an_outcome_that_is_none(result: pb.GroupResult) -> None:
@@ -108,8 +108,8 @@ def in_part(result: pb.GroupResult) -> None:
 
 
 def far_too_many(result: pb.GroupResult) -> None:
-    for run in result.runs:
-        run.count = 2**32 - 1
+    for assignment in result.assignments:
+        assignment.count = 2**32 - 1
 
 
 def removing_another(gang: str) -> Lie:

@@ -12,7 +12,7 @@ from muster.placement.mixed.choosing import best_cell
 from muster.placement.mixed.ground import Asked, ground_of
 from muster.placement.mixed.ladder import Ladder
 from muster.placement.mixed.search import Budget
-from muster.placement.room.parts import parts_of, retake, runs_of
+from muster.placement.room.parts import assignments_of, parts_of, retake
 from muster.placement.shapes.rules import rules_of
 
 _LEVELS = {2: ("rack", "node"), 3: ("zone", "rack", "node")}
@@ -53,7 +53,7 @@ def best_of_ladder(case: Case) -> Cost | None:
         return None
     attempt = ladder.attempt(cell)
     retake(room, parts, attempt)
-    return cost_of(case, Placed(runs_of(room, case.group, parts, attempt)))
+    return cost_of(case, Placed(assignments_of(room, case.group, parts, attempt)))
 
 
 def _tree(chance: Random, nodes: list[str]) -> TopologyTree:

@@ -162,8 +162,8 @@ def _added(case: Case, answer: Placed | PartlyPlaced) -> Sizes:
     place = {each.name: index for index, each in enumerate(case.nodes)}
     gangs = {gang.id: index for index, gang in enumerate(case.group.gangs)}
     added = [[0] * len(case.nodes) for _ in case.group.gangs]
-    for run in answer.runs:
-        added[gangs[run.gang]][place[run.node]] += run.count
+    for assignment in answer.assignments:
+        added[gangs[assignment.gang]][place[assignment.node]] += assignment.count
     return tuple(map(tuple, added))
 
 

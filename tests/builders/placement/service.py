@@ -121,4 +121,4 @@ async def running(stream: ClusterStream) -> AsyncIterator[Placement]:
 
 
 def where(result: pb.GroupResult) -> dict[str, int]:
-    return {run.node: run.count for run in result.runs}
+    return {assignment.node: assignment.count for assignment in result.assignments}

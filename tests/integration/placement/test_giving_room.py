@@ -131,7 +131,7 @@ async def test_the_coordinator_asks_and_understands_all_of_it(placement: Placeme
     partly = await solver.solve(effect, {})
     assert isinstance(partly, Solved)
     assert partly.results[0].outcome is SolveOutcome.PARTIAL
-    assert partly.results[0].runs == (values.Run("g", 0, "b", 3),)
+    assert partly.results[0].assignments == (values.Assignment("g", 0, "b", 3),)
     assert partly.results[0].explanation is not None
     gangs = (values.PotentialVictim("v", 3, 1, (values.PodsOnNode("a", "x", 4),)),)
     whole = await solver.solve(structs.replace(effect, potential_victims=gangs), {})

@@ -45,11 +45,11 @@ from muster.placement.v1 import placement_pb2 as pb
 X = pod_class(1)
 
 
-def answer(group: pb.GangGroup, *runs: tuple[str, int], outcome: Any = PLACED) -> pb.GroupResult:
+def answer(group: pb.GangGroup, *assignments: tuple[str, int], outcome: Any = PLACED) -> pb.GroupResult:
     """Runs as (node, count) of the first role of the first gang."""
     result = pb.GroupResult(id=group.id, outcome=outcome)
-    for name, count in runs:
-        result.runs.add(gang=group.gangs[0].id, role=0, node=name, count=count)
+    for name, count in assignments:
+        result.assignments.add(gang=group.gangs[0].id, role=0, node=name, count=count)
     return result
 
 
@@ -57,8 +57,8 @@ def found(made: World, request: pb.SolveRequest, *results: pb.GroupResult) -> li
     return violations(made, request, pb.SolveResponse(results=results))
 
 
-def found_of(made: World, group: pb.GangGroup, *runs: tuple[str, int]) -> list[str]:
-    return found(made, pb.SolveRequest(groups=[group]), answer(group, *runs))
+def found_of(made: World, group: pb.GangGroup, *assignments: tuple[str, int]) -> list[str]:
+    return found(made, pb.SolveRequest(groups=[group]), answer(group, *assignments))
 
 
 def test_answers_that_are_right_are_let_pass() -> None:
@@ -104,12 +104,18 @@ def test_a_reservation_of_a_pod_that_is_seen_counts_once() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda result: result.runs.add(gang="other", role=0, node="a", count=1), "role 0 of gang 'other' was not"),
-        (lambda result: result.runs.add(gang="gang", role=1, node="a", count=1), "role 1 of gang 'gang' was not"),
-        (lambda result: result.runs.add(gang="gang", role=0, node="a", count=1), "3 members of role 0"),
-        (lambda result: result.runs.add(gang="gang", role=0, node="z", count=1), "there is no node 'z'"),
-        (lambda result: result.runs.add(gang="gang", role=0, node="a", count=0), "a run of 0 members"),
-        (lambda result: result.ClearField("runs"), "0 members of gang 'gang' are placed, its minimum is 2"),
+        (
+            lambda result: result.assignments.add(gang="other", role=0, node="a", count=1),
+            "role 0 of gang 'other' was not",
+        ),
+        (
+            lambda result: result.assignments.add(gang="gang", role=1, node="a", count=1),
+            "role 1 of gang 'gang' was not",
+        ),
+        (lambda result: result.assignments.add(gang="gang", role=0, node="a", count=1), "3 members of role 0"),
+        (lambda result: result.assignments.add(gang="gang", role=0, node="z", count=1), "there is no node 'z'"),
+        (lambda result: result.assignments.add(gang="gang", role=0, node="a", count=0), "an assignment of 0 members"),
+        (lambda result: result.ClearField("assignments"), "0 members of gang 'gang' are placed, its minimum is 2"),
         (lambda result: result.victims.add(id="v"), "'v' was not offered for removal"),
     ],
 )
@@ -133,7 +139,7 @@ def test_outcomes(outcome: Any, partial: bool, fine: bool) -> None:
 def test_who_has_no_place_has_no_runs() -> None:
     made, group = world([node("a", 4)], [X]), alone((X, 2))
     told = found(made, pb.SolveRequest(groups=[group]), answer(group, ("a", 1), outcome=NOT_FOUND))
-    assert told == ["group 'group of gang': it has no place, but runs or removals"]
+    assert told == ["group 'group of gang': it is not placed, but has assignments or victims"]
 
 
 def test_every_gang_of_a_group_has_its_minimum() -> None:
@@ -211,7 +217,7 @@ def test_who_is_counted_but_not_bound_by_a_spread_may_come_last() -> None:
     group = alone((counted, 2), (even, 2))
     result = answer(group, ("a", 2))
     for name in "ab":
-        result.runs.add(gang="gang", role=1, node=name, count=1)
+        result.assignments.add(gang="gang", role=1, node=name, count=1)
     assert found(made, pb.SolveRequest(groups=[group]), result) == []
 
 

@@ -22,7 +22,7 @@ from muster.coordinator.core.events import (
 )
 from muster.coordinator.core.reasons import reason
 from muster.gangs.facts import PodClass, PodPhase
-from muster.gangs.solve import Run
+from muster.gangs.solve import Assignment
 
 NAMES = ("default/a", "default/b")
 
@@ -301,7 +301,7 @@ def test_i2_a_revoked_permit_does_not_take_the_record_of_a_gang_declared_anew() 
     story.add(gang("b").of(2).anew("2"))  # on its own now
     solve = next(effect for effect in story.under_way if isinstance(effect, Solve))
     story.under_way.remove(solve)
-    story.tell(Solved(solve.solve_id, (SolveResult(b.id, SolveOutcome.PLACED, (Run(b.id, 0, "k2", 2),)),)))
+    story.tell(Solved(solve.solve_id, (SolveResult(b.id, SolveOutcome.PLACED, (Assignment(b.id, 0, "k2", 2),)),)))
     story.under_way.remove(first)
     story.persist(first)
     story.tell(Persisted(first.persist_id))
@@ -329,7 +329,7 @@ def test_a_permit_refused_after_its_gang_is_gone_harms_nobody() -> None:
     story = Story({"n5": 5})
     a = gang("a").of(6)
     story.solver = lambda solve: tuple(
-        SolveResult(asked.id, SolveOutcome.PLACED, (Run(asked.id, 0, "n5", 2),)) for asked in solve.groups
+        SolveResult(asked.id, SolveOutcome.PLACED, (Assignment(asked.id, 0, "n5", 2),)) for asked in solve.groups
     )
     story.add(gang("a").of(2))
     story.do(0)

@@ -177,7 +177,7 @@ def test_i7_while_the_first_waits_because_of_a_refused_answer_help_lets_the_next
     waiting(story, gangs)
     first_fit, first = story.solver, gangs[0].id
     story.solver = lambda solve: tuple(
-        replace(result, outcome=SolveOutcome.PLACED, runs=()) if first in result.id else result
+        replace(result, outcome=SolveOutcome.PLACED, assignments=()) if first in result.id else result
         for result in first_fit(solve)
     )
     for number in range(8):  # its pauses get long

@@ -16,7 +16,7 @@ from muster.coordinator.core.events import (
 )
 from muster.coordinator.core.plans import MOST_RECORDS
 from muster.gangs.facts import DisruptionBudget, RepairPolicy
-from muster.gangs.solve import Run, VictimGang
+from muster.gangs.solve import Assignment, VictimGang
 
 
 def test_a_gang_that_was_being_bound_makes_room_when_it_is() -> None:
@@ -131,9 +131,9 @@ def evicts_everybody(solve: Solve) -> tuple[SolveResult, ...]:
     (group,) = solve.groups
     if not solve.potential_victims:
         return (SolveResult(group.id, SolveOutcome.INFEASIBLE),)
-    runs = tuple(Run(group.gangs[0].id, 0, f"n{index}", 10) for index in range(15))
+    assignments = tuple(Assignment(group.gangs[0].id, 0, f"n{index}", 10) for index in range(15))
     removed = tuple(VictimGang(each.id, True, each.pods) for each in solve.potential_victims)
-    return (SolveResult(group.id, SolveOutcome.PLACED, runs, victims=removed),)
+    return (SolveResult(group.id, SolveOutcome.PLACED, assignments, victims=removed),)
 
 
 def test_a_plan_with_more_victims_than_a_transaction_takes() -> None:

@@ -9,9 +9,9 @@ from builders.core.world import Story
 from muster.coordinator.core.events import AnswerRejected, Effect, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
 from muster.coordinator.core.reasons import reason
 from muster.coordinator.core.refusals import RefusalReason
-from muster.gangs.solve import Run, SolveGang, VictimGang
+from muster.gangs.solve import Assignment, SolveGang, VictimGang
 
-Lie = Callable[[SolveGang], tuple[Run, ...]]
+Lie = Callable[[SolveGang], tuple[Assignment, ...]]
 
 
 class Hearing(Story):
@@ -27,21 +27,27 @@ class Hearing(Story):
         super().take(effect)
 
 
-def run(asked: SolveGang, on: str, count: int, role: int = 0, of: str = "") -> Run:
-    return Run(of or asked.id, role, on, count)
+def assignment(asked: SolveGang, on: str, count: int, role: int = 0, of: str = "") -> Assignment:
+    return Assignment(of or asked.id, role, on, count)
 
 
 LIES: dict[str, tuple[Lie, RefusalReason]] = {
-    "an unknown node": (lambda asked: (run(asked, "nowhere", 4),), RefusalReason.UNKNOWN),
-    "too many on a node": (lambda asked: (run(asked, "small", 4),), RefusalReason.NO_ROOM),
-    "a pod twice": (lambda asked: (run(asked, "a", 4), run(asked, "a", 4)), RefusalReason.MALFORMED),
-    "a role that was not asked": (lambda asked: (run(asked, "a", 4, role=3),), RefusalReason.MALFORMED),
-    "a gang that was not asked": (lambda asked: (run(asked, "a", 4, of="x/y/z"),), RefusalReason.MALFORMED),
-    "fewer than nobody": (lambda asked: (run(asked, "a", -4), run(asked, "a", 8)), RefusalReason.MALFORMED),
-    "half a gang": (lambda asked: (run(asked, "a", 2),), RefusalReason.INCOMPLETE),
+    "an unknown node": (lambda asked: (assignment(asked, "nowhere", 4),), RefusalReason.UNKNOWN),
+    "too many on a node": (lambda asked: (assignment(asked, "small", 4),), RefusalReason.NO_ROOM),
+    "a pod twice": (lambda asked: (assignment(asked, "a", 4), assignment(asked, "a", 4)), RefusalReason.MALFORMED),
+    "a role that was not asked": (lambda asked: (assignment(asked, "a", 4, role=3),), RefusalReason.MALFORMED),
+    "a gang that was not asked": (lambda asked: (assignment(asked, "a", 4, of="x/y/z"),), RefusalReason.MALFORMED),
+    "fewer than nobody": (
+        lambda asked: (assignment(asked, "a", -4), assignment(asked, "a", 8)),
+        RefusalReason.MALFORMED,
+    ),
+    "half a gang": (lambda asked: (assignment(asked, "a", 2),), RefusalReason.INCOMPLETE),
     "nobody": (lambda _: (), RefusalReason.INCOMPLETE),
-    "a closed node": (lambda asked: (run(asked, "closed", 4),), RefusalReason.UNFIT),
-    "two racks for one": (lambda asked: (run(asked, "a", 2), run(asked, "b", 2)), RefusalReason.CONSTRAINT),
+    "a closed node": (lambda asked: (assignment(asked, "closed", 4),), RefusalReason.UNFIT),
+    "two racks for one": (
+        lambda asked: (assignment(asked, "a", 2), assignment(asked, "b", 2)),
+        RefusalReason.CONSTRAINT,
+    ),
 }
 
 
@@ -109,8 +115,8 @@ def test_room_that_another_answer_took_is_counted_apart() -> None:
     for solve in [effect for effect in story.under_way if isinstance(effect, Solve)]:
         story.under_way.remove(solve)
         (group,) = solve.groups
-        runs = (Run(group.gangs[0].id, 0, "a", 8),)
-        story.tell(Solved(solve.solve_id, (SolveResult(group.id, SolveOutcome.PLACED, runs),)))
+        assignments = (Assignment(group.gangs[0].id, 0, "a", 8),)
+        story.tell(Solved(solve.solve_id, (SolveResult(group.id, SolveOutcome.PLACED, assignments),)))
     assert story.gang("two").rejected == {RefusalReason.OVERTAKEN: 1}
 
 
@@ -123,7 +129,7 @@ def test_who_could_make_room_is_a_lie_too_when_it_was_not_offered() -> None:
         if not solve.potential_victims:
             return story.first_fit(solve)
         return tuple(
-            SolveResult(each.id, SolveOutcome.PLACED, (run(each.gangs[0], "a", 8),), victims=())
+            SolveResult(each.id, SolveOutcome.PLACED, (assignment(each.gangs[0], "a", 8),), victims=())
             for each in solve.groups
         )
 
@@ -147,8 +153,8 @@ def test_i9_nobody_goes_for_room_that_a_hard_constraint_forbids() -> None:
         if not solve.potential_victims:
             return story.first_fit(solve)
         (group,), (low,) = solve.groups, solve.potential_victims
-        runs = (run(group.gangs[0], "a", 4), run(group.gangs[0], "b", 4))
-        return (SolveResult(group.id, SolveOutcome.PLACED, runs, victims=(VictimGang(low.id, True, low.pods),)),)
+        assignments = (assignment(group.gangs[0], "a", 4), assignment(group.gangs[0], "b", 4))
+        return (SolveResult(group.id, SolveOutcome.PLACED, assignments, victims=(VictimGang(low.id, True, low.pods),)),)
 
     story.solver = torn
     story.add(gang("high").of(8).priority(5).divided("rack: hard pack"))

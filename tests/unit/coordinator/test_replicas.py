@@ -11,7 +11,7 @@ from muster.coordinator.core.events import Changes, Phase, Solve, Solved, SolveF
 from muster.coordinator.core.reasons import reason
 from muster.coordinator.core.together import FIRST_PAUSE_SECONDS
 from muster.gangs.facts import Batch, HostPort, NodeFacts, PodClass, PodTerm, SpreadConstraint
-from muster.gangs.solve import Run
+from muster.gangs.solve import Assignment
 
 
 def replicated(nodes: dict[str, int], replicas: int = 2) -> Story:
@@ -38,7 +38,9 @@ def answers(story: Story, solve: Solve, on: str) -> None:
             group.id,
             SolveOutcome.PLACED,
             tuple(
-                Run(asked.id, index, on, role.wanted) for asked in group.gangs for index, role in enumerate(asked.roles)
+                Assignment(asked.id, index, on, role.wanted)
+                for asked in group.gangs
+                for index, role in enumerate(asked.roles)
             ),
         )
         for group in solve.groups

@@ -17,7 +17,7 @@ from muster.gangs.facts import (
     TopologyTree,
     TreeLevel,
 )
-from muster.gangs.solve import Explanation, PodsOnNode, Run, SolveGang
+from muster.gangs.solve import Assignment, Explanation, PodsOnNode, SolveGang
 
 
 def in_racks(nodes: dict[str, int], **of_rack: str) -> Story:
@@ -179,8 +179,8 @@ def test_an_answer_against_a_hard_constraint_is_not_taken() -> None:
 
     def anywhere(solve: Solve) -> tuple[SolveResult, ...]:
         (group,) = solve.groups
-        runs = (Run(group.gangs[0].id, 0, "a", 2), Run(group.gangs[0].id, 0, "b", 2))
-        return (SolveResult(group.id, SolveOutcome.PLACED, runs),)
+        assignments = (Assignment(group.gangs[0].id, 0, "a", 2), Assignment(group.gangs[0].id, 0, "b", 2))
+        return (SolveResult(group.id, SolveOutcome.PLACED, assignments),)
 
     story.solver = anywhere
     story.add(gang("a").of(4).divided(asked_for))
@@ -203,8 +203,8 @@ def test_the_levels_of_a_tree_may_be_labels_of_nodes() -> None:
     def apart(solve: Solve) -> tuple[SolveResult, ...]:
         (group,) = solve.groups
         first, second = nodes
-        runs = (Run(group.gangs[0].id, 0, first, 2), Run(group.gangs[0].id, 0, second, 2))
-        return (SolveResult(group.id, SolveOutcome.PLACED, runs),)
+        assignments = (Assignment(group.gangs[0].id, 0, first, 2), Assignment(group.gangs[0].id, 0, second, 2))
+        return (SolveResult(group.id, SolveOutcome.PLACED, assignments),)
 
     nodes = ["a", "b"]
     story.solver = apart

@@ -9,7 +9,7 @@ from builders.core.world import Story
 from muster.coordinator.core.events import Bind, Persist, Phase, Solve, Solved, SolveOutcome, SolveResult
 from muster.coordinator.core.reasons import reason
 from muster.gangs.facts import PodPhase
-from muster.gangs.solve import Run
+from muster.gangs.solve import Assignment
 
 
 @pytest.mark.parametrize("selected", [True, False])
@@ -142,7 +142,7 @@ def test_g37_nodes_on_which_a_pod_could_not_be_bound_are_avoided_until_all_had_t
         [group] = solve.groups
         [asked] = group.gangs
         name = min(story.cluster.nodes, key=lambda name: (name in asked.avoided, name))
-        return (SolveResult(group.id, SolveOutcome.PLACED, (Run(asked.id, 0, name, 1),)),)
+        return (SolveResult(group.id, SolveOutcome.PLACED, (Assignment(asked.id, 0, name, 1),)),)
 
     story.solver = first_that_is_not_avoided
     a = gang("a").of(1)
@@ -228,21 +228,21 @@ def test_i7_room_that_comes_during_a_solve_is_not_missed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("runs", "why"),
+    ("assignments", "why"),
     [
-        ([Run("test/default/a", 0, "nowhere", 2)], "node nowhere does not exist"),
-        ([Run("test/default/a", 0, "n1", 3)], "it seats 3 pods"),
-        ([Run("test/default/a", 0, "n1", 1)], "which needs 2"),
-        ([Run("test/default/a", 7, "n1", 2)], "it seats role 7"),
-        ([Run("test/default/x", 0, "n1", 2)], 'of gang "test/default/x"'),
-        ([Run("test/default/a", 0, "n0", 2)], "node n0 has 1000 cpu free"),
+        ([Assignment("test/default/a", 0, "nowhere", 2)], "node nowhere does not exist"),
+        ([Assignment("test/default/a", 0, "n1", 3)], "it seats 3 pods"),
+        ([Assignment("test/default/a", 0, "n1", 1)], "which needs 2"),
+        ([Assignment("test/default/a", 7, "n1", 2)], "it seats role 7"),
+        ([Assignment("test/default/x", 0, "n1", 2)], 'of gang "test/default/x"'),
+        ([Assignment("test/default/a", 0, "n0", 2)], "node n0 has 1000 cpu free"),
         ([], "which needs 2"),
     ],
 )
-def test_i3_an_answer_that_lies_is_refused(runs: list[Run], why: str) -> None:
+def test_i3_an_answer_that_lies_is_refused(assignments: list[Assignment], why: str) -> None:
     story = Story({"n1": 4, "n0": 1})
     story.add(gang("a").of(2))
-    story.solver = lambda solve: tuple(SolveResult(g.id, SolveOutcome.PLACED, tuple(runs)) for g in solve.groups)
+    story.solver = lambda solve: tuple(SolveResult(g.id, SolveOutcome.PLACED, tuple(assignments)) for g in solve.groups)
     story.run()
     story.pass_time(0.6)
     assert story.bound("a") == 0

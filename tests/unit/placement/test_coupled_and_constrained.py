@@ -69,7 +69,11 @@ def test_both_are_kept_and_what_cannot_be_is_proved(
     )
     event(f"{type(answer).__name__} {getattr(answer, 'proved', '')}, {feasible=}")
     if isinstance(answer, Placed):
-        members = [Seated(wanted[run.role][0], run.node) for run in answer.runs for _ in range(run.count)]
+        members = [
+            Seated(wanted[assignment.role][0], assignment.node)
+            for assignment in answer.assignments
+            for _ in range(assignment.count)
+        ]
         assert len(members) == sum(everybody)
         assert admits_one_by_one(nodes, there, members)
         if constraint.hard:

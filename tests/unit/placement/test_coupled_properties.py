@@ -33,14 +33,18 @@ def members(asked: SolveGroup, answer: Answer, classes: Sequence[PodClass]) -> l
     by_id = {each.id: each for each in classes}
     roles = {each.id: each.roles for each in asked.gangs}
     return [
-        Seated(by_id[roles[run.gang][run.role].class_id], run.node) for run in answer.runs for _ in range(run.count)
+        Seated(by_id[roles[assignment.gang][assignment.role].class_id], assignment.node)
+        for assignment in answer.assignments
+        for _ in range(assignment.count)
     ]
 
 
 def counts(asked: SolveGroup, answer: Answer) -> list[int]:
     if isinstance(answer, NotPlaced):
         return [0] * len(asked.gangs)
-    return [sum(run.count for run in answer.runs if run.gang == each.id) for each in asked.gangs]
+    return [
+        sum(assignment.count for assignment in answer.assignments if assignment.gang == each.id) for each in asked.gangs
+    ]
 
 
 @settings(max_examples=250, deadline=None)

@@ -133,7 +133,10 @@ def test_each_gang_of_a_group_keeps_its_own_constraints() -> None:
     apart = mixed("rack: hard partition(2)", ("x", 4), name="apart")
     answer = answer_on("r0(a:4,b:2) r1(c:2)", together, apart)
     assert isinstance(answer, Placed)
-    of = {name: {run.node: run.count for run in answer.runs if run.gang == name} for name in ("together", "apart")}
+    of = {
+        name: {assignment.node: assignment.count for assignment in answer.assignments if assignment.gang == name}
+        for name in ("together", "apart")
+    }
     assert sum(of["together"].values()) == 4
     assert set(of["together"]) <= {"a", "b"}
     assert of["apart"]["c"] == 2
@@ -154,7 +157,10 @@ def test_gangs_of_a_group_may_go_by_different_trees() -> None:
     in_row = mixed("row: hard pack", ("x", 3), name="in-row", tree="rows")
     [answer] = answers(built, SolveGroup("g", (in_rack, in_row)))
     assert isinstance(answer, Placed)
-    nodes = {gang: {run.node for run in answer.runs if run.gang == gang} for gang in ("in-rack", "in-row")}
+    nodes = {
+        gang: {assignment.node for assignment in answer.assignments if assignment.gang == gang}
+        for gang in ("in-rack", "in-row")
+    }
     assert nodes["in-rack"] <= {"a", "b"} or nodes["in-rack"] <= {"c", "d"}
     assert nodes["in-row"] in ({"a", "c"}, {"b", "d"})
 
@@ -224,7 +230,7 @@ def test_in_part_as_many_as_can_be_count_toward_minimums_whosever_they_are() -> 
     few, many = mixed("node: pack", ("large", 1), name="few"), mixed("node: pack", ("x", 4), name="many")
     answer = answer_on("r0(a:3)", few, many, partial=True)
     assert isinstance(answer, PartlyPlaced)
-    assert {run.gang for run in answer.runs} == {"many"}
+    assert {assignment.gang for assignment in answer.assignments} == {"many"}
 
 
 def test_p38_those_go_who_free_one_rack() -> None:
@@ -372,5 +378,5 @@ def test_p39_the_order_of_nodes_does_not_matter_to_mixed_gangs(constraints: str)
         random.Random(seed).shuffle(names)
         [answer] = answers(planted(tree, levels, classes=CLASSES, shuffled=names), asked)
         assert isinstance(answer, Placed)
-        found.add(answer.runs)
+        found.add(answer.assignments)
     assert len(found) == 1

@@ -19,7 +19,7 @@ from builders.placement.clusters import (
 )
 from muster.gangs.capacity import LARGEST_AMOUNT
 from muster.gangs.facts import NodeFacts
-from muster.gangs.solve import NominatedCapacity, Run, SolveGroup
+from muster.gangs.solve import Assignment, NominatedCapacity, SolveGroup
 from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
 
 CLASSES = [pod_class("x"), pod_class("xx", 2), pod_class("xxx", 3), pod_class("big", 8)]
@@ -30,10 +30,10 @@ def partly(answer: Answer) -> PartlyPlaced:
     return answer
 
 
-def by_gang(runs: tuple[Run, ...]) -> dict[str, int]:
+def by_gang(assignments: tuple[Assignment, ...]) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for run in runs:
-        counts[run.gang] = counts.get(run.gang, 0) + run.count
+    for assignment in assignments:
+        counts[assignment.gang] = counts.get(assignment.gang, 0) + assignment.count
     return counts
 
 
@@ -80,7 +80,7 @@ def test_a_group_like_one_that_failed_is_placed_in_part_if_it_may() -> None:
 def test_first_gangs_and_first_roles_come_first() -> None:
     built = cluster([node("n", 5)], CLASSES)
     [gangs] = answers(built, group(gang("a", ("x", 4)), gang("b", ("x", 3)), partial=True))
-    assert by_gang(partly(gangs).runs) == {"a": 4, "b": 1}
+    assert by_gang(partly(gangs).assignments) == {"a": 4, "b": 1}
     [roles] = answers(built, alone("g", ("xx", 2), ("x", 4), partial=True))
     assert (seats_of(roles, 0), seats_of(roles, 1)) == ({"n": 1}, {"n": 3})  # as many, of which one of the first role
     [equal] = answers(built, alone("g", ("x", 3), ("x", 3), partial=True))
@@ -91,7 +91,7 @@ def test_minimums_of_all_gangs_come_before_members_above_them() -> None:
     built = cluster([node("n", 4)], [*CLASSES, pod_class("picky", selector={"zone": "mars"})])
     asked = group(gang("a", ("x", 4), minimum=1), gang("b", ("xx", 1), ("picky", 1)), partial=True)
     [answer] = answers(built, asked)
-    assert by_gang(partly(answer).runs) == {"a": 2, "b": 1}
+    assert by_gang(partly(answer).assignments) == {"a": 2, "b": 1}
 
 
 def test_as_many_as_there_can_be_takes_a_search() -> None:
@@ -123,12 +123,12 @@ def test_i7_a_gang_in_part_gets_as_many_as_there_can_be(free: list[int], roles: 
     [answer] = answers(cluster(nodes, CLASSES), alone("g", *roles, partial=True))
     members = [{"x": 1, "xx": 2, "xxx": 3}[class_id] for class_id, count in roles for _ in range(count)]
     most = seated_at_most(free, members)
-    placed = 0 if isinstance(answer, NotPlaced) else sum(run.count for run in answer.runs)
+    placed = 0 if isinstance(answer, NotPlaced) else sum(assignment.count for assignment in answer.assignments)
     assert placed == most
     assert isinstance(answer, Placed) == (most == len(members))
     used = dict.fromkeys((each.name for each in nodes), 0)
-    for run in () if isinstance(answer, NotPlaced) else answer.runs:
-        used[run.node] += run.count * {"x": 1, "xx": 2, "xxx": 3}[roles[run.role][0]]
+    for assignment in () if isinstance(answer, NotPlaced) else answer.assignments:
+        used[assignment.node] += assignment.count * {"x": 1, "xx": 2, "xxx": 3}[roles[assignment.role][0]]
     assert all(used[each.name] <= cpu for each, cpu in zip(nodes, free, strict=True))
 
 

@@ -28,7 +28,7 @@ from muster.gangs.facts import (
     TaintEffect,
 )
 from muster.gangs.node_filters import AFFINITY
-from muster.gangs.solve import Run, SolveGroup
+from muster.gangs.solve import Assignment, SolveGroup
 from muster.placement.answers import Answer, NotPlaced, Placed
 
 
@@ -291,15 +291,15 @@ def test_a_group_is_placed_whole_or_not_at_all() -> None:
 def test_extras_of_one_gang_do_not_starve_its_partner() -> None:
     built = cluster([node("a", 5)], [pod_class("x"), pod_class("y")])
     [equal, mixed] = answers(built, group(gang("a", ("x", 5), minimum=1), gang("b", ("x", 2))), alone("none", ("x", 1)))
-    assert {run.gang: run.count for run in _runs(equal)} == {"a": 3, "b": 2}
+    assert {each.gang: each.count for each in _assignments(equal)} == {"a": 3, "b": 2}
     assert isinstance(mixed, NotPlaced)
     [unequal] = answers(built, group(gang("a", ("x", 5), minimum=1), gang("b", ("y", 2))))
-    assert {run.gang: run.count for run in _runs(unequal)} == {"a": 3, "b": 2}
+    assert {each.gang: each.count for each in _assignments(unequal)} == {"a": 3, "b": 2}
 
 
-def _runs(answer: Answer) -> tuple[Run, ...]:
+def _assignments(answer: Answer) -> tuple[Assignment, ...]:
     assert isinstance(answer, Placed)
-    return answer.runs
+    return answer.assignments
 
 
 def test_g30_the_member_that_fits_nowhere_is_named() -> None:

@@ -97,7 +97,7 @@ def test_ports_conflict_by_protocol_address_and_number(
 def test_two_classes_that_want_one_port_share_no_node() -> None:
     built = cluster([node("a", 9), node("b", 2)], [member("x", 1, **port(80)), member("y", 3, **port(80))])
     [answer] = answers(built, alone("g", ("x", 1), ("y", 1)))
-    assert {run.node: run.role for run in answer.runs} == {"a": 1, "b": 0}  # type: ignore[union-attr]
+    assert {assignment.node: assignment.role for assignment in answer.assignments} == {"a": 1, "b": 0}  # type: ignore[union-attr]
 
 
 def test_a_volume_keeps_its_pod_in_its_zone() -> None:
@@ -149,7 +149,7 @@ def test_kinds_that_keep_one_another_away_get_racks_of_their_own() -> None:
     red = member("red", labelled=["red"], **away(RACK, "blue"))
     blue = member("blue", labelled=["blue"])
     [answer] = answers(cluster(nodes, [red, blue]), alone("g", ("blue", 4), ("red", 2)))
-    assert {run.role: run.node for run in answer.runs} == {0: "a", 1: "b"}  # type: ignore[union-attr]
+    assert {assignment.role: assignment.node for assignment in answer.assignments} == {0: "a", 1: "b"}  # type: ignore[union-attr]
     [answer] = answers(cluster(nodes, [red, blue]), alone("g", ("blue", 3), ("red", 3)))
     assert refusal(answer).proved
 

@@ -62,18 +62,18 @@ def check_answer(nodes: list[NodeFacts], classes: list[PodClass], asked: list[So
         assert isinstance(answer, Placed), "only groups that are partial may be placed in part"
         for of_gang in of_group.gangs:
             counts = [0] * len(of_gang.roles)
-            for run in answer.runs:
-                if run.gang == of_gang.id:
-                    counts[run.role] += run.count
+            for assignment in answer.assignments:
+                if assignment.gang == of_gang.id:
+                    counts[assignment.role] += assignment.count
             assert all(count <= role.wanted for count, role in zip(counts, of_gang.roles, strict=True))
             assert sum(counts) >= of_gang.minimum
         roles = {(each.id, index): role.class_id for each in of_group.gangs for index, role in enumerate(each.roles)}
-        for run in answer.runs:
-            each = by_class[roles[run.gang, run.role]]
-            assert run.count >= 1
-            assert usable(each, by_node[run.node])
+        for assignment in answer.assignments:
+            each = by_class[roles[assignment.gang, assignment.role]]
+            assert assignment.count >= 1
+            assert usable(each, by_node[assignment.node])
             for resource, amount in each.requests:
-                used[run.node, resource] = used.get((run.node, resource), 0) + amount * run.count
+                used[assignment.node, resource] = used.get((assignment.node, resource), 0) + amount * assignment.count
     for (name, resource), amount in used.items():
         assert amount <= dict(by_node[name].allocatable).get(resource, 0), (name, resource)
 
@@ -120,7 +120,7 @@ def test_small_groups_are_placed_exactly_when_they_can_be(
         assert answer.proved
     else:
         wanted = [sum(role.wanted for role in each.roles) for each in asked.gangs]
-        if sum(run.count for run in answer.runs) < sum(wanted):
+        if sum(assignment.count for assignment in answer.assignments) < sum(wanted):
             assert not feasible(nodes, classes, asked, wanted)
 
 
@@ -167,7 +167,7 @@ def test_singles_fail_only_where_they_would_have_failed_one_by_one(
 
 
 def _where(answer: Answer) -> str | None:
-    return answer.runs[0].node if isinstance(answer, Placed) else None
+    return answer.assignments[0].node if isinstance(answer, Placed) else None
 
 
 def _one_by_one(nodes: list[NodeFacts], classes: list[PodClass], asked: list[SolveGroup]) -> list[Answer]:

@@ -173,7 +173,7 @@ def _has_place(made: World, group: pb.GangGroup) -> bool:
         result = pb.GroupResult(id=group.id, outcome=PLACED)
         for index, division in enumerate(divisions):
             for name, count in division.items():
-                result.runs.add(gang=gang.id, role=index, node=name, count=count)
+                result.assignments.add(gang=gang.id, role=index, node=name, count=count)
         if not violations(made, request, pb.SolveResponse(results=[result])):
             return True
     return False

@@ -47,28 +47,28 @@ def _of_group(loads: Loads, request: pb.SolveRequest, group: pb.GangGroup, resul
     if result.outcome == PARTIAL and not group.partial:
         return ["OUTCOME_PARTIAL, but it is to start whole or not at all"]
     if result.outcome not in _PLACES:
-        return ["it has no place, but runs or removals"] if result.runs or result.victims else []
+        return ["it is not placed, but has assignments or victims"] if result.assignments or result.victims else []
     return (
-        _runs(loads, group, result)
+        _assignments(loads, group, result)
         or _removals(loads, request, result)
         or _places(loads, group, result)
         or _shapes(loads.world, group, result)
     )
 
 
-def _runs(loads: Loads, group: pb.GangGroup, result: pb.GroupResult) -> list[str]:
+def _assignments(loads: Loads, group: pb.GangGroup, result: pb.GroupResult) -> list[str]:
     """They are about this group, these nodes, and as many members as it has."""
     wanted = {(gang.id, index): role.wanted for gang in group.gangs for index, role in enumerate(gang.roles)}
     given: Counter[tuple[str, int]] = Counter()
     problems = []
-    for run in result.runs:
-        given[run.gang, run.role] += run.count
-        if (run.gang, run.role) not in wanted:
-            problems.append(f"role {run.role} of gang {run.gang!r} was not asked for")
-        if not run.count:
-            problems.append(f"a run of 0 members on node {run.node!r}")
-        if run.node not in loads.world.nodes:
-            problems.append(f"there is no node {run.node!r}")
+    for assignment in result.assignments:
+        given[assignment.gang, assignment.role] += assignment.count
+        if (assignment.gang, assignment.role) not in wanted:
+            problems.append(f"role {assignment.role} of gang {assignment.gang!r} was not asked for")
+        if not assignment.count:
+            problems.append(f"an assignment of 0 members on node {assignment.node!r}")
+        if assignment.node not in loads.world.nodes:
+            problems.append(f"there is no node {assignment.node!r}")
     problems += [
         f"{count} members of role {key[1]} of gang {key[0]!r} are placed, {wanted[key]} were asked for"
         for key, count in given.items()
@@ -79,7 +79,7 @@ def _runs(loads: Loads, group: pb.GangGroup, result: pb.GroupResult) -> list[str
         if placed < gang.minimum:
             problems.append(f"{placed} members of gang {gang.id!r} are placed, its minimum is {gang.minimum}")
     if not given.total():
-        problems.append("it is placed, but there are no runs")
+        problems.append("it is placed, but has no assignments")
     return problems
 
 
@@ -106,8 +106,8 @@ def _places(loads: Loads, group: pb.GangGroup, result: pb.GroupResult) -> list[s
     """Every member may be where it is, and there is room."""
     classes = {(gang.id, index): role.class_id for gang in group.gangs for index, role in enumerate(gang.roles)}
     added: Members = Counter()
-    for run in result.runs:
-        added[classes[run.gang, run.role], run.node] += run.count
+    for assignment in result.assignments:
+        added[classes[assignment.gang, assignment.role], assignment.node] += assignment.count
     problems = [
         f"node {node!r} may not be used: {reason}"
         for class_id, node in sorted(added)
@@ -127,9 +127,9 @@ def _shapes(world: World, group: pb.GangGroup, result: pb.GroupResult) -> list[s
             if pods.node in world.nodes:
                 before[pods.node] += pods.count
         after = before.copy()
-        for run in result.runs:
-            if run.gang == gang.id:
-                after[run.node] += run.count
+        for assignment in result.assignments:
+            if assignment.gang == gang.id:
+                after[assignment.node] += assignment.count
         constraints = [decode_constraint(each) for each in gang.constraints]
         judged = _OF_PARTS if result.outcome == PARTIAL else tuple(LevelPolicy)
         if after == before or (before and broken(world, gang.tree, constraints, before, judged)):

@@ -13,11 +13,16 @@ from muster.coordinator.core.refusals import Refusal, RefusalReason
 from muster.coordinator.core.trees import Trees
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import PodFacts
-from muster.gangs.solve import Run, SolveGroup
+from muster.gangs.solve import Assignment, SolveGroup
 
 
 def refused_or_seated(
-    ledger: Ledger, trees: Trees, group: Group, asked: SolveGroup, runs: Sequence[Run], nominated: Mapping[str, Int64]
+    ledger: Ledger,
+    trees: Trees,
+    group: Group,
+    asked: SolveGroup,
+    assignments: Sequence[Assignment],
+    nominated: Mapping[str, Int64],
 ) -> Refusal | dict[Gang, int]:
     """Give seats to the members and reserve them, or say why the answer cannot be used and change nothing. Returns how
     many members of which gangs got a seat.
@@ -27,10 +32,10 @@ def refused_or_seated(
     """
     gangs = {gang.id: gang for gang in group.gangs}
     wanted = _wanted_by_role(asked)
-    malformed = _malformed(gangs, wanted, runs)
+    malformed = _malformed(gangs, wanted, assignments)
     if malformed is not None:
         return Refusal(RefusalReason.MALFORMED, malformed)
-    seats = _seats(gangs, wanted, runs)
+    seats = _seats(gangs, wanted, assignments)
     for gang in group.to_seat if not group.accumulates else ():
         if len(seats[gang.id]) < gang.minimum:
             message = f"it seats {len(seats[gang.id])} of gang {gang.label}, which needs {gang.minimum}"
@@ -68,16 +73,16 @@ def _wanted_by_role(asked: SolveGroup) -> dict[tuple[str, int], tuple[str, int]]
 
 
 def _malformed(
-    gangs: dict[str, Gang], wanted: dict[tuple[str, int], tuple[str, int]], runs: Sequence[Run]
+    gangs: dict[str, Gang], wanted: dict[tuple[str, int], tuple[str, int]], assignments: Sequence[Assignment]
 ) -> str | None:
     placed: Counter[tuple[str, int]] = Counter()
-    for run in runs:
-        key = (run.gang, run.role)
+    for assignment in assignments:
+        key = (assignment.gang, assignment.role)
         if key not in wanted:
-            return f'it seats role {run.role} of gang "{run.gang[:64]}", for which it was not asked'
-        if run.count < 1:
-            return f'it seats {run.count} pods on node "{run.node[:64]}"'
-        placed[key] += run.count
+            return f'it seats role {assignment.role} of gang "{assignment.gang[:64]}", for which it was not asked'
+        if assignment.count < 1:
+            return f'it seats {assignment.count} pods on node "{assignment.node[:64]}"'
+        placed[key] += assignment.count
     for (gang_id, role), count in placed.items():
         if gang_id in gangs and count > wanted[gang_id, role][1]:
             return f"it seats {count} pods of gang {gangs[gang_id].label}, {wanted[gang_id, role][1]} were asked"
@@ -85,21 +90,21 @@ def _malformed(
 
 
 def _seats(
-    gangs: dict[str, Gang], wanted: dict[tuple[str, int], tuple[str, int]], runs: Sequence[Run]
+    gangs: dict[str, Gang], wanted: dict[tuple[str, int], tuple[str, int]], assignments: Sequence[Assignment]
 ) -> dict[str, list[Seat]]:
-    """Which pod goes where: members of a role by name, runs in the order of the answer."""
+    """Which pod goes where: members of a role by name, assignments in the order of the answer."""
     members: dict[str, dict[str, list[PodFacts]]] = {}
     seats: dict[str, list[Seat]] = {gang_id: [] for gang_id in gangs}
-    for run in runs:
-        if run.gang not in gangs:
+    for assignment in assignments:
+        if assignment.gang not in gangs:
             continue
-        if run.gang not in members:
-            members[run.gang] = _members_by_class(gangs[run.gang])
-        class_id = wanted[run.gang, run.role][0]
-        pods = members[run.gang].get(class_id, [])
-        for _ in range(min(run.count, len(pods))):
+        if assignment.gang not in members:
+            members[assignment.gang] = _members_by_class(gangs[assignment.gang])
+        class_id = wanted[assignment.gang, assignment.role][0]
+        pods = members[assignment.gang].get(class_id, [])
+        for _ in range(min(assignment.count, len(pods))):
             pod = pods.pop()
-            seats[run.gang].append(Seat(pod.uid, pod.namespace, pod.name, class_id, run.node))
+            seats[assignment.gang].append(Seat(pod.uid, pod.namespace, pod.name, class_id, assignment.node))
     return seats
 
 

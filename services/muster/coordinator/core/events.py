@@ -6,12 +6,12 @@ from msgspec import Struct
 
 from muster.gangs.facts import Batch, ObjectReference
 from muster.gangs.solve import (
+    Assignment,
     Explanation,
     NominatedCapacity,
     PodsOnNode,
     PotentialVictim,
     Reservation,
-    Run,
     SolveGroup,
     VictimGang,
 )
@@ -107,7 +107,7 @@ class SolveResult(Struct, frozen=True):
 
     id: str
     outcome: SolveOutcome
-    runs: tuple[Run, ...] = ()
+    assignments: tuple[Assignment, ...] = ()
     explanation: Explanation | None = None
     victims: tuple[VictimGang, ...] = ()
 

@@ -157,7 +157,7 @@ def in_turn(attempts: list[Attempt]) -> Iterator[tuple[Attempt, Group]]:
 
 def _nodes(attempt: Attempt, group: Group) -> set[str]:
     result = attempt.results.get(group.id)
-    return {run.node for run in result.runs} if result is not None else set()
+    return {assignment.node for assignment in result.assignments} if result is not None else set()
 
 
 def _classes(attempt: Attempt) -> Iterator[str]:

@@ -27,7 +27,7 @@ from muster.coordinator.core.rules import Rules
 from muster.coordinator.core.running import Running
 from muster.coordinator.core.victims import Candidates
 from muster.coordinator.core.waiting import Waiting
-from muster.gangs.solve import Run, SolveGroup
+from muster.gangs.solve import Assignment, SolveGroup
 
 SHARE = 0.2
 """At most this share of time goes into asking who could make room."""
@@ -296,7 +296,7 @@ class MakingRoom:
     def _make_room(self, attempt: _Attempt, result: SolveResult, now: Now) -> list[Effect] | None:
         """What the answer wants is planned; None: the answer cannot be used."""
         kept = _kept(attempt, result)
-        if self._forbidden(attempt.group, result.runs):
+        if self._forbidden(attempt.group, result.assignments):
             return None
         kept.held_before = frozenset(uid for gang in attempt.group.gangs for uid in gang.seats)
         if isinstance(attempt.offer, Draining):
@@ -319,14 +319,14 @@ class MakingRoom:
         self._may_be_evicted = self.running.lowest  # there may be victims for those that want the same as well
         return self._plans.begin(Plan(victims, kept), now)
 
-    def _forbidden(self, group: Group, runs: Sequence[Run]) -> bool:
+    def _forbidden(self, group: Group, assignments: Sequence[Assignment]) -> bool:
         """The room is not such as its hard constraints demand: nobody goes for that."""
         knowledge, whole = self._knowledge, not group.accumulates
         for gang in group.gangs:
             nodes: Counter[str] = Counter()
-            for run in runs:
-                if run.gang == gang.id:
-                    nodes[run.node] += run.count
+            for assignment in assignments:
+                if assignment.gang == gang.id:
+                    nodes[assignment.node] += assignment.count
             if forbidden(knowledge.ledger, knowledge.trees, gang, nodes, whole=whole) is not None:
                 return True
         return False
@@ -340,7 +340,7 @@ class MakingRoom:
 
 def _kept(attempt: _Attempt, result: SolveResult) -> KeptRoom:
     """The room that the answer gives the group."""
-    return KeptRoom(attempt.group, attempt.asked.gangs[0].id, _room(attempt.asked, result.runs))
+    return KeptRoom(attempt.group, attempt.asked.gangs[0].id, _room(attempt.asked, result.assignments))
 
 
 def _alike(group: Group, other: Group) -> bool:
@@ -348,17 +348,17 @@ def _alike(group: Group, other: Group) -> bool:
     return same and bool(other.gangs) and other.priority == group.priority
 
 
-def _room(asked: SolveGroup, runs: Sequence[Run]) -> Counter[tuple[str, str]]:
+def _room(asked: SolveGroup, assignments: Sequence[Assignment]) -> Counter[tuple[str, str]]:
     """Members by node and class; nothing if the answer is about what was not asked."""
     roles = {(gang.id, index): role for gang in asked.gangs for index, role in enumerate(gang.roles)}
     room: Counter[tuple[str, str]] = Counter()
     placed: Counter[tuple[str, int]] = Counter()
-    for run in runs:
-        role = roles.get((run.gang, run.role))
-        if role is None or run.count < 1:
+    for assignment in assignments:
+        role = roles.get((assignment.gang, assignment.role))
+        if role is None or assignment.count < 1:
             return Counter()
-        placed[run.gang, run.role] += run.count
-        room[run.node, role.class_id] += run.count
+        placed[assignment.gang, assignment.role] += assignment.count
+        room[assignment.node, role.class_id] += assignment.count
     fits = all(placed[key] <= role.wanted for key, role in roles.items())
     enough = all(
         sum(placed[gang.id, index] for index in range(len(gang.roles))) >= gang.minimum for gang in asked.gangs

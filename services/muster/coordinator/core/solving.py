@@ -150,7 +150,7 @@ class Solving:
         if (shape := attempt.shapes.get(group.id)) is not None:
             first = self._settle(shape, group, result, _fits(group, result, seated), now)
             attempt.behind = first if attempt.behind is None else attempt.behind
-        if result is not None and sum(run.count for run in result.runs) > sum(seated.values()):
+        if result is not None and sum(assignment.count for assignment in result.assignments) > sum(seated.values()):
             self._knowledge.helped = True  # what it did not take is there for those that came after it in the batch
         return seated
 
@@ -227,7 +227,7 @@ class Solving:
         )
         drain_longer = self._making_room.rooms_that_drain_longer(group, now)
         knowledge = self._knowledge
-        seated = refused_or_seated(knowledge.ledger, knowledge.trees, group, asked, result.runs, nominated)
+        seated = refused_or_seated(knowledge.ledger, knowledge.trees, group, asked, result.assignments, nominated)
         if isinstance(seated, Refusal) and seated.reason is RefusalReason.NO_ROOM and seated.node in attempt.taken:
             self._rejections.add(group, seated._replace(reason=RefusalReason.OVERTAKEN))
             attempt.overtaken = True
@@ -267,7 +267,7 @@ class Solving:
 
 
 def _says_where(result: SolveResult | None) -> bool:
-    return result is not None and bool(result.runs)
+    return result is not None and bool(result.assignments)
 
 
 def _fits(group: Group, result: SolveResult | None, seated: Mapping[Gang, int]) -> bool | None:

@@ -25,7 +25,7 @@ from muster.placement.inter_pod.topology_check import TopologyCheck
 from muster.placement.inter_pod.water_filling import most_members
 from muster.placement.mixed.hindrance import with_softer
 from muster.placement.mixed.search import Budget
-from muster.placement.room.parts import Attempt, Part, alike, minimums_reached, retake, runs_of
+from muster.placement.room.parts import Attempt, Part, alike, assignments_of, minimums_reached, retake
 from muster.placement.room.room import Room
 
 _ALL_ORDERS_UP_TO: Final = 3
@@ -86,7 +86,7 @@ def place_interacting(
 
         return NotPlaced(proved, with_softer(room, group, coupled.explain(explainer), has_place))
     retake(room, parts, attempt)
-    return Placed(runs_of(room, group, parts, attempt))
+    return Placed(assignments_of(room, group, parts, attempt))
 
 
 def place_by_preferences(room: Room, group: SolveGroup, parts: Sequence[Part]) -> Placed | None:
@@ -98,7 +98,7 @@ def place_by_preferences(room: Room, group: SolveGroup, parts: Sequence[Part]) -
     if not full and not (alike(parts) and minimums_reached(group, parts, coupled.best)):
         return None
     retake(room, parts, coupled.best)
-    return Placed(runs_of(room, group, parts, coupled.best))
+    return Placed(assignments_of(room, group, parts, coupled.best))
 
 
 def find_interacting(room: Room, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Attempt | None:

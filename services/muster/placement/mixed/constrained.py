@@ -23,7 +23,7 @@ from muster.placement.mixed.ladder import MOST_SHARES, Ladder, shares_of, steps_
 from muster.placement.mixed.narrowing import narrowed
 from muster.placement.mixed.search import Budget, OutOfBudget
 from muster.placement.mixed.worth import is_best, worth
-from muster.placement.room.parts import Attempt, Part, retake, runs_of
+from muster.placement.room.parts import Attempt, Part, assignments_of, retake
 from muster.placement.room.room import Room
 from muster.placement.room.trees import Tree
 from muster.placement.shapes.rules import rules_of
@@ -56,7 +56,7 @@ def place_constrained(
         most = search.most() or Attempt([0] * len(parts))
         return NotPlaced(proved, hindrance(room, group, parts, explainer, most, has_place))
     retake(room, parts, attempt)
-    return Placed(runs_of(room, group, parts, attempt))
+    return Placed(assignments_of(room, group, parts, attempt))
 
 
 def has_any_place(room: Room, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> bool:

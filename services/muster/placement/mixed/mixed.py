@@ -13,7 +13,7 @@ from muster.placement.mixed.filling import fill_minimums, fill_up
 from muster.placement.mixed.puzzle import find
 from muster.placement.mixed.search import Budget
 from muster.placement.room.packing import Choice, fewest_nodes, tightest_first
-from muster.placement.room.parts import Attempt, Part, minimums_reached, retake, runs_of, take
+from muster.placement.room.parts import Attempt, Part, assignments_of, minimums_reached, retake, take
 from muster.placement.room.room import Room
 
 _ALL_ORDERS_UP_TO: Final = 3
@@ -60,7 +60,7 @@ class _Mixed:
                 fill_up(self._room, self._parts, attempt)
         if attempt is None:
             return NotPlaced(proved, self._explain(explainer))
-        return Placed(runs_of(self._room, self._group, self._parts, attempt))
+        return Placed(assignments_of(self._room, self._group, self._parts, attempt))
 
     def seat_minimums(self) -> Attempt | None:
         """What is least; the room is left as it was if there is no place."""

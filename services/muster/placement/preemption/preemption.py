@@ -74,7 +74,9 @@ def _who_goes_for(
     confined = confinement(room, group)
     if confined is not None:
         return who_goes_of_one_domain(room, group, parts, candidates, confined, _who_goes)
-    return who_goes_near(room, group, parts, candidates, (run.node for run in if_all_went.runs), _who_goes)
+    return who_goes_near(
+        room, group, parts, candidates, (assignment.node for assignment in if_all_went.assignments), _who_goes
+    )
 
 
 def _who_goes(trial: DryRun) -> Int64 | None:

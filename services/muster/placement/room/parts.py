@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from muster.gangs.solve import Run, SolveGroup
+from muster.gangs.solve import Assignment, SolveGroup
 from muster.placement.room.packing import Choice, Seats, choose
 from muster.placement.room.room import Room
 
@@ -78,26 +78,26 @@ def retake(room: Room, parts: Sequence[Part], attempt: Attempt) -> None:
         room.take(room.of(parts[index].class_id), rows, counts)
 
 
-def runs_of(room: Room, group: SolveGroup, parts: Sequence[Part], attempt: Attempt) -> tuple[Run, ...]:
+def assignments_of(room: Room, group: SolveGroup, parts: Sequence[Part], attempt: Attempt) -> tuple[Assignment, ...]:
     """The attempt in the words of the answer, by gang, role and node name. First roles get their members first."""
     seats: list[list[Seats]] = [[] for _ in parts]
     for index, taken in attempt.seats:
         seats[index].append(taken)
-    runs: list[Run] = []
+    assignments: list[Assignment] = []
     for part, taken_by_part in zip(parts, seats, strict=True):
         if taken_by_part:
-            runs.extend(_runs_of_part(room, group.gangs[part.gang].id, part, taken_by_part))
-    return tuple(runs)
+            assignments.extend(_assignments_of_part(room, group.gangs[part.gang].id, part, taken_by_part))
+    return tuple(assignments)
 
 
-def _runs_of_part(room: Room, gang: str, part: Part, seats: list[Seats]) -> list[Run]:
+def _assignments_of_part(room: Room, gang: str, part: Part, seats: list[Seats]) -> list[Assignment]:
     rows = np.concatenate([rows for rows, _ in seats]) if len(seats) > 1 else seats[0][0]
     counts = np.concatenate([counts for _, counts in seats]) if len(seats) > 1 else seats[0][1]
     by_rank: dict[int, int] = {}
     for rank, count in zip(room.nodes.rank[rows].tolist(), counts.tolist(), strict=True):
         by_rank[rank] = by_rank.get(rank, 0) + count
     order = room.nodes.order
-    runs = []
+    assignments = []
     roles = iter(part.roles)
     role, open_seats = next(roles)
     for rank in sorted(by_rank):
@@ -106,7 +106,7 @@ def _runs_of_part(room: Room, gang: str, part: Part, seats: list[Seats]) -> list
             if not open_seats:
                 role, open_seats = next(roles)
             here = min(count, open_seats)
-            runs.append(Run(gang, role, node, here))
+            assignments.append(Assignment(gang, role, node, here))
             count -= here
             open_seats -= here
-    return runs
+    return assignments

@@ -22,7 +22,7 @@ from muster.placement.mixed.hindrance import hindrance_of_equal
 from muster.placement.mixed.ladder import Ladder
 from muster.placement.mixed.search import Budget, OutOfBudget
 from muster.placement.room.packing import Seats
-from muster.placement.room.parts import Attempt, Part, runs_of
+from muster.placement.room.parts import Attempt, Part, assignments_of
 from muster.placement.room.room import ClassRoom, Room
 from muster.placement.room.trees import Tiers, Tree
 from muster.placement.shapes.division import Division
@@ -51,7 +51,7 @@ def place_shaped(
         return NotPlaced(seats.proved, hindrance_of_equal(room, group, part.class_id, explainer, seats.fit, places))
     rows, counts = seats
     room.take(room.of(part.class_id), rows, counts)
-    return Placed(runs_of(room, group, parts, Attempt([int(counts.sum())], [(0, seats)])))
+    return Placed(assignments_of(room, group, parts, Attempt([int(counts.sum())], [(0, seats)])))
 
 
 @dataclass(frozen=True)
