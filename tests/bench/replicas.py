@@ -27,7 +27,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 import structlog
 
 from builders.core.replicas import Coordination, placements
-from muster.coordinator.core.refusals import RefusalReason
+from muster.coordinator.core.solve.rejections import RejectionReason
 from muster.gangs.facts import PODS, Batch, GangFacts, NodeFacts, PodClass, PodFacts, TopologyTree, TreeLevel
 from muster.topology.constraints import parse_constraints
 
@@ -78,7 +78,7 @@ def told(rounds: Sequence[Coordination]) -> dict[str, Any]:
         "seconds": round(min(each.seconds for each in rounds), 3),  # others may use the machine
         "solves": sum(last.calls.values()),
         "solves_at_once": last.most_at_once,
-        "rejected_since_room_was_taken": last.machine.rejections.counts[RefusalReason.OVERTAKEN],
+        "rejected_since_room_was_taken": last.machine.rejections.counts[RejectionReason.OVERTAKEN],
     }
 
 

@@ -3,11 +3,12 @@
 from builders.core.invariants import check_quiet
 from builders.core.objects import gang
 from builders.core.world import Story
-from muster.coordinator.core.events import RecordState, Solve, SolveOutcome
-from muster.coordinator.core.group import Group
-from muster.coordinator.core.kept_room import as_amounts, nominated_for_others
-from muster.coordinator.core.questions import to_place
-from muster.coordinator.core.reasons import reason
+from muster.coordinator.core.effects import Solve
+from muster.coordinator.core.events import RecordState, SolveOutcome
+from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.preemption.nomination import as_amounts, nominated_for_others
+from muster.coordinator.core.report.reasons import reason
+from muster.coordinator.core.solve.request import to_place
 from muster.gangs.facts import PodPhase
 from muster.gangs.solve import PodsOnNode, PotentialVictim
 from simulation.world import THEIRS, World
@@ -35,7 +36,7 @@ def finish(world: World) -> None:
 def check_rest(world: World) -> None:
     """Nothing is under way, and everything that could be is done."""
     story = world.story
-    check_quiet(story.leader.knowledge)
+    check_quiet(story.leader.cache)
     for waiting in story.leader.queue.ordered():
         check_no_false_wait(story, waiting)
     check_no_deadlock(story)
@@ -45,7 +46,7 @@ def check_rest(world: World) -> None:
     check_kept_room(story)
     check_evicted(story)
     check_harm_was_of_use(world)
-    known = story.leader.knowledge.gangs
+    known = story.leader.cache.gangs
     for record in story.etcd.values():
         found = known.get(record.gang)
         assert found is not None, f"I5: the record of {record.gang} is left, the gang is gone"
@@ -55,22 +56,20 @@ def check_rest(world: World) -> None:
 
 def check_no_false_wait(story: Story, group: Group) -> None:
     """I7: it does not fit in what is free and kept for nobody else."""
-    knowledge = story.leader.knowledge
-    kept = as_amounts(
-        nominated_for_others(group, knowledge.kept.values(), knowledge.ledger, story.now), knowledge.ledger
-    )
-    (answer,) = story.first_fit(Solve(0, {}, knowledge.ledger.reservations(), (to_place(group),), kept))
+    cache = story.leader.cache
+    kept = as_amounts(nominated_for_others(group, cache.kept.values(), cache.ledger, story.now), cache.ledger)
+    (answer,) = story.first_fit(Solve(0, {}, cache.ledger.reservations(), (to_place(group),), kept))
     assert answer.outcome is not SolveOutcome.PLACED, f"I7: {group.id} fits and is not placed"
 
 
 def check_room_in_all(story: Story) -> None:
     """I7: who waits for so much to be free in the whole cluster waits while it is not."""
-    ledger = story.leader.knowledge.ledger
+    ledger = story.leader.cache.ledger
     reserved = sum(story.cluster.class_cpu(seat.class_id) for seat in ledger.reserved.values())
     free = story.cluster.free()
     open_ = [facts.name for facts in story.cluster.nodes.values() if facts.ready and not facts.unschedulable]
     in_all = sum(max(0, free[name]) for name in open_) - reserved
-    for found in story.leader.knowledge.gangs.values():
+    for found in story.leader.cache.gangs.values():
         if (found.group.gathering or "").startswith("it waits until so much is free"):
             assert found.facts is not None
             wanted = dict(found.facts.resources)["cpu"]
@@ -80,7 +79,7 @@ def check_room_in_all(story: Story) -> None:
 def check_no_deadlock(story: Story) -> None:
     """The first of those that wait with reservations cannot start with what lower ones hold."""
     groups = list(story.leader.queue.ordered())
-    reservations = story.leader.knowledge.ledger.reservations()
+    reservations = story.leader.cache.ledger.reservations()
     for rank, group in enumerate(groups):
         lower = [other for other in groups[rank + 1 :] if _held(other)]
         potential_victims = tuple(PotentialVictim(other.id, 0, 0, tuple(_held(other))) for other in lower)
@@ -102,7 +101,7 @@ def _held(group: Group) -> list[PodsOnNode]:
 
 def check_reasons(world: World) -> None:
     """I10: who waits is told why, and what is told is true now."""
-    for found in world.story.leader.knowledge.gangs.values():
+    for found in world.story.leader.cache.gangs.values():
         why = reason(found)
         if found.waiting:
             assert why, f"I10: {found.id} waits in silence"
@@ -119,25 +118,25 @@ def check_reasons(world: World) -> None:
 
 def check_seats_have_room(story: Story) -> None:
     """I3: nobody waits with seats on nodes that are gone or were filled by others."""
-    knowledge = story.leader.knowledge
-    for found in knowledge.gangs.values():
+    cache = story.leader.cache
+    for found in cache.gangs.values():
         for held in found.seats.values():
-            full = knowledge.ledger.overcommitted(held.seat.node, held.seat.class_id)
+            full = cache.ledger.overcommitted(held.seat.node, held.seat.class_id)
             assert not full, f"I3: {held.seat.uid} holds a seat on {held.seat.node}, which has no room for it"
 
 
 def check_kept_room(story: Story) -> None:
     """Room is kept as long as somebody is still to go from there, and for who can have it then."""
-    knowledge = story.leader.knowledge
-    for kept in knowledge.kept.values():
+    cache = story.leader.cache
+    for kept in cache.kept.values():
         going = [uid for uid in kept.going if uid in story.cluster.pods]
         assert going, f"kept: room is kept for {kept.owner}, and nobody is to go from there"
-        assert kept.stands(knowledge.ledger), f"kept: room is kept for {kept.owner} that it cannot have"
+        assert kept.stands(cache.ledger), f"kept: room is kept for {kept.owner} that it cannot have"
 
 
 def check_evicted(story: Story) -> None:
     """I6: what is to be evicted is, unless the API server refuses."""
-    for found in story.leader.knowledge.gangs.values():
+    for found in story.leader.cache.gangs.values():
         for uid in found.leaving:
             pod = story.cluster.pods[uid]
             budgets = [story.cluster.budgets[name] for name in pod.budgets if name in story.cluster.budgets]
@@ -147,7 +146,7 @@ def check_evicted(story: Story) -> None:
 
 def check_harm_was_of_use(world: World) -> None:
     """I9: while nobody disturbed, every gang for which others were evicted has started."""
-    gangs = world.story.leader.knowledge.gangs
+    gangs = world.story.leader.cache.gangs
     for gang_id in world.watch.harmed_for - world.watch.hindered:
         gang = gangs.get(gang_id)
         assert gang is None or gang.permitted, f"I9: in vain others were evicted for {gang_id}"
@@ -162,12 +161,12 @@ def _everybody_goes(world: World) -> None:
 def check_nothing_left(world: World) -> None:
     """I5: nothing outlives those whom it was for."""
     story = world.story
-    knowledge = story.leader.knowledge
+    cache = story.leader.cache
     assert not story.etcd, f"I5: records are left: {sorted(story.etcd)}"
-    assert not knowledge.ledger.reserved, f"I5: reservations are left: {sorted(knowledge.ledger.reserved)}"
-    assert not knowledge.ledger.capacity.seats, "I5: room is used by nobody"
-    assert not knowledge.gangs, f"I5: gangs are left: {sorted(knowledge.gangs)}"
-    assert not knowledge.groups, f"I5: groups are left: {sorted(knowledge.groups)}"
+    assert not cache.ledger.reserved, f"I5: reservations are left: {sorted(cache.ledger.reserved)}"
+    assert not cache.ledger.capacity.seats, "I5: room is used by nobody"
+    assert not cache.gangs, f"I5: gangs are left: {sorted(cache.gangs)}"
+    assert not cache.groups, f"I5: groups are left: {sorted(cache.groups)}"
     assert not len(story.leader.queue), "I5: somebody is left in the queue"
 
 

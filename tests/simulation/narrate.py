@@ -7,7 +7,8 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from builders.core.world import Story
-from muster.coordinator.core.events import Effect, Event, GangChanged, Snapshot, Tick
+from muster.coordinator.core.effects import Effect, GangChanged
+from muster.coordinator.core.events import Event, Snapshot, Tick
 from simulation.acts import Act, line, perform
 from simulation.ending import finish
 from simulation.world import World

@@ -20,7 +20,7 @@ from simulation.play import Failure, failure_of, invent
 from simulation.shrink import shrink
 
 SEEDS_AT_ONCE = 20
-MOST_FAILURES = 5
+MAX_FAILURES = 5
 """After so many, more would tell the same."""
 
 
@@ -53,7 +53,7 @@ def _play_all(seeds: range) -> list[tuple[int, Failure]]:
             failures += found
             done += SEEDS_AT_ONCE
             _progress(min(done, len(seeds)), len(seeds), len(failures))
-            if len(failures) >= MOST_FAILURES:
+            if len(failures) >= MAX_FAILURES:
                 pool.terminate()
                 break
     seconds = time.monotonic() - began

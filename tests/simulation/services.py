@@ -1,16 +1,12 @@
 """Acts of the services around the coordinator: what they do in time, late, twice, half or not at all; and of clocks."""
 
+from muster.coordinator.core.effects import Bind, Evict, MarkTimedOut, Persist, Solve
 from muster.coordinator.core.events import (
-    Bind,
     BindResults,
-    Evict,
     EvictResults,
-    MarkTimedOut,
     NotPersisted,
-    Persist,
     Seat,
     Snapshot,
-    Solve,
     Solved,
     SolveFailed,
     SolveOutcome,

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.core.events import Effect, Event
-from muster.coordinator.core.ledger import Ledger
+from muster.coordinator.core.cache.ledger import Ledger
+from muster.coordinator.core.effects import Effect
+from muster.coordinator.core.events import Event
 from simulation.acts import Act, BadLine, read, text
 from simulation.play import failure, invent, play
 from simulation.shrink import shrink

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from builders.core.invariants import check_reservations
-from muster.coordinator.core.events import (
+from muster.coordinator.core.effects import (
     Bind,
     Effect,
     Evict,
@@ -16,16 +16,15 @@ from muster.coordinator.core.events import (
     Persist,
     Phase,
     PhaseChanged,
-    Record,
-    RecordState,
     Report,
     Solve,
     StageChanged,
 )
-from muster.coordinator.core.gang import Gang
+from muster.coordinator.core.events import Record, RecordState
+from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.gang.members import SeatState
 from muster.coordinator.core.machine import Machine
-from muster.coordinator.core.progress import progress_of, stage_of
-from muster.coordinator.core.seats import SeatState
+from muster.coordinator.core.report.progress import progress_of, stage_of
 from muster.dialects.progress import Progress, Stage
 from muster.gangs.facts import LevelPolicy, MatchPolicy, PodFacts, PodPhase
 from muster.topology.constraints import on_levels
@@ -60,7 +59,7 @@ class Watch:
 
     def harmed(self, story: Story, pod: PodFacts, *, refused: bool) -> None:
         """A pod was evicted, or its eviction was refused: then what was evicted before may have been in vain."""
-        gang = story.machine.knowledge.gangs.get(pod.gang) if story.machine is not None else None
+        gang = story.machine.cache.gangs.get(pod.gang) if story.machine is not None else None
         if gang is not None and gang.evicted_for:
             (self.hindered if refused else self.harmed_for).add(gang.evicted_for)
 
@@ -101,7 +100,7 @@ class Watch:
             case Evict():
                 check_harm(story, effect)
             case MarkTimedOut(gang_id, _, True):
-                gang = story.leader.knowledge.gangs[gang_id]
+                gang = story.leader.cache.gangs[gang_id]
                 if gang.timed_out:  # else there are enough others
                     self._timed_out[gang_id] = _standing(gang)
             case MarkTimedOut(gang_id):
@@ -110,8 +109,8 @@ class Watch:
                 pass
 
     def _staged(self, leader: Machine, gang_id: str) -> None:
-        gang = leader.knowledge.gangs.get(gang_id)
-        if gang is None or (progress := progress_of(gang, leader.knowledge)) is None:
+        gang = leader.cache.gangs.get(gang_id)
+        if gang is None or (progress := progress_of(gang, leader.cache)) is None:
             self._stages.pop(gang_id, None)
             return
         self._stages[gang_id] = progress.stage
@@ -120,7 +119,7 @@ class Watch:
     def _forgive(self, leader: Machine) -> None:
         """Those that timed out and were changed since."""
         for gang_id, standing in list(self._timed_out.items()):
-            gang = leader.knowledge.gangs.get(gang_id)
+            gang = leader.cache.gangs.get(gang_id)
             if gang is None or _standing(gang) != standing:
                 del self._timed_out[gang_id]
 
@@ -145,7 +144,7 @@ class Watch:
         for group in solve.groups:
             for asked in group.gangs:
                 assert asked.id not in self._timed_out, f"timeout: {asked.id} is tried again although nothing changed"
-                gang = leader.knowledge.gangs[asked.id]
+                gang = leader.cache.gangs[asked.id]
                 wanted = sum(role.wanted for role in asked.roles)
                 free = sum(not (pod.node or pod.timed_out or pod.gated or pod.deleting) for pod in gang.pods.values())
                 assert 1 <= asked.minimum <= wanted <= free, f"solve: {asked} is asked for {free} pods of {asked.id}"
@@ -155,15 +154,15 @@ class Watch:
     def stepped(self, story: Story, leader: Machine, *, idle: bool) -> None:
         """A step is done; an idle one has changed nothing but the time."""
         self._new_term(story)
-        knowledge = leader.knowledge
+        cache = leader.cache
         if idle:
-            for gang in knowledge.gangs.values():
+            for gang in cache.gangs.values():
                 self._check_hold(story, gang)
             return
         self._forgive(leader)
-        check_reservations(knowledge)
+        check_reservations(cache)
         self._settle_nodes(story, leader)
-        for gang in knowledge.gangs.values():
+        for gang in cache.gangs.values():
             check_members(gang)
             check_sent(gang)
             check_bound(story, gang)
@@ -174,21 +173,21 @@ class Watch:
                 stage = stage_of(gang, gang.phase)
                 assert self._stages.get(gang.id) is stage, f"stages: {gang.id} is {stage}, and nobody was told"
                 check_stage(gang, stage)
-        for group in knowledge.groups.values():
+        for group in cache.groups.values():
             waits = group.wants_seats and group not in leader.queue
             assert not waits, f"I7: {group.id} wants seats and is not in the queue"
         self._check_given_way(leader)
-        for kept in knowledge.kept.values():
-            known = knowledge.groups.get(kept.group.id) is kept.group
+        for kept in cache.kept.values():
+            known = cache.groups.get(kept.group.id) is kept.group
             wanted = kept.group.busy or kept.group.wants_seats
             assert known and wanted, f"kept: room is kept for {kept.owner}, which does not want it"
 
     def _check_given_way(self, leader: Machine) -> None:
         """Who gave way takes nothing again before the others have started, or cannot any more."""
-        knowledge = leader.knowledge
+        cache = leader.cache
         for gang_id, group_id in list(self._gave_way.items()):
-            gang, others = knowledge.gangs.get(gang_id), knowledge.groups.get(group_id)
-            if gang is None or gang.permitted or not gang.group.accumulates or others not in knowledge.kept:
+            gang, others = cache.gangs.get(gang_id), cache.groups.get(group_id)
+            if gang is None or gang.permitted or not gang.group.accumulates or others not in cache.kept:
                 del self._gave_way[gang_id]
             else:
                 assert not gang.seats, f"deadlock: {gang_id} holds seats again, for which {group_id} waits"
@@ -221,15 +220,15 @@ class Watch:
 
     def _settle_nodes(self, story: Story, leader: Machine) -> None:
         """I3 in the coordinator's own books, on all nodes where nobody else spoiled it."""
-        capacity = leader.knowledge.ledger.capacity
+        capacity = leader.cache.ledger.capacity
         full = np.flatnonzero((capacity.used > capacity.allocatable).any(axis=1)).tolist()
         over = {capacity.names[row] for row in full}
         if story.shared_nodes and not story.under_way and not story.stream:
             free = story.cluster.free()
             story.shared_nodes &= over | {name for name in story.shared_nodes if free.get(name, -1) < 0}
-        spoiled = over & leader.knowledge.ledger.nodes.keys() - story.shared_nodes
+        spoiled = over & leader.cache.ledger.nodes.keys() - story.shared_nodes
         if spoiled and story.stream:  # it may hear late of pods of which binding has told it that they are gone
-            known = (pod for gang in leader.knowledge.gangs.values() for pod in gang.pods.values())
+            known = (pod for gang in leader.cache.gangs.values() for pod in gang.pods.values())
             spoiled -= {pod.node for pod in known if pod.uid not in story.cluster.pods}
         assert not spoiled, f"I3: more is reserved on {sorted(spoiled)} than they have"
 
@@ -282,7 +281,7 @@ def check_bound(story: Story, gang: Gang) -> None:
 def check_records(leader: Machine, persist: Persist) -> None:
     """What is made durable makes sense."""
     for record in persist.puts:
-        gang = leader.knowledge.gangs.get(record.gang)
+        gang = leader.cache.gangs.get(record.gang)
         assert gang is not None, f"record: {record.gang} is written and does not exist"
         unpermitted = record.state is RecordState.UNPERMITTED
         assert not (unpermitted and record.seats), f"record: {record.gang} has seats and no permit"
@@ -308,7 +307,7 @@ def check_minimum(gang: Gang, record: Record) -> None:
 
 def story_cpu(leader: Machine) -> dict[str, int]:
     """What pods of each class ask."""
-    return {id_: dict(each.requests)["cpu"] for id_, each in leader.knowledge.ledger.classes.items()}
+    return {id_: dict(each.requests)["cpu"] for id_, each in leader.cache.ledger.classes.items()}
 
 
 def check_uniform(cpu: dict[str, int], gang: Gang, record: Record) -> None:
@@ -371,17 +370,17 @@ def check_bound_ranks(story: Story, effect: Bind) -> None:
 
 def check_division(leader: Machine, gang: Gang, record: Record) -> None:
     """Hard constraints hold when a Strict gang starts from nothing, by the tree as the coordinator sees it."""
-    facts, knowledge = gang.facts, leader.knowledge
+    facts, cache = gang.facts, leader.cache
     if facts is None or not facts.constraints or gang.bound or gang.acked or gang.group.accumulates:
         return
-    tree = knowledge.trees.get(facts.tree)
+    tree = cache.trees.get(facts.tree)
     assert tree is not None, f"constraints: {gang.id} starts by a tree that does not exist"
     levels = [level.name for level in tree.levels]
     for each in on_levels(facts.constraints, levels):
         if each.hard and each.policy is LevelPolicy.PACK:
             level = levels.index(each.level)
-            nodes = (knowledge.ledger.nodes[seat.node] for seat in record.seats)
-            domains = {knowledge.trees.path(tree, node)[: level + 1] for node in nodes}
+            nodes = (cache.ledger.nodes[seat.node] for seat in record.seats)
+            domains = {cache.trees.path(tree, node)[: level + 1] for node in nodes}
             assert len(domains) == 1, f"constraints: {gang.id} starts in {len(domains)} domains"
 
 
@@ -389,7 +388,7 @@ def check_harm(story: Story, effect: Evict) -> None:
     """I9: evictions serve a plan that still stands."""
     record = story.etcd.get(effect.gang)
     assert record is not None, f"I9: {effect.gang} is evicted without a record"
-    gangs = story.leader.knowledge.gangs
+    gangs = story.leader.cache.gangs
     victim = gangs[effect.gang]
     if not victim.evicted_for:  # its own policy wants it; or half of it went for somebody who is gone
         return

@@ -7,18 +7,8 @@ from msgspec.structs import replace
 
 from builders.core.objects import GangBuilder
 from builders.core.world import Story
-from muster.coordinator.core.events import (
-    Bind,
-    Effect,
-    Event,
-    Evict,
-    EvictOutcome,
-    EvictResult,
-    MarkTimedOut,
-    Persist,
-    PodName,
-    Tick,
-)
+from muster.coordinator.core.effects import Bind, Effect, Evict, MarkTimedOut, Persist
+from muster.coordinator.core.events import Event, EvictOutcome, EvictResult, PodName, Tick
 from muster.gangs.facts import PodFacts
 from simulation.watch import Watch
 

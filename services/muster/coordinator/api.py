@@ -6,9 +6,9 @@ from typing import Any
 
 import grpc
 
-from muster.coordinator.core import explain
-from muster.coordinator.core.gang import Gang
-from muster.coordinator.core.reasons import reason
+from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.report import explain
+from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.term import Term
 from muster.coordinator.v1 import coordinator_pb2 as pb
 from muster.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
@@ -51,7 +51,7 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
         if not request.gang:
             raise RpcError(grpc.StatusCode.INVALID_ARGUMENT, "say which gang: its id, namespace/name, or name")
         try:
-            gang = explain.find(term.machine.knowledge.gangs, request.gang)
+            gang = explain.find(term.machine.cache.gangs, request.gang)
         except explain.UnknownGang as error:
             raise RpcError(grpc.StatusCode.NOT_FOUND, str(error)) from error
         except explain.AmbiguousGang as error:
@@ -74,7 +74,7 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
             while True:
                 changed = await watcher.changes()
                 self._still(term)
-                known = term.machine.knowledge.gangs
+                known = term.machine.cache.gangs
                 there = [known[id_] for id_ in changed if id_ in known and _in_namespace(known[id_], request.namespace)]
                 removed = [id_ for id_ in changed if id_ not in known and id_ in sent]
                 sent.update(gang.id for gang in there)

@@ -9,20 +9,16 @@ from grpc import aio
 
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
+from muster.coordinator.core.effects import Bind, Evict, KubeEvent, PodCondition, Report
 from muster.coordinator.core.events import (
-    Bind,
     BindCallFailed,
     BindOutcome,
     BindResult,
     BindResults,
-    Evict,
     EvictCallFailed,
     EvictOutcome,
     EvictResult,
     EvictResults,
-    KubeEvent,
-    PodCondition,
-    Report,
 )
 from muster.coordinator.writes import MOST_WRITES_PER_CALL, WRITE_TIMEOUT_SECONDS, is_final
 from muster.dialects.registry import labels_at_bind

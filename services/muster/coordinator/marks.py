@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
-from muster.coordinator.core.events import MarkTimedOut, PodName
+from muster.coordinator.core.effects import MarkTimedOut
+from muster.coordinator.core.events import PodName
 from muster.coordinator.writes import MOST_WRITES_PER_CALL, WRITE_TIMEOUT_SECONDS, is_final
 from muster.dialects.registry import timeout_annotations
 from muster.rpc.backoff import Backoff

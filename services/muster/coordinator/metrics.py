@@ -7,13 +7,14 @@ what is tried, and of gangs, since those are what starts.
 from collections import Counter
 from typing import Final
 
-from muster.coordinator.core.events import AnswerRejected, Solve, Solved, SolveFailed, SolveOutcome
-from muster.coordinator.core.refusals import RefusalReason
+from muster.coordinator.core.effects import AnswerRejected, Solve
+from muster.coordinator.core.events import Solved, SolveFailed, SolveOutcome
+from muster.coordinator.core.solve.rejections import RejectionReason
 from muster.telemetry.metrics import CALL_BUCKETS, WAIT_BUCKETS, counter, histogram, sampled
 
 PROFILE: Final = "muster"
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
-_CONFLICTS: Final = (RefusalReason.NO_ROOM, RefusalReason.OVERTAKEN)
+_CONFLICTS: Final = (RejectionReason.NO_ROOM, RejectionReason.OVERTAKEN)
 _VICTIM_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 ATTEMPTS: Final = counter(
@@ -61,7 +62,7 @@ REJECTED: Final = counter(
     "muster_placement_answers_rejected_total",
     "Answers of placement about a group that were not taken, by what the check found.",
     ("reason",),
-    known=[(reason.name.lower(),) for reason in RefusalReason],
+    known=[(reason.name.lower(),) for reason in RejectionReason],
 )
 CONFLICTS: Final = counter(
     "muster_ledger_conflicts_total",
@@ -98,7 +99,7 @@ def answered(effect: Solve, answer: Solved | SolveFailed, seconds: float, tracep
 
 def rejected(answer: AnswerRejected) -> None:
     """An answer was not taken."""
-    reason = RefusalReason(answer.reason)
+    reason = RejectionReason(answer.reason)
     REJECTED.labels(reason.name.lower()).add()
     if reason in _CONFLICTS:
         CONFLICTS.labels(reason.name.lower()).add()

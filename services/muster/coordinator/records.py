@@ -8,7 +8,8 @@ from time import monotonic
 import structlog
 from google.protobuf.message import DecodeError
 
-from muster.coordinator.core.events import NotPersisted, Persist, Persisted, PodName, Record, RecordState, Seat
+from muster.coordinator.core.effects import Persist
+from muster.coordinator.core.events import NotPersisted, Persisted, PodName, Record, RecordState, Seat
 from muster.coordinator.v1 import record_pb2 as pb
 from muster.etcd.errors import TooLarge
 from muster.etcd.store import Fence, Store

@@ -7,7 +7,8 @@ import grpc
 from grpc import aio
 
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
-from muster.coordinator.core.events import Solve, Solved, SolveFailed, SolveOutcome, SolveResult
+from muster.coordinator.core.effects import Solve
+from muster.coordinator.core.events import Solved, SolveFailed, SolveOutcome, SolveResult
 from muster.coordinator.replicas import SILENT_SECONDS, Place, Replicas
 from muster.gangs.solve import Assignment, PodsOnNode, PotentialVictim, VictimGang
 from muster.placement.v1 import placement_pb2 as pb

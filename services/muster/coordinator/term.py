@@ -15,9 +15,9 @@ from opentelemetry import context
 from muster.coordinator import metrics, records
 from muster.coordinator.binder import Binder
 from muster.coordinator.calls import Calls
-from muster.coordinator.core import events as core
+from muster.coordinator.core import effects, events
 from muster.coordinator.core.machine import Machine
-from muster.coordinator.core.progress import progress_of
+from muster.coordinator.core.report.progress import progress_of
 from muster.coordinator.marks import TimeoutMarks
 from muster.coordinator.progress import ProgressWriter
 from muster.coordinator.replicas import Replicas
@@ -74,7 +74,7 @@ class Term:
         )
         self._figures = TermFigures(self.machine, lambda gang: self.traces.root_of(gang))
         self._writer = records.RecordWriter(store, settings.etcd_prefix, fence, lambda gang: self.traces.root_of(gang))
-        self._inbox: deque[core.Event] = deque()
+        self._inbox: deque[events.Event] = deque()
         self._arrived = asyncio.Event()
         self._calls = Calls()
 
@@ -85,14 +85,14 @@ class Term:
         except EtcdUnavailable as error:
             return str(error)
         self.traces = GangTraces(loaded)
-        self._tell(core.Recovered(tuple(record for record, _ in loaded)))
+        self._tell(events.Recovered(tuple(record for record, _ in loaded)))
         _log.info("term begins", epoch=self._leadership.fence.create_revision, records=len(loaded))
         tasks = [
             asyncio.create_task(work, name=name)
             for name, work in (
                 ("leadership", self._leadership_lost()),
                 ("cluster", self._follow_cluster()),
-                ("replicas", self._channels.placement.follow(lambda count: self._tell(core.Replicas(count)))),
+                ("replicas", self._channels.placement.follow(lambda count: self._tell(events.Replicas(count)))),
                 ("records", self._write_records()),
                 ("reports", self._binder.write_reports()),
                 ("marks", self._marks.write()),
@@ -122,54 +122,54 @@ class Term:
                 async with asyncio.timeout_at(_loop_time(wake)):
                     await self._arrived.wait()
             except TimeoutError:
-                self._inbox.append(core.Tick())
+                self._inbox.append(events.Tick())
             self._arrived.clear()
             arrived = list(self._inbox)
             self._inbox.clear()
             if not self._leadership.held:
                 return
-            effects = self.machine.step(arrived, core.Now(monotonic(), time()))
+            effects = self.machine.step(arrived, events.Now(monotonic(), time()))
             for number, effect in enumerate(effects, start=1):
                 self._do(effect)
                 if number % EFFECTS_AT_ONCE == 0:
                     await asyncio.sleep(0)
             self._figures.stepped(arrived, effects)
-            if not self.sees and any(isinstance(event, core.Snapshot) for event in arrived):
+            if not self.sees and any(isinstance(event, events.Snapshot) for event in arrived):
                 self.sees = True
                 self.saw()
 
-    def _tell(self, *arrived: core.Event) -> None:
+    def _tell(self, *arrived: events.Event) -> None:
         self._inbox.extend(arrived)
         self._arrived.set()
 
-    def _do(self, effect: core.Effect) -> None:
+    def _do(self, effect: effects.Effect) -> None:
         match effect:
-            case core.Solve():
+            case effects.Solve():
                 self._calls.solve(self._solve(effect))
-            case core.Persist():
+            case effects.Persist():
                 self._writer.put(effect)
-            case core.Bind():
+            case effects.Bind():
                 self._calls.bind(self._bind(effect))
-            case core.Evict():
+            case effects.Evict():
                 self._calls.evict(self._evict(effect))
-            case core.MarkTimedOut():
+            case effects.MarkTimedOut():
                 self._marks.put(effect)
-            case core.Report():
+            case effects.Report():
                 self._report(effect)
-            case core.PhaseChanged():
+            case effects.PhaseChanged():
                 self._phase_changed(effect)
-            case core.AnswerRejected():
+            case effects.AnswerRejected():
                 self._answer_rejected(effect)
-            case core.GangChanged(gang):
+            case effects.GangChanged(gang):
                 self.changed(gang)
-            case core.StageChanged(gang):
+            case effects.StageChanged(gang):
                 self._progress.put(gang)
             case _:
                 assert_never(effect)
 
     # -- effects
 
-    async def _solve(self, effect: core.Solve) -> None:
+    async def _solve(self, effect: effects.Solve) -> None:
         # A batch is one call, seen in the trace of its first gang; what was done for each is recorded in its own.
         gangs = {group.id: group.gangs[0].id for group in effect.groups if group.gangs}
         traceparents = {group: self.traces.phase_of(gang) for group, gang in gangs.items()}
@@ -177,17 +177,19 @@ class Term:
             for gang in list(gangs.values())[1:]:
                 self.traces.link(gang, batch)
             answer = await self._answer(effect, traceparents)
-        if isinstance(answer, core.SolveFailed):
+        if isinstance(answer, events.SolveFailed):
             _log.warning("solve failed", groups=len(effect.groups), reason=answer.message)
         self._tell(answer)
 
-    async def _answer(self, effect: core.Solve, traceparents: Mapping[str, str]) -> core.Solved | core.SolveFailed:
+    async def _answer(
+        self, effect: effects.Solve, traceparents: Mapping[str, str]
+    ) -> events.Solved | events.SolveFailed:
         began = monotonic()
         answer = await self._solver.solve(effect, traceparents)
         metrics.answered(effect, answer, monotonic() - began, next(iter(traceparents.values()), ""))
         return answer
 
-    async def _bind(self, effect: core.Bind) -> None:
+    async def _bind(self, effect: effects.Bind) -> None:
         token = context.attach(tracing.below(self.traces.phase_of(effect.gang)))
         try:
             trace_id, root = self.traces.kept_trace_id(effect.gang), self.traces.root_of(effect.gang)
@@ -196,7 +198,7 @@ class Term:
         finally:
             context.detach(token)
 
-    async def _evict(self, effect: core.Evict) -> None:
+    async def _evict(self, effect: effects.Evict) -> None:
         token = context.attach(tracing.below(self.traces.phase_of(effect.gang)))
         try:
             async for event in self._binder.evict(effect, self.traces.root_of(effect.gang)):
@@ -207,8 +209,8 @@ class Term:
     async def _write_records(self) -> None:
         await self._writer.run(lambda written: self._tell(*written))
 
-    def _report(self, effect: core.Report) -> None:
-        gang = self.machine.knowledge.gangs.get(effect.gang)
+    def _report(self, effect: effects.Report) -> None:
+        gang = self.machine.cache.gangs.get(effect.gang)
         trace_id = self.traces.trace_id(effect.gang)
         self._binder.tell(effect, self.traces.kept_trace_id(effect.gang))
         self._progress.put(effect.gang)  # a reason that is news to users may be told in their dialect's words, too
@@ -225,19 +227,19 @@ class Term:
         )
 
     def _progress_of(self, gang_id: str) -> Progress | None:
-        gang = self.machine.knowledge.gangs.get(gang_id)
-        return progress_of(gang, self.machine.knowledge) if gang is not None else None
+        gang = self.machine.cache.gangs.get(gang_id)
+        return progress_of(gang, self.machine.cache) if gang is not None else None
 
     def _progress_not_written(self, gang_id: str, why: str) -> None:
-        gang = self.machine.knowledge.gangs.get(gang_id)
+        gang = self.machine.cache.gangs.get(gang_id)
         if gang is None or gang.reference is None:
             return
         note = f"what the gang has come to could not be written, and is tried again: {why}"
-        event = core.KubeEvent(gang.reference, core.EventType.WARNING, "ProgressNotWritten", note)
-        self._binder.tell(core.Report(gang_id, events=(event,)), self.traces.kept_trace_id(gang_id))
+        event = effects.KubeEvent(gang.reference, effects.EventType.WARNING, "ProgressNotWritten", note)
+        self._binder.tell(effects.Report(gang_id, events=(event,)), self.traces.kept_trace_id(gang_id))
 
-    def _phase_changed(self, change: core.PhaseChanged) -> None:
-        gang = self.machine.knowledge.gangs.get(change.gang)
+    def _phase_changed(self, change: effects.PhaseChanged) -> None:
+        gang = self.machine.cache.gangs.get(change.gang)
         self.traces.follow(change, gang)
         self._figures.phase_changed(change, gang)
         _log.info(
@@ -249,7 +251,7 @@ class Term:
             trace_id=self.traces.trace_id(change.gang) or None,
         )
 
-    def _answer_rejected(self, rejected: core.AnswerRejected) -> None:
+    def _answer_rejected(self, rejected: effects.AnswerRejected) -> None:
         metrics.rejected(rejected)
         _log.warning(
             "answer rejected",

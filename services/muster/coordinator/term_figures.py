@@ -10,8 +10,9 @@ from time import monotonic
 from msgspec import Struct
 
 from muster.coordinator import metrics
-from muster.coordinator.core.events import BindOutcome, BindResults, Effect, Event, Evict, Phase, PhaseChanged
-from muster.coordinator.core.gang import Gang
+from muster.coordinator.core.effects import Effect, Evict, Phase, PhaseChanged
+from muster.coordinator.core.events import BindOutcome, BindResults, Event
+from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.machine import Machine
 
 _MOST_FOLLOWED = 64
@@ -102,9 +103,9 @@ class TermFigures:
             metrics.START_SECONDS.observe(gang.start_seconds, trace)
 
     def _look_for_followed(self, now: float) -> None:
-        knowledge = self._machine.knowledge
+        cache = self._machine.cache
         for uid, since in list(self._followed.items()):
-            gang = knowledge.gang_of.get(uid)
+            gang = cache.gang_of.get(uid)
             if gang is None:
                 del self._followed[uid]
             elif uid in gang.bound:
@@ -115,7 +116,7 @@ class TermFigures:
         """Each pod counts once, however often its eviction has to be repeated."""
         victims: defaultdict[str, int] = defaultdict(int)
         for effect in evictions:
-            gang = self._machine.knowledge.gangs.get(effect.gang)
+            gang = self._machine.cache.gangs.get(effect.gang)
             if gang is None or not gang.evicted_for:
                 continue
             told = self._evicting.get(gang.id, frozenset())
@@ -136,7 +137,7 @@ class TermFigures:
         for standing, group in self._machine.queue.standings():
             pods[standing] += sum(len(gang.waiting) for gang in group.gangs)
         for id_ in self._waits:
-            gang = self._machine.knowledge.gangs.get(id_)
+            gang = self._machine.cache.gangs.get(id_)
             if gang is None:
                 continue
             if gang.phase in _GATED:

@@ -10,9 +10,10 @@ from hashlib import blake2b
 from time import time_ns
 from typing import Final
 
-from muster.coordinator.core.events import Phase, PhaseChanged, Record, RecordState
-from muster.coordinator.core.gang import Gang
-from muster.coordinator.core.reasons import reason
+from muster.coordinator.core.effects import Phase, PhaseChanged
+from muster.coordinator.core.events import Record, RecordState
+from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.report.reasons import reason
 from muster.telemetry import tracing
 
 _ENDED: Final = (Phase.SATISFIED, None)

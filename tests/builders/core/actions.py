@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from builders.core.objects import GangBuilder
 from builders.core.world import Story, Under
-from muster.coordinator.core.events import Persist, Solve, Solved
+from muster.coordinator.core.effects import Persist, Solve
+from muster.coordinator.core.events import Solved
 from muster.gangs.facts import PodFacts, PodPhase
 
 

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from builders.core.objects import Cluster
-from muster.coordinator.core.events import Evict, Record, RecordState, Seat
-from muster.coordinator.core.gang import Gang
-from muster.coordinator.core.knowledge import Knowledge
+from muster.coordinator.core.cache.cache import Cache
+from muster.coordinator.core.effects import Evict
+from muster.coordinator.core.events import Record, RecordState, Seat
+from muster.coordinator.core.gang.gang import Gang
 from muster.gangs.facts import PodFacts, PodPhase
 
 
@@ -67,15 +68,15 @@ def check_evict(etcd: Mapping[str, Record], effect: Evict) -> None:
     assert not strays, f"I9: {strays} of {effect.gang} are evicted without a durable record of that"
 
 
-def check_quiet(knowledge: Knowledge) -> None:
+def check_quiet(cache: Cache) -> None:
     """Nothing is under way: no reservation without cause, no gang half started without a word."""
-    check_reservations(knowledge)
-    for gang in knowledge.gangs.values():
+    check_reservations(cache)
+    for gang in cache.gangs.values():
         if gang.facts is not None and gang.permitted and not gang.started:
             assert gang.seats or gang.lost, f"I6: {gang.id} rests half started"
 
 
-def check_reservations(knowledge: Knowledge) -> None:
+def check_reservations(cache: Cache) -> None:
     """Every reservation is some member's seat, also of gangs that wait for a permit, and every seat is reserved."""
-    seats = {uid for gang in knowledge.gangs.values() for uid in (*gang.seats, *gang.acked)}
-    assert set(knowledge.ledger.reserved) == seats, "I5: reservations and seats differ"
+    seats = {uid for gang in cache.gangs.values() for uid in (*gang.seats, *gang.acked)}
+    assert set(cache.ledger.reserved) == seats, "I5: reservations and seats differ"

@@ -10,7 +10,7 @@ from time import monotonic, time
 
 from builders.clusterstate.stream import ClusterStream, serving
 from builders.wait import latency
-from muster.coordinator.core import events as core
+from muster.coordinator.core import effects, events
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.replicas import Place, Replicas
 from muster.coordinator.solver import Solver
@@ -69,20 +69,20 @@ class Coordination:
         self.calls = self._replicas.calls = Counter()
         self._replicas.slower_by_seconds = slower_by_seconds
         self.most_at_once = self._at_once = 0
-        self.permits: list[core.Record] = []
+        self.permits: list[events.Record] = []
         self.seconds = 0.0
         self._batch = batch
-        self._inbox: deque[core.Event] = deque()
+        self._inbox: deque[events.Event] = deque()
         self._arrived = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Ends when nobody waits any more."""
         began = monotonic()
-        self._tell(core.Recovered(()), core.Replicas(self._replicas.count), core.Snapshot(self._batch))
+        self._tell(events.Recovered(()), events.Replicas(self._replicas.count), events.Snapshot(self._batch))
         async with asyncio.timeout(_SECONDS):
-            while any(gang.phase is not core.Phase.SATISFIED for gang in self.machine.knowledge.gangs.values()) or (
-                not self.machine.knowledge.gangs
+            while any(gang.phase is not effects.Phase.SATISFIED for gang in self.machine.cache.gangs.values()) or (
+                not self.machine.cache.gangs
             ):
                 await self._step()
         self.seconds = monotonic() - began
@@ -95,35 +95,35 @@ class Coordination:
                 async with asyncio.timeout(None if wake is None else max(0.0, wake - monotonic())):
                     await self._arrived.wait()
             except TimeoutError:
-                self._inbox.append(core.Tick())
+                self._inbox.append(events.Tick())
         self._arrived.clear()
         arrived = list(self._inbox)
         self._inbox.clear()
-        for effect in self.machine.step(arrived, core.Now(monotonic(), time())):
+        for effect in self.machine.step(arrived, events.Now(monotonic(), time())):
             self._do(effect)
 
-    def _do(self, effect: core.Effect) -> None:
+    def _do(self, effect: effects.Effect) -> None:
         match effect:
-            case core.Solve():
+            case effects.Solve():
                 task = asyncio.create_task(self._solve(effect))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-            case core.Persist():
+            case effects.Persist():
                 self.permits += [record for record in effect.puts if record.seats]
-                self._tell(core.Persisted(effect.persist_id))
-            case core.Bind():
-                results = (core.BindResult(seat.uid, core.BindOutcome.BOUND, seat.node) for seat in effect.seats)
-                self._tell(core.BindResults(tuple(results)))
+                self._tell(events.Persisted(effect.persist_id))
+            case effects.Bind():
+                results = (events.BindResult(seat.uid, events.BindOutcome.BOUND, seat.node) for seat in effect.seats)
+                self._tell(events.BindResults(tuple(results)))
             case _:
                 pass
 
-    async def _solve(self, effect: core.Solve) -> None:
+    async def _solve(self, effect: effects.Solve) -> None:
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
         answer = await self._solver.solve(effect, {})
         self._at_once -= 1
         self._tell(answer)
 
-    def _tell(self, *events: core.Event) -> None:
+    def _tell(self, *events: events.Event) -> None:
         self._inbox.extend(events)
         self._arrived.set()

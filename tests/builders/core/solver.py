@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import combinations, product
 
 from builders.core.objects import Cluster
-from muster.coordinator.core.events import Solve, SolveOutcome, SolveResult
+from muster.coordinator.core.effects import Solve
+from muster.coordinator.core.events import SolveOutcome, SolveResult
 from muster.gangs.facts import LevelPolicy
 from muster.gangs.solve import Assignment, Explanation, PodsOnNode, PotentialVictim, SolveGang, SolveGroup, VictimGang
 

@@ -18,44 +18,46 @@ from msgspec.structs import replace as changed
 from builders.core.invariants import check_bind, check_evict, check_quiet
 from builders.core.objects import Cluster, GangBuilder, node
 from builders.core.solver import first_fit
-from muster.coordinator.core.events import (
+from muster.coordinator.core.effects import (
     Bind,
+    Effect,
+    Evict,
+    MarkTimedOut,
+    Persist,
+    Phase,
+    PhaseChanged,
+    Report,
+    Solve,
+    StageChanged,
+)
+from muster.coordinator.core.events import (
     BindCallFailed,
     BindOutcome,
     BindResult,
     BindResults,
     Changes,
-    Effect,
     Event,
-    Evict,
     EvictCallFailed,
     EvictOutcome,
     EvictResult,
     EvictResults,
-    MarkTimedOut,
     Now,
-    Persist,
     Persisted,
-    Phase,
-    PhaseChanged,
     PodName,
     Record,
     RecordState,
     Recovered,
     Replicas,
-    Report,
     Seat,
     Snapshot,
-    Solve,
     Solved,
     SolveResult,
-    StageChanged,
     Tick,
     ViewLost,
 )
-from muster.coordinator.core.gang import Gang
+from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.machine import Machine
-from muster.coordinator.core.progress import progress_of
+from muster.coordinator.core.report.progress import progress_of
 from muster.dialects.progress import Progress, Stage
 from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodFacts, PodPhase, TopologyTree
 
@@ -175,7 +177,7 @@ class Story:
         """Do all there is to do, at once."""
         self.run_effects()
         if self.machine is not None:
-            check_quiet(self.machine.knowledge)
+            check_quiet(self.machine.cache)
 
     def run_effects(self, most: int = 100_000) -> None:
         while self.under_way:
@@ -223,7 +225,7 @@ class Story:
         if self.bind_failures[seat.uid] > 0:
             self.bind_failures[seat.uid] -= 1
             return BindResult(seat.uid, BindOutcome.FAILED, message="500: try again")
-        known = self.machine.knowledge.gangs if self.machine is not None else {}
+        known = self.machine.cache.gangs if self.machine is not None else {}
         check_bind(self, known, pod, seat)
         self.change(pods=[self._running(pod, seat.node)])
         return BindResult(seat.uid, BindOutcome.BOUND, seat.node)
@@ -370,7 +372,7 @@ class Story:
         return effect
 
     def gang(self, name: str, namespace: str = "default") -> Gang:
-        return self.leader.knowledge.gangs[f"test/{namespace}/{name}"]
+        return self.leader.cache.gangs[f"test/{namespace}/{name}"]
 
     def progress(self, name: str, namespace: str = "default") -> Progress:
         """How far the gang is."""
@@ -379,8 +381,8 @@ class Story:
         return progress
 
     def _progress(self, gang_id: str) -> Progress | None:
-        gang = self.leader.knowledge.gangs.get(gang_id)
-        return progress_of(gang, self.leader.knowledge) if gang is not None else None
+        gang = self.leader.cache.gangs.get(gang_id)
+        return progress_of(gang, self.leader.cache) if gang is not None else None
 
     def notes(self) -> list[str]:
         """All that users were told, in events and conditions."""

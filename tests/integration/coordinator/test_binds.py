@@ -2,7 +2,8 @@
 
 from builders.binding.stub import BindingStub, serving
 from muster.coordinator.binder import RANK_ANNOTATION, TRACE_ANNOTATION, Binder
-from muster.coordinator.core.events import Bind, BindOutcome, BindResults, Seat
+from muster.coordinator.core.effects import Bind
+from muster.coordinator.core.events import BindOutcome, BindResults, Seat
 
 SEATS = tuple(Seat(f"uid-{i}", "ns", f"pod-{i}", "class-0", "node-0") for i in range(3))
 

@@ -5,7 +5,8 @@ import grpc
 from builders.binding.stub import BindingStub, serving
 from muster.binding.v1 import binding_pb2 as pb
 from muster.coordinator.binder import Binder
-from muster.coordinator.core.events import Evict, EvictCallFailed, EvictOutcome, EvictResult, EvictResults, PodName
+from muster.coordinator.core.effects import Evict
+from muster.coordinator.core.events import EvictCallFailed, EvictOutcome, EvictResult, EvictResults, PodName
 from muster.rpc.errors import RpcError
 
 GANG = "koordinator/ml/gang"

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from builders.etcd.server import etcd_in, fence_of, store_at
 from muster.coordinator import records
-from muster.coordinator.core.events import NotPersisted, Persist, Persisted, PodName, Record, RecordState, Seat
+from muster.coordinator.core.effects import Persist
+from muster.coordinator.core.events import NotPersisted, Persisted, PodName, Record, RecordState, Seat
 from muster.coordinator.v1 import record_pb2 as pb
 from muster.etcd.errors import Fenced
 from muster.etcd.store import Fence, Store

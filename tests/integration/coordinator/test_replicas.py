@@ -17,7 +17,8 @@ from builders.core.replicas import Coordination, placements
 from builders.net.certificates import Authority
 from builders.wait import yield_to_loop
 from muster.config.settings import PLAIN_TEXT
-from muster.coordinator.core.events import Solve, Solved, SolveFailed
+from muster.coordinator.core.effects import Solve
+from muster.coordinator.core.events import Solved, SolveFailed
 from muster.coordinator.replicas import Place, Replicas
 from muster.coordinator.solver import Solver
 from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass

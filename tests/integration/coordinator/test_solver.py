@@ -9,7 +9,8 @@ import grpc
 import pytest
 from grpc import aio
 
-from muster.coordinator.core.events import Solve, Solved, SolveFailed, SolveOutcome
+from muster.coordinator.core.effects import Solve
+from muster.coordinator.core.events import Solved, SolveFailed, SolveOutcome
 from muster.coordinator.replicas import Replicas
 from muster.coordinator.solver import Solver
 from muster.gangs.solve import Role, SolveGang, SolveGroup

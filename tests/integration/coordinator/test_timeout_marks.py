@@ -10,7 +10,8 @@ import pytest
 from builders.binding.stub import BindingStub, serving
 from muster.binding.v1 import binding_pb2 as pb
 from muster.coordinator import marks
-from muster.coordinator.core.events import MarkTimedOut, PodName
+from muster.coordinator.core.effects import MarkTimedOut
+from muster.coordinator.core.events import PodName
 from muster.coordinator.marks import TimeoutMarks
 
 GANG = "koordinator/ml/gang"

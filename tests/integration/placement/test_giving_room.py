@@ -17,7 +17,8 @@ from builders.placement.service import (
     where,
 )
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
-from muster.coordinator.core.events import Solve, Solved, SolveFailed, SolveOutcome
+from muster.coordinator.core.effects import Solve
+from muster.coordinator.core.events import Solved, SolveFailed, SolveOutcome
 from muster.coordinator.replicas import Place, Replicas
 from muster.coordinator.solver import Solver
 from muster.gangs import solve as values

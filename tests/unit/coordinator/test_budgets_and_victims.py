@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from builders.core.actions import brought_back, crowded, end, evicted, full, places, pods_of, until, until_planned
 from builders.core.objects import gang, node
-from muster.coordinator.core.events import Evict, Phase, Solve
+from muster.coordinator.core.effects import Evict, Phase, Solve
 
 # -- who goes
 
@@ -53,7 +53,7 @@ def test_a_budget_is_counted_once_for_two_plans() -> None:
     until_planned(story)
     while solves := [effect for effect in story.under_way if isinstance(effect, Solve)]:
         story.do(story.under_way.index(solves[0]))
-    assert sum(len(kept.going) for kept in story.leader.knowledge.kept.values()) == 1
+    assert sum(len(kept.going) for kept in story.leader.cache.kept.values()) == 1
     story.run_effects()
     assert len(evicted(story)) == 1
 

@@ -14,7 +14,7 @@ from builders.core.actions import (
 )
 from builders.core.objects import GangBuilder, gang, node, plain_pod
 from builders.core.world import Story
-from muster.coordinator.core.events import Phase, Solve
+from muster.coordinator.core.effects import Phase, Solve
 from muster.gangs.facts import PodPhase
 
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from builders.core.actions import end, evicted, full, until
 from builders.core.objects import class_with_volume, gang, node, plain_pod, pod_class, racks
 from builders.core.world import Story
-from muster.coordinator.core.events import Persist, Phase, Solve
+from muster.coordinator.core.effects import Persist, Phase, Solve
 from muster.dialects import registry
 from muster.gangs.facts import GangFacts, LevelConstraint, LevelPolicy, MatchPolicy, PodFacts, PodPhase
 

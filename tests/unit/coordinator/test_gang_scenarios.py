@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from builders.core.objects import gang, node, plain_pod
 from builders.core.world import Story
-from muster.coordinator.core.events import Persist, Phase, Solve, Solved
+from muster.coordinator.core.effects import Persist, Phase, Solve
+from muster.coordinator.core.events import Solved
 from muster.gangs.facts import MatchPolicy, PodFacts, PodPhase
 
 

@@ -4,23 +4,20 @@ from msgspec.structs import replace
 
 from builders.core.objects import gang, node, plain_pod, pod_class
 from builders.core.world import Story
+from muster.coordinator.core.effects import Bind, Persist, Phase, Solve
 from muster.coordinator.core.events import (
-    Bind,
     BindOutcome,
     BindResult,
     BindResults,
     NotPersisted,
-    Persist,
     Persisted,
-    Phase,
     Snapshot,
-    Solve,
     Solved,
     SolveOutcome,
     SolveResult,
     ViewLost,
 )
-from muster.coordinator.core.reasons import reason
+from muster.coordinator.core.report.reasons import reason
 from muster.gangs.facts import PodClass, PodPhase
 from muster.gangs.solve import Assignment
 
@@ -158,7 +155,7 @@ def test_i4_a_pod_that_is_given_to_another_gang_while_it_is_bound_stays_until_th
     moved = a.pods()[0].uid
     story.change(pods=[replace(story.cluster.pods[moved], gang=b.id)])
     assert moved in story.gang("a").seats
-    assert moved in story.leader.knowledge.ledger.reserved, "I3: it may be bound at any moment"
+    assert moved in story.leader.cache.ledger.reserved, "I3: it may be bound at any moment"
     story.under_way.clear()
     story.tell(BindResults(tuple(story.bind(seat) for seat in bind.seats)))
     story.run()

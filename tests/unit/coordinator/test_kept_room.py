@@ -7,7 +7,8 @@ import pytest
 from builders.core.actions import answered, asks_for_room, crowded, ends, evicted, held_back
 from builders.core.objects import GangBuilder, gang, node, plain_pod
 from builders.core.world import Story
-from muster.coordinator.core.events import Changes, Solve
+from muster.coordinator.core.effects import Solve
+from muster.coordinator.core.events import Changes
 from muster.gangs.facts import Batch, PodFacts
 
 
@@ -15,7 +16,7 @@ def starved(story: Story, *gangs: GangBuilder) -> None:
     """What cannot be placed has waited long enough to get room kept."""
     story.add(*gangs)
     story.pass_time(31)
-    assert story.leader.knowledge.kept
+    assert story.leader.cache.kept
 
 
 def test_i9_room_that_drains_for_one_is_not_preempted_by_another() -> None:
@@ -26,7 +27,7 @@ def test_i9_room_that_drains_for_one_is_not_preempted_by_another() -> None:
     story.add(gang("p").of(4).priority(10).created(6))
     story.pass_time(5)
     assert not evicted(story), "x would go for p, which may not have the room"
-    assert story.leader.knowledge.kept
+    assert story.leader.cache.kept
 
 
 def goes_with(story: Story, head: GangBuilder, question: Solve) -> None:
@@ -38,7 +39,7 @@ def goes_with(story: Story, head: GangBuilder, question: Solve) -> None:
     story.cluster.gangs.pop(head.id)
     story.tell(Changes(Batch(removed_pods=uids, removed_gangs=(head.id,))), answer)
     story.run_effects()
-    assert head.id not in {kept.owner for kept in story.leader.knowledge.kept.values()}
+    assert head.id not in {kept.owner for kept in story.leader.cache.kept.values()}
 
 
 def test_a_head_that_goes_in_the_step_of_an_answer() -> None:
@@ -79,7 +80,7 @@ def test_i8_a_later_pod_of_an_older_gang_that_goes_elsewhere_leaves_the_room_kep
     story.add_pods(late)
     story.run_effects()
     assert story.cluster.pods[late.uid].node == "k"
-    assert story.leader.knowledge.kept
+    assert story.leader.cache.kept
 
 
 def test_i8_a_non_strict_gang_holds_no_room_that_drains() -> None:
@@ -161,6 +162,6 @@ def test_i8_a_more_important_head_gets_room_although_one_behind_it_has_some() ->
     story.add(gang("low").of(1, cpu=4).created(2))
     story.add_pods(*[plain_pod(f"s{index}", age=3) for index in range(2)])
     story.pass_time(31)
-    assert story.leader.knowledge.kept
+    assert story.leader.cache.kept
     story.add(gang("high").of(1, cpu=2).priority(10).created(100).never_preempts())
     assert starts_in_a_stream(story, "high", seconds=200, may_end=lambda pod: pod.node == "z" and is_small(pod))

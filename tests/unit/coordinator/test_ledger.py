@@ -1,7 +1,7 @@
 """What the ledger takes for a place: not a node that cannot reach a volume, whatever placement says."""
 
-from muster.coordinator.core.ledger import Ledger
-from muster.coordinator.core.refusals import RefusalReason
+from muster.coordinator.core.cache.ledger import Ledger
+from muster.coordinator.core.solve.rejections import RejectionReason
 from muster.gangs.facts import NodeFacts, NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass
 
 ZONE = "topology.kubernetes.io/zone"
@@ -29,7 +29,7 @@ def test_a_node_that_does_not_reach_one_of_them_is_refused_with_the_reason() -> 
     for name in "xz":
         refusal = found.refusal({("y", "c"): 1, (name, "c"): 1})
         assert refusal is not None
-        assert (refusal.reason, refusal.node) == (RefusalReason.UNFIT, name)
+        assert (refusal.reason, refusal.node) == (RejectionReason.UNFIT, name)
         assert refusal.message == f"node {name}: node(s) had volume node affinity conflict"
 
 

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from builders.core.actions import crowded, ends, until
 from builders.core.objects import GangBuilder, gang, node, plain_pod, pod_class
 from builders.core.world import Story
-from muster.coordinator.core.events import Bind, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
+from muster.coordinator.core.effects import Bind, Solve
+from muster.coordinator.core.events import Solved, SolveFailed, SolveOutcome, SolveResult
 from muster.gangs.facts import PodPhase
 from muster.gangs.solve import Explanation
 
@@ -202,7 +203,7 @@ def test_those_that_end_in_time_do_not_wait_behind_those_that_run_for_long() -> 
     long, short = (gang(name).of(2).expected(seconds).created(40) for name, seconds in (("long", 3000), ("short", 20)))
     story.add(head, long, short)
     story.pass_time(31)
-    assert story.leader.knowledge.kept
+    assert story.leader.cache.kept
     for pod in fills.pods():
         ends(story, pod.uid)
     story.pass_time(2)

@@ -3,18 +3,9 @@
 from builders.core.actions import answered, asks_for_room, held_back, until
 from builders.core.objects import gang, node, plain_pod
 from builders.core.world import Story
-from muster.coordinator.core.events import (
-    Bind,
-    BindResults,
-    NotPersisted,
-    Persist,
-    Phase,
-    Solve,
-    SolveFailed,
-    SolveOutcome,
-    SolveResult,
-)
-from muster.coordinator.core.plans import MOST_RECORDS
+from muster.coordinator.core.effects import Bind, Persist, Phase, Solve
+from muster.coordinator.core.events import BindResults, NotPersisted, SolveFailed, SolveOutcome, SolveResult
+from muster.coordinator.core.preemption.plan import MAX_RECORDS
 from muster.gangs.facts import DisruptionBudget, RepairPolicy
 from muster.gangs.solve import Assignment, VictimGang
 
@@ -81,13 +72,13 @@ def test_i8_what_goes_elsewhere_does_not_disturb_the_room_that_is_kept() -> None
     story.run()
     story.add(gang("head").of(4).created(5))
     story.pass_time(31)
-    assert story.leader.knowledge.kept
+    assert story.leader.cache.kept
     story.change(nodes=[node("k", 2)])
     story.run_effects()
     story.add_pods(plain_pod("urgent", priority=5))
     story.run_effects()
     assert story.cluster.pods["default/urgent"].node == "k"
-    assert story.leader.knowledge.kept
+    assert story.leader.cache.kept
 
 
 def test_i8_a_gang_that_accumulates_gets_room_kept_too() -> None:
@@ -146,7 +137,7 @@ def test_a_plan_with_more_victims_than_a_transaction_takes() -> None:
     story.do(0)
     writes = [effect for effect in story.under_way if isinstance(effect, Persist)]
     assert len(writes) > 1
-    assert all(len(write.puts) <= MOST_RECORDS for write in writes)
+    assert all(len(write.puts) <= MAX_RECORDS for write in writes)
     story.solver = honest
     story.run_effects()
     assert story.bound("p") == 150
@@ -164,4 +155,4 @@ def test_i9_a_plan_of_which_a_part_cannot_be_recorded_evicts_nobody() -> None:
     story.solver = lambda solve: tuple(SolveResult(group.id, SolveOutcome.INFEASIBLE) for group in solve.groups)
     story.run_effects()
     assert all(pod.node for pod in story.cluster.pods.values() if not pod.gang)
-    assert not story.leader.knowledge.kept
+    assert not story.leader.cache.kept

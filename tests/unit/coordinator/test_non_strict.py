@@ -4,7 +4,8 @@ from msgspec.structs import replace
 
 from builders.core.objects import gang, node, plain_pod
 from builders.core.world import Story
-from muster.coordinator.core.events import Persist, Phase, RecordState, Solve
+from muster.coordinator.core.effects import Persist, Phase, Solve
+from muster.coordinator.core.events import RecordState
 from muster.gangs.facts import GangMode
 
 
@@ -36,7 +37,7 @@ def test_g09_what_waited_too_long_gives_all_back_and_is_not_tried_again() -> Non
     assert any("4 of 5 places" in note for note in story.notes())
     story.pass_time(2.1)
     assert story.gang("a").phase is Phase.TIMED_OUT
-    assert not story.leader.knowledge.ledger.reserved
+    assert not story.leader.cache.ledger.reserved
     assert all(pod.timed_out for pod in story.cluster.pods.values())
     assert any("4 of 5 members of gang default/a had a place, 1 missing" in note for note in story.notes())
     tries = len(story.solves)
@@ -151,7 +152,7 @@ def test_g33_a_definition_that_goes_takes_the_reservations_along() -> None:
     story.run()
     story.change(gangs=[built.broken("PodGroup default/a does not exist yet").gang_facts()])
     story.run()
-    assert not story.leader.knowledge.ledger.reserved
+    assert not story.leader.cache.ledger.reserved
     assert built.id not in story.etcd
     story.pass_time(2)
     assert any("PodGroup default/a does not exist" in note for note in story.notes())
@@ -194,7 +195,7 @@ def test_one_gang_that_waits_too_long_times_out_its_group() -> None:
     story.add(a, b)
     story.pass_time(6)
     assert all(pod.timed_out for pod in story.cluster.pods.values())
-    assert not story.leader.knowledge.ledger.reserved
+    assert not story.leader.cache.ledger.reserved
 
 
 def test_one_gang_that_waits_too_long_takes_the_reservations_of_its_partners_along_at_once() -> None:
@@ -208,7 +209,7 @@ def test_one_gang_that_waits_too_long_takes_the_reservations_of_its_partners_alo
     story.now += 6
     story.wake()
     assert waiting(story, "a", "b") == {"a": 0, "b": 0}
-    assert not story.leader.knowledge.ledger.reserved
+    assert not story.leader.cache.ledger.reserved
 
 
 def test_a_group_is_as_strict_as_its_strictest_gang() -> None:
@@ -216,7 +217,7 @@ def test_a_group_is_as_strict_as_its_strictest_gang() -> None:
     story.add(gang("a").of(3).non_strict().with_group("default/a", "default/b"))
     story.add(gang("b").of(3).with_group("default/a", "default/b"))
     story.pass_time(2)
-    assert not story.leader.knowledge.ledger.reserved
+    assert not story.leader.cache.ledger.reserved
     assert any("default/b of its group is Strict" in note for note in story.notes())
 
 
@@ -227,7 +228,7 @@ def test_a_gang_that_becomes_strict_holds_nothing() -> None:
     story.run()
     story.change(gangs=[replace(built.gang_facts(), mode=GangMode.STRICT)])
     story.run()
-    assert not story.leader.knowledge.ledger.reserved
+    assert not story.leader.cache.ledger.reserved
 
 
 def test_a_lower_minimum_starts_it_at_once() -> None:
@@ -279,7 +280,7 @@ def test_an_answer_of_part_is_not_taken_for_a_gang_that_is_strict_by_now() -> No
     assert story.only(Solve).groups[0].partial
     story.change(gangs=[replace(built.gang_facts(), mode=GangMode.STRICT)])
     story.run()
-    assert not story.leader.knowledge.ledger.reserved
+    assert not story.leader.cache.ledger.reserved
     assert story.bound("a") == 0
 
 

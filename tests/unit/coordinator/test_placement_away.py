@@ -2,8 +2,9 @@
 
 from builders.core.objects import gang, node
 from builders.core.world import Story
-from muster.coordinator.core.events import Solve, SolveFailed
-from muster.coordinator.core.queue import AWAY_SECONDS
+from muster.coordinator.core.effects import Solve
+from muster.coordinator.core.events import SolveFailed
+from muster.coordinator.core.queue.queue import AWAY_SECONDS
 
 OUTAGE_SECONDS = 60.0
 

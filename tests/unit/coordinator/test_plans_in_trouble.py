@@ -16,12 +16,11 @@ from builders.core.actions import (
     until_planned,
 )
 from builders.core.objects import gang
+from muster.coordinator.core.effects import Persist, Solve
 from muster.coordinator.core.events import (
     NotPersisted,
-    Persist,
     Persisted,
     Snapshot,
-    Solve,
     Solved,
     SolveOutcome,
     SolveResult,

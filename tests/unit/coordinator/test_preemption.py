@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from builders.core.actions import brought_back, crowded, end, evicted, full, places, until, until_planned
 from builders.core.objects import gang, node, plain_pod
 from builders.core.world import Story
-from muster.coordinator.core.events import Bind, Evict, Phase, RecordState, Solve
+from muster.coordinator.core.effects import Bind, Evict, Phase, Solve
+from muster.coordinator.core.events import RecordState
 from muster.gangs.facts import DisruptionBudget
 
 
@@ -163,7 +164,7 @@ def test_a_crash_in_the_middle_of_a_preemption(crash_after: int) -> None:
     story.pass_time(5)
     assert story.bound("p") == 4
     assert story.bound("a") == 0
-    assert not story.leader.knowledge.kept
+    assert not story.leader.cache.kept
 
 
 def test_a_crash_after_the_preemptor_went_evicts_nobody() -> None:
@@ -244,7 +245,7 @@ def test_the_preemptor_that_fits_elsewhere_meanwhile_takes_that() -> None:
     story.change(nodes=[node("m", 4)])
     story.run_effects()
     assert story.bound("p") == 4
-    assert not story.leader.knowledge.kept
+    assert not story.leader.cache.kept
 
 
 def test_a_group_preempts_as_a_whole() -> None:
@@ -275,4 +276,4 @@ def test_no_answer_about_victims_is_taken_that_the_ledger_does_not_bear_out() ->
     story.add(gang("p").of(4).priority(10))
     begin_eviction(story)
     assert not evicted(story)
-    assert not story.leader.knowledge.kept
+    assert not story.leader.cache.kept

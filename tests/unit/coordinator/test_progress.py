@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from builders.core.actions import end, full, until, until_planned
 from builders.core.objects import gang, plain_pod, racks
 from builders.core.world import Story
-from muster.coordinator.core.events import Persist, RecordState
+from muster.coordinator.core.effects import Persist
+from muster.coordinator.core.events import RecordState
 from muster.dialects.progress import Stage
 from muster.gangs.facts import ObjectReference, PodFacts, PodPhase
 

@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from builders.core.actions import until, until_planned
 from builders.core.objects import GangBuilder, gang, node, plain_pod, racks
 from builders.core.world import Story
-from muster.coordinator.core.events import Bind, NotPersisted, Persist
+from muster.coordinator.core.effects import Bind, Persist
+from muster.coordinator.core.events import NotPersisted
 from muster.gangs.facts import PodFacts, PodPhase
 
 

@@ -6,9 +6,10 @@ import pytest
 
 from builders.core.objects import gang, node, racks
 from builders.core.world import Story
-from muster.coordinator.core.events import AnswerRejected, Effect, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
-from muster.coordinator.core.reasons import reason
-from muster.coordinator.core.refusals import RefusalReason
+from muster.coordinator.core.effects import AnswerRejected, Effect, Solve
+from muster.coordinator.core.events import Solved, SolveFailed, SolveOutcome, SolveResult
+from muster.coordinator.core.report.reasons import reason
+from muster.coordinator.core.solve.rejections import RejectionReason
 from muster.gangs.solve import Assignment, SolveGang, VictimGang
 
 Lie = Callable[[SolveGang], tuple[Assignment, ...]]
@@ -31,22 +32,22 @@ def assignment(asked: SolveGang, on: str, count: int, role: int = 0, of: str = "
     return Assignment(of or asked.id, role, on, count)
 
 
-LIES: dict[str, tuple[Lie, RefusalReason]] = {
-    "an unknown node": (lambda asked: (assignment(asked, "nowhere", 4),), RefusalReason.UNKNOWN),
-    "too many on a node": (lambda asked: (assignment(asked, "small", 4),), RefusalReason.NO_ROOM),
-    "a pod twice": (lambda asked: (assignment(asked, "a", 4), assignment(asked, "a", 4)), RefusalReason.MALFORMED),
-    "a role that was not asked": (lambda asked: (assignment(asked, "a", 4, role=3),), RefusalReason.MALFORMED),
-    "a gang that was not asked": (lambda asked: (assignment(asked, "a", 4, of="x/y/z"),), RefusalReason.MALFORMED),
+LIES: dict[str, tuple[Lie, RejectionReason]] = {
+    "an unknown node": (lambda asked: (assignment(asked, "nowhere", 4),), RejectionReason.UNKNOWN),
+    "too many on a node": (lambda asked: (assignment(asked, "small", 4),), RejectionReason.NO_ROOM),
+    "a pod twice": (lambda asked: (assignment(asked, "a", 4), assignment(asked, "a", 4)), RejectionReason.MALFORMED),
+    "a role that was not asked": (lambda asked: (assignment(asked, "a", 4, role=3),), RejectionReason.MALFORMED),
+    "a gang that was not asked": (lambda asked: (assignment(asked, "a", 4, of="x/y/z"),), RejectionReason.MALFORMED),
     "fewer than nobody": (
         lambda asked: (assignment(asked, "a", -4), assignment(asked, "a", 8)),
-        RefusalReason.MALFORMED,
+        RejectionReason.MALFORMED,
     ),
-    "half a gang": (lambda asked: (assignment(asked, "a", 2),), RefusalReason.INCOMPLETE),
-    "nobody": (lambda _: (), RefusalReason.INCOMPLETE),
-    "a closed node": (lambda asked: (assignment(asked, "closed", 4),), RefusalReason.UNFIT),
+    "half a gang": (lambda asked: (assignment(asked, "a", 2),), RejectionReason.INCOMPLETE),
+    "nobody": (lambda _: (), RejectionReason.INCOMPLETE),
+    "a closed node": (lambda asked: (assignment(asked, "closed", 4),), RejectionReason.UNFIT),
     "two racks for one": (
         lambda asked: (assignment(asked, "a", 2), assignment(asked, "b", 2)),
-        RefusalReason.CONSTRAINT,
+        RejectionReason.CONSTRAINT,
     ),
 }
 
@@ -68,7 +69,7 @@ def test_i3_a_lie_is_rejected_counted_and_told_and_the_gang_starts_when_the_trut
     story.solver = lies
     story.add(gang("g").of(4).divided("rack: hard pack"))
     story.run_effects()
-    assert not story.leader.knowledge.ledger.reserved
+    assert not story.leader.cache.ledger.reserved
     assert not story.etcd
     (told,) = story.rejected
     assert (told.gang, told.reason, told.count) == ("test/default/g", why, 1)
@@ -88,7 +89,7 @@ def test_no_word_about_a_gang_is_counted() -> None:
     story.solver = lambda _: ()
     story.add(gang("g").of(4))
     story.run_effects()
-    assert story.gang("g").rejected == {RefusalReason.SILENCE: 1}
+    assert story.gang("g").rejected == {RejectionReason.SILENCE: 1}
 
 
 def test_what_cannot_be_read_is_counted() -> None:
@@ -97,7 +98,7 @@ def test_what_cannot_be_read_is_counted() -> None:
     story.tell(
         SolveFailed(story.only(Solve).solve_id, "its answer cannot be read: it is no SolveResponse", unreadable=True)
     )
-    assert story.gang("g").rejected == {RefusalReason.UNREADABLE: 1}
+    assert story.gang("g").rejected == {RejectionReason.UNREADABLE: 1}
 
 
 def test_placement_that_is_away_told_no_lie() -> None:
@@ -117,7 +118,7 @@ def test_room_that_another_answer_took_is_counted_apart() -> None:
         (group,) = solve.groups
         assignments = (Assignment(group.gangs[0].id, 0, "a", 8),)
         story.tell(Solved(solve.solve_id, (SolveResult(group.id, SolveOutcome.PLACED, assignments),)))
-    assert story.gang("two").rejected == {RefusalReason.OVERTAKEN: 1}
+    assert story.gang("two").rejected == {RejectionReason.OVERTAKEN: 1}
 
 
 def test_who_could_make_room_is_a_lie_too_when_it_was_not_offered() -> None:
@@ -138,7 +139,7 @@ def test_who_could_make_room_is_a_lie_too_when_it_was_not_offered() -> None:
     story.run_effects()
     assert story.bound("low") == 16
     assert story.bound("high") == 0
-    assert story.gang("high").rejected == {RefusalReason.REMOVAL: 1}
+    assert story.gang("high").rejected == {RejectionReason.REMOVAL: 1}
     story.solver = story.first_fit
     story.pass_time(10)
     assert story.bound("high") == 8
@@ -160,7 +161,7 @@ def test_i9_nobody_goes_for_room_that_a_hard_constraint_forbids() -> None:
     story.add(gang("high").of(8).priority(5).divided("rack: hard pack"))
     story.run_effects()
     assert story.bound("low") == 16
-    assert story.gang("high").rejected == {RefusalReason.REMOVAL: 1}
+    assert story.gang("high").rejected == {RejectionReason.REMOVAL: 1}
     story.solver = story.first_fit
     story.pass_time(10)
     assert story.bound("high") == 8

@@ -5,7 +5,8 @@ from msgspec.structs import replace
 from builders.core.actions import until
 from builders.core.objects import GangBuilder, gang, node, plain_pod
 from builders.core.world import Story
-from muster.coordinator.core.events import Bind, Phase, RecordState
+from muster.coordinator.core.effects import Bind, Phase
+from muster.coordinator.core.events import RecordState
 from muster.gangs.facts import RepairPolicy
 
 

@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from builders.core.objects import GangBuilder, gang, node, pod_class
 from builders.core.world import Story
-from muster.coordinator.core.events import Changes, Phase, Solve, Solved, SolveFailed, SolveOutcome, SolveResult
-from muster.coordinator.core.reasons import reason
-from muster.coordinator.core.together import FIRST_PAUSE_SECONDS
+from muster.coordinator.core.effects import Phase, Solve
+from muster.coordinator.core.events import Changes, Solved, SolveFailed, SolveOutcome, SolveResult
+from muster.coordinator.core.report.reasons import reason
+from muster.coordinator.core.solve.concurrent import FIRST_PAUSE_SECONDS
 from muster.gangs.facts import Batch, HostPort, NodeFacts, PodClass, PodTerm, SpreadConstraint
 from muster.gangs.solve import Assignment
 
@@ -334,7 +335,7 @@ def test_i7_who_had_no_place_is_tried_beside_others_when_room_comes() -> None:
 
 def test_classes_are_apart_as_long_as_no_node_takes_both() -> None:
     story = pools()
-    apart = story.leader.knowledge.apart
+    apart = story.leader.cache.apart
     assert apart.are(["in-x"], ["in-y"])
     assert not apart.are(["in-x"], ["cpu1"])
     assert not apart.are(["in-x"], ["in-x"])
@@ -375,6 +376,6 @@ def test_pods_that_mind_each_other_are_not_apart_in_pools_of_their_own(what: str
     story = pools()
     told = tuple(replace(_of_pool(pool), id=f"minding-{pool}", **MINDING[what]) for pool in "xy")  # type: ignore[arg-type]
     story.tell(Changes(Batch(pod_classes=told)))
-    apart = story.leader.knowledge.apart
+    apart = story.leader.cache.apart
     assert apart.are(["in-x"], ["minding-y"])
     assert not apart.are(["minding-x"], ["minding-y"])

@@ -45,7 +45,7 @@ def test_smaller_work_that_ends_in_time_may_use_the_room() -> None:
     story.run()
     story.add(gang("head").of(8).created(5))
     story.pass_time(31)
-    assert story.leader.knowledge.kept
+    assert story.leader.cache.kept
     story.add(gang("short").of(2).expected(30).created(40), gang("long").of(2).expected(3000).created(39))
     story.run_effects()
     assert (story.bound("short"), story.bound("long")) == (2, 0)
@@ -66,7 +66,7 @@ def test_what_fits_beside_may_start() -> None:
     story.run()
     story.add(gang("head").of(4, cpu=1).created(5))
     story.pass_time(31)
-    (kept,) = story.leader.knowledge.kept.values()
+    (kept,) = story.leader.cache.kept.values()
     assert sum(kept.room.values()) == 4
     story.change(nodes=[node("k", 1)])
     story.add_pods(plain_pod("p", age=50))
@@ -81,7 +81,7 @@ def test_where_it_can_start_soonest() -> None:
     soon = {pod.node for pod in story.cluster.pods.values() if pod.gang.endswith("/soon")}
     story.add(gang("head").of(4).created(5))
     story.pass_time(31)
-    (kept,) = story.leader.knowledge.kept.values()
+    (kept,) = story.leader.cache.kept.values()
     assert {name for name, _ in kept.room} == soon
 
 
@@ -91,7 +91,7 @@ def test_a_gang_that_no_cluster_could_take_keeps_nobody_waiting() -> None:
     story.run()
     story.add(gang("head").of(5).created(5))
     story.pass_time(100)
-    assert not story.leader.knowledge.kept
+    assert not story.leader.cache.kept
     solves = len(story.solves)
     story.pass_time(1000)
     assert len(story.solves) == solves
@@ -113,7 +113,7 @@ def test_the_room_is_everybodys_again_when_the_head_goes() -> None:
     story.delete(head)
     story.run_effects()
     assert story.cluster.pods["default/p"].node
-    assert not story.leader.knowledge.kept
+    assert not story.leader.cache.kept
 
 
 def test_room_is_kept_elsewhere_when_its_node_goes() -> None:
@@ -122,12 +122,12 @@ def test_room_is_kept_elsewhere_when_its_node_goes() -> None:
     story.run()
     story.add(gang("head").of(4).created(5))
     story.pass_time(31)
-    (kept,) = story.leader.knowledge.kept.values()
+    (kept,) = story.leader.cache.kept.values()
     ((lost, _),) = kept.room
     story.change(remove_nodes=[lost])
     story.run_effects()
     story.pass_time(62)
-    (kept,) = story.leader.knowledge.kept.values()
+    (kept,) = story.leader.cache.kept.values()
     assert lost not in {name for name, _ in kept.room}
 
 
@@ -157,5 +157,5 @@ def test_i8_those_behind_the_one_that_room_is_kept_for_come_after_it() -> None:
     story.run_effects()
     assert story.bound("first") == 8
     story.pass_time(2)
-    (kept,) = story.leader.knowledge.kept.values()
+    (kept,) = story.leader.cache.kept.values()
     assert kept.owner == "test/default/second"

@@ -9,7 +9,8 @@ from builders.core.actions import end
 from builders.core.objects import gang, node
 from builders.core.world import Story
 from builders.telemetry.metrics import Figures
-from muster.coordinator.core.events import Effect, Event, Phase, PhaseChanged
+from muster.coordinator.core.effects import Effect, Phase, PhaseChanged
+from muster.coordinator.core.events import Event
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.term_figures import TermFigures
 
@@ -39,7 +40,7 @@ class Figured(Story):
     def take(self, effect: Effect) -> None:
         self.effects.append(effect)
         if isinstance(effect, PhaseChanged):
-            self.figures.phase_changed(effect, self.leader.knowledge.gangs.get(effect.gang))
+            self.figures.phase_changed(effect, self.leader.cache.gangs.get(effect.gang))
         super().take(effect)
 
     def more(self, name: str, **labels: str) -> float:
@@ -57,7 +58,7 @@ class Figured(Story):
         return {queue: count for queue, count in told.items() if count}
 
     def true_phases(self) -> Mapping[str, float]:
-        return Counter(gang.phase.name for gang in self.leader.knowledge.gangs.values())
+        return Counter(gang.phase.name for gang in self.leader.cache.gangs.values())
 
 
 def test_gangs_are_counted_by_the_phase_that_they_are_in() -> None:

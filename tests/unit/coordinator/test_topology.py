@@ -5,9 +5,10 @@ from msgspec.structs import replace
 from builders.core.actions import answered, asks_for_room, end, evicted, full, held_back, until_planned
 from builders.core.objects import gang, node, plain_pod, racks
 from builders.core.world import Story
-from muster.coordinator.core.events import EventType, Phase, Solve, SolveOutcome, SolveResult
-from muster.coordinator.core.explain import would_help
-from muster.coordinator.core.reasons import reason
+from muster.coordinator.core.effects import EventType, Phase, Solve
+from muster.coordinator.core.events import SolveOutcome, SolveResult
+from muster.coordinator.core.report.explain import would_help
+from muster.coordinator.core.report.reasons import reason
 from muster.gangs.facts import (
     LevelConstraint,
     LevelPolicy,
@@ -145,7 +146,7 @@ def test_a_gang_may_not_start_by_a_tree_that_went_while_its_permit_was_written()
     story.change(remove_trees=["racks"])
     story.run()
     assert story.bound("a") == 0
-    assert not story.leader.knowledge.ledger.reserved
+    assert not story.leader.cache.ledger.reserved
     story.change(trees=[racks(r0="a")])
     story.run()
     assert story.bound("a") == 4
@@ -186,7 +187,7 @@ def test_an_answer_against_a_hard_constraint_is_not_taken() -> None:
     story.add(gang("a").of(4).divided(asked_for))
     story.run()
     assert story.bound("a") == 0
-    assert not story.leader.knowledge.ledger.reserved
+    assert not story.leader.cache.ledger.reserved
     assert asked_for in reason(story.gang("a"))
     story.solver = story.first_fit
     story.pass_time(2)
@@ -359,7 +360,7 @@ def test_a_non_strict_gang_that_must_have_a_shape_holds_nothing_until_all_of_it_
     story.change(gangs=[n.gang_facts()])
     story.run()
     assert not story.gang("n").seats
-    assert not story.leader.knowledge.ledger.reserved
+    assert not story.leader.cache.ledger.reserved
 
 
 def test_an_optional_constraint_is_asked_only_of_a_tree_that_has_its_level() -> None:

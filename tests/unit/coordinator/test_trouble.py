@@ -6,8 +6,9 @@ from msgspec.structs import replace
 from builders.core.actions import until
 from builders.core.objects import gang, node, plain_pod, pod_class
 from builders.core.world import Story
-from muster.coordinator.core.events import Bind, Persist, Phase, Solve, Solved, SolveOutcome, SolveResult
-from muster.coordinator.core.reasons import reason
+from muster.coordinator.core.effects import Bind, Persist, Phase, Solve
+from muster.coordinator.core.events import Solved, SolveOutcome, SolveResult
+from muster.coordinator.core.report.reasons import reason
 from muster.gangs.facts import PodPhase
 from muster.gangs.solve import Assignment
 
@@ -37,9 +38,9 @@ def test_g38_a_pod_that_somebody_else_bound_takes_room_there_and_not_where_it_wa
     other = next(name for name in ("n1", "n2") if name != seat.node)
     story.bind_elsewhere(seat.uid, other)
     story.run_effects()  # binding tells it before the cluster does
-    assert {each.node: each.pod_uids for each in story.leader.knowledge.ledger.reservations()} == {other: (seat.uid,)}
+    assert {each.node: each.pod_uids for each in story.leader.cache.ledger.reservations()} == {other: (seat.uid,)}
     story.deliver()
-    assert not story.leader.knowledge.ledger.reservations()
+    assert not story.leader.cache.ledger.reservations()
 
 
 @pytest.mark.parametrize("binds", [0, 3, 8])
@@ -184,7 +185,7 @@ def test_g38_a_pod_bound_by_somebody_else_is_accepted() -> None:
     assert story.gang("a").phase is Phase.SATISFIED
     assert any(f"was bound to {other} by somebody else" in note for note in story.notes())
     story.change(pods=[story.cluster.pods[bind.seats[0].uid]])
-    assert not story.leader.knowledge.ledger.reserved
+    assert not story.leader.cache.ledger.reserved
 
 
 def test_g39_a_stranger_on_a_reserved_seat_moves_the_reservation() -> None:
@@ -247,7 +248,7 @@ def test_i3_an_answer_that_lies_is_refused(assignments: list[Assignment], why: s
     story.pass_time(0.6)
     assert story.bound("a") == 0
     assert any(why in note for note in story.notes()), story.notes()
-    assert not story.leader.knowledge.ledger.reserved
+    assert not story.leader.cache.ledger.reserved
     story.solver = story.first_fit
     story.pass_time(30)
     assert story.bound("a") == 2

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from builders.core.actions import answered, until
 from builders.core.objects import gang, pod_class
 from builders.core.world import Story
-from muster.coordinator.core.events import Bind, Changes, Persist, Persisted, Phase, Solve
-from muster.coordinator.core.reasons import reason
+from muster.coordinator.core.effects import Bind, Persist, Phase, Solve
+from muster.coordinator.core.events import Changes, Persisted
+from muster.coordinator.core.report.reasons import reason
 from muster.gangs.facts import Batch, NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass, PodFacts
 
 
@@ -92,10 +93,10 @@ def test_i4_i5_a_volume_that_gets_bound_moves_nobody(happens: Callable[[Story], 
     assert {pod.uid: story.cluster.pods[pod.uid].node for pod in pods} == decided
     assert len(story.solves) == 1
     assert story.gang("g").phase is Phase.SATISFIED
-    assert not story.leader.knowledge.ledger.reserved
+    assert not story.leader.cache.ledger.reserved
     story.delete(gang("g").of(4))
     story.run()
-    assert not story.leader.knowledge.ledger.capacity.seats
+    assert not story.leader.cache.ledger.capacity.seats
     assert not story.etcd
 
 
@@ -106,12 +107,12 @@ def test_a_bind_that_is_acknowledged_and_not_seen_yet_is_not_counted_twice() -> 
     story.do(story.under_way.index(bind))
     older = tuple(replace(pod, class_id=on("a").id, claims=()) for pod in pods)
     story.tell(Changes(Batch(pods=older)))
-    capacity = story.leader.knowledge.ledger.capacity
+    capacity = story.leader.cache.ledger.capacity
     assert capacity.used[capacity.rows["a"]].max() == 2000
     story.deliver()
     story.run()
     assert capacity.used[capacity.rows["a"]].max() == 2000
-    assert not story.leader.knowledge.ledger.reserved
+    assert not story.leader.cache.ledger.reserved
 
 
 def test_a_gang_that_waits_with_reservations_keeps_them_when_a_volume_gets_bound() -> None:

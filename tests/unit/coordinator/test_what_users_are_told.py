@@ -8,18 +8,13 @@ from msgspec.structs import replace
 
 from builders.core.objects import GangBuilder, gang, node, plain_pod
 from builders.core.world import Story
-from muster.coordinator.core.events import (
-    Bind,
-    BindResults,
-    Phase,
-    Solve,
-    SolveFailed,
-)
-from muster.coordinator.core.explain import AmbiguousGang, find
-from muster.coordinator.core.gang import Gang
-from muster.coordinator.core.group import Group
-from muster.coordinator.core.reasons import reason
-from muster.coordinator.core.reports import CHANGES_PER_SECOND, MOST_CHANGES_SAVED
+from muster.coordinator.core.effects import Bind, Phase, Solve
+from muster.coordinator.core.events import BindResults, SolveFailed
+from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.report.explain import AmbiguousGang, find
+from muster.coordinator.core.report.reasons import reason
+from muster.coordinator.core.report.reports import CHANGES_PER_SECOND, MAX_CHANGES_SAVED
 from muster.gangs.facts import ObjectReference, PodPhase, Problem, Severity
 
 NAMES = ("default/a", "default/b")
@@ -48,7 +43,7 @@ def test_i10_a_pod_that_ended_is_not_said_to_wait_after_a_restart() -> None:
     story.crash()
     story.start()
     story.run()
-    found = story.leader.knowledge.gangs["plain/default/p"]
+    found = story.leader.cache.gangs["plain/default/p"]
     assert (found.phase, reason(found)) == (Phase.SATISFIED, "")
 
 
@@ -161,7 +156,7 @@ def test_i10_changed_numbers_of_all_gangs_are_told_in_turn_and_all_in_the_end() 
     story.change(nodes=[node("n4", 4)])
     story.pass_time(1)
     pods = sum(len(each.pods()) for each in gangs)
-    assert 0 < conditions_written(story) < MOST_CHANGES_SAVED + 16 + CHANGES_PER_SECOND < pods
+    assert 0 < conditions_written(story) < MAX_CHANGES_SAVED + 16 + CHANGES_PER_SECOND < pods
     story.pass_time(pods / CHANGES_PER_SECOND)
     for each in gangs:
         why = reason(story.gang(each.name))
@@ -175,7 +170,7 @@ def test_i10_every_gang_is_told_though_numbers_never_stop_changing() -> None:
     for round_ in range(40):
         story.change(nodes=[node("n4", 2 + round_ % 4)])
         story.pass_time(0.5)
-    assert conditions_written(story) <= MOST_CHANGES_SAVED + 16 + 20 * CHANGES_PER_SECOND
+    assert conditions_written(story) <= MAX_CHANGES_SAVED + 16 + 20 * CHANGES_PER_SECOND
     assert {report.gang for report in story.reports} == {each.id for each in gangs}
 
 

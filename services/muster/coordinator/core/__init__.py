@@ -2,7 +2,7 @@
 
 Theory of operation. `machine.Machine.step(events, now)` is the whole of it:
 
-1. Every event changes what is known (`knowledge`), or ends something that was under way.
+1. Every event changes what is known (`cache`), or ends something that was under way.
 2. Every gang that was touched is looked at once (`upkeep`): may it be tried (`gathering`, `uniformity`, `room_in_all`)?
    Then it is in the `queue`.
 3. If placement has nothing to do, the head of the queue goes there as one batch (`solving`, `questions`); of groups
@@ -13,7 +13,7 @@ Theory of operation. `machine.Machine.step(events, now)` is the whole of it:
    to be made durable (`permits`, `decisions`), with the members' ranks (`numbering`); what is durable is bound
    (`binding`).
 5. Gangs that hold what they get and wait for the rest do that in `waiting`, until they start, time out or give way.
-6. For a group that has no place `making_room` asks who could make room: gangs of lower priority, gangs that wait behind
+6. For a group that has no place `preemption` asks who could make room: gangs of lower priority, gangs that wait behind
    it (`victims`), or what ends by itself (`draining`). What comes of that is a plan (`plans`): room is kept
    (`kept_room`), pods go (`evictions`). Started gangs that cannot be completed go by their policy (`repairs`).
 7. What users should be told is told when it has stood for a moment (`reasons`, `reports`, `tree_reports`). How far a

@@ -4,13 +4,12 @@ import itertools
 from collections.abc import Sequence
 from typing import Protocol, assert_never
 
-from muster.coordinator.core.binding import Binds
-from muster.coordinator.core.decisions import Permit, Plan, PlanPart, TimeOut
+from muster.coordinator.core.cache.cache import Cache
+from muster.coordinator.core.effects import Effect, Solve
 from muster.coordinator.core.events import (
     BindCallFailed,
     BindResults,
     Changes,
-    Effect,
     Event,
     EvictCallFailed,
     EvictResults,
@@ -21,29 +20,29 @@ from muster.coordinator.core.events import (
     Recovered,
     Replicas,
     Snapshot,
-    Solve,
     Solved,
     SolveFailed,
     Tick,
     ViewLost,
 )
-from muster.coordinator.core.evictions import Evictions
-from muster.coordinator.core.gang import Gang
-from muster.coordinator.core.group import Group
-from muster.coordinator.core.knowledge import Knowledge
-from muster.coordinator.core.making_room import MakingRoom
-from muster.coordinator.core.permits import Permits
-from muster.coordinator.core.plans import Plans
-from muster.coordinator.core.queue import Queue
-from muster.coordinator.core.recovery import recover
-from muster.coordinator.core.refusals import Rejections
-from muster.coordinator.core.repairs import Repairs
-from muster.coordinator.core.reports import Reports
+from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
+from muster.coordinator.core.permits.binding import Binds
+from muster.coordinator.core.permits.decisions import Permit, Plan, PlanPart, TimeOut
+from muster.coordinator.core.permits.permits import Permits
+from muster.coordinator.core.permits.recovery import recover
+from muster.coordinator.core.preemption.eviction import Evictions
+from muster.coordinator.core.preemption.plan import Plans
+from muster.coordinator.core.preemption.preemption import Preemption
+from muster.coordinator.core.preemption.repair import Repairs
+from muster.coordinator.core.queue.queue import Queue
+from muster.coordinator.core.reconcile import Reconciler
+from muster.coordinator.core.report.reports import Reports
+from muster.coordinator.core.report.tree_reports import TreeReports
 from muster.coordinator.core.rules import Rules
-from muster.coordinator.core.solving import Solving
-from muster.coordinator.core.tree_reports import TreeReports
-from muster.coordinator.core.upkeep import Upkeep
-from muster.coordinator.core.waiting import Waiting
+from muster.coordinator.core.solve.rejections import Rejections
+from muster.coordinator.core.solve.solve import Solves
 
 DEFAULTS = Rules()
 
@@ -56,24 +55,22 @@ class Machine:
     """One term of leadership. It is made anew for every term; all that outlives it is in etcd and in the cluster."""
 
     def __init__(self, rules: Rules = DEFAULTS) -> None:
-        self.knowledge = knowledge = Knowledge()
+        self.cache = cache = Cache()
         self.queue = queue = Queue()
-        self._permits = permits = Permits(knowledge)
+        self._permits = permits = Permits(cache)
         self._binds = Binds()
         self._evictions = Evictions()
         self._reports = Reports()
-        self._tree_reports = TreeReports(knowledge.trees)
-        self._waiting = Waiting(knowledge, permits)
-        self._plans = plans = Plans(knowledge, queue, permits, self._evictions, self._waiting)
+        self._tree_reports = TreeReports(cache.trees)
+        self._waiting = HoldAndWait(cache, permits)
+        self._plans = plans = Plans(cache, queue, permits, self._evictions, self._waiting)
         self._repairs = Repairs(plans, rules)
         self.rejections = rejections = Rejections()
         solve_ids = itertools.count(1)
-        self._making_room = making_room = MakingRoom(
-            knowledge, queue, self._waiting, plans, rules, rejections, solve_ids
-        )
-        self._solving = Solving(knowledge, queue, making_room, rejections, solve_ids)
-        self._upkeep = Upkeep(
-            knowledge, queue, permits, self._reports, self._waiting, plans, self._repairs, making_room
+        self._preemption = preemption = Preemption(cache, queue, self._waiting, plans, rules, rejections, solve_ids)
+        self._solves = Solves(cache, queue, preemption, rejections, solve_ids)
+        self._reconciler = Reconciler(
+            cache, queue, permits, self._reports, self._waiting, plans, self._repairs, preemption
         )
         self._replicas = 1
         self._room_first = False
@@ -88,16 +85,16 @@ class Machine:
         self._now = now
         for event in events:
             self._take(event)
-        self._effects += self._binds.due(self.knowledge, now.monotonic_seconds)
-        self._solving.pass_on(now)
-        self._effects += self._upkeep.look(now)
+        self._effects += self._binds.due(self.cache, now.monotonic_seconds)
+        self._solves.pass_on(now)
+        self._effects += self._reconciler.look(now)
         if late := [*self._waiting.due(now), *(self._repairs.due(now) if self._seeing else ())]:
             self._effects += late
-            self._effects += self._upkeep.look(now)
+            self._effects += self._reconciler.look(now)
         self._effects += self._evictions.due(now.monotonic_seconds)  # those that are still wanted
         while (solve := self._solve(now)) is not None:
             self._effects.append(solve)
-            self._effects += self._upkeep.look(now)  # those that are being solved have left the queue
+            self._effects += self._reconciler.look(now)  # those that are being solved have left the queue
         self._effects += self._reports.due(now.monotonic_seconds)
         self._effects += self._tree_reports.due(now.monotonic_seconds)
         self._effects += self.rejections.take_news()
@@ -106,63 +103,63 @@ class Machine:
 
     def next_wake(self) -> float | None:
         """Monotonic time at which a Tick has something to do; None: only an event has."""
-        parts: list[_Waking] = [self._binds, self._evictions, self._waiting, self._solving]
+        parts: list[_Waking] = [self._binds, self._evictions, self._waiting, self._solves]
         parts += [self._reports, self._tree_reports]
         if self._seeing:
             parts.append(self._repairs)
         times = [part.next_time() for part in parts]
         if self._may_solve(self._now):
             times.append(self.queue.next_time())
-            if not self._solving.under_way:
-                times.append(self._making_room.next_time())
+            if not self._solves.under_way:
+                times.append(self._preemption.next_time())
         return min((time for time in times if time is not None), default=None)
 
     def _may_solve(self, now: Now) -> bool:
         """There is a replica to ask. Who could make room is asked alone: nobody takes that room meanwhile."""
-        if not self._seeing or self._making_room.under_way:
+        if not self._seeing or self._preemption.under_way:
             return False
-        if not self._solving.under_way:
+        if not self._solves.under_way:
             return True
-        if self._solving.under_way >= self._replicas or self._solving.waits:
+        if self._solves.under_way >= self._replicas or self._solves.waits:
             return False
-        return not (self._room_first and self._making_room.wants_to_ask(now))
+        return not (self._room_first and self._preemption.wants_to_ask(now))
 
     def _solve(self, now: Now) -> Solve | None:
         """Ask for the head of the queue, or who could make room for somebody: in turns, if there is both to ask."""
         if not self._may_solve(now):
             return None
-        if self._solving.under_way:
-            return self._solving.begin(now, self._replicas)
-        if self._room_first and (solve := self._making_room.begin(now)) is not None:
+        if self._solves.under_way:
+            return self._solves.begin(now, self._replicas)
+        if self._room_first and (solve := self._preemption.begin(now)) is not None:
             self._room_first = False
             return solve
-        solve = self._solving.begin(now, self._replicas)
+        solve = self._solves.begin(now, self._replicas)
         self._room_first = solve is not None
-        return solve or self._making_room.begin(now)
+        return solve or self._preemption.begin(now)
 
     def _take(self, event: Event) -> None:
         match event:
             case Changes(batch):
-                self.knowledge.apply(batch)
+                self.cache.apply(batch)
             case Solved() | SolveFailed():
-                for group, gangs in self._solving.ended(event, self._now):
+                for group, gangs in self._solves.ended(event, self._now):
                     self._effects.append(self._permits.permit(group, gangs, self._now))
                 results = event.results if isinstance(event, Solved) else ()
-                self._effects += self._making_room.answered(event.solve_id, results, self._now)
+                self._effects += self._preemption.answered(event.solve_id, results, self._now)
             case Replicas(count):
                 self._replicas = max(1, count)
             case Persisted(persist_id):
                 self._persisted(persist_id)
             case BindResults():
-                self._effects += self._binds.results(self.knowledge, event, self._now.monotonic_seconds)
+                self._effects += self._binds.results(self.cache, event, self._now.monotonic_seconds)
             case BindCallFailed():
-                self._binds.call_failed(self.knowledge, event, self._now.monotonic_seconds)
+                self._binds.call_failed(self.cache, event, self._now.monotonic_seconds)
             case NotPersisted():
                 self._not_persisted(event)
             case Recovered(records):
                 self._records = records
             case Snapshot(batch):
-                self.knowledge.replace(batch)
+                self.cache.replace(batch)
                 self._seeing = True
                 self._recover()
                 unseen, self._unseen = self._unseen, []
@@ -171,10 +168,10 @@ class Machine:
             case ViewLost():
                 self._seeing = False
             case EvictResults():
-                self._effects += self._evictions.results(self.knowledge, event, self._now.monotonic_seconds)
+                self._effects += self._evictions.results(self.cache, event, self._now.monotonic_seconds)
                 self._plans.reconsider(result.uid for result in event.results)
             case EvictCallFailed():
-                self._evictions.call_failed(self.knowledge, event, self._now.monotonic_seconds)
+                self._evictions.call_failed(self.cache, event, self._now.monotonic_seconds)
                 self._plans.reconsider(event.uids)
             case Tick():
                 pass
@@ -185,14 +182,14 @@ class Machine:
         """The first snapshot of the term: what is recorded goes on where it was."""
         if self._records is None:
             return
-        void, resumed = recover(self.knowledge, self._records)
+        void, resumed = recover(self.cache, self._records)
         self._records = None
         if void:
             self._effects.append(self._permits.persist(deletes=void))
         for gang, record in resumed:
             self._effects += self._waiting.recall(gang, record, self._now)
         self._effects += self._plans.recall(resumed)
-        for gang in self.knowledge.gangs.values():
+        for gang in self.cache.gangs.values():
             self._effects += self._binds.send(gang, gang.outstanding)
 
     # -- permit, then bind (I1, I2)
@@ -216,7 +213,7 @@ class Machine:
     def _permitted(self, group: Group, gangs: Sequence[Gang]) -> None:
         group.persisting = None
         # Gangs that went meanwhile took their records along.
-        gangs = [gang for gang in gangs if self.knowledge.gangs.get(gang.id) is gang]
+        gangs = [gang for gang in gangs if self.cache.gangs.get(gang.id) is gang]
         if self._overtaken(group, gangs):
             self._take_seats_back(group, gangs)
             self._effects.append(self._permits.persist(deletes=tuple(gang.id for gang in gangs)))
@@ -228,9 +225,9 @@ class Machine:
             if gang.record is not None:
                 gang.ranks, gang.permitted_tries = dict(gang.record.ranks), gang.record.tries
         for gang in gangs:
-            self.knowledge.touch_partners(gang.id)
-            self._effects += self._binds.permitted(self.knowledge, gang)
-        self.knowledge.settled(group)
+            self.cache.touch_partners(gang.id)
+            self._effects += self._binds.permitted(self.cache, gang)
+        self.cache.settled(group)
 
     def _overtaken(self, group: Group, gangs: Sequence[Gang]) -> bool:
         """While the permit was written a node was lost or filled, or a member, a partner or the declaration went.
@@ -239,8 +236,8 @@ class Machine:
         first = [gang for gang in gangs if not gang.permitted]
         if not first:
             return False
-        return self.knowledge.why_not_yet(group) is not None or any(
-            self._binds.unbindable(self.knowledge, gang) for gang in first
+        return self.cache.why_not_yet(group) is not None or any(
+            self._binds.unbindable(self.cache, gang) for gang in first
         )
 
     def _not_persisted(self, event: NotPersisted) -> None:
@@ -269,7 +266,7 @@ class Machine:
         for gang in gangs:
             for seat in self._binds.unsent(gang):
                 gang.give_seat_back(seat.uid)
-                self.knowledge.release(gang, [seat.uid])
+                self.cache.release(gang, [seat.uid])
             if not gang.permitted:
                 gang.record = None
-        self.knowledge.settled(group)
+        self.cache.settled(group)

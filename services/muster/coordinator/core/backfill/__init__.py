@@ -1,0 +1,1 @@
+"""Reserving capacity that is expected to become free for a starving gang."""

@@ -1,0 +1,1 @@
+"""Everything known of the cluster: gangs, nodes, reservations and topology trees."""

@@ -1,0 +1,335 @@
+"""What the coordinator knows: gangs, their pods and groups, and the ledger, kept true by cluster-state's batches."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from muster.coordinator.core.cache.ledger import Ledger
+from muster.coordinator.core.cache.topology import TopologyTrees
+from muster.coordinator.core.gang.gang import Gang, plain_facts
+from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.preemption.nomination import Nomination
+from muster.coordinator.core.queue.pre_enqueue import groups_agree, why_not_yet
+from muster.coordinator.core.solve.concurrent import Apart
+from muster.gangs.facts import Batch, GangFacts, PodFacts
+
+
+class Cache:
+    """Gangs by id, groups by id, and what was touched since the last look.
+
+    `touched` maps gangs to whether they were edited in a way that could let them start. `gone` are gangs that ended,
+    in order. `disbanded` are groups that no gang is in any more. `helped` says that room or nodes came.
+    """
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.apart = Apart(self.ledger)
+        self.trees = TopologyTrees()
+        self.gangs: dict[str, Gang] = {}
+        self.groups: dict[str, Group] = {}
+        self.gang_of: dict[str, Gang] = {}
+        self.revision: dict[str, int] = {}
+        self.budgets: dict[str, int] = {}
+        """Evictions that disruption budgets allow now, by budget."""
+        self.kept: dict[Group, Nomination] = {}
+        """Room that is kept, by the group that it is kept for."""
+        self.touched: dict[Gang, bool] = {}
+        self.gone: list[Gang] = []
+        self.disbanded: list[Group] = []
+        self.helped = False
+        self._partners: defaultdict[str, set[str]] = defaultdict(set)  # gang id -> gangs that declare it in their group
+        self._tree_changes = 0
+        self._displaced: dict[Gang, None] = {}  # they wait until something that is under way for a group is done
+
+    def touch(self, gang: Gang, *, edited: bool = False) -> None:
+        """It is to be looked at."""
+        self.touched[gang] = edited or self.touched.get(gang, False)
+
+    def touch_group(self, group: Group) -> None:
+        """All its gangs are to be looked at."""
+        for gang in group.gangs:
+            self.touch(gang)
+
+    # -- batches
+
+    def replace(self, batch: Batch) -> None:
+        """A snapshot: what is not in it is gone."""
+        pods = {pod.uid for pod in batch.pods}
+        nodes = {node.name for node in batch.nodes}
+        gangs = {gang.id for gang in batch.gangs}
+        seen = set(self.ledger.capacity.seated_uids()) - set(self.ledger.reserved)
+        budgets = {budget.id for budget in batch.budgets}
+        trees = {tree.name for tree in batch.trees}
+        gone = Batch(
+            removed_trees=tuple(tree.name for tree in self.trees.all() if tree.name not in trees),
+            removed_budgets=tuple(id_ for id_ in self.budgets if id_ not in budgets),
+            removed_nodes=tuple(name for name in self.ledger.nodes if name not in nodes),
+            removed_pods=tuple(uid for uid in dict.fromkeys([*seen, *self.gang_of]) if uid not in pods),
+            removed_gangs=tuple(id_ for id_, gang in self.gangs.items() if not gang.plain and id_ not in gangs),
+        )
+        self.apply(gone)
+        self.apply(batch)
+
+    def apply(self, batch: Batch) -> None:
+        """Take in a batch, whole. Gangs come after what happened to known pods and before new pods, so that it shows
+        whether a gang that was declared anew has a pod left of the old one.
+        """
+        for pod_class in batch.pod_classes:
+            self.ledger.put_class(pod_class)
+        for node in batch.nodes:
+            self.helped |= self.ledger.put_node(node)
+        for name in batch.removed_nodes:
+            self.ledger.drop_node(name)
+        self._put_trees(batch)
+        for uid in batch.removed_pods:
+            self._drop_pod(uid)
+        self.helped |= self.ledger.forget(batch.removed_pods)
+        self.helped |= self.ledger.observe(batch.pods)
+        for pod in batch.pods:
+            if pod.uid in self.gang_of:
+                self._put_pod(pod)
+        for facts in batch.gangs:
+            self._put_gang(facts)
+        for pod in batch.pods:
+            if pod.ours and pod.uid not in self.gang_of:
+                self._put_pod(pod)
+        for id_ in batch.removed_gangs:
+            if (gang := self.gangs.get(id_)) is not None:
+                self.drop_gang(gang)
+        for budget in batch.budgets:
+            self.helped |= budget.allowed > self.budgets.get(budget.id, 0)
+            self.budgets[budget.id] = budget.allowed
+        for id_ in batch.removed_budgets:
+            self.helped |= self.budgets.pop(id_, None) is not None
+        for kind, revision in batch.changed.items():
+            self.revision[kind] = max(revision, self.revision.get(kind, 0))
+
+    def _put_trees(self, batch: Batch) -> None:
+        """A tree that changed may let gangs in that it kept out, or be one that their constraints do not fit."""
+        dropped = self.trees.drop(batch.removed_trees)
+        if self.trees.put(batch.trees) or dropped:
+            self.helped = True
+            self._tree_changes += 1
+            for gang in self.gangs.values():
+                if gang.facts is not None and (gang.facts.constraints or gang.facts.tree):
+                    gang.constraints = self.trees.constraints_of(gang.facts)
+                    self.touch(gang, edited=True)
+
+    def divided_by(self, group: Group) -> tuple[object, ...]:
+        """By what its members are to be divided: differs when a tree or constraints have changed; empty for those that
+        are not.
+        """
+        asked = tuple((gang.id, facts.tree, facts.constraints) for gang in group.gangs if (facts := gang.facts))
+        return (self._tree_changes, *asked) if any(constraints for _, _, constraints in asked) else ()
+
+    # -- pods
+
+    def _put_pod(self, pod: PodFacts) -> None:
+        gang_id = pod.gang or plain_facts(pod).id
+        gang = self.gang_of.get(pod.uid)
+        if gang is not None and gang.id != gang_id and (pod.node or not gang.on_its_way(pod.uid)):
+            self._drop_pod(pod.uid)
+            gang = None
+        if gang is None:
+            gang = self._gang_for(pod, gang_id)
+        before, needed = gang.pods.get(pod.uid), gang.minimum
+        waited = pod.uid in gang.waiting
+        if pod.seated and not gang.on_its_way(pod.uid) and pod.uid not in gang.bound:
+            self.helped = True  # bound by somebody else: placement may have seen it there and sought room for it too
+        self.release(gang, [seat.uid] if (seat := gang.put_pod(pod)) is not None and not pod.seated else [])
+        if before is None or before.priority != pod.priority:
+            edited = True
+            self.helped |= before is not None and pod.priority < before.priority  # it may make room for others now
+        elif before.class_id != pod.class_id:
+            edited = pod.uid in gang.waiting
+            if (resized := gang.resize_seat(pod)) is not None:
+                self.helped |= self.ledger.reserve([resized])
+        else:
+            edited = gang.minimum < needed or (pod.uid in gang.waiting and not waited)
+        self.touch(gang, edited=edited)
+
+    def _gang_for(self, pod: PodFacts, gang_id: str) -> Gang:
+        gang = self.gangs.get(gang_id)
+        if gang is not None and gang.plain and pod.uid not in gang.pods:
+            self.drop_gang(gang)  # a plain pod came anew under the same name
+            gang = None
+        if gang is not None and gang.run_is_over and (facts := gang.facts) is not None:
+            gang = self._begin_anew(gang)
+            self._put_gang(facts)
+        if gang is None:
+            gang = self._new_gang(gang_id)
+            if not pod.gang:
+                gang.facts = plain_facts(pod)
+        self.gang_of[pod.uid] = gang
+        return gang
+
+    def _drop_pod(self, uid: str) -> None:
+        gang = self.gang_of.pop(uid, None)
+        if gang is None:
+            return
+        seat = gang.drop_pod(uid)
+        self.release(gang, [seat.uid] if seat is not None else [])
+        self.touch(gang)
+        if not gang.pods and gang.facts is not None and gang.plain:
+            self.drop_gang(gang)
+
+    def release(self, gang: Gang, uids: Iterable[str]) -> None:
+        """Reservations of a gang's pods end without a bound pod (I5)."""
+        uids = list(uids)
+        if uids:
+            self.helped |= self.ledger.release(uids)
+            self.touch(gang)
+
+    def lose_seat(self, gang: Gang, uid: str) -> None:
+        """A member cannot be bound where it was decided: it is to be placed again."""
+        gang.lose_seat(uid)
+        self.release(gang, [uid])
+        self.touch(gang, edited=True)
+        self._put_pod(gang.pods[uid])  # it may belong elsewhere by now, or not be fit to run
+
+    def forget_pod(self, uid: str) -> None:
+        """The API server says that the pod is gone; cluster-state will say so too."""
+        self._drop_pod(uid)
+        self.helped |= self.ledger.forget([uid])
+
+    # -- gangs
+
+    def _put_gang(self, facts: GangFacts) -> None:
+        gang = self.gangs.get(facts.id)
+        if gang is not None and gang.facts is not None and self._reborn(gang, facts):
+            gang = self._begin_anew(gang)
+        if gang is None:
+            gang = self._new_gang(facts.id)
+        before = gang.facts
+        gang.facts = facts
+        gang.constraints = self.trees.constraints_of(facts)
+        if before is None or before.group != facts.group:
+            if before is not None:
+                self._leave_partners(before)
+            for id_ in facts.group:
+                self._partners[id_].add(facts.id)
+        if before is None or replace(before, terms=()) != replace(facts, terms=()):
+            self.touch(gang, edited=True)
+            self.touch_partners(facts.id)
+        else:  # in other words the same: the terms name a pod that is the oldest by now
+            self.touch(gang)
+
+    @staticmethod
+    def _reborn(gang: Gang, facts: GangFacts) -> bool:
+        """It was deleted and declared anew: nothing of the old one counts. While one pod of it lives it is the same."""
+        lives = gang.members or gang.leaving or gang.marked or gang.timing_out
+        return gang.facts is not None and gang.facts.incarnation != facts.incarnation and not lives
+
+    def _begin_anew(self, gang: Gang) -> Gang:
+        """The gang is gone. What is left of its pods has ended or is on its way out, but holds its name."""
+        pods = list(gang.pods.values())
+        self.drop_gang(gang)
+        gang = self._new_gang(gang.id)
+        for pod in pods:
+            self.gang_of[pod.uid] = gang
+            gang.put_pod(pod)
+        return gang
+
+    def drop_gang(self, gang: Gang) -> None:
+        """The gang is gone, with all it holds."""
+        self.release(gang, [*gang.seats, *gang.acked])
+        gang.seats.clear()
+        gang.acked.clear()
+        gang.lost.clear()
+        for uid in gang.pods:
+            if self.gang_of.get(uid) is gang:
+                del self.gang_of[uid]
+        if self.gangs.get(gang.id) is gang:
+            del self.gangs[gang.id]
+        self._leave_group(gang)
+        if gang.facts is not None:
+            self._leave_partners(gang.facts)
+        self.touched.pop(gang, None)
+        self._displaced.pop(gang, None)
+        self.gone.append(gang)
+        self.touch_partners(gang.id)
+
+    def touch_partners(self, gang_id: str) -> None:
+        """Those that declare it in their group are to be looked at."""
+        for id_ in self._partners.get(gang_id, ()):
+            if (partner := self.gangs.get(id_)) is not None:
+                self.touch(partner, edited=True)
+
+    def _leave_partners(self, facts: GangFacts) -> None:
+        for id_ in facts.group:
+            self._partners[id_].discard(facts.id)
+            if not self._partners[id_]:
+                del self._partners[id_]
+
+    # -- groups
+
+    def settled(self, group: Group) -> None:
+        """Nothing is under way for the group any more: its gangs, and those that waited for that, are looked at."""
+        self.touch_group(group)
+        for gang in self._displaced:
+            self.touch(gang, edited=True)
+
+    def regroup(self, gang: Gang) -> None:
+        """Put the gang into the group that it belongs to now, unless something is under way for the one it leaves or
+        the one it joins: then it is out of place, and cannot be tried, until that is done.
+        """
+        self._displaced.pop(gang, None)
+        wanted = self._group_id(gang)
+        if gang.group.id == wanted:
+            return
+        group = self.groups.get(wanted)
+        if gang.group.busy or (group is not None and group.busy):
+            self._displaced[gang] = None
+            return
+        self._leave_group(gang)
+        group = self.groups.setdefault(wanted, Group(wanted))
+        group.gangs.append(gang)
+        gang.group = group
+        for member in group.gangs:
+            self.touch(member, edited=True)
+
+    def in_place(self, group: Group) -> bool:
+        """All its gangs still belong together, and none that belongs to them stands elsewhere."""
+        for gang in group.gangs:
+            if self._group_id(gang) != group.id:
+                return False
+            for id_ in gang.facts.group if gang.facts is not None else ():
+                partner = self.gangs.get(id_)
+                if partner is not None and not partner.permitted and partner.group is not group:
+                    return group.id == gang.id  # alone it stands for itself: what it lacks is told by name
+        return True
+
+    def why_not_yet(self, group: Group) -> str | None:
+        """Why the group may not be tried; None: it may."""
+        if not self.in_place(group):
+            return "its gang group is changing"
+        if group.yields_to is not None:
+            others = " and ".join(f"gang {gang.label}" for gang in group.yields_to.gangs)
+            return f"it gave its places to {others}, and is tried again when that has started or timed out"
+        return why_not_yet(group.gangs, self.gangs, self.trees, self.ledger)
+
+    def _group_id(self, gang: Gang) -> str:
+        facts = gang.facts
+        if gang.permitted or facts is None or len(facts.group) < 2 or not groups_agree(gang, self.gangs):
+            return gang.id
+        return f"group/{facts.group[0]}"
+
+    def _new_gang(self, gang_id: str) -> Gang:
+        group = Group(gang_id)
+        gang = Gang(gang_id, group)
+        group.gangs.append(gang)
+        self.groups[gang_id] = group
+        self.gangs[gang_id] = gang
+        return gang
+
+    def _leave_group(self, gang: Gang) -> None:
+        group = gang.group
+        group.gangs.remove(gang)
+        if not group.gangs:
+            self.disbanded.append(group)
+            if self.groups.get(group.id) is group:
+                del self.groups[group.id]
+        else:
+            for other in group.gangs:
+                self.touch(other, edited=True)

@@ -1,0 +1,204 @@
+"""The one truth about what is free: capacity minus bound pods minus reservations. Every answer is checked here (I3)."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from muster.coordinator.core.events import Seat
+from muster.coordinator.core.solve.rejections import Rejection, RejectionReason
+from muster.gangs.capacity import LARGEST_AMOUNT, Capacity, Int64
+from muster.gangs.facts import NodeFacts, PodClass, PodFacts
+from muster.gangs.node_filters import VOLUMES, volumes_reachable, why_not
+from muster.gangs.solve import Reservation
+
+
+class Ledger:
+    """Nodes, classes, seated pods and reservations."""
+
+    def __init__(self) -> None:
+        self.capacity = Capacity()
+        self.nodes: dict[str, NodeFacts] = {}
+        self.classes: dict[str, PodClass] = {}
+        self.reserved: dict[str, Seat] = {}
+        self._free_at = -1
+        self._free_in_all: dict[str, int] = {}  # as of that version of the capacity
+        self._disturbed: set[str] = set()
+        self._unfit: dict[str, dict[str, str | None]] = {}  # node -> class id -> why it cannot take the class
+
+    # -- what is seen
+
+    def put_node(self, node: NodeFacts) -> bool:
+        """Take in a node's newest state. True: it may take pods now that it could not take before."""
+        before = self.nodes.get(node.name)
+        self.nodes[node.name] = node
+        self._disturbed.add(node.name)
+        self._unfit.pop(node.name, None)
+        self.capacity.put_node(node)
+        return before is None or _more_welcoming(before, node)
+
+    def drop_node(self, name: str) -> None:
+        """Forget a node."""
+        self.nodes.pop(name, None)
+        self._disturbed.add(name)
+        self._unfit.pop(name, None)
+        self.capacity.drop_node(name)
+
+    def put_class(self, pod_class: PodClass) -> None:
+        """Take in a class."""
+        self.classes[pod_class.id] = pod_class
+        self.capacity.put_class(pod_class)
+
+    def observe(self, pods: Sequence[PodFacts]) -> bool:
+        """Take in pods' newest states: seen is seen, whatever was reserved. True: room came free, or a pod is on a node
+        by now that others may want to be near.
+        """
+        seated = [(pod.uid, pod.class_id, pod.node) for pod in pods if pod.seated]
+        known, company = self.capacity.seated_uids(), False
+        for uid, class_id, node in seated:
+            seat = self.reserved.pop(uid, None)
+            if seat is not None or uid not in known:
+                company = company or bool(self.classes[class_id].selected_by)
+            if seat is None or seat.node != node:
+                self._disturbed.add(node)
+        left = self.capacity.seat(seated)  # where others were bound than decided, or running pods were resized
+        freed = self._free(pod.uid for pod in pods if not pod.seated and pod.uid not in self.reserved)
+        return bool(left) or freed or company
+
+    def forget(self, uids: Iterable[str]) -> bool:
+        """Pods are gone. True: room came free."""
+        uids = list(uids)
+        for uid in uids:
+            self.reserved.pop(uid, None)
+        return self._free(uids)
+
+    def take_disturbed(self) -> set[str]:
+        """Nodes that changed since this was asked before, or took pods that were not expected there."""
+        disturbed, self._disturbed = self._disturbed, set()
+        return disturbed
+
+    # -- reservations
+
+    def reserve(self, seats: Sequence[Seat]) -> bool:
+        """Claim room for pods that are decided but not seen bound. True: room came free, of claims that they had."""
+        self._disturbed.update(seat.node for seat in seats if seat.uid in self.reserved)
+        self.reserved.update((seat.uid, seat) for seat in seats)
+        return bool(self.capacity.seat((seat.uid, seat.class_id, seat.node) for seat in seats))
+
+    def release(self, uids: Iterable[str]) -> bool:
+        """Give claims back. True: room came free. Pods that are seen on a node keep their room."""
+        return self._free([uid for uid in uids if self.reserved.pop(uid, None) is not None])
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """All claims, by node and class."""
+        grouped: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for seat in self.reserved.values():
+            grouped[seat.node, seat.class_id].append(seat.uid)
+        return tuple(Reservation(node, class_id, tuple(uids)) for (node, class_id), uids in grouped.items())
+
+    # -- checks
+
+    def refusal(
+        self, wanted: Mapping[tuple[str, str], int], nominated: Mapping[str, Int64] | None = None
+    ) -> Rejection | None:
+        """Why this many pods by (node, class) may not be reserved; None: they may.
+
+        Checks that nodes exist and take the class, and that the sum fits in what is free and not nominated. What is
+        nominated may be below zero: room that comes free before the pods are bound.
+        """
+        for node, class_id in wanted:
+            if node not in self.nodes:
+                return Rejection(RejectionReason.UNKNOWN, f"node {node[:253]} does not exist", node)
+            if class_id not in self.classes:
+                return Rejection(RejectionReason.UNKNOWN, f"pod class {class_id} is not known", node)
+            if (reason := self.why_unfit(node, class_id)) is not None:
+                return Rejection(RejectionReason.UNFIT, f"node {node}: {reason}", node)
+        return self._overfull(wanted, nominated or {})
+
+    def overcommitted(self, node: str, class_id: str) -> bool:
+        """The node is gone, or more is seated and reserved there than it offers of something that the class asks.
+
+        What the class does not ask is no reason: a seat given back for it would be given again, for ever.
+        """
+        if node not in self.nodes:
+            return True
+        row, asked = self.capacity.rows[node], self.capacity.vectors[self.capacity.classes[class_id]]
+        return bool(np.any((self.capacity.used[row] > self.capacity.allocatable[row]) & (asked > 0)))
+
+    def untenable(self, seat: Seat) -> bool:
+        """A reservation cannot stand: the node is gone, overfull, or does not take such pods any more."""
+        return self.overcommitted(seat.node, seat.class_id) or self.why_unfit(seat.node, seat.class_id) is not None
+
+    def could_take(self, node: str, class_id: str) -> bool:
+        """The node would take a pod of the class if it were empty."""
+        if node not in self.nodes or class_id not in self.classes:
+            return False
+        capacity = self.capacity
+        asked = capacity.vectors[capacity.classes[class_id]]
+        if np.any((capacity.allocatable[capacity.rows[node]] < asked) & (asked > 0)):
+            return False
+        return self.why_unfit(node, class_id) is None
+
+    def most(self, class_id: str) -> int:
+        """How many pods of a class would fit if all nodes were empty, and took such pods."""
+        capacity = self.capacity
+        vector = capacity.vectors[capacity.classes[class_id]]
+        asked = vector > 0
+        if not asked.any():
+            return LARGEST_AMOUNT
+        fits = (capacity.allocatable[:, asked] // vector[asked]).min(axis=1)
+        nodes = ((capacity.names[row], int(fits[row])) for row in np.flatnonzero(fits))
+        return sum(count for node, count in nodes if node in self.nodes and self.why_unfit(node, class_id) is None)
+
+    def free_in_all(self, resource: str) -> int:
+        """How much of a resource is free on all nodes together that take pods."""
+        capacity = self.capacity
+        if self._free_at != capacity.version:
+            self._free_at = capacity.version
+            nodes = self.nodes.values()
+            rows = [capacity.rows[node.name] for node in nodes if node.ready and not node.unschedulable]
+            free = np.maximum(capacity.allocatable[rows] - capacity.used[rows], 0).sum(axis=0, dtype=np.float64)
+            self._free_in_all = {name: int(free[column]) for name, column in capacity.resources.items()}
+        return self._free_in_all.get(resource, 0)
+
+    def _overfull(self, wanted: Mapping[tuple[str, str], int], nominated: Mapping[str, Int64]) -> Rejection | None:
+        if not wanted:
+            return None
+        capacity = self.capacity
+        rows, where = np.unique([capacity.rows[node] for node, _ in wanted], return_inverse=True)
+        classes = [capacity.classes[class_id] for _, class_id in wanted]
+        asked = np.zeros((len(rows), capacity.vectors.shape[1]), np.int64)
+        np.add.at(asked, where, capacity.vectors[classes] * np.fromiter(wanted.values(), np.int64)[:, None])
+        free = capacity.allocatable[rows] - capacity.used[rows]
+        for index, row in enumerate(rows.tolist() if nominated else ()):
+            if (vector := nominated.get(capacity.names[row])) is not None:
+                free[index, : len(vector)] -= vector
+        over = (asked > free) & (asked > 0)
+        if not over.any():
+            return None
+        row, column = np.argwhere(over)[0]
+        resource = next(name for name, index in capacity.resources.items() if index == column)
+        node = capacity.names[rows[row]]
+        has, needs = max(0, free[row, column]), asked[row, column]
+        return Rejection(RejectionReason.NO_ROOM, f"node {node} has {has} {resource} free, {needs} would be used", node)
+
+    def why_unfit(self, node: str, class_id: str) -> str | None:
+        """Why the node does not take such pods, however empty it is; None: it does."""
+        known = self._unfit.setdefault(node, {})
+        if class_id not in known:
+            pod_class, facts = self.classes[class_id], self.nodes[node]
+            known[class_id] = why_not(pod_class, facts) or (None if volumes_reachable(pod_class, facts) else VOLUMES)
+        return known[class_id]
+
+    def _free(self, uids: Iterable[str]) -> bool:
+        return bool(self.capacity.free(uids))
+
+
+def _more_welcoming(before: NodeFacts, after: NodeFacts) -> bool:
+    """The node changed in a way that could let in a pod that it kept out."""
+    if before.labels != after.labels or before.taints != after.taints:
+        return True
+    if (before.unschedulable and not after.unschedulable) or (after.ready and not before.ready):
+        return True
+    had = dict(before.allocatable)
+    return any(amount > had.get(name, 0) for name, amount in after.allocatable)

@@ -1,0 +1,147 @@
+"""Outputs of the state machine: requests to other services, writes to etcd, and reports to users."""
+
+from enum import IntEnum, StrEnum
+
+from msgspec import Struct
+
+from muster.coordinator.core.events import PodName, Record, Seat
+from muster.gangs.facts import ObjectReference
+from muster.gangs.solve import (
+    NominatedCapacity,
+    PotentialVictim,
+    Reservation,
+    SolveGroup,
+)
+
+
+class Solve(Struct, frozen=True):
+    """Ask placement. Answered by Solved or SolveFailed."""
+
+    solve_id: int
+    min_revision: dict[str, int]
+    reservations: tuple[Reservation, ...]
+    groups: tuple[SolveGroup, ...]
+    nominated: tuple[NominatedCapacity, ...] = ()
+    potential_victims: tuple[PotentialVictim, ...] = ()
+
+
+class Persist(Struct, frozen=True):
+    """Make durable, all or nothing, in the order of the ids. Answered by Persisted or NotPersisted; other failures end
+    the term.
+    """
+
+    persist_id: int
+    puts: tuple[Record, ...] = ()
+    deletes: tuple[str, ...] = ()
+
+
+class Bind(Struct, frozen=True):
+    """Bind these pods of one gang. Answered by BindResults and BindCallFailed, each pod in exactly one.
+
+    `ranks` and `claims` are by uid: the member's rank, and its volume claims that are to be told the node. `tries` of
+    its gang so far.
+    """
+
+    gang: str
+    seats: tuple[Seat, ...]
+    ranks: dict[str, int] = {}
+    claims: dict[str, tuple[str, ...]] = {}
+    tries: int = 0
+
+
+class Evict(Struct, frozen=True):
+    """Evict these pods of one gang. Answered by EvictResults and EvictCallFailed, each pod in exactly one."""
+
+    gang: str
+    pods: tuple[PodName, ...]
+
+
+class MarkTimedOut(Struct, frozen=True):
+    """Put the dialect's mark of a gang that waited too long on these pods of it, or take it off. Not answered: the pods
+    are seen with it, or without.
+    """
+
+    gang: str
+    pods: tuple[PodName, ...]
+    timed_out: bool
+
+
+class PodCondition(Struct, frozen=True):
+    """PodScheduled=False, reason Unschedulable, with this message."""
+
+    uid: str
+    namespace: str
+    name: str
+    message: str
+
+
+class EventType(StrEnum):
+    """Types of Kubernetes events."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+class KubeEvent(Struct, frozen=True):
+    """A Kubernetes event."""
+
+    regarding: ObjectReference
+    type: EventType
+    reason: str
+    note: str
+
+
+class Report(Struct, frozen=True):
+    """Tell users. Not answered."""
+
+    gang: str
+    conditions: tuple[PodCondition, ...] = ()
+    events: tuple[KubeEvent, ...] = ()
+
+
+class Phase(IntEnum):
+    """Phases of a gang; values as in the proto."""
+
+    GATHERING = 1
+    QUEUED = 2
+    SOLVING = 3
+    WAITING = 4
+    PERMITTED = 5
+    BINDING = 6
+    SATISFIED = 7
+    REPAIRING = 8
+    TIMED_OUT = 9
+
+
+class PhaseChanged(Struct, frozen=True):
+    """A gang went from one phase to another; `before` is None when it appeared, `after` None when it went."""
+
+    gang: str
+    before: Phase | None
+    after: Phase | None
+
+
+class AnswerRejected(Struct, frozen=True):
+    """An answer of placement about a gang's group was not taken; `count` is how many were for this reason, in all."""
+
+    gang: str
+    reason: str
+    message: str
+    count: int
+
+
+class GangChanged(Struct, frozen=True):
+    """Something about a gang changed that is shown to users."""
+
+    gang: str
+
+
+class StageChanged(Struct, frozen=True):
+    """A gang has come to another stage (see muster.dialects.progress), or another object defines it."""
+
+    gang: str
+
+
+Effect = (
+    Solve | Persist | Bind | Evict | MarkTimedOut | Report | PhaseChanged | AnswerRejected | GangChanged | StageChanged
+)

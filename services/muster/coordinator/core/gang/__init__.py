@@ -1,0 +1,1 @@
+"""Gangs, gang groups and their members."""

@@ -1,0 +1,1 @@
+"""Gangs that hold reservations while they wait for the rest (NonStrict)."""

@@ -1,0 +1,1 @@
+"""From a validated placement to bound pods: permits, binding, recovery."""

@@ -1,0 +1,209 @@
+"""Decisions on their way to etcd: what is written about a gang, and what waits for it to be durable (I2)."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import count
+
+from muster.coordinator.core.cache.cache import Cache
+from muster.coordinator.core.effects import Persist
+from muster.coordinator.core.events import Now, PodName, Record, RecordState
+from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.permits.decisions import Decision, Permit
+from muster.gangs.solve import PodsOnNode
+from muster.topology.ranks import Path, natural_order, ranks
+
+
+class Permits:
+    """Numbers the writes and remembers what waits for them."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._last_id = 0
+        self._awaited: dict[int, Decision] = {}
+
+    def persist(self, puts: tuple[Record, ...] = (), deletes: tuple[str, ...] = ()) -> Persist:
+        """A write that nobody waits for."""
+        self._last_id += 1
+        return Persist(self._last_id, puts, deletes)
+
+    def decide(self, decision: Decision, records: tuple[Record, ...]) -> Persist:
+        """A write that a decision waits for."""
+        persist = self.persist(records)
+        self._awaited[persist.persist_id] = decision
+        return persist
+
+    def permit(self, group: Group, gangs: Sequence[Gang], now: Now) -> Persist:
+        """The group's gangs that have seats which are not permitted yet may start, as soon as that is durable."""
+        before = [gang.record for gang in gangs]
+        records = tuple(self.record(gang, RecordState.BINDING, now.unix_seconds, anew=True) for gang in gangs)
+        persist = self.decide(Permit(group, gangs, before), records)
+        group.persisting = persist.persist_id
+        return persist
+
+    def settled(self, persist_id: int) -> Decision | None:
+        """A write is durable, or never will be: what waited for it, if anything did."""
+        return self._awaited.pop(persist_id, None)
+
+    def remember(self, gang: Gang, now: Now) -> Persist | None:
+        """Write what is to be remembered of the gang besides its permit, if it has changed."""
+        before = gang.record
+        said = _said(gang)
+        permitted = gang.permitted and not gang.leaves_whole
+        if said == (_recorded(before) if before is not None else _NOTHING):
+            return None
+        if said == _NOTHING and not permitted:
+            gang.record = None
+            return self.persist(deletes=(gang.id,))
+        if not permitted:
+            state = RecordState.UNPERMITTED
+        else:
+            state = before.state if before is not None else RecordState.SATISFIED
+            if state is RecordState.UNPERMITTED:  # it was to be evicted, and is not
+                state = RecordState.SATISFIED if gang.started else RecordState.BINDING
+        return self.persist((self.record(gang, state, now.unix_seconds),))
+
+    def record(self, gang: Gang, state: RecordState, unix_seconds: float, *, anew: bool = False) -> Record:
+        """What is durable about the gang from now on. All seats not known to be bound are in it, also those of an
+        earlier permit, since a record replaces the one before it. `anew`: some of them are permitted by it.
+        """
+        facts = gang.facts
+        waiting_since, timed_out_declaration, timing_out, evicting, evicted_for, kept_room, preempted_by = _said(gang)
+        gang.record = Record(
+            gang=gang.id,
+            incarnation=facts.incarnation if facts is not None else "",
+            state=state,
+            seats=tuple(gang.owed) if state is RecordState.BINDING else (),
+            schedule_cycle=gang.cycle.number,
+            group=_permitted_with(gang),
+            permitted_unix_millis=_permitted_unix_millis(gang, state, unix_seconds),
+            waiting_since_unix_millis=waiting_since if state is RecordState.UNPERMITTED else 0,
+            timed_out_declaration=timed_out_declaration,
+            timing_out=timing_out,
+            evicting=evicting,
+            evicted_for=evicted_for,
+            kept_room=kept_room,
+            ranks=self._ranks(gang, state),
+            tries=gang.tries if anew or not gang.permitted else gang.permitted_tries,
+            preempted_by=preempted_by,
+        )
+        return gang.record
+
+    def _ranks(self, gang: Gang, state: RecordState) -> tuple[tuple[str, int], ...]:
+        if state is RecordState.UNPERMITTED:
+            return ranked_on_nodes(gang)
+        return numbered(gang, self._cache) if state is RecordState.BINDING else still_ranked(gang)
+
+
+_Said = tuple[int, str, tuple[PodName, ...], tuple[PodName, ...], str, tuple[PodsOnNode, ...], str]
+"""What a record says besides the permit."""
+_NOTHING: _Said = (0, "", (), (), "", (), "")
+
+
+def _said(gang: Gang) -> _Said:
+    """What is to be said of the gang now."""
+    before = gang.record
+    return (
+        gang.waiting_since_unix_millis if gang.waiting_since is not None and not gang.permitted else 0,
+        gang.timed_out_declaration,
+        _still(before.timing_out if before else (), gang, gang.timing_out),
+        _still(before.evicting if before else (), gang, gang.leaving),
+        gang.evicted_for if gang.leaving else "",
+        gang.kept_room,
+        gang.preempted_by,
+    )
+
+
+def _recorded(record: Record) -> _Said:
+    return (
+        record.waiting_since_unix_millis,
+        record.timed_out_declaration,
+        record.timing_out,
+        record.evicting,
+        record.evicted_for,
+        record.kept_room,
+        record.preempted_by,
+    )
+
+
+def _still(names: tuple[PodName, ...], gang: Gang, uids: Collection[str]) -> tuple[PodName, ...]:
+    """The names that were recorded, as long as they cover what is to be done; it is not written for every pod anew."""
+    if not uids:
+        return ()
+    recorded = {name.uid for name in names}
+    return names if recorded.issuperset(uids) else tuple(gang.name_of(uid) for uid in sorted(uids))
+
+
+def _permitted_unix_millis(gang: Gang, state: RecordState, unix_seconds: float) -> int:
+    if state is RecordState.UNPERMITTED:
+        return 0
+    before = gang.record.permitted_unix_millis if gang.record is not None else 0
+    return before or int(unix_seconds * 1000)
+
+
+def _permitted_with(gang: Gang) -> tuple[str, ...]:
+    """The group that it started in, also if it declares another one by now."""
+    if gang.permitted:
+        return gang.record.group if gang.record is not None else ()
+    return gang.facts.group if gang.facts is not None else ()
+
+
+Ranks = tuple[tuple[str, int], ...]
+"""Members' uids and ranks, by rank."""
+
+
+def numbered(gang: Gang, cache: Cache) -> Ranks:
+    """Ranks for all members that have a place. Those that have one keep it; later members get the lowest that are free,
+    by name. A gang of one needs none.
+    """
+    kept = still_ranked(gang)
+    places = _places(gang)
+    if not kept:
+        return _from_the_start(gang, places, cache) if len(places) > 1 else ()
+    new = sorted(places.keys() - dict(kept).keys(), key=lambda uid: natural_order(gang.pods[uid].name))
+    return _in_order([*kept, *zip(new, _free({rank for _, rank in kept}), strict=False)])
+
+
+def still_ranked(gang: Gang) -> Ranks:
+    """Those of the recorded ranks whose members are there; a rank is free when its pod has left its node."""
+    recorded = gang.record.ranks if gang.record is not None else ()
+    return tuple((uid, rank) for uid, rank in recorded if _is_there(gang, uid))
+
+
+def _is_there(gang: Gang, uid: str) -> bool:
+    return any(uid in where for where in (gang.bound, gang.seats, gang.acked, gang.waiting, gang.leaving))
+
+
+def ranked_on_nodes(gang: Gang) -> Ranks:
+    """Those of the recorded ranks whose members are on a node yet: they may stay there after all."""
+    return tuple((uid, rank) for uid, rank in still_ranked(gang) if uid in gang.bound or uid in gang.leaving)
+
+
+def _places(gang: Gang) -> dict[str, str]:
+    """Node of each member that has one or was promised one, by uid; "" where it lost that."""
+    places = {uid: gang.pods[uid].node for uid in gang.bound}
+    places.update(dict.fromkeys(gang.lost, ""))
+    places.update((seat.uid, seat.node) for seat in (*gang.outstanding, *gang.acked.values()))
+    return places
+
+
+def _from_the_start(gang: Gang, places: dict[str, str], cache: Cache) -> Ranks:
+    members = [(gang.pods[uid].name, node) for uid, node in places.items()]
+    found = ranks(members, _paths(gang, set(places.values()), cache))
+    return _in_order(zip(places, found, strict=True))
+
+
+def _paths(gang: Gang, names: Iterable[str], cache: Cache) -> dict[str, Path]:
+    trees, nodes = cache.trees, cache.ledger.nodes
+    tree = trees.get(gang.facts.tree if gang.facts is not None else "")
+    if tree is None:
+        return {}
+    found = ((name, trees.above(tree, nodes[name])) for name in names if name in nodes)
+    return {name: path for name, path in found if path is not None}
+
+
+def _free(taken: set[int]) -> Iterator[int]:
+    return (rank for rank in count() if rank not in taken)
+
+
+def _in_order(pairs: Iterable[tuple[str, int]]) -> Ranks:
+    return tuple(sorted(pairs, key=lambda pair: pair[1]))

@@ -1,0 +1,95 @@
+"""The beginning of a term: records and the first snapshot become gangs that go on where they were (I5, I6)."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from muster.coordinator.core.cache.cache import Cache
+from muster.coordinator.core.events import Record, RecordState, Seat
+from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.gang.members import SeatState
+
+
+def recover(cache: Cache, records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[Gang, Record]]]:
+    """Bring records and snapshot together; returns the gangs whose records are void, and the others with their records.
+
+    Permits are taken up in the order in which they were given. A gang without a record of which a pod is bound counts
+    as satisfied.
+    """
+    void, resumed = [], []
+    for record in sorted(records, key=lambda record: (record.permitted_unix_millis, record.gang)):
+        gang = cache.gangs.get(record.gang)
+        if gang is None or not _same(gang, record) or _begins_anew(gang, record):
+            void.append(record.gang)
+        else:
+            _resume(cache, gang, record)
+            resumed.append((gang, record))
+    for gang in cache.gangs.values():
+        if gang.record is None and (gang.bound or _ran(gang)):
+            gang.permitted = gang.started = True
+        if gang.permitted:
+            cache.regroup(gang)
+            cache.touch(gang, edited=True)
+        elif gang.all_there:  # as near as can be known now
+            gang.began_unix = float(max(pod.created_seconds for pod in gang.pods.values()))
+    return tuple(void), resumed
+
+
+def _same(gang: Gang, record: Record) -> bool:
+    """The record is of this incarnation, or one of its pods still is a member."""
+    facts = gang.facts
+    if facts is not None and facts.incarnation == record.incarnation:
+        return True
+    if any(pod.uid in gang.pods for pod in (*record.timing_out, *record.evicting)):
+        return True
+    return any(seat.uid in gang.waiting or seat.uid in gang.bound for seat in record.seats)
+
+
+def _begins_anew(gang: Gang, record: Record) -> bool:
+    """None is left of those that were permitted, and others are there: they came when nobody led."""
+    facts = gang.facts
+    if facts is None or not facts.starts_anew or record.state is RecordState.UNPERMITTED or not gang.waiting:
+        return False
+    return not (gang.bound or gang.succeeded or any(seat.uid in gang.waiting for seat in record.seats))
+
+
+def _ran(gang: Gang) -> bool:
+    """A single pod that was bound, and has ended or is on its way out."""
+    return gang.plain and any(pod.node for pod in gang.pods.values())
+
+
+def _resume(cache: Cache, gang: Gang, record: Record) -> None:
+    gang.record = record
+    gang.ranks = dict(record.ranks)
+    gang.cycle.number = record.schedule_cycle
+    gang.earlier_tries = gang.permitted_tries = record.tries
+    gang.preempted_by = record.preempted_by
+    if record.state is RecordState.UNPERMITTED:
+        return
+    gang.permitted = True
+    gang.started = record.state is RecordState.SATISFIED
+    # The pod's class counts, not the record's: another version of Muster may name classes differently.
+    seats = [
+        replace(seat, class_id=gang.waiting[seat.uid].class_id) for seat in record.seats if seat.uid in gang.waiting
+    ]
+    if not seats:
+        return
+    if cache.ledger.refusal(_demand(seats)) is None:
+        _reserve(cache, gang, seats)
+        return
+    for seat in seats:
+        if cache.ledger.refusal(_demand([seat])) is None:
+            _reserve(cache, gang, [seat])
+        else:
+            gang.lost.add(seat.uid)
+
+
+def _reserve(cache: Cache, gang: Gang, seats: Sequence[Seat]) -> None:
+    cache.ledger.reserve(seats)
+    for seat in seats:
+        gang.take_seat(seat, SeatState.SENT)
+
+
+def _demand(seats: Sequence[Seat]) -> Counter[tuple[str, str]]:
+    return Counter((seat.node, seat.class_id) for seat in seats)

@@ -1,0 +1,1 @@
+"""Evicting or displacing lower-priority gangs for a pending gang."""

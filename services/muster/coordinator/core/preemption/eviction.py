@@ -1,0 +1,90 @@
+"""Pods on their way out: evicted when that is durable, again when it failed, until they are seen to go."""
+
+from collections.abc import Collection
+
+from muster.coordinator.core.cache.cache import Cache
+from muster.coordinator.core.effects import Effect, EventType, Evict, KubeEvent, Report
+from muster.coordinator.core.events import EvictCallFailed, EvictOutcome, EvictResults
+from muster.coordinator.core.gang.gang import Gang, pod_reference
+from muster.coordinator.core.gang.members import LeavingPod, SeatState
+
+INITIAL_RETRY_SECONDS = 1.0
+MAX_RETRY_SECONDS = 30.0
+"""A disruption budget may forbid an eviction for long."""
+MAX_FAILURES = 3
+"""After so many failed evictions of a pod a plan that counts on it is given up. Each takes binding up to a minute."""
+CALL_RETRY_SECONDS = 0.5
+
+
+class Evictions:
+    """What becomes of leaving pods."""
+
+    def __init__(self) -> None:
+        self._retries: dict[str, tuple[Gang, LeavingPod]] = {}
+
+    @staticmethod
+    def stuck(gang: Gang) -> bool:
+        """Some of its pods cannot be evicted."""
+        return any(leaving.failures >= MAX_FAILURES for leaving in gang.leaving.values())
+
+    @staticmethod
+    def stoppable(gang: Gang) -> list[str]:
+        """Pods that were never handed to binding, or that it could not evict."""
+        return [uid for uid, leaving in gang.leaving.items() if leaving.state is not SeatState.SENT]
+
+    def send(self, gang: Gang, uids: Collection[str]) -> list[Effect]:
+        """Hand pods to binding; those that are gone meanwhile, or were sent before, are passed over."""
+        leaving = [gang.leaving[uid] for uid in sorted(uids) if uid in gang.leaving]
+        leaving = [each for each in leaving if each.state is not SeatState.SENT]
+        for each in leaving:
+            each.state = SeatState.SENT
+        gang.eviction_begun |= bool(leaving)
+        return [Evict(gang.id, tuple(each.pod for each in leaving))] if leaving else []
+
+    def results(self, cache: Cache, event: EvictResults, now: float) -> list[Effect]:
+        """Binding reports. That a pod goes is believed when it is seen."""
+        effects: list[Effect] = []
+        for result in event.results:
+            gang, leaving = self._leaving(cache, result.uid)
+            if gang is None or leaving is None or result.outcome is not EvictOutcome.FAILED:
+                continue
+            if leaving.state is not SeatState.SENT:
+                continue  # told before
+            leaving.failures += 1
+            pause = min(MAX_RETRY_SECONDS, INITIAL_RETRY_SECONDS * 2 ** min(leaving.failures - 1, 10))
+            self._retry(gang, leaving, now + pause)
+            note = f"could not be evicted and is tried again: {result.message}"
+            event_ = KubeEvent(pod_reference(gang.pods[result.uid]), EventType.WARNING, "FailedEviction", note)
+            effects.append(Report(gang.id, events=(event_,)))
+        return effects
+
+    def call_failed(self, cache: Cache, event: EvictCallFailed, now: float) -> None:
+        """Binding could not be reached: it is safe to repeat."""
+        for uid in event.uids:
+            gang, leaving = self._leaving(cache, uid)
+            if gang is not None and leaving is not None and leaving.state is SeatState.SENT:
+                self._retry(gang, leaving, now + CALL_RETRY_SECONDS)
+
+    def next_time(self) -> float | None:
+        """When a pod is to be evicted again."""
+        return min((leaving.retry_at for _, leaving in self._retries.values()), default=None)
+
+    def due(self, now: float) -> list[Effect]:
+        """Pods to be evicted again now."""
+        by_gang: dict[Gang, list[str]] = {}
+        for uid, (gang, leaving) in list(self._retries.items()):
+            if leaving.retry_at <= now:
+                del self._retries[uid]
+                if gang.leaving.get(uid) is leaving:
+                    by_gang.setdefault(gang, []).append(uid)
+        return [effect for gang, uids in by_gang.items() for effect in self.send(gang, uids)]
+
+    def _retry(self, gang: Gang, leaving: LeavingPod, at: float) -> None:
+        leaving.state = SeatState.RETRY
+        leaving.retry_at = at
+        self._retries[leaving.pod.uid] = (gang, leaving)
+
+    @staticmethod
+    def _leaving(cache: Cache, uid: str) -> tuple[Gang | None, LeavingPod | None]:
+        gang = cache.gang_of.get(uid)
+        return gang, gang.leaving.get(uid) if gang is not None else None

@@ -1,0 +1,236 @@
+"""Who may have to make room for a group, in which order; and which pods the solver's answer means."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from muster.coordinator.core.cache.cache import Cache
+from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.permits.decisions import Victims
+from muster.coordinator.core.solve.request import may_preempt
+from muster.gangs.facts import PodFacts
+from muster.gangs.solve import PodsOnNode, PotentialVictim, VictimGang
+
+
+class OfferedPods(Struct, frozen=True):
+    """Uids by node and class, those that are to go first first; and how many they are."""
+
+    places: dict[tuple[str, str], list[str]]
+    counted: tuple[PodsOnNode, ...]
+
+    def taken(self, removed: VictimGang) -> list[str] | None:
+        """The pods that are meant; None if it is more than was offered."""
+        uids: list[str] = []
+        for each in removed.pods:
+            there = self.places.get((each.node, each.class_id), [])
+            if not 0 < each.count <= len(there):
+                return None
+            uids += there[: each.count]
+        return uids
+
+
+def offered(pods: Iterable[tuple[str, str, str]]) -> OfferedPods:
+    """Pods as (uid, node, class id), those that are to go first first."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for uid, node, class_id in pods:
+        places.setdefault((node, class_id), []).append(uid)
+    return OfferedPods(
+        places, tuple(PodsOnNode(node, class_id, len(uids)) for (node, class_id), uids in places.items())
+    )
+
+
+class RunningGangs:
+    """Gangs with bound members. What they could offer is kept until they are touched."""
+
+    def __init__(self) -> None:
+        self._priority: dict[Gang, int] = {}
+        self._gangs: dict[int, dict[Gang, None]] = {}
+        self._sorted: dict[int, list[Gang]] = {}
+        self._offers: dict[Gang, OfferedPods] = {}
+        self._covered: dict[Gang, Counter[str]] = {}
+        self._settled: set[Gang] = set()
+
+    def look(self, gang: Gang) -> bool:
+        """The gang was touched. True: it may be asked to give way, and could not when it was looked at before."""
+        self._offers.pop(gang, None)
+        self._covered.pop(gang, None)
+        priority = gang.priority if gang.bound else None
+        before = self._priority.get(gang)
+        if priority != before:
+            self.forget(gang)
+            if priority is not None:
+                self._priority[gang] = priority
+                self._gangs.setdefault(priority, {})[gang] = None
+                self._sorted.pop(priority, None)
+        settled = bool(gang.bound) and not gang.on_the_move
+        if settled is (gang in self._settled):
+            return False
+        (self._settled.add if settled else self._settled.discard)(gang)
+        return settled
+
+    def forget(self, gang: Gang) -> None:
+        """The gang is gone, or runs no more."""
+        self._offers.pop(gang, None)
+        self._covered.pop(gang, None)
+        self._settled.discard(gang)
+        priority = self._priority.pop(gang, None)
+        if priority is not None:
+            del self._gangs[priority][gang]
+            if not self._gangs[priority]:
+                del self._gangs[priority]
+            self._sorted.pop(priority, None)
+
+    @property
+    def lowest(self) -> int | None:
+        """The lowest priority of a gang that runs; None if none does."""
+        return min(self._gangs, default=None)
+
+    def below(self, priority: int) -> Iterator[tuple[int, list[Gang]]]:
+        """Gangs of lower priorities, the lowest first, of each priority the youngest first."""
+        for each in sorted(level for level in self._gangs if level < priority):
+            if each not in self._sorted:
+                self._sorted[each] = sorted(self._gangs[each], key=_youngest_first)
+            yield each, self._sorted[each]
+
+    def offer(self, gang: Gang) -> OfferedPods:
+        """Its bound pods, the youngest first."""
+        offer = self._offers.get(gang)
+        if offer is None:
+            pods = sorted((gang.pods[uid] for uid in gang.bound), key=_youngest_pod_first)
+            offer = self._offers[gang] = offered((pod.uid, pod.node, pod.class_id) for pod in pods)
+        return offer
+
+    def covered(self, gang: Gang) -> Counter[str]:
+        """How many of its bound pods each disruption budget covers."""
+        covered = self._covered.get(gang)
+        if covered is None:
+            covered = self._covered[gang] = Counter(budget for uid in gang.bound for budget in gang.pods[uid].budgets)
+        return covered
+
+
+def _youngest_first(gang: Gang) -> tuple[int, str]:
+    return (-(gang.facts.created_seconds if gang.facts is not None else 0), gang.id)
+
+
+def _youngest_pod_first(pod: PodFacts) -> tuple[int, str]:
+    return (-pod.created_seconds, pod.name)
+
+
+class PotentialVictims:
+    """Gangs that may have to make room for one group.
+
+    First those that wait with reservations and stand behind it in the queue, the last of them first: giving way costs
+    them nothing but the wait. Then running gangs of lower priority, the lowest and youngest first. What a disruption
+    budget protects, what is on its way out already, and what others count on, is none.
+    """
+
+    def __init__(
+        self, cache: Cache, running: RunningGangs, group: Group, holding: Iterable[Group], now: float, cautious: bool
+    ) -> None:
+        """`cautious`: a budget is used up by all that are offered, not only by those that are taken in the end."""
+        self._cache, self._running = cache, running
+        self._claimed = claimed(cache, group, now)
+        self._offers: dict[str, OfferedPods] = {}
+        self._were_waiting: set[str] = set()
+        self.potential_victims: list[PotentialVictim] = []
+        self.beyond_budget = False
+        """The answer takes more than a disruption budget allows."""
+        levels = self._offer_waiting(group, holding)
+        if may_preempt(group):
+            self._offer_running(group, levels, cautious)
+
+    # -- the offer
+
+    def _offer_waiting(self, group: Group, holding: Iterable[Group]) -> int:
+        """Returns how many levels they are."""
+        key, level = group.key, 0
+        behind = [other for other in holding if other.holds and not other.busy and other.key > key]
+        for other in sorted(behind, key=lambda other: other.key, reverse=True):
+            if not group.holds and other.priority >= group.priority:
+                continue  # only among gangs that wait is a wait for each other a deadlock
+            for gang in other.gangs:
+                if gang.seats and self._claimed.isdisjoint(gang.seats):
+                    seats = (held.seat for held in gang.seats.values())
+                    self._were_waiting.add(gang.id)
+                    pods = offered((seat.uid, seat.node, seat.class_id) for seat in seats)
+                    self._offer(gang, level, len(gang.seats), pods)
+            level += 1
+        return level
+
+    def _offer_running(self, group: Group, first_level: int, cautious: bool) -> None:
+        allowed = self._allowed()
+        for level, (_, gangs) in enumerate(self._running.below(group.priority), start=first_level):
+            for gang in gangs:
+                if gang.on_the_move or (self._claimed and not self._claimed.isdisjoint(gang.bound)):
+                    continue
+                covered = self._running.covered(gang)
+                if covered and any(count > allowed[budget] for budget, count in covered.items()):
+                    self._offer_unprotected(gang, level)
+                    continue
+                if cautious:
+                    allowed.subtract(covered)
+                self._offer(gang, level, _spare(gang), self._running.offer(gang))
+
+    def _offer_unprotected(self, gang: Gang, level: int) -> None:
+        """Of a gang that cannot go whole, members that it can spare and no budget covers."""
+        uids = [uid for there in self._running.offer(gang).places.values() for uid in there]
+        pods = [gang.pods[uid] for uid in uids if not gang.pods[uid].budgets][: _spare(gang)]
+        if pods:
+            self._offer(gang, level, len(pods), offered((pod.uid, pod.node, pod.class_id) for pod in pods))
+
+    def _offer(self, gang: Gang, level: int, spare: int, pods: OfferedPods) -> None:
+        self._offers[gang.id] = pods
+        self.potential_victims.append(PotentialVictim(gang.id, level, spare, pods.counted))
+
+    def _allowed(self) -> Counter[str]:
+        """Evictions that budgets allow beyond those that are decided and not seen yet."""
+        allowed = Counter(self._cache.budgets)
+        for kept in self._cache.kept.values():
+            for uid in kept.going if not kept.drains else ():
+                gang = self._cache.gang_of.get(uid)
+                if gang is not None and uid in gang.leaving:
+                    allowed.subtract(gang.pods[uid].budgets)
+        return allowed
+
+    # -- the answer
+
+    def victims(self, removed: Sequence[VictimGang]) -> Victims | None:
+        """The pods that are meant; None if it cannot be so, or not any more."""
+        reserved: dict[Gang, list[str]] = {}
+        bound: dict[Gang, list[str]] = {}
+        whole = set()
+        for each in removed:
+            gang, pods = self._cache.gangs.get(each.id), self._offers.get(each.id)
+            uids = pods.taken(each) if pods is not None else None
+            if gang is None or uids is None:
+                return None
+            if each.id in self._were_waiting:
+                if gang.permitted or gang.group.persisting is not None:
+                    return None
+                reserved[gang] = uids
+                continue
+            bound[gang] = uids
+            if len(uids) > _spare(gang):
+                whole.add(gang)
+            if not gang.bound.issuperset(uids) or (gang in whole and len(uids) < len(gang.bound)):
+                return None
+        self.beyond_budget = self._beyond_budget(bound)
+        return None if self.beyond_budget else Victims(reserved, bound, frozenset(whole))
+
+    def _beyond_budget(self, bound: Mapping[Gang, Sequence[str]]) -> bool:
+        taken = Counter(budget for gang, uids in bound.items() for uid in uids for budget in gang.pods[uid].budgets)
+        allowed = self._allowed() if taken else taken
+        return any(count > allowed[budget] for budget, count in taken.items())
+
+
+def claimed(cache: Cache, group: Group, now: float) -> set[str]:
+    """Uids of pods that are to go for others: what they leave is not for this group."""
+    return set().union(*(kept.going for kept in cache.kept.values() if not kept.open_to(group, now)))
+
+
+def _spare(gang: Gang) -> int:
+    if gang.facts is not None and gang.facts.evicted_whole:
+        return 0
+    return max(0, len(gang.bound) - gang.needed)

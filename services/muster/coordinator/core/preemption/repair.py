@@ -1,0 +1,75 @@
+"""Started gangs that cannot be completed: after the repair timeout their policy decides (I6)."""
+
+from muster.coordinator.core.effects import Effect, EventType, KubeEvent, Report
+from muster.coordinator.core.events import Now
+from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.permits.decisions import Plan, Victims
+from muster.coordinator.core.preemption.plan import Plans
+from muster.coordinator.core.rules import Rules
+from muster.gangs.facts import RepairPolicy
+
+
+class Repairs:
+    """Gangs of which permitted members lost their seats."""
+
+    def __init__(self, plans: Plans, rules: Rules) -> None:
+        self._plans, self._rules = plans, rules
+        self._gangs: dict[Gang, None] = {}
+        self._told: dict[Gang, int] = {}
+
+    def look(self, gang: Gang, now: Now) -> None:
+        """The gang was touched."""
+        if not gang.lost and not any(held.repairs for held in gang.seats.values()):
+            gang.repairing_since = None
+            self.forget(gang)
+        elif gang.repairing_since is None:
+            gang.repairing_since = now.monotonic_seconds
+            self._gangs[gang] = None
+
+    def forget(self, gang: Gang) -> None:
+        """The gang is whole, or gone."""
+        self._gangs.pop(gang, None)
+        self._told.pop(gang, None)
+
+    def next_time(self) -> float | None:
+        """When the next gang's time is up."""
+        return min((self._deadline(gang) for gang in self._gangs if not _under_way(gang)), default=None)
+
+    def due(self, now: Now) -> list[Effect]:
+        """Gangs that were not completed in time."""
+        late = [gang for gang in self._gangs if self._deadline(gang) <= now.monotonic_seconds and not _under_way(gang)]
+        effects: list[Effect] = []
+        for gang in late:
+            gang.repairing_since = now.monotonic_seconds  # what goes on as it is may come to be below its minimum
+            effects += self._give_up(gang, now)
+        return effects
+
+    def _give_up(self, gang: Gang, now: Now) -> list[Effect]:
+        facts, about = gang.facts, gang.reference
+        if facts is None or about is None:
+            return []
+        evict = facts.repair_policy is RepairPolicy.EVICT and 0 < len(gang.bound) < gang.needed
+        what = (
+            "its pods are evicted, by its repair policy, and it starts anew"
+            if evict
+            else "it goes on as it is, and they go on being tried first"
+        )
+        seconds = f"{self._rules.repair_timeout_seconds:g} s"
+        note = f"it could not be completed: {len(gang.lost)} of its pods found no other place for {seconds}; {what}"
+        effects: list[Effect] = []
+        if evict or self._told.get(gang) != len(gang.lost):
+            self._told[gang] = len(gang.lost)
+            effects.append(Report(gang.id, events=(KubeEvent(about, EventType.WARNING, "RepairTimedOut", note),)))
+        if evict:
+            victims = Victims(bound={gang: sorted(gang.bound)}, whole=frozenset({gang}))
+            effects += self._plans.begin(Plan(victims), now)
+        return effects
+
+    def _deadline(self, gang: Gang) -> float:
+        assert gang.repairing_since is not None
+        return gang.repairing_since + self._rules.repair_timeout_seconds
+
+
+def _under_way(gang: Gang) -> bool:
+    """Some of its pods may still be bound: what becomes of them is awaited."""
+    return bool(gang.seats or gang.acked) or gang.group.busy

@@ -1,0 +1,1 @@
+"""Which gang groups may be tried, in which order, and when again."""

@@ -1,0 +1,223 @@
+"""May a gang group be tried? If not, the reason in the user's terms."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from muster.coordinator.core.cache.ledger import Ledger
+from muster.coordinator.core.cache.topology import TopologyTrees
+from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.report.reasons import in_units
+from muster.dialects.registry import timeout_annotations
+from muster.gangs.facts import GangFacts, PodClass, Severity
+from muster.topology.constraints import contradictions
+from muster.topology.ranks import natural_order
+from muster.topology.trees import is_unread, missing_tree
+
+
+def why_not_yet(gangs: Sequence[Gang], known: Mapping[str, Gang], trees: TopologyTrees, ledger: Ledger) -> str | None:
+    """What `gangs`, tried together, still lack; None when they may be tried. `known` are all gangs by id."""
+    for gang in gangs:
+        reason = _lacks(gang, known, trees, ledger)
+        if reason is not None:
+            return reason if len(gangs) == 1 else f"gang {gang.label}: {reason}"
+    return None
+
+
+def why_not_hold(gangs: Sequence[Gang], known: Mapping[str, Gang], trees: TopologyTrees) -> str | None:
+    """Why `gangs` may not even hold what they have; None if they may. Too few members are no reason: more may come
+    while they wait.
+    """
+    return next((reason for gang in gangs if (reason := _wrongly_declared(gang, known, trees)) is not None), None)
+
+
+def groups_agree(gang: Gang, known: Mapping[str, Gang]) -> bool:
+    """All gangs that it declares as its group exist and declare the same."""
+    facts = gang.facts
+    return facts is not None and all(
+        (partner := known.get(id_)) is not None and partner.facts is not None and partner.facts.group == facts.group
+        for id_ in facts.group
+    )
+
+
+def _lacks(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees, ledger: Ledger) -> str | None:
+    if gang.leaves_whole:
+        return f"its pods are evicted {_for_whom(gang)}; it starts anew when they are gone"
+    if gang.single:
+        return _contradictory(gang, trees) if gang.waiting else None
+    reason = _wrongly_declared(gang, known, trees)
+    if reason is not None or gang.facts is None:
+        return reason
+    if gang.counted < gang.needed:
+        return _timed_out(gang) if gang.timed_out else _too_few(gang, gang.facts.minimum)
+    if gang.permitted:
+        return None
+    return unlike(gang, ledger.classes) or lacks_room_in_all(gang, ledger)
+
+
+def _wrongly_declared(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees) -> str | None:
+    facts = gang.facts
+    if facts is None:
+        return "its definition has not been seen yet"
+    for problem in facts.problems:
+        if problem.severity is Severity.BLOCKING:
+            return problem.message
+    for id_ in facts.group if not gang.permitted else ():
+        partner = known.get(id_)
+        if partner is not gang and (reason := _partner_lacks(gang, id_, partner)) is not None:
+            return reason
+    return _contradictory(gang, trees)
+
+
+def _contradictory(gang: Gang, trees: TopologyTrees) -> str | None:
+    """What about its tree and constraints cannot be: placement would refuse to answer, for others of the batch too."""
+    facts = gang.facts
+    if facts is None or not (facts.constraints or facts.tree):
+        return None
+    tree = trees.get(facts.tree)
+    if tree is None:
+        return missing_tree(facts.tree, trees.named())
+    if not gang.constraints:
+        return None
+    if is_unread(tree) and any(each.hard for each in gang.constraints):
+        return f'topology tree "{tree.name}" cannot be read: {tree.problems[0].message}'
+    levels = [level.name for level in tree.levels]
+    return next(iter(contradictions(gang.constraints, levels, *_sizes(gang, facts), tree=tree.name)), None)
+
+
+def _sizes(gang: Gang, facts: GangFacts) -> tuple[int, int]:
+    """How many members it may have after the next try, at the least and at the most, those with a place included."""
+    have_a_place = gang.members - len(gang.waiting)
+    if gang.single:
+        return have_a_place + 1, gang.members
+    least = have_a_place + max(0, gang.lacking)
+    return least, max(least, gang.members, facts.total if gang.counted < gang.needed else 0)
+
+
+def _for_whom(gang: Gang) -> str:
+    if gang.evicted_for:
+        return f"for gang {gang.evicted_for.split('/', 1)[-1]}"
+    return "because it cannot run whole"
+
+
+def _timed_out(gang: Gang) -> str:
+    mark = next(iter(timeout_annotations(gang.id, True)), "that says so")
+    count = len(gang.marked) + len(gang.timing_out)
+    return (
+        f"{count} of its pods waited too long for the others and are not tried any more; it is tried again when its "
+        f"declaration is edited, when new pods take their place, or when the annotation {mark} is removed from them"
+    )
+
+
+def _partner_lacks(gang: Gang, id_: str, partner: Gang | None) -> str | None:
+    label = id_.split("/", 1)[1]
+    if partner is None or partner.facts is None:
+        return f"gang {label} of its group does not exist"
+    for problem in partner.facts.problems:
+        if problem.severity is Severity.BLOCKING:
+            return f"gang {label} of its group: {problem.message}"
+    assert gang.facts is not None
+    if partner.facts.group != gang.facts.group:
+        wanted = ", ".join(f'"{name.split("/", 1)[1]}"' for name in gang.facts.group)
+        return f"gang {label} of its group does not declare the same group; it must declare [{wanted}]"
+    return None
+
+
+def _too_few(gang: Gang, minimum: int) -> str:
+    reason = f"{gang.counted} of {minimum} members"
+    if gang.needed < minimum:
+        return f"{gang.counted} of {gang.needed} members, besides {len(gang.succeeded)} that succeeded"
+    if len(gang.pods) == gang.members:
+        return reason
+    missing = [
+        (sum(1 for pod in gang.pods.values() if pod.gated and not pod.deleting), "gated"),
+        (sum(1 for pod in gang.pods.values() if pod.deleting), "being deleted"),
+        (sum(1 for pod in gang.pods.values() if pod.phase.ended), "ended"),
+    ]
+    details = ", ".join(f"{count} {state}" for count, state in missing if count)
+    invalid = min((pod for pod in gang.pods.values() if pod.problem), key=lambda pod: pod.name, default=None)
+    if invalid is not None:
+        details = f"{details}, " if details else ""
+        details += f"pod {invalid.name}: {invalid.problem}"
+    return f"{reason} ({details})" if details else reason
+
+
+_COMPARED: Final = {
+    "node_selector": "its node selector",
+    "required_node_affinity": "its node affinity",
+    "preferred_node_affinity": "its preferred node affinity",
+    "tolerations": "its tolerations",
+    "required_pod_affinity": "its pod affinity",
+    "required_pod_anti_affinity": "its pod anti-affinity",
+    "preferred_pod_affinity": "its preferred pod affinity",
+    "spread": "its topology spread constraints",
+    "host_ports": "its host ports",
+}
+"""What pods of one kind have in common besides requests. Each has volumes and labels of its own."""
+_MOST_NAMED: Final = 5
+
+
+def unlike(gang: Gang, classes: Mapping[str, PodClass]) -> str | None:
+    """Which members ask something else of a node than the first, and what; None: none does, or they may."""
+    if gang.facts is None or not gang.facts.uniform:
+        return None
+    members = [*gang.waiting, *gang.seats, *gang.acked, *gang.bound]
+    if len({gang.pods[uid].class_id for uid in members}) < 2:
+        return None
+    pods = sorted((gang.pods[uid] for uid in members), key=lambda pod: natural_order(pod.name))
+    first = classes[pods[0].class_id]
+    others: dict[str, str] = {}
+    for pod in pods[1:]:
+        if pod.class_id != pods[0].class_id and (what := _difference(first, classes[pod.class_id])):
+            others[pod.name] = what
+    if not others:
+        return None
+    name, what = next(iter(others.items()))
+    more = [each for each in others if each != name][: _MOST_NAMED - 1]
+    beyond = f" and {len(others) - 1 - len(more)} more" if len(others) - 1 > len(more) else ""
+    also = f"; so do {', '.join(more)}{beyond}" if more else ""
+    return f"its pods must all ask the same of a node, but {name} differs from {pods[0].name} in {what}{also}"
+
+
+def _difference(first: PodClass, other: PodClass) -> str:
+    """In words; empty: pods of one kind may differ so."""
+    before, after = dict(first.requests), dict(other.requests)
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name, 0) != after.get(name, 0):
+            return f"{name}: {in_units(name, after.get(name, 0))}, not {in_units(name, before.get(name, 0))}"
+    return next((words for field, words in _COMPARED.items() if getattr(first, field) != getattr(other, field)), "")
+
+
+def lacks_room_in_all(gang: Gang, ledger: Ledger) -> str | None:
+    """What is less free in all than the gang wants, in words; None: nothing is.
+
+    What its members that are placed together ask themselves is left to placement, which knows more than the sum: it
+    says what is short, and who could make room. What its group holds already counts as free for it, and it does not
+    wait any more once it has all that it needs to start.
+    """
+    facts = gang.facts
+    if facts is None or not facts.resources or gang.lacking <= 0:
+        return None
+    theirs = _asked((class_id for each in gang.group.gangs for class_id in _held(each)), ledger)
+    waiting = _asked((pod.class_id for pod in gang.waiting.values()), ledger)
+    asked = Counter[str]() if gang.group.accumulates else _asked(_held(gang), ledger) + waiting
+    short = []
+    for name, amount in facts.resources:
+        free = ledger.free_in_all(name) + theirs[name] if amount > asked[name] else amount
+        if free < amount:
+            short.append(f"{in_units(name, amount)} {name} ({in_units(name, max(0, free))} now)")
+    return f"it waits until so much is free in the whole cluster: {', '.join(short)}" if short else None
+
+
+def _held(gang: Gang) -> Iterator[str]:
+    """Classes of its members that have a place."""
+    yield from (seat.class_id for seat in (*gang.outstanding, *gang.acked.values()))
+    yield from (gang.pods[uid].class_id for uid in gang.bound)
+
+
+def _asked(class_ids: Iterable[str], ledger: Ledger) -> Counter[str]:
+    asked: Counter[str] = Counter()
+    for class_id, count in Counter(class_ids).items():
+        for name, amount in ledger.classes[class_id].requests:
+            asked[name] += amount * count
+    return asked

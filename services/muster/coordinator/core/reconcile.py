@@ -1,0 +1,197 @@
+"""Every gang that was touched is looked at once: does its group hold, may it be tried, is it done, what to tell?"""
+
+from muster.coordinator.core.cache.cache import Cache
+from muster.coordinator.core.effects import (
+    Effect,
+    EventType,
+    GangChanged,
+    KubeEvent,
+    Phase,
+    PhaseChanged,
+    Report,
+    StageChanged,
+)
+from muster.coordinator.core.events import Now, RecordState
+from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
+from muster.coordinator.core.permits.permits import Permits
+from muster.coordinator.core.preemption.plan import Plans
+from muster.coordinator.core.preemption.preemption import Preemption
+from muster.coordinator.core.preemption.repair import Repairs
+from muster.coordinator.core.queue.queue import Queue
+from muster.coordinator.core.report.progress import stage_of
+from muster.coordinator.core.report.reports import Reports
+from muster.coordinator.core.solve.request import equivalence_key, to_place
+from muster.dialects.progress import Stage
+from muster.gangs.facts import ObjectReference
+
+
+class Reconciler:
+    """Keeps queue, records and what users see in step with what is known."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: Queue,
+        permits: Permits,
+        reports: Reports,
+        waiting: HoldAndWait,
+        plans: Plans,
+        repairs: Repairs,
+        preemption: Preemption,
+    ) -> None:
+        self._cache, self._queue, self._permits, self._reports = cache, queue, permits, reports
+        self._waiting, self._plans, self._repairs, self._preemption = waiting, plans, repairs, preemption
+        self._wants_room: dict[Gang, None] = {}
+        """Gangs that are not tried before so much is free in all."""
+        self._phases: dict[Gang, Phase] = {}
+        self._stages: dict[Gang, tuple[Stage, ObjectReference | None]] = {}
+
+    def look(self, now: Now) -> list[Effect]:
+        """Look at all that was touched since the last look."""
+        effects = self._look(now)
+        while self._cache.helped:
+            self._cache.helped = False
+            self._queue.help_came()
+            for gang in self._wants_room:
+                if gang.group.gathering is not None:
+                    self._cache.touch(gang)
+            effects += self._look(now)
+        return effects
+
+    def _look(self, now: Now) -> list[Effect]:
+        cache = self._cache
+        effects: list[Effect] = []
+        if disturbed := cache.ledger.take_disturbed():
+            cache.apart.look_again(disturbed)
+            self._waiting.drop_untenable(disturbed)
+            self._plans.drop_untenable(disturbed)
+        while self._plans.look() or cache.touched or cache.gone or cache.disbanded:
+            self._bury(effects)
+            touched, cache.touched = cache.touched, {}
+            for gang in touched:
+                if gang.started_by_others:
+                    self._waiting.give_up(gang.group)
+                    gang.permitted = gang.started = True
+                    gang.ended_unix = now.unix_seconds
+                    cache.touch_partners(gang.id)
+                cache.regroup(gang)
+            if cache.touched:  # others moved with them: look at all of them together
+                for gang, edited in touched.items():
+                    cache.touch(gang, edited=edited)
+                continue
+            groups: dict[Group, bool] = {}
+            for gang, edited in touched.items():
+                groups[gang.group] = groups.get(gang.group, False) or edited
+            for group, edited in groups.items():
+                self._waiting.look(group, now)
+                self._queue_or_not(group, now, effects, edited=edited)
+            # What one gang does is told on those of its group too.
+            for gang in dict.fromkeys([*touched, *(gang for group in groups for gang in group.gangs)]):
+                self._look_at(gang, now, effects)
+        return effects
+
+    def _queue_or_not(self, group: Group, now: Now, effects: list[Effect], *, edited: bool) -> None:
+        if not group.gangs:
+            return
+        edited, group.edited = edited or group.edited, False
+        if group.busy:
+            group.edited = edited
+            return
+        group.gathering = self._cache.why_not_yet(group)
+        if group.infeasible is not None and (edited or equivalence_key(group, to_place(group)) != group.infeasible):
+            group.infeasible = None
+            edited = True
+        if group.holds and group.complete and group.gathering is None:
+            self._queue.remove(group)
+            effects.append(self._permits.permit(group, [gang for gang in group.gangs if gang.seats], now))
+        elif not group.wants_seats:
+            self._queue.remove(group)
+        elif edited or group not in self._queue:
+            group.refusals = 0 if edited else group.refusals
+            self._queue.activate(group)
+
+    def _look_at(self, gang: Gang, now: Now, effects: list[Effect]) -> None:
+        self._look_at_start(gang, now)
+        done = gang.permitted and not (gang.lost or gang.seats or gang.leaves_whole)
+        if done and (gang.record is None or gang.record.state is not RecordState.SATISFIED):
+            self._finish(gang, now, effects)
+        if gang.facts is not None and gang.facts.resources and not gang.permitted:
+            self._wants_room[gang] = None
+        else:
+            self._wants_room.pop(gang, None)
+        self._repairs.look(gang, now)
+        if self._preemption.running.look(gang):
+            self._preemption.may_be_evicted(gang)
+        effects += self._waiting.forgive(gang)
+        if gang.group.persisting is None and (persist := self._permits.remember(gang, now)) is not None:
+            effects.append(persist)
+        phase, before = gang.phase, self._phases.get(gang)
+        if before is None:
+            gang.first_seen = now.monotonic_seconds
+        if phase is not before:
+            self._phases[gang] = phase
+            effects.append(PhaseChanged(gang.id, before, phase))
+        self._look_at_stage(gang, phase, effects)
+        effects.append(GangChanged(gang.id))
+        if (report := self._reports.look(gang, now.monotonic_seconds)) is not None:
+            effects.append(report)
+
+    @staticmethod
+    def _look_at_start(gang: Gang, now: Now) -> None:
+        """From when on it could start, and that it can in spite of having been preempted."""
+        ready = gang.all_there and not gang.leaves_whole
+        if ready and not gang.permitted:
+            gang.began_unix = gang.began_unix or now.unix_seconds
+        if gang.preempted_by and not gang.leaves_whole and (ready or gang.permitted):
+            gang.preempted_by = ""
+
+    def _look_at_stage(self, gang: Gang, phase: Phase, effects: list[Effect]) -> None:
+        if gang.facts is None or gang.plain:
+            return
+        standing = (stage_of(gang, phase), gang.facts.definition)
+        if self._stages.get(gang) != standing:
+            self._stages[gang] = standing
+            effects.append(StageChanged(gang.id))
+
+    def _finish(self, gang: Gang, now: Now, effects: list[Effect]) -> None:
+        """All that was permitted is bound (or gone): the permit has done its work."""
+        recorded = gang.record is not None
+        record = self._permits.record(gang, RecordState.SATISFIED, now.unix_seconds)
+        if not gang.plain:
+            effects.append(self._permits.persist((record,)))
+        elif recorded:  # once bound, a single pod has nothing left to be remembered
+            effects.append(self._permits.persist(deletes=(gang.id,)))
+        if gang.started:
+            return
+        gang.started = True
+        gang.ended_unix = now.unix_seconds
+        note = f"{len(gang.bound) + len(gang.acked)} of {len(gang.pods)} pods bound"
+        if gang.first_seen is not None:  # else the leader before this one had bound them
+            gang.start_seconds = now.monotonic_seconds - gang.first_seen
+            note += f" in {gang.start_seconds:.3f} s"
+        regarding = gang.reference
+        if regarding is not None:
+            event = KubeEvent(regarding, EventType.NORMAL, "Scheduled", note)
+            effects.append(Report(gang.id, events=(event,)))
+
+    def _bury(self, effects: list[Effect]) -> None:
+        """Gangs that are gone leave nothing behind."""
+        for gang in self._cache.gone:
+            if gang.record is not None and not (gang.plain and gang.record.state is RecordState.SATISFIED):
+                effects.append(self._permits.persist(deletes=(gang.id,)))
+            self._reports.forget(gang)
+            self._repairs.forget(gang)
+            self._wants_room.pop(gang, None)
+            self._preemption.running.forget(gang)
+            effects.append(PhaseChanged(gang.id, self._phases.pop(gang, None), None))
+            if self._stages.pop(gang, None) is not None:
+                effects.append(StageChanged(gang.id))
+            effects.append(GangChanged(gang.id))
+        self._cache.gone.clear()
+        for group in self._cache.disbanded:
+            self._waiting.forget(group)
+            if group in self._queue:
+                self._queue.remove(group)
+        self._cache.disbanded.clear()

@@ -1,0 +1,1 @@
+"""Reasons, conditions, events and progress shown to users."""

@@ -1,0 +1,165 @@
+"""Answers about gangs: where one stands, who is ahead of it, and what would let it start."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from muster.coordinator.core.effects import Phase
+from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.gang.group import Group, QueueKey
+from muster.coordinator.core.machine import Machine
+from muster.coordinator.core.report.reasons import in_units
+from muster.dialects.registry import timeout_annotations
+from muster.gangs.facts import PodFacts, Severity
+
+MAX_AHEAD = 10
+_RUNNING = (Phase.SATISFIED,)
+_KIND = re.compile(r"/[A-Z][A-Za-z0-9]*\.(?=[^/]*$)")
+"""Of the controller that a gang is named after, in the gang's id; names of other gangs have no capitals."""
+
+
+class UnknownGang(LookupError):
+    """No gang has this name; `close` are names that look like it."""
+
+    def __init__(self, name: str, close: Sequence[str]) -> None:
+        hint = f"; did you mean {', '.join(close)}?" if close else ""
+        super().__init__(f'there is no gang "{name[:253]}"{hint}')
+
+
+class AmbiguousGang(LookupError):
+    """Several gangs have this name."""
+
+    def __init__(self, name: str, ids: Sequence[str]) -> None:
+        super().__init__(f'"{name[:253]}" may be any of {", ".join(ids[:10])}; say which by its id')
+
+
+def find(gangs: Mapping[str, Gang], name: str) -> Gang:
+    """A gang by id, "namespace/name", or name; of a gang that is named after a controller, "Kind.name", the name alone
+    will do if nobody else has it. Raises UnknownGang and AmbiguousGang.
+    """
+    if name in gangs:
+        return gangs[name]
+    parts = name.split("/")
+    found = [gang for gang in gangs.values() if name in _short(gang.id)]
+    found = found or [gang for gang in gangs.values() if name in _short(_KIND.sub("/", gang.id))]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise AmbiguousGang(name, sorted(gang.id for gang in found))
+    stem = parts[-1][:4]
+    raise UnknownGang(name, sorted(id_ for id_ in gangs if stem and stem in id_)[:5])
+
+
+def _short(id_: str) -> tuple[str, str]:
+    return id_.split("/", 1)[-1], id_.rsplit("/", 1)[-1]
+
+
+def in_order(machine: Machine) -> list[Gang]:
+    """All gangs: those that wait in queue order, then those that run."""
+    keys: dict[Group, QueueKey] = {}
+
+    def place(gang: Gang) -> tuple[bool, QueueKey, str]:
+        key = keys.get(gang.group)
+        if key is None:
+            key = keys[gang.group] = gang.group.key
+        return (gang.phase in _RUNNING, key, gang.id)
+
+    return sorted(machine.cache.gangs.values(), key=place)
+
+
+def ahead_of(machine: Machine, gang: Gang) -> tuple[int, list[str]]:
+    """Its turn in the queue from 1 (0: not queued), and the ids of those ahead, the nearest first."""
+    groups = list(machine.queue.ordered())
+    if gang.group not in groups:
+        return 0, []
+    turn = groups.index(gang.group)
+    nearest = [member.id for group in reversed(groups[:turn]) for member in group.gangs]
+    return turn + 1, nearest[:MAX_AHEAD]
+
+
+def pod_state(gang: Gang, pod: PodFacts) -> str:
+    """A member's state in a word."""
+    if pod.phase.ended:
+        return "ended"
+    if pod.deleting:
+        return "deleting"
+    if pod.uid in gang.leaving:
+        return "evicted"
+    if pod.node:
+        return "bound"
+    if pod.problem:
+        return "invalid"
+    if pod.gated:
+        return "gated"
+    if pod.uid in gang.marked or pod.uid in gang.timing_out:
+        return "timed-out"
+    return "reserved" if pod.uid in gang.seats or pod.uid in gang.acked else "pending"
+
+
+def reserved_node(gang: Gang, pod: PodFacts) -> str:
+    """Node that a member has a claim on; "" if none."""
+    if (held := gang.seats.get(pod.uid)) is not None:
+        return held.seat.node
+    return seat.node if (seat := gang.acked.get(pod.uid)) is not None else ""
+
+
+def waits_until_unix_millis(gang: Gang) -> int:
+    """When a waiting gang gives its reservations back, by the leader's wall clock; 0: it does not wait."""
+    if gang.permitted or not gang.seats or gang.waiting_since is None or gang.facts is None:
+        return 0
+    return gang.waiting_since_unix_millis + int(gang.facts.waiting_time_seconds * 1000)
+
+
+def nodes_with_kept_room(machine: Machine, gang: Gang) -> int:
+    """Nodes that have room kept for its group."""
+    kept = machine.cache.kept.get(gang.group)
+    return len({node for node, _ in kept.room}) if kept is not None else 0
+
+
+def evicted_for(machine: Machine, gang: Gang) -> list[str]:
+    """Ids of gangs that are evicted for its group."""
+    kept = machine.cache.kept.get(gang.group)
+    if kept is None:
+        return []
+    gangs = machine.cache.gangs.values()
+    return sorted(other.id for other in gangs if other.leaving and other.evicted_for == kept.owner)
+
+
+def would_help(gang: Gang) -> list[str]:
+    """What would let it start, in words; empty when nothing is in its way."""
+    facts, group = gang.facts, gang.group
+    if facts is None or (gang.permitted and not gang.waiting):
+        return []
+    helps = [
+        f"mend its declaration: {problem.message}"
+        for problem in facts.problems
+        if problem.severity is Severity.BLOCKING
+    ]
+    if gang.timed_out:
+        mark = next(iter(timeout_annotations(gang.id, True)), "that says so")
+        helps.append(f"remove the annotation {mark} from its pods, replace them by new ones, or edit its declaration")
+    elif not gang.single and not facts.blocked and gang.counted < gang.needed:
+        missing, reached = gang.needed - gang.counted, facts.minimum - gang.needed + gang.counted
+        helps.append(f"{missing} more {'pod' if missing == 1 else 'pods'}, or a minimum of at most {reached}")
+    if group.gathering is not None and not helps:
+        helps.append(f"what keeps its group from being tried: {group.gathering}")
+    explanation = group.explanation
+    if group.gathering is None and explanation is not None:
+        if explanation.remedy:
+            about = f"gang {explanation.gang.split('/', 1)[-1]}: " if explanation.gang not in ("", gang.id) else ""
+            helps.append(about + explanation.remedy)
+        helps += [
+            f"at least {_of(name, amount)} more {name} on nodes that it may use"
+            for name, amount in explanation.short_by
+        ]
+        helps += [
+            f"{count} {'node is' if count == 1 else 'nodes are'} lost to: {why}"
+            for why, count in explanation.filtered_nodes
+        ]
+    if group.trouble:
+        helps.append(f"it is tried again soon; the last try failed: {group.trouble}")
+    return helps
+
+
+def _of(resource: str, amount: int) -> str:
+    units = in_units(resource, amount)
+    return f"{units} of" if units.endswith("B") else units

@@ -1,0 +1,76 @@
+"""How far a gang is, as dialects tell it: put together when somebody is to be told."""
+
+from typing import Final
+
+from muster.coordinator.core.cache.cache import Cache
+from muster.coordinator.core.effects import Phase
+from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.report.reasons import reason
+from muster.dialects.progress import MemberProgress, Progress, Stage
+from muster.gangs.facts import PodFacts, PodPhase, TopologyTree
+
+_STAGES: Final = {
+    Phase.GATHERING: Stage.GATHERING,
+    Phase.QUEUED: Stage.READY,
+    Phase.SOLVING: Stage.READY,
+    Phase.WAITING: Stage.READY,
+    Phase.PERMITTED: Stage.ASSIGNED,
+    Phase.BINDING: Stage.PERMITTED,
+    Phase.REPAIRING: Stage.PERMITTED,
+    Phase.SATISFIED: Stage.BOUND,
+    Phase.TIMED_OUT: Stage.TIMED_OUT,
+}
+
+
+def stage_of(gang: Gang, phase: Phase) -> Stage:
+    """How far a gang is that is in this phase."""
+    return Stage.PREEMPTED if gang.preempted_by and not gang.permitted else _STAGES[phase]
+
+
+def progress_of(gang: Gang, cache: Cache) -> Progress | None:
+    """How far the gang is; None while nothing is known of what it declares."""
+    facts = gang.facts
+    if facts is None:
+        return None
+    tree = cache.trees.get(facts.tree)
+    return Progress(
+        facts=facts,
+        stage=stage_of(gang, gang.phase),
+        members=_members(gang, cache, tree),
+        reason=reason(gang),
+        root=tree.name if tree is not None else "",
+        levels=tuple(level.name for level in tree.levels) if tree is not None else (),
+        began=gang.began_unix,
+        ended=gang.ended_unix,
+        solver_seconds=gang.solver_seconds,
+        preemptor=gang.preempted_by if not gang.permitted else "",
+    )
+
+
+def _members(gang: Gang, cache: Cache, tree: TopologyTree | None) -> tuple[MemberProgress, ...]:
+    """Pods that are here to stay, or have done their work, by name."""
+    ranks = dict(gang.record.ranks) if gang.record is not None else {}
+    tries = gang.permitted_tries if gang.permitted else gang.tries
+    domains: dict[str, tuple[str, ...]] = {"": ()}
+    members = []
+    for pod in sorted(gang.pods.values(), key=lambda pod: (pod.name, pod.uid)):
+        if pod.deleting or pod.phase is PodPhase.FAILED or pod.uid in gang.leaving:
+            continue
+        node = _node(gang, pod)
+        if node not in domains:
+            facts = cache.ledger.nodes.get(node)
+            above = cache.trees.above(tree, facts) if tree is not None and facts is not None else None
+            domains[node] = tuple(above or ())
+        bound = bool(pod.node) or pod.uid in gang.acked
+        rank = ranks.get(pod.uid)
+        members.append(MemberProgress(pod.uid, pod.name, node, domains[node], rank, tries, bound))
+    return tuple(members)
+
+
+def _node(gang: Gang, pod: PodFacts) -> str:
+    """Where it is, or is to be; empty: nowhere yet."""
+    if pod.node:
+        return pod.node
+    if (held := gang.seats.get(pod.uid)) is not None:
+        return held.seat.node
+    return seat.node if (seat := gang.acked.get(pod.uid)) is not None else ""

@@ -1,0 +1,1 @@
+"""Solve requests to placement and the validation of its answers."""

@@ -1,0 +1,181 @@
+"""Checks placement's answers: nothing is believed that the ledger and the gangs' own members do not bear out."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from muster.coordinator.core.cache.ledger import Ledger
+from muster.coordinator.core.cache.topology import TopologyTrees
+from muster.coordinator.core.events import Seat
+from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.solve.rejections import Rejection, RejectionReason
+from muster.coordinator.core.solve.request import placed
+from muster.gangs.capacity import Int64
+from muster.gangs.facts import LevelConstraint, LevelPolicy, NodeFacts, PodFacts
+from muster.gangs.solve import Assignment, SolveGroup
+from muster.topology.constraints import in_words
+from muster.topology.ranks import Path
+
+
+def validate_and_reserve(
+    ledger: Ledger,
+    trees: TopologyTrees,
+    group: Group,
+    asked: SolveGroup,
+    assignments: Sequence[Assignment],
+    nominated: Mapping[str, Int64],
+) -> Rejection | dict[Gang, int]:
+    """Give seats to the members and reserve them, or say why the answer cannot be used and change nothing. Returns how
+    many members of which gangs got a seat.
+
+    Members that went away since the question leave their seats empty; the minimum must be reached without them, unless
+    the group accumulates.
+    """
+    gangs = {gang.id: gang for gang in group.gangs}
+    wanted = _wanted_by_role(asked)
+    malformed = _malformed(gangs, wanted, assignments)
+    if malformed is not None:
+        return Rejection(RejectionReason.MALFORMED, malformed)
+    seats = _seats(gangs, wanted, assignments)
+    for gang in group.to_seat if not group.accumulates else ():
+        if len(seats[gang.id]) < gang.minimum:
+            message = f"it seats {len(seats[gang.id])} of gang {gang.label}, which needs {gang.minimum}"
+            return Rejection(RejectionReason.INCOMPLETE, message)
+    demand = Counter((seat.node, seat.class_id) for taken in seats.values() for seat in taken)
+    problem = ledger.refusal(demand, nominated)
+    if problem is not None:
+        return problem
+    for gang_id, taken in seats.items():
+        nodes = Counter(seat.node for seat in taken)
+        broken = forbidden(ledger, trees, gangs[gang_id], nodes, whole=not group.accumulates)
+        if broken is not None:
+            return Rejection(RejectionReason.CONSTRAINT, broken)
+    for gang_id, taken in seats.items():
+        ledger.reserve(taken)
+        for seat in taken:
+            gangs[gang_id].take_seat(seat)
+    return {gang: len(seats[gang.id]) for gang in group.gangs if seats[gang.id]}
+
+
+def forbidden(ledger: Ledger, trees: TopologyTrees, gang: Gang, taken: Counter[str], *, whole: bool) -> str | None:
+    """Which hard constraint of the gang forbids so many more members on these nodes; None: none does."""
+    if not taken or not any(each.hard for each in gang.constraints):
+        return None
+    before: Counter[str] = Counter()
+    for pods in placed(gang):
+        before[pods.node] += pods.count
+    return broken_constraint(gang, trees, ledger.nodes, before, before + taken, whole=whole)
+
+
+def _wanted_by_role(asked: SolveGroup) -> dict[tuple[str, int], tuple[str, int]]:
+    return {
+        (gang.id, index): (role.class_id, role.wanted) for gang in asked.gangs for index, role in enumerate(gang.roles)
+    }
+
+
+def _malformed(
+    gangs: dict[str, Gang], wanted: dict[tuple[str, int], tuple[str, int]], assignments: Sequence[Assignment]
+) -> str | None:
+    placed: Counter[tuple[str, int]] = Counter()
+    for assignment in assignments:
+        key = (assignment.gang, assignment.role)
+        if key not in wanted:
+            return f'it seats role {assignment.role} of gang "{assignment.gang[:64]}", for which it was not asked'
+        if assignment.count < 1:
+            return f'it seats {assignment.count} pods on node "{assignment.node[:64]}"'
+        placed[key] += assignment.count
+    for (gang_id, role), count in placed.items():
+        if gang_id in gangs and count > wanted[gang_id, role][1]:
+            return f"it seats {count} pods of gang {gangs[gang_id].label}, {wanted[gang_id, role][1]} were asked"
+    return None
+
+
+def _seats(
+    gangs: dict[str, Gang], wanted: dict[tuple[str, int], tuple[str, int]], assignments: Sequence[Assignment]
+) -> dict[str, list[Seat]]:
+    """Which pod goes where: members of a role by name, assignments in the order of the answer."""
+    members: dict[str, dict[str, list[PodFacts]]] = {}
+    seats: dict[str, list[Seat]] = {gang_id: [] for gang_id in gangs}
+    for assignment in assignments:
+        if assignment.gang not in gangs:
+            continue
+        if assignment.gang not in members:
+            members[assignment.gang] = _members_by_class(gangs[assignment.gang])
+        class_id = wanted[assignment.gang, assignment.role][0]
+        pods = members[assignment.gang].get(class_id, [])
+        for _ in range(min(assignment.count, len(pods))):
+            pod = pods.pop()
+            seats[assignment.gang].append(Seat(pod.uid, pod.namespace, pod.name, class_id, assignment.node))
+    return seats
+
+
+def _members_by_class(gang: Gang) -> dict[str, list[PodFacts]]:
+    """Waiting members by class, the first by name at the end of each list."""
+    members: defaultdict[str, list[PodFacts]] = defaultdict(list)
+    for pod in sorted(gang.waiting.values(), key=lambda pod: (len(pod.name), pod.name), reverse=True):
+        members[pod.class_id].append(pod)
+    return members
+
+
+Sizes = Mapping[Path, Counter[Path]]
+"""Members by domain, in each of the domains of the constrained level above."""
+
+
+def broken_constraint(
+    gang: Gang,
+    trees: TopologyTrees,
+    nodes: Mapping[str, NodeFacts],
+    before: Counter[str],
+    after: Counter[str],
+    *,
+    whole: bool,
+) -> str | None:
+    """The first hard constraint that does not hold, in words; None: all do. `before` and `after` are members by node.
+
+    What was broken before, by nodes that went elsewhere or members that ended, is not held against the answer. Unless
+    `whole`, more members are to come, and only what they cannot mend counts.
+    """
+    tree = trees.get(gang.facts.tree) if gang.facts is not None else None
+    if tree is None:
+        return None
+    levels = [level.name for level in tree.levels]
+    constrained = sorted({levels.index(each.level) for each in gang.constraints if each.level in levels})
+    paths = {node: trees.path(tree, nodes[node]) for node in after if node in nodes}
+    for each in gang.constraints:
+        if not each.hard or each.level not in levels or not (whole or each.policy is LevelPolicy.PACK):
+            continue
+        level = levels.index(each.level)
+        above = max((index for index in constrained if index < level), default=-1)
+        if _holds(each, _sizes(after, paths, above, level)):
+            continue
+        if not before or _holds(each, _sizes(before, paths, above, level)):
+            return f'it divides the members in a way that "{in_words(each)}" forbids'
+    return None
+
+
+def _sizes(members: Counter[str], paths: Mapping[str, Path], above: int, level: int) -> Sizes:
+    sizes: defaultdict[Path, Counter[Path]] = defaultdict(Counter)
+    for node, count in members.items():
+        if (path := paths.get(node)) is not None:
+            sizes[path[: above + 1]][path[: level + 1]] += count
+    return sizes
+
+
+def _holds(constraint: LevelConstraint, sizes: Sizes) -> bool:
+    every = [size for domains in sizes.values() for size in domains.values()]
+    match constraint.policy:
+        case LevelPolicy.PACK:
+            return all(len(domains) == 1 for domains in sizes.values())
+        case LevelPolicy.SPREAD:
+            return len(sizes) > 1 or _even(every)
+        case LevelPolicy.PARTITION:
+            return len(sizes) > 1 or (len(every) == constraint.count and _even(every))
+        case LevelPolicy.RANGE:
+            return all(constraint.minimum <= size <= constraint.maximum for size in every)
+        case LevelPolicy.FACTOR:
+            return all(size % max(1, constraint.count) == 0 for size in every)
+
+
+def _even(sizes: Iterable[int]) -> bool:
+    sizes = list(sizes)
+    return not sizes or max(sizes) - min(sizes) <= 1
