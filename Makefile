@@ -101,7 +101,7 @@ $(VENV)/ready: $(VENV)/installed $(PROTOS)
 	@touch $@
 
 $(VENV)/compiled: $(VENV)/ready $(KERNELS)
-	@$(BIN)/python -m muster.placement.kernels.ready
+	@$(BIN)/python -m muster.placement.kernels.precompile
 	@touch $@
 
 .PHONY: help setup tools up test simulate lint format gen bench bench-placement bench-quality bench-pod-rules bench-mirror lock image clean chaos outages

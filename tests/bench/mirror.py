@@ -25,7 +25,7 @@ import numpy as np
 import psutil
 import uvloop
 
-from muster.placement.mirror import Mirror
+from muster.placement.state.mirror import Mirror
 from muster.rpc.channel import open_channel
 from muster.rpc.subscription import subscribe
 from muster.telemetry.logs import configure_logs

@@ -29,13 +29,12 @@ from bench.plot import plot_speed
 from builders.placement.clusters import GPU, alone
 from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass, PodFacts, TopologyTree, TreeLevel
 from muster.gangs.solve import Role, SolveGang, SolveGroup
-from muster.placement.answers import Placed
-from muster.placement.cluster import Cluster
 from muster.placement.messages import write_answer
-from muster.placement.mixed.search import Budget
-from muster.placement.room.parts import Attempt, assignments_of, parts_of
-from muster.placement.shapes.shaped import NoSeats, seats_for
-from muster.placement.solve import STEPS_PER_GROUP, solve
+from muster.placement.solve.branch_and_bound import Budget
+from muster.placement.solve.homogeneous import NoSeats, seats_for
+from muster.placement.solve.instance import Attempt, Placed, assignments_of, parts_of
+from muster.placement.solve.solve import STEPS_PER_GROUP, solve
+from muster.placement.state.cluster import Cluster
 from muster.placement.v1 import placement_pb2 as pb
 from muster.topology.constraints import parse_constraints
 

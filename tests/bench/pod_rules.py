@@ -22,7 +22,7 @@ from rich.table import Table
 from builders.placement.clusters import alone, answers, cluster, node, pod_class
 from builders.placement.inter_pod_rules import HOST, RACK, ZONE, away, member, near, port, spread, wish
 from muster.gangs.facts import SpreadConstraint
-from muster.placement.cluster import Cluster
+from muster.placement.state.cluster import Cluster
 
 _BOTH: Final = (SpreadConstraint(1, ZONE, "job"), SpreadConstraint(1, HOST, "job"))
 CLASSES: Final = (

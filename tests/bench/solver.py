@@ -19,10 +19,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from builders.placement.clusters import GPU, alone
 from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass, PodFacts
 from muster.gangs.solve import PodsOnNode, PotentialVictim, SolveGroup
-from muster.placement.answers import Placed
-from muster.placement.cluster import Cluster
-from muster.placement.room.kept import NOTHING
-from muster.placement.solve import solve
+from muster.placement.solve.instance import Placed
+from muster.placement.solve.solve import solve
+from muster.placement.state.cluster import Cluster
+from muster.placement.state.nominated import NOTHING
 
 GIB = 2**30
 SHAPES = ((1000, 2), (500, 4), (2000, 8), (4000, 16))

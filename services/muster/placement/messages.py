@@ -19,8 +19,8 @@ from muster.gangs.solve import (
     SolveGroup,
     VictimGang,
 )
-from muster.placement.answers import Answer, PartlyPlaced, Placed
-from muster.placement.room.trees import Trees
+from muster.placement.solve.instance import Answer, PartlyPlaced, Placed
+from muster.placement.state.trees import Trees
 from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.errors import RpcError
 from muster.rpc.explanation_codec import encode_explanation

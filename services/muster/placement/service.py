@@ -18,8 +18,7 @@ from grpc import aio
 
 from muster.gangs.solve import NominatedCapacity, PotentialVictim, SolveGroup
 from muster.placement import metrics
-from muster.placement.cluster import Cluster
-from muster.placement.kernels.ready import KERNELS
+from muster.placement.kernels.precompile import KERNELS
 from muster.placement.messages import (
     check_constraints,
     check_known,
@@ -29,10 +28,11 @@ from muster.placement.messages import (
     read_potential_victims,
     write_answer,
 )
-from muster.placement.mirror import Mirror, NoCluster, RevisionNotReached
-from muster.placement.room.kept import keep
 from muster.placement.settings import Settings
-from muster.placement.solve import solve
+from muster.placement.solve.solve import solve
+from muster.placement.state.cluster import Cluster
+from muster.placement.state.mirror import Mirror, NoCluster, RevisionNotReached
+from muster.placement.state.nominated import keep
 from muster.placement.v1 import placement_pb2 as pb
 from muster.placement.v1 import placement_pb2_grpc as pb_grpc
 from muster.rpc.channel import open_channel

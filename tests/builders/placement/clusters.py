@@ -14,10 +14,10 @@ from muster.gangs.facts import (
     Toleration,
 )
 from muster.gangs.solve import NominatedCapacity, PodsOnNode, PotentialVictim, Role, SolveGang, SolveGroup
-from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
-from muster.placement.cluster import Cluster
-from muster.placement.room.kept import keep
-from muster.placement.solve import solve
+from muster.placement.solve.instance import Answer, NotPlaced, PartlyPlaced, Placed
+from muster.placement.solve.solve import solve
+from muster.placement.state.cluster import Cluster
+from muster.placement.state.nominated import keep
 
 GPU = "nvidia.com/gpu"
 

@@ -20,8 +20,8 @@ from muster.gangs.facts import (
     TreeLevel,
 )
 from muster.gangs.solve import SolveGroup
-from muster.placement.answers import Answer, NotPlaced, PartlyPlaced
-from muster.placement.cluster import Cluster
+from muster.placement.solve.instance import Answer, NotPlaced, PartlyPlaced
+from muster.placement.state.cluster import Cluster
 
 RACK, HOST, ZONE = "rack", "kubernetes.io/hostname", "zone"
 EVERY_IP = "0.0.0.0"

@@ -7,13 +7,11 @@ from builders.placement.optimum import Case, Cost, cost_of
 from builders.placement.small_instances import build, constraints_that_can_be_met
 from muster.gangs.facts import TopologyTree, TreeDomain, TreeLevel
 from muster.gangs.solve import Role, SolveGang
-from muster.placement.answers import Placed
-from muster.placement.mixed.choosing import best_cell
-from muster.placement.mixed.ground import Asked, ground_of
-from muster.placement.mixed.ladder import Ladder
-from muster.placement.mixed.search import Budget
-from muster.placement.room.parts import assignments_of, parts_of, retake
-from muster.placement.shapes.rules import rules_of
+from muster.placement.solve.branch_and_bound import Budget
+from muster.placement.solve.dynamic_programme import Ladder
+from muster.placement.solve.instance import Asked, Placed, assignments_of, ground_of, parts_of, retake
+from muster.placement.solve.level_rules import rules_of
+from muster.placement.solve.tables import best_cell
 
 _LEVELS = {2: ("rack", "node"), 3: ("zone", "rack", "node")}
 

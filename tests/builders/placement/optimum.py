@@ -11,7 +11,7 @@ from itertools import product
 
 from muster.gangs.facts import LevelConstraint, LevelPolicy, NodeFacts, PodClass, TopologyTree
 from muster.gangs.solve import SolveGang, SolveGroup
-from muster.placement.answers import PartlyPlaced, Placed
+from muster.placement.solve.instance import PartlyPlaced, Placed
 
 Cost = tuple[int, ...]
 """Smaller is better. Members left out come first, then those outside of trees, then gang by gang the levels of its tree

@@ -19,12 +19,11 @@ from muster.gangs.facts import (
     TreeLevel,
 )
 from muster.gangs.solve import PotentialVictim, SolveGang, SolveGroup
-from muster.placement.answers import NotPlaced, Placed
-from muster.placement.cluster import Cluster
 from muster.placement.preemption.dry_run import DryRun
 from muster.placement.preemption.victim_table import victim_table
-from muster.placement.room.kept import NOTHING
-from muster.placement.room.parts import parts_of
+from muster.placement.solve.instance import NotPlaced, Placed, parts_of
+from muster.placement.state.cluster import Cluster
+from muster.placement.state.nominated import NOTHING
 
 Gone = Mapping[tuple[str, str], int]
 """Pods that are gone, by node and class."""

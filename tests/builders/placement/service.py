@@ -15,8 +15,8 @@ from builders.placement.clusters import node, pod_class
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.config.settings import PLAIN_TEXT
 from muster.gangs.facts import Batch, PodFacts, PodPhase
-from muster.placement.mirror import Mirror
 from muster.placement.service import FULL_NAME, PlacementServicer
+from muster.placement.state.mirror import Mirror
 from muster.placement.v1 import placement_pb2 as pb
 from muster.placement.v1 import placement_pb2_grpc as pb_grpc
 from muster.rpc.channel import open_channel

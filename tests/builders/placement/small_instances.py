@@ -18,9 +18,9 @@ from muster.gangs.facts import (
     TreeLevel,
 )
 from muster.gangs.solve import PodsOnNode, Role, SolveGang, SolveGroup
-from muster.placement.answers import Answer
-from muster.placement.cluster import Cluster
-from muster.placement.solve import solve
+from muster.placement.solve.instance import Answer
+from muster.placement.solve.solve import solve
+from muster.placement.state.cluster import Cluster
 
 Kind = Literal["equal", "mixed", "group"]
 KINDS: tuple[Kind, ...] = ("equal", "mixed", "group")

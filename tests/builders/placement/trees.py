@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from builders.placement.clusters import answers, node, pod_class
 from muster.gangs.facts import Batch, PodClass, PodFacts, TopologyTree, TreeDomain, TreeLevel
 from muster.gangs.solve import PodsOnNode, Role, SolveGang, SolveGroup
-from muster.placement.answers import Answer
-from muster.placement.cluster import Cluster
+from muster.placement.solve.instance import Answer
+from muster.placement.state.cluster import Cluster
 from muster.topology.constraints import parse_constraints
 
 _TOKEN = re.compile(r"[\w-]+|[():,]")

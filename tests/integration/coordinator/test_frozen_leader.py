@@ -26,9 +26,9 @@ from muster.clusterstate.service import ClusterStateService
 from muster.config.settings import PLAIN_TEXT, KubeSettings
 from muster.coordinator.v1.record_pb2 import GangRecord
 from muster.kube.session import KubeSession
-from muster.placement.mirror import Mirror
 from muster.placement.service import FULL_NAME as PLACEMENT
 from muster.placement.service import PlacementServicer
+from muster.placement.state.mirror import Mirror
 from muster.placement.v1.placement_pb2_grpc import add_PlacementServiceServicer_to_server
 from muster.rpc.channel import open_channel
 from muster.rpc.server import RpcServer

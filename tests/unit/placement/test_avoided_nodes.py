@@ -17,7 +17,7 @@ from builders.placement.clusters import (
     seats,
 )
 from muster.gangs.solve import SolveGang, SolveGroup
-from muster.placement.answers import PartlyPlaced, Placed
+from muster.placement.solve.instance import PartlyPlaced, Placed
 
 CLASSES = [pod_class("x"), pod_class("xx", 2)]
 

@@ -10,8 +10,8 @@ from builders.placement.clusters import alone, answers
 from builders.placement.inter_pod_oracle import Places, Seated, admits_one_by_one, all_placings
 from builders.placement.random_clusters import Scenery, sceneries
 from muster.gangs.facts import Batch, LevelConstraint, LevelPolicy, NodeFacts, PodFacts, TopologyTree, TreeLevel
-from muster.placement.answers import NotPlaced, Placed
-from muster.placement.cluster import Cluster
+from muster.placement.solve.instance import NotPlaced, Placed
+from muster.placement.state.cluster import Cluster
 
 ZONES = TopologyTree("zones", (TreeLevel("zone", "zone"), TreeLevel("node")), default=True)
 

@@ -10,10 +10,9 @@ from builders.placement.inter_pod_oracle import Seated, admits_one_by_one, most_
 from builders.placement.random_clusters import Scenery, sceneries
 from muster.gangs.facts import Batch, PodClass, PodFacts
 from muster.gangs.solve import SolveGroup
-from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
-from muster.placement.cluster import Cluster
 from muster.placement.inter_pod.solver import members_interact
-from muster.placement.room.parts import parts_of
+from muster.placement.solve.instance import Answer, NotPlaced, PartlyPlaced, Placed, parts_of
+from muster.placement.state.cluster import Cluster
 
 
 def build(scenery: Scenery) -> Cluster:

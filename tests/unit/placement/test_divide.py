@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.placement.kernels.dividing import NEVER, divide, fewest, most_even
-from muster.placement.shapes.rules import Rule, Shape
+from muster.placement.kernels.divide import NEVER, divide, fewest, most_even
+from muster.placement.solve.level_rules import Rule, Shape
 
 SEGMENTS = st.lists(st.tuples(st.lists(st.integers(0, 6), min_size=1, max_size=6), st.integers(1, 14)), min_size=1)
 

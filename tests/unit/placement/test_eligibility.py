@@ -17,8 +17,8 @@ from muster.gangs.facts import (
     TolerationOperator,
 )
 from muster.gangs.node_filters import disliked_taints, preference, why_not
-from muster.placement.room.eligibility import ABSENT, USABLE, Eligibility
-from muster.placement.room.nodes import NodeTable
+from muster.placement.state.filters import ABSENT, USABLE, Eligibility
+from muster.placement.state.nodes import NodeTable
 
 KEYS, VALUES, NAMES = ("zone", "disk", "size"), ("", "a", "b", "3", "7"), ("n0", "n1", "n2", "n3", "n4")
 

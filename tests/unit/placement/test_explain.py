@@ -5,7 +5,7 @@ import pytest
 from builders.placement.clusters import GPU, alone, answers, cluster, gang, group, node, pod_class, refusal
 from muster.gangs.facts import NodeFacts, PodClass, Taint, TaintEffect
 from muster.gangs.solve import Explanation, SolveGroup
-from muster.placement.explain import in_words
+from muster.placement.explain.explainer import in_words
 
 
 def why(nodes: list[NodeFacts], classes: list[PodClass], asked: SolveGroup) -> Explanation:

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from builders.placement.small_instances import KINDS, answer_to, random_case
-from muster.placement.kernels import compiled
-from muster.placement.kernels.compiled import Kernel
-from muster.placement.kernels.ready import KERNELS
+from muster.placement.kernels import compilation
+from muster.placement.kernels.compilation import Kernel
+from muster.placement.kernels.precompile import KERNELS
 
-KERNELS_ARE_IN = Path(compiled.__file__).parent
+KERNELS_ARE_IN = Path(compilation.__file__).parent
 
 PROGRAM = """
 import sys
-from muster.placement.kernels.compiled import INTS, Kernel, kernel, kernels
+from muster.placement.kernels.compilation import INTS, Kernel, kernel, kernels
 sys.path.insert(0, sys.argv[1])
 import doubling
 [made] = kernels()
@@ -30,7 +30,7 @@ print(compiled, doubling.total(np.arange(4)))
 """
 
 MODULE = """
-from muster.placement.kernels.compiled import INTS, kernel
+from muster.placement.kernels.compilation import INTS, kernel
 
 @kernel(INTS)
 def total(values):

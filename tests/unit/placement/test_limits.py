@@ -11,7 +11,7 @@ from builders.placement.inter_pod_oracle import Seated, first_reason
 from builders.placement.inter_pod_rules import HOST
 from builders.placement.random_clusters import KEYS, NODES, Scenery, machines, pod_classes, sceneries
 from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts, PodTerm
-from muster.placement.cluster import Cluster
+from muster.placement.state.cluster import Cluster
 
 
 def build(scenery: Scenery) -> Cluster:

@@ -18,12 +18,11 @@ from builders.placement.clusters import (
 from builders.placement.trees import planted, tree_of
 from muster.gangs.facts import Batch, NodeFacts, TopologyTree, TreeDomain, TreeLevel
 from muster.gangs.solve import PodsOnNode, PotentialVictim, Role, SolveGang, SolveGroup
-from muster.placement.answers import Answer, NotPlaced, PartlyPlaced, Placed
-from muster.placement.cluster import Cluster
-from muster.placement.explain import Explainer
-from muster.placement.mixed.mixed import place_mixed
-from muster.placement.mixed.search import Budget
-from muster.placement.room.parts import parts_of
+from muster.placement.explain.explainer import Explainer
+from muster.placement.solve.branch_and_bound import Budget
+from muster.placement.solve.heterogeneous import place_mixed
+from muster.placement.solve.instance import Answer, NotPlaced, PartlyPlaced, Placed, parts_of
+from muster.placement.state.cluster import Cluster
 from muster.topology.constraints import parse_constraints
 
 LARGE = pod_class("large", 3)

@@ -29,7 +29,7 @@ from muster.gangs.facts import (
 )
 from muster.gangs.node_filters import AFFINITY
 from muster.gangs.solve import Assignment, SolveGroup
-from muster.placement.answers import Answer, NotPlaced, Placed
+from muster.placement.solve.instance import Answer, NotPlaced, Placed
 
 
 def test_p05_one_short_is_infeasible_and_counted() -> None:

@@ -35,7 +35,7 @@ from muster.gangs.facts import (
     TopologyTree,
     TreeLevel,
 )
-from muster.placement.answers import Placed
+from muster.placement.solve.instance import Placed
 
 
 def test_p27_one_per_node_and_no_more_members_than_nodes() -> None:

@@ -33,7 +33,7 @@ from builders.placement.inter_pod_rules import (
 )
 from muster.gangs.facts import Batch, PodFacts, Taint, TaintEffect
 from muster.gangs.solve import NominatedCapacity
-from muster.placement.answers import NotPlaced, PartlyPlaced, Placed
+from muster.placement.solve.instance import NotPlaced, PartlyPlaced, Placed
 
 
 def test_p25_the_rack_of_the_selector_is_packed_though_another_is_larger() -> None:

@@ -9,7 +9,7 @@ from builders.placement.large_instances import best_of_ladder, random_larger_cas
 from builders.placement.optimum import Case, cost_of, counted_in_part, most_in_part
 from builders.placement.small_instances import KINDS, Kind, answer_to, random_case
 from muster.gangs.solve import SolveGroup
-from muster.placement.answers import NotPlaced, PartlyPlaced, Placed
+from muster.placement.solve.instance import NotPlaced, PartlyPlaced, Placed
 
 
 @pytest.mark.parametrize("kind", KINDS)

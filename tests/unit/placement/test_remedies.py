@@ -11,7 +11,7 @@ from builders.placement.inter_pod_rules import RACK, away, member, rack, spread
 from builders.placement.trees import answer_to, asking, planted, tree_of
 from muster.gangs.facts import Batch, TopologyTree, TreeLevel
 from muster.gangs.solve import Explanation
-from muster.placement.answers import NotPlaced
+from muster.placement.solve.instance import NotPlaced
 from muster.topology.constraints import contradictions, parse_constraints
 
 LEVELS = ("rack", "node")

@@ -19,8 +19,8 @@ from builders.placement.clusters import (
 )
 from muster.gangs.facts import NodeFacts
 from muster.gangs.solve import NominatedCapacity, PodsOnNode, PotentialVictim, VictimGang
-from muster.placement.answers import NotPlaced, PartlyPlaced, Placed
-from muster.placement.cluster import Cluster
+from muster.placement.solve.instance import NotPlaced, PartlyPlaced, Placed
+from muster.placement.state.cluster import Cluster
 
 CLASSES = [pod_class("x"), pod_class("xx", 2), pod_class("big", 8), pod_class("a", selector={"zone": "a"})]
 

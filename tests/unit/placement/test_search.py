@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders.placement.clusters import alone, answers, cluster, node, pod_class, refusal
-from muster.placement.mixed.puzzle import worth_trying
-from muster.placement.mixed.search import Bin, Budget, Counts, OutOfBudget, Puzzle, search
+from muster.placement.solve.branch_and_bound import Bin, Budget, Counts, OutOfBudget, Puzzle, search, worth_trying
 
 
 def puzzle(asks: list[int], wanted: list[int], free: list[int], slack: int = 0) -> Puzzle:

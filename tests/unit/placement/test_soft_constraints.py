@@ -10,8 +10,8 @@ from builders.placement.large_instances import best_of_ladder, random_larger_cas
 from builders.placement.small_instances import answer_to
 from muster.gangs.facts import Batch, LevelConstraint, NodeFacts, TopologyTree, TreeLevel
 from muster.gangs.solve import Role, SolveGang, SolveGroup
-from muster.placement.answers import NotPlaced, Placed
-from muster.placement.cluster import Cluster
+from muster.placement.solve.instance import NotPlaced, Placed
+from muster.placement.state.cluster import Cluster
 from muster.topology.constraints import contradictions, parse_constraints
 
 TREE = TopologyTree("racks", (TreeLevel("zone", ZONE), TreeLevel("rack", RACK), TreeLevel("node")), default=True)

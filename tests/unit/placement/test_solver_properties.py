@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from builders.placement.clusters import alone, amounts, answers, cluster, gang, group, node, pod_class
 from muster.gangs.facts import NodeFacts, PodClass
 from muster.gangs.solve import SolveGroup
-from muster.placement.answers import Answer, NotPlaced, Placed
-from muster.placement.solve import solve
+from muster.placement.solve.instance import Answer, NotPlaced, Placed
+from muster.placement.solve.solve import solve
 
 CPU, MEMORY = st.integers(0, 7), st.integers(0, 5)
 

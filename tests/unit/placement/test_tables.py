@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from muster.gangs.capacity import Int64
-from muster.placement.mixed.prices import NEVER
-from muster.placement.mixed.search import OutOfBudget
-from muster.placement.mixed.tables import Axis, join, read_back
+from muster.placement.solve.branch_and_bound import OutOfBudget
+from muster.placement.solve.costs import NEVER
+from muster.placement.solve.tables import Axis, join, read_back
 
 PARTS = (Axis(3), Axis(2))
 MATCHING = Axis(2, adds=False)

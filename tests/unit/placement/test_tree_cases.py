@@ -6,7 +6,7 @@ import pytest
 
 from builders.placement.clusters import answers, refusal, seats
 from builders.placement.trees import answer_to, asking, planted, tree_of
-from muster.placement.answers import Answer, Placed
+from muster.placement.solve.instance import Answer, Placed
 
 P01 = "r0(a:4,b:4) r1(c:8,d:8)"
 P18 = "z0(r0(a:4,b:4) r1(c:4,d:4)) z1(r2(e:8,f:8))"

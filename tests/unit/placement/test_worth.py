@@ -5,11 +5,10 @@ import pytest
 
 from builders.placement.trees import planted
 from muster.gangs.solve import Role, SolveGang, SolveGroup
-from muster.placement.mixed.ground import Asked, Ground, ground_of
-from muster.placement.mixed.narrowing import narrowed
-from muster.placement.mixed.worth import is_best, worth
-from muster.placement.room.parts import Attempt, parts_of
-from muster.placement.shapes.rules import rules_of
+from muster.placement.solve.constrained import narrowed
+from muster.placement.solve.costs import is_best, worth
+from muster.placement.solve.instance import Asked, Attempt, Ground, ground_of, parts_of
+from muster.placement.solve.level_rules import rules_of
 from muster.topology.constraints import parse_constraints
 
 TREE = "r0(a:4,b:4) r1(c:4,d:4) r2(e:1,f:1)"

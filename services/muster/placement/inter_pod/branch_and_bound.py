@@ -11,9 +11,9 @@ import numpy as np
 from muster.gangs.capacity import Int64
 from muster.gangs.solve import SolveGroup
 from muster.placement.inter_pod.instance import Instance
-from muster.placement.mixed.search import Budget, OutOfBudget
-from muster.placement.room.parts import Attempt, Part, minimums_reached
-from muster.placement.room.room import ClassRoom, Room
+from muster.placement.solve.branch_and_bound import Budget, OutOfBudget
+from muster.placement.solve.instance import Attempt, Part, minimums_reached
+from muster.placement.state.capacity import ClassRoom, Room
 
 MOST_MEMBERS: Final = 16
 MOST_NODES: Final = 64

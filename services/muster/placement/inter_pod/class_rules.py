@@ -20,8 +20,8 @@ from muster.placement.inter_pod.rules import (
     kept_away_rules,
 )
 from muster.placement.inter_pod.topology_spread import PreferredSpread, TopologySpread
-from muster.placement.room.eligibility import WEIGHT_COST, Eligibility
-from muster.placement.room.nodes import NodeTable
+from muster.placement.state.filters import WEIGHT_COST, Eligibility
+from muster.placement.state.nodes import NodeTable
 
 _MOST_COST: Final = 2**27
 """Of all wishes together, so that a taint counts more."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.placement.room.nodes import Bool
-from muster.placement.room.parts import Part
-from muster.placement.room.room import Room
+from muster.placement.solve.instance import Part
+from muster.placement.state.capacity import Room
+from muster.placement.state.nodes import Bool
 
 Region = Bool | None
 """Rows that may be used, bool[rows]; None: all."""

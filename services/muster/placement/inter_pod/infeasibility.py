@@ -9,9 +9,9 @@ import numpy as np
 from muster.gangs.solve import SolveGroup
 from muster.placement.inter_pod.class_rules import InterPodRules
 from muster.placement.inter_pod.rules import AntiAffinityRule, HostPortsRule
-from muster.placement.room.nodes import Bool
-from muster.placement.room.parts import Part
-from muster.placement.room.room import Room
+from muster.placement.solve.instance import Part
+from muster.placement.state.capacity import Room
+from muster.placement.state.nodes import Bool
 
 _MOST_CLASSES: Final = 8
 """Of which all sets are looked at; of more, only all of them at once."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from muster.gangs.capacity import Capacity, Int64
 from muster.gangs.facts import PodClass, PodFacts
-from muster.placement.room.nodes import Domains, NodeTable
+from muster.placement.state.nodes import Domains, NodeTable
 
 Includes = Callable[[PodClass], bool]
 """Whether pods of a class are counted."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from muster.placement.inter_pod.rules import Rule
-from muster.placement.room.room import ClassRoom
+from muster.placement.state.capacity import ClassRoom
 
 
 def one_each(of_class: ClassRoom) -> bool:

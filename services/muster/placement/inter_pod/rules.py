@@ -8,7 +8,7 @@ import numpy as np
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import HostPort, PodClass, PodTerm, PreferredPodTerm
 from muster.placement.inter_pod.pod_counts import PodCount, PodCounts
-from muster.placement.room.nodes import Bool, Domains, NodeTable
+from muster.placement.state.nodes import Bool, Domains, NodeTable
 
 PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
 POD_AFFINITY: Final = "node(s) didn't match pod affinity rules"

@@ -8,10 +8,10 @@ from muster.gangs.capacity import Int64
 from muster.placement.inter_pod.domains import Region, common_domains
 from muster.placement.inter_pod.topology_spread import COST_PER_POD, PreferredSpread
 from muster.placement.inter_pod.water_filling import WaterFilling, Within, level, moving_rules
-from muster.placement.room.eligibility import WEIGHT_COST
-from muster.placement.room.packing import Seats, choose, fewest_nodes
-from muster.placement.room.parts import Attempt, Part
-from muster.placement.room.room import ClassRoom, Room
+from muster.placement.solve.instance import Attempt, Part
+from muster.placement.solve.packing import Seats, choose, fewest_nodes
+from muster.placement.state.capacity import ClassRoom, Room
+from muster.placement.state.filters import WEIGHT_COST
 
 
 def seat(room: Room, index: int, part: Part, wanted: int, region: Region, attempt: Attempt) -> int:

@@ -13,8 +13,8 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.solve import Explanation, SolveGroup
-from muster.placement.answers import NotPlaced, Placed
-from muster.placement.explain import Explainer
+from muster.placement.explain.constraints import with_softer
+from muster.placement.explain.explainer import Explainer
 from muster.placement.inter_pod.branch_and_bound import branch_and_bound
 from muster.placement.inter_pod.class_rules import InterPodRules
 from muster.placement.inter_pod.domains import Region, common_domains, unsettled_keys
@@ -23,10 +23,18 @@ from muster.placement.inter_pod.rules import Rule
 from muster.placement.inter_pod.seating import joined, seat
 from muster.placement.inter_pod.topology_check import TopologyCheck
 from muster.placement.inter_pod.water_filling import most_members
-from muster.placement.mixed.hindrance import with_softer
-from muster.placement.mixed.search import Budget
-from muster.placement.room.parts import Attempt, Part, alike, assignments_of, minimums_reached, retake
-from muster.placement.room.room import Room
+from muster.placement.solve.branch_and_bound import Budget
+from muster.placement.solve.instance import (
+    Attempt,
+    NotPlaced,
+    Part,
+    Placed,
+    alike,
+    assignments_of,
+    minimums_reached,
+    retake,
+)
+from muster.placement.state.capacity import Room
 
 _ALL_ORDERS_UP_TO: Final = 3
 """Parts up to which every order is tried."""

@@ -8,11 +8,11 @@ import numpy as np
 from muster.gangs.capacity import Int64
 from muster.gangs.solve import Explanation, SolveGroup
 from muster.placement.inter_pod.domains import Region, ranked
-from muster.placement.room.parts import Attempt, Part
-from muster.placement.room.room import Room
-from muster.placement.room.trees import Tree
-from muster.placement.shapes.rules import Rule, Shape, rules_of
-from muster.placement.shapes.sizes import cost_of, holds
+from muster.placement.solve.costs import cost_of, holds
+from muster.placement.solve.instance import Attempt, Part
+from muster.placement.solve.level_rules import Rule, Shape, rules_of
+from muster.placement.state.capacity import Room
+from muster.placement.state.trees import Tree
 
 _SUMMARY: Final = (
     "no place was found that keeps the hard constraints over the topology and what pods ask of one another"

@@ -8,8 +8,8 @@ from muster.gangs.capacity import Int64
 from muster.gangs.facts import PodClass, SpreadConstraint
 from muster.placement.inter_pod.pod_counts import PodCounts
 from muster.placement.inter_pod.rules import UNLIMITED, Filtered, selected
-from muster.placement.room.eligibility import Eligibility
-from muster.placement.room.nodes import Bool, Domains, NodeTable
+from muster.placement.state.filters import Eligibility
+from muster.placement.state.nodes import Bool, Domains, NodeTable
 
 SPREAD: Final = "node(s) didn't match pod topology spread constraints"
 SPREAD_LABEL: Final = "node(s) didn't match pod topology spread constraints (missing required label)"

@@ -12,9 +12,9 @@ from muster.gangs.capacity import Int64
 from muster.placement.inter_pod.class_rules import InterPodRules
 from muster.placement.inter_pod.rules import AntiAffinityRule
 from muster.placement.inter_pod.topology_spread import TopologySpread
-from muster.placement.room.nodes import Bool, Domains
-from muster.placement.room.packing import Seats, choose, fewest_nodes
-from muster.placement.room.room import ClassRoom, Room
+from muster.placement.solve.packing import Seats, choose, fewest_nodes
+from muster.placement.state.capacity import ClassRoom, Room
+from muster.placement.state.nodes import Bool, Domains
 
 
 @dataclass(frozen=True)

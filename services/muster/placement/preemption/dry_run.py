@@ -9,13 +9,13 @@ import numpy as np
 from muster.gangs.capacity import Int64
 from muster.gangs.solve import SolveGroup
 from muster.placement.inter_pod.solver import members_interact
-from muster.placement.mixed.feasible import has_place, is_constrained
-from muster.placement.mixed.search import Budget
 from muster.placement.preemption.victim_table import VictimTable
-from muster.placement.room.eligibility import USABLE
-from muster.placement.room.nodes import Bool
-from muster.placement.room.parts import Part, alike
-from muster.placement.room.room import MOST_FITS, ClassRoom, Room
+from muster.placement.solve.branch_and_bound import Budget
+from muster.placement.solve.feasibility import has_place, is_constrained
+from muster.placement.solve.instance import Part, alike
+from muster.placement.state.capacity import MOST_FITS, ClassRoom, Room
+from muster.placement.state.filters import USABLE
+from muster.placement.state.nodes import Bool
 
 STEPS_PER_TRIAL: Final = 2_000
 STEPS_FOR_ALL: Final = 30_000

@@ -10,9 +10,9 @@ from muster.gangs.capacity import Int64
 from muster.placement.inter_pod.seating import seat
 from muster.placement.preemption.dry_run import DryRun
 from muster.placement.preemption.victim_table import VictimTable
-from muster.placement.room.eligibility import USABLE
-from muster.placement.room.parts import Attempt
-from muster.placement.room.room import ClassRoom
+from muster.placement.solve.instance import Attempt
+from muster.placement.state.capacity import ClassRoom
+from muster.placement.state.filters import USABLE
 
 _OUT_OF_REACH: Final = 2**62
 

@@ -11,14 +11,14 @@ from msgspec import structs
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelPolicy
 from muster.gangs.solve import SolveGang, SolveGroup
-from muster.placement.mixed.feasible import is_constrained
 from muster.placement.preemption.dry_run import NOTHING_FREE, DryRun
 from muster.placement.preemption.victim_table import VictimTable
-from muster.placement.room.nodes import Bool
-from muster.placement.room.parts import Part
-from muster.placement.room.room import Room
-from muster.placement.room.trees import Tree
-from muster.placement.shapes.rules import Shape, rules_of
+from muster.placement.solve.feasibility import is_constrained
+from muster.placement.solve.instance import Part
+from muster.placement.solve.level_rules import Shape, rules_of
+from muster.placement.state.capacity import Room
+from muster.placement.state.nodes import Bool
+from muster.placement.state.trees import Tree
 
 MOST_ENTRIES: Final = 4_000
 """Entries of candidates times domains that are looked at: more domains where less may go."""

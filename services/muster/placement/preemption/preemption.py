@@ -12,8 +12,6 @@ from msgspec.structs import replace
 
 from muster.gangs.capacity import Int64
 from muster.gangs.solve import PotentialVictim, SolveGroup
-from muster.placement.answers import NotPlaced, Placed
-from muster.placement.mixed.feasible import only_hard
 from muster.placement.preemption.dry_run import DryRun, EffortSpent
 from muster.placement.preemption.fewest import fewest_gangs
 from muster.placement.preemption.holds import Holds
@@ -22,9 +20,10 @@ from muster.placement.preemption.reprieve import reprieve
 from muster.placement.preemption.spare_pods import Spare
 from muster.placement.preemption.victim_table import VictimTable, victim_table
 from muster.placement.preemption.whole_gangs import greedy_gangs
-from muster.placement.room.kept import Kept
-from muster.placement.room.parts import Part
-from muster.placement.room.room import Room
+from muster.placement.solve.feasibility import only_hard
+from muster.placement.solve.instance import NotPlaced, Part, Placed
+from muster.placement.state.capacity import Room
+from muster.placement.state.nominated import Kept
 
 _EFFORTS: Final = 5_000
 """For each stage of a removal; a quarter of a second, which only the largest come near."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.placement.preemption.dry_run import DryRun, EffortSpent
-from muster.placement.room.nodes import Bool
+from muster.placement.state.nodes import Bool
 
 
 def reprieve(trial: DryRun, removed: Int64, allowance: Sequence[int], efforts: int) -> Int64:

@@ -8,9 +8,9 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.solve import PodsOnNode, PotentialVictim, VictimGang
-from muster.placement.room.kept import Kept
-from muster.placement.room.nodes import Bool
-from muster.placement.room.room import Gone, Room
+from muster.placement.state.capacity import Gone, Room
+from muster.placement.state.nodes import Bool
+from muster.placement.state.nominated import Kept
 
 _UNLIMITED: Final = np.iinfo(np.int64).max
 

@@ -1,0 +1,161 @@
+"""One way to divide equal members over a tree: level by level from the top, towards the cheapest by the rules."""
+
+from dataclasses import dataclass
+from heapq import heapify, heapreplace
+
+import numpy as np
+
+from muster.gangs.capacity import Int64
+from muster.placement.kernels.bounds import capacities
+from muster.placement.kernels.search import search
+from muster.placement.solve.level_rules import Rule, Shape, table_of
+from muster.placement.state.trees import Tiers
+
+
+@dataclass(frozen=True)
+class Division:
+    """Members on nodes: `nodes` are indexes into the tree's rows, rising, `counts` how many go there, both int64;
+    `members` is their sum.
+    """
+
+    nodes: Int64
+    counts: Int64
+    members: int
+
+
+class Divider:
+    """Divides over the nodes of a tree by rules, ranges and factors taken as hard.
+
+    `caps` is int64[nodes]: how many members each node can take; `tiers` as Tree.tiers of the rules' levels. `capacity`
+    is a bound on how many can be placed: more can not, as many perhaps.
+    """
+
+    def __init__(self, rules: tuple[Rule, ...], tiers: Tiers, caps: Int64, wanted: int) -> None:
+        self._rules = table_of(rules)
+        self._tiers = tiers
+        self._caps = capacities(caps, self._rules, tiers.starts, tiers.table, wanted)
+        self.capacity = int(self._caps[0])
+
+    def place(self, members: int) -> Division | None:
+        """So many members; None if this way of dividing does not find a place."""
+        tiers = self._tiers
+        nodes, counts, _, _ = search(self._rules, tiers.starts, tiers.table, self._caps, members)
+        return Division(nodes, counts, members) if len(nodes) else None
+
+
+class Growing:
+    """`caps` and `held` are int64[nodes]: members that each node can still take, and has; `tiers` as in Divider.
+
+    `capacity` is a bound on how many can be added.
+    """
+
+    def __init__(self, rules: tuple[Rule, ...], tiers: Tiers, caps: Int64, held: Int64) -> None:
+        self._rules = rules
+        self._below = tiers.below
+        self._last = len(rules) - 1
+        self._held = [held]
+        self._caps = [_allowed(rules[-1], caps, held)]
+        for tier in range(self._last - 1, -1, -1):
+            starts = tiers.below[tier][:-1]
+            self._held.insert(0, np.add.reduceat(self._held[0], starts))
+            below = self._capacity(tier + 1, np.add.reduceat(self._caps[0], starts), starts)
+            self._caps.insert(0, _allowed(rules[tier], below, self._held[0]))
+        total = self._caps[0].sum(keepdims=True)
+        self.capacity = int(self._capacity(0, total, np.zeros(1, np.int64))[0]) if len(caps) else 0
+
+    def place(self, members: int) -> Division | None:
+        """So many more; None if no place was found, or none that keeps what is hard."""
+        added: dict[int, int] = {}
+        if not self._grow(0, 0, len(self._caps[0]), members, added):
+            return None
+        nodes = np.array(sorted(added), np.int64)
+        return Division(nodes, np.array([added[node] for node in nodes.tolist()], np.int64), members)
+
+    def _capacity(self, tier: int, total: Int64, starts: Int64) -> Int64:
+        """What goes into each domain above a tier; `total` if its rule were soft."""
+        rule = self._rules[tier]
+        if rule.shape is not Shape.PACK or not rule.shape_is_hard:
+            return total
+        held, caps = self._held[tier] if tier < self._last else self._held[-1], self._caps[0]
+        used = np.add.reduceat((held > 0).astype(np.int64), starts)
+        in_used = np.maximum.reduceat(np.where(held > 0, caps, 0), starts)
+        return np.where(used == 0, np.maximum.reduceat(caps, starts), np.where(used == 1, in_used, 0))
+
+    def _grow(self, tier: int, first: int, last: int, members: int, added: dict[int, int]) -> bool:
+        rule = self._rules[tier]
+        caps, held = self._caps[tier][first:last], self._held[tier][first:last]
+        if rule.shape is Shape.PACK:
+            counts = _packed(rule, caps, held, members)
+        else:
+            counts = _levelled(rule, caps, held, members)
+        if counts is None:
+            return False
+        for at in np.flatnonzero(counts).tolist():
+            domain, count = first + at, int(counts[at])
+            if tier == self._last:
+                added[domain] = count
+                continue
+            starts = self._below[tier]
+            if not self._grow(tier + 1, int(starts[domain]), int(starts[domain + 1]), count, added):
+                return False
+        return True
+
+
+def _allowed(rule: Rule, caps: Int64, held: Int64) -> Int64:
+    """How many more each domain can take by the rule's range."""
+    if rule.has_range:
+        caps = np.minimum(caps, np.maximum(rule.most - held, 0))
+        caps = np.where(held + caps >= rule.least, caps, 0)
+    return caps
+
+
+def _packed(rule: Rule, caps: Int64, held: Int64, members: int) -> Int64 | None:
+    """Where members are first, the tightest that has room for all of them before the roomiest."""
+    counts = np.zeros(len(caps), np.int64)
+    for used in (True, False):
+        free = np.where((held > 0) == used, caps, 0)
+        whole = np.flatnonzero(free >= members)
+        if len(whole):
+            counts[whole[free[whole].argmin()]] += members
+            return counts
+        if rule.shape_is_hard and not (used and not held.any()):
+            return None
+        order = np.argsort(-free, kind="stable")
+        taken = free[order].cumsum()
+        some = np.diff(np.minimum(taken, members), prepend=0)
+        counts[order] += some
+        members -= int(some.sum())
+        if not members:
+            return counts
+    return None
+
+
+def _levelled(rule: Rule, caps: Int64, held: Int64, members: int) -> Int64 | None:
+    """One after another where there are fewest, in no more domains than a partition has parts if that can be."""
+    used = held > 0
+    parts = int(used.sum())
+    open_ = used & (caps > 0)
+    if rule.shape is Shape.PARTITION:
+        new = np.flatnonzero(~used & (caps > 0))
+        roomiest = new[np.argsort(-caps[new], kind="stable")]
+        wanted = max(0, rule.parts - parts)
+        while wanted < len(roomiest) and int(caps[open_].sum() + caps[roomiest[:wanted]].sum()) < members:
+            wanted += 1
+        open_[roomiest[:wanted]] = True
+    else:
+        open_ = caps > 0
+    if int(caps[open_].sum()) < members:
+        return None
+    counts = np.zeros(len(caps), np.int64)
+    heap = [(int(held[at]), at) for at in np.flatnonzero(open_).tolist()]
+    heapify(heap)
+    left = caps.copy()
+    for _ in range(members):
+        size, at = heap[0]
+        while not left[at]:
+            heapreplace(heap, (1 << 62, at))
+            size, at = heap[0]
+        counts[at] += 1
+        left[at] -= 1
+        heapreplace(heap, (size + 1, at))
+    return counts

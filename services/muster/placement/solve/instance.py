@@ -1,0 +1,206 @@
+"""A group taken apart for the search: members of one gang that are equal are one part, whatever their roles."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from msgspec import Struct
+
+from muster.gangs.capacity import Int64
+from muster.gangs.solve import Assignment, Explanation, SolveGang, SolveGroup, VictimGang
+from muster.placement.solve.level_rules import Rule
+from muster.placement.solve.packing import Choice, Seats, choose
+from muster.placement.state.capacity import Room
+from muster.placement.state.nodes import Bool
+from muster.placement.state.trees import Tree
+
+
+@dataclass(frozen=True)
+class Part:
+    """Members of one class of one gang, in the order of the gang's roles."""
+
+    gang: int
+    class_id: str
+    wanted: int
+    roles: tuple[tuple[int, int], ...]
+    """(index of the role, how many it wants)."""
+
+
+@dataclass
+class Attempt:
+    """What was taken for the parts of a group: `placed[p]` members of part p, at `seats`."""
+
+    placed: list[int]
+    seats: list[tuple[int, Seats]] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        return sum(self.placed)
+
+    def of_gang(self, parts: Sequence[Part], gang: int) -> int:
+        """How many members of a gang are placed."""
+        return sum(count for part, count in zip(parts, self.placed, strict=True) if part.gang == gang)
+
+
+def parts_of(group: SolveGroup) -> list[Part]:
+    """Parts of the group in the order of its gangs and roles."""
+    parts = []
+    for gang_index, gang in enumerate(group.gangs):
+        by_class: dict[str, list[tuple[int, int]]] = {}
+        for role_index, role in enumerate(gang.roles):
+            by_class.setdefault(role.class_id, []).append((role_index, role.wanted))
+        for class_id, roles in by_class.items():
+            parts.append(Part(gang_index, class_id, sum(wanted for _, wanted in roles), tuple(roles)))
+    return parts
+
+
+def alike(parts: Sequence[Part]) -> bool:
+    """All members are of one class."""
+    return all(part.class_id == parts[0].class_id for part in parts)
+
+
+def minimums_reached(group: SolveGroup, parts: Sequence[Part], attempt: Attempt) -> bool:
+    """Every gang of the group has its minimum."""
+    return all(attempt.of_gang(parts, index) >= gang.minimum for index, gang in enumerate(group.gangs))
+
+
+def take(room: Room, part_index: int, part: Part, wanted: int, choice: Choice, attempt: Attempt) -> int:
+    """Take room for up to `wanted` more members of a part; returns how many got it."""
+    of_class = room.of(part.class_id)
+    rows, counts = choose(room, of_class, wanted, choice)
+    if not len(rows):
+        return 0
+    room.take(of_class, rows, counts)
+    attempt.seats.append((part_index, (rows, counts)))
+    placed = int(counts.sum())
+    attempt.placed[part_index] += placed
+    return placed
+
+
+def retake(room: Room, parts: Sequence[Part], attempt: Attempt) -> None:
+    """Take again what an attempt had taken before it was undone."""
+    for index, (rows, counts) in attempt.seats:
+        room.take(room.of(parts[index].class_id), rows, counts)
+
+
+def assignments_of(room: Room, group: SolveGroup, parts: Sequence[Part], attempt: Attempt) -> tuple[Assignment, ...]:
+    """The attempt in the words of the answer, by gang, role and node name. First roles get their members first."""
+    seats: list[list[Seats]] = [[] for _ in parts]
+    for index, taken in attempt.seats:
+        seats[index].append(taken)
+    assignments: list[Assignment] = []
+    for part, taken_by_part in zip(parts, seats, strict=True):
+        if taken_by_part:
+            assignments.extend(_assignments_of_part(room, group.gangs[part.gang].id, part, taken_by_part))
+    return tuple(assignments)
+
+
+def _assignments_of_part(room: Room, gang: str, part: Part, seats: list[Seats]) -> list[Assignment]:
+    rows = np.concatenate([rows for rows, _ in seats]) if len(seats) > 1 else seats[0][0]
+    counts = np.concatenate([counts for _, counts in seats]) if len(seats) > 1 else seats[0][1]
+    by_rank: dict[int, int] = {}
+    for rank, count in zip(room.nodes.rank[rows].tolist(), counts.tolist(), strict=True):
+        by_rank[rank] = by_rank.get(rank, 0) + count
+    order = room.nodes.order
+    assignments = []
+    roles = iter(part.roles)
+    role, open_seats = next(roles)
+    for rank in sorted(by_rank):
+        count, node = by_rank[rank], room.nodes.name(int(order[rank]))
+        while count:
+            if not open_seats:
+                role, open_seats = next(roles)
+            here = min(count, open_seats)
+            assignments.append(Assignment(gang, role, node, here))
+            count -= here
+            open_seats -= here
+    return assignments
+
+
+class Placed(Struct, frozen=True):
+    """Where the members of a group go, once what is `removed` has gone."""
+
+    assignments: tuple[Assignment, ...]
+    victims: tuple[VictimGang, ...] = ()
+
+
+class PartlyPlaced(Struct, frozen=True):
+    """Where those members go that have a place, and what is in the way of the rest."""
+
+    assignments: tuple[Assignment, ...]
+    explanation: Explanation
+
+
+class NotPlaced(Struct, frozen=True):
+    """There is no place: `proved` if none can exist in this state."""
+
+    proved: bool
+    explanation: Explanation
+
+
+Answer = Placed | PartlyPlaced | NotPlaced
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One gang of a group: what is to be placed, and its rules from the top down."""
+
+    gang: SolveGang
+    rules: tuple[Rule, ...]
+
+    @property
+    def asks(self) -> bool:
+        """It asks something of the tree; who does not may be anywhere, also outside."""
+        return any(rule.counts for rule in self.rules)
+
+    @property
+    def inside_only(self) -> bool:
+        """It may not use nodes outside of its tree."""
+        return any(rule.is_hard for rule in self.rules[:-1])
+
+
+@dataclass(frozen=True)
+class Ground:
+    """One group on one tree. `fits` is int64[parts, places], `placed` int64[gangs, places]: members that fit on each of
+    the tree's nodes, no more than are wanted, and those that are there. `size` is int64[places], how much fits at all,
+    so that small domains can be told from large ones. `whole`: no place has been left out.
+    """
+
+    room: Room
+    tree: Tree
+    asked: Sequence[Asked]
+    parts: Sequence[Part]
+    fits: Int64
+    placed: Int64
+    size: Int64
+    whole: bool = True
+
+    def most(self, gang: int) -> int:
+        """Members that a gang can have in all, those counted that have a place already."""
+        wanted = sum(part.wanted for part in self.parts if part.gang == gang)
+        return wanted + sum(pods.count for pods in self.asked[gang].gang.placed)
+
+    @property
+    def places(self) -> int:
+        """How many places have room."""
+        return int(self.fits.any(axis=0).sum())
+
+    def only(self, places: Bool) -> "Ground":
+        """The same without room on the other places."""
+        return replace(self, fits=np.where(places, self.fits, 0), whole=False)
+
+
+def ground_of(room: Room, tree: Tree, asked: Sequence[Asked], parts: Sequence[Part]) -> Ground:
+    """All that the group may use of its tree."""
+    all_fits: Int64 = np.array([room.of(part.class_id).fits[tree.rows] for part in parts])
+    fits: Int64 = np.minimum(all_fits, np.array([part.wanted for part in parts])[:, None])
+    for index, part in enumerate(parts):
+        if asked[part.gang].inside_only:
+            fits[index, tree.inside :] = 0
+    placed = np.zeros((len(asked), len(tree.rows)), np.int64)
+    for gang, one in enumerate(asked):
+        for pods in one.gang.placed:
+            place = tree.place_of(pods.node)
+            if place is not None:
+                placed[gang, place] += pods.count
+    return Ground(room, tree, asked, parts, fits, placed, all_fits.sum(axis=0))

@@ -1,0 +1,133 @@
+"""A gang's constraints made ready for the solver: one rule per constrained level, and one for the nodes in any case."""
+
+from dataclasses import astuple, dataclass, replace
+from enum import IntEnum
+from functools import cached_property, lru_cache
+from typing import Final
+
+import numpy as np
+
+from muster.gangs.capacity import Int64
+from muster.gangs.facts import LevelConstraint, LevelPolicy
+from muster.placement.kernels.bounds import COUNTS, FIELDS, HARD, LEAST, LEVEL, MOST, PARTS, SHAPE, STEP
+from muster.placement.kernels.costs import OF_NODES
+
+UNBOUNDED: Final = 2**31 - 1
+
+
+class Shape(IntEnum):
+    """How members are divided over the domains of one level within one domain above."""
+
+    PACK = 1
+    SPREAD = 2
+    PARTITION = 3
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is asked of one level. Sizes of domains are to be `least` to `most`, multiples of `step`, or 0.
+
+    `level` is an index into the tree's levels. `counts`: the shape was asked for, and does not just keep nodes whole.
+    """
+
+    level: int
+    shape: Shape = Shape.PACK
+    shape_is_hard: bool = False
+    parts: int = 0
+    least: int = 1
+    most: int = UNBOUNDED
+    range_is_hard: bool = False
+    step: int = 1
+    step_is_hard: bool = False
+    counts: bool = True
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(astuple(self))
+
+    def __hash__(self) -> int:
+        """Worked out once: rules are looked up in every solve."""
+        return self._hash
+
+    @property
+    def has_range(self) -> bool:
+        return self.least > 1 or self.most < UNBOUNDED
+
+    @property
+    def has_step(self) -> bool:
+        return self.step > 1
+
+    @property
+    def is_hard(self) -> bool:
+        """Something about it must hold."""
+        return self.shape_is_hard or self.range_is_hard or self.step_is_hard
+
+    @cached_property
+    def division(self) -> tuple[int, bool, int, int, int]:
+        """Shape, whether it is hard, parts, least and step: what dividing members by the rule takes."""
+        return int(self.shape), self.shape_is_hard, self.parts, self.least, self.step
+
+
+@lru_cache(maxsize=4096)
+def table_of(rules: tuple[Rule, ...]) -> Int64:
+    """The rules as kernels take them, int64[rules, fields]; the last is that of the nodes."""
+    table = np.zeros((len(rules), FIELDS), np.int64)
+    for at, rule in enumerate(rules):
+        table[at, [SHAPE, HARD, COUNTS, PARTS]] = rule.shape, rule.shape_is_hard, rule.counts, rule.parts
+        table[at, [LEVEL, LEAST, MOST, STEP]] = rule.level, rule.least, rule.most, rule.step
+    table[-1, LEVEL] = OF_NODES
+    return table
+
+
+@lru_cache(maxsize=4096)
+def rules_of(constraints: tuple[LevelConstraint, ...], level_names: tuple[str, ...]) -> tuple[Rule, ...]:
+    """Rules from the top down; the last one is that of the nodes. The constraints do not contradict one another."""
+    rules: dict[int, Rule] = {}
+    for each in constraints:
+        level = level_names.index(each.level)
+        rules[level] = _with(rules.get(level, Rule(level)), each)
+    nodes = len(level_names) - 1
+    rules.setdefault(nodes, Rule(nodes, counts=False))
+    in_order = [rules[level] for level in sorted(rules)]
+    lowest_one = max((at for at, rule in enumerate(in_order) if _is_one_domain(rule)), default=0)
+    return tuple(
+        replace(rule, shape_is_hard=True) if at < lowest_one and rule.shape is Shape.PACK else rule
+        for at, rule in enumerate(in_order)
+    )
+
+
+@lru_cache(maxsize=4096)
+def relaxed(rules: tuple[Rule, ...]) -> tuple[tuple[Rule, ...], ...]:
+    """The rules with soft ranges and factors as if they were hard, then with one less at a time: what is given up first
+    is left out first. The last has none of them.
+    """
+    ways = [rules]
+    for at in range(len(rules) - 1, -1, -1):
+        rule = rules[at]
+        if rule.has_step and not rule.step_is_hard:
+            rule = replace(rule, step=1)
+            rules = (*rules[:at], rule, *rules[at + 1 :])
+            ways.append(rules)
+        if rule.has_range and not rule.range_is_hard:
+            rules = (*rules[:at], replace(rule, least=1, most=UNBOUNDED), *rules[at + 1 :])
+            ways.append(rules)
+    return tuple(ways)
+
+
+def _with(rule: Rule, constraint: LevelConstraint) -> Rule:
+    hard = constraint.hard
+    match constraint.policy:
+        case LevelPolicy.PACK:
+            return replace(rule, shape=Shape.PACK, shape_is_hard=hard)
+        case LevelPolicy.SPREAD:
+            return replace(rule, shape=Shape.SPREAD, shape_is_hard=hard)
+        case LevelPolicy.PARTITION:
+            return replace(rule, shape=Shape.PARTITION, shape_is_hard=hard, parts=constraint.count)
+        case LevelPolicy.RANGE:
+            return replace(rule, least=constraint.minimum, most=constraint.maximum, range_is_hard=hard)
+        case LevelPolicy.FACTOR:
+            return replace(rule, step=constraint.count, step_is_hard=hard)
+
+
+def _is_one_domain(rule: Rule) -> bool:
+    return rule.shape is Shape.PACK and rule.shape_is_hard

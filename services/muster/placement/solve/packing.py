@@ -1,0 +1,81 @@
+"""Which nodes a number of equal pods go to: best fit on counts, so that large nodes stay whole for those who need them.
+
+Both ways use nodes that the class dislikes least first, and settle ties by how much is free in all (less is better: the
+node is closer to full), then by name.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from muster.gangs.capacity import Int64
+from muster.placement.state.capacity import FITS_SHIFT, MOST_FITS, Room, Seatable
+
+Seats = tuple[Int64, Int64]
+"""Distinct rows and how many pods go to each, both int64[some]."""
+
+Choice = Callable[[Int64, int], tuple[Int64, Int64]]
+"""Chooses among keys of nodes that together have room for the number of pods: chosen keys and counts."""
+
+_FITS_FIELD: Final = MOST_FITS << FITS_SHIFT
+
+
+def fewest_nodes(keys: Int64, wanted: int) -> tuple[Int64, Int64]:
+    """As few nodes as possible: the tightest that holds all, or the roomiest and the tightest that holds the rest."""
+    whole = keys[keys >= wanted << FITS_SHIFT]
+    if len(whole):
+        return whole.min(keepdims=True), np.array([wanted])
+    roomiest_first = keys ^ _FITS_FIELD
+    if len(keys) > 4 * wanted:
+        roomiest_first = np.partition(roomiest_first, wanted)[:wanted]
+    roomiest_first.sort()
+    counts = MOST_FITS - (roomiest_first >> FITS_SHIFT)
+    held = counts.cumsum()
+    full = int(np.searchsorted(held, wanted, side="right"))
+    rest = wanted - (int(held[full - 1]) if full else 0)
+    chosen, counts = roomiest_first[:full] ^ _FITS_FIELD, counts[:full]
+    if not rest:
+        return chosen, counts
+    others = keys[((keys ^ _FITS_FIELD) > roomiest_first[full - 1]) & (keys >= rest << FITS_SHIFT)]
+    return np.append(chosen, others.min()), np.append(counts, rest)
+
+
+def tightest_first(keys: Int64, wanted: int) -> tuple[Int64, Int64]:
+    """Fill the node where fewest fit, then the next: what equal pods that come one by one would choose."""
+    if wanted == 1:
+        return keys.min(keepdims=True), np.array([1])
+    tightest = np.partition(keys, wanted)[:wanted] if len(keys) > 4 * wanted else keys.copy()
+    tightest.sort()
+    counts = tightest >> FITS_SHIFT
+    held = counts.cumsum()
+    last = int(np.searchsorted(held, wanted))
+    counts[last] -= held[last] - wanted
+    return tightest[: last + 1], counts[: last + 1]
+
+
+def choose(room: Room, of_class: Seatable, wanted: int, choice: Choice) -> Seats:
+    """Nodes for up to `wanted` pods of the class, in the order of choice; all there is room for if that is less."""
+    keys = room.keys(of_class)
+    levels = of_class.levels
+    if len(levels) <= 1:
+        return _among(room, keys, wanted, choice)
+    dislike = of_class.dislike[of_class.fits > 0]
+    chosen: list[Seats] = []
+    for level in levels:
+        chosen.append(_among(room, keys[dislike == level], wanted, choice))
+        wanted -= int(chosen[-1][1].sum())
+        if not wanted:
+            break
+    if len(chosen) == 1:
+        return chosen[0]
+    return np.concatenate([rows for rows, _ in chosen]), np.concatenate([counts for _, counts in chosen])
+
+
+def _among(room: Room, keys: Int64, wanted: int, choice: Choice) -> Seats:
+    if int((keys >> FITS_SHIFT).sum()) > wanted:
+        keys, counts = choice(keys, wanted)
+    else:
+        keys = np.sort(keys)
+        counts = keys >> FITS_SHIFT
+    return room.rows_of(keys), counts

@@ -1,0 +1,123 @@
+"""A stretch of a tree, one domain or all of it, over which members of a gang are divided class by class."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from muster.gangs.capacity import Int64
+from muster.placement.solve.costs import Cost, cost_of
+from muster.placement.solve.division import Divider, Division, Growing
+from muster.placement.solve.instance import Ground
+from muster.placement.solve.level_rules import UNBOUNDED, Rule, Shape, relaxed
+from muster.placement.solve.packing import Seats
+from muster.placement.state.capacity import ClassRoom
+from muster.placement.state.trees import Tiers
+
+_LEVELS_TRIED: Final = 8
+"""Of how much a class dislikes nodes, the least first."""
+
+Ways = Sequence[tuple[Rule, ...]]
+
+
+class Stretch:
+    """Places `first` to before `last` of the ground; `held` are the gang's members on each of the tree's places, int64.
+
+    Those of each class are divided as equal members are, with those before them as members that are there already.
+    """
+
+    def __init__(self, ground: Ground, gang: int, first: int, last: int) -> None:
+        self._ground = ground
+        self._rules = ground.asked[gang].rules
+        self._first = first
+        self._last = last
+        self._rows = ground.tree.rows[first:last]
+        self._tiers = _tiers(ground, [rule.level for rule in self._rules], first, last)
+        self.held: Int64 = ground.placed[gang].copy()
+
+    def seat(self, index: int, wanted: int, *, more_to_come: bool) -> Seats | None:
+        """Take room for so many members of a part, or as many as fit; None if nobody does.
+
+        With `more_to_come` only that of hard constraints holds which others could not mend.
+        """
+        ground = self._ground
+        of_class = ground.room.of(ground.parts[index].class_id)
+        usable = ground.fits[index, self._first : self._last] > 0
+        caps = np.where(usable, np.minimum(of_class.fits[self._rows], wanted), 0)
+        all_ways = (_unfinished(self._rules),) if more_to_come else relaxed(self._rules)
+        ways = (all_ways[0], all_ways[-1])
+        division = self._divide(ways, caps, wanted)
+        if division is None:
+            return None
+        division = self._on_liked(division, ways, of_class, caps)
+        rows = self._rows[division.nodes]
+        ground.room.take(of_class, rows, division.counts)
+        self.held[division.nodes + self._first] += division.counts
+        return rows, division.counts
+
+    def _divide(self, ways: Ways, caps: Int64, members: int) -> Division | None:
+        held = self.held[self._first : self._last]
+        there = bool(held.any())
+        for rules in ways:
+            divider = Growing(rules, self._tiers, caps, held) if there else Divider(rules, self._tiers, caps, members)
+            most = min(members, divider.capacity)
+            found = divider.place(most) if most else None
+            if found is not None:
+                return found
+        return None
+
+    def _on_liked(self, division: Division, ways: Ways, of_class: ClassRoom, caps: Int64) -> Division:
+        """As good a division on nodes that the class dislikes less, if there is one."""
+        levels = of_class.levels
+        if len(levels) < 2:
+            return division
+        members, cost = int(division.counts.sum()), self._cost(division)
+        dislike = of_class.dislike[self._rows]
+        for level in levels[:-1][:_LEVELS_TRIED]:
+            liked = np.where(dislike <= level, caps, 0)
+            if int(liked.sum()) >= members:
+                other = self._divide(ways, liked, members)
+                if other is not None and int(other.counts.sum()) == members and self._cost(other) <= cost:
+                    return other
+        return division
+
+    def _cost(self, division: Division) -> Cost:
+        sizes = self.held.copy()
+        sizes[division.nodes + self._first] += division.counts
+        used = np.flatnonzero(sizes)
+        return cost_of(self._rules, self._ground.tree, used, sizes[used])
+
+
+def _unfinished(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    """What holds of rules while more members are to come."""
+    return tuple(
+        replace(
+            rule,
+            shape_is_hard=rule.shape_is_hard and rule.shape is Shape.PACK,
+            least=1,
+            most=rule.most if rule.range_is_hard else UNBOUNDED,
+            step=1,
+            step_is_hard=False,
+        )
+        for rule in rules
+    )
+
+
+def _tiers(ground: Ground, levels: Sequence[int], first: int, last: int) -> Tiers:
+    """As Tree.tiers, for the places from `first` to before `last`."""
+    tree = ground.tree
+    if not first:
+        return tree.tiers(levels, last)
+    of = [
+        tree.levels[level].of[first:last] - tree.levels[level].of[first]
+        if level < len(tree.levels)
+        else np.arange(last - first)
+        for level in levels
+    ]
+    found = []
+    for upper, lower in pairwise(of):
+        starts = np.append(lower[np.flatnonzero(np.diff(upper, prepend=-1))], lower[-1] + 1)
+        found.append(starts)
+    return Tiers(found, last - first)

@@ -1,0 +1,110 @@
+"""One snapshot of the cluster with the deltas since: what a solve works on."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import numpy as np
+
+from muster.gangs.capacity import Capacity, Int64
+from muster.gangs.facts import Batch, NodeFacts, PodClass
+from muster.placement.state.capacity import Room
+from muster.placement.state.nodes import NodeTable, same_for_placement
+
+_TAKEN_OVER_AT_ONCE: Final = 64
+"""Pods; so many changes are taken into the room when they come, and not by the next solve, which somebody waits for."""
+
+_CLASSES_KEPT_UP: Final = 4
+"""Of the classes that were asked for last, so many learn of such changes at once."""
+
+
+class UnknownClass(RuntimeError):
+    """cluster-state named a pod class before it sent it; only a new snapshot can mend that."""
+
+    def __init__(self, class_id: str) -> None:
+        super().__init__(f"cluster-state sent pods of class {class_id!r} before the class itself")
+
+
+class Cluster:
+    """Nodes, room and classes. `revision` is what it has reached, by kind."""
+
+    def __init__(self, pod_classes: Mapping[str, PodClass] | None = None) -> None:
+        """`pod_classes`: known from an earlier snapshot, whose stream may not send them again."""
+        self.pod_classes: dict[str, PodClass] = {}
+        self.revision: dict[str, int] = {}
+        self.nodes = NodeTable()
+        self.capacity = Capacity()
+        self.room = Room(self.capacity, self.nodes, self.pod_classes)
+        self._put_classes((pod_classes or {}).values())
+
+    def apply(self, batch: Batch) -> None:
+        """Take over a batch whole.
+
+        Raises UnknownClass; the cluster is of no use then.
+        """
+        self._put_classes(batch.pod_classes)
+        if batch.removed_nodes:
+            self.nodes.drop(batch.removed_nodes)
+            for name in batch.removed_nodes:
+                self.capacity.drop_node(name)
+        if batch.nodes:
+            self._put_nodes(batch.nodes)
+        gone = [pod.uid for pod in batch.pods if not pod.seated]
+        gone.extend(batch.removed_pods)
+        self.capacity.free(gone)
+        try:
+            self.capacity.seat((pod.uid, pod.class_id, pod.node) for pod in batch.pods if pod.seated)
+        except KeyError as error:
+            raise UnknownClass(error.args[0]) from None
+        self.room.pod_counts.put_pods(batch.pods, gone)
+        self.room.trees.drop(batch.removed_trees)
+        self.room.trees.put(batch.trees)
+        if len(batch.pods) > _TAKEN_OVER_AT_ONCE:
+            self.room.refresh()
+            self.room.keep_up(_CLASSES_KEPT_UP)
+        self.advance(batch.through)
+
+    def advance(self, through: Mapping[str, int]) -> None:
+        """Everything up to there has been seen."""
+        for kind, version in through.items():
+            if version > self.revision.get(kind, 0):
+                self.revision[kind] = version
+
+    def reached(self, revision: Mapping[str, int]) -> bool:
+        """The state is at least as new as the revision."""
+        return all(self.revision.get(kind, 0) >= version for kind, version in revision.items())
+
+    def reserve(self, reservations: Iterable[tuple[str, str, tuple[str, ...]]]) -> None:
+        """Claim room for (node, class, uids) that are decided; pods already seen on a node count there and once.
+
+        Nodes that are gone are passed over. Raises KeyError for an unknown class.
+        """
+        counts: dict[str, dict[int, int]] = {}
+        for node, class_id, uids in reservations:
+            rows = counts.setdefault(class_id, {})
+            row = self.nodes.row(node)
+            if row is not None:
+                unseen = sum(self.capacity.seated_on(uid) is None for uid in uids)
+                rows[row] = rows.get(row, 0) + unseen
+        for class_id, rows in counts.items():
+            of_class = self.room.of(class_id)
+            if rows:
+                self.room.claim(of_class, _array(rows.keys()), _array(rows.values()))
+
+    def _put_classes(self, pod_classes: Iterable[PodClass]) -> None:
+        for pod_class in pod_classes:
+            if pod_class.id not in self.pod_classes:
+                self.pod_classes[pod_class.id] = pod_class
+                self.room.pod_counts.put_class(self.capacity.put_class(pod_class), pod_class)
+
+    def _put_nodes(self, nodes: Iterable[NodeFacts]) -> None:
+        changed = []
+        for node in nodes:
+            before = self.nodes.get(node.name)
+            if before is None or not same_for_placement(before, node):
+                changed.append((self.capacity.put_node(node), node))
+        if changed:
+            self.nodes.put(changed, rows=len(self.capacity.used))
+
+
+def _array(numbers: Iterable[int]) -> Int64:
+    return np.fromiter(numbers, np.int64)
