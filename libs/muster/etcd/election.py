@@ -20,7 +20,7 @@ from muster.etcd.errors import EtcdUnavailable
 from muster.etcd.key_watch import KeyWatch
 from muster.etcd.lease_keepalive import LeaseKeepAlive
 from muster.etcd.store import Fence, Store
-from muster.rpc.backoff import Backoff
+from muster.retry.retrying import Backoff
 
 __all__ = ["Election", "Fence", "Leadership"]
 

@@ -11,7 +11,7 @@ from muster.config.settings import CannotStart, TlsSettings
 from muster.etcd.client_pool import SIGN_IN_SECONDS
 from muster.etcd.connection import parse_endpoints
 from muster.etcd.etcd3_import import etcdrpc
-from muster.rpc.backoff import Backoff
+from muster.retry.retrying import Backoff
 from muster.rpc.credentials import Certificates, channel_credentials
 
 ROOT: Final = "root"

@@ -26,9 +26,9 @@ from muster.kube.api_resources import ApiResource
 from muster.kube.line_batches import LineBatches
 from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.objects import BadObject, BadResourceVersion
-from muster.kube.retrying import jittered_seconds, until_done
 from muster.kube.session import ApiStatusError, KubeSession, KubeUnreachable, Response
 from muster.kube.watch_decoding import Bookmark, Decoding, Page, WatchStatus
+from muster.retry.retrying import jittered_seconds, retry_forever
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -120,7 +120,9 @@ class Informer(Generic[T]):
             self.complete.set()
             if not available:
                 self._absences += 1
-                await asyncio.sleep(_half_jittered(self._pace.absent_seconds, self._absences))
+                # At least half of the bound: lists of a kind that is not served must not follow one another at once.
+                seconds = jittered_seconds(self._pace.absent_seconds, self._absences, least_jitter=0.5)
+                await asyncio.sleep(seconds)
                 continue
             self._absences = 0
             listed = self._through
@@ -139,11 +141,11 @@ class Informer(Generic[T]):
             say = self._log.warning if attempt & (attempt - 1) == 0 else self._log.debug  # ever less often
             say(f"{what} failed; tried again", error=str(error), attempt=attempt, pause_seconds=round(pause_seconds, 3))
 
-        result = await until_done(
+        result = await retry_forever(
             step,
             on=(KubeUnreachable, ApiStatusError, BadObject, BadResourceVersion, _Hasty),
             bounds=self._pace.retry_seconds,
-            before_pause=note,
+            before_wait=note,
         )
         if failures:
             self._log.info(f"{what} works again", failures=failures)
@@ -332,10 +334,3 @@ def _failure(status: WatchStatus) -> Exception:
     if status.code in _LIST_ANEW:
         return _Expired(f"{status.reason or status.code}: {status.message}")
     return ApiStatusError(status.code, status.reason, status.message)
-
-
-def _half_jittered(bounds: tuple[float, float], attempt: int) -> float:
-    """Between half of the bound and the bound: for looks that shall neither coincide nor come at once."""
-    first, last = bounds
-    bound = min(last, first * 2.0 ** min(attempt - 1, 32))
-    return random.uniform(bound / 2, bound)  # noqa: S311

@@ -11,7 +11,7 @@ from msgspec import Struct
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
 from muster.gangs.facts import Batch
-from muster.rpc.backoff import Backoff
+from muster.retry.retrying import Backoff
 from muster.rpc.errors import describe
 from muster.rpc.facts_codec import decode_batch, decode_revision
 from muster.telemetry.metrics import sampled

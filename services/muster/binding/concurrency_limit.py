@@ -8,7 +8,7 @@ nothing about its capacity: the window starts small, so that the first requests 
 
 from typing import Final
 
-from muster.kube.retrying import jittered_seconds
+from muster.retry.retrying import jittered_seconds
 
 _SMALLEST: Final = 4
 _PAUSE_SECONDS: Final = (0.05, 2.0)

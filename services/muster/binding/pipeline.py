@@ -22,7 +22,7 @@ import structlog
 from muster.binding.concurrency_limit import Pace
 from muster.binding.metrics import REPEATED
 from muster.binding.retry_policy import Again, Done, Verdict
-from muster.kube.retrying import jittered_seconds
+from muster.retry.retrying import jittered_seconds
 
 _ATTEMPT_SECONDS: Final = 10.0  # then the answer is taken for lost
 _EVICTION_ATTEMPT_SECONDS: Final = 30.0  # the API server itself repeats what conflicts, up to 10 s for each step

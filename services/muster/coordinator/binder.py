@@ -22,7 +22,7 @@ from muster.coordinator.core.events import (
 )
 from muster.coordinator.writes import MOST_WRITES_PER_CALL, WRITE_TIMEOUT_SECONDS, is_final
 from muster.dialects.registry import labels_at_bind
-from muster.rpc.backoff import Backoff
+from muster.retry.retrying import Backoff
 from muster.rpc.call_spans import of_gang
 from muster.rpc.errors import describe
 from muster.rpc.facts_codec import encode_reference

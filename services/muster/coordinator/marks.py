@@ -18,7 +18,7 @@ from muster.coordinator.core.effects import MarkTimedOut
 from muster.coordinator.core.events import PodName
 from muster.coordinator.writes import MOST_WRITES_PER_CALL, WRITE_TIMEOUT_SECONDS, is_final
 from muster.dialects.registry import timeout_annotations
-from muster.rpc.backoff import Backoff
+from muster.retry.retrying import Backoff
 from muster.rpc.errors import describe
 
 LONGEST_PAUSE_SECONDS: Final = 10.0

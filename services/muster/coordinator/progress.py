@@ -20,7 +20,7 @@ from muster.binding.v1 import binding_pb2_grpc as pb_grpc
 from muster.coordinator.writes import MOST_WRITES_PER_CALL, WRITE_TIMEOUT_SECONDS, is_final
 from muster.dialects.progress import ObjectWrite, PodWrite, Progress, Writes
 from muster.dialects.registry import tell, tells
-from muster.rpc.backoff import Backoff
+from muster.retry.retrying import Backoff
 from muster.rpc.errors import describe
 from muster.rpc.facts_codec import encode_reference
 from muster.telemetry import tracing

@@ -12,7 +12,7 @@ from muster.coordinator.term import Channels, Term
 from muster.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
 from muster.etcd.election import Election
 from muster.etcd.store import Store
-from muster.rpc.backoff import Backoff
+from muster.retry.retrying import Backoff
 from muster.rpc.channel import open_channel
 from muster.rpc.lifetime import until_stopped
 from muster.rpc.server import RpcServer

@@ -13,7 +13,7 @@ from muster.lifecycle.election import Election, Leadership
 from muster.lifecycle.settings import Settings
 from muster.lifecycle.surroundings import Controller, Surroundings
 from muster.lifecycle.watches import Watches
-from muster.rpc.backoff import Backoff
+from muster.retry.retrying import Backoff
 from muster.rpc.lifetime import until_stopped
 from muster.rpc.server import RpcServer
 

@@ -13,10 +13,10 @@ from typing import Final, Generic, TypeVar
 import structlog
 
 from muster.kube.responses import ApiStatusError, KubeUnreachable
-from muster.kube.retrying import jittered_seconds
 from muster.lifecycle import metrics
 from muster.lifecycle.election import Leadership
 from muster.lifecycle.watches import Watches
+from muster.retry.retrying import jittered_seconds
 
 K = TypeVar("K")
 

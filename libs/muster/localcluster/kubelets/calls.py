@@ -6,8 +6,8 @@ from typing import Final
 
 import structlog
 
-from muster.kube.retrying import until_done
 from muster.kube.session import ApiStatusError, KubeSession, KubeUnreachable, Method, Response
+from muster.retry.retrying import retry_forever
 
 STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 
@@ -58,7 +58,7 @@ class Calls:
             return await once()  # without the machinery of retries: it nearly always works
         except (KubeUnreachable, ApiStatusError) as error:
             note(1, error, 0.0)
-        return await until_done(once, on=(KubeUnreachable, ApiStatusError), bounds=_PAUSE_SECONDS, before_pause=note)
+        return await retry_forever(once, on=(KubeUnreachable, ApiStatusError), bounds=_PAUSE_SECONDS, before_wait=note)
 
     async def _work(self) -> None:
         while True:

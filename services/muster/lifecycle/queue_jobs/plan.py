@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from muster.lifecycle.queue_jobs.job import Job
 from muster.lifecycle.queue_jobs.status import JobStatus
+from muster.retry.backoff import backoff_seconds
 
 MOST_REPLACED_AT_ONCE: Final = 500
 """Failed pods whose replacement is decided in one step; the others follow in the next."""
@@ -215,7 +216,7 @@ def pause_seconds(status: JobStatus, now_seconds: float) -> float:
     since = now_seconds - status.last_attempt_seconds
     if status.attempts == 0 or since >= CALM_SECONDS:
         return 0.0
-    pause = float(min(LONGEST_PAUSE_SECONDS, 2 ** min(status.attempts - 1, 30)))
+    pause = backoff_seconds(1.0, LONGEST_PAUSE_SECONDS, status.attempts)
     return min(pause, max(0.0, pause - since))
 
 

@@ -9,7 +9,7 @@ from typing import NoReturn
 import structlog
 
 from muster.placement.state.cluster import Cluster, UnknownClass
-from muster.rpc.backoff import Backoff
+from muster.retry.retrying import Backoff
 from muster.rpc.subscription import Changes, Disconnected, SnapshotBegun, SnapshotComplete, Step
 
 _log = structlog.get_logger()

@@ -8,6 +8,7 @@ from muster.coordinator.core.effects import Bind, Effect, EventType, KubeEvent, 
 from muster.coordinator.core.events import BindCallFailed, BindOutcome, BindResult, BindResults, Seat
 from muster.coordinator.core.gang.gang import Gang, pod_reference
 from muster.coordinator.core.gang.members import HeldSeat, SeatState
+from muster.retry.backoff import backoff_seconds
 
 MAX_FAILURES = 3
 """After so many failed binds a pod is placed again elsewhere."""
@@ -95,7 +96,7 @@ class Binds:
                 held.failures += 1
                 in_all = self._in_trouble(gang, result.uid, result.message)
                 if held.failures < MAX_FAILURES:
-                    pause = min(MAX_RETRY_SECONDS, INITIAL_RETRY_SECONDS * 2 ** min(in_all - 1, 16))
+                    pause = backoff_seconds(INITIAL_RETRY_SECONDS, MAX_RETRY_SECONDS, in_all)
                     self._retry(gang, held, now + pause)
                     return f"could not be bound to {held.seat.node} and is tried again: {result.message}"
                 node = held.seat.node

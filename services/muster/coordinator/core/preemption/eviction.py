@@ -7,6 +7,7 @@ from muster.coordinator.core.effects import Effect, EventType, Evict, KubeEvent,
 from muster.coordinator.core.events import EvictCallFailed, EvictOutcome, EvictResults
 from muster.coordinator.core.gang.gang import Gang, pod_reference
 from muster.coordinator.core.gang.members import LeavingPod, SeatState
+from muster.retry.backoff import backoff_seconds
 
 INITIAL_RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 30.0
@@ -51,7 +52,7 @@ class Evictions:
             if leaving.state is not SeatState.SENT:
                 continue  # told before
             leaving.failures += 1
-            pause = min(MAX_RETRY_SECONDS, INITIAL_RETRY_SECONDS * 2 ** min(leaving.failures - 1, 10))
+            pause = backoff_seconds(INITIAL_RETRY_SECONDS, MAX_RETRY_SECONDS, leaving.failures)
             self._retry(gang, leaving, now + pause)
             note = f"could not be evicted and is tried again: {result.message}"
             event_ = KubeEvent(pod_reference(gang.pods[result.uid]), EventType.WARNING, "FailedEviction", note)

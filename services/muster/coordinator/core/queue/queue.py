@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from muster.coordinator.core.gang.group import EquivalenceKey, Group, QueueKey
 from muster.coordinator.core.queue.equivalence import EquivalenceClasses
+from muster.retry.backoff import backoff_seconds
 
 RETRY_SHARE = 0.2
 """At most this share of time goes into trying parked groups again, however often something changes; but when others are
@@ -86,8 +87,8 @@ class Queue:
         self._place(group, speaks=group.infeasible)
         seconds = AWAY_SECONDS
         if not away:
-            seconds = min(MAX_BACKOFF_SECONDS, INITIAL_BACKOFF_SECONDS * 2 ** min(group.refusals, 16))
             group.refusals += 1
+            seconds = backoff_seconds(INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, group.refusals)
         self._backoff_until[group.id] = now + seconds
         heapq.heappush(self._backoff, (now + seconds, group.id))
 
