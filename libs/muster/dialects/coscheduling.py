@@ -1,24 +1,16 @@
 """Coscheduling of the scheduler-plugins: PodGroup scheduling.x-k8s.io/v1alpha1, which pods name by a label."""
 
-from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
-from muster.dialects.declared import (
-    Source,
-    blocking,
-    chosen,
-    definition_terms,
-    facts,
-    member_of,
-    oldest_first,
-    quota_problems,
-    warning,
-)
-from muster.dialects.marks import NO_PRIORITIES, Definition, DefinitionKind, GangMarks, MarkSet, Membership
-from muster.dialects.resources import amounts
-from muster.dialects.values import count, seconds
+from muster.dialects.definitions import DefinitionKind
+from muster.dialects.dialect import Declaration, Dialect, PodMarks
+from muster.dialects.marks import GangMarks, Membership
+from muster.dialects.quota import quota_problems
+from muster.dialects.resources import parse_amounts
+from muster.dialects.sources import Source, blocking, choose, definition_terms, gang_facts, member_of, warning
+from muster.dialects.values import parse_count, parse_seconds
 from muster.gangs.facts import Amounts, GangFacts, Problem
 from muster.gangs.quoting import quoted
 
@@ -27,33 +19,25 @@ DEFINITION: Final = DefinitionKind("scheduling.x-k8s.io", "v1alpha1", "PodGroup"
 
 POD_GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 
-LABELS: Final = frozenset({POD_GROUP_LABEL})
-ANNOTATIONS: Final[frozenset[str]] = frozenset()
-
-_FIELDS: Final = ("minMember", "minResources", "scheduleTimeoutSeconds")
-
 DEFAULT_WAITING_SECONDS: Final = 60.0
 """The coscheduling plugin's default."""
 
+_FIELDS: Final = ("minMember", "minResources", "scheduleTimeoutSeconds")
+
 
 def membership(marks: GangMarks) -> Membership | None:
-    """The gang that a pod's label names; None if it has no such label."""
+    """Returns the gang that a pod's label names; None without that label."""
     name = marks.label(POD_GROUP_LABEL)
     if name is None:
         return None
     return member_of(NAME, marks.namespace, name, f"label {POD_GROUP_LABEL}")
 
 
-def read(
-    namespace: str,
-    name: str,
-    definition: Definition | None,
-    mark_sets: Iterable[MarkSet],
-    priorities: Mapping[str, int] = NO_PRIORITIES,
-) -> GangFacts:
-    """What the PodGroup declares; pods only name it. A timeout of 0 means the default."""
+def read(declaration: Declaration) -> GangFacts:
+    """Reads the PodGroup; pods only name it. A timeout of 0 means the default."""
+    definition = declaration.definition
     problems: list[Problem] = []
-    pod_group = f"PodGroup {quoted(f'{namespace}/{name}')}"
+    pod_group = f"PodGroup {quoted(f'{declaration.namespace}/{declaration.name}')}"
     minimum, waiting_seconds = 0, DEFAULT_WAITING_SECONDS
     resources: Amounts = ()
     if definition is None:
@@ -63,35 +47,35 @@ def read(
             )
         )
     else:
-        minimum = chosen(
+        minimum = choose(
             [Source(definition.spec.get("minMember"), f"spec.minMember of {pod_group}")],
-            count,
+            parse_count,
             0,
             problems,
             blocking,
             "set it to the number of pods that must start together",
         )
         timeout = definition.spec.get("scheduleTimeoutSeconds")
-        waiting_seconds = chosen(
+        waiting_seconds = choose(
             [Source(timeout, f"spec.scheduleTimeoutSeconds of {pod_group}")] if timeout else [],
-            seconds,
+            parse_seconds,
             DEFAULT_WAITING_SECONDS,
             problems,
             warning,
-            f"{DEFAULT_WAITING_SECONDS:g}s counts instead",
+            f"{DEFAULT_WAITING_SECONDS:g}s is used instead",
         )
-        least = definition.spec.get("minResources")
-        resources = chosen(
-            [Source(least, f"spec.minResources of {pod_group}")] if least else [],
-            amounts,
+        min_resources = definition.spec.get("minResources")
+        resources = choose(
+            [Source(min_resources, f"spec.minResources of {pod_group}")] if min_resources else [],
+            parse_amounts,
             resources,
             problems,
             warning,
-            "only what the pods ask for counts",
+            "only the requests of the pods are used",
         )
         problems += quota_problems(definition)
     return replace(
-        facts(NAME, namespace, name, definition, oldest_first(mark_sets)),
+        gang_facts(NAME, declaration),
         minimum=minimum,
         total=minimum,
         waiting_time_seconds=waiting_seconds,
@@ -100,3 +84,12 @@ def read(
         starts_anew=True,
         terms=tuple(definition_terms(definition, _FIELDS)),
     )
+
+
+DIALECT: Final = Dialect(
+    name=NAME,
+    marks=PodMarks(labels=frozenset({POD_GROUP_LABEL}), naming=f"label {POD_GROUP_LABEL}"),
+    membership=membership,
+    read=read,
+    definition=DEFINITION,
+)

@@ -1,31 +1,31 @@
 """kube-batch's coscheduling: PodGroup scheduling.incubator.k8s.io/v1alpha1, which pods name by an annotation.
 
-The annotation together with the number of pods is another dialect (batch), which needs no PodGroup.
+Pods that also have the annotation with the number of pods belong to the dialect batch, which needs no PodGroup.
 
-`queue` names a queue of kube-batch; Muster has none, and only quotes it. `totalResources` is what quota is reserved
-for, and no condition for starting. `policy` says when the whole group is restarted, which is lifecycle's to do.
+`queue` names a queue of kube-batch. Muster has no queues by name and only quotes it. `totalResources` is the quota to
+reserve, not a condition for starting. `policy` says when lifecycle restarts the whole group.
 """
 
-from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from muster.dialects.declared import (
+from muster.dialects.definitions import Definition, DefinitionKind
+from muster.dialects.dialect import Declaration, Dialect, PodMarks
+from muster.dialects.marks import GangMarks, Membership
+from muster.dialects.quota import quota_problems
+from muster.dialects.resources import parse_amounts
+from muster.dialects.sources import (
     Source,
     blocking,
-    chosen,
-    class_priority,
+    choose,
+    choose_class_priority,
     definition_terms,
-    facts,
+    gang_facts,
     member_of,
-    oldest_first,
-    quota_problems,
     warning,
 )
-from muster.dialects.marks import NO_PRIORITIES, Definition, DefinitionKind, GangMarks, MarkSet, Membership
-from muster.dialects.resources import amounts
-from muster.dialects.values import BadValue, count, duration_or_seconds, shown
+from muster.dialects.values import BadValue, parse_count, parse_duration_or_seconds, quoted_value
 from muster.gangs.facts import Amounts, GangFacts, MatchPolicy, Problem
 from muster.gangs.quoting import quoted
 
@@ -37,13 +37,10 @@ DEFINITION: Final = DefinitionKind(
 GROUP_NAME: Final = "scheduling.k8s.io/group-name"
 GROUP_POD_NUM: Final = "scheduling.k8s.io/group-pod-num"
 
-LABELS: Final[frozenset[str]] = frozenset()
-ANNOTATIONS: Final = frozenset({GROUP_NAME})
-
 EVENT_REASON: Final = "Unschedulable"
-"""Reason of the events that say why a gang does not start, as in the proposal."""
+"""Reason of events that report why a gang does not start, as in kube-batch's proposal."""
 
-MOST_POLICIES: Final = 20
+MAX_POLICIES: Final = 20
 """Entries of spec.policy that are read."""
 
 _TERMS: Final = ("minMember", "minMembers", "minResources", "totalResources", "queue", "priorityClassName", "policy")
@@ -53,50 +50,54 @@ _RESTART, _NONE = "restart", "none"
 
 
 def membership(marks: GangMarks) -> Membership | None:
-    """The gang that a pod's annotation names; None if it has none, or is of the dialect batch."""
+    """Returns the gang that a pod's annotation names; None without it, or if the pod belongs to the dialect batch."""
     name = marks.annotation(GROUP_NAME)
     if name is None or marks.annotation(GROUP_POD_NUM) is not None:
         return None
     return member_of(NAME, marks.namespace, name, f"annotation {GROUP_NAME}")
 
 
-def read(
-    namespace: str,
-    name: str,
-    definition: Definition | None,
-    mark_sets: Iterable[MarkSet],
-    priorities: Mapping[str, int] = NO_PRIORITIES,
-) -> GangFacts:
-    """What the PodGroup declares; pods only name it. Its minimum holds again and again, as in kube-batch's every cycle:
-    pods that are made anew wait until they and those that run or succeeded reach it.
+def read(declaration: Declaration) -> GangFacts:
+    """Reads the PodGroup; pods only name it.
+
+    As in every cycle of kube-batch, the minimum applies after the first start too: replaced pods wait until they and
+    those that run or succeeded reach it.
     """
-    declared = facts(NAME, namespace, name, definition, oldest_first(mark_sets))
-    declared = replace(declared, match_policy=MatchPolicy.WAITING_AND_RUNNING, counts_succeeded=True, starts_anew=True)
+    definition = declaration.definition
+    facts = replace(
+        gang_facts(NAME, declaration),
+        match_policy=MatchPolicy.WAITING_AND_RUNNING,
+        counts_succeeded=True,
+        starts_anew=True,
+    )
     if definition is None:
         missing = blocking(
-            f"PodGroup {quoted(f'{namespace}/{name}')} ({DEFINITION.api_version}) does not exist yet: create it, "
-            f"or correct the pods' annotation {GROUP_NAME}, or add {GROUP_POD_NUM} to have the pods do without one"
+            f"PodGroup {quoted(f'{declaration.namespace}/{declaration.name}')} ({DEFINITION.api_version}) does not "
+            f"exist yet: create it, or correct the pods' annotation {GROUP_NAME}, or add {GROUP_POD_NUM} to the pods "
+            "to need no PodGroup"
         )
-        return replace(declared, problems=(missing,))
+        return replace(facts, problems=(missing,))
     problems: list[Problem] = []
     minimum = _minimum(definition, problems)
-    least = definition.spec.get("minResources")
-    resources = chosen(
-        [Source(least, f"spec.minResources of {_words(definition)}")] if least else [],
-        amounts,
+    min_resources = definition.spec.get("minResources")
+    resources = choose(
+        [Source(min_resources, f"spec.minResources of {_title(definition)}")] if min_resources else [],
+        parse_amounts,
         _NO_AMOUNTS,
         problems,
         warning,
-        "only what the pods ask for counts",
+        "only the requests of the pods are used",
     )
-    priority_class = f"spec.priorityClassName of {_words(definition)}"
-    priority = class_priority(definition.spec.get("priorityClassName"), priorities, priority_class, problems)
+    priority_class = f"spec.priorityClassName of {_title(definition)}"
+    priority = choose_class_priority(
+        definition.spec.get("priorityClassName"), declaration.priorities, priority_class, problems
+    )
     try:
         restart_after_seconds(definition.spec.get("policy"))
     except BadValue as error:
-        problems.append(warning(f"spec.policy of {_words(definition)} is {error}: the group is never restarted"))
+        problems.append(warning(f"spec.policy of {_title(definition)} is {error}: the group is never restarted"))
     return replace(
-        declared,
+        facts,
         minimum=minimum,
         total=minimum,
         priority=priority,
@@ -107,16 +108,18 @@ def read(
 
 
 def restart_after_seconds(policy: object) -> float | None:
-    """How long the group may run with fewer than its minimum before all of it is restarted; None: for ever.
+    """Returns how long the group may run with fewer pods than its minimum before it is restarted; None: forever.
 
-    That is the entry of spec.policy with the event Unschedulable and the action Restart. Raises BadValue.
+    Reads the entry of spec.policy with the event Unschedulable and the action Restart. Raises BadValue.
     """
     if policy is None:
         return None
     if not isinstance(policy, list) or not all(isinstance(entry, dict) for entry in policy):
-        raise BadValue(f"{shown(policy)}, which is not a list such as [{{event: Unschedulable, action: Restart}}]")
-    if len(policy) > MOST_POLICIES:
-        raise BadValue(f"a list of {len(policy)} entries, but it must have at most {MOST_POLICIES}")
+        raise BadValue(
+            f"{quoted_value(policy)}, which is not a list such as [{{event: Unschedulable, action: Restart}}]"
+        )
+    if len(policy) > MAX_POLICIES:
+        raise BadValue(f"a list of {len(policy)} entries, but it must have at most {MAX_POLICIES}")
     found = [each for each in map(_restart, policy) if each is not None]
     return min(found, default=None)
 
@@ -124,31 +127,43 @@ def restart_after_seconds(policy: object) -> float | None:
 def _restart(entry: dict[str, Any]) -> float | None:
     event, action, timeout = entry.get("event"), entry.get("action", "None"), entry.get("timeout")
     if not isinstance(event, str) or event.lower() != _BELOW_MINIMUM:
-        raise BadValue(f"a list with the event {shown(event)} in it, but the only one there is is Unschedulable")
+        raise BadValue(f"a list with the event {quoted_value(event)} in it, but the only known event is Unschedulable")
     if not isinstance(action, str) or action.lower() not in (_RESTART, _NONE):
-        raise BadValue(f"a list with the action {shown(action)} in it, which is neither Restart nor None")
+        raise BadValue(f"a list with the action {quoted_value(action)} in it, which is neither Restart nor None")
     if action.lower() == _NONE:
         return None
     if timeout is None or timeout in ("0", "0s"):
         return 0.0
     if not isinstance(timeout, str):
-        raise BadValue(f"a list with the timeout {shown(timeout)} in it, which is not a duration such as 90s or 10m")
+        raise BadValue(
+            f"a list with the timeout {quoted_value(timeout)} in it, which is not a duration such as 90s or 10m"
+        )
     try:
-        return duration_or_seconds(timeout)
+        return parse_duration_or_seconds(timeout)
     except BadValue as error:
-        raise BadValue(f"a list with a timeout in it that is {error}") from None
+        raise BadValue(f"a list with a timeout that is {error}") from None
 
 
 def _minimum(definition: Definition, problems: list[Problem]) -> int:
-    """minMember, or minMembers as the proposal has it."""
+    """Returns minMember, or minMembers as in kube-batch's proposal."""
     given = [
-        Source(definition.spec[key], f"spec.{key} of {_words(definition)}")
+        Source(definition.spec[key], f"spec.{key} of {_title(definition)}")
         for key in ("minMember", "minMembers")
         if definition.spec.get(key) is not None
     ]
-    sources = given or [Source(None, f"spec.minMember of {_words(definition)}")]
-    return chosen(sources, count, 0, problems, blocking, "set it to the number of pods that must start together")
+    sources = given or [Source(None, f"spec.minMember of {_title(definition)}")]
+    return choose(sources, parse_count, 0, problems, blocking, "set it to the number of pods that must start together")
 
 
-def _words(definition: Definition) -> str:
+def _title(definition: Definition) -> str:
     return f"PodGroup {quoted(f'{definition.namespace}/{definition.name}')}"
+
+
+DIALECT: Final = Dialect(
+    name=NAME,
+    marks=PodMarks(annotations=frozenset({GROUP_NAME}), naming=f"annotation {GROUP_NAME}"),
+    membership=membership,
+    read=read,
+    definition=DEFINITION,
+    event_reason=EVENT_REASON,
+)

@@ -1,10 +1,10 @@
-"""Koordinator's network topology spec: layers in each of which a gang's pods are to be gathered in one place.
+"""Parses Koordinator's network topology spec: the layers in which a gang's pods should be in one domain.
 
     {"gatherStrategy": [{"layer": "SpineLayer", "strategy": "PreferGather"},
                         {"layer": "BlockLayer", "strategy": "MustGather"}]}
 
-A layer is the level of the same name of the gang's topology tree; NodeTopologyLayer is the level of the nodes. To
-prefer a layer asks nothing where the tree does not have it.
+A layer is the level of the same name in the gang's topology tree; NodeTopologyLayer is the level of the nodes. A
+preferred layer has no effect if the tree does not have it.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from muster.dialects.values import BadValue, shown
+from muster.dialects.values import BadValue, quoted_value
 from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.gangs.quoting import quoted
 from muster.topology.constraints import is_level_name
@@ -23,8 +23,8 @@ _HARD: Final = {"PreferGather": False, "MustGather": True}
 _FORM: Final = '{"gatherStrategy": [{"layer": ..., "strategy": ...}]}'
 
 
-def gathering(text: Any) -> tuple[LevelConstraint, ...]:
-    """What the annotation's text asks, a pack for each layer. Raises BadValue."""
+def parse_network_topology(text: Any) -> tuple[LevelConstraint, ...]:
+    """Parses the annotation into one pack constraint per layer. Raises BadValue."""
     try:
         spec = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -36,18 +36,18 @@ def gathering(text: Any) -> tuple[LevelConstraint, ...]:
         raise BadValue(f"a list of {len(listed)} layers, but there are at most {MOST_LEVELS}")
     packs = [_pack(each) for each in listed]
     levels = [each.level for each in packs]
-    twice = next((level for level in levels if levels.count(level) > 1), None)
-    if twice is not None:
-        raise BadValue(f"a list with layer {quoted(twice)} in it twice")
+    duplicate = next((level for level in levels if levels.count(level) > 1), None)
+    if duplicate is not None:
+        raise BadValue(f"a list with layer {quoted(duplicate)} in it twice")
     return tuple(packs)
 
 
 def _pack(strategy: Mapping[str, Any]) -> LevelConstraint:
     layer, name = strategy.get("layer"), strategy.get("strategy")
     if not isinstance(layer, str) or not is_level_name(layer):
-        raise BadValue(f"a list with layer {shown(layer)} in it, which no topology tree can have")
+        raise BadValue(f"a list with layer {quoted_value(layer)} in it, which no topology tree can have")
     hard = _HARD.get(name) if isinstance(name, str) else None
     if hard is None:
-        raise BadValue(f"a list with strategy {shown(name)} in it, which is neither PreferGather nor MustGather")
+        raise BadValue(f"a list with strategy {quoted_value(name)} in it, which is neither PreferGather nor MustGather")
     level = NODE_LEVEL if layer == _NODE_LAYER else layer
     return LevelConstraint(level, LevelPolicy.PACK, hard=hard, optional=not hard)

@@ -1,7 +1,7 @@
-"""What a gang has come to, in words of no dialect, and what a dialect wants written of it.
+"""Progress of a gang, independent of dialects, and the writes by which a dialect reports it.
 
-The coordinator knows how far a gang is; a dialect knows in which words its users look for that, and on which objects.
-A dialect that says nothing of it needs no `tell`.
+The coordinator fills in Progress. A dialect that reports progress turns it into conditions, fields and labels on the
+objects where its users look for them (Dialect.write_progress).
 """
 
 from collections.abc import Mapping
@@ -14,27 +14,27 @@ from muster.gangs.facts import GangFacts, ObjectReference
 
 
 class Stage(Enum):
-    """How far a gang is."""
+    """The stage that a gang has reached."""
 
     GATHERING = auto()
-    """Its definition or some of its members are missing, or something is wrong with them."""
+    """The definition or some members are missing or invalid."""
     READY = auto()
-    """All that must start together is there; it waits for its turn or for room."""
+    """Complete: it waits for its turn or for free capacity."""
     ASSIGNED = auto()
-    """Its members have places, which are being made durable."""
+    """Its members are assigned to nodes, and the permit is being persisted."""
     PERMITTED = auto()
-    """That is durable: it starts, and its pods are being bound. Also while pods that lost a place get another."""
+    """The permit is durable and its pods are being bound, or bound again after losing their nodes."""
     BOUND = auto()
-    """All that was permitted is bound."""
+    """All permitted pods are bound."""
     TIMED_OUT = auto()
-    """It waited too long, and is not tried before its user does something."""
+    """It exceeded its waiting time and is not tried until its user acts."""
     PREEMPTED = auto()
-    """It is being evicted for another gang, or was and has not been ready since."""
+    """It is being evicted for another gang, or was and has not been complete since."""
 
 
 class MemberProgress(Struct, frozen=True):
     """A member. `node` and `domains` (names from the top of the tree to the node's parent) are empty while it has no
-    place; `rank` is None while it has none; `tries` counts the tries of its gang so far.
+    node; `rank` is None while it has none; `attempts` counts the attempts to schedule its gang so far.
     """
 
     uid: str
@@ -42,16 +42,17 @@ class MemberProgress(Struct, frozen=True):
     node: str = ""
     domains: tuple[str, ...] = ()
     rank: int | None = None
-    tries: int = 0
+    attempts: int = 0
     bound: bool = False
 
 
 class Progress(Struct, frozen=True):
-    """How far a gang is. Times are in seconds since 1970 UTC, 0: not yet, or not known since the coordinator changed.
+    """Progress of a gang. Times are in seconds since 1970 UTC; 0: not yet, or unknown after a change of leader.
 
-    `root` and `levels` name the topology tree and its levels, from the top to the nodes. `began`: all members were
-    there. `ended`: all were bound. `solver_seconds` is what placement took for it, in all its tries. `preemptor` is the
-    id of the gang that it was evicted for. `reason` is why it is not running; empty: nothing to say.
+    `root` and `levels` name the topology tree and its levels, from the top to the nodes. `began` is when the gang was
+    complete, `ended` when all members were bound. `solver_seconds` is the time that placement took for it, over all
+    attempts. `preemptor` is the id of the gang that preempted it. `reason` is why it is not running; empty if there is
+    nothing to report.
     """
 
     facts: GangFacts
@@ -67,17 +68,17 @@ class Progress(Struct, frozen=True):
 
 
 class WriteRule(IntEnum):
-    """When a condition is written, by what the object has of its type; values as in the proto."""
+    """When a condition is written, by the object's current condition of that type; values as in the proto."""
 
     ALWAYS = 0
     UNLESS_TRUE = 1
-    """Once it is "True" it is final."""
+    """A condition that is "True" is final."""
     IF_PRESENT = 2
-    """Only in place of one that is there."""
+    """Only replaces an existing condition."""
 
 
 class ObjectCondition(Struct, frozen=True):
-    """A metav1.Condition to be set in an object's status."""
+    """A metav1.Condition to set in an object's status."""
 
     type: str
     status: str
@@ -87,8 +88,8 @@ class ObjectCondition(Struct, frozen=True):
 
 
 class ObjectWrite(Struct, frozen=True):
-    """Fields to be set on an object. `plural` as paths have it; `subresource` is "status" or empty; `patch` is a JSON
-    merge patch; `conditions` replace those of their types.
+    """Fields to set on an object. `plural` is the resource name in paths; `subresource` is "status" or empty; `patch`
+    is a JSON merge patch; `conditions` replace those of the same types.
     """
 
     object: ObjectReference
@@ -99,7 +100,7 @@ class ObjectWrite(Struct, frozen=True):
 
 
 class PodWrite(Struct, frozen=True):
-    """Labels and annotations of a member, by key; None: to be removed."""
+    """Labels and annotations to set on a member, by key. None removes a key."""
 
     uid: str
     name: str
@@ -108,7 +109,7 @@ class PodWrite(Struct, frozen=True):
 
 
 class Writes(Struct, frozen=True):
-    """What is to be written of a gang's progress."""
+    """All writes that report a gang's progress."""
 
     objects: tuple[ObjectWrite, ...] = ()
     pods: tuple[PodWrite, ...] = ()

@@ -1,40 +1,43 @@
-"""Sakkara: groups of equal pods that ConfigMaps labelled sakkara.group define, or labels on the pods.
+"""Sakkara: groups of equal pods, defined by ConfigMaps with the label sakkara.group or by labels of the pods.
 
-A pod names its group by the label sakkara.group.name. A ConfigMap defines the group that its key `name` says, or else
-the one of its own name; other keys are `size`, `priority` and `constraints`. The labels sakkara.group.size, .priority
-and .constraint.<what>.<level> on pods say the same; what the ConfigMap says goes before them. With the label of a size
-a group needs no ConfigMap; otherwise its pods wait until there is one.
+A pod names its group by the label sakkara.group.name. A ConfigMap defines the group that its key `name` names, by
+default the one of its own name. Its other keys are `size`, `priority` and `constraints`. The labels sakkara.group.size,
+.priority and .constraint.<key>.<level> of pods have the same meaning; the ConfigMap takes precedence. With a size label
+a group needs no ConfigMap; otherwise its pods wait until one exists.
 
-What happens to a group is told in its ConfigMap and in labels of its pods: see sakkara_results.
+Progress is written to the ConfigMap and to labels of the pods: see sakkara_status.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from muster.dialects.declared import (
+from muster.dialects import sakkara_status
+from muster.dialects.definitions import Definition, DefinitionKind
+from muster.dialects.dialect import Declaration, Dialect, PodMarks
+from muster.dialects.marks import GangMarks, MarkSet, Membership
+from muster.dialects.sakkara_constraints import PACK_OTHERS, Constraints, parse_constraints
+from muster.dialects.sources import (
     Source,
     blocking,
-    chosen,
+    choose,
     definition_terms,
-    facts,
     from_pods,
+    gang_facts,
+    label_unless_empty,
     member_of,
-    oldest_first,
     pod_terms,
     warning,
 )
-from muster.dialects.marks import NO_PRIORITIES, Definition, DefinitionKind, GangMarks, MarkSet, Membership
-from muster.dialects.sakkara_constraints import PACK_OTHERS, Reading, read_constraints
-from muster.dialects.values import BadValue, count, gang_name, shown
+from muster.dialects.values import BadValue, parse_count, parse_gang_name, quoted_value
 from muster.gangs.facts import GangFacts, LevelConstraint, Problem
 from muster.gangs.quoting import quoted
 from muster.topology.constraints import MOST_SAID, clashes
 
 GROUP_LABEL: Final = "sakkara.group"
-"""Of ConfigMaps, with any value."""
+"""Label of ConfigMaps that define groups, with any value."""
 
 _NAME, _SIZE, _PRIORITY, _CONSTRAINTS = _KEYS = ("name", "size", "priority", "constraints")
 
@@ -47,51 +50,42 @@ GROUP_NAME: Final = GROUP_LABEL + ".name"
 GROUP_SIZE: Final = GROUP_LABEL + ".size"
 GROUP_PRIORITY: Final = GROUP_LABEL + ".priority"
 CONSTRAINT_LABELS: Final = GROUP_LABEL + ".constraint."
-"""What is asked, and the level, follow it."""
-
-LABELS: Final = frozenset({GROUP_NAME, GROUP_SIZE, GROUP_PRIORITY})
-ANNOTATIONS: Final[frozenset[str]] = frozenset()
+"""Prefix of labels; the key of the constraint and the level follow it."""
 
 WAITING_SECONDS: Final = 600.0
-"""A group is placed whole, and so none of it waits for the rest; the coordinator wants some time."""
+"""Without effect, since a group is placed as a whole; the coordinator requires a value."""
 
 _DEFAULT_SIZE: Final = 1
 _DEFAULT_PRIORITY: Final = 0
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
-_LONGEST_TERM: Final = 512
+_MAX_TERM_LENGTH: Final = 512
 
 
 def membership(marks: GangMarks) -> Membership | None:
-    """The group that a pod's label names; None if it has no such label."""
+    """Returns the group that a pod's label names; None without that label."""
     name = marks.label(GROUP_NAME)
     if name is None:
         return None
     return member_of(NAME, marks.namespace, name, f"label {GROUP_NAME}")
 
 
-def gang_of(definition: Definition) -> str:
-    """Name of the group that a ConfigMap defines: what it says, unless that is no name, or else its own."""
+def gang_name(definition: Definition) -> str:
+    """Returns the name of the group that a ConfigMap defines: its key `name` if that is valid, else its own name."""
     try:
-        return gang_name(_text(definition, _NAME))
+        return parse_gang_name(_text(definition, _NAME))
     except BadValue:
         return definition.name
 
 
-def read(
-    namespace: str,
-    name: str,
-    definition: Definition | None,
-    mark_sets: Iterable[MarkSet],
-    priorities: Mapping[str, int] = NO_PRIORITIES,
-) -> GangFacts:
-    """What the ConfigMap and the pods' labels declare of a group. Priority classes have no say in it."""
-    group = _Declaration(namespace, name, definition, oldest_first(mark_sets))
+def read(declaration: Declaration) -> GangFacts:
+    """Reads the ConfigMap and the pods' labels. Priority classes have no effect."""
+    group = _Reader(declaration)
     group.check_name()
     size = group.size()
     priority = group.priority()
     constraints = group.constraints(size)
     return replace(
-        facts(NAME, namespace, name, definition, group.pods),
+        gang_facts(NAME, declaration),
         minimum=size,
         total=size,
         waiting_time_seconds=WAITING_SECONDS,
@@ -106,24 +100,24 @@ def read(
     )
 
 
-class _Declaration:
-    """All that was declared of one group, and what is wrong with it so far."""
+class _Reader:
+    """Reads one declaration value by value and collects the problems in it."""
 
-    def __init__(self, namespace: str, name: str, definition: Definition | None, pods: list[MarkSet]) -> None:
-        self.pods = pods
+    def __init__(self, declaration: Declaration) -> None:
         self.problems: list[Problem] = []
-        self._group = f"{namespace}/{name}"
-        self._definition = definition
-        self._place = f"{namespace}/{definition.name}" if definition is not None else ""
-        self._config_map = f"ConfigMap {quoted(self._place)}"
+        self._pods: Sequence[MarkSet] = declaration.pods
+        self._group = f"{declaration.namespace}/{declaration.name}"
+        self._definition = definition = declaration.definition
+        self._object_name = f"{definition.namespace}/{definition.name}" if definition is not None else ""
+        self._config_map = f"ConfigMap {quoted(self._object_name)}"
 
     def check_name(self) -> None:
         if self._definition is None or not (name := _text(self._definition, _NAME)):
             return
         try:
-            gang_name(name)
+            parse_gang_name(name)
         except BadValue as error:
-            own = f"that of the ConfigMap, {quoted(self._definition.name)}, counts instead"
+            own = f"the name of the ConfigMap, {quoted(self._definition.name)}, is used instead"
             self.problems.append(warning(f"{_NAME} of {self._config_map} is {error}: {own}"))
 
     def size(self) -> int:
@@ -139,41 +133,40 @@ class _Declaration:
             return 0
         remedy = "set it to the number of the group's pods"
         no_size = 0 if sources else _DEFAULT_SIZE
-        return chosen(sources, count, no_size, self.problems, blocking, remedy)
+        return choose(sources, parse_count, no_size, self.problems, blocking, remedy)
 
     def priority(self) -> int:
         sources = self._sources(_PRIORITY, GROUP_PRIORITY)
         default = _DEFAULT_PRIORITY
-        return chosen(sources, _priority, default, self.problems, warning, f"{default} counts instead")
+        return choose(sources, _priority, default, self.problems, warning, f"{default} is used instead")
 
     def constraints(self, size: int) -> tuple[LevelConstraint, ...]:
-        """If they cannot be read, or cannot be, the group waits: to start just anywhere is not what was asked for."""
+        """Returns the constraints. Malformed or contradictory ones block the group rather than being ignored."""
         sources = self._of_config_map(_CONSTRAINTS) + self._constraint_labels()
 
-        def read_them(declared: Any) -> Reading:
-            return read_constraints(declared, size)
+        def parse(declared: Any) -> Constraints:
+            return parse_constraints(declared, size)
 
         remedy = "correct it, and the group can start"
-        reading = chosen(sources, read_them, Reading(), self.problems, blocking, remedy)
+        parsed = choose(sources, parse, Constraints(), self.problems, blocking, remedy)
         if sources:
             where = sources[0].where
-            said = reading.ignored[:MOST_SAID]
-            self.problems += [warning(f"{where}: {ignored} means nothing and is ignored") for ignored in said]
-            self.problems += [blocking(f"{where}: {clash}") for clash in clashes(reading.constraints)]
-        return reading.constraints
+            self.problems += [warning(f"{where}: {key} is unknown and ignored") for key in parsed.ignored[:MOST_SAID]]
+            self.problems += [blocking(f"{where}: {clash}") for clash in clashes(parsed.constraints)]
+        return parsed.constraints
 
     def terms(self) -> Iterator[str]:
-        """In the user's words what counts."""
+        """Quotes the values in effect in the user's own words."""
         yield from definition_terms(self._definition, (_SIZE, _PRIORITY))
         if text := _text(self._definition, _CONSTRAINTS):
-            yield f"{_CONSTRAINTS}: {_on_one_line(text)} (ConfigMap {self._place})"
+            yield f"{_CONSTRAINTS}: {_on_one_line(text)} (ConfigMap {self._object_name})"
         labels = {_SIZE: [GROUP_SIZE], _PRIORITY: [GROUP_PRIORITY], _CONSTRAINTS: self._constraint_keys()}
-        for key, those in labels.items():
+        for key, label_keys in labels.items():
             if not _text(self._definition, key):
-                yield from pod_terms(self.pods, _unless_empty, those)
+                yield from pod_terms(self._pods, label_unless_empty, label_keys)
 
     def _sources(self, key: str, label: str) -> list[Source]:
-        """What the ConfigMap says, then what the pods say."""
+        """Returns the value of the ConfigMap, then that of the pods."""
         return self._of_config_map(key) + self._of_pods(label)
 
     def _of_config_map(self, key: str) -> list[Source]:
@@ -181,38 +174,52 @@ class _Declaration:
         return [Source(text, f"{key} of {self._config_map}")] if text else []
 
     def _of_pods(self, label: str) -> list[Source]:
-        sources, differences = from_pods(self.pods, _unless_empty, label, f"label {label}")
+        sources, differences = from_pods(self._pods, label_unless_empty, label, f"label {label}")
         self.problems += differences
         return sources
 
     def _constraint_labels(self) -> list[Source]:
-        """All of them are one source, since each is a part of a constraint."""
-        asked: dict[str, dict[str, Any]] = {}
+        """Returns all constraint labels as one source, since each is part of a constraint."""
+        requested: dict[str, dict[str, Any]] = {}
         for key in self._constraint_keys():
-            what, _, level = key.removeprefix(CONSTRAINT_LABELS).partition(".")
-            asked.setdefault(level, {}).update((what, source.value) for source in self._of_pods(key))
-        return [Source(asked, f"what the labels {CONSTRAINT_LABELS}* of the pods say")] if any(asked.values()) else []
+            constraint, _, level = key.removeprefix(CONSTRAINT_LABELS).partition(".")
+            requested.setdefault(level, {}).update((constraint, source.value) for source in self._of_pods(key))
+        if not any(requested.values()):
+            return []
+        return [Source(requested, f"the set of labels {CONSTRAINT_LABELS}* of the pods")]
 
     def _constraint_keys(self) -> list[str]:
-        return sorted({key for each in self.pods for key, _ in each.marks.labels if key.startswith(CONSTRAINT_LABELS)})
+        return sorted({key for each in self._pods for key, _ in each.marks.labels if key.startswith(CONSTRAINT_LABELS)})
 
 
 def _text(definition: Definition | None, key: str) -> str:
-    """A value of the ConfigMap's data; empty if there is none."""
+    """Returns a value of the ConfigMap's data; empty if it is absent."""
     value = definition.spec.get(key) if definition is not None else None
     return "" if value is None else str(value).strip()
 
 
-def _unless_empty(marks: GangMarks, label: str) -> str | None:
-    return marks.label(label) or None
-
-
 def _priority(text: Any) -> int:
     if not _INTEGER.fullmatch(text) or not -(2**31) <= int(text) < 2**31:
-        raise BadValue(f"{shown(text)}, which is not a whole number from -2147483648 to 2147483647")
+        raise BadValue(f"{quoted_value(text)}, which is not a whole number from -2147483648 to 2147483647")
     return int(text)
 
 
 def _on_one_line(text: str) -> str:
-    line = " ".join(text[: 4 * _LONGEST_TERM].split())
-    return line if len(line) <= _LONGEST_TERM else f"{line[: _LONGEST_TERM - 1]}…"
+    line = " ".join(text[: 4 * _MAX_TERM_LENGTH].split())
+    return line if len(line) <= _MAX_TERM_LENGTH else f"{line[: _MAX_TERM_LENGTH - 1]}…"
+
+
+DIALECT: Final = Dialect(
+    name=NAME,
+    marks=PodMarks(
+        labels=frozenset({GROUP_NAME, GROUP_SIZE, GROUP_PRIORITY}),
+        label_prefix=CONSTRAINT_LABELS,
+        naming=f"label {GROUP_NAME}",
+    ),
+    membership=membership,
+    read=read,
+    definition=DEFINITION,
+    gang_name=gang_name,
+    write_progress=sakkara_status.write_progress,
+    labels_at_bind=sakkara_status.labels_at_bind,
+)

@@ -1,4 +1,4 @@
-"""Values that users write in marks: counts, durations, names of gangs and lists of them."""
+"""Parses values that users write in marks and definitions: counts, durations, gang names and lists of them."""
 
 import re
 from fractions import Fraction
@@ -11,9 +11,9 @@ from muster.gangs.quoting import quoted
 GangName = tuple[str, str]
 """Namespace and name."""
 
-LARGEST_COUNT: Final = 2**31 - 1
-LONGEST_DURATION: Final = 64  # characters; none that anyone means is longer
-MOST_GANGS_IN_A_GROUP: Final = 100
+MAX_COUNT: Final = 2**31 - 1
+MAX_DURATION_LENGTH: Final = 64  # characters; a meaningful duration is shorter
+MAX_GANGS_IN_A_GROUP: Final = 100
 
 _COUNT: Final = re.compile(r"[+-]?[0-9]{1,4000}", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?", re.ASCII)
@@ -24,7 +24,7 @@ _PLAIN_SECONDS: Final = re.compile(rf"[+-]?{_NUMBER}", re.ASCII)
 _AMOUNT: Final = rf"{_NUMBER}(ns|us|µs|μs|ms|s|m|h)"
 _DURATION: Final = re.compile(rf"([+-]?)((?:{_AMOUNT})+|0)", re.ASCII)
 _DURATION_PART: Final = re.compile(_AMOUNT, re.ASCII)
-_LARGEST_DURATION_SECONDS: Final = (2**63 - 1) // 10**9  # what Go's time.Duration holds: 292 years
+_MAX_DURATION_SECONDS: Final = (2**63 - 1) // 10**9  # what Go's time.Duration holds: 292 years
 _UNIT_SECONDS: Final = {
     "ns": Fraction(1, 10**9),
     "us": Fraction(1, 10**6),
@@ -38,11 +38,11 @@ _UNIT_SECONDS: Final = {
 
 
 class BadValue(ValueError):
-    """A value that a mark cannot have. The message quotes it and ends with what it must be."""
+    """An invalid value. The message quotes it and ends with what it must be."""
 
 
-def count(value: object) -> int:
-    """A number of pods, at least 1, from a mark's text or a definition's field. Raises BadValue."""
+def parse_count(value: object) -> int:
+    """Parses a number of pods, at least 1, from a mark's text or a definition's field. Raises BadValue."""
     if value is None:
         raise BadValue("missing")
     number: int | None = None
@@ -51,21 +51,21 @@ def count(value: object) -> int:
     elif isinstance(value, int) and not isinstance(value, bool):
         number = value
     if number is None:
-        raise BadValue(f"{shown(value)}, which is not a whole number")
+        raise BadValue(f"{quoted_value(value)}, which is not a whole number")
     if number < 1:
-        raise BadValue(f"{shown(value)}, but it must be at least 1")
-    if number > LARGEST_COUNT:
-        raise BadValue(f"{shown(value)}, but it must be at most {LARGEST_COUNT}")
+        raise BadValue(f"{quoted_value(value)}, but it must be at least 1")
+    if number > MAX_COUNT:
+        raise BadValue(f"{quoted_value(value)}, but it must be at most {MAX_COUNT}")
     return number
 
 
-def duration_seconds(text: str) -> float:
-    """A duration as Go writes it ("90s", "10m", "1h30m", "1.5h"), above zero. Raises BadValue."""
+def parse_duration_seconds(text: str) -> float:
+    """Parses a positive duration as Go writes it ("90s", "10m", "1h30m", "1.5h"). Raises BadValue."""
     return _above_zero(text, _duration(text))
 
 
-def duration_or_seconds(text: str) -> float:
-    """As duration_seconds, or a plain number of seconds ("90", "1.5"). Raises BadValue."""
+def parse_duration_or_seconds(text: str) -> float:
+    """Parses a duration as parse_duration_seconds, or a plain number of seconds ("90", "1.5"). Raises BadValue."""
     return _above_zero(text, _duration(text + "s" if _PLAIN_SECONDS.fullmatch(text) else text))
 
 
@@ -74,22 +74,22 @@ def _above_zero(text: str, duration: Fraction | None) -> float:
         raise BadValue(f"{quoted(text)}, which is not a duration such as 90s, 10m or 1h30m")
     if duration <= 0:
         raise BadValue(f"{quoted(text)}, but it must be above zero")
-    if duration > _LARGEST_DURATION_SECONDS:
+    if duration > _MAX_DURATION_SECONDS:
         raise BadValue(f"{quoted(text)}, but it must be below 292 years")
     return float(duration)
 
 
-def seconds(value: object) -> float:
-    """A whole number of seconds above zero, from a definition's field. Raises BadValue."""
+def parse_seconds(value: object) -> float:
+    """Parses a positive whole number of seconds from a definition's field. Raises BadValue."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise BadValue(f"{shown(value)}, which is not a whole number of seconds")
-    if not 0 < value <= LARGEST_COUNT:
-        raise BadValue(f"{shown(value)}, but it must be 1 to {LARGEST_COUNT} seconds")
+        raise BadValue(f"{quoted_value(value)}, which is not a whole number of seconds")
+    if not 0 < value <= MAX_COUNT:
+        raise BadValue(f"{quoted_value(value)}, but it must be 1 to {MAX_COUNT} seconds")
     return float(value)
 
 
-def gang_name(value: str) -> str:
-    """A gang's name: letters, digits, "-", "_" and ".", at most 253. Raises BadValue."""
+def parse_gang_name(value: str) -> str:
+    """Validates a gang's name: letters, digits, "-", "_" and ".", at most 253. Raises BadValue."""
     if not value:
         raise BadValue("empty, but it must name a gang")
     if not _NAME.fullmatch(value):
@@ -100,8 +100,8 @@ def gang_name(value: str) -> str:
     return value
 
 
-def gang_group(text: str) -> tuple[GangName, ...]:
-    """A JSON list of "namespace/name" as pairs, sorted, each once. Raises BadValue."""
+def parse_gang_group(text: str) -> tuple[GangName, ...]:
+    """Parses a JSON list of "namespace/name" into sorted pairs without duplicates. Raises BadValue."""
     try:
         entries = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -109,13 +109,13 @@ def gang_group(text: str) -> tuple[GangName, ...]:
     if not isinstance(entries, list):
         raise BadValue(f'{quoted(text)}, which is not a JSON list such as ["namespace/name","namespace/name"]')
     gangs = {_gang(entry) for entry in entries}
-    if len(gangs) > MOST_GANGS_IN_A_GROUP:
-        raise BadValue(f"a list of {len(gangs)} gangs, but a group has at most {MOST_GANGS_IN_A_GROUP}")
+    if len(gangs) > MAX_GANGS_IN_A_GROUP:
+        raise BadValue(f"a list of {len(gangs)} gangs, but a group has at most {MAX_GANGS_IN_A_GROUP}")
     return tuple(sorted(gangs))
 
 
-def shown(value: object) -> str:
-    """A value of a mark or of a field, in quotes."""
+def quoted_value(value: object) -> str:
+    """Returns a value of a mark or of a field, in quotes."""
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -128,11 +128,11 @@ def _gang(entry: Any) -> GangName:
         namespace, slash, name = entry.partition("/")
         if slash and _NAMESPACE.fullmatch(namespace) and _NAME.fullmatch(name):
             return namespace, name
-    raise BadValue(f'a list with {shown(entry)} in it, which is not "namespace/name"')
+    raise BadValue(f'a list with {quoted_value(entry)} in it, which is not "namespace/name"')
 
 
 def _duration(text: str) -> Fraction | None:
-    match = _DURATION.fullmatch(text) if len(text) <= LONGEST_DURATION else None
+    match = _DURATION.fullmatch(text) if len(text) <= MAX_DURATION_LENGTH else None
     if match is None:
         return None
     parts = _DURATION_PART.findall(match[2])

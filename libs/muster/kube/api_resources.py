@@ -5,7 +5,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 
-from muster.dialects.marks import DefinitionKind
+from muster.dialects.definitions import DefinitionKind
 from muster.dialects.registry import DIALECTS
 from muster.gangs.facts import NODE_REVISIONS, POD_REVISIONS
 from muster.kube.budget_facts import PodDisruptionBudget, decode_budget
@@ -101,7 +101,7 @@ STORAGE_CLASSES: Final = ApiResource(
 TOPOLOGIES: Final = "configmaps"
 """ConfigMaps that define topology trees, by their name in revisions."""
 DEFINITIONS: Final[Mapping[str, DefinitionKind]] = {
-    dialect.DEFINITION.revision_key: dialect.DEFINITION for dialect in DIALECTS if dialect.DEFINITION is not None
+    dialect.definition.revision_key: dialect.definition for dialect in DIALECTS if dialect.definition is not None
 }
 """Kinds of objects that define gangs, by their names in revisions."""
 

@@ -7,7 +7,8 @@ import msgspec
 from msgspec import Raw
 
 from muster.dialects import registry
-from muster.dialects.marks import Definition, DefinitionKind, GangMarks, Owner, PodAge
+from muster.dialects.definitions import Definition, DefinitionKind, Owner
+from muster.dialects.marks import GangMarks, PodAge
 from muster.kube.objects import NOTHING, UNREADABLE, ObjectMeta, Pod, PodGroup
 from muster.kube.timestamps import BadTimestamp, parse_timestamp
 

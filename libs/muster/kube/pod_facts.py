@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from muster.dialects import own_marks
+from muster.dialects import muster_annotations
 from muster.gangs.facts import PodFacts, PodPhase
 from muster.kube.objects import NOTHING, Pod, PodSpec, PriorityClass
 from muster.kube.pod_class import ReadClass, read_class
@@ -111,7 +111,7 @@ def pod_facts(
     except BadTimestamp as error:
         problems.append(f"status.startTime: {error}")
     deadline = spec.active_deadline_seconds
-    annotated = own_marks.expected_seconds(metadata.annotations) if ours and metadata.annotations else 0.0
+    annotated = muster_annotations.expected_seconds(metadata.annotations) if ours and metadata.annotations else 0.0
     facts = PodFacts(  # of more than 15 arguments by name Python would make a dictionary first
         metadata.uid,
         metadata.namespace,

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from muster.clusterstate.incarnation import Incarnation, Member, Standing
 from muster.dialects import registry
-from muster.dialects.marks import NO_PRIORITIES, Definition, GangMarks, MarkSet, PodAge
+from muster.dialects.definitions import Definition
+from muster.dialects.marks import NO_PRIORITIES, GangMarks, MarkSet, PodAge
 from muster.gangs.facts import GangFacts
 
 

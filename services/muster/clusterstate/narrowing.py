@@ -2,14 +2,15 @@
 
 from functools import cached_property
 
-from muster.dialects.marks import Job, Pairs
+from muster.dialects.definitions import ControllerGang
+from muster.dialects.marks import Pairs
 from muster.gangs.quoting import quoted
 
 
 class Narrowing:
     """A pod's own node selector, together with that of its job."""
 
-    def __init__(self, own: Pairs, job: Job) -> None:
+    def __init__(self, own: Pairs, job: ControllerGang) -> None:
         self.own, self._job = own, job
 
     @cached_property

@@ -14,7 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.clusterstate.incarnation import Member
-from muster.dialects.marks import Definition, GangMarks, Job
+from muster.dialects.definitions import ControllerGang, Definition
+from muster.dialects.marks import GangMarks
 from muster.kube.objects import OwnerReference
 
 OwnerKey = tuple[str, str]
@@ -41,7 +42,7 @@ class Owners:
     def __len__(self) -> int:
         return len(self._owners)
 
-    def job_of(self, namespace: str, controller: OwnerReference | None) -> Job | None:
+    def job_of(self, namespace: str, controller: OwnerReference | None) -> ControllerGang | None:
         """The job that the pods of a controller are; None: their own marks say what they are."""
         if controller is None or not controller.uid:
             return None
@@ -49,7 +50,7 @@ class Owners:
         if owner is not None and (job := owner.job) is not None:
             return job
         waits = _kind(controller) in self._waiting_kinds
-        return Job(controller.uid, f"{controller.kind}.{controller.name}") if waits else None
+        return ControllerGang(controller.uid, f"{controller.kind}.{controller.name}") if waits else None
 
     # -- pods
 
@@ -70,7 +71,7 @@ class Owners:
             del self._owners[key].pods[uid]
             self._forget_if_empty(key)
 
-    def remark(self, keys: Iterable[OwnerKey]) -> Iterator[tuple[Job | None, OwnedPod, OwnedPod]]:
+    def remark(self, keys: Iterable[OwnerKey]) -> Iterator[tuple[ControllerGang | None, OwnedPod, OwnedPod]]:
         """Mark all pods of these controllers with the job that they are now; yields it, and each as it was and is."""
         for key in keys:
             owner = self._owners.get(key)
@@ -79,12 +80,12 @@ class Owners:
             job = self.job_of(key[0], owner.controller)
             name = job.name if job is not None else ""
             for uid, before in owner.pods.items():
-                after = owner.pods[uid] = replace(before, marks=replace(before.marks, job=name))
+                after = owner.pods[uid] = replace(before, marks=replace(before.marks, controller=name))
                 yield job, before, after
 
     # -- definitions
 
-    def put_definition(self, definition: Definition, job: Job | None) -> Iterable[OwnerKey]:
+    def put_definition(self, definition: Definition, job: ControllerGang | None) -> Iterable[OwnerKey]:
         """A definition came or changed. Returns the controllers whose pods may be another job than before."""
         key = (definition.namespace, job.owner_uid) if job is not None else None
         changed = set()
@@ -132,11 +133,11 @@ class _Owner:
     def __init__(self) -> None:
         self.controller: OwnerReference | None = None
         self.pods: dict[str, OwnedPod] = {}
-        self.jobs: dict[str, tuple[tuple[int, str, str], Job]] = {}
-        self.former: Job | None = None
+        self.jobs: dict[str, tuple[tuple[int, str, str], ControllerGang]] = {}
+        self.former: ControllerGang | None = None
 
     @property
-    def job(self) -> Job | None:
+    def job(self) -> ControllerGang | None:
         """The job that its pods are; without a definition the one that they were."""
         return min(self.jobs.values(), key=_age)[1] if self.jobs else self.former
 
@@ -146,7 +147,7 @@ class _Owner:
             self.former = replace(job, node_selector=(), source="")
 
 
-def _age(defined: tuple[tuple[int, str, str], Job]) -> tuple[int, str, str]:
+def _age(defined: tuple[tuple[int, str, str], ControllerGang]) -> tuple[int, str, str]:
     return defined[0]
 
 

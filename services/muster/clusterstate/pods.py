@@ -9,7 +9,8 @@ from muster.clusterstate.label_sets import LabelSet
 from muster.clusterstate.narrowing import Narrowing
 from muster.clusterstate.selectors import Selectors
 from muster.clusterstate.volumes import Use, Volumes, no_right
-from muster.dialects.marks import Job, Membership, Pairs
+from muster.dialects.definitions import ControllerGang
+from muster.dialects.marks import Membership, Pairs
 from muster.gangs.facts import PodClass, PodFacts
 from muster.kube.api_resources import NAMESPACES
 from muster.kube.objects import Pod, PodSpec
@@ -48,7 +49,9 @@ class Pods:
         """It is ours, or holds room on a node."""
         return self.is_ours(pod) or (bool(pod.spec.node_name) and pod.status.phase not in _ENDED)
 
-    def put(self, pod: Pod, membership: Membership, budgets: tuple[str, ...], job: Job | None = None) -> list[PodFacts]:
+    def put(
+        self, pod: Pod, membership: Membership, budgets: tuple[str, ...], job: ControllerGang | None = None
+    ) -> list[PodFacts]:
         """A pod that matters came or changed. `job` is the one that it is of."""
         facts, read = pod_facts(
             pod,
@@ -102,7 +105,7 @@ class Pods:
                 changed.append(facts)
         return changed
 
-    def rejoin(self, uid: str, before: Membership, after: Membership, job: Job | None) -> list[PodFacts]:
+    def rejoin(self, uid: str, before: Membership, after: Membership, job: ControllerGang | None) -> list[PodFacts]:
         """What a pod's marks mean has changed, because its controller's pods are another job than before."""
         facts = self.facts.get(uid)
         if facts is None:  # it could not be read
@@ -120,7 +123,7 @@ class Pods:
         facts, pod_class = self._completed(facts, pod_class, label_set)
         return [facts] if self._keep(facts, pod_class) else []
 
-    def _narrow(self, uid: str, own_selector: Pairs, membership: Membership, job: Job | None) -> None:
+    def _narrow(self, uid: str, own_selector: Pairs, membership: Membership, job: ControllerGang | None) -> None:
         if job is not None and job.node_selector and job.gang_id == membership.gang_id:
             self._narrowed[uid] = Narrowing(own_selector, job)
         elif self._narrowed:

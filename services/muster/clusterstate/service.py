@@ -13,7 +13,7 @@ from muster.clusterstate.settings import Settings
 from muster.clusterstate.state import ClusterState
 from muster.clusterstate.trees import Trees
 from muster.clusterstate.watch import FULL_NAME, WatchServicer, register
-from muster.dialects.registry import JOB_KINDS
+from muster.dialects.registry import CONTROLLER_GANG_KINDS
 from muster.kube.api_resources import ALL, BUDGETS, CLAIMS, NAMESPACES, STORAGE_CLASSES, VOLUMES, topologies
 from muster.kube.informer import Informer, Pace
 from muster.kube.object_changes import ObjectChanges
@@ -25,7 +25,7 @@ _log = structlog.get_logger(__name__)
 
 _SWEEP_SECONDS = 300.0
 """A pod class that no pod has had for so long is forgotten."""
-_BEFORE_PODS = (BUDGETS.kind, NAMESPACES.kind, CLAIMS.kind, VOLUMES.kind, STORAGE_CLASSES.kind, *JOB_KINDS)
+_BEFORE_PODS = (BUDGETS.kind, NAMESPACES.kind, CLAIMS.kind, VOLUMES.kind, STORAGE_CLASSES.kind, *CONTROLLER_GANG_KINDS)
 """Pods that come after these need not be looked at again."""
 _REVIEW_SECONDS = 1.0
 """Nodes that come within it are compared with the trees at once: each tree that follows is told whole."""

@@ -47,7 +47,7 @@ Levels = Annotated[
 
 def _kinds(given: tuple[str, ...]) -> tuple[str, ...]:
     if odd := next((each for each in given if not _KIND.fullmatch(each)), None):
-        raise ValueError(f"a kind is KIND.GROUP, e.g. Job.batch or MPIJob.kubeflow.org, not {odd!r:.100}")
+        raise ValueError(f"a kind is KIND.GROUP, e.g. ControllerGang.batch or MPIJob.kubeflow.org, not {odd!r:.100}")
     return given
 
 

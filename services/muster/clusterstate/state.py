@@ -17,7 +17,8 @@ from muster.clusterstate.pods import Pods
 from muster.clusterstate.snapshot import Snapshot
 from muster.clusterstate.trees import Trees
 from muster.dialects import registry
-from muster.dialects.marks import DefinitionKind, GangMarks, Job, Membership
+from muster.dialects.definitions import ControllerGang, DefinitionKind
+from muster.dialects.marks import GangMarks, Membership
 from muster.gangs.facts import Batch, GangFacts
 from muster.kube.api_resources import (
     BUDGETS,
@@ -44,7 +45,7 @@ NO_MARKS: Final = GangMarks("")
 PLAIN: Final = Membership()
 
 
-_IN_CLASSES: Final = (NAMESPACES.kind, CLAIMS.kind, VOLUMES.kind, STORAGE_CLASSES.kind, *registry.JOB_KINDS)
+_IN_CLASSES: Final = (NAMESPACES.kind, CLAIMS.kind, VOLUMES.kind, STORAGE_CLASSES.kind, *registry.CONTROLLER_GANG_KINDS)
 
 
 class ClusterState:
@@ -198,7 +199,7 @@ class ClusterState:
             return self._drop_pod(Removed(metadata.uid, metadata.revision))
         marks, membership = NO_MARKS, PLAIN
         budgets: tuple[str, ...] = ()
-        job: Job | None = None
+        job: ControllerGang | None = None
         controller: OwnerReference | None = None
         if self.pods.is_ours(pod):
             controller = metadata.controlling
@@ -318,7 +319,7 @@ class ClusterState:
             self.gangs.put_definition(gang_id, defined, kind.revision_key, group.metadata.revision)
         else:
             self.gangs.drop_definition(defined.uid, kind.revision_key, group.metadata.revision)
-        owners = self.owners.put_definition(defined, registry.defined_job(defined))
+        owners = self.owners.put_definition(defined, registry.controller_gang(defined))
         return self._rejoin(owners, kind.revision_key, group.metadata.revision)
 
     def _drop_definition(self, kind: str, gone: Removed) -> bool:

@@ -19,7 +19,7 @@ from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
 from muster.coordinator.writes import MOST_WRITES_PER_CALL, WRITE_TIMEOUT_SECONDS, is_final
 from muster.dialects.progress import ObjectWrite, PodWrite, Progress, Writes
-from muster.dialects.registry import tell, tells
+from muster.dialects.registry import progress_writes, writes_progress
 from muster.retry.retrying import Backoff
 from muster.rpc.errors import describe
 from muster.rpc.facts_codec import encode_reference
@@ -62,7 +62,7 @@ class ProgressWriter:
 
     def put(self, gang: str) -> None:
         """To be told of, if its dialect tells."""
-        if not tells(gang):
+        if not writes_progress(gang):
             return
         if (timer := self._later.pop(gang, None)) is not None:
             timer.cancel()
@@ -115,7 +115,7 @@ class ProgressWriter:
             self._forget(gang)
             return True
         try:
-            requests = list(_requests(tell(progress), progress.facts.namespace))
+            requests = list(_requests(progress_writes(progress), progress.facts.namespace))
         except Exception as error:  # of one dialect: the others go on
             _log.error("progress cannot be put in the words of its dialect", gang=gang, exc_info=error)
             return True

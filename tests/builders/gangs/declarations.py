@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.dialects import coscheduling, koordinator
-from muster.dialects.marks import Definition, DefinitionKind, MarkSet, PodAge
+from muster.dialects.definitions import Definition, DefinitionKind
+from muster.dialects.marks import MarkSet, PodAge
 from muster.dialects.registry import gang_marks, read_gang
 from muster.gangs.facts import GangFacts, Severity
 

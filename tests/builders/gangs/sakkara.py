@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from builders.gangs.declarations import marked
-from muster.dialects.marks import Definition, MarkSet
+from muster.dialects.definitions import Definition
+from muster.dialects.marks import MarkSet
 from muster.dialects.progress import MemberProgress, Progress, Stage
 from muster.dialects.registry import read_gang
 from muster.gangs.facts import GangFacts

@@ -1,7 +1,7 @@
 """What gangs have come to reaches binding in their dialect's words: the newest of each, in spite of trouble."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import grpc
@@ -12,8 +12,10 @@ from builders.binding.stub import BindingStub, serving
 from muster.binding.v1 import binding_pb2 as pb
 from muster.coordinator import progress as module
 from muster.coordinator.progress import ProgressWriter
-from muster.dialects import registry
+from muster.dialects.dialect import Dialect, PodMarks
 from muster.dialects.progress import MemberProgress, ObjectWrite, PodWrite, Progress, Stage, Writes
+from muster.dialects.registry import Registry
+from muster.dialects.sources import gang_facts
 from muster.gangs.facts import GangFacts, ObjectReference
 
 GROUP = "told/ml/group-a"
@@ -29,9 +31,26 @@ def in_words(progress: Progress) -> Writes:
     )
 
 
+def use_dialects(monkeypatch: pytest.MonkeyPatch, **write_progress: Callable[[Progress], Writes]) -> None:
+    """Replaces the dialects by fakes that only write progress."""
+    fakes = [
+        Dialect(
+            name=name,
+            marks=PodMarks(naming=""),
+            membership=lambda marks: None,
+            read=lambda declaration: gang_facts("fake", declaration),
+            write_progress=write,
+        )
+        for name, write in write_progress.items()
+    ]
+    registry = Registry(fakes)
+    monkeypatch.setattr(module, "writes_progress", registry.writes_progress)
+    monkeypatch.setattr(module, "progress_writes", registry.progress_writes)
+
+
 @pytest.fixture(autouse=True)
 def a_dialect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_TELLS", {"told": in_words})
+    use_dialects(monkeypatch, told=in_words)
 
 
 @pytest.fixture(autouse=True)
@@ -208,13 +227,13 @@ async def test_one_that_can_never_be_written_holds_up_no_other() -> None:
 
 
 async def test_a_dialect_that_fails_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(progress: Progress) -> object:
+    def fails(progress: Progress) -> Writes:
         raise ZeroDivisionError
 
     stub, gangs = BindingStub(), Gangs()
     gangs.set(Stage.READY, "broken/ml/a")
     gangs.set(Stage.READY)
-    monkeypatch.setattr(registry, "_TELLS", {**registry._TELLS, "broken": fails})
+    use_dialects(monkeypatch, told=in_words, broken=fails)
     async with writing(stub, gangs) as found:
         found.put("broken/ml/a")
         found.put(GROUP)

@@ -33,7 +33,7 @@ def test_stages_come_in_their_order() -> None:
     told = story.progress("a")
     assert (told.began, told.ended) == (story.unix, story.unix)
     assert [each.bound for each in told.members] == [True] * 4
-    assert {each.tries for each in told.members} == {1}
+    assert {each.attempts for each in told.members} == {1}
 
 
 def test_a_gang_that_waits_for_room_is_ready_since_its_members_are_there() -> None:
@@ -48,7 +48,7 @@ def test_a_gang_that_waits_for_room_is_ready_since_its_members_are_there() -> No
     story.pass_time(30)
     told = story.progress("a")
     assert (told.stage, told.began, told.reason) == (B, began, "")
-    assert told.members[0].tries > 1
+    assert told.members[0].attempts > 1
 
 
 def test_members_have_their_places_ranks_and_domains_once_they_are_assigned() -> None:
@@ -179,7 +179,7 @@ def test_after_a_crash_a_running_gang_is_told_once_without_times() -> None:
     assert story.stages["a"] == [B]
     told = story.progress("a")
     assert (told.began, told.ended) == (0, 0)
-    assert {each.tries for each in told.members} == {1}, "tries are in the record"
+    assert {each.attempts for each in told.members} == {1}, "tries are in the record"
 
 
 def test_after_a_crash_a_gang_that_waits_began_with_its_youngest_member() -> None:
@@ -208,7 +208,7 @@ def test_tries_of_a_permit_are_the_same_after_a_crash() -> None:
     story.crash()
     story.start()
     story.run()
-    assert {each.tries for each in story.progress("a").members} == {tries}
+    assert {each.attempts for each in story.progress("a").members} == {tries}
 
 
 def test_while_a_member_that_lost_its_node_is_placed_again_the_gang_is_permitted() -> None:
@@ -265,7 +265,7 @@ def test_i1_pods_that_come_when_none_is_left_are_a_new_start() -> None:
     story.run()
     told = story.progress("a")
     assert (story.bound("a"), told.stage, told.began, told.ended) == (4, B, began, began)
-    assert {each.tries for each in told.members} == {1}
+    assert {each.attempts for each in told.members} == {1}
 
 
 @pytest.mark.parametrize("when", ["before its pods are there", "when half of them are there", "between"])

@@ -3,7 +3,7 @@
 import pytest
 
 from builders.gangs.declarations import coscheduling_group, marked, said
-from muster.dialects.marks import Definition
+from muster.dialects.definitions import Definition
 from muster.dialects.registry import membership_of, read_gang
 from muster.gangs.facts import GangFacts, ObjectReference, Severity
 
@@ -74,7 +74,7 @@ def test_malformed_least_resources_are_told_and_do_not_count(least: object, word
     ((severity, message),) = said(gang)
     assert (severity, gang.resources, gang.minimum) == (Severity.WARNING, (), 3)
     assert words in message
-    assert message.endswith("only what the pods ask for counts")
+    assert message.endswith("only the requests of the pods are used")
 
 
 def test_g23_without_its_pod_group_it_waits() -> None:
@@ -114,5 +114,5 @@ def test_a_malformed_timeout_is_the_default_with_a_warning(timeout: object) -> N
     gang = gang_of(coscheduling_group({"minMember": 2, "scheduleTimeoutSeconds": timeout}))
     ((severity, message),) = said(gang)
     assert severity is Severity.WARNING
-    assert message.endswith("60s counts instead")
+    assert message.endswith("60s is used instead")
     assert gang.waiting_time_seconds == 60.0

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from muster.dialects.marks import Definition, DefinitionKind
-from muster.dialects.registry import DIALECTS, Dialect, defined_gang, read_gang
+from muster.dialects.definitions import Definition, DefinitionKind
+from muster.dialects.dialect import Dialect
+from muster.dialects.registry import DIALECTS, defined_gang, read_gang
 
 CRDS = Path(__file__).parents[3] / "deploy" / "crds"
 BUILT_IN = {"", "scheduling.k8s.io"}
@@ -24,12 +25,12 @@ ALL = definitions()
 OURS: dict[str, Dialect] = {
     f"{kind.plural}.{kind.group}": dialect
     for dialect in DIALECTS
-    if (kind := dialect.DEFINITION) is not None and kind.group not in BUILT_IN
+    if (kind := dialect.definition) is not None and kind.group not in BUILT_IN
 }
 
 
 def kind_of(name: str) -> DefinitionKind:
-    kind = OURS[name].DEFINITION
+    kind = OURS[name].definition
     assert kind is not None
     return kind
 
@@ -102,7 +103,7 @@ def test_every_field_that_is_read_is_in_the_schema(name: str) -> None:
     asked: set[str] = set()
     spec = watched(example(properties["spec"]), "", asked)
     definition = Definition(kind.api_version, kind.kind, "a", "A", "u", spec=spec)
-    gang_id = defined_gang(definition) or f"{OURS[name].NAME}/a/A"
+    gang_id = defined_gang(definition) or f"{OURS[name].name}/a/A"
     read_gang(gang_id, definition, [])
     assert asked, "nothing was read"
     assert asked <= set(paths(properties["spec"]))

@@ -10,7 +10,8 @@ from builders.gangs.declarations import (
     marked,
     said,
 )
-from muster.dialects.marks import Definition, MarkSet
+from muster.dialects.definitions import Definition
+from muster.dialects.marks import MarkSet
 from muster.dialects.registry import gang_marks, membership_of
 from muster.gangs.facts import GangFacts, GangMode, ObjectReference, Severity
 
@@ -69,7 +70,7 @@ def test_two_names_are_told() -> None:
     assert only_problem(gang) == (
         WARNING,
         'pod "w-0" has annotation gang.scheduling.koordinator.sh/name "B", but label pod-group.scheduling.sigs.k8s.io '
-        '"A": the label counts',
+        '"A": the label is used',
     )
 
 
@@ -150,7 +151,7 @@ def test_g25_pods_go_before_the_pod_group() -> None:
     severity, message = only_problem(gang)
     assert severity is WARNING
     assert 'PodGroup "a/A" is "5"' in message
-    assert 'pod "w-0" is "3", which counts' in message
+    assert 'pod "w-0" is "3", which is used' in message
 
 
 def test_g25_equal_values_in_other_words_are_no_difference() -> None:
@@ -273,7 +274,7 @@ def test_g27_an_unknown_mode_is_strict_with_a_warning(mode: str) -> None:
     assert only_problem(gang) == (
         WARNING,
         f'annotation gang.scheduling.koordinator.sh/mode of pod "w-0" is "{mode}", which is neither Strict nor '
-        "NonStrict: Strict counts instead",
+        "NonStrict: Strict is used instead",
     )
 
 
@@ -306,7 +307,7 @@ def test_a_malformed_waiting_time_is_the_default_with_a_warning(time: str) -> No
     assert gang.waiting_time_seconds == 600.0
     severity, message = only_problem(gang)
     assert severity is WARNING
-    assert message.endswith("600s counts instead")
+    assert message.endswith("600s is used instead")
     assert len(message) < 300
 
 
@@ -352,8 +353,8 @@ def test_the_oldest_pod_decides_and_the_other_is_named() -> None:
     assert gang.incarnation == "uid-of-w-9"
     assert only_problem(gang) == (
         WARNING,
-        'annotation gang.scheduling.koordinator.sh/min-available of pod "w-1" is "4", but "3" counts, as on the oldest '
-        "pod: give all pods of a gang the same",
+        'annotation gang.scheduling.koordinator.sh/min-available of pod "w-1" is "4", but "3" is used, as on the '
+        "oldest pod: give all pods of a gang the same value",
     )
 
 
@@ -373,7 +374,7 @@ def test_a_pod_that_says_nothing_has_no_part_in_it() -> None:
 def test_only_the_oldest_of_many_that_differ_is_named() -> None:
     pods = [koordinator_pod(f"w-{i}", i, min_available=str(i + 1)) for i in range(20)]
     (problem,) = koordinator_gang(*reversed(pods)).problems
-    assert 'pod "w-1" is "2", but "1" counts' in problem.message
+    assert 'pod "w-1" is "2", but "1" is used' in problem.message
 
 
 @pytest.mark.parametrize("mark", ["total_number", "mode", "waiting_time", "groups"])

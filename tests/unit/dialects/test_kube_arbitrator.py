@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from builders.gangs.declarations import said
-from muster.dialects.marks import Definition, GangMarks, Job, MarkSet, Owner, PodAge
-from muster.dialects.registry import defined_gang, defined_job, gang_marks, membership_of, read_gang
+from muster.dialects.definitions import ControllerGang, Definition, Owner
+from muster.dialects.marks import GangMarks, MarkSet, PodAge
+from muster.dialects.registry import controller_gang, defined_gang, gang_marks, membership_of, read_gang
 from muster.gangs.facts import GangFacts, MatchPolicy, ObjectReference, Severity
 
 OWNER = Owner("example.com/v1", "CrdJob", "train", "uid-of-train")
@@ -26,8 +27,8 @@ def spec_of(controller: Owner | None = OWNER, **spec: Any) -> Definition:
     )
 
 
-def marks(*, labels: Mapping[str, str] | None = None, job: str = "CrdJob.train") -> GangMarks:
-    return gang_marks("a", labels, None, job=job)
+def marks(*, labels: Mapping[str, str] | None = None, controller: str = "CrdJob.train") -> GangMarks:
+    return gang_marks("a", labels, None, controller=controller)
 
 
 def gang_of(definition: Definition | None, priorities: Mapping[str, int] | None = None) -> GangFacts:
@@ -77,7 +78,7 @@ def test_a_job() -> None:
             'nodeSelector: {"b":"2","a":"1"} (SchedulingSpec a/train-spec)',
         ),
     )
-    assert defined_job(definition) == Job(
+    assert controller_gang(definition) == ControllerGang(
         "uid-of-train",
         "CrdJob.train",
         "kube-arbitrator/a/CrdJob.train",
@@ -94,7 +95,7 @@ def test_without_its_spec_it_waits() -> None:
 
 def test_a_spec_without_controller_says_so_and_takes_nobody_in() -> None:
     definition = spec_of(None, minAvailable=2)
-    assert defined_job(definition) is None
+    assert controller_gang(definition) is None
     assert defined_gang(definition) == "kube-arbitrator/a/train-spec"
     ((severity, message),) = said(read_gang("kube-arbitrator/a/train-spec", definition, []))
     assert severity is Severity.BLOCKING
@@ -126,7 +127,7 @@ def test_what_must_be_there_and_cannot_be_read_makes_it_wait(spec: dict[str, Any
     ((severity, message),) = said(gang)
     assert severity is Severity.BLOCKING
     assert words in message
-    assert (job := defined_job(spec_of(**spec))) is not None
+    assert (job := controller_gang(spec_of(**spec))) is not None
     assert job.node_selector == ()
 
 
@@ -139,9 +140,9 @@ def test_what_must_be_there_and_cannot_be_read_makes_it_wait(spec: dict[str, Any
         ({"priorityClassName": "high"}, 100, ""),
         ({"priorityClassName": ""}, None, ""),
         ({"priorityClassName": "high", "priority": 100}, 100, ""),
-        ({"priorityClassName": "high", "priority": 5}, 100, "which is 100 and counts, but spec.priority is 5"),
-        ({"priorityClassName": "hihg"}, None, '"hihg", but there is no such PriorityClass: create it; till then the'),
-        ({"priorityClassName": "hihg", "priority": 5}, 5, "till then priority 5 counts"),
+        ({"priorityClassName": "high", "priority": 5}, 100, "which is 100 and is used, but spec.priority is 5"),
+        ({"priorityClassName": "hihg"}, None, '"hihg", but there is no such PriorityClass: create it; until then the'),
+        ({"priorityClassName": "hihg", "priority": 5}, 5, "until then priority 5 is used"),
         ({"priorityClassName": 3}, None, "no such PriorityClass"),
         ({"priority": "much"}, None, 'spec.priority of SchedulingSpec "a/train-spec" is "much"'),
         ({"priority": 2**40}, None, "which is not a whole number of 32 bits"),

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from builders.gangs.declarations import marked, pod_group, said
 from muster.dialects import kube_batch
+from muster.dialects.definitions import Definition
 from muster.dialects.kube_batch import restart_after_seconds
-from muster.dialects.marks import Definition
 from muster.dialects.registry import event_reason, membership_of, read_gang
 from muster.dialects.values import BadValue
 from muster.gangs.facts import GangFacts, MatchPolicy, ObjectReference, Severity
@@ -92,7 +92,7 @@ def test_of_two_minimums_that_differ_one_counts_and_it_is_told() -> None:
     ((severity, message),) = said(gang)
     assert (gang.minimum, severity) == (3, Severity.WARNING)
     assert 'spec.minMembers of PodGroup "a/A" is "4"' in message
-    assert 'spec.minMember of PodGroup "a/A" is "3", which counts' in message
+    assert 'spec.minMember of PodGroup "a/A" is "3", which is used' in message
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_of_numbers_that_differ_the_oldest_pods_counts() -> None:
     gang = read_gang("batch/a/A", None, pods)
     ((severity, message),) = said(gang)
     assert (gang.minimum, severity) == (3, Severity.WARNING)
-    assert 'of pod "w-1" is "4", but "3" counts' in message
+    assert 'of pod "w-1" is "4", but "3" is used' in message
 
 
 def test_a_number_without_a_name_is_the_pods_problem() -> None:

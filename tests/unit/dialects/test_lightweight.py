@@ -73,4 +73,4 @@ def test_the_oldest_pod_decides_and_the_other_is_named() -> None:
     assert gang.minimum == 4
     ((severity, message),) = said(gang)
     assert severity is Severity.WARNING
-    assert 'pod "w-0" is "3", but "4" counts' in message
+    assert 'pod "w-0" is "3", but "4" is used' in message

@@ -51,4 +51,4 @@ def test_a_malformed_policy_is_quoted_and_the_default_counts(text: str) -> None:
         (problem,) = gang.problems
         assert problem.severity is Severity.WARNING
         assert text[:60] in problem.message
-        assert problem.message.endswith("once-satisfied counts instead")
+        assert problem.message.endswith("once-satisfied is used instead")

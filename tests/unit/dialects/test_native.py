@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from builders.gangs.declarations import pod_group, said
 from muster.dialects import native
-from muster.dialects.marks import Definition, GangMarks, MarkSet, PodAge
+from muster.dialects.definitions import Definition
+from muster.dialects.marks import GangMarks, MarkSet, PodAge
 from muster.dialects.progress import ObjectCondition, Progress, Stage, WriteRule
-from muster.dialects.registry import gang_marks, membership_of, read_gang, tell, tells
+from muster.dialects.registry import gang_marks, membership_of, progress_writes, read_gang, writes_progress
 from muster.gangs.facts import GangFacts, LevelConstraint, LevelPolicy, ObjectReference, Severity
 
 GANG = {"schedulingPolicy": {"gang": {"minCount": 4}}}
@@ -192,7 +193,7 @@ def conditions(stage: Stage, version: str = "v1beta1", **more: Any) -> list[Obje
     definition = Definition(reference.api_version, "PodGroup", "a", "A", "uid-of-A", 50, spec=GANG)
     facts = gang_of(definition)
     assert facts.definition == reference
-    writes = tell(Progress(facts, stage, **more))
+    writes = progress_writes(Progress(facts, stage, **more))
     assert writes.pods == ()
     (write,) = writes.objects
     assert (write.object, write.plural, write.subresource, write.patch) == (reference, "podgroups", "status", {})
@@ -201,8 +202,8 @@ def conditions(stage: Stage, version: str = "v1beta1", **more: Any) -> list[Obje
 
 class TestConditions:
     def test_it_tells(self) -> None:
-        assert tells("native/a/A")
-        assert tell(Progress(gang_of(None), Stage.GATHERING, reason="x")).objects == ()
+        assert writes_progress("native/a/A")
+        assert progress_writes(Progress(gang_of(None), Stage.GATHERING, reason="x")).objects == ()
 
     @pytest.mark.parametrize(
         ("version", "name"),
@@ -226,11 +227,11 @@ class TestConditions:
         assert [each.type for each in conditions(Stage.READY)] == ["DisruptionTarget"]
         facts = gang_of(group(**GANG))
         for stage in (Stage.ASSIGNED, Stage.PERMITTED):
-            assert tell(Progress(facts, stage)).objects == ()
+            assert progress_writes(Progress(facts, stage)).objects == ()
 
     def test_preemption_is_a_disruption_and_ends(self) -> None:
         assert conditions(Stage.PREEMPTED, preemptor="native/b/B") == [
-            ObjectCondition("DisruptionTarget", "True", "PreemptionByScheduler", "evicted to make room for gang b/B")
+            ObjectCondition("DisruptionTarget", "True", "PreemptionByScheduler", "preempted by gang b/B")
         ]
         over = conditions(Stage.READY)[0]
         assert (over.type, over.status, over.write_rule) == ("DisruptionTarget", "False", WriteRule.IF_PRESENT)
@@ -259,4 +260,4 @@ def test_whatever_a_pod_group_has_in_it_it_is_a_gang_or_says_why_not(spec: dict[
     assert bool(gang.tree) == bool(gang.constraints)
     assert all(problem.message and len(problem.message) < 1000 for problem in gang.problems)
     assert all(len(term) < 500 for term in gang.terms)
-    tell(Progress(gang, Stage.READY, reason="r"))
+    progress_writes(Progress(gang, Stage.READY, reason="r"))

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from muster.dialects.declared import QUOTA_WAITS
-from muster.dialects.marks import Definition
+from muster.dialects.definitions import Definition
+from muster.dialects.quota import QUOTA_WAITS
 from muster.dialects.registry import read_gang
 from muster.gangs.facts import Severity
 

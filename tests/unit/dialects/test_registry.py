@@ -9,9 +9,14 @@ from msgspec.structs import replace
 
 from builders.gangs.declarations import KOORDINATOR, koordinator_group, koordinator_pod, marked, said
 from builders.kube.objects import pod
-from muster.dialects.marks import Definition, GangMarks, MarkSet, PodAge
-from muster.dialects.registry import DIALECTS, defined_gang, gang_marks, membership_of, read_gang
-from muster.gangs.facts import GangMode, Severity
+from muster.dialects.definitions import Definition, DefinitionKind
+from muster.dialects.dialect import Declaration, Dialect, PodMarks
+from muster.dialects.marks import GangMarks, MarkSet, Membership, PodAge
+from muster.dialects.progress import PodWrite, Progress, Stage, Writes
+from muster.dialects.registry import DIALECTS, Registry, defined_gang, gang_marks, membership_of, read_gang
+from muster.dialects.sources import blocking, choose, from_pods, gang_facts, member_of
+from muster.dialects.values import parse_count
+from muster.gangs.facts import GangFacts, GangMode, Problem, Severity
 from muster.kube.gang_marks import definition as definition_of
 from muster.kube.gang_marks import gang_marks as marks_of_pod
 from muster.kube.gang_marks import pod_age
@@ -22,7 +27,54 @@ KOORDINATOR_LABEL = "pod-group.scheduling.sigs.k8s.io"
 COSCHEDULING = "scheduling.x-k8s.io/pod-group"
 
 
-def test_the_order_is_the_designs() -> None:
+def fake_dialect() -> Dialect:
+    """A complete dialect: pods name a gang by one label, and another label has the minimum."""
+
+    def membership(marks: GangMarks) -> Membership | None:
+        name = marks.label("fake/gang")
+        return None if name is None else member_of("fake", marks.namespace, name, "label fake/gang")
+
+    def read(declaration: Declaration) -> GangFacts:
+        problems: list[Problem] = []
+        sources, differences = from_pods(declaration.pods, GangMarks.label, "fake/minimum", "label fake/minimum")
+        minimum = choose(sources, parse_count, 0, problems, blocking, "set it to the number of pods")
+        facts = gang_facts("fake", declaration)
+        return replace(facts, minimum=minimum, total=minimum, problems=(*differences, *problems))
+
+    return Dialect(
+        name="fake",
+        marks=PodMarks(labels=frozenset({"fake/gang", "fake/minimum"}), naming="label fake/gang"),
+        membership=membership,
+        read=read,
+        definition=DefinitionKind("fake.example.com", "v1", "FakeGroup", "fakegroups"),
+        write_progress=lambda progress: Writes(pods=(PodWrite("u", progress.stage.name),)),
+        timeout_annotations=lambda timed_out: {"fake/timeout": "true" if timed_out else None},
+    )
+
+
+def test_one_value_is_all_that_a_dialect_needs() -> None:
+    registry = Registry((*DIALECTS, fake_dialect()))
+    marks = registry.gang_marks("a", {"fake/gang": "A", "fake/minimum": "3", "app": "x"}, None)
+    assert marks == GangMarks("a", (("fake/gang", "A"), ("fake/minimum", "3")))
+    assert registry.membership_of(marks) == Membership("fake/a/A")
+    pods = [MarkSet(marks, PodAge(1, "w-0", "u"))]
+    facts = registry.read_gang("fake/a/A", None, pods)
+    assert (facts.id, facts.dialect, facts.minimum, facts.problems) == ("fake/a/A", "fake", 3, ())
+    assert registry.defined_gang(Definition("fake.example.com/v1", "FakeGroup", "a", "A")) == "fake/a/A"
+    assert registry.writes_progress("fake/a/A")
+    assert registry.progress_writes(Progress(facts, Stage.BOUND)).pods == (PodWrite("u", "BOUND"),)
+    assert registry.timeout_annotations("fake/a/A", timed_out=True) == {"fake/timeout": "true"}
+    assert registry.labels_at_bind("fake/a/A", 0, 1) == {}
+    assert registry.event_reason("fake/a/A") == "FailedScheduling"
+    incomplete = registry.membership_of(registry.gang_marks("a", {"fake/minimum": "3"}, None))
+    assert incomplete == Membership(problem="fake/minimum without the gang's name: add it (label fake/gang)")
+    both = registry.gang_marks("a", {COSCHEDULING: "c", "fake/gang": "A"}, None)
+    assert registry.membership_of(both) == Membership("coscheduling/a/c")
+    warnings = said(registry.read_gang("coscheduling/a/c", None, [MarkSet(both, PodAge(1, "w-0", "u"))]))
+    assert any("also has marks of the dialect fake (fake/gang)" in message for _, message in warnings)
+
+
+def test_the_order_of_precedence_is_the_documented_one() -> None:
     order = [
         "koordinator",
         "lightweight",
@@ -33,7 +85,7 @@ def test_the_order_is_the_designs() -> None:
         "sakkara",
         "native",
     ]
-    names = [dialect.NAME for dialect in DIALECTS]
+    names = [dialect.name for dialect in DIALECTS]
     assert names == [name for name in order if name in names]
 
 
@@ -98,12 +150,12 @@ def test_marks_of_two_dialects_are_told_once_per_dialect() -> None:
         (
             Severity.WARNING,
             'pod "w-0" also has marks of the dialect lightweight (pod-group.scheduling.sigs.k8s.io/name); only those '
-            "of koordinator count",
+            "of koordinator are used",
         ),
         (
             Severity.WARNING,
             'pod "w-0" also has marks of the dialect coscheduling (scheduling.x-k8s.io/pod-group); only those of '
-            "koordinator count",
+            "koordinator are used",
         ),
     ]
 
@@ -152,7 +204,7 @@ def test_pods_and_pod_groups_off_the_wire() -> None:
     assert marks_of_pod(worker) == gang_marks("ml", {}, {KOORDINATOR + "name": "A"})
     assert pod_age(worker) == PodAge(1769860800, "w-3", "uid-of-w-3")
     assert not marks_of_pod(pod(metadata={"labels": None, "annotations": None}))
-    kind = DIALECTS[0].DEFINITION
+    kind = DIALECTS[0].definition
     assert kind is not None
     group = decode_pod_group(
         b'{"metadata":{"name":"A","namespace":"a","uid":"u","creationTimestamp":"1970-01-01T00:00:07Z",'

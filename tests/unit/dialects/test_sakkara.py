@@ -75,8 +75,8 @@ def test_a_name_that_is_none_is_told() -> None:
     assert only_problem(group(member(), name="not/a/name", size="1")) == (
         WARNING,
         'name of ConfigMap "a/A" is "not/a/name", but a gang\'s name has at most 253 letters, digits, dashes, '
-        "underscores and dots, and begins and ends with a letter or digit: that of the ConfigMap, "
-        '"A", counts instead',
+        "underscores and dots, and begins and ends with a letter or digit: the name of the ConfigMap, "
+        '"A", is used instead',
     )
 
 
@@ -140,11 +140,11 @@ def test_what_the_config_map_says_goes_before_labels_and_differences_are_told() 
     assert said(gang) == [
         (
             WARNING,
-            'label sakkara.group.size of pod "w-0" is "3", but size of ConfigMap "a/A" is "8", which counts',
+            'label sakkara.group.size of pod "w-0" is "3", but size of ConfigMap "a/A" is "8", which is used',
         ),
         (
             WARNING,
-            'label sakkara.group.priority of pod "w-0" is "7", but priority of ConfigMap "a/A" is "5", which counts',
+            'label sakkara.group.priority of pod "w-0" is "7", but priority of ConfigMap "a/A" is "5", which is used',
         ),
     ]
     assert gang.terms == (
@@ -157,7 +157,7 @@ def test_what_the_config_map_says_goes_before_labels_and_differences_are_told() 
 def test_of_pods_the_oldest_counts_for_each_label() -> None:
     gang = group(member("w-1", 200, size="4"), member("w-0", 100, size="3"))
     assert gang.minimum == 3
-    assert only_problem(gang)[1].startswith('label sakkara.group.size of pod "w-1" is "4", but "3" counts')
+    assert only_problem(gang)[1].startswith('label sakkara.group.size of pod "w-1" is "4", but "3" is used')
 
 
 @pytest.mark.parametrize(("priority", "never"), [("1", False), ("0", True), ("-5", True), ("+3", False)])
@@ -192,7 +192,7 @@ def test_a_priority_that_is_none_counts_as_zero(priority: str) -> None:
     assert only_problem(gang) == (
         WARNING,
         f'priority of ConfigMap "a/A" is "{priority}", which is not a whole number from -2147483648 to 2147483647: '
-        "0 counts instead",
+        "0 is used instead",
     )
 
 
@@ -245,13 +245,12 @@ def test_what_means_nothing_is_told_and_ignored() -> None:
     gang = group(member(), size="8", constraints={"rack": {"type": "pack", "partition": 2}})
     assert only_problem(gang) == (
         WARNING,
-        'constraints of ConfigMap "a/A": "partition" of level "rack" means nothing and is ignored',
+        'constraints of ConfigMap "a/A": "partition" of level "rack" is unknown and ignored',
     )
     gang = group(member(size="8", constraint__hardness__rack="9"))
     assert only_problem(gang) == (
         WARNING,
-        'what the labels sakkara.group.constraint.* of the pods say: "hardness" of level "rack" means nothing and is '
-        "ignored",
+        'the set of labels sakkara.group.constraint.* of the pods: "hardness" of level "rack" is unknown and ignored',
     )
 
 
@@ -274,7 +273,7 @@ def test_musters_own_annotation_counts_instead_and_that_is_told_if_anything_was_
     assert gang.constraints == (own,)
     assert only_problem(gang) == (
         WARNING,
-        "annotation muster.dev/topology counts, and not what sakkara has for that",
+        "annotation muster.dev/topology replaces the topology constraints of the dialect sakkara",
     )
 
 
@@ -285,7 +284,7 @@ def test_labels_of_constraints_are_told_on_pods_of_another_dialect() -> None:
     assert (
         WARNING,
         'pod "w-0" also has marks of the dialect sakkara (sakkara.group.constraint.type.rack); only those of '
-        "coscheduling count",
+        "coscheduling are used",
     ) in problems
 
 
@@ -295,7 +294,7 @@ def test_of_two_config_maps_of_one_group_the_older_counts() -> None:
     assert gang.minimum == 2
     assert only_problem(gang) == (
         WARNING,
-        'ConfigMap "a/two" defines this gang too; ConfigMap "one" is older and counts',
+        'ConfigMap "a/two" defines this gang too; ConfigMap "one" is older and is used instead',
     )
     assert gang.terms == ("size: 2 (ConfigMap a/one)",)
 

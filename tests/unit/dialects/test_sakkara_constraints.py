@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from builders.gangs.sakkara import group, member
-from muster.dialects.sakkara_constraints import read_constraints
+from muster.dialects.sakkara_constraints import parse_constraints
 from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.topology.constraints import contradictions, in_words
 
 
 def on_rack(asked: dict[str, Any], size: int = 8) -> list[str]:
     """The constraints in words, without their level."""
-    return [in_words(each).removeprefix("rack: ") for each in read_constraints({"rack": asked}, size).constraints]
+    return [in_words(each).removeprefix("rack: ") for each in parse_constraints({"rack": asked}, size).constraints]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_numbers_and_truths_may_be_texts_as_labels_have_them() -> None:
 
 def test_levels_keep_their_order() -> None:
     asked = {"rack": {"type": "pack"}, "node": {"type": "spread"}}
-    assert read_constraints(asked, 8).constraints == (
+    assert parse_constraints(asked, 8).constraints == (
         LevelConstraint("rack", LevelPolicy.PACK),
         LevelConstraint("node", LevelPolicy.SPREAD),
     )

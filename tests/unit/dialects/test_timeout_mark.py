@@ -32,7 +32,7 @@ def test_an_odd_value_is_quoted_in_a_warning(text: str) -> None:
     ((severity, message),) = said(koordinator_gang(*pods))
     assert severity is Severity.WARNING
     assert f'annotation {TIMEOUT} of pod "w-0" is "{text[:60]}' in message
-    assert message.endswith("which is neither true nor false: the pod counts as not timed out")
+    assert message.endswith("which is neither true nor false: the pod is treated as not timed out")
 
 
 @pytest.mark.parametrize("text", ["true", "false", ""])

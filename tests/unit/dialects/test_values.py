@@ -4,14 +4,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.dialects.values import BadValue, count, duration_seconds, gang_group, gang_name, seconds, shown
+from muster.dialects.values import (
+    BadValue,
+    parse_count,
+    parse_duration_seconds,
+    parse_gang_group,
+    parse_gang_name,
+    parse_seconds,
+    quoted_value,
+)
 
 
 @pytest.mark.parametrize(
     ("value", "number"), [("1", 1), ("+5", 5), ("007", 7), ("2147483647", 2147483647), (3, 3), (2147483647, 2147483647)]
 )
 def test_counts(value: object, number: int) -> None:
-    assert count(value) == number
+    assert parse_count(value) == number
 
 
 @pytest.mark.parametrize(
@@ -42,7 +50,7 @@ def test_counts(value: object, number: int) -> None:
 )
 def test_bad_counts(value: object, words: str) -> None:
     with pytest.raises(BadValue) as caught:
-        count(value)
+        parse_count(value)
     assert words in str(caught.value)
     assert len(str(caught.value)) < 150
 
@@ -67,7 +75,7 @@ def test_bad_counts(value: object, words: str) -> None:
     ],
 )
 def test_durations(text: str, expected: float) -> None:
-    assert duration_seconds(text) == expected
+    assert parse_duration_seconds(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -90,7 +98,7 @@ def test_durations(text: str, expected: float) -> None:
 )
 def test_bad_durations(text: str, words: str) -> None:
     with pytest.raises(BadValue) as caught:
-        duration_seconds(text)
+        parse_duration_seconds(text)
     assert words in str(caught.value)
     assert len(str(caught.value)) < 150
 
@@ -98,28 +106,28 @@ def test_bad_durations(text: str, words: str) -> None:
 @pytest.mark.parametrize("value", ["10", True, 1.5, 0, -1, 2**31, [1]])
 def test_bad_seconds(value: object) -> None:
     with pytest.raises(BadValue):
-        seconds(value)
+        parse_seconds(value)
 
 
 def test_seconds() -> None:
-    assert seconds(600) == 600.0
+    assert parse_seconds(600) == 600.0
 
 
 @pytest.mark.parametrize("name", ["a", "A", "train-7", "a.b_c-D", "7", "x" * 253])
 def test_names(name: str) -> None:
-    assert gang_name(name) == name
+    assert parse_gang_name(name) == name
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", "a/b", "a b", "ä", "a\n", "x" * 254, "_", "x" * 1_000_000])
 def test_bad_names(name: str) -> None:
     with pytest.raises(BadValue) as caught:
-        gang_name(name)
+        parse_gang_name(name)
     assert len(str(caught.value)) < 300
 
 
 def test_groups_are_sorted_and_each_gang_counts_once() -> None:
-    assert gang_group('["b/B", "a/A", "b/B"]') == (("a", "A"), ("b", "B"))
-    assert gang_group("[]") == ()
+    assert parse_gang_group('["b/B", "a/A", "b/B"]') == (("a", "A"), ("b", "B"))
+    assert parse_gang_group("[]") == ()
 
 
 @pytest.mark.parametrize(
@@ -146,25 +154,25 @@ def test_groups_are_sorted_and_each_gang_counts_once() -> None:
 )
 def test_bad_groups(text: str, words: str) -> None:
     with pytest.raises(BadValue) as caught:
-        gang_group(text)
+        parse_gang_group(text)
     assert words in str(caught.value)
     assert len(str(caught.value)) < 250
 
 
 def test_100_gangs_are_a_group() -> None:
-    assert len(gang_group("[" + ",".join(f'"a/g{i}"' for i in range(100)) + "]")) == 100
+    assert len(parse_gang_group("[" + ",".join(f'"a/g{i}"' for i in range(100)) + "]")) == 100
 
 
 @given(st.text() | st.integers() | st.floats() | st.none() | st.lists(st.integers()) | st.booleans())
 def test_what_is_shown_is_short_and_quoted(value: object) -> None:
-    text = shown(value)
+    text = quoted_value(value)
     assert text[0] == text[-1] == '"'
     assert len(text) <= 66
 
 
 @given(st.text(max_size=20) | st.text('0123456789.+-hmsuµn []",/ab', max_size=20))
 def test_every_text_is_a_value_or_refused(text: str) -> None:
-    for read in (count, duration_seconds, gang_group, gang_name):
+    for read in (parse_count, parse_duration_seconds, parse_gang_group, parse_gang_name):
         try:
             read(text)
         except BadValue as error:

@@ -10,16 +10,17 @@ from muster.dialects import (
     coscheduling,
     kube_arbitrator,
     kube_batch,
+    muster_annotations,
     native,
-    own_marks,
     resources,
     sakkara,
     sakkara_constraints,
     values,
 )
-from muster.dialects.declared import QUOTA_WAITS
-from muster.dialects.marks import Definition
-from muster.dialects.registry import DIALECTS, Dialect
+from muster.dialects.definitions import Definition
+from muster.dialects.dialect import Declaration, Dialect
+from muster.dialects.quota import QUOTA_WAITS
+from muster.dialects.registry import DIALECTS
 from muster.lifecycle.queue_jobs import job
 from muster.lifecycle.quota import ledger
 from muster.topology import constraints, trees
@@ -32,17 +33,17 @@ BESIDES = {
     kube_batch.NAME: {QUOTA_WAITS},
 }
 LIMITS = {
-    "gangs of one gang group": (values.MOST_GANGS_IN_A_GROUP,),
-    "pods that a minimum": (values.LARGEST_COUNT,),
+    "gangs of one gang group": (values.MAX_GANGS_IN_A_GROUP,),
+    "pods that a minimum": (values.MAX_COUNT,),
     "pods, and tasks, of a QueueJob": (job.MOST_PODS, job.MOST_TASKS),
     "levels of a topology tree": (trees.MOST_LEVELS,),
     "trees made of labels": (trees.MOST_KEY_TREES,),
     "letters of `muster.dev/topology`": (constraints.LONGEST_TEXT,),
-    "letters of Sakkara's `constraints`": (sakkara_constraints.LONGEST_TEXT,),
-    "letters of a duration": (values.LONGEST_DURATION,),
-    "resources of `minResources`": (resources.MOST_RESOURCES,),
-    "labels of a SchedulingSpec's": (kube_arbitrator.MOST_LABELS,),
-    "entries of `policy`": (kube_batch.MOST_POLICIES,),
+    "letters of Sakkara's `constraints`": (sakkara_constraints.MAX_TEXT_LENGTH,),
+    "letters of a duration": (values.MAX_DURATION_LENGTH,),
+    "resources of `minResources`": (resources.MAX_RESOURCES,),
+    "labels of a SchedulingSpec's": (kube_arbitrator.MAX_LABELS,),
+    "entries of `policy`": (kube_batch.MAX_POLICIES,),
     "reservations of quota": (ledger.MOST_RESERVATIONS,),
 }
 MARKS = ("label", "annotation", "beginning of labels", "field")
@@ -80,30 +81,30 @@ def names(dialects: str) -> set[str]:
 
 
 def fields_read_by(dialect: Dialect) -> set[str]:
-    kind = dialect.DEFINITION
+    kind = dialect.definition
     if kind is None:
         return set()
     spec = Watched()
-    dialect.read("default", "gang", Definition(kind.api_version, kind.kind, "default", "gang", spec=spec), ())
+    dialect.read(Declaration("default", "gang", Definition(kind.api_version, kind.kind, "default", "gang", spec=spec)))
     return spec.asked
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.NAME)
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 def test_every_mark_that_a_dialect_reads_is_in_the_table_and_no_other(dialect: Dialect) -> None:
-    assert marks_of(dialect.NAME) == dialect.LABELS | dialect.ANNOTATIONS | BESIDES.get(dialect.NAME, set())
+    assert marks_of(dialect.name) == dialect.marks.labels | dialect.marks.annotations | BESIDES.get(dialect.name, set())
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.NAME)
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 def test_every_field_that_a_dialect_reads_is_in_the_table_and_no_other(dialect: Dialect) -> None:
-    assert fields_of(dialect.NAME) == fields_read_by(dialect)
+    assert fields_of(dialect.name) == fields_read_by(dialect)
 
 
 def test_the_annotations_of_any_dialect_are_in_the_table_and_no_others() -> None:
-    assert marks_of(ANY) == own_marks.ANNOTATIONS
+    assert marks_of(ANY) == muster_annotations.ANNOTATIONS
 
 
 def test_every_row_is_of_a_dialect_that_there_is() -> None:
-    assert {name for row in rows() for name in names(row[2])} == {ANY, *(dialect.NAME for dialect in DIALECTS)}
+    assert {name for row in rows() for name in names(row[2])} == {ANY, *(dialect.name for dialect in DIALECTS)}
 
 
 def test_limits_are_those_that_hold() -> None:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from muster.dialects import coscheduling, koordinator, kube_batch
-from muster.dialects.marks import DefinitionKind
+from muster.dialects.definitions import DefinitionKind
 from muster.kube.api_resources import PODS, definitions
 from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.objects import Pod, PodGroup, decode_pod_group

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from muster.dialects import kube_batch
-from muster.dialects.marks import Definition, DefinitionKind
+from muster.dialects.definitions import Definition, DefinitionKind
 from muster.dialects.registry import defined_gang, read_gang
 from muster.dialects.values import BadValue
 from muster.kube.gang_marks import definition

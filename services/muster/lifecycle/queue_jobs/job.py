@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
-from muster.dialects.kube_arbitrator import node_selector
-from muster.dialects.values import BadValue, shown
+from muster.dialects.kube_arbitrator import parse_node_selector
+from muster.dialects.values import BadValue, quoted_value
 from muster.gangs.quoting import quoted
 from muster.kube.api_resources import ApiResource
 from muster.kube.objects import NOTHING, UNREADABLE, Encoded, ObjectMeta, PodSpec, salvage
@@ -107,7 +107,7 @@ def read_job(given: QueueJob, priorities: Priorities) -> Job:
     scheduling = _mapping(spec.get("schedulingSpec"), "spec.schedulingSpec", problems)
     tasks = _tasks(spec, priorities, scheduling.get("priorityClassName"), problems)
     try:
-        node_selector(scheduling.get("nodeSelector"))
+        parse_node_selector(scheduling.get("nodeSelector"))
     except BadValue as error:
         problems.append(f"spec.schedulingSpec.nodeSelector is {error}")
     minimum = _whole(scheduling.get("minAvailable"), "spec.schedulingSpec.minAvailable", problems)
@@ -167,8 +167,8 @@ def _task(given: object, where: str, shared: Mapping[str, str], problems: list[s
     for key, value in selected.items():
         if labels.get(key, value) != value:
             problems.append(
-                f"{where}.template.metadata.labels has {quoted(key)}: {shown(labels[key])}, but the selector asks for "
-                f"{quoted(value)}: give them the same value"
+                f"{where}.template.metadata.labels has {quoted(key)}: {quoted_value(labels[key])}, but the selector "
+                f"requires {quoted(value)}: give them the same value"
             )
     complete = {**template, "metadata": {**metadata, "labels": {**selected, **labels}}, "spec": spec}
     replicas = _whole(task.get("replicas", 1), f"{where}.replicas", problems)
@@ -182,7 +182,7 @@ def _match_labels(selector: object, where: str, problems: list[str]) -> dict[str
         problems.append(f"{where}.matchExpressions is not supported: use matchLabels, which the pods get as labels")
     labels = _mapping(given.get("matchLabels"), f"{where}.matchLabels", problems)
     if not all(isinstance(value, str) for value in labels.values()):
-        problems.append(f"{where}.matchLabels is {shown(labels)}, which is not a map of labels")
+        problems.append(f"{where}.matchLabels is {quoted_value(labels)}, which is not a map of labels")
         return {}
     return labels
 
@@ -209,7 +209,7 @@ def _whole(value: object, where: str, problems: list[str]) -> int:
     if value is None:
         return 0
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 2**31 - 1:
-        problems.append(f"{where} is {shown(value)}, which is not a whole number of pods")
+        problems.append(f"{where} is {quoted_value(value)}, which is not a whole number of pods")
         return 0
     return value
 
@@ -218,7 +218,7 @@ def _mapping(value: object, where: str, problems: list[str]) -> Object:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        problems.append(f"{where} is {shown(value)}, which is not an object")
+        problems.append(f"{where} is {quoted_value(value)}, which is not an object")
         return {}
     return value
 

@@ -6,10 +6,10 @@ from typing import Any, Final
 from msgspec import Struct
 
 from muster.dialects import coscheduling, kube_batch
-from muster.dialects.declared import QUOTA_WAITS
-from muster.dialects.marks import DefinitionKind
+from muster.dialects.definitions import DefinitionKind
+from muster.dialects.quota import QUOTA_WAITS
 from muster.dialects.registry import membership_of
-from muster.dialects.resources import amounts
+from muster.dialects.resources import parse_amounts
 from muster.dialects.values import BadValue
 from muster.gangs.facts import ObjectReference
 from muster.gangs.quantity import parse_quantity
@@ -119,7 +119,7 @@ def _total(value: Any, where: str) -> tuple[tuple[tuple[str, int], ...], str]:
     if not value:
         return (), ""
     try:
-        named = [name for name, _ in amounts(value)]
+        named = [name for name, _ in parse_amounts(value)]
     except BadValue as error:
         return (), f"{where} is {error}"
     exact = {name: parse_quantity(str(value[name])) for name in named}

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import structlog
 
-from muster.dialects.declared import QUOTA_WAITS
+from muster.dialects.quota import QUOTA_WAITS
 from muster.kube.responses import KubeUnreachable
 from muster.kube.timestamps import timestamp
 from muster.lifecycle.calls import Calls

@@ -1,24 +1,25 @@
-"""Muster's own annotations, which pods and definitions of any dialect may carry: they say what no dialect can say.
+"""Reads Muster's own annotations, which pods and definitions of every dialect may have.
 
-A pod that has no other marks than these is a plain pod.
+A pod that has only these marks is a plain pod.
 """
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from muster.dialects.declared import (
+from muster.dialects.definitions import Definition
+from muster.dialects.marks import GangMarks, MarkSet, Pairs
+from muster.dialects.sources import (
     Source,
+    annotation_unless_empty,
     blocking,
-    chosen,
+    choose,
     definition_terms,
     from_pods,
     pod_terms,
-    unless_empty,
     warning,
 )
-from muster.dialects.marks import Definition, GangMarks, MarkSet, Pairs
-from muster.dialects.values import LONGEST_DURATION, BadValue, duration_or_seconds, shown
+from muster.dialects.values import MAX_DURATION_LENGTH, BadValue, parse_duration_or_seconds, quoted_value
 from muster.gangs.facts import LevelConstraint, Problem, RepairPolicy
 from muster.gangs.quoting import quoted
 from muster.topology.constraints import BadConstraints, clashes, parse_constraints
@@ -36,70 +37,69 @@ _REPAIR_POLICIES: Final = {"Wait": RepairPolicy.WAIT, "Evict": RepairPolicy.EVIC
 
 
 def expected_seconds(annotations: Mapping[str, str] | None) -> float:
-    """How long a pod is expected to run, by its annotation; 0 if that does not say, in words that can be read."""
+    """Returns how long a pod is expected to run, by its annotation; 0 if it is absent or malformed."""
     text = annotations.get(EXPECTED_DURATION) if annotations else None
     if not text:
         return 0.0
-    return _expected(text) if len(text) <= LONGEST_DURATION else 0.0
+    return _expected(text) if len(text) <= MAX_DURATION_LENGTH else 0.0
 
 
-def of_gang(marks: Pairs) -> Pairs:
-    """Marks of a pod without what says nothing of its gang, such as a duration that can be read.
+def without_valid_duration(marks: Pairs) -> Pairs:
+    """Returns the marks without a valid expected duration.
 
-    Every pod may have a duration of its own; a gang's pods must not differ in marks by that.
+    Durations may differ from pod to pod. Dropping them keeps the number of distinct marks of a gang small; a malformed
+    one stays, to be reported.
     """
     return tuple([(key, value) for key, value in marks if key != EXPECTED_DURATION or _is_malformed(value)])
 
 
 def read_repair_policy(definition: Definition | None, pods: Sequence[MarkSet], problems: list[Problem]) -> RepairPolicy:
-    """What the gang's pods, oldest first, or its definition say; Wait if none does, with a Warning if malformed."""
+    """Returns the policy of the gang's pods, oldest first, else of its definition, else Wait; Warning if malformed."""
     sources = _sources(REPAIR_POLICY, definition, pods, problems)
-    return chosen(sources, _repair_policy, RepairPolicy.WAIT, problems, warning, "Wait counts instead")
+    return choose(sources, _repair_policy, RepairPolicy.WAIT, problems, warning, "Wait is used instead")
 
 
 def read_tree_name(definition: Definition | None, pods: Sequence[MarkSet], problems: list[Problem]) -> str:
-    """The topology tree that the gang goes by; empty: the default one."""
+    """Returns the name of the gang's topology tree; empty for the default tree."""
     sources = _sources(TOPOLOGY_TREE, definition, pods, problems)
-    return chosen(sources, _tree_name, "", problems, blocking, "name a topology tree, or take the annotation away")
+    return choose(sources, _tree_name, "", problems, blocking, "name a topology tree, or remove the annotation")
 
 
 def read_constraints(
     definition: Definition | None, pods: Sequence[MarkSet], problems: list[Problem]
 ) -> tuple[LevelConstraint, ...]:
-    """How the gang wants to be divided over its tree. If that cannot be read, or cannot be, the gang waits: to start
-    it just anywhere would not be what the user asked for.
-    """
+    """Returns the gang's topology constraints. Malformed or contradictory ones block the gang."""
     sources = _sources(TOPOLOGY, definition, pods, problems)
-    nothing: tuple[LevelConstraint, ...] = ()
-    constraints = chosen(sources, _constraints, nothing, problems, blocking, "correct it, and the gang can start")
+    none: tuple[LevelConstraint, ...] = ()
+    constraints = choose(sources, _constraints, none, problems, blocking, "correct it, and the gang can start")
     problems += [blocking(f"{sources[0].where}: {clash}") for clash in clashes(constraints)]
     return constraints
 
 
 def terms(definition: Definition | None, pods: Sequence[MarkSet]) -> tuple[str, ...]:
-    """What is said by these annotations of the gang, as it stands there."""
+    """Quotes these annotations of pods and definition."""
     keys = (TOPOLOGY_TREE, TOPOLOGY, REPAIR_POLICY)
     return (*pod_terms(pods, GangMarks.annotation, keys), *definition_terms(definition, (), keys))
 
 
 def check_expected_durations(pods: Sequence[MarkSet], problems: list[Problem]) -> None:
-    """A Warning about the first of the pods whose duration cannot be read."""
+    """Adds a Warning about the first pod with a malformed duration."""
     for each in pods:
         text = each.marks.annotation(EXPECTED_DURATION)
         try:
             if text:
-                duration_or_seconds(text)
+                parse_duration_or_seconds(text)
         except BadValue as error:
             where = f"annotation {EXPECTED_DURATION} of pod {quoted(each.oldest.name)}"
-            problems.append(warning(f"{where} is {error}: only activeDeadlineSeconds counts, where the pod has it"))
+            problems.append(warning(f"{where} is {error}: only activeDeadlineSeconds is used, if the pod has it"))
             return
 
 
 def _sources(
     annotation: str, definition: Definition | None, pods: Sequence[MarkSet], problems: list[Problem]
 ) -> list[Source]:
-    """What the pods say of it, then what the definition says."""
-    sources, differences = from_pods(pods, unless_empty, annotation, f"annotation {annotation}")
+    """Returns the value of the pods, then that of the definition."""
+    sources, differences = from_pods(pods, annotation_unless_empty, annotation, f"annotation {annotation}")
     problems += differences
     if definition is not None and (value := definition.annotations.get(annotation)):
         defined = f"{definition.kind} {quoted(f'{definition.namespace}/{definition.name}')}"
@@ -110,26 +110,26 @@ def _sources(
 @lru_cache(maxsize=4096)
 def _expected(text: str) -> float:
     try:
-        return duration_or_seconds(text)
+        return parse_duration_or_seconds(text)
     except BadValue:
         return 0.0
 
 
 def _is_malformed(text: str) -> bool:
-    return bool(text) and (len(text) > LONGEST_DURATION or not _expected(text))
+    return bool(text) and (len(text) > MAX_DURATION_LENGTH or not _expected(text))
 
 
 def _repair_policy(text: Any) -> RepairPolicy:
     policy = _REPAIR_POLICIES.get(text)
     if policy is None:
-        raise BadValue(f"{shown(text)}, which is neither Wait nor Evict")
+        raise BadValue(f"{quoted_value(text)}, which is neither Wait nor Evict")
     return policy
 
 
 def _tree_name(text: Any) -> str:
     name: str = text.strip()
     if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
-        raise BadValue(f"{shown(text)}, but a tree's name has 1 to {LONGEST_NAME} printable characters")
+        raise BadValue(f"{quoted_value(text)}, but a tree's name has 1 to {LONGEST_NAME} printable characters")
     return name
 
 

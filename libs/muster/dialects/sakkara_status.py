@@ -1,13 +1,14 @@
-"""What Sakkara's users find written of their group: in its ConfigMap where it is and how it got there, and on its pods.
+"""Progress of Sakkara's groups: status, placement and times in the ConfigMap, ranks in labels of the pods.
 
     status              Waiting, Ready, Assigned, Permitted, Bound; Preempted
     placement           {"root": {"rack-0": {"node-0": {"pod-0": {}, "pod-4": {}}}}}
     rank                [(pod-0,0) (pod-4,1)]
-    preemptor           the group that it was evicted for, until it has places again
+    preemptor           the group that preempted it, until it is assigned nodes again
     schedBeginTime, schedEndTime, schedTotalTimeMilli, schedSolverTimeMilli
 
-A pod has its rank, how often its group was tried, and the status Permitted as labels before it is bound; when all are,
-the status becomes Bound. Pods that wait have no labels, unless they had a place and lost it. A group of one has rank 0.
+Before a pod is bound it gets labels with its rank, the number of attempts, and the status Permitted; when all pods are
+bound the status becomes Bound. Pending pods have no labels, unless they lost a node that they had. The pod of a group
+of one has rank 0.
 """
 
 from collections.abc import Mapping
@@ -28,13 +29,13 @@ STATUS, PLACEMENT, RANK, PREEMPTOR, OMITTED = "status", "placement", "rank", "pr
 BEGIN, END = "schedBeginTime", "schedEndTime"
 TOTAL_MILLI, SOLVER_MILLI = "schedTotalTimeMilli", "schedSolverTimeMilli"
 
-LARGEST_BYTES: Final = 900_000
-"""Of placement and ranks together, as a patch has them: it may have 1 MiB, and so may a ConfigMap's data."""
+MAX_BYTES: Final = 900_000
+"""Limit on placement and ranks together, encoded. A patch and a ConfigMap's data may have 1 MiB each."""
 
 _WAITING: Final = "Waiting"
 _BOUND: Final = "Bound"
 _PERMITTED: Final = "Permitted"
-_STATUS: Final[Mapping[Stage, str]] = {
+_STATUSES: Final[Mapping[Stage, str]] = {
     Stage.GATHERING: _WAITING,
     Stage.READY: "Ready",
     Stage.ASSIGNED: "Assigned",
@@ -43,45 +44,45 @@ _STATUS: Final[Mapping[Stage, str]] = {
     Stage.TIMED_OUT: _WAITING,
     Stage.PREEMPTED: "Preempted",
 }
-_HAVE_PLACES: Final = frozenset({Stage.ASSIGNED, Stage.PERMITTED, Stage.BOUND})
-_HAVE_NONE: Final = frozenset({Stage.GATHERING, Stage.READY, Stage.TIMED_OUT})
+_ASSIGNED: Final = frozenset({Stage.ASSIGNED, Stage.PERMITTED, Stage.BOUND})
+_PENDING: Final = frozenset({Stage.GATHERING, Stage.READY, Stage.TIMED_OUT})
 _ROOT: Final = "root"
 
 _Data = dict[str, str | None]
-"""Keys of the ConfigMap; None: to be removed."""
+"""Keys of the ConfigMap. None removes a key."""
 
 
-def tell(progress: Progress) -> Writes:
-    """What is to be written now that the group has come so far."""
+def write_progress(progress: Progress) -> Writes:
+    """Returns the writes to the group's ConfigMap and to its pods."""
     objects: tuple[ObjectWrite, ...] = ()
     if progress.facts.definition is not None:
-        data = {**_standing(progress), **_where(progress), **_times(progress)}
+        data = {**_status(progress), **_placement_and_rank(progress), **_times(progress)}
         objects = (ObjectWrite(progress.facts.definition, "configmaps", patch={"data": data}),)
     return Writes(objects, _labels(progress))
 
 
-def labels_at_bind(rank: int | None, tries: int) -> Mapping[str, str]:
-    """Labels that a pod has before it is bound, so that its first container finds its rank."""
-    return {MEMBER_RANK: str(rank or 0), MEMBER_STATUS: _PERMITTED, MEMBER_RETRIES: str(tries)}
+def labels_at_bind(rank: int | None, attempts: int) -> Mapping[str, str]:
+    """Returns the labels that a pod gets before it is bound, so that its first container can read its rank."""
+    return {MEMBER_RANK: str(rank or 0), MEMBER_STATUS: _PERMITTED, MEMBER_RETRIES: str(attempts)}
 
 
-def _standing(progress: Progress) -> _Data:
-    data: _Data = {STATUS: _STATUS[progress.stage]}
+def _status(progress: Progress) -> _Data:
+    data: _Data = {STATUS: _STATUSES[progress.stage]}
     if progress.preemptor:
-        data[PREEMPTOR] = _name_for(progress)
-    elif progress.stage in _HAVE_PLACES:  # until then it tells why the group waits again
+        data[PREEMPTOR] = _preemptor(progress)
+    elif progress.stage in _ASSIGNED:
         data[PREEMPTOR] = None
     return data
 
 
-def _name_for(progress: Progress) -> str:
-    """The preemptor's name, with its namespace if that is another one."""
+def _preemptor(progress: Progress) -> str:
+    """Returns the preemptor's name, with its namespace if that differs from the group's."""
     namespace, _, name = progress.preemptor.partition("/")[2].partition("/")
     return name if namespace == progress.facts.namespace else f"{namespace}/{name}"
 
 
-def _where(progress: Progress) -> _Data:
-    placed = [each for each in progress.members if each.node] if progress.stage in _HAVE_PLACES else []
+def _placement_and_rank(progress: Progress) -> _Data:
+    placed = [each for each in progress.members if each.node] if progress.stage in _ASSIGNED else []
     if not placed:
         return {PLACEMENT: None, RANK: None, OMITTED: None}
     if len(placed) == 1:
@@ -90,14 +91,14 @@ def _where(progress: Progress) -> _Data:
     placement = _placement(placed)
     rank = "[" + " ".join(f"({each.name},{each.rank})" for each in placed if each.rank is not None) + "]"
     size = len(msgspec.json.encode((placement, rank)))
-    if size > LARGEST_BYTES:
-        why = f"placement and rank have {size} bytes, more than a ConfigMap holds; each pod has its rank as a label"
-        return {PLACEMENT: None, RANK: None, OMITTED: why}
+    if size > MAX_BYTES:
+        reason = f"placement and rank have {size} bytes, too many for a ConfigMap; each pod has its rank as a label"
+        return {PLACEMENT: None, RANK: None, OMITTED: reason}
     return {PLACEMENT: placement, RANK: rank, OMITTED: None}
 
 
 def _placement(members: list[MemberProgress]) -> str:
-    """Who is where, from the top of the tree; a node outside of it stands below the root."""
+    """Returns the pods by domain and node, from the top of the tree. Nodes outside the tree are below the root."""
     tree: dict[str, Any] = {}
     for each in members:
         domain = tree
@@ -108,7 +109,7 @@ def _placement(members: list[MemberProgress]) -> str:
 
 
 def _times(progress: Progress) -> _Data:
-    """What is not known is left as it stands, and so are the times of a start until the next one begins."""
+    """Returns the known times. Times of the last start stay until the next start begins."""
     if progress.stage is Stage.BOUND:
         return _final_times(progress)
     if progress.stage in (Stage.GATHERING, Stage.PREEMPTED) or not progress.began:
@@ -137,15 +138,17 @@ def _labels(progress: Progress) -> tuple[PodWrite, ...]:
     if progress.stage is Stage.BOUND:
         bound = (each for each in progress.members if each.bound)
         return tuple(
-            PodWrite(each.uid, each.name, {**labels_at_bind(each.rank, each.tries), MEMBER_STATUS: _BOUND})
+            PodWrite(each.uid, each.name, {**labels_at_bind(each.rank, each.attempts), MEMBER_STATUS: _BOUND})
             for each in bound
         )
-    if progress.stage in _HAVE_NONE:
-        status = _STATUS[progress.stage]
-        unseated = (each for each in progress.members if each.rank is not None and not each.node)
+    if progress.stage in _PENDING:
+        status = _STATUSES[progress.stage]
+        without_node = (each for each in progress.members if each.rank is not None and not each.node)
         return tuple(
-            PodWrite(each.uid, each.name, {MEMBER_STATUS: status, MEMBER_RETRIES: str(each.tries), MEMBER_RANK: None})
-            for each in unseated
+            PodWrite(
+                each.uid, each.name, {MEMBER_STATUS: status, MEMBER_RETRIES: str(each.attempts), MEMBER_RANK: None}
+            )
+            for each in without_node
         )
     return ()
 

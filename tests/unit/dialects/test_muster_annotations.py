@@ -13,7 +13,8 @@ from builders.gangs.declarations import (
     said,
 )
 from muster.dialects import coscheduling, koordinator
-from muster.dialects.marks import Definition, DefinitionKind, MarkSet
+from muster.dialects.definitions import Definition, DefinitionKind
+from muster.dialects.marks import MarkSet
 from muster.dialects.registry import gang_marks, membership_of, read_gang
 from muster.gangs.facts import GangFacts, LevelConstraint, LevelPolicy, RepairPolicy, Severity
 
@@ -78,7 +79,7 @@ def test_what_pods_say_goes_before_what_the_pod_group_says() -> None:
         (
             Severity.WARNING,
             f'annotation {REPAIR} of PodGroup "a/A" is "Wait", but annotation {REPAIR} of pod "w-0" is "Evict", which '
-            "counts",
+            "is used",
         )
     ]
 
@@ -96,7 +97,7 @@ def test_a_malformed_policy_is_quoted_and_the_gang_waits(text: str) -> None:
         ((severity, message),) = said(gang)
         assert severity is Severity.WARNING
         assert text[:60] in message
-        assert message.endswith("which is neither Wait nor Evict: Wait counts instead")
+        assert message.endswith("which is neither Wait nor Evict: Wait is used instead")
 
 
 @pytest.mark.parametrize("text", ["soon", "5 m", "0", "-90s", "1d", "x" * 1000, "9" * 1000])

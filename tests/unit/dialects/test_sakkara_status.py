@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from builders.gangs.sakkara import group, member, progress
 from muster.dialects.progress import MemberProgress, Progress, Stage, Writes
-from muster.dialects.registry import labels_at_bind, tell, tells
-from muster.dialects.sakkara_results import LARGEST_BYTES
+from muster.dialects.registry import labels_at_bind, progress_writes, writes_progress
+from muster.dialects.sakkara_status import MAX_BYTES
 from muster.gangs.facts import ObjectReference
 
 BEGAN = 1719932038.62352  # 2024-07-02T14:53:58.62352Z
@@ -19,7 +19,7 @@ BEGAN = 1719932038.62352  # 2024-07-02T14:53:58.62352Z
 def at(name: str, rank: int | None, *path: str, bound: bool = False) -> MemberProgress:
     """A member in these domains, the last of which is its node."""
     *domains, node = path
-    return MemberProgress(f"uid-of-{name}", name, node, tuple(domains), rank, tries=1, bound=bound)
+    return MemberProgress(f"uid-of-{name}", name, node, tuple(domains), rank, attempts=1, bound=bound)
 
 
 PLACED = (
@@ -32,7 +32,7 @@ PLACED = (
 
 def written(told: Progress) -> dict[str, Any]:
     """The ConfigMap's data that are to be set or, with None, removed."""
-    [write] = tell(told).objects
+    [write] = progress_writes(told).objects
     assert write.object == ObjectReference("v1", "ConfigMap", "a", "A", "uid-of-A")
     assert (write.plural, write.subresource, write.conditions) == ("configmaps", "", ())
     assert write.patch.keys() == {"data"}
@@ -46,7 +46,7 @@ def labels(writes: Writes) -> dict[str, dict[str, str | None]]:
 
 
 def test_sakkara_is_told_what_becomes_of_its_groups() -> None:
-    assert tells("sakkara/a/A")
+    assert writes_progress("sakkara/a/A")
 
 
 @pytest.mark.parametrize(
@@ -99,21 +99,21 @@ def test_a_group_of_one_has_rank_0() -> None:
 
 
 def test_what_a_config_map_cannot_hold_is_left_out_and_that_is_told() -> None:
-    count = LARGEST_BYTES // 500
+    count = MAX_BYTES // 500
     many = [at(f"{'p' * 250}-{number}", number, "rack", f"n-{number}") for number in range(count)]
     data = written(progress(Stage.BOUND, *many))
     assert data["placement"] is None
     assert data["rank"] is None
-    assert "more than a ConfigMap holds; each pod has its rank as a label" in data["omitted"]
+    assert "too many for a ConfigMap; each pod has its rank as a label" in data["omitted"]
     fewer = written(progress(Stage.BOUND, *many[: count // 2]))
     assert fewer["omitted"] is None
     assert json.loads(fewer["placement"])["root"].keys() == {"rack"}
 
 
 def test_short_names_do_not_make_the_patch_too_large_either() -> None:
-    many = [at(f"p{number}", number, f"n{number}") for number in range(LARGEST_BYTES // 40)]
+    many = [at(f"p{number}", number, f"n{number}") for number in range(MAX_BYTES // 40)]
     for count in (len(many), len(many) * 9 // 10, len(many) // 2):
-        [write] = tell(progress(Stage.BOUND, *many[:count])).objects
+        [write] = progress_writes(progress(Stage.BOUND, *many[:count])).objects
         assert len(msgspec.json.encode(write.patch)) < 1 << 20
 
 
@@ -192,7 +192,7 @@ def test_a_pod_has_its_labels_before_it_is_bound() -> None:
 
 def test_pods_of_a_bound_group_say_so() -> None:
     members = (*PLACED[:2], replace(PLACED[2], bound=False))
-    assert labels(tell(progress(Stage.BOUND, *members))) == {
+    assert labels(progress_writes(progress(Stage.BOUND, *members))) == {
         name: {"sakkara.member.rank": rank, "sakkara.member.status": "Bound", "sakkara.member.retries": "1"}
         for name, rank in (("pod-0", "0"), ("pod-4", "1"))
     }
@@ -200,18 +200,18 @@ def test_pods_of_a_bound_group_say_so() -> None:
 
 @pytest.mark.parametrize(("stage", "status"), [(Stage.READY, "Ready"), (Stage.GATHERING, "Waiting")])
 def test_a_pod_that_lost_its_place_loses_its_rank(stage: Stage, status: str) -> None:
-    lost, fresh = MemberProgress("u", "lost", rank=3, tries=2), MemberProgress("v", "fresh", tries=2)
-    assert labels(tell(progress(stage, lost, fresh))) == {
+    lost, fresh = MemberProgress("u", "lost", rank=3, attempts=2), MemberProgress("v", "fresh", attempts=2)
+    assert labels(progress_writes(progress(stage, lost, fresh))) == {
         "lost": {"sakkara.member.status": status, "sakkara.member.retries": "2", "sakkara.member.rank": None}
     }
 
 
 @pytest.mark.parametrize("stage", [Stage.ASSIGNED, Stage.PERMITTED, Stage.PREEMPTED])
 def test_pods_on_their_way_are_left_to_who_binds_or_evicts_them(stage: Stage) -> None:
-    assert tell(progress(stage, *PLACED)).pods == ()
+    assert progress_writes(progress(stage, *PLACED)).pods == ()
 
 
 def test_a_group_without_config_map_has_only_its_pods_to_tell() -> None:
-    writes = tell(Progress(group(member(size="4")), Stage.BOUND, PLACED))
+    writes = progress_writes(Progress(group(member(size="4")), Stage.BOUND, PLACED))
     assert writes.objects == ()
     assert len(writes.pods) == 4
