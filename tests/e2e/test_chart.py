@@ -23,7 +23,7 @@ from builders.gangs.workloads import Workload, gang
 from builders.kube.nodes import untaint_nodes
 from builders.kube.watch import follow_kind
 from builders.wait import eventually
-from muster.cli.wording import phase_word
+from muster.cli.format import phase_word
 from muster.config.settings import COORDINATOR_PORT, TlsSettings
 from muster.coordinator.v1 import coordinator_pb2 as pb
 from muster.coordinator.v1.coordinator_pb2_grpc import CoordinatorServiceStub

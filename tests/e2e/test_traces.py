@@ -11,9 +11,8 @@ from builders.e2e.faults import BINDS
 from builders.e2e.world import Scene
 from builders.gangs.workloads import gang
 from builders.telemetry.metrics import examples_at
-from muster.localcluster.traces.file import newest_trace_with, spans_of_trace
-from muster.localcluster.traces.receiver import TraceReceiver
-from muster.localcluster.traces.span import Span
+from muster.cli.trace_file import Span, newest_trace_with, spans_of_trace
+from muster.localcluster.trace_receiver import TraceReceiver
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -15,7 +15,7 @@ import pytest
 
 from builders.docs.pages import blocks_of
 from builders.e2e.kubectl_plugin import kubectl_muster
-from muster.localcluster.endpoints import Endpoints, read_endpoints
+from muster.cli.endpoints import Endpoints, read_endpoints
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

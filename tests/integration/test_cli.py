@@ -12,12 +12,12 @@ from typing import Any
 import grpc
 import pytest
 
+from muster.cli.endpoints import Endpoints
+from muster.cli.trace_file import Span
 from muster.clusterstate.v1 import clusterstate_pb2 as state
 from muster.coordinator.v1 import coordinator_pb2 as pb
 from muster.coordinator.v1 import coordinator_pb2_grpc
-from muster.localcluster.endpoints import Endpoints
-from muster.localcluster.traces.file import TraceWriter
-from muster.localcluster.traces.span import Span
+from muster.localcluster.trace_receiver import TraceWriter
 from muster.placement.v1 import placement_pb2
 
 RESNET = pb.Gang(

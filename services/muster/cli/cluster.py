@@ -8,11 +8,11 @@ import grpc
 from msgspec import Struct
 
 from muster.cli.coordinator import channel_to, no_common_tls
+from muster.cli.endpoints import find_endpoints, read_endpoints
 from muster.cli.errors import CliError
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
 from muster.gangs.facts import Amounts, NodeFacts, TopologyTree
-from muster.localcluster.endpoints import find_endpoints, read_endpoints
 from muster.rpc.facts_codec import decode_batch
 
 _SNAPSHOT_SECONDS = 120.0  # of the largest clusters, a million pods

@@ -11,10 +11,10 @@ import grpc
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from muster.cli.endpoints import Endpoints, find_endpoints, read_endpoints
 from muster.cli.errors import CliError
 from muster.config.settings import PLAIN_TEXT, TlsSettings
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
-from muster.localcluster.endpoints import Endpoints, find_endpoints, read_endpoints
 from muster.rpc.channel import open_channel
 from muster.rpc.credentials import BadCertificates
 

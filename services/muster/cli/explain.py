@@ -10,8 +10,8 @@ from google.protobuf.json_format import MessageToDict
 from rich.markup import escape
 
 from muster.cli.coordinator import ask, explain_gang
+from muster.cli.format import duration, gang_as_json, moment, phase_markup
 from muster.cli.screen import show
-from muster.cli.wording import duration, gang_as_json, moment, phase_markup
 from muster.clusterstate.v1.clusterstate_pb2 import Problem, ResourceAmount
 from muster.coordinator.v1.coordinator_pb2 import ExplainResponse, Gang, Member, Phase
 

@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from muster.cli.coordinator import CALL_SECONDS, ask, connected
+from muster.cli.format import brief_reason, duration, gang_as_json, phase_markup, phase_word, pods_words
 from muster.cli.screen import show
-from muster.cli.wording import brief_reason, duration, gang_as_json, phase_markup, phase_word, pods_words
 from muster.coordinator.v1.coordinator_pb2 import Gang, ListRequest, Phase, WatchRequest, WatchResponse
 
 _FEW = 12  # gangs whose reasons a screen has room for in full

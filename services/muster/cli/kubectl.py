@@ -13,7 +13,7 @@ import typer
 from msgspec import Struct
 
 from muster.cli.errors import CliError
-from muster.cli.main import Output, TextOutput
+from muster.cli.options import Output, TextOutput
 from muster.cli.reaching import Kubectl, Reach
 
 _HANDED_ON: Final = (

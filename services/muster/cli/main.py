@@ -2,13 +2,14 @@
 
 import os
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from muster.cli.errors import CliError
+from muster.cli.options import ClusterState, Coordinator, Output, StateDirectory, TextOutput
+from muster.cli.plugins import PluginGroup
 from muster.cli.service_commands import ServiceGroup
 
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # what goes wrong is said once, by the command
@@ -19,6 +20,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 app = typer.Typer(
     name="muster",
+    cls=PluginGroup,
     help="A Kubernetes scheduler for gangs: pods that are worth something only when they start together.",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -38,102 +40,6 @@ conformance_app = typer.Typer(
     name="conformance", help="Test implementations of Muster's contracts.", no_args_is_help=True
 )
 app.add_typer(conformance_app)
-
-
-class Output(StrEnum):
-    """How answers are printed."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
-class PlacementChoice(StrEnum):
-    """What decides where gangs go, by the names that implementations have."""
-
-    BEST_FIT = "best-fit"
-    FIRST_FIT = "first-fit"
-
-
-class TextOutput(StrEnum):
-    """How an answer in words is printed."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-Coordinator = Annotated[
-    str,
-    typer.Option(
-        "--coordinator",
-        metavar="HOST:PORT",
-        envvar="MUSTER_COORDINATOR",
-        help="Coordinator to ask; by default that of the local cluster in the state directory. For mutual TLS set "
-        "MUSTER_CLI_TLS__CERTIFICATE_FILE, MUSTER_CLI_TLS__KEY_FILE and MUSTER_CLI_TLS__CA_FILE.",
-        show_default=False,
-    ),
-]
-ClusterState = Annotated[
-    str,
-    typer.Option(
-        "--cluster-state",
-        metavar="HOST:PORT",
-        envvar="MUSTER_CLUSTER_STATE",
-        help="cluster-state to ask; by default that of the local cluster in the state directory. For mutual TLS see "
-        "--coordinator of the other commands.",
-        show_default=False,
-    ),
-]
-StateDirectory = Annotated[
-    Path | None,
-    typer.Option(
-        "--state-dir",
-        envvar="MUSTER_STATE_DIR",
-        help="Where `muster up` keeps its files; by default .muster here or in a directory above.",
-        show_default=False,
-    ),
-]
-
-
-@app.command()
-def up(
-    *,
-    nodes: Annotated[int, typer.Option(min=1, max=5000, help="Simulated nodes.")] = 20,
-    racks: Annotated[int, typer.Option(min=1, help="Racks that the nodes stand in.")] = 4,
-    cpu: Annotated[str, typer.Option(help="Allocatable cpu of each node.")] = "8",
-    memory: Annotated[str, typer.Option(help="Allocatable memory of each node.")] = "32Gi",
-    placement: Annotated[PlacementChoice, typer.Option(help="What decides where gangs go.")] = PlacementChoice.BEST_FIT,
-    examples: Annotated[
-        Path | None,
-        typer.Option(help="Manifests to apply, a file or a directory; by default deploy/examples.", show_default=False),
-    ] = None,
-    no_examples: Annotated[bool, typer.Option("--no-examples", help="Apply nothing.")] = False,
-    once: Annotated[
-        bool, typer.Option("--once", help="End when all gangs are as they should be; exit 1 if one is not.")
-    ] = False,
-    output: Annotated[Output, typer.Option(help="With --once: how the outcome is printed.")] = Output.TABLE,
-    timeout: Annotated[float, typer.Option(min=1, help="With --once: seconds that the gangs have.")] = 120,
-    state_dir: Annotated[
-        Path, typer.Option("--state-dir", envvar="MUSTER_STATE_DIR", help="Logs, traces, kubeconfig, etcd's files.")
-    ] = Path(".muster"),
-) -> None:
-    """Run a whole cluster on this machine, with gangs that start, until Ctrl-C."""
-    from muster.cli.up import UpOptions, up
-
-    up(
-        UpOptions(
-            nodes=nodes,
-            racks=racks,
-            cpu=cpu,
-            memory=memory,
-            placement="first-fit" if placement is PlacementChoice.FIRST_FIT else "placement",
-            examples=None if no_examples else examples or deployed("examples"),
-            crds=deployed("crds"),
-            once=once,
-            as_json=output is Output.JSON,
-            timeout_seconds=timeout,
-            state_directory=state_dir,
-        )
-    )
 
 
 @app.command()
@@ -299,14 +205,6 @@ def version(
 
     number = version("muster")
     typer.echo(json.dumps({"version": number}) if output is TextOutput.JSON else number)
-
-
-def deployed(name: str) -> Path:
-    """deploy/<name> here, or that of the checkout that this code runs from."""
-    for above in (Path.cwd(), *Path(__file__).resolve().parents):
-        if (found := above / "deploy" / name).is_dir():
-            return found
-    raise CliError(f"there is no deploy/{name} here", hint="run this in a checkout of Muster", usage=True)
 
 
 def run() -> None:

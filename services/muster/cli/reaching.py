@@ -23,10 +23,10 @@ import grpc
 import msgspec
 
 from muster.cli.coordinator import CALL_SECONDS, connected
+from muster.cli.endpoints import PUBLISHED_NAME, PUBLISHED_NAMESPACE
 from muster.cli.errors import CliError
 from muster.config.settings import CLUSTER_STATE_PORT, COORDINATOR_PORT
 from muster.coordinator.v1.coordinator_pb2 import ListRequest
-from muster.localcluster.endpoints import PUBLISHED_NAME, PUBLISHED_NAMESPACE
 
 DEFAULT_NAMESPACE: Final = "muster-system"
 _CALL_SECONDS: Final = 30.0

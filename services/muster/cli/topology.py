@@ -12,9 +12,9 @@ from rich.text import Text
 
 from muster.cli.cluster import Cluster, read_cluster
 from muster.cli.errors import CliError
+from muster.cli.format import amount
 from muster.cli.screen import show
 from muster.cli.tree_figures import Domain, Room, TreeFigures, tree_figures
-from muster.cli.wording import amount
 from muster.gangs.facts import Severity, TopologyTree
 
 _SHOWN_FIRST = ("cpu", "memory", "pods")

@@ -14,11 +14,10 @@ from rich.text import Text
 
 from muster.cli.coordinator import connected, explain_gang, unknown_gang
 from muster.cli.errors import CliError
+from muster.cli.format import duration
 from muster.cli.screen import show, terminal_columns
+from muster.cli.trace_file import Span, newest_trace_with, spans_of_trace, values_of
 from muster.cli.trace_tree import Row, rows_of
-from muster.cli.wording import duration
-from muster.localcluster.traces.file import newest_trace_with, spans_of_trace, values_of
-from muster.localcluster.traces.span import Span
 
 GANG_ATTRIBUTE = "muster.gang"
 _BAR_CELLS = 32

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from muster.cli.wording import duration
-from muster.localcluster.traces.span import Span
+from muster.cli.format import duration
+from muster.cli.trace_file import Span
 
 _ALIKE = 6  # siblings of one name that are shown singly; more become one row
 _EVENTS = 5

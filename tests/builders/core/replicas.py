@@ -15,7 +15,7 @@ from muster.coordinator.core.machine import Machine
 from muster.coordinator.replicas import Place, Replicas
 from muster.coordinator.solver import Solver
 from muster.gangs.facts import Batch
-from muster.localcluster.child import Child
+from muster.localcluster.child_process import Child
 from muster.localcluster.ports import free_port
 from muster.localcluster.probes import grpc_serving, wait_until_ready
 

@@ -25,7 +25,7 @@ from builders.net.service_relay import ServiceRelay
 from muster.config.settings import KubeSettings
 from muster.kube.session import KubeSession
 from muster.localcluster.apiserver.kubeconfigs import write_kubeconfig
-from muster.localcluster.child import Child
+from muster.localcluster.child_process import Child
 from muster.localcluster.ports import free_port
 from muster.localcluster.probes import http_ready, wait_until_ready
 

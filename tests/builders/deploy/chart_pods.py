@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from builders.deploy.helm import JSON, NAMESPACE
-from muster.localcluster.child import Child
+from muster.localcluster.child_process import Child
 from muster.localcluster.etcd import program
 from muster.localcluster.ports import free_port
 from muster.localcluster.probes import Probe, grpc_serving, http_ready

@@ -27,13 +27,13 @@ from builders.kube.server_features import ApiServer, api_server
 from builders.kube.watch import follow_kind
 from builders.wait import block_event_loop, eventually
 from muster.cli.gangs import gang_line
-from muster.cli.picture import Picture, follow
 from muster.config.settings import PLAIN_TEXT, KubeSettings
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc, record_pb2
 from muster.kube.session import ApiStatusError, KubeSession, Response
 from muster.localcluster.manifests import Manifest, apply_manifests, load_manifests
 from muster.localcluster.ports import free_port
 from muster.localcluster.stack import SERVICES, Stack, StackOptions
+from muster.localcluster.up.state import Picture, follow
 from muster.rpc.channel import open_channel
 
 CRDS = Path(__file__).parents[3] / "deploy" / "crds"

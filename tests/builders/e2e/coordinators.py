@@ -10,7 +10,7 @@ import grpc
 from builders.wait import eventually
 from muster.coordinator.v1 import coordinator_pb2 as pb
 from muster.coordinator.v1.coordinator_pb2_grpc import CoordinatorServiceStub
-from muster.localcluster.child import Child
+from muster.localcluster.child_process import Child
 from muster.localcluster.ports import free_port
 from muster.localcluster.probes import grpc_serving, wait_until_ready
 

@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 
 from builders.wait import eventually
-from muster.localcluster.child import Child
+from muster.localcluster.child_process import Child
 from muster.localcluster.ports import free_port
 from muster.localcluster.probes import http_ready, wait_until_ready
 

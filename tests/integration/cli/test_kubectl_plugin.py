@@ -14,11 +14,11 @@ import pytest
 from builders.clusterstate.stream import ClusterStream, serving
 from builders.e2e.kubectl_plugin import Ran, kubectl_muster, program
 from builders.kube.client import ApiClient, api_client
+from muster.cli.endpoints import Endpoints
 from muster.coordinator.v1 import coordinator_pb2 as pb
 from muster.coordinator.v1 import coordinator_pb2_grpc
 from muster.gangs.facts import Batch
 from muster.localcluster.apiserver import ApiServer
-from muster.localcluster.endpoints import Endpoints
 from muster.topology.trees import flat_tree
 
 KUBE_PUBLIC = "/api/v1/namespaces/kube-public/configmaps"

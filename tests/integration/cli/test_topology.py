@@ -12,6 +12,7 @@ import pytest
 
 from builders.clusterstate.stream import ClusterStream, begin, part, serving
 from muster.cli.cluster import find_cluster_state
+from muster.cli.endpoints import Endpoints
 from muster.cli.errors import CliError
 from muster.cli.topology import show_topology
 from muster.gangs.facts import (
@@ -26,7 +27,6 @@ from muster.gangs.facts import (
     TreeDomain,
     TreeLevel,
 )
-from muster.localcluster.endpoints import Endpoints
 from muster.topology.trees import label_tree
 
 TREE = TopologyTree(

@@ -13,7 +13,7 @@ from builders.wait import eventually
 from muster.config.settings import TlsSettings
 from muster.coordinator.settings import NoPassword, read_password
 from muster.etcd.users import Wanted, prepare
-from muster.localcluster.child import Child
+from muster.localcluster.child_process import Child
 from muster.localcluster.etcd import EtcdProcess
 from muster.localcluster.ports import free_port
 from muster.localcluster.probes import grpc_serving, wait_until_ready

@@ -13,7 +13,7 @@ from builders.wait import eventually
 from muster.config.settings import KubeSettings
 from muster.kube.session import KubeSession
 from muster.localcluster.apiserver.kubeconfigs import write_kubeconfig
-from muster.localcluster.child import Child
+from muster.localcluster.child_process import Child
 from muster.localcluster.manifests import apply_manifests, load_manifests
 
 SECONDS = 60.0

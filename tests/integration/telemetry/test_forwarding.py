@@ -9,7 +9,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 
 from builders.net.certificates import Authority
 from builders.telemetry.collector import collecting
-from muster.localcluster.traces.forward import Forwarder
+from muster.localcluster.trace_forwarder import Forwarder
 from muster.telemetry.otlp import Target, read_otlp
 
 Protocol = Literal["grpc", "http/protobuf"]

@@ -1,7 +1,7 @@
 """How spans become a tree that people can read."""
 
+from muster.cli.trace_file import Span, SpanEvent
 from muster.cli.trace_tree import rows_of
-from muster.localcluster.traces.span import Span, SpanEvent
 
 MS = 1_000_000
 

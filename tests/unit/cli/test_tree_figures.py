@@ -4,8 +4,8 @@ from collections import Counter
 from typing import Any
 
 from muster.cli.cluster import Cluster
+from muster.cli.format import amount
 from muster.cli.tree_figures import Room, tree_figures
-from muster.cli.wording import amount
 from muster.gangs.facts import Amounts, NodeFacts, TopologyTree
 from muster.topology.sakkara import read_tree
 from muster.topology.trees import flat_tree, label_tree

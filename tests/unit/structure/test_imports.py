@@ -1,4 +1,6 @@
-"""Dependencies point one way: services -> edges -> domain; a service never imports another; the domain has no I/O."""
+"""Dependencies point one way: local cluster -> services -> edges -> domain; no service imports another; the domain has
+no I/O.
+"""
 
 import ast
 import sys
@@ -9,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 DOMAIN = {"dialects", "gangs", "topology"}
-EDGES = {"config", "etcd", "kube", "localcluster", "retry", "rpc", "telemetry"}
+EDGES = {"config", "etcd", "kube", "retry", "rpc", "telemetry"}
 PURE_MODULES = {"muster.retry.backoff"}
 """Modules of the edges that the domain may use, because they are pure themselves."""
 SERVICES = {"binding", "clusterstate", "conformance", "coordinator", "firstfit", "lifecycle", "placement"}
@@ -100,10 +102,17 @@ def test_services_meet_only_in_their_contracts(path: Path) -> None:
             assert runs_it, f"{name(path)} imports {module}"
 
 
-@pytest.mark.parametrize("path", modules("services/muster"), ids=name)
-def test_nothing_in_production_depends_on_the_local_cluster(path: Path) -> None:
-    if path.relative_to(ROOT / "services/muster").parts[0] != "cli":
-        assert not [module for module in imported(path) if part(module) == "localcluster"]
+@pytest.mark.parametrize("path", modules("libs/muster", "services/muster"), ids=name)
+def test_nothing_in_production_imports_the_local_cluster(path: Path) -> None:
+    assert not [module for module in imported(path) if part(module) == "localcluster"]
+    assert "muster.localcluster" not in path.read_text()
+
+
+@pytest.mark.parametrize("path", modules("deploy/local"), ids=name)
+def test_the_local_cluster_runs_services_without_importing_them(path: Path) -> None:
+    for module in imported(path):
+        allowed = part(module) not in SERVICES or is_contract(module)
+        assert allowed, f"{name(path)} imports {module}"
 
 
 @pytest.mark.parametrize("path", modules("libs/muster", "services/muster"), ids=name)
@@ -113,5 +122,6 @@ def test_only_kernels_of_placement_need_a_compiler(path: Path) -> None:
 
 
 def test_everything_is_found() -> None:
+    assert len(modules("deploy/local")) > 50
     assert len(DOMAIN_MODULES) > 10
     assert {path.name for path in (ROOT / "libs/muster").iterdir() if path.is_dir()} - {"__pycache__"} <= DOMAIN | EDGES

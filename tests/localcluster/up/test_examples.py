@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from muster.cli.errors import CliError
-from muster.cli.examples import Expected, examples_in
 from muster.coordinator.v1.coordinator_pb2 import Gang, Phase
 from muster.localcluster.manifests import Manifest
+from muster.localcluster.up.examples import Expected, examples_in
 
 
 def pod(name: str, annotations: dict[str, str] | None = None, **spec: Any) -> Manifest:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from muster.config.settings import PLAIN_TEXT, TlsSettings
-from muster.localcluster.child import Child
+from muster.localcluster.child_process import Child
 from muster.localcluster.ports import free_port
 from muster.localcluster.probes import http_ready, wait_until_ready
 

@@ -9,9 +9,8 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, Instr
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1 import trace_pb2
 
-from muster.localcluster.traces.file import TraceWriter, newest_trace_with, spans_of_trace, values_of
-from muster.localcluster.traces.receiver import TraceReceiver
-from muster.localcluster.traces.span import Span, SpanEvent
+from muster.cli.trace_file import Span, SpanEvent, newest_trace_with, spans_of_trace, values_of
+from muster.localcluster.trace_receiver import TraceReceiver, TraceWriter
 
 T1, T2 = "1" * 32, "2" * 32
 

@@ -12,6 +12,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
+from muster.localcluster.deploy_files import find_deploy_files
 from muster.localcluster.manifests import Manifest
 
 NAMESPACE: Final = "muster-system"
@@ -20,11 +21,10 @@ SERVICES: Final = ("cluster-state", "binding", "lifecycle")
 """Those that have access to the API."""
 
 _API: Final = "rbac.authorization.k8s.io"
-_FILES: Final = Path("deploy/helm/muster/files/rights")
 
 
 class NoRights(RuntimeError):
-    """The files of rights are not there, or cannot be read; says which."""
+    """A file of rights cannot be read; says which."""
 
 
 class Rule(Struct, rename="camel", frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -71,11 +71,8 @@ class Rights(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def find_rights() -> Path:
-    """The files here, or those of the checkout that this code runs from. Raises NoRights."""
-    for above in (Path.cwd(), *Path(__file__).resolve().parents):
-        if (found := above / _FILES).is_dir():
-            return found
-    raise NoRights(f"there is no {_FILES} here, which says what services may do: run this in a checkout of Muster")
+    """Directory of the files. Raises NoDeployFiles."""
+    return find_deploy_files("helm/muster/files/rights")
 
 
 def read_rights(directory: Path) -> dict[str, Rights]:

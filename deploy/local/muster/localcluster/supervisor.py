@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from muster.localcluster.child import Child, how_it_ended
+from muster.localcluster.child_process import Child, how_it_ended
 from muster.localcluster.stack import API_SERVER, Stack
 
 _FIRST_PAUSE_SECONDS = 0.5

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builders.wait import eventually
-from muster.localcluster.child import Child
+from muster.localcluster.child_process import Child
 from muster.localcluster.probes import always, wait_until_ready
 
 SLEEPS = "import time; print('up', flush=True); time.sleep(600)"
@@ -103,7 +103,7 @@ async def test_it_can_be_started_again_with_the_same_log(tmp_path: Path) -> None
 async def test_it_does_not_outlive_us_even_when_we_are_killed(tmp_path: Path) -> None:
     supervisor = (
         "import asyncio, pathlib, sys\n"
-        "from muster.localcluster.child import Child\n"
+        "from muster.localcluster.child_process import Child\n"
         "async def main():\n"
         f"    child = Child('c', [sys.executable, '-c', {SLEEPS!r}], pathlib.Path({str(tmp_path)!r}) / 'c.log')\n"
         "    await child.start()\n"

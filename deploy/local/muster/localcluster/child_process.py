@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_TETHER = Path(__file__).with_name("tether.py")
+_PARENT_WATCHDOG = Path(__file__).with_name("parent_watchdog.py")
 _TAIL_BYTES = 16_384
 _TAIL_LINES = 12
 
@@ -67,7 +67,7 @@ class Child:
         self.starts += 1
         with self.log.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", str(_TETHER), str(os.getpid())),
+                *(sys.executable, "-I", "-S", str(_PARENT_WATCHDOG), str(os.getpid())),
                 *self.argv,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,

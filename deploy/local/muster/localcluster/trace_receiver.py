@@ -1,4 +1,4 @@
-"""OTLP over gRPC, the receiving end: takes what the services export and puts it into a trace file."""
+"""OTLP receiver over gRPC: writes exported spans to the trace file that `muster trace` reads, bounded in size."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -9,18 +9,41 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_serv
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1 import trace_pb2
 
-from muster.localcluster.traces.file import TraceWriter
-from muster.localcluster.traces.forward import Forwarder
-from muster.localcluster.traces.span import Span, SpanEvent
+from muster.cli.trace_file import Span, SpanEvent, encode_span, previous_file
+from muster.localcluster.trace_forwarder import Forwarder
 
-_MESSAGE_BYTES = 64 * 2**20
+LIMIT_BYTES = 64 * 2**20
+"""Both files together: about 150,000 spans."""
+
+_MAX_MESSAGE_BYTES = 64 * 2**20
+
+
+class TraceWriter:
+    """Appends spans to the trace file and drops the oldest half when it is full. One writer per file."""
+
+    def __init__(self, path: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
+        self._path, self._half_bytes = path, limit_bytes // 2
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("ab")
+
+    def add(self, spans: Iterable[Span]) -> None:
+        """Write spans; readers see them at once."""
+        self._file.write(b"".join(map(encode_span, spans)))
+        self._file.flush()
+        if self._file.tell() >= self._half_bytes:
+            self._file.close()
+            self._path.replace(previous_file(self._path))
+            self._file = self._path.open("ab")
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class TraceReceiver:
-    """Listens on a loopback port and keeps spans in a bounded file."""
+    """OTLP server on a loopback port."""
 
     def __init__(self, path: Path, *, forwarder: Forwarder | None = None) -> None:
-        """`forwarder` is given all that comes in, too."""
+        """`forwarder` also receives every request."""
         self.path, self._forwarder = path, forwarder
         self._writer = TraceWriter(path)
         self._server: grpc.aio.Server | None = None
@@ -33,7 +56,7 @@ class TraceReceiver:
 
     async def start(self, port: int = 0) -> int:
         """Listen; returns the port."""
-        self._server = grpc.aio.server(options=[("grpc.max_receive_message_length", _MESSAGE_BYTES)])
+        self._server = grpc.aio.server(options=[("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES)])
         add = trace_service_pb2_grpc.add_TraceServiceServicer_to_server
         add(_Servicer(self._writer, self._forwarder), self._server)  # type: ignore[no-untyped-call]
         self._port = self._server.add_insecure_port(f"127.0.0.1:{port}")
@@ -41,7 +64,7 @@ class TraceReceiver:
         return self._port
 
     async def stop(self) -> None:
-        """Take what is under way, then close the file."""
+        """Finish requests in flight, then close the file."""
         if self._server is not None:
             await self._server.stop(grace=1)
         if self._forwarder is not None:
@@ -63,11 +86,11 @@ class _Servicer(trace_service_pb2_grpc.TraceServiceServicer):
 
 
 def spans_in(resources: Iterable[trace_pb2.ResourceSpans]) -> Iterator[Span]:
-    """Spans of an export request in our form."""
+    """Spans of an export request in the form of the trace file."""
     for resource in resources:
-        described = _attributes(resource.resource.attributes)
-        service = str(described.get("service.name", "unknown"))
-        instance = str(described.get("service.instance.id", ""))
+        resource_attributes = _attributes(resource.resource.attributes)
+        service = str(resource_attributes.get("service.name", "unknown"))
+        instance = str(resource_attributes.get("service.instance.id", ""))
         for scope in resource.scope_spans:
             for span in scope.spans:
                 yield _span(span, service, instance)

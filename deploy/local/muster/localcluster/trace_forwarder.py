@@ -1,4 +1,4 @@
-"""Hands on what the receiver takes to a collector of the user's, e.g. a Jaeger, as it came."""
+"""Forwards received OTLP requests unchanged to a collector of the user, e.g. Jaeger."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,35 +10,35 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_serv
 
 from muster.telemetry.otlp import Target
 
-_MOST_UNDER_WAY: Final = 64
-"""Requests; more are left out, so that a collector that hangs takes no memory."""
+_MAX_IN_FLIGHT: Final = 64
+"""Requests; more are dropped, so that a collector that hangs does not fill the memory."""
 
 _Request = trace_service_pb2.ExportTraceServiceRequest
 
 
 class Forwarder:
-    """Sends requests behind the back of those who made them; what cannot be sent is told and left out."""
+    """Sends requests in the background; failures are reported once and the spans dropped."""
 
-    def __init__(self, target: Target, tell: Callable[[str], None]) -> None:
-        """`tell` is given a line when spans get lost, once until some get through."""
-        self._target, self._tell = target, tell
-        self._under_way: set[asyncio.Task[None]] = set()
+    def __init__(self, target: Target, report: Callable[[str], None]) -> None:
+        """`report` receives one line when spans are lost, and again only after some have got through."""
+        self._target, self._report = target, report
+        self._in_flight: set[asyncio.Task[None]] = set()
         self._lost = 0
         self._channel: grpc.aio.Channel | None = None
         self._session: aiohttp.ClientSession | None = None
 
     def send(self, request: _Request) -> None:
-        """Send it, soon."""
-        if len(self._under_way) >= _MOST_UNDER_WAY:
-            self._failed("too many requests are under way")
+        """Send a request in the background."""
+        if len(self._in_flight) >= _MAX_IN_FLIGHT:
+            self._failed("too many requests in flight")
             return
         task = asyncio.create_task(self._send(request))
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._in_flight.add(task)
+        task.add_done_callback(self._in_flight.discard)
 
     async def close(self) -> None:
-        """Wait for what is under way."""
-        await asyncio.gather(*self._under_way)
+        """Wait for requests in flight, then close the connections."""
+        await asyncio.gather(*self._in_flight)
         if self._channel is not None:
             await self._channel.close()
         if self._session is not None:
@@ -58,8 +58,8 @@ class Forwarder:
 
     def _failed(self, why: str) -> None:
         self._lost += 1
-        if self._lost == 1:  # the others until it gets through again have the same reason
-            self._tell(f"spans are not handed on to {self._target.endpoint}: {why[:300]}")
+        if self._lost == 1:  # later failures before the next success have the same reason
+            self._report(f"spans cannot be forwarded to {self._target.endpoint}: {why[:300]}")
 
     async def _by_grpc(self, request: _Request) -> str:
         if self._channel is None:

@@ -9,7 +9,7 @@ from muster.lifecycle.quota.webhook import PATH
 from muster.localcluster.quota_webhook import PATH as LOCAL_PATH
 from muster.localcluster.quota_webhook import QuotaWebhook
 
-MANIFEST = Path(__file__).parents[3] / "deploy" / "webhooks" / "quota.yaml"
+MANIFEST = Path(__file__).parents[2] / "deploy" / "webhooks" / "quota.yaml"
 ALIKE = ("name", "admissionReviewVersions", "sideEffects", "failurePolicy", "timeoutSeconds")
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import grpc
 import msgspec
 
-from muster.cli.examples import Example, Expected
-from muster.cli.picture import Picture
-from muster.cli.wording import phase_word
+from muster.cli.format import phase_word
 from muster.config.settings import PLAIN_TEXT
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
 from muster.coordinator.v1.coordinator_pb2 import Phase
 from muster.kube.session import ApiStatusError, KubeSession
+from muster.localcluster.up.examples import Example, Expected
+from muster.localcluster.up.state import Picture
 from muster.rpc.channel import open_channel
 
 _CALL_SECONDS = 10.0

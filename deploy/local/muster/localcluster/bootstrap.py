@@ -1,8 +1,8 @@
 """Makes a cluster of containers what Muster needs, for the compose file: tokens before its API server starts, objects
 after.
 
-python -m muster.localcluster.founding identities --directory DIR --server URL
-python -m muster.localcluster.founding objects --server URL --rights DIR MANIFESTS...
+python -m muster.localcluster.bootstrap identities --directory DIR --server URL
+python -m muster.localcluster.bootstrap objects --server URL --rights DIR MANIFESTS...
 """
 
 import argparse
@@ -52,7 +52,7 @@ async def _make_objects(options: argparse.Namespace) -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m muster.localcluster.founding")
+    parser = argparse.ArgumentParser(prog="python -m muster.localcluster.bootstrap")
     steps = parser.add_subparsers(dest="what", required=True)
     identities = steps.add_parser("identities", help="write tokens and kubeconfigs, unless they are there")
     identities.add_argument("--directory", type=Path, required=True)

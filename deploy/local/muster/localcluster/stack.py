@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from muster.cli.endpoints import Endpoints, forget_endpoints
 from muster.config.settings import PLAIN_TEXT, KubeSettings, TlsSettings
 from muster.kube.session import KubeSession
 from muster.localcluster.certificates import can_make_certificates
-from muster.localcluster.child import Child
-from muster.localcluster.endpoints import Endpoints, forget_endpoints
+from muster.localcluster.child_process import Child
 from muster.localcluster.etcd import EtcdProcess
 from muster.localcluster.identities import KUBELETS, Identities
 from muster.localcluster.manifests import apply_manifests

@@ -15,23 +15,23 @@ from typing import TypeVar
 
 import typer
 
+from muster.cli.endpoints import read_endpoints
 from muster.cli.errors import CliError
-from muster.cli.examples import examples_in
-from muster.cli.picture import Picture, check, follow
-from muster.cli.settling import Outcome, settle
-from muster.cli.up_view import LiveView, PlainView, View, print_outcome
 from muster.config.settings import KubeSettings
 from muster.gangs.quantity import BadQuantity, parse_quantity
 from muster.kube.session import KubeSession
 from muster.localcluster.certificates import NoCertificate
-from muster.localcluster.child import ChildDied
-from muster.localcluster.endpoints import read_endpoints
+from muster.localcluster.child_process import ChildDied
 from muster.localcluster.manifests import BadManifest, Manifest, ManifestRefused, apply_manifests, load_manifests
 from muster.localcluster.nodes import nodes_ready
 from muster.localcluster.stack import API_SERVER, ETCD, Stack, StackOptions
 from muster.localcluster.supervisor import supervise
-from muster.localcluster.traces.forward import Forwarder
-from muster.localcluster.traces.receiver import TraceReceiver
+from muster.localcluster.trace_forwarder import Forwarder
+from muster.localcluster.trace_receiver import TraceReceiver
+from muster.localcluster.up.examples import examples_in
+from muster.localcluster.up.outcome import Outcome, settle
+from muster.localcluster.up.state import Picture, check, follow
+from muster.localcluster.up.view import LiveView, PlainView, View, print_outcome
 from muster.telemetry.otlp import BadTracing, read_otlp
 
 _START_SECONDS = 60.0
@@ -57,7 +57,7 @@ class UpOptions:
     state_directory: Path
 
 
-def up(options: UpOptions) -> None:
+def run_up(options: UpOptions) -> None:
     """Run until Ctrl-C, or with `once` until the gangs are settled. Raises CliError."""
     _check_quantity("--cpu", options.cpu)
     _check_quantity("--memory", options.memory)

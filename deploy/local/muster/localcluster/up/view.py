@@ -13,12 +13,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from muster.cli.format import pods_words
 from muster.cli.gangs import gang_line, gangs_table, in_order
-from muster.cli.picture import Picture
-from muster.cli.settling import Outcome
-from muster.cli.wording import pods_words
 from muster.coordinator.v1.coordinator_pb2 import Gang, Phase
 from muster.localcluster.stack import Stack
+from muster.localcluster.up.outcome import Outcome
+from muster.localcluster.up.state import Picture
 
 _FRAME_SECONDS = 0.1
 _OTHER_LINES = 14  # heading, processes, hints, table head, count: what the gangs leave no room for

@@ -1,0 +1,67 @@
+"""Options of `muster up`, which is a command of muster.cli by its entry point."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from muster.cli.errors import CliError
+from muster.cli.options import Output
+
+
+class PlacementChoice(StrEnum):
+    """Implementations of placement."""
+
+    BEST_FIT = "best-fit"
+    FIRST_FIT = "first-fit"
+
+
+def up(
+    *,
+    nodes: Annotated[int, typer.Option(min=1, max=5000, help="Number of simulated nodes.")] = 20,
+    racks: Annotated[int, typer.Option(min=1, help="Number of racks that the nodes are spread over.")] = 4,
+    cpu: Annotated[str, typer.Option(help="Allocatable cpu of each node.")] = "8",
+    memory: Annotated[str, typer.Option(help="Allocatable memory of each node.")] = "32Gi",
+    placement: Annotated[PlacementChoice, typer.Option(help="Implementation of placement.")] = PlacementChoice.BEST_FIT,
+    examples: Annotated[
+        Path | None,
+        typer.Option(help="File or directory of manifests to apply; default: deploy/examples.", show_default=False),
+    ] = None,
+    no_examples: Annotated[bool, typer.Option("--no-examples", help="Apply no manifests.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Exit when every gang is as its manifest expects, with 1 if one is not.")
+    ] = False,
+    output: Annotated[Output, typer.Option(help="Output format of --once.")] = Output.TABLE,
+    timeout: Annotated[float, typer.Option(min=1, help="Time limit of --once in seconds.")] = 120,
+    state_dir: Annotated[
+        Path,
+        typer.Option(
+            "--state-dir", envvar="MUSTER_STATE_DIR", help="Directory for logs, traces, kubeconfig and etcd data."
+        ),
+    ] = Path(".muster"),
+) -> None:
+    """Run a cluster on this machine with example gangs, until Ctrl-C."""
+    from muster.localcluster.deploy_files import NoDeployFiles, find_deploy_files
+    from muster.localcluster.up.run import UpOptions, run_up
+
+    try:
+        crds = find_deploy_files("crds")
+        applied = None if no_examples else examples or find_deploy_files("examples")
+    except NoDeployFiles as error:
+        raise CliError(str(error), usage=True) from error
+    run_up(
+        UpOptions(
+            nodes=nodes,
+            racks=racks,
+            cpu=cpu,
+            memory=memory,
+            placement="first-fit" if placement is PlacementChoice.FIRST_FIT else "placement",
+            examples=applied,
+            crds=crds,
+            once=once,
+            as_json=output is Output.JSON,
+            timeout_seconds=timeout,
+            state_directory=state_dir,
+        )
+    )
