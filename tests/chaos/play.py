@@ -34,7 +34,7 @@ _RECOVERED = 0.6
 _SETTLE_SECONDS = 60.0
 _RECORD_SECONDS = 90.0
 _MOST_LETTERS = 1500
-_FATAL = ('"term failed"', '"controller failed', "Traceback (most recent call last)", "Task exception was never")
+_FATAL = ('"term_failed"', '"controller failed', "Traceback (most recent call last)", "Task exception was never")
 
 
 class Broken(AssertionError):

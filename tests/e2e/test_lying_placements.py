@@ -34,7 +34,7 @@ async def rejected(scene: Scene, workload: Workload) -> set[str]:
         (of_places(lies.of_another_role), f"{UNUSABLE}it seats role 7 of gang", "not what was asked"),
         (of_places(lies.of_another_group), "placement gave no answer for this gang", "no answer for the gang"),
         (lies.nothing_at_all, "placement gave no answer for this gang", "no answer for the gang"),
-        (of_places(lies.an_outcome_that_is_none), "its answer cannot be read", "no answer that can be read"),
+        (of_places(lies.an_outcome_that_is_none), "its answer cannot be decoded", "no answer that can be read"),
     ],
 )
 async def test_a_gang_that_is_lied_about_waits_and_is_told_why(

@@ -77,7 +77,7 @@ async def test_figures_follow_the_gangs(scene: Scene) -> None:
     assert more("placement", "rpc_server_call_duration_seconds_count", **SOLVE) >= 2
     assert more("cluster-state", "muster_facts", kind="pods") == 8
     assert waits["coordinator"]("muster_leader") == 1
-    assert [waits[name]("muster_view_current") for name in ("coordinator", "placement")] == [1, 1]
+    assert [waits[name]("muster_cache_synced") for name in ("coordinator", "placement")] == [1, 1]
     assert waits["cluster-state"]("muster_subscribers") >= 2
 
     await scene.nodes(4)

@@ -90,6 +90,6 @@ async def test_no_secret_can_be_seen(secured: Secured) -> None:
     assert any("token" in name for name in secrets)
     assert any("MUSTER_COORDINATOR_ETCD_PASSWORD_FILE" in text for text in visible.values())
     assert any("muster.cli\0run\0coordinator" in text for text in visible.values())
-    assert any('"term begins"' in text for text in visible.values())
+    assert any('"term_started"' in text for text in visible.values())
     for (name, secret), (place, text) in itertools.product(secrets.items(), visible.items()):
         assert secret not in text, f"{name} stands in {place}"

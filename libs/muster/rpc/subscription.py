@@ -17,7 +17,7 @@ from muster.rpc.facts_codec import decode_batch, decode_revision
 from muster.telemetry.metrics import sampled
 
 VIEW_CURRENT: Final = sampled(
-    "muster_view_current",
+    "muster_cache_synced",
     "1 while this process's view of the cluster is whole and follows cluster-state, otherwise 0; who needs no view, as "
     "a coordinator that does not lead, tells nothing.",
 )

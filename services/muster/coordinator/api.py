@@ -1,4 +1,4 @@
-"""The coordinator's gRPC service: what people and tools are told about gangs. Only the leader answers."""
+"""The coordinator's gRPC API: lists, explains and watches gangs. Only the leader answers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,13 +18,13 @@ from muster.rpc.explanation_codec import encode_explanation
 from muster.rpc.facts_codec import encode_problem
 
 FULL_NAME = "muster.coordinator.v1.CoordinatorService"
-MERGE_SECONDS = 0.05
+COALESCE_SECONDS = 0.05
 """Changes of a gang within this time are sent as one."""
 GANGS_PER_MESSAGE = 1000
 
 
 class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
-    """Answers from the machine of the term under way; it runs in the same loop, so every answer is of one moment."""
+    """Answers from the machine of the current term. Both run in one event loop, so each answer is consistent."""
 
     def __init__(self) -> None:
         self._term: Term | None = None
@@ -32,48 +32,48 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
         self._watchers: set[_Watcher] = set()
 
     def lead(self, term: Term) -> None:
-        """A term begins."""
+        """Answers from `term`, which begins."""
         self._term = term
-        term.changed, term.saw = self._changed, self._wake
+        term.on_gang_changed, term.on_synced = self._gang_changed, self._wake
 
     def standby(self, leader: Callable[[], Awaitable[str | None]]) -> None:
-        """No term is under way; `leader` finds out who leads."""
+        """Stops answering; `leader` looks up the identity of the current leader for error messages."""
         self._term, self._leader = None, leader
         self._wake()
 
     async def List(self, request: pb.ListRequest, context: Any) -> pb.ListResponse:  # noqa: N802
-        term = await self._seeing()
+        term = await self._synced_term()
         gangs = explain.in_order(term.machine)
         return pb.ListResponse(gangs=[_gang(term, gang) for gang in gangs if _in_namespace(gang, request.namespace)])
 
     async def Explain(self, request: pb.ExplainRequest, context: Any) -> pb.ExplainResponse:  # noqa: N802
-        term = await self._seeing()
+        term = await self._synced_term()
         if not request.gang:
-            raise RpcError(grpc.StatusCode.INVALID_ARGUMENT, "say which gang: its id, namespace/name, or name")
+            raise RpcError(grpc.StatusCode.INVALID_ARGUMENT, "no gang was named: give its id, namespace/name, or name")
         try:
             gang = explain.find(term.machine.cache.gangs, request.gang)
         except explain.UnknownGang as error:
             raise RpcError(grpc.StatusCode.NOT_FOUND, str(error)) from error
         except explain.AmbiguousGang as error:
             raise RpcError(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from error
-        return _explanation_of(term, gang)
+        return _explain_response(term, gang)
 
     async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchResponse]:  # noqa: N802
-        term = await self._leading()
+        term = await self._current_term()
         watcher = _Watcher()
         self._watchers.add(watcher)
         try:
-            while not term.sees:
-                await watcher.changes()
-                self._still(term)
+            while not term.synced:
+                await watcher.next_changes()
+                self._check_current(term)
             gangs = [gang for gang in explain.in_order(term.machine) if _in_namespace(gang, request.namespace)]
             sent = {gang.id for gang in gangs}
             for start in range(0, len(gangs), GANGS_PER_MESSAGE):
                 yield pb.WatchResponse(gangs=[_gang(term, gang) for gang in gangs[start : start + GANGS_PER_MESSAGE]])
             yield pb.WatchResponse(synced=True)
             while True:
-                changed = await watcher.changes()
-                self._still(term)
+                changed = await watcher.next_changes()
+                self._check_current(term)
                 known = term.machine.cache.gangs
                 there = [known[id_] for id_ in changed if id_ in known and _in_namespace(known[id_], request.namespace)]
                 removed = [id_ for id_ in changed if id_ not in known and id_ in sent]
@@ -84,7 +84,7 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
         finally:
             self._watchers.discard(watcher)
 
-    def _changed(self, gang: str) -> None:
+    def _gang_changed(self, gang: str) -> None:
         for watcher in self._watchers:
             watcher.add(gang)
 
@@ -92,47 +92,50 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
         for watcher in self._watchers:
             watcher.wake()
 
-    def _still(self, term: Term) -> None:
+    def _check_current(self, term: Term) -> None:
         if self._term is not term:
-            raise RpcError(grpc.StatusCode.UNAVAILABLE, "this replica does not lead any more")
+            raise RpcError(grpc.StatusCode.UNAVAILABLE, "this replica no longer leads")
 
-    async def _seeing(self) -> Term:
-        """The term under way, if it has anything to say: before its first look it knows of no gang."""
-        term = await self._leading()
-        if not term.sees:
-            raise RpcError(grpc.StatusCode.UNAVAILABLE, "this replica leads, and does not see the cluster yet")
+    async def _synced_term(self) -> Term:
+        """Returns the current term after its first snapshot: before, it knows no gangs."""
+        term = await self._current_term()
+        if not term.synced:
+            raise RpcError(
+                grpc.StatusCode.UNAVAILABLE,
+                "this replica leads, but has no state of the cluster yet",
+            )
         return term
 
-    async def _leading(self) -> Term:
+    async def _current_term(self) -> Term:
         if self._term is not None:
             return self._term
         try:
             leader = await self._leader() if self._leader is not None else None
         except EtcdUnavailable as error:
             raise RpcError(grpc.StatusCode.UNAVAILABLE, f"this replica does not lead; {error}") from error
-        who = f"{leader} leads" if leader else "nobody leads now"
-        raise RpcError(grpc.StatusCode.UNAVAILABLE, f"this replica does not lead; {who}")
+        found = f"{leader} leads" if leader else "no replica leads now"
+        raise RpcError(grpc.StatusCode.UNAVAILABLE, f"this replica does not lead; {found}")
 
 
 class _Watcher:
-    """Ids of gangs that changed since they were last asked for."""
+    """Ids of gangs that changed since the last message of one Watch call."""
 
     def __init__(self) -> None:
         self._changed: dict[str, None] = {}
-        self._something = asyncio.Event()
+        self._woken = asyncio.Event()
 
     def add(self, gang: str) -> None:
         self._changed[gang] = None
-        self._something.set()
+        self._woken.set()
 
     def wake(self) -> None:
-        self._something.set()
+        self._woken.set()
 
-    async def changes(self) -> list[str]:
-        await self._something.wait()
-        await asyncio.sleep(MERGE_SECONDS)
+    async def next_changes(self) -> list[str]:
+        await self._woken.wait()
+        await asyncio.sleep(COALESCE_SECONDS)
         changed, self._changed = list(self._changed), {}
-        self._something.clear()
+        self._woken.clear()
         return changed
 
 
@@ -153,7 +156,7 @@ def _gang(term: Term, gang: Gang) -> pb.Gang:
         members=gang.members,
         bound=len(gang.bound) + len(gang.acked),
         reason=reason(gang),
-        trace_id=term.traces.kept_trace_id(gang.id),
+        trace_id=term.traces.sampled_trace_id(gang.id),
         priority=gang.priority,
         created_seconds=facts.created_seconds if facts is not None else 0,
         start_seconds=gang.start_seconds,
@@ -163,7 +166,7 @@ def _gang(term: Term, gang: Gang) -> pb.Gang:
     )
 
 
-def _explanation_of(term: Term, gang: Gang) -> pb.ExplainResponse:
+def _explain_response(term: Term, gang: Gang) -> pb.ExplainResponse:
     facts = gang.facts
     turn, ahead = explain.ahead_of(term.machine, gang)
     response = pb.ExplainResponse(

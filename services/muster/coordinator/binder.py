@@ -1,7 +1,6 @@
-"""Asks binding: Bind and Evict effects become calls whose results are events; reports are written behind them."""
+"""Client of binding's Bind and Evict calls, in the name of one leader; the results are events of the core."""
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from typing import TypeVar
 
 import structlog
@@ -9,7 +8,7 @@ from grpc import aio
 
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
-from muster.coordinator.core.effects import Bind, Evict, KubeEvent, PodCondition, Report
+from muster.coordinator.core.effects import Bind, Evict
 from muster.coordinator.core.events import (
     BindCallFailed,
     BindOutcome,
@@ -20,20 +19,17 @@ from muster.coordinator.core.events import (
     EvictResult,
     EvictResults,
 )
-from muster.coordinator.writes import MOST_WRITES_PER_CALL, WRITE_TIMEOUT_SECONDS, is_final
 from muster.dialects.registry import labels_at_bind
-from muster.retry.retrying import Backoff
 from muster.rpc.call_spans import of_gang
 from muster.rpc.errors import describe
-from muster.rpc.facts_codec import encode_reference
 
 TRACE_ANNOTATION = "muster.dev/trace-id"
-"""On every pod that Muster bound, so that one gets from a pod to its gang's trace."""
+"""Set on every pod that Muster binds: the id of its gang's trace."""
 RANK_ANNOTATION = "muster.dev/rank"
-"""On every pod that Muster bound of a gang with more than one member: 0 is the master, and neighbours have numbers that
-are near.
+"""Set on every pod that Muster binds of a gang with more than one member: 0 is the master; pods that are close in the
+topology have ranks that are close.
 """
-MOST_EVENTS_WAITING = 10_000
+_NO_RESULT = "binding ended the call without a result"
 
 _R = TypeVar("_R", pb.BindResult, pb.EvictResult)
 
@@ -41,19 +37,17 @@ _log = structlog.get_logger()
 
 
 class Binder:
-    """A client of binding, in the name of one leader."""
+    """Sends Bind and Evict effects to binding."""
 
     def __init__(self, channel: aio.Channel, leader_epoch: int, timeout_seconds: float) -> None:
         self._stub = pb_grpc.BindingServiceStub(channel)
         self._epoch = leader_epoch
         self._timeout_seconds = timeout_seconds
-        self._conditions: dict[str, PodCondition] = {}
-        self._events: list[KubeEvent] = []
-        self._something = asyncio.Event()
 
     async def bind(self, effect: Bind, trace_id: str, root: str = "") -> AsyncIterator[BindResults | BindCallFailed]:
-        """Results as they come; every pod ends in exactly one of them. The pods are given the trace id; `root` names
-        the gang's own span.
+        """Yields results as they arrive; every pod is in exactly one of them.
+
+        `trace_id` is annotated on the pods; `root` is the traceparent of the gang's root span.
         """
         request = pb.BindRequest(
             leader_epoch=self._epoch,
@@ -71,95 +65,37 @@ class Binder:
                 for seat in effect.seats
             ],
         )
-        left = {seat.uid for seat in effect.seats}
-        reason = "binding ended the call without a result"
+        pending = {seat.uid for seat in effect.seats}
+        reason = _NO_RESULT
         try:
             async for response in self._stub.Bind(request, timeout=self._timeout_seconds, metadata=of_gang(root)):
-                yield BindResults(tuple(_bind_result(result) for result in _awaited(response.results, left)))
+                yield BindResults(tuple(_bind_result(result) for result in _first_results(response.results, pending)))
         except aio.AioRpcError as error:
             reason = describe(error)
-        if left:
-            _log.warning("bind call broke off", gang=effect.gang, pods=len(left), reason=reason)
-            yield BindCallFailed(tuple(left), reason)
+        if pending:
+            _log.warning("bind_call_failed", gang=effect.gang, pods=len(pending), reason=reason)
+            yield BindCallFailed(tuple(pending), reason)
 
     async def evict(self, effect: Evict, root: str = "") -> AsyncIterator[EvictResults | EvictCallFailed]:
-        """Results as they come; every pod ends in exactly one of them. `root` names the gang's own span."""
+        """Yields results as they arrive; every pod is in exactly one of them.
+
+        `root` is the traceparent of the gang's root span.
+        """
         request = pb.EvictRequest(
             leader_epoch=self._epoch,
             gang=effect.gang,
             pods=[pb.PodName(uid=pod.uid, namespace=pod.namespace, name=pod.name) for pod in effect.pods],
         )
-        left = {pod.uid for pod in effect.pods}
-        reason = "binding ended the call without a result"
+        pending = {pod.uid for pod in effect.pods}
+        reason = _NO_RESULT
         try:
             async for response in self._stub.Evict(request, timeout=self._timeout_seconds, metadata=of_gang(root)):
-                yield EvictResults(tuple(_evict_result(result) for result in _awaited(response.results, left)))
+                yield EvictResults(tuple(_evict_result(result) for result in _first_results(response.results, pending)))
         except aio.AioRpcError as error:
             reason = describe(error)
-        if left:
-            _log.warning("evict call broke off", gang=effect.gang, pods=len(left), reason=reason)
-            yield EvictCallFailed(tuple(left), reason)
-
-    # -- reports
-
-    def tell(self, report: Report, trace_id: str) -> None:
-        """To be written; of a pod's condition only the newest."""
-        self._conditions.update((condition.uid, condition) for condition in report.conditions)
-        self._events.extend(_traced(event, trace_id) for event in report.events)
-        if len(self._events) > MOST_EVENTS_WAITING:
-            dropped = len(self._events) - MOST_EVENTS_WAITING
-            del self._events[:dropped]
-            _log.warning("events dropped: binding does not keep up", dropped=dropped)
-        self._something.set()
-
-    async def write_reports(self) -> None:
-        """Write what is told, for ever; while binding cannot be reached the newest state of it is kept."""
-        backoff = Backoff()
-        while True:
-            await self._something.wait()
-            conditions = [self._conditions.pop(uid) for uid in list(self._conditions)[:MOST_WRITES_PER_CALL]]
-            events, self._events = self._events[:MOST_WRITES_PER_CALL], self._events[MOST_WRITES_PER_CALL:]
-            if not self._conditions and not self._events:
-                self._something.clear()
-            if await self._write(conditions, events):
-                backoff.reset()
-                continue
-            for condition in conditions:
-                self._conditions.setdefault(condition.uid, condition)
-            self._events[:0] = events
-            self._something.set()
-            await backoff.pause()
-
-    async def _write(self, conditions: Sequence[PodCondition], events: Sequence[KubeEvent]) -> bool:
-        """False: it is to be tried again."""
-        request = pb.WriteRequest(
-            leader_epoch=self._epoch,
-            conditions=[
-                pb.PodCondition(
-                    uid=condition.uid,
-                    namespace=condition.namespace,
-                    name=condition.name,
-                    type="PodScheduled",
-                    status="False",
-                    reason="Unschedulable",
-                    message=condition.message,
-                )
-                for condition in conditions
-            ],
-            events=[_event(event) for event in events],
-        )
-        try:
-            response = await self._stub.Write(request, timeout=WRITE_TIMEOUT_SECONDS)
-        except aio.AioRpcError as error:
-            final = is_final(error)
-            say = _log.error if final else _log.warning
-            say("reports given up" if final else "reports could not be written", reason=describe(error))
-            return final
-        if response.suppressed:
-            _log.info("events left out: too many about the same object", events=response.suppressed)
-        for failure in response.failures:
-            _log.warning("report given up", failure=failure)
-        return True
+        if pending:
+            _log.warning("evict_call_failed", gang=effect.gang, pods=len(pending), reason=reason)
+            yield EvictCallFailed(tuple(pending), reason)
 
 
 def _annotations(trace_id: str, rank: int | None) -> dict[str, str]:
@@ -169,30 +105,14 @@ def _annotations(trace_id: str, rank: int | None) -> dict[str, str]:
     return annotations
 
 
-def _traced(event: KubeEvent, trace_id: str) -> KubeEvent:
-    if not trace_id:
-        return event
-    return KubeEvent(event.regarding, event.type, event.reason, f"{event.note} (trace {trace_id})")
-
-
-def _event(event: KubeEvent) -> pb.Event:
-    return pb.Event(
-        regarding=encode_reference(event.regarding),
-        type=event.type.value,
-        reason=event.reason,
-        action="Binding" if event.reason == "FailedBinding" else "Scheduling",
-        note=event.note,
-    )
-
-
-def _awaited(results: Iterable[_R], left: set[str]) -> list[_R]:
-    """Those that nothing was heard of before; they are left no more."""
-    awaited = []
+def _first_results(results: Iterable[_R], pending: set[str]) -> list[_R]:
+    """Results of pending pods, which it removes from `pending`; repeated results are dropped."""
+    found = []
     for result in results:
-        if result.uid in left:
-            left.discard(result.uid)
-            awaited.append(result)
-    return awaited
+        if result.uid in pending:
+            pending.discard(result.uid)
+            found.append(result)
+    return found
 
 
 def _bind_result(result: pb.BindResult) -> BindResult:

@@ -1,7 +1,7 @@
-"""Metrics of scheduling: declared here, and counted of what the core takes in and wants done.
+"""Metrics of scheduling.
 
-Names are kube-scheduler's where it has them; what it counts of pods is counted of gang groups here, since those are
-what is tried, and of gangs, since those are what starts.
+Names are those of kube-scheduler where it has the metric. Its counts of pods are counts of gang groups here, which are
+what is attempted, or of gangs, which are what starts.
 """
 
 from collections import Counter
@@ -19,70 +19,74 @@ _VICTIM_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 ATTEMPTS: Final = counter(
     "scheduler_schedule_attempts_total",
-    "Tries of gang groups by what placement said: scheduled (there is a place), unschedulable (there is none, or none "
-    "was found) or error (no answer).",
+    "Attempts to place a gang group by placement's answer: scheduled (placed), unschedulable (infeasible, or no "
+    "solution found in time) or error (no answer).",
     ("result", "profile"),
     known=[(result, PROFILE) for result in (SCHEDULED, UNSCHEDULABLE, ERROR)],
 )
 ATTEMPT_SECONDS: Final = histogram(
     "scheduler_scheduling_attempt_duration_seconds",
-    "How long a try took, from the question to placement to its answer; groups that are asked for together count each.",
+    "Duration of an attempt, from the solve request to its response; every group of a batch counts.",
     CALL_BUCKETS,
     ("result", "profile"),
 )
 SLI_SECONDS: Final = histogram(
     "scheduler_pod_scheduling_sli_duration_seconds",
-    "How long gangs took to start, from when they could be tried to when all that must start is bound, by the number "
-    "of tries. Time in which members were missing is not in it.",
+    "Time to start a gang, from when it could be attempted until all pods that must start are bound, by the number of "
+    "attempts. Time in which members were missing is not included.",
     WAIT_BUCKETS,
     ("attempts",),
 )
 START_SECONDS: Final = histogram(
     "muster_gang_start_duration_seconds",
-    "How long gangs took to start, from when they were first seen to when all that must start is bound.",
+    "Time to start a gang, from its first pod until all pods that must start are bound.",
     WAIT_BUCKETS,
 )
 PHASE_SECONDS: Final = histogram(
-    "muster_gang_phase_duration_seconds", "How long gangs were in a phase, when it ends.", WAIT_BUCKETS, ("phase",)
+    "muster_gang_phase_duration_seconds",
+    "Time that a gang spent in a phase, observed when the phase ends.",
+    WAIT_BUCKETS,
+    ("phase",),
 )
-GANGS: Final = sampled("muster_gangs", "Gangs by the phase that they are in.", ("phase",))
+GANGS: Final = sampled("muster_gangs", "Gangs by phase.", ("phase",))
 PENDING: Final = sampled(
     "scheduler_pending_pods",
-    "Pods that want a place: active (to be tried now, or being tried), backoff (again at a time), unschedulable (when "
-    "something helps) or gated (members are missing, the declaration is wrong, or the gang waited too long).",
+    "Pending pods: active (next to be attempted, or being attempted), backoff (attempted again at a set time), "
+    "unschedulable (attempted again when the cluster changes) or gated (members are missing, the declaration is "
+    "invalid, or the gang timed out).",
     ("queue",),
 )
 PREEMPTION_ATTEMPTS: Final = counter(
-    "scheduler_preemption_attempts_total", "Times that placement was asked who could make room for somebody."
+    "scheduler_preemption_attempts_total", "Gang groups for which placement was asked for victims."
 )
 PREEMPTION_VICTIMS: Final = histogram(
-    "scheduler_preemption_victims", "Pods that are evicted for a gang group at once.", _VICTIM_BUCKETS
+    "scheduler_preemption_victims", "Pods evicted together for one gang group.", _VICTIM_BUCKETS
 )
 REJECTED: Final = counter(
-    "muster_placement_answers_rejected_total",
-    "Answers of placement about a group that were not taken, by what the check found.",
+    "muster_placements_rejected_total",
+    "Placements of gang groups that the coordinator's validation rejected, by reason.",
     ("reason",),
     known=[(reason.name.lower(),) for reason in RejectionReason],
 )
 CONFLICTS: Final = counter(
     "muster_ledger_conflicts_total",
-    "Answers that the ledger has no room for: no_room (they were wrong) or overtaken (another answer took it first, as "
-    "may be with several replicas).",
+    "Placements that do not fit the ledger: no_room (the placement is wrong) or overtaken (another placement took the "
+    "capacity first, as can happen with several replicas).",
     ("reason",),
     known=[(reason.name.lower(),) for reason in _CONFLICTS],
 )
 WATCH_LAG: Final = histogram(
     "muster_watch_lag_seconds",
-    "How long it took from binding's word that a pod is bound to the sight of it by way of API server and "
-    "cluster-state; of pods that binding tells of together one is measured.",
+    "Time from binding's response that a pod is bound until the bound pod arrives through the API server and "
+    "cluster-state; measured for one pod of each response.",
     CALL_BUCKETS,
 )
-TERMS: Final = counter("muster_terms_total", "Terms of leadership that this replica began.")
-RECORDS_WAITING: Final = sampled("muster_record_writes_waiting", "Decisions that wait to be written to etcd.")
+TERMS: Final = counter("muster_leader_terms_total", "Terms of leadership that this replica began.")
+RECORDS_PENDING: Final = sampled("muster_record_writes_pending", "Decisions that are not written to etcd yet.")
 
 
-def answered(effect: Solve, answer: Solved | SolveFailed, seconds: float, traceparent: str) -> None:
-    """Placement was asked, and said something or nothing."""
+def solve_ended(effect: Solve, answer: Solved | SolveFailed, seconds: float, traceparent: str) -> None:
+    """Counts the groups of a batch by placement's answer."""
     if effect.potential_victims:
         PREEMPTION_ATTEMPTS.add(len(effect.groups))
         return
@@ -97,8 +101,8 @@ def answered(effect: Solve, answer: Solved | SolveFailed, seconds: float, tracep
             ATTEMPT_SECONDS.labels(result, PROFILE).observe(seconds, traceparent, groups)
 
 
-def rejected(answer: AnswerRejected) -> None:
-    """An answer was not taken."""
+def placement_rejected(answer: AnswerRejected) -> None:
+    """Counts a placement that validation rejected."""
     reason = RejectionReason(answer.reason)
     REJECTED.labels(reason.name.lower()).add()
     if reason in _CONFLICTS:

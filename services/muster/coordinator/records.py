@@ -1,4 +1,4 @@
-"""Records between the core and etcd: their protobuf form, and the one writer that keeps them in order."""
+"""Gang records in etcd: encoding, loading, and the writer that commits Persist effects in order."""
 
 import asyncio
 from collections import defaultdict
@@ -15,18 +15,18 @@ from muster.etcd.errors import TooLarge
 from muster.etcd.store import Fence, Store
 from muster.gangs.solve import PodsOnNode
 
-MOST_WRITES = 100
-"""Keys per transaction; etcd's default limit is 128 operations."""
+MAX_KEYS_PER_COMMIT = 100
+"""etcd's default limit is 128 operations per transaction."""
 
 _log = structlog.get_logger()
 
 
 class BadRecord(ValueError):
-    """A record in etcd cannot be read."""
+    """A record in etcd that cannot be decoded."""
 
 
 def encode(record: Record, traceparent: str, leader_epoch: int) -> bytes:
-    """The record as it is kept."""
+    """Encodes a record as the value of its key."""
     seats: defaultdict[tuple[str, str], list[pb.SeatedPod]] = defaultdict(list)
     ranks = dict(record.ranks)
     for seat in record.seats:
@@ -55,12 +55,12 @@ def encode(record: Record, traceparent: str, leader_epoch: int) -> bytes:
 
 
 def decode(key: str, value: bytes) -> tuple[Record, str]:
-    """The record and its traceparent. Raises BadRecord that names the key."""
+    """Decodes a record and its traceparent. Raises BadRecord, which names the key."""
     try:
         message = pb.GangRecord.FromString(value)
         state = RecordState(message.state)
     except (DecodeError, ValueError) as error:
-        raise BadRecord(f"record {key!r} in etcd cannot be read ({error}); look at it, then delete it") from error
+        raise BadRecord(f"record {key!r} in etcd cannot be decoded ({error}); inspect it, then delete it") from error
     seats = tuple(
         Seat(pod.uid, pod.namespace, pod.name, seat.class_id, seat.node) for seat in message.seats for pod in seat.pods
     )
@@ -100,44 +100,43 @@ def _pod_names(pods: Iterable[pb.SeatedPod]) -> tuple[PodName, ...]:
 
 
 async def load(store: Store, prefix: str) -> list[tuple[Record, str]]:
-    """All records with their traceparents. One that cannot be read is left where it is, and said."""
+    """Loads all records with their traceparents. Logs a record that cannot be decoded, and leaves it in etcd."""
     records = []
     for key, value in await store.get_prefix(f"{prefix}/gangs/"):
         try:
             records.append(decode(key, value))
         except BadRecord as error:
-            _log.error("bad record", key=key, error=str(error))
+            _log.error("record_undecodable", key=key, error=str(error))
     return records
 
 
 class RecordWriter:
-    """Writes Persist effects in their order, many in one transaction when they pile up, each effect whole."""
+    """Commits Persist effects in their order. Effects that pile up share a transaction; none is split between two."""
 
     def __init__(self, store: Store, prefix: str, fence: Fence, traceparent_of: Callable[[str], str]) -> None:
         self._store, self._prefix, self._fence, self._traceparent_of = store, prefix, fence, traceparent_of
         self._queue: asyncio.Queue[Persist] = asyncio.Queue()
 
     @property
-    def waiting(self) -> int:
-        """Effects that nobody has begun to write."""
+    def pending(self) -> int:
+        """Number of effects in the queue."""
         return self._queue.qsize()
 
     def put(self, effect: Persist) -> None:
-        """To be written."""
         self._queue.put_nowait(effect)
 
     async def run(self, written: Callable[[Sequence[Persisted | NotPersisted]], None]) -> None:
-        """Write until it fails. Raises Fenced and EtcdUnavailable: the term is over then."""
-        waiting: Persist | None = None
+        """Commits until it fails. Raises Fenced and EtcdUnavailable, which end the term."""
+        next_effect: Persist | None = None
         while True:
-            effects = [waiting or await self._queue.get()]
-            waiting = None
+            effects = [next_effect or await self._queue.get()]
+            next_effect = None
             size = len(effects[0].puts) + len(effects[0].deletes)
             while not self._queue.empty():
                 effect = self._queue.get_nowait()
                 size += len(effect.puts) + len(effect.deletes)
-                if size > MOST_WRITES:
-                    waiting = effect
+                if size > MAX_KEYS_PER_COMMIT:
+                    next_effect = effect
                     break
                 effects.append(effect)
             try:
@@ -151,11 +150,11 @@ class RecordWriter:
         try:
             await self._commit([effect])
         except TooLarge as error:
-            return NotPersisted(effect.persist_id, f"its permit is too large for etcd: {error}")
+            return NotPersisted(effect.persist_id, f"the permit is too large for etcd: {error}")
         return Persisted(effect.persist_id)
 
     async def _commit(self, effects: Sequence[Persist]) -> None:
-        last: dict[str, Record | None] = {}  # a transaction may name a key once: the last write counts
+        last: dict[str, Record | None] = {}  # a transaction may name a key once: the last write of each gang
         for effect in effects:
             last.update((record.gang, record) for record in effect.puts)
             last.update(dict.fromkeys(effect.deletes))
@@ -166,9 +165,9 @@ class RecordWriter:
             if record is not None
         }
         deletes = [self._key(gang) for gang, record in last.items() if record is None]
-        began = monotonic()
+        started = monotonic()
         await self._store.commit(self._fence, puts, deletes)
-        _log.debug("written", puts=len(puts), deletes=len(deletes), seconds=round(monotonic() - began, 4))
+        _log.debug("records_written", puts=len(puts), deletes=len(deletes), seconds=round(monotonic() - started, 4))
 
     def _key(self, gang: str) -> str:
         return f"{self._prefix}/gangs/{gang}"

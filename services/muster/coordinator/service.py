@@ -1,4 +1,4 @@
-"""The coordinator's process: stand for election, lead a term, and again; tell who asks about gangs meanwhile."""
+"""The coordinator's process: campaigns, leads a term, campaigns again, and serves the coordinator's gRPC API."""
 
 import asyncio
 from functools import partial
@@ -6,9 +6,10 @@ from functools import partial
 import structlog
 
 from muster.coordinator.api import FULL_NAME, CoordinatorServicer
+from muster.coordinator.effect_runner import Channels
 from muster.coordinator.replicas import Replicas
 from muster.coordinator.settings import Settings, read_password
-from muster.coordinator.term import Channels, Term
+from muster.coordinator.term import Term
 from muster.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
 from muster.etcd.election import Election
 from muster.etcd.store import Store
@@ -19,13 +20,13 @@ from muster.rpc.server import RpcServer
 from muster.telemetry.metrics import tell_leading
 
 HEALTH_SECONDS = 1.0
-"""How often etcd is asked whether it is there."""
+"""Interval of health checks of etcd."""
 
 _log = structlog.get_logger()
 
 
 async def run(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT; then resign, so that a standby takes over at once."""
+    """Serves until SIGTERM or SIGINT, then resigns, so that a standby takes over at once."""
     password = partial(read_password, settings.etcd_password_file)
     store = Store(settings.etcd, tls=settings.etcd_tls, user=settings.etcd_user, password=password)
     server = RpcServer.by(settings, "coordinator")
@@ -38,8 +39,8 @@ async def run(settings: Settings) -> None:
         open_channel(settings.binding, settings.tls),
     )
     work = [
-        asyncio.create_task(_stand_and_lead(settings, channels, store, servicer)),
-        asyncio.create_task(_watch_etcd(store, f"{settings.etcd_prefix}/leader", server)),
+        asyncio.create_task(_campaign_and_lead(settings, channels, store, servicer)),
+        asyncio.create_task(_check_etcd(store, f"{settings.etcd_prefix}/leader", server)),
     ]
     stop = asyncio.create_task(until_stopped())
     try:
@@ -58,7 +59,9 @@ async def run(settings: Settings) -> None:
         await store.close()
 
 
-async def _stand_and_lead(settings: Settings, channels: Channels, store: Store, servicer: CoordinatorServicer) -> None:
+async def _campaign_and_lead(
+    settings: Settings, channels: Channels, store: Store, servicer: CoordinatorServicer
+) -> None:
     election = Election(
         store, key=f"{settings.etcd_prefix}/leader", identity=settings.instance, ttl_seconds=settings.lease_seconds
     )
@@ -72,9 +75,9 @@ async def _stand_and_lead(settings: Settings, channels: Channels, store: Store, 
         servicer.lead(term)
         try:
             reason = await term.run()
-            _log.warning("term ended", reason=reason)
-        except Exception as error:  # all that counts is in etcd and in the cluster: the next term goes on from there
-            _log.error("term failed", exc_info=error)
+            _log.warning("term_ended", reason=reason)
+        except Exception as error:  # the next term continues from etcd and the cluster
+            _log.error("term_failed", exc_info=error)
             failed = True
         else:
             failed = False
@@ -83,13 +86,13 @@ async def _stand_and_lead(settings: Settings, channels: Channels, store: Store, 
             servicer.standby(election.leader)
             await election.resign()
         if failed:
-            await backoff.pause()  # another replica may go first
+            await backoff.pause()  # lets another replica lead
         else:
             backoff.reset()
 
 
-async def _watch_etcd(store: Store, key: str, server: RpcServer) -> None:
-    """Ready means: it leads, or could. Without etcd nothing can be permitted."""
+async def _check_etcd(store: Store, key: str, server: RpcServer) -> None:
+    """Keeps readiness up to date: a replica that reaches etcd leads, or can."""
     while True:
         server.set_ready(await store.healthy(key))
         await asyncio.sleep(HEALTH_SECONDS)

@@ -1,4 +1,4 @@
-"""Asks placement: Solve effects become calls, answers become events."""
+"""Client of placement: sends Solve effects as calls and returns their answers as events of the core."""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from grpc import aio
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.coordinator.core.effects import Solve
 from muster.coordinator.core.events import Solved, SolveFailed, SolveOutcome, SolveResult
-from muster.coordinator.replicas import SILENT_SECONDS, Place, Replicas
+from muster.coordinator.replicas import TIMEOUT_AVOID_SECONDS, Endpoint, Replicas
 from muster.gangs.solve import Assignment, PodsOnNode, PotentialVictim, VictimGang
 from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.errors import describe
@@ -18,45 +18,45 @@ from muster.rpc.topology_codec import encode_constraint
 
 
 class Solver:
-    """A client of placement. A replica that cannot be reached is passed over, as long as there are others."""
+    """Sends each batch to one replica; if that is unreachable, to another."""
 
     def __init__(self, replicas: Replicas, timeout_seconds: float) -> None:
         self._replicas = replicas
         self._timeout_seconds = timeout_seconds
 
     async def solve(self, effect: Solve, traceparents: Mapping[str, str]) -> Solved | SolveFailed:
-        """Always answers: what goes wrong is an answer too. `traceparents` are those of the groups, by id."""
+        """Solves a batch; failures of the call are answers, too. `traceparents`: parent spans by group id."""
         request = _request(effect, traceparents)
         clock = asyncio.get_running_loop().time
         deadline = clock() + self._timeout_seconds
-        unreachable: list[Place] = []
+        unreachable: list[Endpoint] = []
         while True:
-            async with self._replicas.turn(besides=unreachable) as place:
+            async with self._replicas.acquire(excluded=unreachable) as endpoint:
                 try:
-                    return await self._ask(place, effect.solve_id, request, max(0.001, deadline - clock()))
+                    return await self._call(endpoint, effect.solve_id, request, max(0.001, deadline - clock()))
                 except aio.AioRpcError as error:
-                    unreachable.append(place)
-                    gone = error.code() is grpc.StatusCode.UNAVAILABLE
-                    if gone:
-                        self._replicas.shun(place)
+                    unreachable.append(endpoint)
+                    is_unreachable = error.code() is grpc.StatusCode.UNAVAILABLE
+                    if is_unreachable:
+                        self._replicas.avoid(endpoint)
                     elif error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                        self._replicas.shun(place, SILENT_SECONDS)
-                    if not gone or len(unreachable) == self._replicas.places or clock() >= deadline:
-                        refused = error.code() is grpc.StatusCode.INVALID_ARGUMENT
-                        return SolveFailed(effect.solve_id, describe(error), refused, away=gone)
+                        self._replicas.avoid(endpoint, TIMEOUT_AVOID_SECONDS)
+                    if not is_unreachable or len(unreachable) == self._replicas.endpoints or clock() >= deadline:
+                        is_invalid = error.code() is grpc.StatusCode.INVALID_ARGUMENT
+                        return SolveFailed(effect.solve_id, describe(error), is_invalid, away=is_unreachable)
 
     @staticmethod
-    async def _ask(
-        place: Place, solve_id: int, request: pb.SolveRequest, timeout_seconds: float
+    async def _call(
+        endpoint: Endpoint, solve_id: int, request: pb.SolveRequest, timeout_seconds: float
     ) -> Solved | SolveFailed:
         """Raises AioRpcError."""
         try:
-            response = await place.stub.Solve(request, timeout=timeout_seconds)
-            if response is None:  # what gRPC makes of bytes that are no such message
-                return SolveFailed(solve_id, "its answer cannot be read: it is no SolveResponse", unreadable=True)
+            response = await endpoint.stub.Solve(request, timeout=timeout_seconds)
+            if response is None:  # gRPC returns None for bytes that are not such a message
+                return SolveFailed(solve_id, "its answer cannot be decoded: it is not a SolveResponse", unreadable=True)
             return Solved(solve_id, tuple(_result(result) for result in response.results))
         except ValueError as error:
-            return SolveFailed(solve_id, f"its answer cannot be read: {error}", unreadable=True)
+            return SolveFailed(solve_id, f"its answer cannot be decoded: {error}", unreadable=True)
 
 
 def _request(effect: Solve, traceparents: Mapping[str, str]) -> pb.SolveRequest:

@@ -1,7 +1,7 @@
-"""One trace per gang: spans made of its phases, hung below a root whose name is known from the first moment.
+"""One trace per gang: a root span from creation to start, with a child span per phase.
 
-The root's name is in the gang's record, and the name of a phase that a record tells of follows from both: who takes
-over in the middle of it goes on with the same span, below which the work of both is found.
+The traceparent of the root span is kept in the gang's record, and the span id of a phase whose start the record holds
+is derived from both. A leader that takes over during such a phase continues the same span.
 """
 
 from collections.abc import Iterable
@@ -18,77 +18,80 @@ from muster.telemetry import tracing
 
 _ENDED: Final = (Phase.SATISFIED, None)
 _SETBACKS: Final = (Phase.REPAIRING, Phase.TIMED_OUT)
-"""Phases that come after others and are no progress."""
-_MOST_LINKS: Final = 32
-_REASON_CHARACTERS: Final = 256
+"""Phases that are setbacks although they come later in the enum."""
+_MAX_LINKS: Final = 32
+_MAX_REASON_CHARACTERS: Final = 256
 
 
 @dataclass(slots=True)
 class _Trace:
     root: str
+    """Traceparent of the root span."""
     started_nanos: int
     phase: str = ""
-    """Name of the span of the phase that it is in."""
+    """Traceparent of the span of the current phase."""
     phase_started_nanos: int = 0
     ended: bool = False
-    seen: set[str] = field(default_factory=set)
-    """Names of spans that follow from a record and were used."""
+    used: set[str] = field(default_factory=set)
+    """Derived traceparents that were used for a phase."""
     links: dict[str, None] = field(default_factory=dict)
-    """Names of spans of other gangs' traces that have to do with the phase."""
+    """Traceparents of spans in other gangs' traces that the span of the phase links to."""
 
 
 class GangTraces:
-    """Follows gangs through their phases. With tracing off it knows nothing and costs nothing."""
+    """Records the spans of gangs as they pass their phases. Does nothing while tracing is off."""
 
-    def __init__(self, recovered: Iterable[tuple[Record, str]] = ()) -> None:
-        """`recovered`: records with the traceparents of their gangs' roots."""
+    def __init__(self) -> None:
         self._traces: dict[str, _Trace] = {}
+
+    def recover(self, records: Iterable[tuple[Record, str]]) -> None:
+        """Continues the traces of gangs from their records and the traceparents of their root spans."""
         if tracing.enabled():
-            for record, traceparent in recovered:
+            for record, traceparent in records:
                 if tracing.from_traceparent(traceparent) is not None:
                     self._traces[record.gang] = _Trace(
                         traceparent,
                         _recorded_nanos(record) or time_ns(),
-                        ended=record.state is RecordState.SATISFIED,  # told when it was
+                        ended=record.state is RecordState.SATISFIED,  # its root span was sent then
                     )
 
     def root_of(self, gang: str) -> str:
-        """Traceparent of the gang's root span; "" if it has none."""
+        """Returns the traceparent of the gang's root span; "" if it has none."""
         trace = self._traces.get(gang)
         return trace.root if trace is not None else ""
 
     def phase_of(self, gang: str) -> str:
-        """Traceparent of the span of its phase: what is done for the gang now hangs below it."""
+        """Returns the traceparent of the span of its phase, the parent of all spans of current work for the gang."""
         trace = self._traces.get(gang)
         return (trace.phase or trace.root) if trace is not None else ""
 
     def trace_id(self, gang: str) -> str:
-        """Trace id in hexadecimal, for logs; "" if there is none."""
+        """Returns the trace id in hexadecimal, for logs; "" if there is none."""
         root = self.root_of(gang)
         return root.split("-")[1] if root else ""
 
-    def kept_trace_id(self, gang: str) -> str:
-        """Trace id for users, who would look it up; "" if there is none, or it is not among those that are sent."""
+    def sampled_trace_id(self, gang: str) -> str:
+        """Returns the trace id for users; "" if there is none or the trace is not sampled, so a lookup would fail."""
         return self.trace_id(gang) if tracing.is_kept(self.root_of(gang)) else ""
 
     def link(self, gang: str, traceparent: str) -> None:
-        """A span of another trace has to do with the gang's phase."""
+        """Links the span of the gang's phase to a span of another trace."""
         trace = self._traces.get(gang)
-        if trace is not None and traceparent and len(trace.links) < _MOST_LINKS:
+        if trace is not None and traceparent and len(trace.links) < _MAX_LINKS:
             trace.links[traceparent] = None
 
     def follow(self, change: PhaseChanged, gang: Gang | None) -> None:
-        """A phase ended and another began."""
+        """Ends the span of the previous phase and begins one for the next."""
         if not tracing.enabled():
             return
         now = time_ns()
         record = gang.record if gang is not None else None
         if change.before is None and record is None:
-            self._traces.pop(change.gang, None)  # of a former gang of that name
+            self._traces.pop(change.gang, None)  # an earlier gang with the same name
         trace = self._traces.get(change.gang)
         if trace is None:
             if change.after in _ENDED:
-                return  # there was nothing to follow: it ran when this term began
+                return  # it was running when this term began
             trace = self._traces[change.gang] = _Trace(tracing.new_traceparent(), now)
         if gang is not None and (preemptor := gang.evicted_for or gang.preempted_by):
             self.link(change.gang, self.root_of(preemptor))
@@ -109,11 +112,11 @@ class GangTraces:
         trace.phase, trace.phase_started_nanos = tracing.new_traceparent(trace.root), now
         if change.after is None or record is None or not (since := _since_nanos(record, change.after)):
             return
-        name = _derived(trace.root, f"{change.after.name}/{since}")
-        if name not in trace.seen:
-            trace.seen.add(name)
-            trace.phase = name
-            if change.before is None:  # it began in a former term
+        derived = _derived(trace.root, f"{change.after.name}/{since}")
+        if derived not in trace.used:
+            trace.used.add(derived)
+            trace.phase = derived
+            if change.before is None:  # the phase began in an earlier term
                 trace.phase_started_nanos = since
 
     def _record_phase(self, change: PhaseChanged, trace: _Trace, gang: Gang | None, now: int) -> None:
@@ -124,8 +127,8 @@ class GangTraces:
         attributes: dict[str, tracing.Attribute] = {"muster.gang": change.gang, "muster.gang.next_phase": after}
         if gang is not None:
             attributes["muster.gang.schedule_cycle"] = gang.cycle.number
-            if _set_back(change.before, change.after) and (why := reason(gang)):
-                attributes["muster.gang.reason"] = why[:_REASON_CHARACTERS]
+            if _is_setback(change.before, change.after) and (message := reason(gang)):
+                attributes["muster.gang.reason"] = message[:_MAX_REASON_CHARACTERS]
         tracing.record_span(
             f"gang.{change.before.name.lower()}",
             trace.phase_started_nanos,
@@ -154,30 +157,30 @@ class GangTraces:
             now,
             traceparent=trace.root,
             attributes=attributes,
-            links=self._partners(gang),
+            links=self._partner_roots(gang),
             error="" if started else "the gang was deleted before it started",
             error_type="" if started else "deleted",
         )
 
-    def _partners(self, gang: Gang | None) -> list[str]:
-        """Roots of the gangs that it starts together with."""
+    def _partner_roots(self, gang: Gang | None) -> list[str]:
+        """Traceparents of the root spans of the other gangs of its gang group."""
         if gang is None or gang.facts is None:
             return []
         roots = (self.root_of(other) for other in gang.facts.group if other != gang.id)
-        return [root for root in roots if root][:_MOST_LINKS]
+        return [root for root in roots if root][:_MAX_LINKS]
 
 
-def _set_back(before: Phase, after: Phase | None) -> bool:
+def _is_setback(before: Phase, after: Phase | None) -> bool:
     return after is None or after < before or after in _SETBACKS
 
 
 def _recorded_nanos(record: Record) -> int:
-    """When it was permitted; one that was not has no earlier time than that of its first reservation."""
+    """Time of the permit or, without one, of the first reservation; Unix nanoseconds, 0 if neither is recorded."""
     return (record.permitted_unix_millis or record.waiting_since_unix_millis) * 1_000_000
 
 
 def _since_nanos(record: Record, phase: Phase) -> int:
-    """When a phase began, if the record tells."""
+    """Start of a phase according to the record; Unix nanoseconds, 0 if it does not hold it."""
     if phase is Phase.BINDING:
         return record.permitted_unix_millis * 1_000_000
     if phase is Phase.WAITING:
@@ -185,7 +188,7 @@ def _since_nanos(record: Record, phase: Phase) -> int:
     return 0
 
 
-def _derived(root: str, what: str) -> str:
-    """The name of a span in the root's trace that everybody gives it."""
-    digest = blake2b(f"{root}/{what}".encode(), digest_size=8).hexdigest()
+def _derived(root: str, key: str) -> str:
+    """Derives a traceparent in the root's trace that is the same in every process."""
+    digest = blake2b(f"{root}/{key}".encode(), digest_size=8).hexdigest()
     return f"{root[:36]}{digest}{root[52:]}"

@@ -12,7 +12,7 @@ from builders.clusterstate.stream import ClusterStream, serving
 from builders.wait import latency
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.machine import Machine
-from muster.coordinator.replicas import Place, Replicas
+from muster.coordinator.replicas import Endpoint, Replicas
 from muster.coordinator.solver import Solver
 from muster.gangs.facts import Batch
 from muster.localcluster.child_process import Child
@@ -50,8 +50,8 @@ class _Counted(Replicas):
     slower_by_seconds: float
 
     @asynccontextmanager
-    async def turn(self, besides: Collection[Place] = ()) -> AsyncIterator[Place]:
-        async with super().turn(besides) as place:
+    async def acquire(self, excluded: Collection[Endpoint] = ()) -> AsyncIterator[Endpoint]:
+        async with super().acquire(excluded) as place:
             self.calls[place.address] += 1
             yield place
             await latency(self.slower_by_seconds)

@@ -69,7 +69,7 @@ async def test_it_leads_with_a_certificate_and_rights_below_its_prefix(etcd: Sec
     try:
         async with asyncio.timeout(30):
             await wait_until_ready(child, grpc_serving(address))
-        await eventually(lambda: '"term begins"' in child.log.read_text())
+        await eventually(lambda: '"term_started"' in child.log.read_text())
         assert PASSWORD not in child.log.read_text()
         assert PASSWORD not in " ".join(psutil.Process(child.pid).cmdline())
     finally:

@@ -19,7 +19,7 @@ from builders.wait import yield_to_loop
 from muster.config.settings import PLAIN_TEXT
 from muster.coordinator.core.effects import Solve
 from muster.coordinator.core.events import Solved, SolveFailed
-from muster.coordinator.replicas import Place, Replicas
+from muster.coordinator.replicas import Endpoint, Replicas
 from muster.coordinator.solver import Solver
 from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass
 from muster.gangs.solve import Role, SolveGang, SolveGroup
@@ -164,11 +164,11 @@ async def test_an_error_that_others_would_tell_too_is_the_answer(code: grpc.Stat
 async def test_a_name_counts_as_many_replicas_as_it_has_addresses() -> None:
     replicas = Replicas.at("dns:///localhost:7003,127.0.0.1:7003")
     told: asyncio.Queue[int] = asyncio.Queue()
-    following = asyncio.create_task(replicas.follow(told.put_nowait))
+    following = asyncio.create_task(replicas.watch_count(told.put_nowait))
     try:
         assert replicas.count == 2
         assert await told.get() == 2
-        assert replicas.places == 2
+        assert replicas.endpoints == 2
     finally:
         following.cancel()
         await replicas.close()
@@ -176,15 +176,15 @@ async def test_a_name_counts_as_many_replicas_as_it_has_addresses() -> None:
 
 async def test_of_a_name_for_several_as_many_are_asked_as_there_are() -> None:
     channel = aio.insecure_channel("127.0.0.1:1")
-    place = Place("dns:///placement:7003", channel)
-    place.replicas = 2
-    replicas = Replicas([place])
-    async with replicas.turn(), replicas.turn():
-        third = asyncio.create_task(replicas.turn().__aenter__())
+    endpoint = Endpoint("dns:///placement:7003", channel)
+    endpoint.replicas = 2
+    replicas = Replicas([endpoint])
+    async with replicas.acquire(), replicas.acquire():
+        third = asyncio.create_task(replicas.acquire().__aenter__())
         await yield_to_loop()
         assert not third.done()
     async with asyncio.timeout(30):
-        assert await third is place
+        assert await third is endpoint
     await channel.close()
 
 

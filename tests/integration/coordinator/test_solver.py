@@ -77,7 +77,7 @@ async def test_an_outcome_of_a_later_version_is_a_failure() -> None:
     async with solver(sending(later.SerializeToString())) as client:
         answer = await client.solve(QUESTION, {})
     assert isinstance(answer, SolveFailed)
-    assert answer.message.startswith("its answer cannot be read: 99")
+    assert answer.message.startswith("its answer cannot be decoded: 99")
 
 
 async def test_silence_ends_with_the_deadline() -> None:

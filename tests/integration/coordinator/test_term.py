@@ -15,9 +15,10 @@ from builders.etcd.server import etcd_in, store_at
 from builders.wait import eventually
 from muster.config.settings import PLAIN_TEXT
 from muster.coordinator import service
+from muster.coordinator.effect_runner import Channels
 from muster.coordinator.replicas import Replicas
 from muster.coordinator.settings import Settings
-from muster.coordinator.term import Channels, Term
+from muster.coordinator.term import Term
 from muster.coordinator.v1 import coordinator_pb2 as pb
 from muster.coordinator.v1.coordinator_pb2_grpc import CoordinatorServiceStub
 from muster.etcd.election import Election
@@ -105,7 +106,7 @@ async def test_before_its_first_look_at_the_cluster_a_leader_does_not_say_that_t
                     lambda: coordinator.List(pb.ListRequest(), timeout=5),
                     lambda: coordinator.Explain(pb.ExplainRequest(gang="default/p"), timeout=5),
                 ):
-                    with pytest.raises(aio.AioRpcError, match="does not see the cluster yet") as refused:
+                    with pytest.raises(aio.AioRpcError, match="has no state of the cluster yet") as refused:
                         await ask()
                     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
                 assert not first_read.done()

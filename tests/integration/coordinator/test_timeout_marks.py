@@ -9,10 +9,10 @@ import pytest
 
 from builders.binding.stub import BindingStub, serving
 from muster.binding.v1 import binding_pb2 as pb
-from muster.coordinator import marks
+from muster.coordinator import binding_writes
+from muster.coordinator.binding_writes import TimeoutMarkWriter
 from muster.coordinator.core.effects import MarkTimedOut
 from muster.coordinator.core.events import PodName
-from muster.coordinator.marks import TimeoutMarks
 
 GANG = "koordinator/ml/gang"
 MARK = "gang.scheduling.koordinator.sh/timeout"
@@ -20,7 +20,7 @@ MARK = "gang.scheduling.koordinator.sh/timeout"
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marks, "LONGEST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(binding_writes, "MAX_MARK_PAUSE_SECONDS", 0.02)
 
 
 def pods(count: int) -> tuple[PodName, ...]:
@@ -28,10 +28,10 @@ def pods(count: int) -> tuple[PodName, ...]:
 
 
 @asynccontextmanager
-async def writing(stub: BindingStub) -> AsyncIterator[TimeoutMarks]:
+async def writing(stub: BindingStub) -> AsyncIterator[TimeoutMarkWriter]:
     async with serving(stub) as channel:
-        found = TimeoutMarks(channel, leader_epoch=7)
-        task = asyncio.create_task(found.write())
+        found = TimeoutMarkWriter(channel, leader_epoch=7)
+        task = asyncio.create_task(found.run())
         try:
             yield found
         finally:

@@ -20,6 +20,13 @@ GANG = "x/ns/a"
 ROOT = f"00-{'ab' * 16}-{'cd' * 8}-01"
 
 
+def recovered(record: Record, traceparent: str) -> GangTraces:
+    """Traces of a term that loaded this record."""
+    traces = GangTraces()
+    traces.recover([(record, traceparent)])
+    return traces
+
+
 def permitted(state: RecordState) -> tuple[Gang, Record]:
     """A gang that took up its record."""
     unpermitted, at = state is RecordState.UNPERMITTED, 1_700_000_000_000
@@ -43,7 +50,7 @@ async def spans_of(
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_INSECURE", "true")
         shutdown = configure_tracing("coordinator", "test")
-        traces = GangTraces([(record, ROOT)])
+        traces = recovered(record, ROOT)
         for change in changes:
             traces.follow(change, gang if known else Gang(GANG, Group(GANG)))
         await asyncio.to_thread(shutdown)
@@ -111,7 +118,7 @@ def walk(traces: GangTraces, gang: Gang, *phases: Phase | None) -> None:
 async def test_what_one_term_began_and_another_ended_is_one_span_below_which_both_work(collector: Traced) -> None:
     gang, record = permitted(RecordState.BINDING)
     second_gang, _ = permitted(RecordState.BINDING)
-    first, second = GangTraces([(record, ROOT)]), GangTraces([(record, ROOT)])
+    first, second = recovered(record, ROOT), recovered(record, ROOT)
     walk(first, gang, None, Phase.PERMITTED, Phase.BINDING)
     begun = first.phase_of(GANG)
     walk(second, second_gang, None, Phase.BINDING)
@@ -124,7 +131,7 @@ async def test_what_one_term_began_and_another_ended_is_one_span_below_which_bot
 
 async def test_a_phase_that_comes_again_has_a_span_of_its_own(collector: Traced) -> None:
     gang, record = permitted(RecordState.BINDING)
-    traces = GangTraces([(record, ROOT)])
+    traces = recovered(record, ROOT)
     walk(traces, gang, None, Phase.BINDING, Phase.REPAIRING, Phase.BINDING, Phase.SATISFIED)
     spans = [span for span in (await collector.ended()).spans if span.name == "gang.binding"]
     assert len({span.span_id for span in spans}) == 2
@@ -174,10 +181,10 @@ async def test_users_are_not_shown_the_id_of_a_trace_that_is_not_sent(
     collector: Traced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, record = permitted(RecordState.BINDING)
-    traces = GangTraces([(record, ROOT[:-2] + "00")])
+    traces = recovered(record, ROOT[:-2] + "00")
     assert traces.trace_id(GANG) == "ab" * 16
-    assert traces.kept_trace_id(GANG) == ""
-    assert GangTraces([(record, ROOT)]).kept_trace_id(GANG) == "ab" * 16
+    assert traces.sampled_trace_id(GANG) == ""
+    assert recovered(record, ROOT).sampled_trace_id(GANG) == "ab" * 16
 
 
 def linked(span: Span) -> list[str]:

@@ -19,7 +19,7 @@ from builders.placement.service import (
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.coordinator.core.effects import Solve
 from muster.coordinator.core.events import Solved, SolveFailed, SolveOutcome
-from muster.coordinator.replicas import Place, Replicas
+from muster.coordinator.replicas import Endpoint, Replicas
 from muster.coordinator.solver import Solver
 from muster.gangs import solve as values
 from muster.gangs.facts import Batch
@@ -125,7 +125,7 @@ async def test_a_potential_victim_of_an_unknown_class_is_a_failed_precondition(p
 
 async def test_the_coordinator_asks_and_understands_all_of_it(placement: Placement, stream: ClusterStream) -> None:
     stream.send(part(Batch(pods=tuple(bound(f"a{i}", "a") for i in range(4)), through={"pods": 11})))
-    solver = Solver(Replicas([Place("placement", placement.channel)]), timeout_seconds=10)
+    solver = Solver(Replicas([Endpoint("placement", placement.channel)]), timeout_seconds=10)
     group = SolveGroup("g", (SolveGang("g", 6, (Role("x", 6),)),), partial=True)
     kept = (values.NominatedCapacity("b", (("cpu", 1000),)),)
     effect = Solve(1, {"pods": 11}, (), (group,), kept)

@@ -96,7 +96,9 @@ def test_what_cannot_be_read_is_counted() -> None:
     story = lied_to()
     story.add(gang("g").of(4))
     story.tell(
-        SolveFailed(story.only(Solve).solve_id, "its answer cannot be read: it is no SolveResponse", unreadable=True)
+        SolveFailed(
+            story.only(Solve).solve_id, "its answer cannot be decoded: it is not a SolveResponse", unreadable=True
+        )
     )
     assert story.gang("g").rejected == {RejectionReason.UNREADABLE: 1}
 

@@ -28,7 +28,7 @@ def latencies(name: str, labels: str, *, slow: bool) -> Series:
 SERVICES = ("cluster-state", "coordinator", "placement", "binding", "lifecycle")
 LEADER = 'muster_leader{job="coordinator", instance="a"}'
 STANDBY = 'muster_leader{job="coordinator", instance="b"}'
-TERMS = 'muster_terms_total{job="coordinator", instance="a"}'
+TERMS = 'muster_leader_terms_total{job="coordinator", instance="a"}'
 PLACED, NO_ANSWER = (
     f'scheduler_schedule_attempts_total{{job="coordinator", result="{result}"}}' for result in ("scheduled", "error")
 )
@@ -38,9 +38,9 @@ STRAINED = 'muster_writes_repeated_total{job="binding", why="strained"}'
 FORBIDDEN = 'rest_client_requests_total{job="binding", method="PATCH", code="403"}'
 ETCD_FAILURES = 'muster_etcd_failures_total{job="coordinator", operation="health"}'
 ETCD_SIZE = 'etcd_mvcc_db_total_size_in_bytes{job="etcd", instance="etcd-1"}'
-VIEW = 'muster_view_current{job="placement", instance="a"}'
+VIEW = 'muster_cache_synced{job="placement", instance="a"}'
 SILENCE = 'muster_watch_silence_seconds{job="cluster-state", instance="a", kind="pods"}'
-WRONG = 'muster_placement_answers_rejected_total{job="coordinator", reason="no_room"}'
+WRONG = 'muster_placements_rejected_total{job="coordinator", reason="no_room"}'
 RETRIES = 'workqueue_retries_total{job="lifecycle", name="quota"}'
 UNDECIDED = 'muster_quota_review_duration_seconds_count{job="lifecycle", code="503"}'
 CERTIFICATE = 'muster_certificate_expiration_timestamp_seconds{job="binding", instance="a", file="tls.crt"}'
@@ -75,7 +75,7 @@ WELL: Series = {
     VIEW: "1x60",
     SILENCE: "10 30 25x60",
     WRONG: "0x60",
-    'muster_placement_answers_rejected_total{job="coordinator", reason="overtaken"}': "0+9x60",
+    'muster_placements_rejected_total{job="coordinator", reason="overtaken"}': "0+9x60",
     **latencies(LOOP, PROCESS, slow=False),
     RETRIES: "0+1x60",
     'muster_quota_review_duration_seconds_count{job="lifecycle", code="200"}': "0+60x60",

@@ -12,25 +12,25 @@ from builders.telemetry.metrics import Figures
 from muster.coordinator.core.effects import Effect, Phase, PhaseChanged
 from muster.coordinator.core.events import Event
 from muster.coordinator.core.machine import Machine
-from muster.coordinator.term_figures import TermFigures
+from muster.coordinator.term_metrics import TermMetrics
 
 
 @pytest.fixture(autouse=True)
 def _ended() -> Iterator[None]:
     yield
-    TermFigures.end()
+    TermMetrics.end()
 
 
 class Figured(Story):
     """A story that is counted, as a term counts."""
 
-    figures: TermFigures
+    figures: TermMetrics
     counted: Machine | None = None
 
     def tell(self, *events: Event) -> None:
         if self.machine is not self.counted and self.machine is not None:
             self.counted = self.machine
-            self.figures = TermFigures(self.machine, lambda _gang: "")
+            self.figures = TermMetrics(self.machine, lambda _gang: "")
             self.figures.begin(lambda: 0)
             self.before = Figures.here()
         self.effects: list[Effect] = []
@@ -87,7 +87,7 @@ def test_the_next_term_begins_to_count_anew() -> None:
     story = Figured({"n": 8})
     story.add(gang("a").of(3), gang("b").of(9))
     story.run()
-    TermFigures.end()
+    TermMetrics.end()
     assert not story.told_phases()
 
     story.crash()

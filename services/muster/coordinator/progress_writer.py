@@ -1,7 +1,7 @@
-"""What gangs have come to, on its way to binding in their dialects' words: of each gang only the newest.
+"""Writes the progress of gangs in the terms of their dialects (statuses, labels, annotations), through binding's Write.
 
-What that is is asked when it is sent: a gang that goes through many stages at once is written once. Nobody sees it when
-it is missing, so it is not given up: what failed is tried again with pauses that grow, and the user is told.
+Progress is read when it is sent, so a gang that passes several stages at once is written once. It is never dropped,
+since nobody would notice that it is missing: failed writes are repeated with growing pauses, and the user is told.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from opentelemetry import context
 
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
-from muster.coordinator.writes import MOST_WRITES_PER_CALL, WRITE_TIMEOUT_SECONDS, is_final
+from muster.coordinator.binding_writes import MAX_WRITES_PER_CALL, WRITE_TIMEOUT_SECONDS, is_permanent
 from muster.dialects.progress import ObjectWrite, PodWrite, Progress, Writes
 from muster.dialects.registry import progress_writes, writes_progress
 from muster.retry.retrying import Backoff
@@ -25,99 +25,101 @@ from muster.rpc.errors import describe
 from muster.rpc.facts_codec import encode_reference
 from muster.telemetry import tracing
 
-CALLS_AT_ONCE: Final = 8
-AGAIN_FIRST_SECONDS: Final = 1.0
-AGAIN_MOST_SECONDS: Final = 60.0
-"""After a write that failed: it may take somebody to grant a right."""
-LONGEST_PAUSE_SECONDS: Final = 10.0
-"""While binding cannot be reached."""
+MAX_CALLS: Final = 8
+"""Calls in flight."""
+MIN_RETRY_SECONDS: Final = 1.0
+MAX_RETRY_SECONDS: Final = 60.0
+"""After a rejected write, which may need somebody to grant a permission."""
+MAX_UNREACHABLE_PAUSE_SECONDS: Final = 10.0
+"""While binding is unreachable."""
 
 _log = structlog.get_logger()
 
 
 class ProgressWriter:
-    """Gangs that somebody is to be told of, in the name of one leader."""
+    """Gangs whose progress is to be written, in the name of one leader."""
 
     def __init__(
         self,
         channel: aio.Channel,
         leader_epoch: int,
         progress_of: Callable[[str], Progress | None],
-        failed: Callable[[str, str], None] = lambda _gang, _why: None,
+        on_failure: Callable[[str, str], None] = lambda _gang, _reason: None,
         traceparent_of: Callable[[str], str] = lambda _gang: "",
     ) -> None:
-        """`progress_of` finds out how far a gang is now, by its id; None: there is none. `failed` is told which gang's
-        progress could not be written, and why, once until it can be. `traceparent_of` names the span of a gang that
-        what is written hangs below.
+        """`progress_of` returns the current progress of a gang id; None if the gang does not exist.
+
+        `on_failure` is called with the gang id and the reason, once until a write succeeds again. `traceparent_of`
+        returns the parent span for the writes of a gang.
         """
         self._stub = pb_grpc.BindingServiceStub(channel)
         self._epoch = leader_epoch
-        self._progress_of, self._failed, self._traceparent_of = progress_of, failed, traceparent_of
-        self._waiting: dict[str, None] = {}
-        self._under_way: set[str] = set()
-        self._later: dict[str, asyncio.TimerHandle] = {}
-        self._failing: dict[str, Backoff] = {}
+        self._progress_of, self._on_failure, self._traceparent_of = progress_of, on_failure, traceparent_of
+        self._pending: dict[str, None] = {}
+        self._in_flight: set[str] = set()
+        self._retries: dict[str, asyncio.TimerHandle] = {}
+        self._backoffs: dict[str, Backoff] = {}
         self._written: dict[str, bytes] = {}
-        self._something = asyncio.Event()
+        self._ready = asyncio.Event()
 
     def put(self, gang: str) -> None:
-        """To be told of, if its dialect tells."""
+        """Queues the gang, if its dialect reports progress."""
         if not writes_progress(gang):
             return
-        if (timer := self._later.pop(gang, None)) is not None:
+        if (timer := self._retries.pop(gang, None)) is not None:
             timer.cancel()
-        self._waiting[gang] = None
-        self._something.set()
+        self._pending[gang] = None
+        self._ready.set()
 
-    async def write(self) -> None:
-        """Write what is put, for ever."""
+    async def run(self) -> None:
+        """Writes queued gangs forever."""
         try:
             async with asyncio.TaskGroup() as calls:
-                for _ in range(CALLS_AT_ONCE):
-                    calls.create_task(self._serve())
+                for _ in range(MAX_CALLS):
+                    calls.create_task(self._work())
         finally:
-            for timer in self._later.values():
+            for timer in self._retries.values():
                 timer.cancel()
-            self._later.clear()
+            self._retries.clear()
 
-    async def _serve(self) -> None:
-        backoff = Backoff(longest_seconds=LONGEST_PAUSE_SECONDS)
+    async def _work(self) -> None:
+        backoff = Backoff(longest_seconds=MAX_UNREACHABLE_PAUSE_SECONDS)
         while True:
             gang = await self._next()
-            self._under_way.add(gang)
+            self._in_flight.add(gang)
             token = context.attach(tracing.below(self._traceparent_of(gang)))
             try:
-                reached = await self._tell(gang)
+                reached = await self._write(gang)
             finally:
                 context.detach(token)
-                self._under_way.discard(gang)
-                self._something.set()
+                self._in_flight.discard(gang)
+                self._ready.set()
             if reached:
                 backoff.reset()
             else:
-                self._waiting.setdefault(gang)
+                self._pending.setdefault(gang)
                 await backoff.pause()
 
     async def _next(self) -> str:
-        """A gang that nobody else is busy with: what is written last of it is the newest."""
+        """Takes a gang that has no call in flight, so that the last write of each gang is its newest."""
         while True:
-            gang = next((each for each in self._waiting if each not in self._under_way), None)
+            gang = next((each for each in self._pending if each not in self._in_flight), None)
             if gang is not None:
-                del self._waiting[gang]
+                del self._pending[gang]
                 return gang
-            self._something.clear()
-            await self._something.wait()
+            self._ready.clear()
+            await self._ready.wait()
 
-    async def _tell(self, gang: str) -> bool:
-        """False: binding could not be reached, and it is to be tried again."""
+    async def _write(self, gang: str) -> bool:
+        """Returns False if binding was unreachable and the gang must be tried again."""
         progress = self._progress_of(gang)
         if progress is None:
             self._forget(gang)
             return True
         try:
             requests = list(_requests(progress_writes(progress), progress.facts.namespace))
-        except Exception as error:  # of one dialect: the others go on
-            _log.error("progress cannot be put in the words of its dialect", gang=gang, exc_info=error)
+        except Exception as error:  # a bug of one dialect must not stop the others
+            _log.error("progress_encoding_failed", gang=gang, exc_info=error)
             return True
         digest = _digest(requests)
         if self._written.get(gang) == digest:
@@ -130,39 +132,39 @@ class ProgressWriter:
             except aio.AioRpcError as error:
                 return self._call_failed(gang, error)
             if response.failures:
-                self._again(gang, response.failures[0])
+                self._retry_later(gang, response.failures[0])
                 return True
-        self._failing.pop(gang, None)
+        self._backoffs.pop(gang, None)
         self._written[gang] = digest
         return True
 
     def _call_failed(self, gang: str, error: aio.AioRpcError) -> bool:
-        why = describe(error)
-        if is_final(error):
-            self._again(gang, why)
+        reason = describe(error)
+        if is_permanent(error):
+            self._retry_later(gang, reason)
             return True
-        _log.warning("progress could not be written", gang=gang, reason=why)
+        _log.warning("progress_write_failed", gang=gang, reason=reason)
         return False
 
-    def _again(self, gang: str, why: str) -> None:
-        _log.warning("progress not written", gang=gang, failure=why)
-        if gang not in self._failing:
-            self._failing[gang] = Backoff(AGAIN_FIRST_SECONDS, AGAIN_MOST_SECONDS)
-            self._failed(gang, why)
-        if gang not in self._waiting and gang not in self._later:
-            seconds = self._failing[gang].next_seconds()
-            self._later[gang] = asyncio.get_running_loop().call_later(seconds, self.put, gang)
+    def _retry_later(self, gang: str, reason: str) -> None:
+        _log.warning("progress_rejected", gang=gang, reason=reason)
+        if gang not in self._backoffs:
+            self._backoffs[gang] = Backoff(MIN_RETRY_SECONDS, MAX_RETRY_SECONDS)
+            self._on_failure(gang, reason)
+        if gang not in self._pending and gang not in self._retries:
+            seconds = self._backoffs[gang].next_seconds()
+            self._retries[gang] = asyncio.get_running_loop().call_later(seconds, self.put, gang)
 
     def _forget(self, gang: str) -> None:
-        self._failing.pop(gang, None)
+        self._backoffs.pop(gang, None)
         self._written.pop(gang, None)
 
 
 def _requests(writes: Writes, namespace: str) -> Iterator[pb.WriteRequest]:
-    """Pods first: who reads in an object that all is done finds it so on the pods."""
+    """Writes pods before objects: a reader who sees the final status of an object finds its pods up to date."""
     pods = iter(writes.pods)
-    while some := list(islice(pods, MOST_WRITES_PER_CALL)):
-        yield pb.WriteRequest(annotations=[_pod(each, namespace) for each in some])
+    while batch := list(islice(pods, MAX_WRITES_PER_CALL)):
+        yield pb.WriteRequest(annotations=[_pod(each, namespace) for each in batch])
     if writes.objects:
         yield pb.WriteRequest(objects=[_object(each) for each in writes.objects])
 

@@ -10,8 +10,8 @@ import pytest
 
 from builders.binding.stub import BindingStub, serving
 from muster.binding.v1 import binding_pb2 as pb
-from muster.coordinator import progress as module
-from muster.coordinator.progress import ProgressWriter
+from muster.coordinator import progress_writer
+from muster.coordinator.progress_writer import ProgressWriter
 from muster.dialects.dialect import Dialect, PodMarks
 from muster.dialects.progress import MemberProgress, ObjectWrite, PodWrite, Progress, Stage, Writes
 from muster.dialects.registry import Registry
@@ -44,8 +44,8 @@ def use_dialects(monkeypatch: pytest.MonkeyPatch, **write_progress: Callable[[Pr
         for name, write in write_progress.items()
     ]
     registry = Registry(fakes)
-    monkeypatch.setattr(module, "writes_progress", registry.writes_progress)
-    monkeypatch.setattr(module, "progress_writes", registry.progress_writes)
+    monkeypatch.setattr(progress_writer, "writes_progress", registry.writes_progress)
+    monkeypatch.setattr(progress_writer, "progress_writes", registry.progress_writes)
 
 
 @pytest.fixture(autouse=True)
@@ -55,9 +55,9 @@ def a_dialect(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LONGEST_PAUSE_SECONDS", 0.02)
-    monkeypatch.setattr(module, "AGAIN_FIRST_SECONDS", 0.01)
-    monkeypatch.setattr(module, "AGAIN_MOST_SECONDS", 0.02)
+    monkeypatch.setattr(progress_writer, "MAX_UNREACHABLE_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(progress_writer, "MIN_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(progress_writer, "MAX_RETRY_SECONDS", 0.02)
 
 
 class Gangs:
@@ -106,7 +106,7 @@ class Gangs:
 async def writing(stub: BindingStub, gangs: Gangs) -> AsyncIterator[ProgressWriter]:
     async with serving(stub) as channel:
         found = ProgressWriter(channel, 7, gangs.of, gangs.fail)
-        task = asyncio.create_task(found.write())
+        task = asyncio.create_task(found.run())
         try:
             yield found
         finally:

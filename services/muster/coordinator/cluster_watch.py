@@ -1,4 +1,4 @@
-"""What cluster-state tells, as events of the core: a snapshot is one, however many messages it comes in."""
+"""Translates the cluster-state stream into events of the core; a snapshot becomes one event."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -10,8 +10,8 @@ from muster.gangs.facts import NODE_REVISIONS, POD_REVISIONS, Batch
 from muster.rpc import subscription
 
 
-async def follow_cluster(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Snapshot | Changes | ViewLost, None]:
-    """Events for ever, the first snapshot before all changes. Close it to end the subscription."""
+async def watch_cluster(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Snapshot | Changes | ViewLost, None]:
+    """Yields events forever, the first snapshot before any changes. Close the generator to end the subscription."""
     snapshot: list[Batch] | None = None
     async with aclosing(subscription.subscribe(channel, subscriber)) as steps:
         async for step in steps:
@@ -24,15 +24,17 @@ async def follow_cluster(channel: aio.Channel, subscriber: str) -> AsyncGenerato
                     else:
                         snapshot.append(batch)
                 case subscription.SnapshotComplete():
-                    yield Snapshot(_joined(snapshot or ()))
+                    yield Snapshot(_merged(snapshot or ()))
                     snapshot = None
                 case subscription.Disconnected(reason):
                     snapshot = None
                     yield ViewLost(reason)
 
 
-def _joined(batches: Sequence[Batch]) -> Batch:
-    """A snapshot as one batch. What others may be asked to have reached are the newest objects in it."""
+def _merged(batches: Sequence[Batch]) -> Batch:
+    """Merges the batches of a snapshot. Its revisions, which placement may be asked to reach, are those of the newest
+    objects.
+    """
     pods = tuple(pod for batch in batches for pod in batch.pods)
     nodes = tuple(node for batch in batches for node in batch.nodes)
     newest = {
