@@ -58,9 +58,9 @@ async def silence() -> bytes:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"\xff\xff\xff\xff not a message", "cannot be read: it is no SolveResponse"),
+        (b"\xff\xff\xff\xff not a message", "cannot be decoded: it is not a SolveResponse"),
         (bytes(MESSAGE_BYTES + 1), "RESOURCE_EXHAUSTED"),
-        (pb.SolveResponse(results=[pb.GroupResult(id="g")]).SerializeToString() + b"\x0a\x05\x10", "cannot be read"),
+        (pb.SolveResponse(results=[pb.GroupResult(id="g")]).SerializeToString() + b"\x0a\x05\x10", "cannot be decoded"),
     ],
     ids=["garbage", "too large", "cut off"],
 )
