@@ -32,7 +32,7 @@ from muster.gangs.solve import Role, SolveGang, SolveGroup
 from muster.placement.messages import write_answer
 from muster.placement.solve.branch_and_bound import Budget
 from muster.placement.solve.homogeneous import NoSeats, seats_for
-from muster.placement.solve.instance import Attempt, Placed, assignments_of, parts_of
+from muster.placement.solve.instance import Placed, Solution, assignments_of, parts_of
 from muster.placement.solve.solve import STEPS_PER_GROUP, solve
 from muster.placement.state.cluster import Cluster
 from muster.placement.v1 import placement_pb2 as pb
@@ -73,7 +73,7 @@ def policies(above: tuple[str, ...]) -> dict[str, str]:
     }
 
 
-class Ground:
+class TreeInstance:
     """A cluster under random load, of which a tenth can be changed again and again."""
 
     def __init__(self, nodes: int, seed: int = 7) -> None:
@@ -99,8 +99,8 @@ class Ground:
         )
         tree = TopologyTree("labels", (*(TreeLevel(each, each) for each in above), TreeLevel("node")), default=True)
         self.cluster.apply(Batch(pod_classes=(member, *loads), nodes=facts, pods=pods, trees=(tree,)))
-        self.cluster.room.refresh()
-        tree_arrays = self.cluster.room.trees.get("")
+        self.cluster.state.refresh()
+        tree_arrays = self.cluster.state.trees.get("")
         assert tree_arrays is not None
         self._changes = [self._some_changes() for _ in range(CHANGES)]
 
@@ -119,12 +119,12 @@ class Ground:
 
     def forget_classes(self) -> None:
         """As if no gang had been asked for yet."""
-        self.cluster.room.forget_classes()
+        self.cluster.state.forget_classes()
 
 
-def solve_times(ground: Ground, gang: int, text: str, rounds: int) -> dict[str, Any]:
+def solve_times(instance: TreeInstance, gang: int, text: str, rounds: int) -> dict[str, Any]:
     """Medians for one gang."""
-    room = ground.cluster.room
+    state = instance.cluster.state
     asked = SolveGang("g", gang, (Role("member", gang),), constraints=parse_constraints(text))
     group = SolveGroup("g", (asked,))
     parts = parts_of(group)
@@ -132,42 +132,42 @@ def solve_times(ground: Ground, gang: int, text: str, rounds: int) -> dict[str, 
 
     def once() -> None:
         nonlocal placed
-        room.refresh()
-        seats = seats_for(room, asked, parts[0], Budget(STEPS_PER_GROUP))
+        state.refresh()
+        seats = seats_for(state, asked, parts[0], Budget(STEPS_PER_GROUP))
         placed = not isinstance(seats, NoSeats)
 
-    room.refresh()
-    cold = median(once, rounds, ground.forget_classes)
-    warm = median(once, rounds, ground.change_a_tenth)
-    found = {"nodes": ground.nodes, "gang": gang, "cold_ms": cold, "warm_ms": warm, "placed": placed}
-    seats = seats_for(room, asked, parts[0], Budget(STEPS_PER_GROUP))
+    state.refresh()
+    cold = median(once, rounds, instance.forget_classes)
+    warm = median(once, rounds, instance.change_a_tenth)
+    found = {"nodes": instance.nodes, "gang": gang, "cold_ms": cold, "warm_ms": warm, "placed": placed}
+    seats = seats_for(state, asked, parts[0], Budget(STEPS_PER_GROUP))
     if not isinstance(seats, NoSeats):
-        attempt = Attempt([gang], [(0, seats)])
+        solution = Solution([gang], [(0, seats)])
 
         def answer() -> None:
-            write_answer(pb.SolveResponse(), group, Placed(assignments_of(room, group, parts, attempt)))
+            write_answer(pb.SolveResponse(), group, Placed(assignments_of(state, group, parts, solution)))
 
         found["answer_ms"] = median(answer, rounds)
     return found
 
 
-def batch_time(ground: Ground, rounds: int) -> dict[str, Any]:
+def batch_time(instance: TreeInstance, rounds: int) -> dict[str, Any]:
     """500 gangs of 8 in one batch, with constraints and without."""
-    constraints = parse_constraints(policies(levels_of(ground.nodes))["pack above, spread on nodes"])
+    constraints = parse_constraints(policies(levels_of(instance.nodes))["pack above, spread on nodes"])
     shaped = [
         SolveGroup(f"g{i}", (SolveGang(f"g{i}", 8, (Role("member", 8),), constraints=constraints),)) for i in range(500)
     ]
     plain = [alone(f"g{i}", ("member", 8)) for i in range(500)]
-    room = ground.cluster.room
+    state = instance.cluster.state
 
     def run(groups: list[SolveGroup]) -> int:
-        room.refresh()
-        placed = sum(isinstance(answer, Placed) for answer in solve(room, groups))
-        room.undo(0)
+        state.refresh()
+        placed = sum(isinstance(answer, Placed) for answer in solve(state, groups))
+        state.rollback(0)
         return placed
 
     return {
-        "nodes": ground.nodes,
+        "nodes": instance.nodes,
         "gangs": 500,
         "gang": 8,
         "placed": run(shaped),
@@ -206,13 +206,13 @@ def main() -> None:
         if nodes not in LEVELS:
             parser.error(f"there is no cluster of {nodes} nodes; there are {', '.join(map(str, LEVELS))}")
         print(f"{nodes} nodes", file=sys.stderr)
-        ground = Ground(nodes)
+        instance = TreeInstance(nodes)
         for name, text in policies(levels_of(nodes)).items():
             if name.startswith(options.policies):
                 gangs = map(int, options.gangs.split(","))
-                solves += [{"policies": name, **solve_times(ground, gang, text, options.rounds)} for gang in gangs]
+                solves += [{"policies": name, **solve_times(instance, gang, text, options.rounds)} for gang in gangs]
         if nodes == 5_000:
-            batches.append(batch_time(ground, options.rounds))
+            batches.append(batch_time(instance, options.rounds))
     told = {"solves": solves, "batches": batches}
     if options.plot:
         plot_speed(solves, options.plot)

@@ -22,7 +22,7 @@ from muster.gangs.solve import PodsOnNode, PotentialVictim, SolveGroup
 from muster.placement.solve.instance import Placed
 from muster.placement.solve.solve import solve
 from muster.placement.state.cluster import Cluster
-from muster.placement.state.nominated import NOTHING
+from muster.placement.state.nominated import NO_NOMINATIONS
 
 GIB = 2**30
 SHAPES = ((1000, 2), (500, 4), (2000, 8), (4000, 16))
@@ -109,17 +109,17 @@ def removals(nodes: int) -> Iterator[tuple[str, Cluster, list[PotentialVictim], 
 
 def run(cluster: Cluster, groups: list[SolveGroup]) -> int:
     """Solve one batch; returns how many groups were placed."""
-    cluster.room.refresh()
-    placed = sum(isinstance(answer, Placed) for answer in solve(cluster.room, groups))
-    cluster.room.undo(0)
+    cluster.state.refresh()
+    placed = sum(isinstance(answer, Placed) for answer in solve(cluster.state, groups))
+    cluster.state.rollback(0)
     return placed
 
 
 def run_removal(cluster: Cluster, gangs: list[PotentialVictim], group: SolveGroup) -> int:
     """Find who has to go; returns how many pods."""
-    cluster.room.refresh()
-    [answer] = solve(cluster.room, [group], NOTHING, gangs)
-    cluster.room.undo(0)
+    cluster.state.refresh()
+    [answer] = solve(cluster.state, [group], NO_NOMINATIONS, gangs)
+    cluster.state.rollback(0)
     return sum(pods.count for gone in answer.victims for pods in gone.pods) if isinstance(answer, Placed) else 0
 
 

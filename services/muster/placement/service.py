@@ -32,7 +32,7 @@ from muster.placement.settings import Settings
 from muster.placement.solve.solve import solve
 from muster.placement.state.cluster import Cluster
 from muster.placement.state.mirror import Mirror, NoCluster, RevisionNotReached
-from muster.placement.state.nominated import keep
+from muster.placement.state.nominated import withhold
 from muster.placement.v1 import placement_pb2 as pb
 from muster.placement.v1 import placement_pb2_grpc as pb_grpc
 from muster.rpc.channel import open_channel
@@ -58,7 +58,7 @@ _SLOW_SECONDS: Final = 0.25
 """Solves that take longer are told at info."""
 _ANSWER_SECONDS: Final = 0.05
 """Kept back from the deadline of a call, so that a refusal still arrives; at most a tenth of what is left."""
-_LONGEST_WAIT_SECONDS: Final = 60.0
+_MAX_WAIT_SECONDS: Final = 60.0
 """For callers that set no deadline."""
 
 _log = structlog.get_logger()
@@ -116,12 +116,12 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
                 if cluster is None or not self._mirror.current or not cluster.reached(wanted):
                     continue  # lost, or replaced, while others solved
                 check_known(named, cluster.pod_classes)
-                check_constraints(asked.groups, cluster.room.trees)
+                check_constraints(asked.groups, cluster.state.trees)
                 started = time.monotonic()
                 try:
                     response = await _answer(cluster, request, asked, named)
                 finally:
-                    cluster.room.undo(0)
+                    cluster.state.rollback(0)
                 _tell(request, response, time.monotonic() - started, cluster)
                 return response
 
@@ -143,7 +143,7 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
     async def _reached(self, revision: dict[str, int], context: aio.ServicerContext[Any, Any]) -> None:
         left = context.time_remaining()
         if left is None:
-            left = _LONGEST_WAIT_SECONDS
+            left = _MAX_WAIT_SECONDS
         try:
             await self._mirror.reached(revision, left - min(_ANSWER_SECONDS, left / 10))
         except RevisionNotReached as error:
@@ -162,18 +162,18 @@ class _Asked:
 
 
 async def _answer(cluster: Cluster, request: pb.SolveRequest, asked: _Asked, named: set[str]) -> pb.SolveResponse:
-    room, groups = cluster.room, asked.groups
+    state, groups = cluster.state, asked.groups
     response = pb.SolveResponse(revision=encode_revision(cluster.revision))
     with tracer().start_as_current_span("masks"):
-        room.refresh()
-        kept = keep(room, asked.nominated)
+        state.refresh()
+        kept = withhold(state, asked.nominated)
         cluster.reserve((each.node, each.class_id, tuple(each.pod_uids)) for each in request.reservations)
         for class_id in sorted(named):
-            room.of(class_id)
+            state.of(class_id)
     with tracer().start_as_current_span("search", attributes={"muster.groups": len(groups)}):
         paused = time.monotonic()
         began = time.time_ns()
-        answers = solve(room, groups, kept, asked.potential_victims)
+        answers = solve(state, groups, kept, asked.potential_victims)
         for message, group, answer in zip(request.groups, groups, answers, strict=True):
             write_answer(response, group, answer)
             began = _record(message.traceparent, began, len(groups))

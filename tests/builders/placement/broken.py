@@ -115,16 +115,16 @@ class Keeping(FirstFit):
 
     def __init__(self, follower: Follower) -> None:
         super().__init__(follower)
-        self._kept: list[pb.Reservation] = []
+        self._nominated: list[pb.Reservation] = []
 
     async def Solve(self, request: Any, context: Any) -> pb.SolveResponse:  # noqa: N802
         classes = {gang.id: gang.roles for group in request.groups for gang in group.gangs}
-        request.reservations.extend(self._kept)
+        request.reservations.extend(self._nominated)
         response = await super().Solve(request, context)
         for assignment in (assignment for result in response.results for assignment in result.assignments):
-            uids = [f"kept-{len(self._kept)}-{index}" for index in range(assignment.count)]
+            uids = [f"kept-{len(self._nominated)}-{index}" for index in range(assignment.count)]
             class_id = classes[assignment.gang][assignment.role].class_id
-            self._kept.append(pb.Reservation(node=assignment.node, class_id=class_id, pod_uids=uids))
+            self._nominated.append(pb.Reservation(node=assignment.node, class_id=class_id, pod_uids=uids))
         return response
 
 

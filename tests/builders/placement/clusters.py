@@ -17,7 +17,7 @@ from muster.gangs.solve import NominatedCapacity, PodsOnNode, PotentialVictim, R
 from muster.placement.solve.instance import Answer, NotPlaced, PartlyPlaced, Placed
 from muster.placement.solve.solve import solve
 from muster.placement.state.cluster import Cluster
-from muster.placement.state.nominated import keep
+from muster.placement.state.nominated import withhold
 
 GPU = "nvidia.com/gpu"
 
@@ -108,13 +108,13 @@ def answers(
     removing: Sequence[PotentialVictim] = (),
 ) -> list[Answer]:
     """`reserved`: (node, class id, uids)."""
-    on.room.refresh()
+    on.state.refresh()
     try:
-        kept = keep(on.room, nominated)
+        kept = withhold(on.state, nominated)
         on.reserve(reserved)
-        return list(solve(on.room, groups, kept, removing))
+        return list(solve(on.state, groups, kept, removing))
     finally:
-        on.room.undo(0)
+        on.state.rollback(0)
 
 
 def seats(answer: Answer) -> dict[str, int]:

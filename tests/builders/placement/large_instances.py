@@ -8,8 +8,8 @@ from builders.placement.small_instances import build, constraints_that_can_be_me
 from muster.gangs.facts import TopologyTree, TreeDomain, TreeLevel
 from muster.gangs.solve import Role, SolveGang
 from muster.placement.solve.branch_and_bound import Budget
-from muster.placement.solve.dynamic_programme import Ladder
-from muster.placement.solve.instance import Asked, Placed, assignments_of, ground_of, parts_of, retake
+from muster.placement.solve.dynamic_programme import DynamicProgramme
+from muster.placement.solve.instance import ConstrainedGang, Placed, assignments_of, parts_of, take_again, tree_instance
 from muster.placement.solve.level_rules import rules_of
 from muster.placement.solve.tables import best_cell
 
@@ -40,18 +40,18 @@ def random_larger_case(number: int) -> Case:
 def best_of_ladder(case: Case) -> Cost | None:
     """The cost of the best place, by a ladder without any limit; how good ladders are is shown on small cases."""
     built = build(case)
-    room, parts = built.room, parts_of(case.group)
-    room.refresh()
-    tree = room.trees.get("")
+    state, parts = built.state, parts_of(case.group)
+    state.refresh()
+    tree = state.trees.get("")
     assert tree is not None
-    asked = [Asked(gang, rules_of(gang.constraints, tree.level_names)) for gang in case.group.gangs]
-    ladder = Ladder(ground_of(room, tree, asked, parts), Budget(10**9), any_parts=True)
-    cell = best_cell(ladder.climb(), parts, [gang.minimum for gang in case.group.gangs])
+    asked = [ConstrainedGang(gang, rules_of(gang.constraints, tree.level_names)) for gang in case.group.gangs]
+    programme = DynamicProgramme(tree_instance(state, tree, asked, parts), Budget(10**9), any_parts=True)
+    cell = best_cell(programme.climb(), parts, [gang.minimum for gang in case.group.gangs])
     if cell is None:
         return None
-    attempt = ladder.attempt(cell)
-    retake(room, parts, attempt)
-    return cost_of(case, Placed(assignments_of(room, case.group, parts, attempt)))
+    solution = programme.solution(cell)
+    take_again(state, parts, solution)
+    return cost_of(case, Placed(assignments_of(state, case.group, parts, solution)))
 
 
 def _tree(chance: Random, nodes: list[str]) -> TopologyTree:

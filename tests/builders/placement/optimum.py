@@ -183,12 +183,12 @@ def _cost(case: Case, judges: Sequence[Judge], added: Sizes) -> Cost | None:
         placed = sum(of_gang)
         if placed < judge.minimum:
             return None
-        worth = judge.cost(of_gang)
-        if worth is None:
+        solution_cost = judge.cost(of_gang)
+        if solution_cost is None:
             return None
         total += placed
         outside += judge.outside(of_gang)
-        cost += worth
+        cost += solution_cost
     wanted = sum(role.wanted for gang in case.group.gangs for role in gang.roles)
     return (wanted - total, outside, *cost)
 

@@ -23,7 +23,7 @@ from muster.placement.preemption.dry_run import DryRun
 from muster.placement.preemption.victim_table import victim_table
 from muster.placement.solve.instance import NotPlaced, Placed, parts_of
 from muster.placement.state.cluster import Cluster
-from muster.placement.state.nominated import NOTHING
+from muster.placement.state.nominated import NO_NOMINATIONS
 
 Gone = Mapping[tuple[str, str], int]
 """Pods that are gone, by node and class."""
@@ -57,9 +57,9 @@ class Instance:
 
     def trial(self) -> DryRun:
         """What the search for who goes asks, with all the efforts that it may need."""
-        room = self.cluster().room
-        room.refresh()
-        trial = DryRun(room, self.asked, parts_of(self.asked), victim_table(room, self.gangs, NOTHING))
+        state = self.cluster().state
+        state.refresh()
+        trial = DryRun(state, self.asked, parts_of(self.asked), victim_table(state, self.gangs, NO_NOMINATIONS))
         trial.allow(10**6)
         return trial
 

@@ -63,9 +63,9 @@ def build(case: Case) -> Cluster:
 def answer_to(case: Case) -> Answer:
     """What the solver makes of it."""
     built = build(case)
-    built.room.refresh()
-    [answer] = solve(built.room, [case.group])
-    built.room.undo(0)
+    built.state.refresh()
+    [answer] = solve(built.state, [case.group])
+    built.state.rollback(0)
     return answer
 
 

@@ -70,7 +70,7 @@ def test_nobody_is_removed_and_nothing_left_out_as_long_as_they_have_room() -> N
 
 def test_what_is_taken_is_given_back() -> None:
     built = cluster([node("a", 2), node("b", 8)], CLASSES)
-    built.room.refresh()
-    before = built.room.free.copy()
+    built.state.refresh()
+    before = built.state.free.copy()
     answers(built, avoiding(alone("g", ("x", 3)), "a"), avoiding(alone("h", ("xx", 9)), "b"))
-    assert np.array_equal(built.room.free, before)
+    assert np.array_equal(built.state.free, before)

@@ -81,18 +81,18 @@ def test_changes_bit_by_bit_lead_to_the_same_answers_as_the_end_alone(history: l
 def test_reservations_leave_no_trace() -> None:
     built = cluster([node("a", 8), node("b", 4)], CLASSES)
     before = answers(built, *ASKED)
-    built.room.refresh()
+    built.state.refresh()
     built.reserve([("a", "x", ("p", "q")), ("b", "y", ("r",)), ("a", "y", ("s",)), ("gone", "x", ("t",))])
-    built.room.undo(0)
+    built.state.rollback(0)
     assert answers(built, *ASKED) == before
 
 
 def test_reservations_may_exceed_what_a_node_has() -> None:
     built = cluster([node("a", 4), node("b", 2)], CLASSES)
-    built.room.refresh()
+    built.state.refresh()
     built.reserve([("a", "y", ("p", "q", "r"))])
-    assert built.room.of("x").fits[built.nodes.order].tolist() == [0, 2]
-    built.room.undo(0)
+    assert built.state.of("x").fits[built.nodes.order].tolist() == [0, 2]
+    built.state.rollback(0)
 
 
 def test_classes_that_come_later_with_new_resources_are_usable() -> None:

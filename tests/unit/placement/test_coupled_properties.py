@@ -91,7 +91,7 @@ def check(scenery: Scenery, asked: SolveGroup) -> None:
     event(f"{type(answer).__name__}, {feasible=}")
     assert isinstance(answer, Placed) == feasible
     if isinstance(answer, Placed):
-        if members_interact(cluster.room, parts_of(asked)):
+        if members_interact(cluster.state, parts_of(asked)):
             assert sum(counts(asked, answer)) == max(sum(numbers) for numbers in possible if reached(numbers))
         assert all(n >= minimum for n, minimum in zip(counts(asked, answer), minimums, strict=True))
     if isinstance(answer, Placed | PartlyPlaced):

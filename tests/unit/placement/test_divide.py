@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.placement.kernels.divide import NEVER, divide, fewest, most_even
+from muster.placement.kernels.divide import IMPOSSIBLE, divide, fewest, most_even
 from muster.placement.solve.level_rules import Rule, Shape
 
 SEGMENTS = st.lists(st.tuples(st.lists(st.integers(0, 6), min_size=1, max_size=6), st.integers(1, 14)), min_size=1)
@@ -18,7 +18,7 @@ def divided(rule: Rule, segments: list[tuple[list[int], int]]) -> list[list[int]
     wants = np.array([wanted for _, wanted in segments], np.int64)
     found = np.zeros((2, len(caps)), np.int64)
     number, squares, off = divide(*rule.division, caps, starts, np.arange(len(segments)), wants, *found)
-    if squares == NEVER:
+    if squares == IMPOSSIBLE:
         return None
     domains, sizes = found[:, :number]
     counts = np.zeros(len(caps), np.int64)

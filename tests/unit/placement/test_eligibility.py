@@ -17,7 +17,7 @@ from muster.gangs.facts import (
     TolerationOperator,
 )
 from muster.gangs.node_filters import disliked_taints, preference, why_not
-from muster.placement.state.filters import ABSENT, USABLE, Eligibility
+from muster.placement.state.filters import ABSENT, USABLE, NodeFilters
 from muster.placement.state.nodes import NodeTable
 
 KEYS, VALUES, NAMES = ("zone", "disk", "size"), ("", "a", "b", "3", "7"), ("n0", "n1", "n2", "n3", "n4")
@@ -74,7 +74,7 @@ changes = st.lists(st.lists(nodes | st.sampled_from(NAMES), max_size=6), min_siz
 @given(classes, changes)
 def test_masks_agree_with_why_not_after_every_change(asked: PodClass, history: list[list[NodeFacts | str]]) -> None:
     table, kept, rows = NodeTable(), dict[str, NodeFacts](), dict[str, int]()
-    eligibility = Eligibility(asked, table)
+    filters = NodeFilters(asked, table)
     for batch in history:
         for change in batch:
             if isinstance(change, str):
@@ -84,17 +84,17 @@ def test_masks_agree_with_why_not_after_every_change(asked: PodClass, history: l
                 row = rows.setdefault(change.name, len(rows))
                 table.put([(row, change)], rows=row + 1)
                 kept[change.name] = change
-        eligibility.refresh()
+        filters.refresh()
         for name, row in rows.items():
-            code = eligibility.reason[row]
+            code = filters.reason[row]
             if name not in kept:
                 assert code == ABSENT
                 continue
-            assert (None if code == USABLE else eligibility.reasons[code]) == why_not(asked, kept[name])
-        usable = [name for name in kept if eligibility.reason[rows[name]] == USABLE]
-        by_dislike = sorted(usable, key=lambda name: (int(eligibility.dislike[rows[name]]), name))
+            assert (None if code == USABLE else filters.reasons[code]) == why_not(asked, kept[name])
+        usable = [name for name in kept if filters.reason[rows[name]] == USABLE]
+        by_dislike = sorted(usable, key=lambda name: (int(filters.penalty[rows[name]]), name))
         assert by_dislike == sorted(usable, key=lambda name: (_expected_dislike(asked, kept[name]), name))
-        assert len(eligibility.levels) == len({_expected_dislike(asked, kept[name]) for name in usable})
+        assert len(filters.levels) == len({_expected_dislike(asked, kept[name]) for name in usable})
 
 
 def _expected_dislike(asked: PodClass, of: NodeFacts) -> tuple[int, int, int]:

@@ -18,7 +18,7 @@ def build(scenery: Scenery) -> Cluster:
     cluster = Cluster()
     pods = tuple(PodFacts(uid, "d", uid, of, node=on, deleting=gone) for uid, of, on, gone in scenery.bound)
     cluster.apply(Batch(pod_classes=tuple(scenery.classes), nodes=tuple(scenery.nodes), pods=pods))
-    cluster.room.refresh()
+    cluster.state.refresh()
     return cluster
 
 
@@ -30,7 +30,7 @@ def seated(scenery: Scenery) -> list[Seated]:
 def check(cluster: Cluster, nodes: Sequence[NodeFacts], classes: Sequence[PodClass], there: Sequence[Seated]) -> None:
     """On each node as many of each class fit as can come one after another."""
     for each in classes:
-        fits = cluster.room.of(each.id).fits
+        fits = cluster.state.of(each.id).fits
         for node in nodes:
             row = cluster.nodes.row(node.name)
             assert row is not None
@@ -50,20 +50,20 @@ def test_as_many_fit_on_a_node_as_may_come_one_after_another(scenery: Scenery) -
 @given(sceneries(), st.data())
 def test_what_is_taken_counts_and_what_is_given_back_does_not(scenery: Scenery, data: st.DataObject) -> None:
     cluster, there = build(scenery), seated(scenery)
-    room, by_id = cluster.room, {each.id: each for each in scenery.classes}
-    before = {each.id: room.of(each.id).fits.copy() for each in scenery.classes[:2]}  # the last is met later
+    state, by_id = cluster.state, {each.id: each for each in scenery.classes}
+    before = {each.id: state.of(each.id).fits.copy() for each in scenery.classes[:2]}  # the last is met later
     places = st.tuples(st.sampled_from(scenery.classes), st.sampled_from(scenery.nodes), st.integers(1, 2))
     taken = data.draw(st.lists(places, max_size=4))
     for each, node, count in taken:
         row = cluster.nodes.row(node.name)
         assert row is not None
-        room.claim(room.of(each.id), np.array([row]), np.array([count]))
+        state.reserve_unchecked(state.of(each.id), np.array([row]), np.array([count]))
     there += [Seated(by_id[each.id], node.name) for each, node, count in taken for _ in range(count)]
     check(cluster, scenery.nodes, scenery.classes, there)
-    room.undo(0)
+    state.rollback(0)
     check(cluster, scenery.nodes, scenery.classes, seated(scenery))
     for class_id, fits in before.items():
-        assert np.array_equal(room.of(class_id).fits, fits)
+        assert np.array_equal(state.of(class_id).fits, fits)
 
 
 changes = st.lists(
@@ -107,7 +107,7 @@ def test_changes_of_the_cluster_are_followed(
                     labels = {**(by_name[name].labels if name in by_name else {}), key: value}
                     by_name[name] = NodeFacts(name, allocatable=(("cpu", 3000), ("pods", 110)), labels=labels)
                     cluster.apply(Batch(nodes=(by_name[name],)))
-        cluster.room.refresh()
+        cluster.state.refresh()
         by_id = {each.id: each for each in classes}
         there = [Seated(by_id[pod.class_id], pod.node, pod.deleting) for pod in pods.values()]
         check(cluster, list(by_name.values()), classes, there)
@@ -122,8 +122,8 @@ def test_nodes_that_come_and_go_leave_nothing_behind() -> None:
         nodes = tuple(machine(name, labels={HOST: name}) for name in names)
         pod = PodFacts(f"u{index}", "d", "p", "x", node=names[0])
         cluster.apply(Batch(nodes=nodes, pods=(pod,)))
-        cluster.room.refresh()
-        fits = cluster.room.of("x").fits
+        cluster.state.refresh()
+        fits = cluster.state.of("x").fits
         assert [int(fits[cluster.nodes.row(name)]) for name in names] == [0, 1]
         cluster.apply(Batch(removed_nodes=names, removed_pods=(pod.uid,)))
     assert cluster.nodes.domains(HOST).size < 1_100

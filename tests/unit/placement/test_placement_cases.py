@@ -125,18 +125,18 @@ def test_p31_what_an_earlier_group_takes_is_not_there_for_a_later_one() -> None:
 
 def test_p32_a_reservation_that_is_already_visible_counts_once() -> None:
     built = cluster([node("a", 8)], [pod_class("x", 2)], bound=[("seen", "x", "a")])
-    built.room.refresh()
+    built.state.refresh()
     built.reserve([("a", "x", ("seen", "unseen")), ("gone", "x", ("other",))])
-    assert int(built.room.of("x").fits.sum()) == 2
-    built.room.undo(0)
-    assert int(built.room.of("x").fits.sum()) == 3
+    assert int(built.state.of("x").fits.sum()) == 2
+    built.state.rollback(0)
+    assert int(built.state.of("x").fits.sum()) == 3
 
 
 def test_p32_a_pod_seen_on_another_node_counts_there() -> None:
     built = cluster([node("a", 4), node("b", 4)], [pod_class("x", 2)], bound=[("p", "x", "b")])
-    built.room.refresh()
+    built.state.refresh()
     built.reserve([("a", "x", ("p",))])
-    assert built.room.of("x").fits[built.nodes.row("a")] == 2
+    assert built.state.of("x").fits[built.nodes.row("a")] == 2
 
 
 def test_p36_no_nodes_is_infeasible() -> None:

@@ -190,7 +190,7 @@ def test_pods_that_nobody_minds_are_not_followed() -> None:
     assert isinstance(answer, Placed)
     assert not built.capacity.followed
     assert not built.capacity.moves
-    assert built.room.of("x").inter_pod is None
+    assert built.state.of("x").inter_pod is None
 
 
 def test_room_that_is_kept_is_told_only_where_it_is_in_the_way() -> None:

@@ -8,12 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders.placement.clusters import alone, answers, cluster, node, pod_class, refusal
-from muster.placement.solve.branch_and_bound import Bin, Budget, Counts, OutOfBudget, Puzzle, search, worth_trying
+from muster.placement.solve.branch_and_bound import (
+    Bin,
+    Budget,
+    Counts,
+    OutOfBudget,
+    PackingInstance,
+    search,
+    undominated_bins,
+)
 
 
-def puzzle(asks: list[int], wanted: list[int], free: list[int], slack: int = 0) -> Puzzle:
+def instance(asks: list[int], wanted: list[int], free: list[int], slack: int = 0) -> PackingInstance:
     """One gang, one resource."""
-    return Puzzle(
+    return PackingInstance(
         asks=tuple((ask,) for ask in asks),
         wanted=tuple(wanted),
         gang=(0,) * len(asks),
@@ -23,25 +31,25 @@ def puzzle(asks: list[int], wanted: list[int], free: list[int], slack: int = 0) 
 
 
 def test_what_leaves_nothing_over_is_found() -> None:
-    found = search(puzzle([6, 5, 4, 3], [1, 2, 2, 2], [10, 10, 10]), Budget(10_000))
+    found = search(instance([6, 5, 4, 3], [1, 2, 2, 2], [10, 10, 10]), Budget(10_000))
     assert found is not None
     assert [sum(column) for column in zip(*found, strict=True)] == [1, 2, 2, 2]
     assert [6 * a + 5 * b + 4 * c + 3 * d for a, b, c, d in found] == [10, 10, 10]
 
 
 def test_what_cannot_be_is_proved() -> None:
-    assert search(puzzle([7, 4], [2, 3], [10, 10, 10]), Budget(10_000)) is None
+    assert search(instance([7, 4], [2, 3], [10, 10, 10]), Budget(10_000)) is None
 
 
 def test_slack_lets_members_be_left_out() -> None:
-    found = search(puzzle([7, 4], [2, 3], [10, 10, 10], slack=1), Budget(10_000))
+    found = search(instance([7, 4], [2, 3], [10, 10, 10], slack=1), Budget(10_000))
     assert found is not None
     assert sum(map(sum, found)) >= 4
 
 
 def test_without_budget_nothing_is_claimed() -> None:
     with pytest.raises(OutOfBudget):
-        search(puzzle([6, 5, 4, 3], [1, 2, 2, 2], [10, 10, 10]), Budget(3))
+        search(instance([6, 5, 4, 3], [1, 2, 2, 2], [10, 10, 10]), Budget(3))
 
 
 @settings(max_examples=200)
@@ -52,7 +60,7 @@ def test_without_budget_nothing_is_claimed() -> None:
     st.integers(0, 2),
 )
 def test_it_agrees_with_trying_everything(asks: list[int], wanted: list[int], free: list[int], slack: int) -> None:
-    asked = puzzle(asks, wanted[: len(asks)], free, slack)
+    asked = instance(asks, wanted[: len(asks)], free, slack)
     found = search(asked, Budget(100_000))
     assert (found is not None) == _possible(asked)
     if found is not None:
@@ -63,7 +71,7 @@ def test_it_agrees_with_trying_everything(asks: list[int], wanted: list[int], fr
         assert sum(totals) >= sum(asked.wanted) - slack
 
 
-def _possible(asked: Puzzle) -> bool:
+def _possible(asked: PackingInstance) -> bool:
     """By every choice of how many of each part each bin takes."""
     states: set[Counts] = {asked.wanted}
     for of_bin in asked.bins:
@@ -86,15 +94,17 @@ def _possible(asked: Puzzle) -> bool:
 def test_bins_that_are_left_out_as_useless_are_useless(
     asks: list[int], wanted: list[int], free: list[int], most_bins: int
 ) -> None:
-    asked = puzzle(asks, wanted, free)
+    asked = instance(asks, wanted, free)
     bins = np.array([(*each.most, *each.free) for each in asked.bins], np.int64)
-    chosen, whole = worth_trying(bins, len(asks), sum(wanted), most_bins)
-    cut = Puzzle(asked.asks, asked.wanted, asked.gang, asked.slack, tuple(asked.bins[index] for index in chosen))
-    found, found_in_cut = search(asked, Budget(100_000)), search(cut, Budget(100_000))
+    chosen, whole = undominated_bins(bins, len(asks), sum(wanted), most_bins)
+    reduced = PackingInstance(
+        asked.asks, asked.wanted, asked.gang, asked.slack, tuple(asked.bins[index] for index in chosen)
+    )
+    found, found_in_reduced = search(asked, Budget(100_000)), search(reduced, Budget(100_000))
     if whole:
-        assert (found is None) == (found_in_cut is None)
+        assert (found is None) == (found_in_reduced is None)
     else:
-        assert found is not None or found_in_cut is None
+        assert found is not None or found_in_reduced is None
 
 
 def test_a_small_gang_on_many_nodes_is_proved_infeasible() -> None:

@@ -32,8 +32,8 @@ def test_wishes_are_kept_as_if_members_came_one_by_one(
 ) -> None:
     nodes = nodes_of(listed)
     rules = spread(ZONE, hard=False) if over == "zone" else wish(-100, HOST)
-    room = {each.name: cpu for each, (_, cpu, _) in zip(nodes, listed, strict=True)}
-    wanted = min(wanted, sum(room.values()))
+    state = {each.name: cpu for each, (_, cpu, _) in zip(nodes, listed, strict=True)}
+    wanted = min(wanted, sum(state.values()))
     if not wanted:
         return
     [answer] = answers(cluster(nodes, [member(**rules)]), alone("g", ("x", wanted)))
@@ -42,11 +42,11 @@ def test_wishes_are_kept_as_if_members_came_one_by_one(
     members: Counter[str] = Counter()
     expected: Counter[tuple[bool, int]] = Counter()  # tainted, how many members the domain had: how often
     for _ in range(wanted):
-        free = [each for each in nodes if room[each.name]]
+        free = [each for each in nodes if state[each.name]]
         best = min(free, key=lambda each: (bool(each.taints), members[each.labels[key]], each.name))
         expected[bool(best.taints), members[best.labels[key]]] += 1
         members[best.labels[key]] += 1
-        room[best.name] -= 1
+        state[best.name] -= 1
     got: Counter[str] = Counter()
     for name, count in seats(answer).items():
         got[domain[name][0]] += count
@@ -78,8 +78,8 @@ def test_the_lowest_are_raised_first(domains: list[tuple[int, int]], wanted: int
     counts, capacity = np.array(domains).T
     wanted = min(wanted, int(capacity.sum()))
     shares = level(counts, capacity, wanted, np.arange(len(counts)))
-    raised = [(count, room) for count, room in domains]
+    raised = [(count, state) for count, state in domains]
     for _ in range(wanted):
-        at = min((i for i, (_, room) in enumerate(raised) if room), key=lambda i: (raised[i][0], i))
+        at = min((i for i, (_, state) in enumerate(raised) if state), key=lambda i: (raised[i][0], i))
         raised[at] = raised[at][0] + 1, raised[at][1] - 1
     assert (counts + shares).tolist() == [count for count, _ in raised]

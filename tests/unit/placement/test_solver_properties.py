@@ -172,8 +172,8 @@ def _where(answer: Answer) -> str | None:
 
 def _one_by_one(nodes: list[NodeFacts], classes: list[PodClass], asked: list[SolveGroup]) -> list[Answer]:
     built = cluster(nodes, classes)
-    built.room.refresh()
-    return [next(iter(solve(built.room, [each]))) for each in asked]
+    built.state.refresh()
+    return [next(iter(solve(built.state, [each]))) for each in asked]
 
 
 @settings(max_examples=100, deadline=None)

@@ -8,7 +8,7 @@ import pytest
 
 from muster.gangs.capacity import Int64
 from muster.placement.solve.branch_and_bound import OutOfBudget
-from muster.placement.solve.costs import NEVER
+from muster.placement.solve.costs import IMPOSSIBLE
 from muster.placement.solve.tables import Axis, join, read_back
 
 PARTS = (Axis(3), Axis(2))
@@ -21,7 +21,7 @@ def free_of_charge(cells: int, shares: int) -> None:
 
 def random_table(seed: int, units: int, axes: tuple[Axis, ...]) -> Int64:
     chance = Random(seed)
-    table = np.full((units, *(axis.length for axis in axes)), NEVER)
+    table = np.full((units, *(axis.length for axis in axes)), IMPOSSIBLE)
     for at in np.ndindex(table.shape):
         if not any(at[1:3]) or chance.random() < 0.5:
             table[at] = chance.randrange(10)
@@ -30,7 +30,7 @@ def random_table(seed: int, units: int, axes: tuple[Axis, ...]) -> Int64:
 
 def by_trying(table: Int64, axes: tuple[Axis, ...], cell: tuple[int, ...]) -> int:
     """The least price of all ways to divide a cell over all units."""
-    best = NEVER
+    best = IMPOSSIBLE
     cells = list(np.ndindex(table.shape[1:]))
     for way in product(cells, repeat=len(table)):
         fits = all(
@@ -50,8 +50,8 @@ def test_joined_tables_have_the_least_prices_and_can_be_read_back(seed: int, axe
     assert len(joined) == 1
     for cell in np.ndindex(joined.shape[1:]):
         price = int(joined[(0, *cell)])
-        assert price == min(by_trying(table, axes, cell), NEVER)
-        if price < NEVER and len(axes) == len(PARTS):
+        assert price == min(by_trying(table, axes, cell), IMPOSSIBLE)
+        if price < IMPOSSIBLE and len(axes) == len(PARTS):
             found = dict(read_back(steps, cell, len(PARTS)))
             assert [sum(share[part] for share in found.values()) for part in range(len(PARTS))] == list(cell)
             nobody = sum(int(table[unit, 0, 0]) for unit in range(3) if unit not in found)

@@ -26,7 +26,7 @@ def labelled_node(name: str, zone: str, rack: str) -> NodeFacts:
 
 
 def tree(on: Cluster, name: str = "") -> Tree:
-    found = on.room.trees.get(name)
+    found = on.state.trees.get(name)
     assert found is not None
     return found
 
@@ -97,7 +97,7 @@ def test_the_default_tree_and_those_with_names() -> None:
     on.apply(Batch(trees=(other,)))
     assert tree(on).facts.name == "labels"
     assert tree(on, "other").level_names == ("row", "node")
-    assert on.room.trees.get("none") is None
+    assert on.state.trees.get("none") is None
     on.apply(Batch(removed_trees=("labels",)))
     assert tree(on).level_names == ("node",)
 

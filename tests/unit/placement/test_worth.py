@@ -6,28 +6,28 @@ import pytest
 from builders.placement.trees import planted
 from muster.gangs.solve import Role, SolveGang, SolveGroup
 from muster.placement.solve.constrained import narrowed
-from muster.placement.solve.costs import is_best, worth
-from muster.placement.solve.instance import Asked, Attempt, Ground, ground_of, parts_of
+from muster.placement.solve.costs import is_best, solution_cost
+from muster.placement.solve.instance import ConstrainedGang, Solution, TreeInstance, parts_of, tree_instance
 from muster.placement.solve.level_rules import rules_of
 from muster.topology.constraints import parse_constraints
 
 TREE = "r0(a:4,b:4) r1(c:4,d:4) r2(e:1,f:1)"
 
 
-def ground(constraints: str, members: int = 4, tree: str = TREE) -> Ground:
+def instance(constraints: str, members: int = 4, tree: str = TREE) -> TreeInstance:
     built = planted(tree)
-    built.room.refresh()
+    built.state.refresh()
     gang = SolveGang("g", members, (Role("x", members),), "", parse_constraints(constraints))
-    by_tree = built.room.trees.get("")
+    by_tree = built.state.trees.get("")
     assert by_tree is not None
-    asked = [Asked(gang, rules_of(gang.constraints, by_tree.level_names))]
-    return ground_of(built.room, by_tree, asked, parts_of(SolveGroup("g", (gang,))))
+    asked = [ConstrainedGang(gang, rules_of(gang.constraints, by_tree.level_names))]
+    return tree_instance(built.state, by_tree, asked, parts_of(SolveGroup("g", (gang,))))
 
 
-def on(where: Ground, **nodes: int) -> Attempt:
-    rows = [where.room.nodes.row(name) for name in nodes]
+def on(where: TreeInstance, **nodes: int) -> Solution:
+    rows = [where.state.nodes.row(name) for name in nodes]
     counts = np.array(list(nodes.values()))
-    return Attempt([int(counts.sum())], [(0, (np.array(rows, np.int64), counts))])
+    return Solution([int(counts.sum())], [(0, (np.array(rows, np.int64), counts))])
 
 
 BEST = [
@@ -53,26 +53,26 @@ NOT_BEST = [
 
 @pytest.mark.parametrize(("constraints", "nodes"), BEST)
 def test_places_that_nothing_can_be_better_than(constraints: str, nodes: dict[str, int]) -> None:
-    where = ground(constraints)
+    where = instance(constraints)
     assert is_best(where, on(where, **nodes))
 
 
 @pytest.mark.parametrize(("constraints", "nodes"), NOT_BEST)
 def test_places_that_something_may_be_better_than(constraints: str, nodes: dict[str, int]) -> None:
-    where = ground(constraints)
+    where = instance(constraints)
     assert not is_best(where, on(where, **nodes))
 
 
 def test_members_left_out_are_worth_more_than_any_constraint() -> None:
-    where = ground("rack: pack; node: pack")
-    assert worth(where, on(where, a=2, c=1, e=1)) < worth(where, on(where, a=3))
+    where = instance("rack: pack; node: pack")
+    assert solution_cost(where, on(where, a=2, c=1, e=1)) < solution_cost(where, on(where, a=3))
 
 
 def test_the_domain_that_holds_the_gang_most_tightly_is_looked_at_first() -> None:
     tree = " ".join(f"r{rack}({','.join(f'n{rack}{i}:{rack}' for i in range(4))})" for rack in range(1, 8))
-    where = ground("rack: pack", members=12, tree=tree)
+    where = instance("rack: pack", members=12, tree=tree)
     some = narrowed(where, 8)
-    names = {where.room.nodes.name(int(where.tree.rows[at])) for at in np.flatnonzero(some.fits.any(axis=0))}
+    names = {where.state.nodes.name(int(where.tree.rows[at])) for at in np.flatnonzero(some.fits.any(axis=0))}
     assert len(names) == 8
     assert sum(name.startswith("n3") for name in names) >= 2
     assert where.whole

@@ -11,27 +11,27 @@ from muster.gangs.facts import PODS, Amounts
 from muster.gangs.solve import Explanation, SolveGang, SolveGroup
 from muster.placement.explain.relaxation import best_domain, make_room, reach, telling_level
 from muster.placement.inter_pod.rules import Filtered
-from muster.placement.solve.instance import Attempt, Part, retake
-from muster.placement.state.capacity import MOST_FITS, ClassRoom, Room
+from muster.placement.solve.instance import Part, Solution, take_again
+from muster.placement.state.capacity import MAX_FITS, CapacityState, ClassCapacity
 from muster.placement.state.filters import ABSENT, USABLE
-from muster.placement.state.nominated import NOTHING, Kept
+from muster.placement.state.nominated import NO_NOMINATIONS, NominatedAmounts
 
-MOST_REASONS_TOLD: Final = 8
+MAX_REASONS_TOLD: Final = 8
 """Reasons named in the sentence; taints with a value per node would make it endless. All of them are in the counts."""
 
 FilteredNodes = tuple[tuple[str, int], ...]
 """Reasons and how many nodes are lost to each, most first."""
 
-_MOST: Final = 2**63 - 1
+_MAX_INT64: Final = 2**63 - 1
 _CHECKED_FIRST: Final = (PODS, "cpu", "memory", "ephemeral-storage")
 
 
 class Explainer:
     """Explains for one solve; groups that ask the same of the same room share the work."""
 
-    def __init__(self, room: Room, kept: Kept = NOTHING) -> None:
-        self._room = room
-        self._kept = kept
+    def __init__(self, state: CapacityState, kept: NominatedAmounts = NO_NOMINATIONS) -> None:
+        self._state = state
+        self._nominated = kept
         self._lost: dict[tuple[str, int], tuple[FilteredNodes, int]] = {}
 
     def too_many(self, group: SolveGroup, gang_index: int, class_id: str, fit: int) -> Explanation:
@@ -43,105 +43,105 @@ class Explainer:
 
     def best_domain(self, gang: SolveGang, class_id: str) -> tuple[str, int]:
         """In which domain most members of the class would fit, and how many."""
-        tree = self._room.trees.get(gang.tree)
+        tree = self._state.trees.get(gang.tree)
         if tree is None or not tree.levels:
             return "", 0
-        caps = np.minimum(self._room.of(class_id).fits[tree.rows], sum(role.wanted for role in gang.roles))
+        caps = np.minimum(self._state.of(class_id).fits[tree.rows], sum(role.wanted for role in gang.roles))
         return best_domain(tree, telling_level(tree, gang.constraints), np.where(reach(tree, gang), caps, 0))
 
     def stuck(
-        self, group: SolveGroup, parts: Sequence[Part], gang_index: int, part_index: int, best: Attempt
+        self, group: SolveGroup, parts: Sequence[Part], gang_index: int, part_index: int, best: Solution
     ) -> Explanation:
         """For mixed members: what is in the way of a part once the best attempt has been seated."""
-        room = self._room
+        state = self._state
         fit, needed = best.of_gang(parts, gang_index), group.gangs[gang_index].minimum
-        mark = room.mark()
-        retake(room, parts, best)
+        checkpoint = state.checkpoint()
+        take_again(state, parts, best)
         try:
-            of_class = room.of(parts[part_index].class_id)
+            of_class = state.of(parts[part_index].class_id)
             missing = min(parts[part_index].wanted - best.placed[part_index], max(1, needed - fit))
             lacking = sum(max(0, gang.minimum - best.of_gang(parts, at)) for at, gang in enumerate(group.gangs))
             is_all = lacking <= missing and not any(each.hard for gang in group.gangs for each in gang.constraints)
             return self._explanation(group, gang_index, of_class, of_class.fits, fit, missing, is_all=is_all)
         finally:
-            room.undo(mark)
+            state.rollback(checkpoint)
 
     def full(self, group: SolveGroup, gang_index: int, class_id: str, fit: int, *, is_all: bool) -> Explanation:
         """With members of the class on every node, as many as fit there. `is_all`: with room for the others of the
         gang, the group would start.
         """
-        room, of_class = self._room, self._room.of(class_id)
+        state, of_class = self._state, self._state.of(class_id)
         needed, fits = group.gangs[gang_index].minimum, of_class.fits
         if of_class.inter_pod is None:
             return self._explanation(group, gang_index, of_class, fits, fit, needed - fit, is_all=is_all)
-        mark, rows = room.mark(), np.flatnonzero(fits)
-        room.take(of_class, rows, fits[rows])  # members may keep others away, and hold ports
+        checkpoint, rows = state.checkpoint(), np.flatnonzero(fits)
+        state.take(of_class, rows, fits[rows])  # members may keep others away, and hold ports
         try:
             nobody = np.zeros_like(fits)
             return self._explanation(group, gang_index, of_class, nobody, fit, needed - fit, is_all=is_all)
         finally:
-            room.undo(mark)
+            state.rollback(checkpoint)
 
     def _explanation(
         self,
         group: SolveGroup,
         gang_index: int,
-        of_class: ClassRoom,
+        of_class: ClassCapacity,
         seated: Int64,
         fit: int,
         missing: int,
         *,
         is_all: bool,
     ) -> Explanation:
-        left = _left(self._room, of_class, seated)
+        left = _left(self._state, of_class, seated)
         lost, kept = self._nodes_lost(of_class, left)
         short_by = self._short_by(of_class, left, missing)
         gang = group.gangs[gang_index]
         needed = gang.minimum
-        summary = _sentence(fit, needed, len(self._room.nodes), lost, short_by)
+        summary = _sentence(fit, needed, len(self._state.nodes), lost, short_by)
         if kept:
             summary += f"; room is kept for others on {kept} node{'s' if kept != 1 else ''}"
-        remedy = make_room(self._room, of_class, missing, is_all=is_all) if missing > 0 else ""
+        remedy = make_room(self._state, of_class, missing, is_all=is_all) if missing > 0 else ""
         return Explanation(summary, gang.id, of_class.pod_class.id, fit, needed, lost, short_by, remedy=remedy)
 
-    def _nodes_lost(self, of_class: ClassRoom, left: Int64) -> tuple[FilteredNodes, int]:
+    def _nodes_lost(self, of_class: ClassCapacity, left: Int64) -> tuple[FilteredNodes, int]:
         """Nodes by what is in the way, and on how many it is only what is kept for others."""
-        key = (of_class.pod_class.id, self._room.clock)
+        key = (of_class.pod_class.id, self._state.clock)
         lost = self._lost.get(key)
         if lost is None:
-            lost = _nodes_lost(self._room, of_class, left), self._kept.in_the_way(of_class, left)
+            lost = _nodes_lost(self._state, of_class, left), self._nominated.in_the_way(of_class, left)
             self._lost[key] = lost
         return lost
 
-    def _short_by(self, of_class: ClassRoom, left: Int64, missing: int) -> Amounts:
+    def _short_by(self, of_class: ClassCapacity, left: Int64, missing: int) -> Amounts:
         """What `missing` more members need at the least beyond what is free.
 
         Of each resource by itself, and never less than what the node that lacks least lacks for the next member.
         """
-        by_name = self._room.nodes.order
-        usable = by_name[of_class.eligibility.reason[by_name] == USABLE]
+        by_name = self._state.nodes.order
+        usable = by_name[of_class.filters.reason[by_name] == USABLE]
         if not len(usable):
             return ()
         left = np.maximum(left[:, usable], 0)
         lacking = np.maximum(of_class.amounts[:, None] - left, 0)
         closest = lacking[:, int((lacking / of_class.amounts[:, None]).sum(axis=0).argmin())].tolist()
-        names = {column: name for name, column in self._room.capacity.resources.items()}
+        names = {column: name for name, column in self._state.capacity.resources.items()}
         short = []
         for index, column in enumerate(of_class.columns.tolist()):
             amount = max(closest[index], _short_alone(left[index], int(of_class.amounts[index]), missing))
             if amount:
-                short.append((names[column], min(amount, _MOST)))
+                short.append((names[column], min(amount, _MAX_INT64)))
         return tuple(sorted(short))
 
 
-def _left(room: Room, of_class: ClassRoom, seated: Int64) -> Int64:
+def _left(state: CapacityState, of_class: ClassCapacity, seated: Int64) -> Int64:
     """Free after seating members on top of what is taken, of the class's resources: int64[its resources, rows]."""
-    left: Int64 = room.free[of_class.columns] - of_class.amounts[:, None] * seated
+    left: Int64 = state.free[of_class.columns] - of_class.amounts[:, None] * seated
     return left
 
 
-def _nodes_lost(room: Room, of_class: ClassRoom, left: Int64) -> FilteredNodes:
-    judge = of_class.eligibility
+def _nodes_lost(state: CapacityState, of_class: ClassCapacity, left: Int64) -> FilteredNodes:
+    judge = of_class.filters
     late = judge.late
     counts: dict[str, int] = {}
     for code, nodes in zip(*np.unique(judge.reason, return_counts=True), strict=True):
@@ -150,7 +150,7 @@ def _nodes_lost(room: Room, of_class: ClassRoom, left: Int64) -> FilteredNodes:
     undecided = np.flatnonzero(np.isin(judge.reason, (USABLE, *late)))
     if of_class.inter_pod is not None:
         undecided = _lose(counts, undecided, of_class.inter_pod.filtered_before_resources())
-    names = {column: name for name, column in room.capacity.resources.items()}
+    names = {column: name for name, column in state.capacity.resources.items()}
     asked = [(names[column], index) for index, column in enumerate(of_class.columns.tolist())]
     for name, index in sorted(asked, key=_check_order):
         short = left[index, undecided] < of_class.amounts[index]
@@ -180,7 +180,7 @@ def _check_order(asked: tuple[str, int]) -> tuple[int, str]:
 
 def _short_alone(left: Int64, amount: int, missing: int) -> int:
     """The least that has to be added to some of the nodes so that `missing` members get `amount` each."""
-    fits = int(np.minimum(left // amount, MOST_FITS).sum())
+    fits = int(np.minimum(left // amount, MAX_FITS).sum())
     if fits >= missing:
         return 0
     to_fill = missing - fits
@@ -189,9 +189,9 @@ def _short_alone(left: Int64, amount: int, missing: int) -> int:
 
 
 def _sentence(fit: int, needed: int, nodes: int, lost: FilteredNodes, short_by: Amounts) -> str:
-    told = [f"{count} {reason}" for reason, count in lost[:MOST_REASONS_TOLD]]
-    if len(lost) > MOST_REASONS_TOLD:
-        told.append(f"{sum(count for _, count in lost[MOST_REASONS_TOLD:])} for other reasons")
+    told = [f"{count} {reason}" for reason, count in lost[:MAX_REASONS_TOLD]]
+    if len(lost) > MAX_REASONS_TOLD:
+        told.append(f"{sum(count for _, count in lost[MAX_REASONS_TOLD:])} for other reasons")
     available = f"0/{nodes} nodes are available: {', '.join(told)}" if nodes else "no nodes available to schedule pods"
     short = " and ".join(in_words(name, amount) for name, amount in short_by)
     if needed == 1:

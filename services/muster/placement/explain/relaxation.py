@@ -12,7 +12,7 @@ from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.gangs.solve import SolveGang
 from muster.placement.inter_pod.relaxation import ask_less, one_each
 from muster.placement.solve.level_rules import Shape, rules_of
-from muster.placement.state.capacity import ClassRoom, Room
+from muster.placement.state.capacity import CapacityState, ClassCapacity
 from muster.placement.state.filters import ABSENT, USABLE
 from muster.placement.state.nodes import Bool
 from muster.placement.state.trees import Tree
@@ -105,53 +105,53 @@ def soften(gang: SolveGang, level_names: Sequence[str], fits: Callable[[SolveGan
     return ""
 
 
-def make_room(room: Room, of_class: ClassRoom, missing: int, *, is_all: bool) -> str:
+def make_room(state: CapacityState, of_class: ClassCapacity, missing: int, *, is_all: bool) -> str:
     """Where `missing` more members could go: on nodes that they may not use now, or on how many more nodes; or what of
     other pods they should not mind. `is_all`: nothing else keeps the group from starting.
     """
-    change = _change(room, of_class, missing)
+    change = _change(state, of_class, missing)
     if not change or change == _NONE_IS_LARGE_ENOUGH:
         return change
     return f"{_IT_WOULD_FIT if is_all else f'{missing} more of its members would have room'} {change}"
 
 
-def make_room_in(domain: str, room: Room, of_class: ClassRoom, missing: int) -> str:
+def make_room_in(domain: str, state: CapacityState, of_class: ClassCapacity, missing: int) -> str:
     """How many more nodes have room for `missing` more members, all of which must be in the domain."""
-    nodes = _more_nodes(room, of_class, missing)
+    nodes = _more_nodes(state, of_class, missing)
     return nodes if not nodes or nodes == _NONE_IS_LARGE_ENOUGH else f"{_IT_WOULD_FIT} {nodes}, in {domain}"
 
 
-def _change(room: Room, of_class: ClassRoom, missing: int) -> str:
+def _change(state: CapacityState, of_class: ClassCapacity, missing: int) -> str:
     if of_class.interacting or not one_each(of_class):
         less = ask_less(of_class, missing)
         if less or of_class.interacting:
             return less
-    return _on_lost_nodes(room, of_class, missing) or _more_nodes(room, of_class, missing)
+    return _on_lost_nodes(state, of_class, missing) or _more_nodes(state, of_class, missing)
 
 
-def _more_nodes(room: Room, of_class: ClassRoom, missing: int) -> str:
-    usable = np.flatnonzero(of_class.eligibility.reason == USABLE)
+def _more_nodes(state: CapacityState, of_class: ClassCapacity, missing: int) -> str:
+    usable = np.flatnonzero(of_class.filters.reason == USABLE)
     if not len(usable):
         return ""
-    offers = room.capacity.allocatable[usable][:, of_class.columns]
+    offers = state.capacity.allocatable[usable][:, of_class.columns]
     each = (offers // of_class.amounts).min(axis=1, initial=_most_on_one(of_class, missing))
     most = int(each.max())
     if not most:
         return _NONE_IS_LARGE_ENOUGH
-    alike = usable[each == most]
-    name = room.nodes.name(int(alike[room.nodes.rank[alike].argmin()]))
+    is_homogeneous = usable[each == most]
+    name = state.nodes.name(int(is_homogeneous[state.nodes.rank[is_homogeneous].argmin()]))
     nodes = -(-missing // most)
     return f'with {nodes} more node{"s" if nodes > 1 else ""} like "{name}", empty'
 
 
-def _on_lost_nodes(room: Room, of_class: ClassRoom, missing: int) -> str:
-    judge = of_class.eligibility
+def _on_lost_nodes(state: CapacityState, of_class: ClassCapacity, missing: int) -> str:
+    judge = of_class.filters
     found: list[tuple[int, str]] = []
     for code in np.unique(judge.reason).tolist():
         if code in (USABLE, ABSENT):
             continue
         rows = np.flatnonzero(judge.reason == code)
-        free = np.maximum(room.free[of_class.columns[:, None], rows], 0)
+        free = np.maximum(state.free[of_class.columns[:, None], rows], 0)
         fits = (free // of_class.amounts[:, None]).min(axis=0, initial=_most_on_one(of_class, missing))
         if int(fits.sum()) >= missing:
             found.append((int((fits > 0).sum()), judge.reasons[code]))
@@ -162,6 +162,6 @@ def _on_lost_nodes(room: Room, of_class: ClassRoom, missing: int) -> str:
     return f'if its pods could use the {these} lost to "{reason}"'
 
 
-def _most_on_one(of_class: ClassRoom, missing: int) -> int:
+def _most_on_one(of_class: ClassCapacity, missing: int) -> int:
     """Of so many members, how many one node takes at most, however large it is."""
     return min(missing, 1) if one_each(of_class) else missing

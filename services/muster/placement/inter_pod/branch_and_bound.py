@@ -12,31 +12,36 @@ from muster.gangs.capacity import Int64
 from muster.gangs.solve import SolveGroup
 from muster.placement.inter_pod.instance import Instance
 from muster.placement.solve.branch_and_bound import Budget, OutOfBudget
-from muster.placement.solve.instance import Attempt, Part, minimums_reached
-from muster.placement.state.capacity import ClassRoom, Room
+from muster.placement.solve.instance import Part, Solution, minimums_reached
+from muster.placement.state.capacity import CapacityState, ClassCapacity
 
-MOST_MEMBERS: Final = 16
-MOST_NODES: Final = 64
+MAX_MEMBERS: Final = 16
+MAX_NODES: Final = 64
 """Beyond these a search has no hope within its budget."""
 _NODES_PER_STEP: Final = 4
 """Nodes that are looked at for what one step of other searches costs."""
 
-Accept = Callable[[Attempt], bool]
+Accept = Callable[[Solution], bool]
 """Whether an attempt keeps what is asked of it as a whole."""
 
 _State = tuple[object, ...]
 
 
 def branch_and_bound(
-    room: Room, group: SolveGroup, parts: Sequence[Part], budget: Budget, accept: Accept, best: Attempt | None
-) -> tuple[Attempt | None, bool]:
+    state: CapacityState,
+    group: SolveGroup,
+    parts: Sequence[Part],
+    budget: Budget,
+    accept: Accept,
+    best: Solution | None,
+) -> tuple[Solution | None, bool]:
     """The attempt with most members that is accepted and reaches all minimums, and whether none has more; `best` is one
     that is known.
     """
-    if sum(part.wanted for part in parts) > MOST_MEMBERS:
+    if sum(part.wanted for part in parts) > MAX_MEMBERS:
         return best, False
-    search = _BranchAndBound(room, group, parts, budget, accept, best)
-    if len(search.rows) > MOST_NODES:
+    search = _BranchAndBound(state, group, parts, budget, accept, best)
+    if len(search.rows) > MAX_NODES:
         return best, False
     try:
         search.go(0)
@@ -50,12 +55,12 @@ class _BranchAndBound:
 
     def __init__(
         self,
-        room: Room,
+        state: CapacityState,
         group: SolveGroup,
         parts: Sequence[Part],
         budget: Budget,
         accept: Accept,
-        best: Attempt | None,
+        best: Solution | None,
     ) -> None:
         self.best = best
         self._group = group
@@ -63,15 +68,15 @@ class _BranchAndBound:
         self._budget = budget
         self._accept = accept
         self._members = sum(part.wanted for part in parts)
-        rooms = [room.of(part.class_id) for part in parts]
-        useful = np.logical_or.reduce([of_class.alone > 0 for of_class in rooms])
+        class_capacities = [state.of(part.class_id) for part in parts]
+        useful = np.logical_or.reduce([of_class.alone > 0 for of_class in class_capacities])
         rows = np.flatnonzero(useful)
-        self.rows: Int64 = rows[np.argsort(room.nodes.rank[rows])]
-        few = self.rows[:MOST_NODES]
-        self._kinds = _kinds(room, group, rooms, few)
-        self._miniature = Instance(room, parts, few)
+        self.rows: Int64 = rows[np.argsort(state.nodes.rank[rows])]
+        few = self.rows[:MAX_NODES]
+        self._kinds = _kinds(state, group, class_capacities, few)
+        self._miniature = Instance(state, parts, few)
         self._steps = 1 + len(few) // _NODES_PER_STEP
-        self._any_order = any(_loosens(of_class) for of_class in rooms)
+        self._any_order = any(_loosens(of_class) for of_class in class_capacities)
         self._placed: dict[int, list[int]] = {}  # index into rows -> members of each part
         self._counts = [0] * len(parts)
         self._seen: set[_State] = set()
@@ -118,24 +123,24 @@ class _BranchAndBound:
             missing = self._parts[index].wanted - self._counts[index]
             if missing:
                 reach[index] += self._miniature.seats(index, missing, by_rules=not self._any_order)
-        hoped = Attempt(reach)
+        hoped = Solution(reach)
         if not minimums_reached(self._group, self._parts, hoped):
             return False
         return self.best is None or hoped.total > self.best.total
 
     def _note(self) -> None:
-        attempt = Attempt(list(self._counts))
-        if self.best is not None and attempt.total <= self.best.total:
+        solution = Solution(list(self._counts))
+        if self.best is not None and solution.total <= self.best.total:
             return
-        if not minimums_reached(self._group, self._parts, attempt):
+        if not minimums_reached(self._group, self._parts, solution):
             return
         for index in range(len(self._parts)):
             used = [(at, here[index]) for at, here in sorted(self._placed.items()) if here[index]]
             if used:
                 places, counts = np.array(used).T
-                attempt.seats.append((index, (self.rows[places], counts)))
-        if self._accept(attempt):
-            self.best = attempt
+                solution.seats.append((index, (self.rows[places], counts)))
+        if self._accept(solution):
+            self.best = solution
 
     def _done(self) -> bool:
         return self.best is not None and self.best.total == self._members
@@ -146,27 +151,32 @@ class _BranchAndBound:
         return (0 if self._any_order else index, *placed)
 
 
-def _loosens(of_class: ClassRoom) -> bool:
+def _loosens(of_class: ClassCapacity) -> bool:
     """Where the class may go may become more as members are placed."""
     limits = of_class.inter_pod
     return limits is not None and bool(limits.spread or limits.together)
 
 
-def _kinds(room: Room, group: SolveGroup, rooms: Sequence[ClassRoom], rows: Int64) -> list[int]:
+def _kinds(
+    state: CapacityState, group: SolveGroup, class_capacities: Sequence[ClassCapacity], rows: Int64
+) -> list[int]:
     """Numbers that are equal for nodes that can stand for one another, by index into `rows`."""
-    facts: list[list[object]] = [room.free[:, rows].T.tolist(), *(each.alone[rows].tolist() for each in rooms)]
+    facts: list[list[object]] = [
+        state.free[:, rows].T.tolist(),
+        *(each.alone[rows].tolist() for each in class_capacities),
+    ]
     for gang in group.gangs:
-        tree = room.trees.get(gang.tree) if gang.constraints else None
+        tree = state.trees.get(gang.tree) if gang.constraints else None
         if tree is not None:
             facts.extend(level.of[tree.place[rows]].tolist() for level in tree.levels)
     keys: set[str] = set()
-    for limits in [each.inter_pod for each in rooms if each.inter_pod is not None]:
+    for limits in [each.inter_pod for each in class_capacities if each.inter_pod is not None]:
         facts.append(limits.caps()[rows].tolist())
         facts.extend(tally.on[rows].tolist() for tally in limits.pod_counts)
         facts.extend(rule.included()[rows].tolist() for rule in limits.spread)
         keys.update(limits.keys)
     for key in sorted(keys):
-        domains = room.nodes.domains(key)
+        domains = state.nodes.domains(key)
         alone = np.bincount(domains.codes, minlength=domains.size) == 1
         names = np.where(alone, -1, np.arange(domains.size))
         names[0] = 0

@@ -20,15 +20,15 @@ from muster.placement.inter_pod.rules import (
     kept_away_rules,
 )
 from muster.placement.inter_pod.topology_spread import PreferredSpread, TopologySpread
-from muster.placement.state.filters import WEIGHT_COST, Eligibility
+from muster.placement.state.filters import WEIGHT_COST, NodeFilters
 from muster.placement.state.nodes import NodeTable
 
-_MOST_COST: Final = 2**27
+_MAX_COST: Final = 2**27
 """Of all wishes together, so that a taint counts more."""
 
 
 def inter_pod_rules_of(
-    pod_class: PodClass, judge: Eligibility, pod_counts: PodCounts, nodes: NodeTable
+    pod_class: PodClass, judge: NodeFilters, pod_counts: PodCounts, nodes: NodeTable
 ) -> "InterPodRules | None":
     """None: no pod on any node matters to the class, whatever pods come."""
     asks = (
@@ -45,7 +45,7 @@ def inter_pod_rules_of(
 class InterPodRules:
     """The rules of one class, in the order of kube-scheduler's filters, and its wishes."""
 
-    def __init__(self, pod_class: PodClass, judge: Eligibility, pod_counts: PodCounts, nodes: NodeTable) -> None:
+    def __init__(self, pod_class: PodClass, judge: NodeFilters, pod_counts: PodCounts, nodes: NodeTable) -> None:
         self._pod_class = pod_class
         self._judge = judge
         self._tallies = pod_counts
@@ -143,12 +143,12 @@ class InterPodRules:
         rules: list[Rule] = [*self.together, *self.keep_away]
         return labels_first + [each for rule in rules for each in rule.lost()]
 
-    def dislike(self) -> Int64:
+    def penalty(self) -> Int64:
         """What the class dislikes of each node, that of the node itself included: int64[rows]."""
         if not self.wishes:
-            return self._judge.dislike
+            return self._judge.penalty
         cost: Int64 = np.zeros(self._nodes.rows, np.int64)
         for wish in self.wishes:
             cost += wish.cost()
-        disliked: Int64 = self._judge.dislike + WEIGHT_COST * np.clip(cost, -_MOST_COST, _MOST_COST)
+        disliked: Int64 = self._judge.penalty + WEIGHT_COST * np.clip(cost, -_MAX_COST, _MAX_COST)
         return disliked

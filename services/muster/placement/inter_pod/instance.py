@@ -13,27 +13,27 @@ from muster.placement.inter_pod.class_rules import InterPodRules
 from muster.placement.inter_pod.rules import AffinityRule, AntiAffinityRule, HostPortsRule
 from muster.placement.inter_pod.topology_spread import TopologySpread
 from muster.placement.solve.instance import Part
-from muster.placement.state.capacity import ClassRoom, Room
+from muster.placement.state.capacity import CapacityState, ClassCapacity
 from muster.placement.state.nodes import Bool, Domains
 
 
 class Instance:
     """The nodes at `rows`, called by their index there, and the parts of a group, by theirs."""
 
-    def __init__(self, room: Room, parts: Sequence[Part], rows: Int64) -> None:
+    def __init__(self, state: CapacityState, parts: Sequence[Part], rows: Int64) -> None:
         self.nodes = range(len(rows))
-        rooms = [room.of(part.class_id) for part in parts]
-        asks = np.array([each.vector(len(room.free)) for each in rooms])
+        class_capacities = [state.of(part.class_id) for part in parts]
+        asks = np.array([each.vector(len(state.free)) for each in class_capacities])
         asked = np.flatnonzero(asks.any(axis=0))
         self._asks: list[list[int]] = asks[:, asked].tolist()
-        self._free: list[list[int]] = room.free[asked[:, None], rows].T.tolist()
-        indexes = [room.capacity.classes[part.class_id] for part in parts]
+        self._free: list[list[int]] = state.free[asked[:, None], rows].T.tolist()
+        indexes = [state.capacity.classes[part.class_id] for part in parts]
         group = set(indexes)
         by_class: dict[int, list[_Rule]] = {}
-        for index, each in zip(indexes, rooms, strict=True):
+        for index, each in zip(indexes, class_capacities, strict=True):
             if index not in by_class:
-                by_class[index] = [] if each.inter_pod is None else _moving(room, each.inter_pod, rows, group)
-        self._usable: list[list[bool]] = [_usable(each, rows, group).tolist() for each in rooms]
+                by_class[index] = [] if each.inter_pod is None else _moving(state, each.inter_pod, rows, group)
+        self._usable: list[list[bool]] = [_usable(each, rows, group).tolist() for each in class_capacities]
         self._checks = [by_class[index] for index in indexes]
         self._counted_by = [
             [rule for rules in by_class.values() for rule in rules if index in rule.classes] for index in indexes
@@ -83,7 +83,7 @@ class _Rule(Protocol):
     def count(self, node: int, count: int) -> None: ...
 
 
-def _usable(of_class: ClassRoom, rows: Int64, group: set[int]) -> Bool:
+def _usable(of_class: ClassCapacity, rows: Int64, group: set[int]) -> Bool:
     """Nodes that members may use as far as that does not change when some of the group are placed."""
     usable: Bool = of_class.alone[rows] > 0
     if of_class.inter_pod is not None:
@@ -104,7 +104,7 @@ def _rules_about(
     return [rule for rule in rules if not rule.tally.classes.isdisjoint(group)]
 
 
-def _moving(room: Room, limits: InterPodRules, rows: Int64, group: set[int]) -> list[_Rule]:
+def _moving(state: CapacityState, limits: InterPodRules, rows: Int64, group: set[int]) -> list[_Rule]:
     small: list[_Rule] = []
     for rule in _rules_about(limits, group):
         if isinstance(rule, HostPortsRule):
@@ -112,7 +112,7 @@ def _moving(room: Room, limits: InterPodRules, rows: Int64, group: set[int]) -> 
         elif isinstance(rule, AntiAffinityRule):
             small.append(_Apart(rule, rows))
         elif isinstance(rule, AffinityRule):
-            small.append(_Near(rule, room, rows))
+            small.append(_Near(rule, state, rows))
         else:
             small.append(_Evenly(rule, rows))
     return small
@@ -161,10 +161,10 @@ class _Apart:
 class _Near:
     one_each = False
 
-    def __init__(self, rule: AffinityRule, room: Room, rows: Int64) -> None:
+    def __init__(self, rule: AffinityRule, state: CapacityState, rows: Int64) -> None:
         self.classes = rule.tally.classes
         self._itself = rule.itself
-        domains = [room.nodes.domains(key) for key in rule.keys]
+        domains = [state.nodes.domains(key) for key in rule.keys]
         sums = [rule.tally.by_domain(each) for each in domains]
         self._places = [_Places(each, counts, rows) for each, counts in zip(domains, sums, strict=True)]
         self._anywhere = sum(int(counts[1:].sum()) for counts in sums)

@@ -16,7 +16,7 @@ from muster.placement.state.nodes import Domains, NodeTable
 Includes = Callable[[PodClass], bool]
 """Whether pods of a class are counted."""
 
-_MOST_MOVES: Final = 100_000
+_MAX_MOVES: Final = 100_000
 """Moves that are kept until they are counted."""
 
 _Moves = list[tuple[int, int, int]]
@@ -108,7 +108,7 @@ class PodCounts:
                 if at[0] in self._classes:
                     self._leaving[pod.uid] = at
                     self._left.append((*at, -1))
-        if len(self._capacity.moves) > _MOST_MOVES:
+        if len(self._capacity.moves) > _MAX_MOVES:
             self._follow()
 
     def refresh(self) -> None:

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from muster.placement.inter_pod.rules import Rule
-from muster.placement.state.capacity import ClassRoom
+from muster.placement.state.capacity import ClassCapacity
 
 
-def one_each(of_class: ClassRoom) -> bool:
+def one_each(of_class: ClassCapacity) -> bool:
     """No node takes two members, however large it is."""
     limits = of_class.inter_pod
     return limits is not None and (bool(limits.ports) or any(rule.itself for rule in limits.keep_away))
 
 
-def ask_less(of_class: ClassRoom, missing: int) -> str:
+def ask_less(of_class: ClassCapacity, missing: int) -> str:
     """Which of the rules among pods to give up so that `missing` more members fit, as what follows on "it would fit";
     "" if no single one would do.
     """
@@ -39,7 +39,7 @@ def ask_less(of_class: ClassRoom, missing: int) -> str:
     return ""
 
 
-def _fits_without(of_class: ClassRoom, left_out: Sequence[Rule], missing: int) -> bool:
+def _fits_without(of_class: ClassCapacity, left_out: Sequence[Rule], missing: int) -> bool:
     """Members fit where the other rules let them go, as far as these do not change with members that are placed."""
     limits = of_class.inter_pod
     assert limits is not None, "what minds nobody has no rules"

@@ -8,7 +8,7 @@ from muster.gangs.capacity import Int64
 from muster.gangs.facts import PodClass, SpreadConstraint
 from muster.placement.inter_pod.pod_counts import PodCounts
 from muster.placement.inter_pod.rules import UNLIMITED, Filtered, selected
-from muster.placement.state.filters import Eligibility
+from muster.placement.state.filters import NodeFilters
 from muster.placement.state.nodes import Bool, Domains, NodeTable
 
 SPREAD: Final = "node(s) didn't match pod topology spread constraints"
@@ -27,7 +27,7 @@ class _Counted:
         pod_class: PodClass,
         pod_counts: PodCounts,
         nodes: NodeTable,
-        judge: Eligibility,
+        judge: NodeFilters,
     ) -> None:
         self.constraint = constraint
         self.key = constraint.topology_key
@@ -87,8 +87,8 @@ class TopologySpread(_Counted):
         if not self.itself:
             return np.where(counts - least <= skew, UNLIMITED, 0)
         others = np.where(eligible & (counts == least), second, least)
-        room: Int64 = np.where(others == UNLIMITED, UNLIMITED, np.maximum(skew + others - counts, 0))
-        return room
+        state: Int64 = np.where(others == UNLIMITED, UNLIMITED, np.maximum(skew + others - counts, 0))
+        return state
 
     def floor(self, capacity: Int64) -> int:
         """How many pods the emptiest domain can have at last, if so many more have room in each."""

@@ -13,7 +13,7 @@ from muster.placement.inter_pod.class_rules import InterPodRules
 from muster.placement.inter_pod.rules import AntiAffinityRule
 from muster.placement.inter_pod.topology_spread import TopologySpread
 from muster.placement.solve.packing import Seats, choose, fewest_nodes
-from muster.placement.state.capacity import ClassRoom, Room
+from muster.placement.state.capacity import CapacityState, ClassCapacity
 from muster.placement.state.nodes import Bool, Domains
 
 
@@ -22,11 +22,11 @@ class Within:
     """Some of the room for a class: as ClassRoom, with fewer nodes or seats."""
 
     fits: Int64
-    dislike: Int64
+    penalty: Int64
 
     @property
     def levels(self) -> list[int]:
-        levels: list[int] = np.unique(self.dislike[self.fits > 0]).tolist()
+        levels: list[int] = np.unique(self.penalty[self.fits > 0]).tolist()
         return levels
 
 
@@ -42,7 +42,7 @@ def moving_rules(limits: InterPodRules | None) -> list[Moving]:
     return [rule for rule in rules if rule.members_interact()]
 
 
-def most_members(of_class: ClassRoom, allowed: Bool | None) -> int:
+def most_members(of_class: ClassCapacity, allowed: Bool | None) -> int:
     """No more members than this can be placed on the nodes allowed; exact if they mind one another by one label."""
     moving = moving_rules(of_class.inter_pod)
     if not moving:
@@ -56,7 +56,7 @@ class WaterFilling:
     `most` members have room.
     """
 
-    def __init__(self, of_class: ClassRoom, key: str, moving: Sequence[Moving], allowed: Bool | None) -> None:
+    def __init__(self, of_class: ClassCapacity, key: str, moving: Sequence[Moving], allowed: Bool | None) -> None:
         assert of_class.inter_pod is not None, "without limits no rule is moving"
         rules = [rule for rule in moving if rule.key == key]
         self._of_class = of_class
@@ -72,23 +72,23 @@ class WaterFilling:
         self._capacity = self._measure()
         self.most = int(self._capacity.sum())
 
-    def seats(self, room: Room, wanted: int) -> Seats:
+    def seats(self, state: CapacityState, wanted: int) -> Seats:
         """Nodes for `wanted` members, no more than `most`."""
         codes, fits = self._domains.codes, self._fits
         if not wanted:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         if self._apart or self._domains.single:
-            fits = self._best_of_each(room)
+            fits = self._best_of_each(state)
         if self._spread is None:
-            return choose(room, Within(fits, self._of_class.dislike), wanted, fewest_nodes)
+            return choose(state, Within(fits, self._of_class.penalty), wanted, fewest_nodes)
         counts, _ = self._spread.counts()
-        shares = level(counts, self._capacity, wanted, self._order(room))
+        shares = level(counts, self._capacity, wanted, self._order(state))
         if self._domains.single:
             shares_by_row = np.minimum(fits, shares[codes])
             rows = np.flatnonzero(shares_by_row)
             return rows, shares_by_row[rows]
         taken = [
-            choose(room, Within(np.where(codes == domain, fits, 0), self._of_class.dislike), share, fewest_nodes)
+            choose(state, Within(np.where(codes == domain, fits, 0), self._of_class.penalty), share, fewest_nodes)
             for domain, share in enumerate(shares.tolist())
             if share
         ]
@@ -105,16 +105,16 @@ class WaterFilling:
             capacity = np.minimum(capacity, np.maximum(highest - counts, 0))
         return capacity
 
-    def _ranked(self, room: Room) -> Int64:
+    def _ranked(self, state: CapacityState) -> Int64:
         """Rows that have room, the best first: liked most, then tightest, then by name."""
         rows = np.flatnonzero(self._fits > 0)
-        keys = room.keys(Within(self._fits, self._of_class.dislike))
-        ranked: Int64 = rows[np.lexsort((keys, self._of_class.dislike[rows]))]
+        keys = state.keys(Within(self._fits, self._of_class.penalty))
+        ranked: Int64 = rows[np.lexsort((keys, self._of_class.penalty[rows]))]
         return ranked
 
-    def _best_of_each(self, room: Room) -> Int64:
+    def _best_of_each(self, state: CapacityState) -> Int64:
         """The room of the best node of each domain, and of all without the label."""
-        ranked = self._ranked(room)
+        ranked = self._ranked(state)
         codes = self._domains.codes[ranked]
         _, first = np.unique(codes, return_index=True)
         best = np.zeros_like(self._fits)
@@ -122,16 +122,16 @@ class WaterFilling:
         best[chosen] = self._fits[chosen]
         return best
 
-    def _order(self, room: Room) -> Int64:
+    def _order(self, state: CapacityState) -> Int64:
         """Domains in the order in which they get one more than others: by their best nodes, then by name."""
         domains = self._domains
         if domains.single:
-            order = domains.codes[self._ranked(room)]
+            order = domains.codes[self._ranked(state)]
             return order[order > 0]
-        dislike = np.full(domains.size, np.iinfo(np.int64).max)
+        penalty = np.full(domains.size, np.iinfo(np.int64).max)
         usable = self._fits > 0
-        np.minimum.at(dislike, domains.codes[usable], self._of_class.dislike[usable])
-        order = np.lexsort((domains.by_name, dislike))
+        np.minimum.at(penalty, domains.codes[usable], self._of_class.penalty[usable])
+        order = np.lexsort((domains.by_name, penalty))
         return order[self._capacity[order] > 0]
 
 
@@ -155,7 +155,7 @@ def level(counts: Int64, capacity: Int64, wanted: int, order: Int64) -> Int64:
     return shares
 
 
-def _fits(of_class: ClassRoom, left_out: Sequence[Moving], allowed: Bool | None) -> Int64:
+def _fits(of_class: ClassCapacity, left_out: Sequence[Moving], allowed: Bool | None) -> Int64:
     fits = of_class.alone if of_class.inter_pod is None else of_class.fits
     if of_class.inter_pod is not None and left_out:
         fits = np.minimum(of_class.alone, of_class.inter_pod.caps_without(left_out))

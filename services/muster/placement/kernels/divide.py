@@ -14,7 +14,7 @@ from muster.placement.kernels.compilation import FLAG, INT, INTS, inner, kernel
 PACK: Final = 1
 PARTITION: Final = 3
 
-NEVER: Final = -1
+IMPOSSIBLE: Final = -1
 """For squares: the members cannot be divided so."""
 
 _ENDLESS: Final = 2**62
@@ -53,7 +53,7 @@ def divide(
         first, wanted = starts[above[at]], members[at]
         width = starts[above[at] + 1] - first
         if wanted % step:
-            return 0, NEVER, 0
+            return 0, IMPOSSIBLE, 0
         wanted //= step
         if not wanted and (shape == PACK or not hard):
             off += parts
@@ -73,7 +73,7 @@ def divide(
             numbers = parts if partition else wanted // smallest
             done = _level(room, wanted, numbers, smallest, difference, partition, counts, order, spare, tally)
         if not done:
-            return 0, NEVER, 0
+            return 0, IMPOSSIBLE, 0
         before = used
         for domain in range(width):
             size = counts[domain] * step

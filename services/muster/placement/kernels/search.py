@@ -27,14 +27,14 @@ from muster.placement.kernels.bounds import (
     tightest,
 )
 from muster.placement.kernels.compilation import INT, INTS, TABLE, inner, kernel
-from muster.placement.kernels.divide import NEVER, PACK, PARTITION, divide, fewest
+from muster.placement.kernels.divide import IMPOSSIBLE, PACK, PARTITION, divide, fewest
 
-_MOST_TRIED: Final = 64
+_MAX_TRIED: Final = 64
 _TRIED_BY_NODES: Final = 2_000
 """Domains that are tried besides the tightest of each level, the most promising first: few where there are many nodes.
 Where there are thousands, only the domain is tried that is best on the next level, by what it promises there.
 """
-_MOST_COUNTED: Final = 20_000
+_MAX_COUNTED: Final = 20_000
 """Domains of which it is counted how many are needed, which takes sorting them."""
 _BOUND_BITS: Final = 62
 
@@ -99,7 +99,7 @@ def search(rules: Int64, starts: Int64, tiers: Int64, caps: Int64, members: int)
             state[tier, _WIDTH] = bits + 1 if shape == PACK else 3 * bits + 2 if shape == PARTITION else 2 * bits + 1
         if tier:
             state[tier - 1, _BELOW] = state[tier, _WIDTH] + state[tier, _BELOW]
-    ground = _Search(
+    search = _Search(
         rules,
         starts,
         tiers,
@@ -113,13 +113,13 @@ def search(rules: Int64, starts: Int64, tiers: Int64, caps: Int64, members: int)
         np.empty(tiers[-1, 0], np.int64),
         state,
     )
-    if not _narrow(ground, max(1, min(_MOST_TRIED, _TRIED_BY_NODES // max(1, nodes)))):
-        return np.empty(0, np.int64), np.empty(0, np.int64), ground.costs[0], False
+    if not _narrow(search, max(1, min(_MAX_TRIED, _TRIED_BY_NODES // max(1, nodes)))):
+        return np.empty(0, np.int64), np.empty(0, np.int64), search.costs[0], False
     at = state[0, _PLACE]
-    place, used = ground.places[at], ground.used[at]
+    place, used = search.places[at], search.used[at]
     for each in range(used):
         place[0, each] -= tiers[-1, 0]
-    return place[0][:used], place[1][:used], ground.costs[at], _is_least(ground, at, 0, starts[1] - starts[0])
+    return place[0][:used], place[1][:used], search.costs[at], _is_least(search, at, 0, starts[1] - starts[0])
 
 
 @inner
@@ -242,7 +242,7 @@ def _by_next_tier(search: _Search, tier: int, first: int, last: int) -> int:
 def _fewest(search: _Search, first: int, last: int) -> Int64:
     """How many domains of the next tier it takes within each of domains `first` to before `last`."""
     starts = search.starts
-    return fewest(search.caps, starts, first, last, search.members, starts[last] - starts[first] <= _MOST_COUNTED)
+    return fewest(search.caps, starts, first, last, search.members, starts[last] - starts[first] <= _MAX_COUNTED)
 
 
 @inner
@@ -270,7 +270,7 @@ def _fan_out(search: _Search, tier: int) -> bool:
             domains,
             counts,
         )
-        if squares == NEVER:
+        if squares == IMPOSSIBLE:
             return False
         cost = search.costs[here, below]
         cost[0], cost[1] = 0, 0

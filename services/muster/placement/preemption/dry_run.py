@@ -12,8 +12,8 @@ from muster.placement.inter_pod.solver import members_interact
 from muster.placement.preemption.victim_table import VictimTable
 from muster.placement.solve.branch_and_bound import Budget
 from muster.placement.solve.feasibility import has_place, is_constrained
-from muster.placement.solve.instance import Part, alike
-from muster.placement.state.capacity import MOST_FITS, ClassRoom, Room
+from muster.placement.solve.instance import Part, is_homogeneous
+from muster.placement.state.capacity import MAX_FITS, CapacityState, ClassCapacity
 from muster.placement.state.filters import USABLE
 from muster.placement.state.nodes import Bool
 
@@ -36,19 +36,19 @@ class ClassNeed:
     `caps` how many members other pods allow on each at best, when pods have gone; None if they have no say.
     """
 
-    def __init__(self, room: ClassRoom, needed: int, rows: Int64, open_: Bool, caps: Int64 | None) -> None:
-        self.room = room
+    def __init__(self, state: ClassCapacity, needed: int, rows: Int64, open_: Bool, caps: Int64 | None) -> None:
+        self.state = state
         self.needed = needed
-        self.usable: Bool = (room.eligibility.reason[rows] == USABLE) & open_
-        self.now: Int64 = room.fits if caps is None else np.minimum(room.alone, caps)
+        self.usable: Bool = (state.filters.reason[rows] == USABLE) & open_
+        self.now: Int64 = state.fits if caps is None else np.minimum(state.alone, caps)
         self.elsewhere = int(self.now.sum()) - int(self.now[rows].sum())
         self._caps = None if caps is None else caps[rows]
-        self._columns = room.columns
-        self._amounts = room.amounts[:, None]
+        self._columns = state.columns
+        self._amounts = state.amounts[:, None]
 
     def fits(self, free: Int64, at: Int64 | slice = slice(None)) -> Int64:
         """Seats where so much is free: `free` is int64[resources, some], `at` the nodes meant."""
-        fits: Int64 = np.maximum((free[self._columns] // self._amounts).min(axis=0, initial=MOST_FITS), 0)
+        fits: Int64 = np.maximum((free[self._columns] // self._amounts).min(axis=0, initial=MAX_FITS), 0)
         if self._caps is not None:
             fits = np.minimum(fits, self._caps[at])
         return fits * self.usable[at]
@@ -65,29 +65,29 @@ class DryRun:
     Efforts are counted, about 50 microseconds each: counts and not seconds, so that every replica answers the same.
     """
 
-    def __init__(self, room: Room, group: SolveGroup, parts: Sequence[Part], candidates: VictimTable) -> None:
-        self.room = room
+    def __init__(self, state: CapacityState, group: SolveGroup, parts: Sequence[Part], candidates: VictimTable) -> None:
+        self.state = state
         self.group = group
         self.parts = parts
         self.candidates = candidates
-        self.free: Int64 = room.free[:, candidates.rows]
+        self.free: Int64 = state.free[:, candidates.rows]
         must_seat = _must_seat(group, parts)
         open_: Bool = np.all(self.free > -NOTHING_FREE // 2, axis=0)
-        self._is_coupled = members_interact(room, parts)
+        self._is_coupled = members_interact(state, parts)
         settled = not candidates.minded and not self._is_coupled
-        caps = _caps(room, must_seat) if settled else _caps_at_best(room, must_seat, candidates)
+        caps = _caps(state, must_seat) if settled else _caps_at_best(state, must_seat, candidates)
         self.needs = [
-            ClassNeed(room.of(each), needed, candidates.rows, open_, caps.get(each))
+            ClassNeed(state.of(each), needed, candidates.rows, open_, caps.get(each))
             for each, needed in must_seat.items()
         ]
         self.members = sum(part.wanted for part in parts)
-        self._counting_settles_it = alike(parts) and not is_constrained(group) and (settled or not caps)
+        self._counting_settles_it = is_homogeneous(parts) and not is_constrained(group) and (settled or not caps)
         self._steps_left = STEPS_FOR_ALL
         self._efforts_left = 0
 
     def among(self, candidates: VictimTable) -> "DryRun":
         """The same for some of the candidates."""
-        return DryRun(self.room, self.group, self.parts, candidates)
+        return DryRun(self.state, self.group, self.parts, candidates)
 
     def allow(self, efforts: int) -> None:
         """Make so many more efforts and no more."""
@@ -117,33 +117,33 @@ class DryRun:
 
     def _seated(self, removed: Int64) -> bool:
         self.spend(_EFFORT_OF_COUPLED if self._is_coupled else _EFFORT_OF_MIXED)
-        mark = self.room.mark()
-        self.candidates.let_go(self.room, removed)
+        checkpoint = self.state.checkpoint()
+        self.candidates.let_go(self.state, removed)
         budget = Budget(min(STEPS_PER_TRIAL, self._steps_left))
         granted = budget.left
         try:
-            return has_place(self.room, self.group, self.parts, budget)
+            return has_place(self.state, self.group, self.parts, budget)
         finally:
             self._steps_left -= granted - max(0, budget.left)
-            self.room.undo(mark)
+            self.state.rollback(checkpoint)
 
 
-def _caps(room: Room, class_ids: Iterable[str]) -> dict[str, Int64]:
+def _caps(state: CapacityState, class_ids: Iterable[str]) -> dict[str, Int64]:
     """Of classes that mind other pods, how many members these allow on each node."""
-    limits = {class_id: room.of(class_id).inter_pod for class_id in class_ids}
+    limits = {class_id: state.of(class_id).inter_pod for class_id in class_ids}
     return {class_id: each.caps() for class_id, each in limits.items() if each is not None and each.rules}
 
 
-def _caps_at_best(room: Room, class_ids: Iterable[str], candidates: VictimTable) -> dict[str, Int64]:
+def _caps_at_best(state: CapacityState, class_ids: Iterable[str], candidates: VictimTable) -> dict[str, Int64]:
     """The same when all candidates have gone, whoever of the group comes to help."""
-    limits = {class_id: room.of(class_id).inter_pod for class_id in class_ids}
+    limits = {class_id: state.of(class_id).inter_pod for class_id in class_ids}
     limited = {class_id: each for class_id, each in limits.items() if each is not None and each.rules}
     if not limited:
         return {}
-    mark = room.mark()
-    candidates.let_go(room, candidates.count)
+    checkpoint = state.checkpoint()
+    candidates.let_go(state, candidates.count)
     caps = {class_id: each.caps_at_best() for class_id, each in limited.items()}
-    room.undo(mark)
+    state.rollback(checkpoint)
     return caps
 
 

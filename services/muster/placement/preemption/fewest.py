@@ -10,7 +10,7 @@ import numpy as np
 from muster.gangs.capacity import Int64
 from muster.placement.preemption.holds import Holds
 
-MOST_CELLS: Final = 1_500_000
+MAX_CELLS: Final = 1_500_000
 """What may be looked at, in holds times sets: some 20 nanoseconds each, so that pairs of 300 gangs of 8 can be."""
 _OVERHEAD_CELLS: Final = 2_000
 """What looking at all holds once costs besides."""
@@ -25,7 +25,7 @@ def fewest_gangs(holds: Holds, accept: Accept) -> Int64 | None:
 
     `holds.free` must be at least what is free when spare pods of other gangs go. Raises what `accept` does.
     """
-    cells = MOST_CELLS
+    cells = MAX_CELLS
     for size in range(1, len(holds.gangs) + 1):
         cells -= comb(len(holds.gangs), size - 1) * (len(holds) + _OVERHEAD_CELLS)
         if cells < 0 and size > 1:

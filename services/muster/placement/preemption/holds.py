@@ -29,7 +29,7 @@ class Holds:
         self.at: Int64 = at[first]
         self.amounts: Int64 = np.add.reduceat(amounts, first, axis=1) if len(first) else amounts
         self.free: Int64 = trial.free + candidates.freed(spared)
-        self.rank: Int64 = trial.room.nodes.rank[candidates.rows]
+        self.rank: Int64 = trial.state.nodes.rank[candidates.rows]
         self._by_gang = np.argsort(self.gang, kind="stable")
         self._gang_from = np.searchsorted(self.gang[self._by_gang], np.arange(len(gangs) + 1))
         self._node_from = np.searchsorted(self.at, np.arange(len(candidates.rows) + 1))

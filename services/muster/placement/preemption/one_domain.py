@@ -16,16 +16,16 @@ from muster.placement.preemption.victim_table import VictimTable
 from muster.placement.solve.feasibility import is_constrained
 from muster.placement.solve.instance import Part
 from muster.placement.solve.level_rules import Shape, rules_of
-from muster.placement.state.capacity import Room
+from muster.placement.state.capacity import CapacityState
 from muster.placement.state.nodes import Bool
 from muster.placement.state.trees import Tree
 
-MOST_ENTRIES: Final = 4_000
+MAX_ENTRIES: Final = 4_000
 """Entries of candidates times domains that are looked at: more domains where less may go."""
 _WIDE: Final = 64
 """Entries of candidates up to which what is found everywhere needs no second look."""
 _FEWEST_DOMAINS: Final = 2
-_MOST_DOMAINS: Final = 16
+_MAX_DOMAINS: Final = 16
 
 WhoGoes = Callable[[DryRun], Int64 | None]
 """How many pods of each entry go."""
@@ -42,12 +42,12 @@ class Confined:
     domain_of: Int64
 
 
-def confinement(room: Room, group: SolveGroup) -> Confined | None:
+def confinement(state: CapacityState, group: SolveGroup) -> Confined | None:
     """What confines a group of one gang to one domain: hard packs from the top of its tree down to a level."""
     if len(group.gangs) != 1:
         return None
     [gang] = group.gangs
-    tree = room.trees.get(gang.tree)
+    tree = state.trees.get(gang.tree)
     assert tree is not None, f"tree {gang.tree!r} was not checked"
     packed = []
     for rule in rules_of(gang.constraints, tree.level_names):
@@ -59,11 +59,11 @@ def confinement(room: Room, group: SolveGroup) -> Confined | None:
     names = {tree.level_names[level] for level in packed}
     rest = tuple(each for each in gang.constraints if each.level not in names or each.policy is not LevelPolicy.PACK)
     inside_only = packed[0] < len(tree.levels)
-    return Confined(structs.replace(gang, constraints=rest), _domains(room, tree, gang, packed[-1], inside_only))
+    return Confined(structs.replace(gang, constraints=rest), _domains(state, tree, gang, packed[-1], inside_only))
 
 
 def who_goes_of_one_domain(
-    room: Room,
+    state: CapacityState,
     group: SolveGroup,
     parts: Sequence[Part],
     candidates: VictimTable,
@@ -73,14 +73,14 @@ def who_goes_of_one_domain(
     """How many pods of each entry go: the best of what is found for each of the most promising domains."""
     inside = structs.replace(group, gangs=(confined.gang,))
     found = []
-    for domain in _promising(room, inside, parts, candidates, confined.domain_of):
-        with _nothing_free_but_in(room, confined.domain_of == domain):
-            found.append(who_goes(DryRun(room, inside, parts, candidates)))
+    for domain in _promising(state, inside, parts, candidates, confined.domain_of):
+        with _nothing_free_but_in(state, confined.domain_of == domain):
+            found.append(who_goes(DryRun(state, inside, parts, candidates)))
     return _least_harm(candidates, found)
 
 
 def who_goes_near(
-    room: Room,
+    state: CapacityState,
     group: SolveGroup,
     parts: Sequence[Part],
     candidates: VictimTable,
@@ -90,20 +90,20 @@ def who_goes_near(
     """How many pods of each entry go: looked for everywhere, and, where that is a wide field, also in the domains of
     some nodes alone, on which the group would have its place if all were gone.
     """
-    found = [who_goes(DryRun(room, group, parts, candidates))]
+    found = [who_goes(DryRun(state, group, parts, candidates))]
     if is_constrained(group) and len(candidates) > _WIDE:
-        with _nothing_free_but_in(room, _around(room, group, nodes)):
-            found.append(who_goes(DryRun(room, group, parts, candidates)))
+        with _nothing_free_but_in(state, _around(state, group, nodes)):
+            found.append(who_goes(DryRun(state, group, parts, candidates)))
     return _least_harm(candidates, found)
 
 
-def _around(room: Room, group: SolveGroup, nodes: Iterable[str]) -> Bool:
+def _around(state: CapacityState, group: SolveGroup, nodes: Iterable[str]) -> Bool:
     """Rows of the domains that nodes are in, of the lowest constrained level above the nodes of each gang's tree."""
-    rows = np.array(sorted({row for name in nodes if (row := room.nodes.row(name)) is not None}), np.int64)
-    around: Bool = np.zeros(room.nodes.rows, np.bool_)
+    rows = np.array(sorted({row for name in nodes if (row := state.nodes.row(name)) is not None}), np.int64)
+    around: Bool = np.zeros(state.nodes.rows, np.bool_)
     around[rows] = True
     for gang in group.gangs:
-        tree = room.trees.get(gang.tree)
+        tree = state.trees.get(gang.tree)
         if tree is not None and tree.levels:
             named = {each.level for each in gang.constraints}
             levels = [level for level in tree.levels if level.name in named] or tree.levels[-1:]
@@ -117,7 +117,7 @@ def _least_harm(candidates: VictimTable, found: Iterable[Int64 | None]) -> Int64
     return min(ways, key=lambda removed: _harm(candidates, removed), default=None)
 
 
-def _domains(room: Room, tree: Tree, gang: SolveGang, level: int, inside_only: bool) -> Int64:
+def _domains(state: CapacityState, tree: Tree, gang: SolveGang, level: int, inside_only: bool) -> Int64:
     """The domain of each row; if members are placed already, only theirs."""
     of = tree.levels[level].of if level < len(tree.levels) else np.arange(len(tree.rows))
     of = of.copy()
@@ -125,18 +125,18 @@ def _domains(room: Room, tree: Tree, gang: SolveGang, level: int, inside_only: b
         of[tree.inside :] = -1
     for place in {tree.place_of(pods.node) for pods in gang.placed} - {None}:
         of[of != of[place]] = -1
-    domain_of: Int64 = np.full(room.nodes.rows, -1, np.int64)
+    domain_of: Int64 = np.full(state.nodes.rows, -1, np.int64)
     domain_of[tree.rows] = of
     return domain_of
 
 
 def _promising(
-    room: Room, group: SolveGroup, parts: Sequence[Part], candidates: VictimTable, domain_of: Int64
+    state: CapacityState, group: SolveGroup, parts: Sequence[Part], candidates: VictimTable, domain_of: Int64
 ) -> list[int]:
     """Domains that would have seats enough by each class alone: those for which the lowest levels suffice come first,
     then those that lack least.
     """
-    trial = DryRun(room, group, parts, candidates)
+    trial = DryRun(state, group, parts, candidates)
     level_of = np.array([gang.level for gang in candidates.gangs], np.int64)[candidates.gang]
     domains = int(domain_of.max(initial=-1)) + 1
     inside = domain_of >= 0
@@ -157,7 +157,7 @@ def _promising(
         lowest[enough & (lowest == np.iinfo(np.int64).max)] = -1 if level is None else level
     possible = np.flatnonzero(lowest < np.iinfo(np.int64).max)
     order = possible[np.lexsort((lacking[possible], lowest[possible]))]
-    most = min(_MOST_DOMAINS, max(_FEWEST_DOMAINS, MOST_ENTRIES // max(1, len(candidates))))
+    most = min(_MAX_DOMAINS, max(_FEWEST_DOMAINS, MAX_ENTRIES // max(1, len(candidates))))
     chosen: list[int] = order[:most].tolist()
     return chosen
 
@@ -172,12 +172,12 @@ def _harm(candidates: VictimTable, removed: Int64) -> tuple[int, int, list[int],
 
 
 @contextmanager
-def _nothing_free_but_in(room: Room, rows: Bool) -> Iterator[None]:
+def _nothing_free_but_in(state: CapacityState, rows: Bool) -> Iterator[None]:
     """As if all other nodes were full, and remained so whoever goes."""
     others = np.flatnonzero(~rows)
-    mark = room.mark()
-    room.shift(others, np.full((len(room.free), len(others)), -NOTHING_FREE))
+    checkpoint = state.checkpoint()
+    state.change_free(others, np.full((len(state.free), len(others)), -NOTHING_FREE))
     try:
         yield
     finally:
-        room.undo(mark)
+        state.rollback(checkpoint)

@@ -22,8 +22,8 @@ from muster.placement.preemption.victim_table import VictimTable, victim_table
 from muster.placement.preemption.whole_gangs import greedy_gangs
 from muster.placement.solve.feasibility import only_hard
 from muster.placement.solve.instance import NotPlaced, Part, Placed
-from muster.placement.state.capacity import Room
-from muster.placement.state.nominated import Kept
+from muster.placement.state.capacity import CapacityState
+from muster.placement.state.nominated import NominatedAmounts
 
 _EFFORTS: Final = 5_000
 """For each stage of a removal; a quarter of a second, which only the largest come near."""
@@ -37,44 +37,44 @@ PlaceWhole = Callable[[], Placed | NotPlaced]
 
 
 def place_by_preemption(
-    room: Room,
+    state: CapacityState,
     group: SolveGroup,
     parts: Sequence[Part],
     potential_victims: Sequence[PotentialVictim],
-    kept: Kept,
+    kept: NominatedAmounts,
     place: PlaceWhole,
     present: NotPlaced,
 ) -> Placed | NotPlaced:
     """Place a group that has no place at `present`, if it has one once some of the potential_victims pods are gone."""
-    candidates = victim_table(room, potential_victims, kept)
+    candidates = victim_table(state, potential_victims, kept)
     if not len(candidates):
         return present
-    mark = room.mark()
-    candidates.let_go(room, candidates.count)
+    checkpoint = state.checkpoint()
+    candidates.let_go(state, candidates.count)
     answer = place()
-    room.undo(mark)
+    state.rollback(checkpoint)
     if isinstance(answer, NotPlaced):
         summary = f"even if all that may be removed were gone: {answer.explanation.summary}"
         return replace(answer, explanation=replace(answer.explanation, summary=summary))
-    removed = _who_goes_for(room, only_hard(group), parts, candidates, answer)
+    removed = _who_goes_for(state, only_hard(group), parts, candidates, answer)
     if removed is None:
         return NotPlaced(False, present.explanation)
-    candidates.let_go(room, removed)
+    candidates.let_go(state, removed)
     answer = place()
     if isinstance(answer, NotPlaced):
-        room.undo(mark)
+        state.rollback(checkpoint)
         return NotPlaced(False, present.explanation)
     return replace(answer, victims=candidates.answer(removed))
 
 
 def _who_goes_for(
-    room: Room, group: SolveGroup, parts: Sequence[Part], candidates: VictimTable, if_all_went: Placed
+    state: CapacityState, group: SolveGroup, parts: Sequence[Part], candidates: VictimTable, if_all_went: Placed
 ) -> Int64 | None:
-    confined = confinement(room, group)
+    confined = confinement(state, group)
     if confined is not None:
-        return who_goes_of_one_domain(room, group, parts, candidates, confined, _who_goes)
+        return who_goes_of_one_domain(state, group, parts, candidates, confined, _who_goes)
     return who_goes_near(
-        room, group, parts, candidates, (assignment.node for assignment in if_all_went.assignments), _who_goes
+        state, group, parts, candidates, (assignment.node for assignment in if_all_went.assignments), _who_goes
     )
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.solve import PodsOnNode, PotentialVictim, VictimGang
-from muster.placement.state.capacity import Gone, Room
+from muster.placement.state.capacity import CapacityState, Gone
 from muster.placement.state.nodes import Bool
-from muster.placement.state.nominated import Kept
+from muster.placement.state.nominated import NominatedAmounts
 
 _UNLIMITED: Final = np.iinfo(np.int64).max
 
@@ -51,11 +51,11 @@ class VictimTable:
         freed: Int64 = np.add.reduceat(self.amounts * removed, self.starts, axis=1)
         return freed
 
-    def let_go(self, room: Room, removed: Int64) -> None:
+    def let_go(self, state: CapacityState, removed: Int64) -> None:
         """As if so many pods of each entry were gone, until that is undone."""
         freed = self.freed(removed)
         changed = np.flatnonzero(freed.any(axis=0))
-        room.shift(self.rows[changed], freed[:, changed], self.gone(removed))
+        state.change_free(self.rows[changed], freed[:, changed], self.gone(removed))
 
     def gone(self, removed: Int64) -> list[Gone]:
         """So many pods of each entry, as far as others may mind them."""
@@ -105,26 +105,28 @@ def _of_gang(gang: PotentialVictim, gone: list[tuple[int, int]], held: int) -> V
     return VictimGang(gang.id, False, tuple(PodsOnNode(pods.node, pods.class_id, count) for pods, count in listed))
 
 
-def victim_table(room: Room, potential_victims: Sequence[PotentialVictim], kept: Kept) -> VictimTable:
+def victim_table(
+    state: CapacityState, potential_victims: Sequence[PotentialVictim], kept: NominatedAmounts
+) -> VictimTable:
     """What may be removed. Pods on nodes that are not known are left out, and no node gives back more than pods hold
     there, whatever the caller says.
     """
     listed = [pods for gang in potential_victims for pods in gang.pods]
     names = [pods.node for pods in listed]
     classes = [pods.class_id for pods in listed]
-    row_of = {name: -1 if (row := room.nodes.row(name)) is None else row for name in set(names)}
+    row_of = {name: -1 if (row := state.nodes.row(name)) is None else row for name in set(names)}
     rows = np.fromiter(map(row_of.__getitem__, names), np.int64)
     turn = np.flatnonzero(rows >= 0)
     turn = turn[np.argsort(rows[turn], kind="stable")]
     gang = np.repeat(np.arange(len(potential_victims)), [len(each.pods) for each in potential_victims])[turn]
     count = np.array([pods.count for pods in listed], np.int64)[turn]
     class_ids = {class_id: index for index, class_id in enumerate(sorted(set(classes)))}
-    vectors = np.array([room.of(class_id).vector(len(room.free)) for class_id in class_ids], np.int64)
+    vectors = np.array([state.of(class_id).vector(len(state.free)) for class_id in class_ids], np.int64)
     class_at = np.fromiter(map(class_ids.__getitem__, classes), np.int64)[turn]
-    amounts = vectors.reshape(-1, len(room.free)).T[:, class_at]
+    amounts = vectors.reshape(-1, len(state.free)).T[:, class_at]
     distinct, starts, at = np.unique(rows[turn], return_index=True, return_inverse=True)
-    count = _clipped(count, amounts, at, starts, _in_use(room, distinct, kept))
-    minded = [class_id for class_id in class_ids if room.pod_counts.follows(class_id)]
+    count = _clipped(count, amounts, at, starts, _in_use(state, distinct, kept))
+    minded = [class_id for class_id in class_ids if state.pod_counts.follows(class_id)]
     index_of = np.array([minded.index(class_id) if class_id in minded else -1 for class_id in class_ids], np.int64)
     return VictimTable(potential_victims, gang, at, count, turn, distinct, starts, amounts, minded, index_of[class_at])
 
@@ -146,12 +148,12 @@ def _clipped(count: Int64, amounts: Int64, at: Int64, starts: Int64, in_use: Int
     return count
 
 
-def _in_use(room: Room, rows: Int64, kept: Kept) -> Int64:
+def _in_use(state: CapacityState, rows: Int64, kept: NominatedAmounts) -> Int64:
     """What pods hold on nodes, seated or reserved: int64[resources, rows]."""
-    free = room.free[:, rows]
+    free = state.free[:, rows]
     if len(kept.rows):
-        nominated = np.zeros_like(room.free)
+        nominated = np.zeros_like(state.free)
         nominated[:, kept.rows] = kept.amounts
         free += nominated[:, rows]
-    in_use: Int64 = room.capacity.allocatable[rows, : len(room.free)].T - free
+    in_use: Int64 = state.capacity.allocatable[rows, : len(state.free)].T - free
     return in_use

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.placement.solve.instance import Attempt, Part
-from muster.placement.state.capacity import Room
+from muster.placement.solve.instance import Part, Solution
+from muster.placement.state.capacity import CapacityState
 from muster.placement.state.nodes import Bool
 
 Counts = tuple[int, ...]
@@ -29,7 +29,7 @@ class Bin:
 
 
 @dataclass(frozen=True)
-class Puzzle:
+class PackingInstance:
     """`wanted[p]` members that ask `asks[p]` per resource; gang g may leave out `slack[g]` of its members.
 
     The hardest parts come first; `gang[p]` is the gang of a part.
@@ -58,28 +58,29 @@ class Budget:
             raise OutOfBudget
 
 
-def search(puzzle: Puzzle, budget: Budget) -> list[Counts] | None:
+def search(instance: PackingInstance, budget: Budget) -> list[Counts] | None:
     """Members of each part for each bin; None: proved that there is no way.
 
     Raises OutOfBudget.
     """
-    return _Search(puzzle, budget).run()
+    return _Search(instance, budget).run()
 
 
 class _Search:
-    def __init__(self, puzzle: Puzzle, budget: Budget) -> None:
-        self._puzzle = puzzle
+    def __init__(self, instance: PackingInstance, budget: Budget) -> None:
+        self._puzzle = instance
         self._budget = budget
-        self._may_leave_out = any(puzzle.slack)
+        self._may_leave_out = any(instance.slack)
         self._dead: set[tuple[int, Counts]] = set()
         self._fillings: dict[tuple[tuple[int, ...], Counts], list[Counts]] = {}
-        bins, parts = puzzle.bins, range(len(puzzle.wanted))
+        bins, parts = instance.bins, range(len(instance.wanted))
         self._seats_from = _suffix_sums([each.most for each in bins], len(parts))
-        self._free_from = _suffix_sums([each.free for each in bins], len(puzzle.asks[0]))
-        self._gangs = [[p for p in parts if puzzle.gang[p] == g] for g in range(len(puzzle.slack))]
+        self._free_from = _suffix_sums([each.free for each in bins], len(instance.asks[0]))
+        self._gangs = [[p for p in parts if instance.gang[p] == g] for g in range(len(instance.slack))]
         # per resource and gang, parts by how much they ask, most first: what slack leaves out to ask for the least
         self._greediest = [
-            [sorted(ours, key=lambda p: -puzzle.asks[p][r]) for ours in self._gangs] for r in range(len(puzzle.asks[0]))
+            [sorted(ours, key=lambda p: -instance.asks[p][r]) for ours in self._gangs]
+            for r in range(len(instance.asks[0]))
         ]
 
     def run(self) -> list[Counts] | None:
@@ -162,71 +163,73 @@ def _suffix_sums(rows: Sequence[tuple[int, ...]], width: int) -> list[tuple[int,
     return sums[::-1]
 
 
-MOST_MEMBERS: Final = 64
-MOST_BINS: Final = 128
-MOST_KINDS_COMPARED: Final = 600
+MAX_MEMBERS: Final = 64
+MAX_BINS: Final = 128
+MAX_KINDS_COMPARED: Final = 600
 """Beyond these an exact search has no hope within its budget; large gangs are left to the counting proofs."""
 
 
 @dataclass(frozen=True)
-class Cut:
+class Presolved:
     """A puzzle and how to read its answer.
 
     `order[i]` is the part that the puzzle calls i, `rows[b]` the node that it calls b. `whole`: what was cut away
     cannot matter, so that a proof for the puzzle is one for the cluster.
     """
 
-    puzzle: Puzzle
+    instance: PackingInstance
     order: tuple[int, ...]
     rows: tuple[int, ...]
     whole: bool
 
-    def attempt(self, answer: Sequence[Counts], parts: Sequence[Part]) -> Attempt:
+    def solution(self, answer: Sequence[Counts], parts: Sequence[Part]) -> Solution:
         """The answer as seats of parts."""
-        attempt = Attempt([0] * len(parts))
+        solution = Solution([0] * len(parts))
         table = np.array(answer, np.int64)  # int64[bins, parts of the puzzle]
         rows = np.array(self.rows, np.int64)
         for index, part in enumerate(self.order):
             used = np.flatnonzero(table[:, index])
             if len(used):
-                attempt.seats.append((part, (rows[used], table[used, index])))
-                attempt.placed[part] = int(table[:, index].sum())
-        return attempt
+                solution.seats.append((part, (rows[used], table[used, index])))
+                solution.placed[part] = int(table[:, index].sum())
+        return solution
 
 
-def find(
-    room: Room, parts: Sequence[Part], order: Sequence[int], required: Sequence[int], budget: Budget
-) -> tuple[Attempt | None, bool]:
+def search_exactly(
+    state: CapacityState, parts: Sequence[Part], order: Sequence[int], required: Sequence[int], budget: Budget
+) -> tuple[Solution | None, bool]:
     """Seats, not taken yet, for `required[gang]` members at least; if there are none, whether that is proved."""
-    problem = cut(room, parts, order, required)
+    problem = presolve(state, parts, order, required)
     if problem is None:
         return None, False
     try:
-        answer = search(problem.puzzle, budget)
+        answer = search(problem.instance, budget)
     except OutOfBudget:
         return None, False
-    return (None, problem.whole) if answer is None else (problem.attempt(answer, parts), False)
+    return (None, problem.whole) if answer is None else (problem.solution(answer, parts), False)
 
 
-def cut(room: Room, parts: Sequence[Part], order: Sequence[int], required: Sequence[int]) -> Cut | None:
+def presolve(
+    state: CapacityState, parts: Sequence[Part], order: Sequence[int], required: Sequence[int]
+) -> Presolved | None:
     """The puzzle to place `required[gang]` members; parts in `order`, the hardest first. None: too large to try."""
     members = sum(part.wanted for part in parts)
-    if members > MOST_MEMBERS:
+    if members > MAX_MEMBERS:
         return None
-    rooms = [room.of(parts[index].class_id) for index in order]
+    class_capacities = [state.of(parts[index].class_id) for index in order]
     wanted = np.array([parts[index].wanted for index in order], np.int64)
-    asks = np.array([each.vector(len(room.free)) for each in rooms])  # int64[parts, resources]
+    asks = np.array([each.vector(len(state.free)) for each in class_capacities])  # int64[parts, resources]
     asked = np.flatnonzero(asks.any(axis=0))
     asks = asks[:, asked]
-    most = np.minimum(np.array([each.fits for each in rooms]), wanted[:, None])  # int64[parts, rows]
+    most = np.minimum(np.array([each.fits for each in class_capacities]), wanted[:, None])  # int64[parts, rows]
     rows = np.flatnonzero(most.any(axis=0))
-    rows = rows[np.argsort(room.nodes.rank[rows])]
+    rows = rows[np.argsort(state.nodes.rank[rows])]
     enough = (asks * wanted[:, None]).sum(axis=0)  # more of a resource than all members ask is as good as that
-    free = np.clip(room.free[asked[:, None], rows].T, 0, enough)  # int64[rows, resources]
+    free = np.clip(state.free[asked[:, None], rows].T, 0, enough)  # int64[rows, resources]
     bins = np.hstack((most[:, rows].T, free))
-    chosen, whole = worth_trying(bins, len(order), members)
-    return Cut(
-        Puzzle(
+    chosen, whole = undominated_bins(bins, len(order), members)
+    return Presolved(
+        PackingInstance(
             asks=tuple(map(tuple, asks.tolist())),
             wanted=tuple(wanted.tolist()),
             gang=tuple(parts[index].gang for index in order),
@@ -241,7 +244,7 @@ def cut(room: Room, parts: Sequence[Part], order: Sequence[int], required: Seque
     )
 
 
-def worth_trying(bins: Int64, parts: int, members: int, most_bins: int = MOST_BINS) -> tuple[Int64, bool]:
+def undominated_bins(bins: Int64, parts: int, members: int, most_bins: int = MAX_BINS) -> tuple[Int64, bool]:
     """Rows of `bins` to search, the tightest first, and whether the others cannot matter.
 
     A bin is how many of each of `parts` it may take, then what it has free of each resource; more is never worse.
@@ -253,7 +256,7 @@ def worth_trying(bins: Int64, parts: int, members: int, most_bins: int = MOST_BI
     copies = [np.flatnonzero(index == kind)[:members] for kind in range(len(kinds))]
     size = kinds[:, parts:] / np.maximum(kinds[:, parts:].max(axis=0), 1)
     by_size = sorted(range(len(kinds)), key=lambda kind: (float(size[kind].sum()), kinds[kind].tolist()))
-    if sum(map(len, copies)) > most_bins and len(kinds) <= MOST_KINDS_COMPARED:
+    if sum(map(len, copies)) > most_bins and len(kinds) <= MAX_KINDS_COMPARED:
         counts = np.array([len(each) for each in copies])
         better: Bool = np.all(kinds[:, None, :] <= kinds[None, :, :], axis=2)  # [this kind, at least as good]
         np.fill_diagonal(better, False)

@@ -10,11 +10,11 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.placement.solve.branch_and_bound import Budget, OutOfBudget
-from muster.placement.solve.costs import Cost, cost_of, holds, is_best, may_hold, reaches_bounds, worth
-from muster.placement.solve.instance import Attempt, Ground, retake
+from muster.placement.solve.costs import Cost, cost_of, holds, is_best, may_hold, reaches_bounds, solution_cost
+from muster.placement.solve.instance import Solution, TreeInstance, take_again
 from muster.placement.solve.level_rules import Rule, Shape
 from muster.placement.solve.packing import Seats
-from muster.placement.solve.tree_slice import Stretch
+from muster.placement.solve.tree_slice import TreeSlice
 from muster.placement.state.nodes import Bool
 
 _DOMAINS_TRIED: Final = 8
@@ -24,83 +24,83 @@ _PLACES_PER_STEP: Final = 50
 """Places that members of a class are divided over in the time of one step of a search."""
 
 
-def place_by_class(ground: Ground, least: Sequence[int], budget: Budget) -> Attempt | None:
+def place_by_class(instance: TreeInstance, least: Sequence[int], budget: Budget) -> Solution | None:
     """Seats, not taken, for all members, else for `least[gang]` and as many more as can be found.
 
     Raises OutOfBudget.
     """
-    found = _place(ground, _wanted(ground), budget)
+    found = _place(instance, _wanted(instance), budget)
     if found is not None:
         return found
-    found = _place(ground, least, budget)
-    return None if found is None else _raised(ground, found, least, _wanted(ground), budget)
+    found = _place(instance, least, budget)
+    return None if found is None else _raised(instance, found, least, _wanted(instance), budget)
 
 
-def any_by_class(ground: Ground, least: Sequence[int], budget: Budget) -> Attempt | None:
+def any_by_class(instance: TreeInstance, least: Sequence[int], budget: Budget) -> Solution | None:
     """Seats, not taken, for `least[gang]` members. Raises OutOfBudget."""
-    return _place(ground, least, budget)
+    return _place(instance, least, budget)
 
 
-def most_by_class(ground: Ground, minimums: Sequence[int], budget: Budget) -> Attempt | None:
+def most_by_class(instance: TreeInstance, minimums: Sequence[int], budget: Budget) -> Solution | None:
     """Seats, not taken, for as many members toward the minimums as can be found, while more are to come.
 
     Raises OutOfBudget.
     """
-    nobody = Attempt([0] * len(ground.parts))
-    found = _raised(ground, nobody, [0] * len(minimums), minimums, budget, unfinished=True)
+    nobody = Solution([0] * len(instance.parts))
+    found = _raised(instance, nobody, [0] * len(minimums), minimums, budget, unfinished=True)
     return found if found.total else None
 
 
 def _raised(
-    ground: Ground,
-    found: Attempt,
+    instance: TreeInstance,
+    found: Solution,
     least: Sequence[int],
     most: Sequence[int],
     budget: Budget,
     *,
     unfinished: bool = False,
-) -> Attempt:
+) -> Solution:
     """More members than the `least` that were found, up to the `most`; first gangs first."""
     for gang, limit in enumerate(most):
         too_many = limit + 1
         while least[gang] + 1 < too_many:
             middle = (least[gang] + too_many) // 2
             tried = [*least[:gang], middle, *least[gang + 1 :]]
-            attempt = _place(ground, tried, budget, few=True, unfinished=unfinished)
-            if attempt is None:
+            solution = _place(instance, tried, budget, few=True, unfinished=unfinished)
+            if solution is None:
                 too_many = middle
             else:
-                found, least = attempt, tried
+                found, least = solution, tried
     return found
 
 
-def _wanted(ground: Ground) -> list[int]:
-    return [sum(part.wanted for part in ground.parts if part.gang == gang) for gang in range(len(ground.asked))]
+def _wanted(instance: TreeInstance) -> list[int]:
+    return [sum(part.wanted for part in instance.parts if part.gang == gang) for gang in range(len(instance.asked))]
 
 
 def _place(
-    ground: Ground, needed: Sequence[int], budget: Budget, *, few: bool = False, unfinished: bool = False
-) -> Attempt | None:
+    instance: TreeInstance, needed: Sequence[int], budget: Budget, *, few: bool = False, unfinished: bool = False
+) -> Solution | None:
     """So many members of each gang; in a `few` tries, if it is only sought how many fit."""
-    room = ground.room
-    mark = room.mark()
-    best: Attempt | None = None
+    state = instance.state
+    checkpoint = state.checkpoint()
+    best: Solution | None = None
     try:
-        in_turn = _orders(ground)
-        if list(needed) != _wanted(ground):
+        in_turn = _orders(instance)
+        if list(needed) != _wanted(instance):
             in_turn.reverse()
         for order in in_turn[: 1 if few else None]:
             domains = _DOMAINS_FOR_MORE if few else _DOMAINS_TRIED
-            attempt = _Tries(ground, order, needed, budget, domains, unfinished=unfinished).seat_gangs()
-            room.undo(mark)
-            if attempt is None:
+            solution = _Tries(instance, order, needed, budget, domains, unfinished=unfinished).seat_gangs()
+            state.rollback(checkpoint)
+            if solution is None:
                 continue
-            if is_best(ground, attempt):
-                return attempt
-            if best is None or worth(ground, attempt) < worth(ground, best):
-                best = attempt
+            if is_best(instance, solution):
+                return solution
+            if best is None or solution_cost(instance, solution) < solution_cost(instance, best):
+                best = solution
     finally:
-        room.undo(mark)
+        state.rollback(checkpoint)
     return best
 
 
@@ -109,7 +109,7 @@ class _Tries:
 
     def __init__(
         self,
-        ground: Ground,
+        instance: TreeInstance,
         order: Sequence[int],
         needed: Sequence[int],
         budget: Budget,
@@ -117,36 +117,36 @@ class _Tries:
         *,
         unfinished: bool,
     ) -> None:
-        self._ground = ground
+        self._ground = instance
         self._order = order
         self._needed = needed
         self._budget = budget
         self._domains = domains
         self._unfinished = unfinished
 
-    def seat_gangs(self) -> Attempt | None:
+    def seat_gangs(self) -> Solution | None:
         """Gang by gang; what is found stays taken."""
-        attempt = Attempt([0] * len(self._ground.parts))
+        solution = Solution([0] * len(self._ground.parts))
         for gang in dict.fromkeys(self._ground.parts[index].gang for index in self._order):
             seats = self._best_seats(gang)
             if seats is None:
                 return None
-            retake(self._ground.room, self._ground.parts, Attempt([], seats))
-            attempt.seats += seats
+            take_again(self._ground.state, self._ground.parts, Solution([], seats))
+            solution.seats += seats
             for index, (_, counts) in seats:
-                attempt.placed[index] += int(counts.sum())
-        return attempt
+                solution.placed[index] += int(counts.sum())
+        return solution
 
     def _best_seats(self, gang: int) -> list[tuple[int, Seats]] | None:
         """The best of some domains of the lowest level that has any, the first if they are alike; nothing is taken."""
-        room, tree, rules = self._ground.room, self._ground.tree, self._ground.asked[gang].rules
+        state, tree, rules = self._ground.state, self._ground.tree, self._ground.asked[gang].rules
         parts = [index for index in self._order if self._ground.parts[index].gang == gang]
         for tier in self._where(gang):
             best: tuple[Cost, list[tuple[int, Seats]]] | None = None
             for first, last in tier:
-                mark = room.mark()
+                checkpoint = state.checkpoint()
                 seated = self._seat_parts(gang, parts, first, last)
-                room.undo(mark)
+                state.rollback(checkpoint)
                 if seated is None:
                     continue
                 sizes, seats = seated
@@ -164,7 +164,7 @@ class _Tries:
         self, gang: int, parts: Sequence[int], first: int, last: int
     ) -> tuple[Int64, list[tuple[int, Seats]]] | None:
         """Members of the gang on each place once all its parts are seated, and the seats, which are taken."""
-        stretch = Stretch(self._ground, gang, first, last)
+        tree_slice = TreeSlice(self._ground, gang, first, last)
         seats: list[tuple[int, Seats]] = []
         left = self._needed[gang]
         for index in parts:
@@ -172,11 +172,11 @@ class _Tries:
             if not wanted:
                 continue
             self._spend(last - first)
-            taken = stretch.seat(index, wanted, more_to_come=self._unfinished or wanted < left)
+            taken = tree_slice.seat(index, wanted, more_to_come=self._unfinished or wanted < left)
             if taken is not None:
                 seats.append((index, taken))
                 left -= int(taken[1].sum())
-        return None if left else (stretch.held, seats)
+        return None if left else (tree_slice.held, seats)
 
     def _keeps(self, gang: int, nodes: Int64, counts: Int64) -> bool:
         """Everything hard is kept, or can be once the rest has come."""
@@ -201,22 +201,24 @@ class _Tries:
         """Domains that have room for every part of the gang alone: those that can be divided best by the rule below,
         and of these the tightest.
         """
-        ground = self._ground
-        ours = [index for index, part in enumerate(ground.parts) if part.gang == gang]
-        rows = ground.tree.rows
+        instance = self._ground
+        ours = [index for index, part in enumerate(instance.parts) if part.gang == gang]
+        rows = instance.tree.rows
         seats = [
-            np.where(ground.fits[index] > 0, ground.room.of(ground.parts[index].class_id).fits[rows], 0)
+            np.where(instance.fits[index] > 0, instance.state.of(instance.parts[index].class_id).fits[rows], 0)
             for index in ours
         ]
-        wanted = [ground.parts[index].wanted for index in ours]
+        wanted = [instance.parts[index].wanted for index in ours]
         targets = [max(0, self._needed[gang] - sum(wanted) + count) for count in wanted]
         total = np.bincount(of, np.sum(seats, axis=0))
         enough = _enough(seats, targets, of) & (total >= self._needed[gang])
-        there = np.bincount(of, ground.placed[gang])
+        there = np.bincount(of, instance.placed[gang])
         if there.any():
             enough &= there == there.sum()
         whole = np.flatnonzero(enough)
-        lower = ground.tree.levels[below.level].of if below.level < len(ground.tree.levels) else np.arange(len(rows))
+        lower = (
+            instance.tree.levels[below.level].of if below.level < len(instance.tree.levels) else np.arange(len(rows))
+        )
         promise = self._promise(seats, targets, self._needed[gang], lower, below, of)
         found: list[int] = whole[np.lexsort((total[whole], -promise[whole]))][: self._domains].tolist()
         return found
@@ -249,10 +251,10 @@ def _enough(seats: Sequence[Int64], targets: Sequence[int], of: Int64) -> Bool:
     return enough
 
 
-def _orders(ground: Ground) -> list[list[int]]:
+def _orders(instance: TreeInstance) -> list[list[int]]:
     """The hardest part first; the one with most members first; as they come, which is the preferred one first."""
-    seats = ground.fits.sum(axis=1).tolist()
+    seats = instance.fits.sum(axis=1).tolist()
     parts = range(len(seats))
     hardest = sorted(parts, key=lambda index: (seats[index], index))
-    largest = sorted(parts, key=lambda index: (-ground.parts[index].wanted, index))
+    largest = sorted(parts, key=lambda index: (-instance.parts[index].wanted, index))
     return [list(order) for order in dict.fromkeys((tuple(hardest), tuple(largest), tuple(parts)))]

@@ -10,7 +10,7 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.placement.kernels.costs import OF_NODES, measure
-from muster.placement.solve.instance import Asked, Attempt, Ground
+from muster.placement.solve.instance import ConstrainedGang, Solution, TreeInstance
 from muster.placement.solve.level_rules import UNBOUNDED, Rule, Shape
 from muster.placement.state.trees import Tree
 
@@ -83,32 +83,32 @@ def _is_lost(
     return limited and most_parts > (1 if rule.shape is Shape.PACK else rule.parts)
 
 
-def worth(ground: Ground, attempt: Attempt) -> Cost:
+def solution_cost(instance: TreeInstance, solution: Solution) -> Cost:
     """Smaller is better: members left out, members outside of the tree, then what each gang's constraints miss."""
-    added = _added(ground, attempt)
-    cost = [sum(part.wanted for part in ground.parts) - attempt.total, _outside(ground, added)]
-    for one, sizes in zip(ground.asked, added + ground.placed, strict=True):
+    added = _added(instance, solution)
+    cost = [sum(part.wanted for part in instance.parts) - solution.total, _outside(instance, added)]
+    for one, sizes in zip(instance.asked, added + instance.placed, strict=True):
         used = np.flatnonzero(sizes)
-        cost += cost_of(one.rules, ground.tree, used, sizes[used])
+        cost += cost_of(one.rules, instance.tree, used, sizes[used])
     return tuple(cost)
 
 
-def is_best(ground: Ground, attempt: Attempt) -> bool:
+def is_best(instance: TreeInstance, solution: Solution) -> bool:
     """No place can be better, by bounds that are often reached; if not, there may be a better one or not."""
-    added = _added(ground, attempt)
-    if attempt.total < sum(part.wanted for part in ground.parts) or _outside(ground, added):
+    added = _added(instance, solution)
+    if solution.total < sum(part.wanted for part in instance.parts) or _outside(instance, added):
         return False
-    return all(reaches_bounds(ground, gang, sizes) for gang, sizes in enumerate(added + ground.placed))
+    return all(reaches_bounds(instance, gang, sizes) for gang, sizes in enumerate(added + instance.placed))
 
 
-def reaches_bounds(ground: Ground, gang: int, sizes: Int64) -> bool:
+def reaches_bounds(instance: TreeInstance, gang: int, sizes: Int64) -> bool:
     """From the top down, as long as each level's bound is reached: how many domains are used above is known then."""
-    usable = np.flatnonzero(ground.fits.any(axis=0) | (ground.placed[gang] > 0))
+    usable = np.flatnonzero(instance.fits.any(axis=0) | (instance.placed[gang] > 0))
     used = np.flatnonzero(sizes)
     if not len(used):
         return True
     above = np.zeros(len(sizes), np.int64)
-    for rule, of in _levels(ground, ground.asked[gang]):
+    for rule, of in _levels(instance, instance.asked[gang]):
         distinct = usable[np.flatnonzero(np.diff(of[usable], prepend=-1))]
         most_within = int(np.bincount(above[distinct]).max(initial=0))
         first = np.flatnonzero(np.diff(of[used], prepend=-1))
@@ -131,29 +131,29 @@ def _reaches_bound(rule: Rule, sizes: Int64, within: Int64, most_within: int) ->
     return even and (len(sizes) == min(members, rule.parts) if len(within) == 1 else bool((within == rule.parts).all()))
 
 
-def _levels(ground: Ground, one: Asked) -> Iterator[tuple[Rule, Int64]]:
+def _levels(instance: TreeInstance, one: ConstrainedGang) -> Iterator[tuple[Rule, Int64]]:
     """Rules that count, and the domain of each place."""
-    levels = ground.tree.levels
+    levels = instance.tree.levels
     for rule in one.rules:
         if rule.counts:
-            yield rule, levels[rule.level].of if rule.level < len(levels) else np.arange(len(ground.tree.rows))
+            yield rule, levels[rule.level].of if rule.level < len(levels) else np.arange(len(instance.tree.rows))
 
 
-def _outside(ground: Ground, added: Int64) -> int:
+def _outside(instance: TreeInstance, added: Int64) -> int:
     """New members outside of the tree, of gangs that ask something of it."""
-    asking = [one.asks for one in ground.asked]
-    return int(added[asking, ground.tree.inside :].sum())
+    asking = [one.asks for one in instance.asked]
+    return int(added[asking, instance.tree.inside :].sum())
 
 
-def _added(ground: Ground, attempt: Attempt) -> Int64:
+def _added(instance: TreeInstance, solution: Solution) -> Int64:
     """Members of each gang that the attempt has on each place: int64[gangs, places]."""
-    added = np.zeros_like(ground.placed)
-    for index, (rows, counts) in attempt.seats:
-        np.add.at(added[ground.parts[index].gang], ground.tree.place[rows], counts)
+    added = np.zeros_like(instance.placed)
+    for index, (rows, counts) in solution.seats:
+        np.add.at(added[instance.parts[index].gang], instance.tree.place[rows], counts)
     return added
 
 
-NEVER: Final = 2**61
+IMPOSSIBLE: Final = 2**61
 """The price of what cannot be, or must not; two of them can still be added."""
 _BITS: Final = 60
 _FITS_BITS: Final = 6
@@ -174,7 +174,7 @@ class Term(IntEnum):
 _Key = tuple[int, int, Term]
 """Gang, level and term."""
 _WISHES: Final = (-1, -1, Term.WISHES)
-LARGEST_DISLIKE: Final = 15
+MAX_PENALTY: Final = 15
 """Of a member for its node, from 0."""
 
 
@@ -186,7 +186,7 @@ class Shares:
     rules: Sequence[Rule]
 
 
-class Prices:
+class CostEncoding:
     """Where each term of each rule has its bits. What is worth least is left out if there are too many.
 
     `unfinished`: more members will come, so that of what is hard only that is refused which they could not mend.
@@ -209,7 +209,7 @@ class Prices:
             left -= bits
             self._shift[key] = left
         self.wishes = self._shift.get(_WISHES)
-        self.ties = left if self.wishes is None else self.wishes + (members * LARGEST_DISLIKE).bit_length()
+        self.ties = left if self.wishes is None else self.wishes + (members * MAX_PENALTY).bit_length()
         """Bits of what nobody asked for."""
 
     def of_sizes(self, gang: int, rule: Rule) -> Int64:
@@ -221,9 +221,9 @@ class Prices:
         shape = np.ones_like(sizes) if rule.shape is Shape.PACK else sizes * sizes
         prices += self._priced(gang, rule, Term.SHAPE, shape)
         if rule.range_is_hard:
-            prices[sizes > rule.most if self._unfinished else missed > 0] = NEVER
+            prices[sizes > rule.most if self._unfinished else missed > 0] = IMPOSSIBLE
         if rule.step_is_hard and not self._unfinished:
-            prices[uneven > 0] = NEVER
+            prices[uneven > 0] = IMPOSSIBLE
         prices[0] = 0
         return prices
 
@@ -234,15 +234,15 @@ class Prices:
             return np.zeros(most + 1, np.int64)
         prices = self._priced(gang, rule, Term.PARTS, np.abs(parts - rule.parts))
         if rule.shape_is_hard:
-            prices[parts > rule.parts if self._unfinished else parts != rule.parts] = NEVER
+            prices[parts > rule.parts if self._unfinished else parts != rule.parts] = IMPOSSIBLE
         prices[0] = 0
         return prices
 
-    def of_fit(self, gang: int, rule: Rule, room: Int64) -> Int64:
+    def of_fit(self, gang: int, rule: Rule, state: Int64) -> Int64:
         """The price of using each domain, the one with the least room first: `room` is int64[domains]."""
-        if rule.shape is Shape.SPREAD or not len(room):
-            return np.zeros(len(room), np.int64)
-        _, ranks = np.unique(room, return_inverse=True)
+        if rule.shape is Shape.SPREAD or not len(state):
+            return np.zeros(len(state), np.int64)
+        _, ranks = np.unique(state, return_inverse=True)
         return self._priced(gang, rule, Term.FIT, (ranks.astype(np.int64) << _FITS_BITS) // (int(ranks.max()) + 1))
 
     def _priced(self, gang: int, rule: Rule, term: Term, counts: Int64) -> Int64:
@@ -269,4 +269,4 @@ class Prices:
                 if rule.shape is not Shape.SPREAD:
                     (fit if rule.counts else unasked).append(((index, rule.level, Term.FIT), most << _FITS_BITS))
         members = sum(gang.most for gang in self._gangs)
-        return [*asked, (_WISHES, members * LARGEST_DISLIKE), *fit, *unasked]
+        return [*asked, (_WISHES, members * MAX_PENALTY), *fit, *unasked]

@@ -13,13 +13,13 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.placement.solve.branch_and_bound import Budget, OutOfBudget
-from muster.placement.solve.costs import LARGEST_DISLIKE, NEVER, Prices, Shares
-from muster.placement.solve.instance import Attempt, Ground, Part
+from muster.placement.solve.costs import IMPOSSIBLE, MAX_PENALTY, CostEncoding, Shares
+from muster.placement.solve.instance import Part, Solution, TreeInstance
 from muster.placement.solve.level_rules import Rule, Shape
 from muster.placement.solve.tables import Axis, Cell, Closed, Opened, Step, join, read_back
 from muster.placement.state.nodes import Bool
 
-MOST_SHARES: Final = 4_096
+MAX_SHARES: Final = 4_096
 """Beyond these there is no hope to look at all."""
 _CELLS_PER_STEP: Final = 3_000
 _CELLS_PER_SHARE: Final = 6_000
@@ -27,7 +27,7 @@ _CELLS_PER_SHARE: Final = 6_000
 _FEW: Final = 9
 _MORE_PARTS: Final = 2
 """Domains that a soft partition may have beyond those asked for, in gangs of more than a few."""
-_MOST_CELLS: Final = 20_000_000
+_MAX_CELLS: Final = 20_000_000
 """Of the first table, 8 bytes each."""
 
 
@@ -36,11 +36,11 @@ def shares_of(parts: Sequence[Part]) -> int:
     return prod(part.wanted + 1 for part in parts)
 
 
-def steps_for(ground: Ground, places: int) -> int:
+def steps_for(instance: TreeInstance, places: int) -> int:
     """Steps that a ladder of so many places takes at most, but for what rules above the nodes leave open."""
-    cells = prod((part.wanted + 1) * (part.wanted + 2) // 2 for part in ground.parts)
-    cells *= prod(_left_open(one.rules[-1], ground.most(gang)) for gang, one in enumerate(ground.asked))
-    overhead = (places + _CELLS_PER_SHARE * places.bit_length()) * shares_of(ground.parts)
+    cells = prod((part.wanted + 1) * (part.wanted + 2) // 2 for part in instance.parts)
+    cells *= prod(_left_open(one.rules[-1], instance.most(gang)) for gang, one in enumerate(instance.asked))
+    overhead = (places + _CELLS_PER_SHARE * places.bit_length()) * shares_of(instance.parts)
     return (places * cells + overhead) // _CELLS_PER_STEP
 
 
@@ -59,31 +59,33 @@ def _most_parts(rule: Rule, most: int) -> int:
     return most if most <= _FEW else min(most, rule.parts + _MORE_PARTS)
 
 
-class Ladder:
+class DynamicProgramme:
     """Prices from the nodes up. `unfinished`: members will follow, so that hard constraints need not be met yet, but
     still be such that they can be. `any_parts`: soft partitions may have any number of parts, not just a few more than
     asked for. `whole`: no place has been left out, so that what is not found cannot be.
     """
 
-    def __init__(self, ground: Ground, budget: Budget, *, unfinished: bool = False, any_parts: bool = False) -> None:
-        asked, parts = ground.asked, ground.parts
-        self._room = ground.room
-        self._tree = ground.tree
+    def __init__(
+        self, instance: TreeInstance, budget: Budget, *, unfinished: bool = False, any_parts: bool = False
+    ) -> None:
+        asked, parts = instance.asked, instance.parts
+        self._state = instance.state
+        self._tree = instance.tree
         self._asked = asked
         self._parts = parts
         self._budget = budget
         self._unfinished = unfinished
         self._any_parts = any_parts
-        self.whole = ground.whole
-        self._at = np.flatnonzero(ground.fits.any(axis=0) | ground.placed.any(axis=0))
-        self._placed = ground.placed[:, self._at]
-        self._fits = ground.fits[:, self._at]
-        self._size = ground.size[self._at]
+        self.whole = instance.whole
+        self._at = np.flatnonzero(instance.fits.any(axis=0) | instance.placed.any(axis=0))
+        self._placed = instance.placed[:, self._at]
+        self._fits = instance.fits[:, self._at]
+        self._size = instance.size[self._at]
         self._axes = [Axis(part.wanted + 1) for part in parts]
         self._shares = np.indices([axis.length for axis in self._axes]).reshape(len(parts), -1).T  # int64[cells, parts]
-        self._most = [ground.most(gang) for gang in range(len(asked))]
+        self._most = [instance.most(gang) for gang in range(len(asked))]
         shares = [Shares(most, one.rules) for most, one in zip(self._most, asked, strict=True)]
-        self._prices = Prices(shares, unfinished=unfinished)
+        self._prices = CostEncoding(shares, unfinished=unfinished)
         self._table: Int64 = np.zeros(0, np.int64)
         self._steps: list[Step] = []
 
@@ -113,57 +115,57 @@ class Ladder:
         self._settle(-1)
         return self._table[0] if len(self._table) else self._nothing()
 
-    def attempt(self, cell: Cell) -> Attempt:
+    def solution(self, cell: Cell) -> Solution:
         """Seats for the shares of a cell of the last table."""
-        attempt = Attempt([0] * len(self._parts))
+        solution = Solution([0] * len(self._parts))
         seats: list[list[tuple[int, int]]] = [[] for _ in self._parts]
         for unit, share in read_back(self._steps, cell, len(self._parts)):
             row = int(self._tree.rows[self._at[unit]])
             for index, count in enumerate(share):
                 if count:
                     seats[index].append((row, count))
-                    attempt.placed[index] += count
+                    solution.placed[index] += count
         for index, taken in enumerate(seats):
             if taken:
                 rows, counts = zip(*taken, strict=True)
-                attempt.seats.append((index, (np.array(rows, np.int64), np.array(counts, np.int64))))
-        return attempt
+                solution.seats.append((index, (np.array(rows, np.int64), np.array(counts, np.int64))))
+        return solution
 
     def _of_nodes(self) -> Int64:
         """What each node can hold, int64[nodes, shares by part]."""
-        if len(self._at) * len(self._shares) > _MOST_CELLS:
+        if len(self._at) * len(self._shares) > _MAX_CELLS:
             raise OutOfBudget
         self._spend(len(self._at) * len(self._shares))
-        room = self._room
-        vectors = np.array([room.of(part.class_id).vector(len(room.free)) for part in self._parts])
+        state = self._state
+        vectors = np.array([state.of(part.class_id).vector(len(state.free)) for part in self._parts])
         fits: Bool = np.ones((len(self._at), len(self._shares)), np.bool_)
         for index, most in enumerate(self._fits):
             fits &= self._shares[:, index] <= most[:, None]
         rows = self._tree.rows[self._at]
         for column in np.flatnonzero(vectors.any(axis=0)).tolist():
             needed = self._shares @ vectors[:, column]
-            fits &= needed <= np.maximum(room.free[column, rows], 0)[:, None]
-        table = np.where(fits, 0, NEVER)
+            fits &= needed <= np.maximum(state.free[column, rows], 0)[:, None]
+        table = np.where(fits, 0, IMPOSSIBLE)
         outside = self._at >= self._tree.inside
         asking = [self._asked[part.gang].asks for part in self._parts]
         astray = self._shares[:, asking].sum(axis=1)
         table[outside] += np.where(fits[outside], astray << self._prices.outside, 0)
         if self._prices.wishes is not None:
             table += self._dislikes(rows) << self._prices.wishes
-            table = np.minimum(table, NEVER)
+            table = np.minimum(table, IMPOSSIBLE)
         return table.reshape(-1, *(axis.length for axis in self._axes))
 
     def _dislikes(self, rows: Int64) -> Int64:
         """By how much members of each share dislike each node: int64[nodes, shares by part], or less if nobody does."""
         dislikes: Int64 = np.zeros((1, 1), np.int64)
         for index, part in enumerate(self._parts):
-            of_class = self._room.of(part.class_id)
+            of_class = self._state.of(part.class_id)
             levels = of_class.levels
             if len(levels) > 1:
-                rank: Int64 = np.searchsorted(levels, of_class.dislike[rows])
-                if len(levels) > LARGEST_DISLIKE + 1:
-                    rank = rank * LARGEST_DISLIKE // (len(levels) - 1)
-                ours: Int64 = np.minimum(rank, LARGEST_DISLIKE)[:, None] * self._shares[:, index]
+                rank: Int64 = np.searchsorted(levels, of_class.penalty[rows])
+                if len(levels) > MAX_PENALTY + 1:
+                    rank = rank * MAX_PENALTY // (len(levels) - 1)
+                ours: Int64 = np.minimum(rank, MAX_PENALTY)[:, None] * self._shares[:, index]
                 dislikes = dislikes + ours
         return dislikes
 
@@ -188,7 +190,7 @@ class Ladder:
                 prices = self._prices.of_parts(one.gang, below, one.length - 1)
                 shape = [1] * self._table.ndim
                 shape[axis + 1] = one.length
-                self._table = np.minimum(self._table + prices.reshape(shape), NEVER)
+                self._table = np.minimum(self._table + prices.reshape(shape), IMPOSSIBLE)
             self._steps.append(Closed(self._table, axis))
             self._table = self._table.min(axis=axis + 1)
             del self._axes[axis]
@@ -202,7 +204,7 @@ class Ladder:
             sizes = self._sizes(gang, placed)
             prices = self._prices.of_sizes(gang, rule)[sizes]
             prices += np.where(sizes > 0, self._spread_over(self._prices.of_fit(gang, rule, room_for)), 0)
-            self._table = np.minimum(self._table + self._for_all_axes(prices), NEVER)
+            self._table = np.minimum(self._table + self._for_all_axes(prices), IMPOSSIBLE)
             self._open(gang, rule, sizes)
 
     def _open(self, gang: int, rule: Rule, sizes: Int64) -> None:
@@ -226,15 +228,15 @@ class Ladder:
     def _add_axis(self, axis: Axis, used: Bool) -> None:
         """How many domains are used: none or one so far."""
         used = used.reshape(*used.shape, *(1,) * (self._table.ndim - used.ndim))
-        table: Int64 = np.full((*self._table.shape, axis.length), NEVER)
-        table[..., 0] = np.where(used, NEVER, self._table)
-        table[..., 1] = np.where(used, self._table, NEVER)
+        table: Int64 = np.full((*self._table.shape, axis.length), IMPOSSIBLE)
+        table[..., 0] = np.where(used, IMPOSSIBLE, self._table)
+        table[..., 1] = np.where(used, self._table, IMPOSSIBLE)
         self._grow(axis, table)
 
     def _add_matching_axis(self, axis: Axis, allowed: Bool) -> None:
         between = (1,) * (self._table.ndim - allowed.ndim + 1)
         allowed = allowed.reshape(*allowed.shape[:-1], *between, allowed.shape[-1])
-        self._grow(axis, np.where(allowed, self._table[..., None], NEVER))
+        self._grow(axis, np.where(allowed, self._table[..., None], IMPOSSIBLE))
 
     def _grow(self, axis: Axis, table: Int64) -> None:
         self._spend(table.size)
@@ -257,7 +259,7 @@ class Ladder:
 
     def _nothing(self) -> Int64:
         """No node is of any use: nobody can be placed."""
-        table = np.full([axis.length for axis in self._axes], NEVER)
+        table = np.full([axis.length for axis in self._axes], IMPOSSIBLE)
         table[(0,) * table.ndim] = 0
         return table
 

@@ -10,13 +10,13 @@ from msgspec import structs
 from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.gangs.solve import SolveGroup
 from muster.placement.inter_pod.solver import find_interacting, members_interact
-from muster.placement.solve.branch_and_bound import Budget, find
+from muster.placement.solve.branch_and_bound import Budget, search_exactly
 from muster.placement.solve.constrained import has_any_place, part_that_fits
 from muster.placement.solve.heterogeneous import fill_minimums, fill_up, seat_minimums
 from muster.placement.solve.homogeneous import NoSeats, seats_for
-from muster.placement.solve.instance import Attempt, Part, alike, retake
+from muster.placement.solve.instance import Part, Solution, is_homogeneous, take_again
 from muster.placement.solve.packing import Choice, fewest_nodes, tightest_first
-from muster.placement.state.capacity import Room
+from muster.placement.state.capacity import CapacityState
 
 _SHAPES: Final = (LevelPolicy.PACK, LevelPolicy.SPREAD, LevelPolicy.PARTITION)
 
@@ -45,23 +45,23 @@ def is_constrained(group: SolveGroup) -> bool:
     return any(gang.constraints for gang in group.gangs)
 
 
-def has_place(room: Room, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> bool:
+def has_place(state: CapacityState, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> bool:
     """All minimums have a place together, as far as the budget reaches to tell. Nothing stays taken."""
-    if members_interact(room, parts):
-        return find_interacting(room, group, parts, budget) is not None
+    if members_interact(state, parts):
+        return find_interacting(state, group, parts, budget) is not None
     if not is_constrained(group):
-        mark = room.mark()
-        seated = seat_minimums(room, group, parts, budget) is not None
-        room.undo(mark)
+        checkpoint = state.checkpoint()
+        seated = seat_minimums(state, group, parts, budget) is not None
+        state.rollback(checkpoint)
         return seated
-    if len(group.gangs) == 1 and alike(parts):
-        seats = seats_for(room, group.gangs[0], parts[0], budget)
+    if len(group.gangs) == 1 and is_homogeneous(parts):
+        seats = seats_for(state, group.gangs[0], parts[0], budget)
         if not isinstance(seats, NoSeats) or seats.proved:
             return not isinstance(seats, NoSeats)
-    return has_any_place(room, group, parts, budget)
+    return has_any_place(state, group, parts, budget)
 
 
-def place_partly(room: Room, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Attempt | None:
+def place_partly(state: CapacityState, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Solution | None:
     """Seat as much of the group as has room; None if that is nothing.
 
     What counts toward minimums comes before members above them, then first gangs before later ones, then first roles.
@@ -69,43 +69,43 @@ def place_partly(room: Room, group: SolveGroup, parts: Sequence[Part], budget: B
     Under constraints, what is seated leaves the rest a place as the hard ones ask, if there is room for it later.
     """
     if is_constrained(group):
-        attempt = part_that_fits(room, group, parts, budget)
-        if attempt is not None:
-            retake(room, parts, attempt)
-        return attempt
-    partly = _Partly(room, group, parts)
+        solution = part_that_fits(state, group, parts, budget)
+        if solution is not None:
+            take_again(state, parts, solution)
+        return solution
+    partly = _Partly(state, group, parts)
     best = partly.quickly()
-    if not alike(parts):
+    if not is_homogeneous(parts):
         best = partly.first_roles(partly.raise_by_search(best, budget), budget)
-    retake(room, parts, best)
-    fill_up(room, parts, best)
+    take_again(state, parts, best)
+    fill_up(state, parts, best)
     return best if best.total else None
 
 
 class _Partly:
-    def __init__(self, room: Room, group: SolveGroup, parts: Sequence[Part]) -> None:
-        self._room = room
+    def __init__(self, state: CapacityState, group: SolveGroup, parts: Sequence[Part]) -> None:
+        self._state = state
         self._parts = parts
         self._minimums = [gang.minimum for gang in group.gangs]
 
-    def quickly(self) -> Attempt:
+    def quickly(self) -> Solution:
         """The best of a few tries; nothing stays taken."""
         return max((self._try(order, choice) for order, choice in self._orders()), key=self._merit)
 
-    def raise_by_search(self, best: Attempt, budget: Budget) -> Attempt:
+    def raise_by_search(self, best: Solution, budget: Budget) -> Solution:
         """Gang by gang, one member more as long as that can be; nothing stays taken."""
         hardest_first = self._by_seats()
         for gang, minimum in enumerate(self._minimums):
             while best.of_gang(self._parts, gang) < minimum:
                 required = self._toward_minimums(best)
                 required[gang] += 1
-                found, _ = find(self._room, self._parts, hardest_first, required, budget)
+                found, _ = search_exactly(self._state, self._parts, hardest_first, required, budget)
                 if found is None:
                     break
                 best = found
         return best
 
-    def first_roles(self, best: Attempt, budget: Budget) -> Attempt:
+    def first_roles(self, best: Solution, budget: Budget) -> Solution:
         """One more of an earlier part for one less of a later one of its gang, as long as that can be; nothing stays
         taken.
         """
@@ -120,33 +120,33 @@ class _Partly:
                 required = list(best.placed)
                 required[index] += 1
                 required[given_up] -= 1
-                found, _ = find(self._room, by_themselves, hardest_first, required, budget)
+                found, _ = search_exactly(self._state, by_themselves, hardest_first, required, budget)
                 if found is None:
                     break
                 best = found
         return best
 
-    def _try(self, order: Sequence[int], choice: Choice) -> Attempt:
-        mark = self._room.mark()
-        attempt = fill_minimums(self._room, self._parts, self._minimums, order, choice)
-        self._room.undo(mark)
-        return attempt
+    def _try(self, order: Sequence[int], choice: Choice) -> Solution:
+        checkpoint = self._state.checkpoint()
+        solution = fill_minimums(self._state, self._parts, self._minimums, order, choice)
+        self._state.rollback(checkpoint)
+        return solution
 
     def _orders(self) -> Iterator[tuple[Sequence[int], Choice]]:
         in_order = list(range(len(self._parts)))
-        if alike(self._parts):
+        if is_homogeneous(self._parts):
             yield in_order, fewest_nodes
             return
         hardest_first = self._by_seats()
         yield from product((in_order, hardest_first, hardest_first[::-1]), (fewest_nodes, tightest_first))
 
     def _by_seats(self) -> list[int]:
-        seats = [int(self._room.of(part.class_id).fits.sum()) for part in self._parts]
+        seats = [int(self._state.of(part.class_id).fits.sum()) for part in self._parts]
         return sorted(range(len(self._parts)), key=lambda index: (seats[index], index))
 
-    def _merit(self, attempt: Attempt) -> tuple[int, list[int], list[int]]:
-        counted = self._toward_minimums(attempt)
-        return sum(counted), counted, attempt.placed
+    def _merit(self, solution: Solution) -> tuple[int, list[int], list[int]]:
+        counted = self._toward_minimums(solution)
+        return sum(counted), counted, solution.placed
 
-    def _toward_minimums(self, attempt: Attempt) -> list[int]:
-        return [min(attempt.of_gang(self._parts, gang), minimum) for gang, minimum in enumerate(self._minimums)]
+    def _toward_minimums(self, solution: Solution) -> list[int]:
+        return [min(solution.of_gang(self._parts, gang), minimum) for gang, minimum in enumerate(self._minimums)]

@@ -7,116 +7,116 @@ from typing import Final
 from muster.gangs.solve import Explanation, SolveGroup
 from muster.placement.explain.explainer import Explainer
 from muster.placement.solve.bounds import impossible
-from muster.placement.solve.branch_and_bound import Budget, find
+from muster.placement.solve.branch_and_bound import Budget, search_exactly
 from muster.placement.solve.constrained import place_constrained
 from muster.placement.solve.instance import (
-    Attempt,
     NotPlaced,
     Part,
     Placed,
+    Solution,
     assignments_of,
     minimums_reached,
-    retake,
     take,
+    take_again,
 )
 from muster.placement.solve.packing import Choice, fewest_nodes, tightest_first
-from muster.placement.state.capacity import Room
+from muster.placement.state.capacity import CapacityState
 
 _ALL_ORDERS_UP_TO: Final = 3
 """Parts up to which every order is tried; beyond, a few that tend to do."""
 
 
-def place_mixed(
-    room: Room, group: SolveGroup, parts: Sequence[Part], explainer: Explainer, budget: Budget
+def place_heterogeneous(
+    state: CapacityState, group: SolveGroup, parts: Sequence[Part], explainer: Explainer, budget: Budget
 ) -> Placed | NotPlaced:
     """Place all members if that can be, else every gang's minimum and as many more as have room."""
     if any(gang.constraints for gang in group.gangs):
-        return place_constrained(room, group, parts, explainer, budget)
-    return _Mixed(room, group, parts, budget).place(explainer)
+        return place_constrained(state, group, parts, explainer, budget)
+    return _Mixed(state, group, parts, budget).place(explainer)
 
 
-def seat_minimums(room: Room, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Attempt | None:
+def seat_minimums(state: CapacityState, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Solution | None:
     """Seat every gang's minimum, or nothing."""
-    return _Mixed(room, group, parts, budget).seat_minimums()
+    return _Mixed(state, group, parts, budget).seat_minimums()
 
 
 class _Mixed:
-    def __init__(self, room: Room, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> None:
-        self._room = room
+    def __init__(self, state: CapacityState, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> None:
+        self._state = state
         self._group = group
         self._parts = parts
         self._budget = budget
         self._minimums = [gang.minimum for gang in group.gangs]
         self._wanted = [sum(part.wanted for part in parts if part.gang == gang) for gang in range(len(group.gangs))]
-        self._hardest_first = _hardest_first(room, parts)
-        self._best = Attempt([0] * len(parts))
+        self._hardest_first = _hardest_first(state, parts)
+        self._best = Solution([0] * len(parts))
 
     def place(self, explainer: Explainer) -> Placed | NotPlaced:
         everyone = [part.wanted for part in self._parts]
-        attempt = self._try(self._hardest_first, everyone, fewest_nodes)
+        solution = self._try(self._hardest_first, everyone, fewest_nodes)
         proved = False
-        if attempt is None:
-            if impossible(self._room, self._parts, self._minimums):
+        if solution is None:
+            if impossible(self._state, self._parts, self._minimums):
                 self._try_orders(everyone)  # for the explanation: how many fit at best
                 return NotPlaced(True, self._explain(explainer))
-            attempt, proved = self._place_all(everyone)
-        if attempt is None and self._minimums != self._wanted:
-            attempt, proved = self._place_minimums()
-            if attempt is not None:
-                fill_up(self._room, self._parts, attempt)
-        if attempt is None:
+            solution, proved = self._place_all(everyone)
+        if solution is None and self._minimums != self._wanted:
+            solution, proved = self._place_minimums()
+            if solution is not None:
+                fill_up(self._state, self._parts, solution)
+        if solution is None:
             return NotPlaced(proved, self._explain(explainer))
-        return Placed(assignments_of(self._room, self._group, self._parts, attempt))
+        return Placed(assignments_of(self._state, self._group, self._parts, solution))
 
-    def seat_minimums(self) -> Attempt | None:
+    def seat_minimums(self) -> Solution | None:
         """What is least; the room is left as it was if there is no place."""
-        if impossible(self._room, self._parts, self._minimums):
+        if impossible(self._state, self._parts, self._minimums):
             return None
         return self._place_minimums()[0]
 
     # Each of these returns an attempt that is seated, or None and leaves the room as it was.
 
-    def _place_all(self, everyone: Sequence[int]) -> tuple[Attempt | None, bool]:
+    def _place_all(self, everyone: Sequence[int]) -> tuple[Solution | None, bool]:
         """All members; if not, whether that is proved impossible."""
-        attempt = self._try_orders(everyone)
-        if attempt is not None:
-            return attempt, False
-        if impossible(self._room, self._parts, self._wanted):
+        solution = self._try_orders(everyone)
+        if solution is not None:
+            return solution, False
+        if impossible(self._state, self._parts, self._wanted):
             return None, True
         return self._search(self._wanted)
 
-    def _place_minimums(self) -> tuple[Attempt | None, bool]:
+    def _place_minimums(self) -> tuple[Solution | None, bool]:
         """The minimums, of first roles rather than of later ones where that works."""
-        attempt = self._try_orders(self._first_roles()) or self._up_to_minimums()
-        if attempt is not None:
-            return attempt, False
+        solution = self._try_orders(self._first_roles()) or self._up_to_minimums()
+        if solution is not None:
+            return solution, False
         if minimums_reached(self._group, self._parts, self._best):
-            retake(self._room, self._parts, self._best)
+            take_again(self._state, self._parts, self._best)
             return self._best, False
         return self._search(self._minimums)
 
-    def _try_orders(self, targets: Sequence[int]) -> Attempt | None:
+    def _try_orders(self, targets: Sequence[int]) -> Solution | None:
         """The first order in which every part gets what it should."""
         tries = (self._try(order, targets, choice) for order, choice in self._orders())
-        return next((attempt for attempt in tries if attempt is not None), None)
+        return next((solution for solution in tries if solution is not None), None)
 
-    def _try(self, order: Sequence[int], targets: Sequence[int], choice: Choice) -> Attempt | None:
+    def _try(self, order: Sequence[int], targets: Sequence[int], choice: Choice) -> Solution | None:
         """Every part its target, one after another."""
-        mark = self._room.mark()
-        attempt = Attempt([0] * len(self._parts))
+        checkpoint = self._state.checkpoint()
+        solution = Solution([0] * len(self._parts))
         for index in order:
             if targets[index]:
-                take(self._room, index, self._parts[index], targets[index], choice, attempt)
-        if attempt.placed == list(targets):
-            return attempt
-        self._room.undo(mark)
-        if self._merit(attempt) > self._merit(self._best):
-            self._best = attempt
+                take(self._state, index, self._parts[index], targets[index], choice, solution)
+        if solution.placed == list(targets):
+            return solution
+        self._state.rollback(checkpoint)
+        if self._merit(solution) > self._merit(self._best):
+            self._best = solution
         return None
 
-    def _merit(self, attempt: Attempt) -> tuple[bool, int, list[int]]:
-        reached = minimums_reached(self._group, self._parts, attempt)
-        return reached, attempt.total, attempt.placed
+    def _merit(self, solution: Solution) -> tuple[bool, int, list[int]]:
+        reached = minimums_reached(self._group, self._parts, solution)
+        return reached, solution.total, solution.placed
 
     def _orders(self) -> Iterator[tuple[Sequence[int], Choice]]:
         orders: list[Sequence[int]] = [self._hardest_first, list(range(len(self._parts)))]
@@ -137,54 +137,54 @@ class _Mixed:
             left[part.gang] -= targets[-1]
         return targets
 
-    def _up_to_minimums(self) -> Attempt | None:
+    def _up_to_minimums(self) -> Solution | None:
         """Parts one after another, each as many as fit until its gang has its minimum."""
         for order in (range(len(self._parts)), self._hardest_first[::-1]):
-            mark = self._room.mark()
-            attempt = fill_minimums(self._room, self._parts, self._minimums, order, fewest_nodes)
-            if minimums_reached(self._group, self._parts, attempt):
-                return attempt
-            self._room.undo(mark)
+            checkpoint = self._state.checkpoint()
+            solution = fill_minimums(self._state, self._parts, self._minimums, order, fewest_nodes)
+            if minimums_reached(self._group, self._parts, solution):
+                return solution
+            self._state.rollback(checkpoint)
         return None
 
-    def _search(self, required: Sequence[int]) -> tuple[Attempt | None, bool]:
-        attempt, proved = find(self._room, self._parts, self._hardest_first, required, self._budget)
-        if attempt is not None:
-            retake(self._room, self._parts, attempt)
-        return attempt, proved
+    def _search(self, required: Sequence[int]) -> tuple[Solution | None, bool]:
+        solution, proved = search_exactly(self._state, self._parts, self._hardest_first, required, self._budget)
+        if solution is not None:
+            take_again(self._state, self._parts, solution)
+        return solution, proved
 
     def _explain(self, explainer: Explainer) -> Explanation:
         """What is in the way of the first gang that lacks members in the best attempt."""
         parts, best = self._parts, self._best
         gang = next((g for g, minimum in enumerate(self._minimums) if best.of_gang(parts, g) < minimum), 0)
         lacking = [i for i, part in enumerate(parts) if part.gang == gang and best.placed[i] < part.wanted]
-        hopeless = [i for i in lacking if int(self._room.of(parts[i].class_id).fits.sum()) < parts[i].wanted]
+        hopeless = [i for i in lacking if int(self._state.of(parts[i].class_id).fits.sum()) < parts[i].wanted]
         return explainer.stuck(self._group, parts, gang, (hopeless or lacking)[0], best)
 
 
-def _hardest_first(room: Room, parts: Sequence[Part]) -> list[int]:
+def _hardest_first(state: CapacityState, parts: Sequence[Part]) -> list[int]:
     """Parts by how few of their members would fit if they were alone."""
-    seats = [int(room.of(part.class_id).fits.sum()) for part in parts]
+    seats = [int(state.of(part.class_id).fits.sum()) for part in parts]
     return sorted(range(len(parts)), key=lambda index: (seats[index], -parts[index].wanted, index))
 
 
 def fill_minimums(
-    room: Room, parts: Sequence[Part], minimums: Sequence[int], order: Iterable[int], choice: Choice
-) -> Attempt:
+    state: CapacityState, parts: Sequence[Part], minimums: Sequence[int], order: Iterable[int], choice: Choice
+) -> Solution:
     """Parts in this order, each as many as fit until its gang has its minimum; it stays taken."""
     left = list(minimums)
-    attempt = Attempt([0] * len(parts))
+    solution = Solution([0] * len(parts))
     for index in order:
         part = parts[index]
         target = min(part.wanted, left[part.gang])
         if target:
-            left[part.gang] -= take(room, index, part, target, choice, attempt)
-    return attempt
+            left[part.gang] -= take(state, index, part, target, choice, solution)
+    return solution
 
 
-def fill_up(room: Room, parts: Sequence[Part], attempt: Attempt) -> None:
+def fill_up(state: CapacityState, parts: Sequence[Part], solution: Solution) -> None:
     """Members beyond those that the attempt has, where there is still room; first roles first."""
     for index, part in enumerate(parts):
-        missing = part.wanted - attempt.placed[index]
+        missing = part.wanted - solution.placed[index]
         if missing:
-            take(room, index, part, missing, fewest_nodes, attempt)
+            take(state, index, part, missing, fewest_nodes, solution)

@@ -9,63 +9,74 @@ import numpy as np
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelConstraint
 from muster.gangs.solve import SolveGang, SolveGroup
-from muster.placement.explain.constraints import hindrance_of_equal
+from muster.placement.explain.constraints import explain_homogeneous
 from muster.placement.explain.explainer import Explainer
 from muster.placement.kernels.bounds import in_order
 from muster.placement.kernels.costs import cheapest
 from muster.placement.solve.branch_and_bound import Budget, OutOfBudget
 from muster.placement.solve.costs import Cost, cost_of, holds
 from muster.placement.solve.division import Division, Growing
-from muster.placement.solve.dynamic_programme import Ladder
-from muster.placement.solve.instance import Asked, Attempt, NotPlaced, Part, Placed, assignments_of, ground_of, take
+from muster.placement.solve.dynamic_programme import DynamicProgramme
+from muster.placement.solve.instance import (
+    ConstrainedGang,
+    NotPlaced,
+    Part,
+    Placed,
+    Solution,
+    assignments_of,
+    take,
+    tree_instance,
+)
 from muster.placement.solve.level_rules import Rule, relaxed, rules_of, table_of
 from muster.placement.solve.packing import Seats, fewest_nodes
 from muster.placement.solve.tables import best_cell
-from muster.placement.state.capacity import ClassRoom, Room
+from muster.placement.state.capacity import CapacityState, ClassCapacity
 from muster.placement.state.trees import Tiers, Tree
 
 
-def place_equal(room: Room, group: SolveGroup, parts: Sequence[Part], explainer: Explainer) -> Placed | NotPlaced:
+def place_homogeneous(
+    state: CapacityState, group: SolveGroup, parts: Sequence[Part], explainer: Explainer
+) -> Placed | NotPlaced:
     """Place every gang's minimum and as many more as have room, first gangs first."""
     class_id = parts[0].class_id
-    room_for = int(room.of(class_id).fits.sum())
+    room_for = int(state.of(class_id).fits.sum())
     spare = room_for - sum(gang.minimum for gang in group.gangs)
     if spare < 0:
         for index, gang in enumerate(group.gangs):
             if gang.minimum > room_for:
                 return NotPlaced(True, explainer.too_many(group, index, class_id, fit=room_for))
             room_for -= gang.minimum
-    attempt = Attempt([0] * len(parts))
+    solution = Solution([0] * len(parts))
     for index, part in enumerate(parts):
         minimum = group.gangs[part.gang].minimum
         extra = min(spare, part.wanted - minimum)
         spare -= extra
-        take(room, index, part, minimum + extra, fewest_nodes, attempt)
-    return Placed(assignments_of(room, group, parts, attempt))
+        take(state, index, part, minimum + extra, fewest_nodes, solution)
+    return Placed(assignments_of(state, group, parts, solution))
 
 
-_FEWER_TRIED: Final = 64
+_MAX_OMITTED: Final = 64
 """Members that are left out at most where sizes that a range or factor allows do not add up to all of them."""
 _PLANS_KEPT: Final = 1_024
 _SMALL: Final = 20_000
 """Nodes times members squared up to which all ways to divide are looked at, where the first is not known to be best."""
 
 
-def place_shaped(
-    room: Room, group: SolveGroup, parts: Sequence[Part], explainer: Explainer, budget: Budget
+def place_homogeneous_constrained(
+    state: CapacityState, group: SolveGroup, parts: Sequence[Part], explainer: Explainer, budget: Budget
 ) -> Placed | NotPlaced:
     """Place the one gang of the group; its members are all of one class."""
     [gang], [part] = group.gangs, parts
-    seats = seats_for(room, gang, part, budget)
+    seats = seats_for(state, gang, part, budget)
     if isinstance(seats, NoSeats):
 
         def places(other: SolveGang) -> bool:
-            return not isinstance(seats_for(room, other, part, budget), NoSeats)
+            return not isinstance(seats_for(state, other, part, budget), NoSeats)
 
-        return NotPlaced(seats.proved, hindrance_of_equal(room, group, part.class_id, explainer, seats.fit, places))
+        return NotPlaced(seats.proved, explain_homogeneous(state, group, part.class_id, explainer, seats.fit, places))
     rows, counts = seats
-    room.take(room.of(part.class_id), rows, counts)
-    return Placed(assignments_of(room, group, parts, Attempt([int(counts.sum())], [(0, seats)])))
+    state.take(state.of(part.class_id), rows, counts)
+    return Placed(assignments_of(state, group, parts, Solution([int(counts.sum())], [(0, seats)])))
 
 
 @dataclass(frozen=True)
@@ -76,14 +87,14 @@ class NoSeats:
     fit: int
 
 
-def seats_for(room: Room, gang: SolveGang, part: Part, budget: Budget) -> Seats | NoSeats:
+def seats_for(state: CapacityState, gang: SolveGang, part: Part, budget: Budget) -> Seats | NoSeats:
     """Where the gang's members go, all of which are in the part; nothing is taken."""
-    tree = room.trees.get(gang.tree)
+    tree = state.trees.get(gang.tree)
     assert tree is not None, f"tree {gang.tree!r} was not checked"
-    shaped = _Shaped(tree, gang, part.wanted, room.of(part.class_id))
+    shaped = _Shaped(tree, gang, part.wanted, state.of(part.class_id))
     division, proved = shaped.place()
     if not (shaped.is_settled if division is not None else proved) and shaped.is_small:
-        division, proved = shaped.better(division, room, part, budget)
+        division, proved = shaped.better(division, state, part, budget)
     if division is None:
         return NoSeats(proved, shaped.capacity)
     return tree.rows[division.nodes], division.counts
@@ -119,7 +130,7 @@ def _plan(tree: Tree, constraints: tuple[LevelConstraint, ...]) -> _Plan:
 
 
 class _Shaped:
-    def __init__(self, tree: Tree, gang: SolveGang, wanted: int, of_class: ClassRoom) -> None:
+    def __init__(self, tree: Tree, gang: SolveGang, wanted: int, of_class: ClassCapacity) -> None:
         self.tree = tree
         self.gang = gang
         self.capacity = 0
@@ -137,17 +148,19 @@ class _Shaped:
         """Few enough nodes and members to look at all ways to divide them."""
         return self._usable * self._wanted**2 <= _SMALL
 
-    def better(self, division: Division | None, room: Room, part: Part, budget: Budget) -> tuple[Division | None, bool]:
+    def better(
+        self, division: Division | None, state: CapacityState, part: Part, budget: Budget
+    ) -> tuple[Division | None, bool]:
         """The best that there is, if it is better; if there is none, whether that is proved."""
-        asked = [Asked(self.gang, self._plan.rules)]
-        ladder = Ladder(ground_of(room, self.tree, asked, [part]), budget)
+        asked = [ConstrainedGang(self.gang, self._plan.rules)]
+        programme = DynamicProgramme(tree_instance(state, self.tree, asked, [part]), budget)
         try:
-            cell = best_cell(ladder.climb(), [part], [self.gang.minimum])
+            cell = best_cell(programme.climb(), [part], [self.gang.minimum])
         except OutOfBudget:
             return division, False
         if cell is None:
             return division, division is None
-        [(_, (rows, counts))] = ladder.attempt(cell).seats
+        [(_, (rows, counts))] = programme.solution(cell).seats
         nodes = self.tree.place[rows]
         in_order = nodes.argsort()
         other = Division(nodes[in_order], counts[in_order], int(counts.sum()))
@@ -177,9 +190,9 @@ class _Shaped:
         if division is None or len(levels) < 2:
             return division, proved
         members, cost = division.members, self._cost(division)
-        dislike = self._of_class.dislike[self.tree.rows[: len(caps)]]
+        penalty = self._of_class.penalty[self.tree.rows[: len(caps)]]
         for level in levels[:-1]:  # as good a place on nodes that the class dislikes less
-            liked = np.where(dislike <= level, caps, 0)
+            liked = np.where(penalty <= level, caps, 0)
             if int(liked.sum()) >= members:
                 other, _ = self._cheapest(liked)
                 if other is not None and other.members == members and self._cost(other) == cost:
@@ -205,7 +218,7 @@ class _Shaped:
         ways = self._plan.ways
         loosest = Growing(ways[-1], tiers, caps, held)
         most = self.capacity = min(self._wanted, loosest.capacity)
-        for members in range(most, max(self.gang.minimum, most - _FEWER_TRIED) - 1, -1):
+        for members in range(most, max(self.gang.minimum, most - _MAX_OMITTED) - 1, -1):
             growing = [*(Growing(way, tiers, caps, held) for way in ways[:-1]), loosest]
             found = [each for one in growing if (each := one.place(members)) and self._holds(each)]
             if found:

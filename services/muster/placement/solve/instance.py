@@ -10,7 +10,7 @@ from muster.gangs.capacity import Int64
 from muster.gangs.solve import Assignment, Explanation, SolveGang, SolveGroup, VictimGang
 from muster.placement.solve.level_rules import Rule
 from muster.placement.solve.packing import Choice, Seats, choose
-from muster.placement.state.capacity import Room
+from muster.placement.state.capacity import CapacityState
 from muster.placement.state.nodes import Bool
 from muster.placement.state.trees import Tree
 
@@ -27,7 +27,7 @@ class Part:
 
 
 @dataclass
-class Attempt:
+class Solution:
     """What was taken for the parts of a group: `placed[p]` members of part p, at `seats`."""
 
     placed: list[int]
@@ -54,59 +54,61 @@ def parts_of(group: SolveGroup) -> list[Part]:
     return parts
 
 
-def alike(parts: Sequence[Part]) -> bool:
+def is_homogeneous(parts: Sequence[Part]) -> bool:
     """All members are of one class."""
     return all(part.class_id == parts[0].class_id for part in parts)
 
 
-def minimums_reached(group: SolveGroup, parts: Sequence[Part], attempt: Attempt) -> bool:
+def minimums_reached(group: SolveGroup, parts: Sequence[Part], solution: Solution) -> bool:
     """Every gang of the group has its minimum."""
-    return all(attempt.of_gang(parts, index) >= gang.minimum for index, gang in enumerate(group.gangs))
+    return all(solution.of_gang(parts, index) >= gang.minimum for index, gang in enumerate(group.gangs))
 
 
-def take(room: Room, part_index: int, part: Part, wanted: int, choice: Choice, attempt: Attempt) -> int:
+def take(state: CapacityState, part_index: int, part: Part, wanted: int, choice: Choice, solution: Solution) -> int:
     """Take room for up to `wanted` more members of a part; returns how many got it."""
-    of_class = room.of(part.class_id)
-    rows, counts = choose(room, of_class, wanted, choice)
+    of_class = state.of(part.class_id)
+    rows, counts = choose(state, of_class, wanted, choice)
     if not len(rows):
         return 0
-    room.take(of_class, rows, counts)
-    attempt.seats.append((part_index, (rows, counts)))
+    state.take(of_class, rows, counts)
+    solution.seats.append((part_index, (rows, counts)))
     placed = int(counts.sum())
-    attempt.placed[part_index] += placed
+    solution.placed[part_index] += placed
     return placed
 
 
-def retake(room: Room, parts: Sequence[Part], attempt: Attempt) -> None:
+def take_again(state: CapacityState, parts: Sequence[Part], solution: Solution) -> None:
     """Take again what an attempt had taken before it was undone."""
-    for index, (rows, counts) in attempt.seats:
-        room.take(room.of(parts[index].class_id), rows, counts)
+    for index, (rows, counts) in solution.seats:
+        state.take(state.of(parts[index].class_id), rows, counts)
 
 
-def assignments_of(room: Room, group: SolveGroup, parts: Sequence[Part], attempt: Attempt) -> tuple[Assignment, ...]:
+def assignments_of(
+    state: CapacityState, group: SolveGroup, parts: Sequence[Part], solution: Solution
+) -> tuple[Assignment, ...]:
     """The attempt in the words of the answer, by gang, role and node name. First roles get their members first."""
     seats: list[list[Seats]] = [[] for _ in parts]
-    for index, taken in attempt.seats:
+    for index, taken in solution.seats:
         seats[index].append(taken)
     assignments: list[Assignment] = []
     for part, taken_by_part in zip(parts, seats, strict=True):
         if taken_by_part:
-            assignments.extend(_assignments_of_part(room, group.gangs[part.gang].id, part, taken_by_part))
+            assignments.extend(_assignments_of_part(state, group.gangs[part.gang].id, part, taken_by_part))
     return tuple(assignments)
 
 
-def _assignments_of_part(room: Room, gang: str, part: Part, seats: list[Seats]) -> list[Assignment]:
+def _assignments_of_part(state: CapacityState, gang: str, part: Part, seats: list[Seats]) -> list[Assignment]:
     rows = np.concatenate([rows for rows, _ in seats]) if len(seats) > 1 else seats[0][0]
     counts = np.concatenate([counts for _, counts in seats]) if len(seats) > 1 else seats[0][1]
     by_rank: dict[int, int] = {}
-    for rank, count in zip(room.nodes.rank[rows].tolist(), counts.tolist(), strict=True):
+    for rank, count in zip(state.nodes.rank[rows].tolist(), counts.tolist(), strict=True):
         by_rank[rank] = by_rank.get(rank, 0) + count
-    order = room.nodes.order
+    order = state.nodes.order
     assignments = []
     roles = iter(part.roles)
     role, open_seats = next(roles)
     for rank in sorted(by_rank):
-        count, node = by_rank[rank], room.nodes.name(int(order[rank]))
+        count, node = by_rank[rank], state.nodes.name(int(order[rank]))
         while count:
             if not open_seats:
                 role, open_seats = next(roles)
@@ -142,7 +144,7 @@ Answer = Placed | PartlyPlaced | NotPlaced
 
 
 @dataclass(frozen=True)
-class Asked:
+class ConstrainedGang:
     """One gang of a group: what is to be placed, and its rules from the top down."""
 
     gang: SolveGang
@@ -160,15 +162,15 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Ground:
+class TreeInstance:
     """One group on one tree. `fits` is int64[parts, places], `placed` int64[gangs, places]: members that fit on each of
     the tree's nodes, no more than are wanted, and those that are there. `size` is int64[places], how much fits at all,
     so that small domains can be told from large ones. `whole`: no place has been left out.
     """
 
-    room: Room
+    state: CapacityState
     tree: Tree
-    asked: Sequence[Asked]
+    asked: Sequence[ConstrainedGang]
     parts: Sequence[Part]
     fits: Int64
     placed: Int64
@@ -185,14 +187,16 @@ class Ground:
         """How many places have room."""
         return int(self.fits.any(axis=0).sum())
 
-    def only(self, places: Bool) -> "Ground":
+    def only(self, places: Bool) -> "TreeInstance":
         """The same without room on the other places."""
         return replace(self, fits=np.where(places, self.fits, 0), whole=False)
 
 
-def ground_of(room: Room, tree: Tree, asked: Sequence[Asked], parts: Sequence[Part]) -> Ground:
+def tree_instance(
+    state: CapacityState, tree: Tree, asked: Sequence[ConstrainedGang], parts: Sequence[Part]
+) -> TreeInstance:
     """All that the group may use of its tree."""
-    all_fits: Int64 = np.array([room.of(part.class_id).fits[tree.rows] for part in parts])
+    all_fits: Int64 = np.array([state.of(part.class_id).fits[tree.rows] for part in parts])
     fits: Int64 = np.minimum(all_fits, np.array([part.wanted for part in parts])[:, None])
     for index, part in enumerate(parts):
         if asked[part.gang].inside_only:
@@ -203,4 +207,4 @@ def ground_of(room: Room, tree: Tree, asked: Sequence[Asked], parts: Sequence[Pa
             place = tree.place_of(pods.node)
             if place is not None:
                 placed[gang, place] += pods.count
-    return Ground(room, tree, asked, parts, fits, placed, all_fits.sum(axis=0))
+    return TreeInstance(state, tree, asked, parts, fits, placed, all_fits.sum(axis=0))

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.placement.state.capacity import FITS_SHIFT, MOST_FITS, Room, Seatable
+from muster.placement.state.capacity import FITS_SHIFT, MAX_FITS, CapacityState, Seatable
 
 Seats = tuple[Int64, Int64]
 """Distinct rows and how many pods go to each, both int64[some]."""
@@ -18,7 +18,7 @@ Seats = tuple[Int64, Int64]
 Choice = Callable[[Int64, int], tuple[Int64, Int64]]
 """Chooses among keys of nodes that together have room for the number of pods: chosen keys and counts."""
 
-_FITS_FIELD: Final = MOST_FITS << FITS_SHIFT
+_FITS_FIELD: Final = MAX_FITS << FITS_SHIFT
 
 
 def fewest_nodes(keys: Int64, wanted: int) -> tuple[Int64, Int64]:
@@ -30,7 +30,7 @@ def fewest_nodes(keys: Int64, wanted: int) -> tuple[Int64, Int64]:
     if len(keys) > 4 * wanted:
         roomiest_first = np.partition(roomiest_first, wanted)[:wanted]
     roomiest_first.sort()
-    counts = MOST_FITS - (roomiest_first >> FITS_SHIFT)
+    counts = MAX_FITS - (roomiest_first >> FITS_SHIFT)
     held = counts.cumsum()
     full = int(np.searchsorted(held, wanted, side="right"))
     rest = wanted - (int(held[full - 1]) if full else 0)
@@ -54,16 +54,16 @@ def tightest_first(keys: Int64, wanted: int) -> tuple[Int64, Int64]:
     return tightest[: last + 1], counts[: last + 1]
 
 
-def choose(room: Room, of_class: Seatable, wanted: int, choice: Choice) -> Seats:
+def choose(state: CapacityState, of_class: Seatable, wanted: int, choice: Choice) -> Seats:
     """Nodes for up to `wanted` pods of the class, in the order of choice; all there is room for if that is less."""
-    keys = room.keys(of_class)
+    keys = state.keys(of_class)
     levels = of_class.levels
     if len(levels) <= 1:
-        return _among(room, keys, wanted, choice)
-    dislike = of_class.dislike[of_class.fits > 0]
+        return _among(state, keys, wanted, choice)
+    penalty = of_class.penalty[of_class.fits > 0]
     chosen: list[Seats] = []
     for level in levels:
-        chosen.append(_among(room, keys[dislike == level], wanted, choice))
+        chosen.append(_among(state, keys[penalty == level], wanted, choice))
         wanted -= int(chosen[-1][1].sum())
         if not wanted:
             break
@@ -72,10 +72,10 @@ def choose(room: Room, of_class: Seatable, wanted: int, choice: Choice) -> Seats
     return np.concatenate([rows for rows, _ in chosen]), np.concatenate([counts for _, counts in chosen])
 
 
-def _among(room: Room, keys: Int64, wanted: int, choice: Choice) -> Seats:
+def _among(state: CapacityState, keys: Int64, wanted: int, choice: Choice) -> Seats:
     if int((keys >> FITS_SHIFT).sum()) > wanted:
         keys, counts = choice(keys, wanted)
     else:
         keys = np.sort(keys)
         counts = keys >> FITS_SHIFT
-    return room.rows_of(keys), counts
+    return state.rows_of(keys), counts

@@ -20,21 +20,21 @@ from muster.placement.inter_pod.solver import (
 from muster.placement.preemption.preemption import place_by_preemption
 from muster.placement.solve.branch_and_bound import Budget
 from muster.placement.solve.feasibility import only_hard, place_partly
-from muster.placement.solve.heterogeneous import place_mixed
-from muster.placement.solve.homogeneous import place_equal, place_shaped
+from muster.placement.solve.heterogeneous import place_heterogeneous
+from muster.placement.solve.homogeneous import place_homogeneous, place_homogeneous_constrained
 from muster.placement.solve.instance import (
     Answer,
     NotPlaced,
     Part,
     PartlyPlaced,
     Placed,
-    alike,
     assignments_of,
+    is_homogeneous,
     parts_of,
 )
 from muster.placement.solve.packing import choose, tightest_first
-from muster.placement.state.capacity import Room
-from muster.placement.state.nominated import NOTHING, Kept
+from muster.placement.state.capacity import CapacityState
+from muster.placement.state.nominated import NO_NOMINATIONS, NominatedAmounts
 
 STEPS_PER_GROUP: Final = 10_000
 STEPS_PER_BATCH: Final = 30_000
@@ -43,7 +43,10 @@ some hundred steps, of 16 on 6 nodes up to 3,000."""
 
 
 def solve(
-    room: Room, groups: Sequence[SolveGroup], kept: Kept = NOTHING, potential_victims: Sequence[PotentialVictim] = ()
+    state: CapacityState,
+    groups: Sequence[SolveGroup],
+    kept: NominatedAmounts = NO_NOMINATIONS,
+    potential_victims: Sequence[PotentialVictim] = (),
 ) -> Iterator[Answer]:
     """An answer per group, in order. What is placed stays taken in `room`; the caller undoes it when done.
 
@@ -51,7 +54,7 @@ def solve(
     Between
     two answers the caller may pause, as long as nobody else touches the room.
     """
-    batch = _Batch(room, kept, potential_victims)
+    batch = _Batch(state, kept, potential_victims)
     if potential_victims:
         yield from map(batch.place, groups)
         return
@@ -74,11 +77,13 @@ def _class_of(single: SolveGroup) -> str:
 class _Batch:
     """One batch. Groups that ask what one asked that failed fail likewise, as long as nothing was placed since."""
 
-    def __init__(self, room: Room, kept: Kept, potential_victims: Sequence[PotentialVictim]) -> None:
-        self._room = room
-        self._kept = kept
+    def __init__(
+        self, state: CapacityState, kept: NominatedAmounts, potential_victims: Sequence[PotentialVictim]
+    ) -> None:
+        self._state = state
+        self._nominated = kept
         self._potential_victims = potential_victims
-        self._explainer = Explainer(room, kept)
+        self._explainer = Explainer(state, kept)
         self._steps_left = STEPS_PER_BATCH
         self._failed: dict[tuple[object, ...], tuple[NotPlaced, int]] = {}
 
@@ -86,7 +91,7 @@ class _Batch:
         """The group is one pod, and does not mind others like it."""
         if not _is_single(group):
             return False
-        limits = self._room.of(_class_of(group)).inter_pod
+        limits = self._state.of(_class_of(group)).inter_pod
         return limits is None or not (limits.members_interact() or limits.preferences_interact())
 
     def place(self, group: SolveGroup) -> Answer:
@@ -123,26 +128,26 @@ class _Batch:
     def _seat_all(self, groups: list[SolveGroup]) -> list[str] | None:
         """A node for each of the pods, hardest classes first; None, and nothing taken, if not all have room."""
         counts = Counter(map(_class_of, groups))
-        seats = {class_id: int(self._room.of(class_id).fits.sum()) for class_id in counts}
-        mark = self._room.mark()
+        seats = {class_id: int(self._state.of(class_id).fits.sum()) for class_id in counts}
+        checkpoint = self._state.checkpoint()
         nodes: dict[str, Iterator[str]] = {}
         for class_id in sorted(counts, key=lambda class_id: (seats[class_id], class_id)):
             seated = self._seat(class_id, counts[class_id])
             if len(seated) < counts[class_id]:
-                self._room.undo(mark)
+                self._state.rollback(checkpoint)
                 return None
             nodes[class_id] = iter(seated)
         return [next(nodes[_class_of(group)]) for group in groups]
 
     def _seat(self, class_id: str, wanted: int) -> list[str]:
         """Nodes for up to so many equal pods, each where it would have gone if they had come one by one."""
-        room = self._room
-        of_class = room.of(class_id)
-        rows, counts = choose(room, of_class, wanted, tightest_first)
+        state = self._state
+        of_class = state.of(class_id)
+        rows, counts = choose(state, of_class, wanted, tightest_first)
         if len(rows):
-            room.take(of_class, rows, counts)
+            state.take(of_class, rows, counts)
             self._failed.clear()
-        return [room.nodes.name(row) for row in np.repeat(rows, counts).tolist()]
+        return [state.nodes.name(row) for row in np.repeat(rows, counts).tolist()]
 
     def _place_whole(self, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Placed | NotPlaced:
         """What is soft keeps nobody from a place: if none is found, only what is hard counts."""
@@ -157,47 +162,47 @@ class _Batch:
         return found if isinstance(found, Placed) else replace(answer, proved=found.proved)
 
     def _place_as_asked(self, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Placed | NotPlaced:
-        if members_interact(self._room, parts):
-            return place_interacting(self._room, group, parts, self._explainer, budget)
-        if not any(gang.constraints for gang in group.gangs) and preferences_interact(self._room, parts):
-            placed = place_by_preferences(self._room, group, parts)
+        if members_interact(self._state, parts):
+            return place_interacting(self._state, group, parts, self._explainer, budget)
+        if not any(gang.constraints for gang in group.gangs) and preferences_interact(self._state, parts):
+            placed = place_by_preferences(self._state, group, parts)
             if placed is not None:
                 return placed
-        if len(group.gangs) == 1 and group.gangs[0].constraints and alike(parts):
-            return place_shaped(self._room, group, parts, self._explainer, budget)
-        if alike(parts) and not any(gang.constraints for gang in group.gangs):
-            return place_equal(self._room, group, parts, self._explainer)
-        return place_mixed(self._room, group, parts, self._explainer, budget)
+        if len(group.gangs) == 1 and group.gangs[0].constraints and is_homogeneous(parts):
+            return place_homogeneous_constrained(self._state, group, parts, self._explainer, budget)
+        if is_homogeneous(parts) and not any(gang.constraints for gang in group.gangs):
+            return place_homogeneous(self._state, group, parts, self._explainer)
+        return place_heterogeneous(self._state, group, parts, self._explainer, budget)
 
     def _place_avoiding(self, group: SolveGroup, parts: Sequence[Part]) -> Placed | None:
         """A place without nodes that are rather to be avoided, if there is one."""
         names = {name for gang in group.gangs for name in gang.avoided}
-        rows = sorted(row for name in names if (row := self._room.nodes.row(name)) is not None)
+        rows = sorted(row for name in names if (row := self._state.nodes.row(name)) is not None)
         if not rows:
             return None
         at = np.array(rows, np.int64)
-        free = np.maximum(self._room.free[:, at], 0)
-        self._room.shift(at, -free)
+        free = np.maximum(self._state.free[:, at], 0)
+        self._state.change_free(at, -free)
         answer = self._place_whole(group, parts, Budget(STEPS_PER_GROUP))
-        self._room.shift(at, free)
+        self._state.change_free(at, free)
         return answer if isinstance(answer, Placed) else None
 
     def _place_by_preemption(self, group: SolveGroup, parts: Sequence[Part], present: NotPlaced) -> Placed | NotPlaced:
         def place() -> Placed | NotPlaced:
             return self._place_whole(group, parts, Budget(STEPS_PER_GROUP))
 
-        return place_by_preemption(self._room, group, parts, self._potential_victims, self._kept, place, present)
+        return place_by_preemption(self._state, group, parts, self._potential_victims, self._nominated, place, present)
 
     def _place_partly(
         self, group: SolveGroup, parts: Sequence[Part], whole: NotPlaced, budget: Budget
     ) -> PartlyPlaced | NotPlaced:
-        if members_interact(self._room, parts):
-            attempt = place_interacting_partly(self._room, group, parts)
+        if members_interact(self._state, parts):
+            solution = place_interacting_partly(self._state, group, parts)
         else:
-            attempt = place_partly(self._room, group, parts, budget)
-        if attempt is None:
+            solution = place_partly(self._state, group, parts, budget)
+        if solution is None:
             return whole
-        return PartlyPlaced(assignments_of(self._room, group, parts, attempt), whole.explanation)
+        return PartlyPlaced(assignments_of(self._state, group, parts, solution), whole.explanation)
 
     def _failed_before(self, group: SolveGroup) -> NotPlaced | None:
         known = self._failed.get(_shape(group))

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.placement.solve.costs import NEVER
+from muster.placement.solve.costs import IMPOSSIBLE
 from muster.placement.solve.instance import Part
 
 Cell = tuple[int, ...]
@@ -110,7 +110,7 @@ def added(first: Int64, second: Int64, axes: Sequence[Axis], spend: Spend) -> In
     lengths = np.array(first.shape[1:])
     matching = first.size // max(1, int(lengths[adding].prod()))
     spend(int((lengths[adding] - shares).prod(axis=1).sum()) * matching, len(shares))
-    best: Int64 = np.full(first.shape, NEVER)
+    best: Int64 = np.full(first.shape, IMPOSSIBLE)
     here, source, target = ([slice(None)] * first.ndim for _ in range(3))
     for share in shares.tolist():
         for index, at in zip(adding.tolist(), share, strict=True):
@@ -125,7 +125,7 @@ def added(first: Int64, second: Int64, axes: Sequence[Axis], spend: Spend) -> In
 def _possible(table: Int64, axes: Sequence[Axis]) -> Int64:
     """Places on the axes that add which some unit can have: int64[places, axes that add]."""
     matching = tuple(index + 1 for index, axis in enumerate(axes) if not axis.adds)
-    return np.argwhere((table < NEVER).any(axis=(0, *matching)))
+    return np.argwhere((table < IMPOSSIBLE).any(axis=(0, *matching)))
 
 
 def read_back(steps: Sequence[Step], cell: Cell, parts: int) -> Iterator[tuple[int, Cell]]:
@@ -143,7 +143,7 @@ def best_cell(table: Int64, parts: Sequence[Part], least: Sequence[int], ties: i
     """
     cells, prices = _cells(table)
     of_gang = _of_gangs(cells, parts, len(least))
-    possible = (prices < NEVER) & (of_gang >= np.array(least)[:, None]).all(axis=0)
+    possible = (prices < IMPOSSIBLE) & (of_gang >= np.array(least)[:, None]).all(axis=0)
     return _first(np.flatnonzero(possible), cells, [-cells.sum(axis=0), prices >> ties, *-cells, prices])
 
 
@@ -154,7 +154,7 @@ def most_toward(table: Int64, parts: Sequence[Part], minimums: Sequence[int]) ->
     """
     cells, prices = _cells(table)
     counted = np.minimum(_of_gangs(cells, parts, len(minimums)), np.array(minimums)[:, None])
-    possible = (prices < NEVER) & cells.any(axis=0)
+    possible = (prices < IMPOSSIBLE) & cells.any(axis=0)
     return _first(np.flatnonzero(possible), cells, [-counted.sum(axis=0), *-counted, *-cells, prices])
 
 

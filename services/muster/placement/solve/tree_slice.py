@@ -10,10 +10,10 @@ import numpy as np
 from muster.gangs.capacity import Int64
 from muster.placement.solve.costs import Cost, cost_of
 from muster.placement.solve.division import Divider, Division, Growing
-from muster.placement.solve.instance import Ground
+from muster.placement.solve.instance import TreeInstance
 from muster.placement.solve.level_rules import UNBOUNDED, Rule, Shape, relaxed
 from muster.placement.solve.packing import Seats
-from muster.placement.state.capacity import ClassRoom
+from muster.placement.state.capacity import ClassCapacity
 from muster.placement.state.trees import Tiers
 
 _LEVELS_TRIED: Final = 8
@@ -22,29 +22,29 @@ _LEVELS_TRIED: Final = 8
 Ways = Sequence[tuple[Rule, ...]]
 
 
-class Stretch:
+class TreeSlice:
     """Places `first` to before `last` of the ground; `held` are the gang's members on each of the tree's places, int64.
 
     Those of each class are divided as equal members are, with those before them as members that are there already.
     """
 
-    def __init__(self, ground: Ground, gang: int, first: int, last: int) -> None:
-        self._ground = ground
-        self._rules = ground.asked[gang].rules
+    def __init__(self, instance: TreeInstance, gang: int, first: int, last: int) -> None:
+        self._ground = instance
+        self._rules = instance.asked[gang].rules
         self._first = first
         self._last = last
-        self._rows = ground.tree.rows[first:last]
-        self._tiers = _tiers(ground, [rule.level for rule in self._rules], first, last)
-        self.held: Int64 = ground.placed[gang].copy()
+        self._rows = instance.tree.rows[first:last]
+        self._tiers = _tiers(instance, [rule.level for rule in self._rules], first, last)
+        self.held: Int64 = instance.placed[gang].copy()
 
     def seat(self, index: int, wanted: int, *, more_to_come: bool) -> Seats | None:
         """Take room for so many members of a part, or as many as fit; None if nobody does.
 
         With `more_to_come` only that of hard constraints holds which others could not mend.
         """
-        ground = self._ground
-        of_class = ground.room.of(ground.parts[index].class_id)
-        usable = ground.fits[index, self._first : self._last] > 0
+        instance = self._ground
+        of_class = instance.state.of(instance.parts[index].class_id)
+        usable = instance.fits[index, self._first : self._last] > 0
         caps = np.where(usable, np.minimum(of_class.fits[self._rows], wanted), 0)
         all_ways = (_unfinished(self._rules),) if more_to_come else relaxed(self._rules)
         ways = (all_ways[0], all_ways[-1])
@@ -53,7 +53,7 @@ class Stretch:
             return None
         division = self._on_liked(division, ways, of_class, caps)
         rows = self._rows[division.nodes]
-        ground.room.take(of_class, rows, division.counts)
+        instance.state.take(of_class, rows, division.counts)
         self.held[division.nodes + self._first] += division.counts
         return rows, division.counts
 
@@ -68,15 +68,15 @@ class Stretch:
                 return found
         return None
 
-    def _on_liked(self, division: Division, ways: Ways, of_class: ClassRoom, caps: Int64) -> Division:
+    def _on_liked(self, division: Division, ways: Ways, of_class: ClassCapacity, caps: Int64) -> Division:
         """As good a division on nodes that the class dislikes less, if there is one."""
         levels = of_class.levels
         if len(levels) < 2:
             return division
         members, cost = int(division.counts.sum()), self._cost(division)
-        dislike = of_class.dislike[self._rows]
+        penalty = of_class.penalty[self._rows]
         for level in levels[:-1][:_LEVELS_TRIED]:
-            liked = np.where(dislike <= level, caps, 0)
+            liked = np.where(penalty <= level, caps, 0)
             if int(liked.sum()) >= members:
                 other = self._divide(ways, liked, members)
                 if other is not None and int(other.counts.sum()) == members and self._cost(other) <= cost:
@@ -105,9 +105,9 @@ def _unfinished(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
     )
 
 
-def _tiers(ground: Ground, levels: Sequence[int], first: int, last: int) -> Tiers:
+def _tiers(instance: TreeInstance, levels: Sequence[int], first: int, last: int) -> Tiers:
     """As Tree.tiers, for the places from `first` to before `last`."""
-    tree = ground.tree
+    tree = instance.tree
     if not first:
         return tree.tiers(levels, last)
     of = [

@@ -10,7 +10,7 @@ from muster.gangs.capacity import Capacity, Int64
 from muster.gangs.facts import PodClass
 from muster.placement.inter_pod.class_rules import inter_pod_rules_of
 from muster.placement.inter_pod.pod_counts import PodCounts
-from muster.placement.state.filters import USABLE, Eligibility
+from muster.placement.state.filters import USABLE, NodeFilters
 from muster.placement.state.nodes import NodeTable
 from muster.placement.state.trees import Trees
 
@@ -19,7 +19,7 @@ from muster.placement.state.trees import Trees
 SIZE_BITS: Final = 24
 RANK_BITS: Final = 19
 FITS_SHIFT: Final = SIZE_BITS + RANK_BITS
-MOST_FITS: Final = 2**20 - 1
+MAX_FITS: Final = 2**20 - 1
 RANK_MASK: Final = 2**RANK_BITS - 1
 _PER_RESOURCE_BITS: Final = 20
 _TIED_AT_ONCE: Final = 64
@@ -28,7 +28,7 @@ _CACHED_CELLS: Final = 20_000_000
 """Rows times classes that are kept between solves: 20 bytes each."""
 
 
-class NotEnoughRoom(AssertionError):
+class NotEnoughFree(AssertionError):
     """Bug in the solver: it tried to take more than a node has free (I3)."""
 
     def __init__(self, node: str, class_id: str) -> None:
@@ -42,13 +42,13 @@ class Seatable(Protocol):
     def fits(self) -> Int64: ...
 
     @property
-    def dislike(self) -> Int64: ...
+    def penalty(self) -> Int64: ...
 
     @property
     def levels(self) -> list[int]: ...
 
 
-class ClassRoom:
+class ClassCapacity:
     """How many pods of one class fit on each node now: `fits` is int64[rows], 0 where the class may not go.
 
     `alone` is the same but for what other pods on nodes forbid, which `limits` knows; without any it is `fits` itself.
@@ -57,8 +57,8 @@ class ClassRoom:
 
     def __init__(self, pod_class: PodClass, nodes: NodeTable, capacity: Capacity, pod_counts: PodCounts) -> None:
         self.pod_class = pod_class
-        self.eligibility = Eligibility(pod_class, nodes)
-        self.inter_pod = inter_pod_rules_of(pod_class, self.eligibility, pod_counts, nodes)
+        self.filters = NodeFilters(pod_class, nodes)
+        self.inter_pod = inter_pod_rules_of(pod_class, self.filters, pod_counts, nodes)
         self.alone: Int64 = np.zeros(0, np.int64)
         self.fits: Int64 = self.alone
         self.seen = -1
@@ -72,16 +72,16 @@ class ClassRoom:
         return self.inter_pod is not None and self.inter_pod.members_interact()
 
     @property
-    def dislike(self) -> Int64:
+    def penalty(self) -> Int64:
         """int64[rows]: nodes with less are to be filled first."""
-        return self.eligibility.dislike if self.inter_pod is None else self.inter_pod.dislike()
+        return self.filters.penalty if self.inter_pod is None else self.inter_pod.penalty()
 
     @property
     def levels(self) -> list[int]:
         """Values of `dislike` on nodes that may be used, rising."""
         if self.inter_pod is None or not self.inter_pod.wishes:
-            return self.eligibility.levels
-        levels: list[int] = np.unique(self.dislike[self.fits > 0]).tolist()
+            return self.filters.levels
+        levels: list[int] = np.unique(self.penalty[self.fits > 0]).tolist()
         return levels
 
     def vector(self, resources: int) -> Int64:
@@ -100,13 +100,13 @@ Gone = tuple[str, Int64, Int64]
 class _Seats:
     """Pods of one class that took room."""
 
-    room: ClassRoom
+    of_class: ClassCapacity
     rows: Int64
     counts: Int64
 
 
 @dataclass(frozen=True)
-class _Shift:
+class _FreeChange:
     """What changed on rows without regard to classes: int64[resources, rows]. `gone`: pods that are as if gone."""
 
     rows: Int64
@@ -114,7 +114,7 @@ class _Shift:
     gone: Sequence[Gone]
 
 
-class Room:
+class CapacityState:
     """Free amounts of nodes: `free` is int64[resources, rows], negative where a node is oversubscribed.
 
     It follows `capacity` and `nodes` on `refresh`; in between it belongs to one solve, which takes and gives back what
@@ -134,8 +134,8 @@ class Room:
         self._tied = 0  # the clock at which ties were known of all rows
         self._shifts: Int64 = np.zeros((0, 1), np.int64)
         self._capacity_seen = self._order_seen = self._nodes_seen = -1
-        self._classes: dict[str, ClassRoom] = {}
-        self._taken: list[_Seats | _Shift] = []
+        self._classes: dict[str, ClassCapacity] = {}
+        self._taken: list[_Seats | _FreeChange] = []
 
     def refresh(self) -> None:
         """Take over what changed in capacity and nodes since the last time. Nothing may be taken."""
@@ -161,17 +161,17 @@ class Room:
         self._capacity_seen, self._nodes_seen = capacity.version, nodes.version
         self._order_seen = nodes.order_version
 
-    def of(self, class_id: str) -> ClassRoom:
+    def of(self, class_id: str) -> ClassCapacity:
         """Room for one class, up to date. Raises KeyError for an unknown class."""
-        room = self._classes.pop(class_id, None)
-        if room is None:
-            room = ClassRoom(self.pod_classes[class_id], self.nodes, self.capacity, self.pod_counts)
+        of_class = self._classes.pop(class_id, None)
+        if of_class is None:
+            of_class = ClassCapacity(self.pod_classes[class_id], self.nodes, self.capacity, self.pod_counts)
             for _ in range(len(self._classes) + 1 - max(16, _CACHED_CELLS // max(1, self.nodes.rows))):
                 del self._classes[next(iter(self._classes))]
-        self._classes[class_id] = room
-        if room.seen != self.clock:
-            self._fit(room)
-        return room
+        self._classes[class_id] = of_class
+        if of_class.seen != self.clock:
+            self._fit(of_class)
+        return of_class
 
     def keep_up(self, most: int) -> None:
         """Bring the classes that were asked for last up to date, before somebody waits for them."""
@@ -182,64 +182,64 @@ class Room:
         """Drop what is kept of classes between solves."""
         self._classes.clear()
 
-    def keys(self, room: Seatable) -> Int64:
+    def keys(self, of_class: Seatable) -> Int64:
         """Keys of the nodes that have room for the class, int64[some], in the order of rows."""
         if self._tied < self.clock:
             self._tie_up(np.flatnonzero(self.stamp > self._tied))
-        keys: Int64 = (room.fits << FITS_SHIFT) | self._tie
-        return keys[room.fits > 0]
+        keys: Int64 = (of_class.fits << FITS_SHIFT) | self._tie
+        return keys[of_class.fits > 0]
 
     def rows_of(self, keys: Int64) -> Int64:
         """Rows that the keys lead back to."""
         rows: Int64 = self.nodes.order[keys & RANK_MASK]
         return rows
 
-    def take(self, room: ClassRoom, rows: Int64, counts: Int64) -> None:
+    def take(self, of_class: ClassCapacity, rows: Int64, counts: Int64) -> None:
         """Take room for `counts[i]` pods of the class on `rows[i]`; rows are distinct.
 
         Raises NotEnoughRoom.
         """
-        self.claim(room, rows, counts)
-        left = self.free[:, _index(rows)][room.columns]
+        self.reserve_unchecked(of_class, rows, counts)
+        left = self.free[:, _index(rows)][of_class.columns]
         if left.min(initial=0) < 0:
-            raise NotEnoughRoom(self.nodes.name(int(rows[(left < 0).any(axis=0)][0])), room.pod_class.id)
+            raise NotEnoughFree(self.nodes.name(int(rows[(left < 0).any(axis=0)][0])), of_class.pod_class.id)
 
-    def claim(self, room: ClassRoom, rows: Int64, counts: Int64) -> None:
+    def reserve_unchecked(self, of_class: ClassCapacity, rows: Int64, counts: Int64) -> None:
         """As `take`, but whether there is room or not: what is decided already counts, whatever a node has left."""
-        self._taken.append(_Seats(room, rows, counts))
-        self.pod_counts.add(room.pod_class.id, rows, counts)
+        self._taken.append(_Seats(of_class, rows, counts))
+        self.pod_counts.add(of_class.pod_class.id, rows, counts)
         at = _index(rows)
-        self.free[:, at] -= room.vector(len(self.free))[:, None] * counts
+        self.free[:, at] -= of_class.vector(len(self.free))[:, None] * counts
         self._touch(at)
 
-    def shift(self, rows: Int64, amounts: Int64, gone: Sequence[Gone] = ()) -> None:
+    def change_free(self, rows: Int64, amounts: Int64, gone: Sequence[Gone] = ()) -> None:
         """Change what is free on distinct rows: less for what is kept for others, more for pods that would go.
 
         `amounts` is int64[resources, rows]; the caller sees to it that no node gets more than it offers. `gone` says
         which pods those are; nobody minds them then.
         """
-        self._taken.append(_Shift(rows, amounts, gone))
+        self._taken.append(_FreeChange(rows, amounts, gone))
         for class_id, left, counts in gone:
             self.pod_counts.add(class_id, left, -counts)
         at = _index(rows)
         self.free[:, at] += amounts
         self._touch(at)
 
-    def mark(self) -> int:
+    def checkpoint(self) -> int:
         """A point to go back to with `undo`."""
         return len(self._taken)
 
-    def undo(self, mark: int) -> None:
+    def rollback(self, checkpoint: int) -> None:
         """Give back everything taken since the mark."""
-        taken = self._taken[mark:]
+        taken = self._taken[checkpoint:]
         if not taken:
             return
-        del self._taken[mark:]
-        for shift in taken:
-            if isinstance(shift, _Shift):
-                at = _index(shift.rows)
-                self.free[:, at] -= shift.amounts
-                for class_id, left, counts in shift.gone:
+        del self._taken[checkpoint:]
+        for change in taken:
+            if isinstance(change, _FreeChange):
+                at = _index(change.rows)
+                self.free[:, at] -= change.amounts
+                for class_id, left, counts in change.gone:
                     self.pod_counts.add(class_id, left, counts)
                 self._touch(at)
         self._empty([seats for seats in taken if isinstance(seats, _Seats)])
@@ -248,14 +248,14 @@ class Room:
         """By class, since there may be thousands."""
         by_class: dict[str, list[_Seats]] = {}
         for seats in taken:
-            by_class.setdefault(seats.room.pod_class.id, []).append(seats)
-        for alike in by_class.values():
-            room = alike[0].room
-            rows = np.concatenate([seats.rows for seats in alike])
-            counts = np.concatenate([seats.counts for seats in alike])
-            for column, amount in zip(room.columns.tolist(), room.amounts.tolist(), strict=True):
+            by_class.setdefault(seats.of_class.pod_class.id, []).append(seats)
+        for same_class in by_class.values():
+            of_class = same_class[0].of_class
+            rows = np.concatenate([seats.rows for seats in same_class])
+            counts = np.concatenate([seats.counts for seats in same_class])
+            for column, amount in zip(of_class.columns.tolist(), of_class.amounts.tolist(), strict=True):
                 np.add.at(self.free[column], rows, amount * counts)
-            self.pod_counts.add(room.pod_class.id, rows, -counts)
+            self.pod_counts.add(of_class.pod_class.id, rows, -counts)
             self._touch(_index(rows))
 
     def _touch(self, at: Int64 | slice) -> None:
@@ -280,23 +280,25 @@ class Room:
         bits = np.array([int(amount).bit_length() for amount in largest], np.int64)
         return np.maximum(bits - _PER_RESOURCE_BITS, 0)[:, None]
 
-    def _fit(self, room: ClassRoom) -> None:
-        judged = room.eligibility.refresh()
-        if judged is None or len(room.alone) != len(self.stamp):
-            room.alone = self._fitting(room, slice(None))
+    def _fit(self, of_class: ClassCapacity) -> None:
+        judged = of_class.filters.refresh()
+        if judged is None or len(of_class.alone) != len(self.stamp):
+            of_class.alone = self._fitting(of_class, slice(None))
         else:
-            rows = np.flatnonzero(self.stamp > room.seen)
+            rows = np.flatnonzero(self.stamp > of_class.seen)
             if len(judged):
                 rows = np.union1d(rows, judged)
-            room.alone[rows] = self._fitting(room, rows)
-        room.fits = room.alone if room.inter_pod is None else np.minimum(room.alone, room.inter_pod.caps())
-        room.seen = self.clock
+            of_class.alone[rows] = self._fitting(of_class, rows)
+        of_class.fits = (
+            of_class.alone if of_class.inter_pod is None else np.minimum(of_class.alone, of_class.inter_pod.caps())
+        )
+        of_class.seen = self.clock
 
-    def _fitting(self, room: ClassRoom, rows: Int64 | slice) -> Int64:
+    def _fitting(self, of_class: ClassCapacity, rows: Int64 | slice) -> Int64:
         """How many fit by their requests alone: column by column, since NumPy divides fastest by one number."""
-        usable = room.eligibility.reason[rows] == USABLE
-        fits: Int64 = np.where(usable, MOST_FITS, 0)
-        for column, amount in zip(room.columns.tolist(), room.amounts.tolist(), strict=True):
+        usable = of_class.filters.reason[rows] == USABLE
+        fits: Int64 = np.where(usable, MAX_FITS, 0)
+        for column, amount in zip(of_class.columns.tolist(), of_class.amounts.tolist(), strict=True):
             np.minimum(fits, self.free[column, rows] // amount, out=fits)
         return np.maximum(fits, 0, out=fits)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from muster.gangs.capacity import Capacity, Int64
 from muster.gangs.facts import Batch, NodeFacts, PodClass
-from muster.placement.state.capacity import Room
+from muster.placement.state.capacity import CapacityState
 from muster.placement.state.nodes import NodeTable, same_for_placement
 
 _TAKEN_OVER_AT_ONCE: Final = 64
@@ -33,7 +33,7 @@ class Cluster:
         self.revision: dict[str, int] = {}
         self.nodes = NodeTable()
         self.capacity = Capacity()
-        self.room = Room(self.capacity, self.nodes, self.pod_classes)
+        self.state = CapacityState(self.capacity, self.nodes, self.pod_classes)
         self._put_classes((pod_classes or {}).values())
 
     def apply(self, batch: Batch) -> None:
@@ -55,12 +55,12 @@ class Cluster:
             self.capacity.seat((pod.uid, pod.class_id, pod.node) for pod in batch.pods if pod.seated)
         except KeyError as error:
             raise UnknownClass(error.args[0]) from None
-        self.room.pod_counts.put_pods(batch.pods, gone)
-        self.room.trees.drop(batch.removed_trees)
-        self.room.trees.put(batch.trees)
+        self.state.pod_counts.put_pods(batch.pods, gone)
+        self.state.trees.drop(batch.removed_trees)
+        self.state.trees.put(batch.trees)
         if len(batch.pods) > _TAKEN_OVER_AT_ONCE:
-            self.room.refresh()
-            self.room.keep_up(_CLASSES_KEPT_UP)
+            self.state.refresh()
+            self.state.keep_up(_CLASSES_KEPT_UP)
         self.advance(batch.through)
 
     def advance(self, through: Mapping[str, int]) -> None:
@@ -86,15 +86,15 @@ class Cluster:
                 unseen = sum(self.capacity.seated_on(uid) is None for uid in uids)
                 rows[row] = rows.get(row, 0) + unseen
         for class_id, rows in counts.items():
-            of_class = self.room.of(class_id)
+            of_class = self.state.of(class_id)
             if rows:
-                self.room.claim(of_class, _array(rows.keys()), _array(rows.values()))
+                self.state.reserve_unchecked(of_class, _array(rows.keys()), _array(rows.values()))
 
     def _put_classes(self, pod_classes: Iterable[PodClass]) -> None:
         for pod_class in pod_classes:
             if pod_class.id not in self.pod_classes:
                 self.pod_classes[pod_class.id] = pod_class
-                self.room.pod_counts.put_class(self.capacity.put_class(pod_class), pod_class)
+                self.state.pod_counts.put_class(self.capacity.put_class(pod_class), pod_class)
 
     def _put_nodes(self, nodes: Iterable[NodeFacts]) -> None:
         changed = []

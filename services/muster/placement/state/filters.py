@@ -29,7 +29,7 @@ WEIGHT_COST: Final = 2**12
 """Avoided taints count more than any sum of weights, and that more than any number of unneeded scarce resources."""
 
 
-class Eligibility:
+class NodeFilters:
     """One class against all nodes.
 
     `reason` is int32[rows]: USABLE, ABSENT (no node there) or an index into `reasons`. `dislike` is int64[rows]: nodes
@@ -40,7 +40,7 @@ class Eligibility:
         self.pod_class = pod_class
         self.reasons: list[str] = [""]
         self.reason: Int32 = np.zeros(0, np.int32)
-        self.dislike: Int64 = np.zeros(0, np.int64)
+        self.penalty: Int64 = np.zeros(0, np.int64)
         self.levels: list[int] = []
         self._nodes = nodes
         self._seen = -1
@@ -60,7 +60,7 @@ class Eligibility:
         rows = None
         if self._seen < 0 or len(self.reason) != nodes.rows:
             self.reason = np.zeros(nodes.rows, np.int32)
-            self.dislike = np.zeros(nodes.rows, np.int64)
+            self.penalty = np.zeros(nodes.rows, np.int64)
             self._judge(slice(None))
         else:
             rows = np.flatnonzero(nodes.changed > self._seen)
@@ -68,7 +68,7 @@ class Eligibility:
                 self._judge(rows)
         self._seen = nodes.version
         if rows is None or len(rows):
-            self.levels = _distinct(self.dislike[self.reason == USABLE])
+            self.levels = _distinct(self.penalty[self.reason == USABLE])
         return rows
 
     @property
@@ -99,16 +99,16 @@ class Eligibility:
         table = np.array([*self._by_kind, (ABSENT, 0)], np.int64)  # the last row is that of kind -1
         kind = nodes.kind[rows]
         reason = table[kind, 0].astype(np.int32)
-        dislike = table[kind, 1]
+        penalty = table[kind, 1]
         admitted = self._admitted(rows)
         if admitted is not None:
             reason[(reason == USABLE) & ~admitted] = self._code(AFFINITY)
         for terms in self._volumes:
             reason[(reason == USABLE) & ~self._any_matches(terms, rows)] = self._code(VOLUMES)
         for wish in self._wishes:
-            dislike -= WEIGHT_COST * wish.weight * self._matches(wish.term, rows)
+            penalty -= WEIGHT_COST * wish.weight * self._matches(wish.term, rows)
         self.reason[rows] = reason
-        self.dislike[rows] = dislike
+        self.penalty[rows] = penalty
 
     def _judge_kind(self, kind: NodeKind) -> tuple[int, int]:
         tolerations = self.pod_class.tolerations

@@ -14,7 +14,7 @@ from muster.gangs.facts import PODS, NodeFacts, Taint
 Int32 = NDArray[np.int32]
 Bool = NDArray[np.bool_]
 
-MOST_NODES: Final = 2**19
+MAX_NODES: Final = 2**19
 """Nodes that a cluster can have here: Kubernetes' own limit is 5,000, the largest known forks run 130,000."""
 
 _PAST_VALUES: Final = 1_024
@@ -27,7 +27,7 @@ class TooManyNodes(RuntimeError):
     """The cluster is larger than this solver's keys can tell apart."""
 
     def __init__(self, nodes: int) -> None:
-        super().__init__(f"the cluster has {nodes} nodes; this solver is made for fewer than {MOST_NODES}")
+        super().__init__(f"the cluster has {nodes} nodes; this solver is made for fewer than {MAX_NODES}")
 
 
 @dataclass(frozen=True)
@@ -196,10 +196,10 @@ class NodeTable:
 
     def _ordered(self) -> tuple[Int64, Int64]:
         if self._by_name is None:
-            if len(self._rows) >= MOST_NODES:
+            if len(self._rows) >= MAX_NODES:
                 raise TooManyNodes(len(self._rows))
             order = np.array([row for _, row in sorted(self._rows.items())], np.int64)
-            rank = np.full(self.rows, MOST_NODES - 1, np.int64)
+            rank = np.full(self.rows, MAX_NODES - 1, np.int64)
             rank[order] = np.arange(len(order))
             self._by_name = order, rank
         return self._by_name
