@@ -64,6 +64,8 @@ INSTEAD: Final = (
     Instead(r"export PATH=.*go env.*", ":", "as above"),
     Instead(r"\./placement .*&", ":", "as above"),
     Instead(r"(\S+/python -m grpc_tools.protoc -I \S+) .*?( muster/.*)", r"\1 -o /dev/null\2", "its plugins are in Go"),
+    Instead(r"make (setup|lint|test)\b(.*)", r"make -n \1\2 >/dev/null", "make test runs this test"),
+    Instead(r"make$", "make help", "the same"),
     Instead(r"make image .*", ":", "there is no engine; tests/unit/deploy look at what it would build"),
     Instead(r"docker push .*", ":", "there is no registry"),
     Instead(r"docker run .* (jaegertracing/jaeger:\S+)", r"grep -q 'image: \1$' compose.yaml", "there is no engine"),
@@ -107,7 +109,12 @@ go_is_formed() {
 
 def pages() -> list[str]:
     """All that have commands, by their path."""
-    found = [ROOT / "README.md", ROOT / "deploy/helm/muster/README.md", *sorted(DOCS.rglob("*.md"))]
+    found = [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "deploy/helm/muster/README.md",
+        *sorted(DOCS.rglob("*.md")),
+    ]
     return [str(page.relative_to(ROOT)) for page in found if any(shell_blocks(str(page.relative_to(ROOT))))]
 
 

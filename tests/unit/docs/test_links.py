@@ -10,7 +10,12 @@ from builders.docs.pages import DOCS
 
 ROOT = DOCS.parent
 INDEX = DOCS / "README.md"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), ROOT / "deploy" / "helm" / "muster" / "README.md"]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(DOCS.rglob("*.md")),
+    ROOT / "deploy" / "helm" / "muster" / "README.md",
+]
 _FENCED = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"`[^`\n]*`")
 _LINK = re.compile(r"\[[^]\[]*]\(([^)\s]+)\)")
