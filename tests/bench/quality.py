@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from builders.placement.large_instances import best_of_ladder, random_larger_case
 from builders.placement.optimum import Case, Cost, cost_of, optimum, terms
 from builders.placement.small_instances import KINDS, Kind, answer_to, random_case
-from muster.placement.solve.instance import NotPlaced, PartlyPlaced
+from muster.placement.solve.instance import NotPlaced, PartiallyPlaced
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Quality:
         if isinstance(answer, NotPlaced):
             self._not_placed(number, best, answer.proved)
             return
-        cost = None if isinstance(answer, PartlyPlaced) else cost_of(case, answer)
+        cost = None if isinstance(answer, PartiallyPlaced) else cost_of(case, answer)
         if cost is None or best is None or cost < best:
             self._note("wrong", number)
             return

@@ -1,4 +1,4 @@
-"""Solve requests as values, checked; answers as messages."""
+"""Decodes and validates solve requests; encodes answers."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -19,7 +19,7 @@ from muster.gangs.solve import (
     SolveGroup,
     VictimGang,
 )
-from muster.placement.solve.instance import Answer, PartlyPlaced, Placed
+from muster.placement.solve.instance import Answer, PartiallyPlaced, Placed
 from muster.placement.state.trees import Trees
 from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.errors import RpcError
@@ -31,7 +31,7 @@ _Outcome = pb.GroupResult.Outcome
 
 
 def read_groups(request: pb.SolveRequest) -> list[SolveGroup]:
-    """What is to be placed. Raises RpcError INVALID_ARGUMENT."""
+    """Groups to place. Raises RpcError INVALID_ARGUMENT."""
     groups = [
         SolveGroup(
             group.id,
@@ -44,7 +44,7 @@ def read_groups(request: pb.SolveRequest) -> list[SolveGroup]:
     _check_unique("gang", [gang.id for group in groups for gang in group.gangs])
     for group in groups:
         if not group.gangs:
-            raise _invalid(f"group {group.id!r} has no gangs; name those that are to be placed together")
+            raise _invalid(f"group {group.id!r} has no gangs; list the gangs to place together")
         for gang in group.gangs:
             _check_gang(gang)
     _check_unique("reserved pod", list(chain.from_iterable(each.pod_uids for each in request.reservations)))
@@ -68,49 +68,51 @@ def _read_gang(gang: pb.Gang) -> SolveGang:
 
 
 def check_constraints(groups: Iterable[SolveGroup], trees: Trees) -> None:
-    """Trees must be known, and constraints must be such that they can be met. Raises RpcError INVALID_ARGUMENT."""
+    """Check that trees exist and constraints can be met. Raises RpcError INVALID_ARGUMENT."""
     for gang in (gang for group in groups for gang in group.gangs if gang.constraints):
         tree = trees.get(gang.tree)
         if tree is None:
-            raise _invalid(f"gang {gang.id!r}: there is no tree {gang.tree!r} at this revision; {_told(trees.names)}")
+            raise _invalid(f"gang {gang.id!r}: tree {gang.tree!r} is unknown at this revision; {_known(trees.names)}")
         placed = sum(pods.count for pods in gang.placed)
         wanted = sum(role.wanted for role in gang.roles) + placed
-        problem = _problem(gang.constraints, tree.level_names, gang.minimum + placed, wanted)
+        problem = _contradiction(gang.constraints, tree.level_names, gang.minimum + placed, wanted)
         if problem:
             raise _invalid(f"gang {gang.id!r}: {problem}")
 
 
 @lru_cache(maxsize=4096)
-def _problem(constraints: tuple[LevelConstraint, ...], levels: tuple[str, ...], minimum: int, wanted: int) -> str:
-    """The first thing that contradicts something; a queue of gangs that want the same is asked about once."""
+def _contradiction(constraints: tuple[LevelConstraint, ...], levels: tuple[str, ...], minimum: int, wanted: int) -> str:
+    """The first contradiction; cached, since many gangs of a queue have the same constraints."""
     return next(iter(contradictions(constraints, levels, minimum, wanted)), "")
 
 
-def _told(names: Sequence[str]) -> str:
+def _known(names: Sequence[str]) -> str:
     if not names:
-        return "there are none but the nodes themselves (leave the tree empty)"
-    return f"there {'is' if len(names) == 1 else 'are'} {', '.join(map(repr, names))}"
+        return "no tree is known; leave the tree empty to place on nodes alone"
+    return f"known trees: {', '.join(map(repr, names))}"
 
 
 def read_nominated(request: pb.SolveRequest) -> list[NominatedCapacity]:
-    """What is kept for others. Raises RpcError INVALID_ARGUMENT."""
-    for kept in request.nominated:
-        for each in kept.amounts:
+    """Nominated capacity. Raises RpcError INVALID_ARGUMENT."""
+    for nominated in request.nominated:
+        for each in nominated.amounts:
             if not 0 <= each.amount <= LARGEST_AMOUNT:
                 raise _invalid(
-                    f"{each.amount} of {each.name!r} cannot be nominated on node {kept.node!r}; "
+                    f"{each.amount} of {each.name!r} cannot be nominated on node {nominated.node!r}; "
                     f"name an amount from 0 to {LARGEST_AMOUNT}"
                 )
     return [
-        NominatedCapacity(kept.node, tuple((each.name, each.amount) for each in kept.amounts))
-        for kept in request.nominated
+        NominatedCapacity(nominated.node, tuple((each.name, each.amount) for each in nominated.amounts))
+        for nominated in request.nominated
     ]
 
 
 def read_potential_victims(request: pb.SolveRequest) -> list[PotentialVictim]:
-    """What may be removed. Raises RpcError INVALID_ARGUMENT."""
+    """Potential victims. Raises RpcError INVALID_ARGUMENT."""
     if request.potential_victims and len(request.groups) > 1:
-        raise _invalid(f"{len(request.groups)} groups, but what may be removed may be for one only; ask for each alone")
+        raise _invalid(
+            f"{len(request.groups)} groups, but potential victims are supported for one; send one group per request"
+        )
     _check_unique("potential victim", [gang.id for gang in request.potential_victims])
     return [
         PotentialVictim(
@@ -124,7 +126,7 @@ def read_potential_victims(request: pb.SolveRequest) -> list[PotentialVictim]:
 
 
 def classes_of(request: pb.SolveRequest, groups: Iterable[SolveGroup]) -> set[str]:
-    """Ids of all classes that the request names."""
+    """Ids of all pod classes in the request."""
     named = {role.class_id for group in groups for gang in group.gangs for role in gang.roles}
     named.update(reservation.class_id for reservation in request.reservations)
     named.update(pods.class_id for gang in request.potential_victims for pods in gang.pods)
@@ -132,25 +134,25 @@ def classes_of(request: pb.SolveRequest, groups: Iterable[SolveGroup]) -> set[st
 
 
 def check_known(named: Collection[str], known: Collection[str]) -> None:
-    """All classes named must be known. Raises RpcError FAILED_PRECONDITION."""
+    """Check that all classes are known. Raises RpcError FAILED_PRECONDITION."""
     unknown = [class_id for class_id in named if class_id not in known]
     if unknown:
         raise RpcError(
             grpc.StatusCode.FAILED_PRECONDITION,
-            f"pod class {min(unknown)!r} is unknown at this revision; ask for the revision that brought its first pod",
+            f"pod class {min(unknown)!r} is unknown at this revision; request the revision of its first pod",
         )
 
 
 def write_answer(response: pb.SolveResponse, group: SolveGroup, answer: Answer) -> None:
-    """Add a result to the response."""
+    """Append a result to the response."""
     result = response.results.add(id=group.id)
     match answer:
-        case Placed(assignments, removed):
+        case Placed(assignments, victims):
             result.outcome = _Outcome.OUTCOME_PLACED
             write_assignments(result, assignments)
-            for gang in removed:
-                _write_removed(result, gang)
-        case PartlyPlaced(assignments, explanation):
+            for gang in victims:
+                _write_victim(result, gang)
+        case PartiallyPlaced(assignments, explanation):
             result.outcome = _Outcome.OUTCOME_PARTIAL
             write_assignments(result, assignments)
             result.explanation.CopyFrom(encode_explanation(explanation))
@@ -165,7 +167,7 @@ def write_assignments(result: pb.GroupResult, assignments: Iterable[Assignment])
         add(gang=assignment.gang, role=assignment.role, node=assignment.node, count=assignment.count)
 
 
-def _write_removed(result: pb.GroupResult, gang: VictimGang) -> None:
+def _write_victim(result: pb.GroupResult, gang: VictimGang) -> None:
     add = result.victims.add(id=gang.id, whole=gang.whole).pods.add
     for pods in gang.pods:
         add(node=pods.node, class_id=pods.class_id, count=pods.count)
@@ -189,9 +191,9 @@ def _check_unique(what: str, ids: Iterable[str]) -> None:
     ids = list(ids)
     if len(set(ids)) != len(ids):
         twice = next(name for name, count in Counter(ids).items() if count > 1)
-        raise _invalid(f"{what} {twice!r} is named twice; name each once")
+        raise _invalid(f"{what} {twice!r} is listed twice; list each once")
     if "" in ids:
-        raise _invalid(f"a {what} has an empty id; every one needs an id of its own")
+        raise _invalid(f"a {what} has an empty id; give each a unique id")
 
 
 def _invalid(message: str) -> RpcError:

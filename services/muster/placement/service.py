@@ -1,7 +1,7 @@
-"""placement's main path: follow cluster-state, answer Solve from what is known.
+"""Placement service: mirrors cluster-state and answers Solve from the mirror.
 
-Solves run in the event loop, one after another: they are short, and a thread would cost more in handing over than it
-gives back. A long batch pauses between groups so that health checks and other calls are answered meanwhile.
+Solves run in the event loop one after another: they are short, and handing them to a thread would cost more than it
+saves. A long batch yields between groups so that health checks and other calls are answered.
 """
 
 import asyncio
@@ -52,20 +52,20 @@ FEATURES: Final = (
     pb.FEATURE_POD_TOPOLOGY,
 )
 
-_PAUSE_AFTER_SECONDS: Final = 0.005
-"""A batch that takes longer lets others run."""
+_YIELD_AFTER_SECONDS: Final = 0.005
+"""Batches yield to other tasks after this time."""
 _SLOW_SECONDS: Final = 0.25
-"""Solves that take longer are told at info."""
-_ANSWER_SECONDS: Final = 0.05
-"""Kept back from the deadline of a call, so that a refusal still arrives; at most a tenth of what is left."""
+"""Slower solves are logged at info."""
+_ERROR_SECONDS: Final = 0.05
+"""Reserved from the call's deadline for sending an error; at most a tenth of the remaining time."""
 _MAX_WAIT_SECONDS: Final = 60.0
-"""For callers that set no deadline."""
+"""Limit for callers without a deadline."""
 
 _log = structlog.get_logger()
 
 
 async def run(settings: Settings) -> None:
-    """Serve until SIGTERM, SIGINT or cancellation. Ready while what is known of the cluster is whole and current."""
+    """Serve until SIGTERM, SIGINT or cancellation. Ready while the mirror is complete and current."""
     channel = open_channel(settings.cluster_state, settings.tls)
     mirror = Mirror()
     server = RpcServer.by(settings, "placement")
@@ -88,12 +88,12 @@ async def run(settings: Settings) -> None:
 async def _follow(
     mirror: Mirror, steps: Callable[[], AsyncGenerator[Step, None]], set_ready: Callable[[bool], None]
 ) -> None:
-    """Have the kernels compiled, and follow cluster-state from then on, so that no solve waits for a compiler."""
+    """Load or compile the kernels, then follow cluster-state, so that no solve waits for the compiler."""
     began = time.monotonic()
     compiled = 0
     for kernel in KERNELS:
         compiled += await asyncio.to_thread(kernel.make_ready)
-    _log.info("kernels are ready", compiled=compiled, seconds=round(time.monotonic() - began, 2))
+    _log.info("kernels_loaded", compiled=compiled, seconds=round(time.monotonic() - began, 2))
     await mirror.follow(steps, set_ready)
 
 
@@ -102,27 +102,27 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
-        metrics.MIRRORED.read_from(self._mirrored)
+        metrics.MIRRORED.read_from(self._object_counts)
 
     async def Solve(self, request: pb.SolveRequest, context: aio.ServicerContext[Any, Any]) -> pb.SolveResponse:  # noqa: N802
-        asked = _Asked(read_groups(request), read_nominated(request), read_potential_victims(request))
+        decoded = _DecodedRequest(read_groups(request), read_nominated(request), read_potential_victims(request))
         wanted = decode_revision(request.min_revision)
-        named = classes_of(request, asked.groups)
+        named = classes_of(request, decoded.groups)
         while True:
             with tracer().start_as_current_span("wait for revision"):
-                await self._reached(wanted, context)
+                await self._wait_for_revision(wanted, context)
             async with self._mirror.lock:
                 cluster = self._mirror.cluster
                 if cluster is None or not self._mirror.current or not cluster.reached(wanted):
-                    continue  # lost, or replaced, while others solved
+                    continue  # lost or replaced while other solves ran
                 check_known(named, cluster.pod_classes)
-                check_constraints(asked.groups, cluster.state.trees)
+                check_constraints(decoded.groups, cluster.state.trees)
                 started = time.monotonic()
                 try:
-                    response = await _answer(cluster, request, asked, named)
+                    response = await _answer(cluster, request, decoded, named)
                 finally:
                     cluster.state.rollback(0)
-                _tell(request, response, time.monotonic() - started, cluster)
+                _report(request, response, time.monotonic() - started, cluster)
                 return response
 
     async def Describe(  # noqa: N802
@@ -136,16 +136,16 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
             response.pods = cluster.capacity.seats
         return response
 
-    def _mirrored(self) -> dict[tuple[str, ...], float]:
+    def _object_counts(self) -> dict[tuple[str, ...], float]:
         cluster = self._mirror.cluster
         return {("nodes",): len(cluster.nodes), ("pods",): cluster.capacity.seats} if cluster is not None else {}
 
-    async def _reached(self, revision: dict[str, int], context: aio.ServicerContext[Any, Any]) -> None:
+    async def _wait_for_revision(self, revision: dict[str, int], context: aio.ServicerContext[Any, Any]) -> None:
         left = context.time_remaining()
         if left is None:
             left = _MAX_WAIT_SECONDS
         try:
-            await self._mirror.reached(revision, left - min(_ANSWER_SECONDS, left / 10))
+            await self._mirror.reached(revision, left - min(_ERROR_SECONDS, left / 10))
         except RevisionNotReached as error:
             raise RpcError(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
         except NoCluster as error:
@@ -153,57 +153,59 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What a request asks, read and checked."""
+class _DecodedRequest:
+    """A decoded and validated request."""
 
     groups: list[SolveGroup]
     nominated: list[NominatedCapacity]
     potential_victims: list[PotentialVictim]
 
 
-async def _answer(cluster: Cluster, request: pb.SolveRequest, asked: _Asked, named: set[str]) -> pb.SolveResponse:
-    state, groups = cluster.state, asked.groups
+async def _answer(
+    cluster: Cluster, request: pb.SolveRequest, decoded: _DecodedRequest, named: set[str]
+) -> pb.SolveResponse:
+    state, groups = cluster.state, decoded.groups
     response = pb.SolveResponse(revision=encode_revision(cluster.revision))
-    with tracer().start_as_current_span("masks"):
+    with tracer().start_as_current_span("filter"):
         state.refresh()
-        kept = withhold(state, asked.nominated)
+        nominated = withhold(state, decoded.nominated)
         cluster.reserve((each.node, each.class_id, tuple(each.pod_uids)) for each in request.reservations)
         for class_id in sorted(named):
             state.of(class_id)
     with tracer().start_as_current_span("search", attributes={"muster.groups": len(groups)}):
-        paused = time.monotonic()
+        yielded = time.monotonic()
         began = time.time_ns()
-        answers = solve(state, groups, kept, asked.potential_victims)
+        answers = solve(state, groups, nominated, decoded.potential_victims)
         for message, group, answer in zip(request.groups, groups, answers, strict=True):
             write_answer(response, group, answer)
             began = _record(message.traceparent, began, len(groups))
-            if time.monotonic() - paused > _PAUSE_AFTER_SECONDS:
+            if time.monotonic() - yielded > _YIELD_AFTER_SECONDS:
                 await asyncio.sleep(0)
-                paused = time.monotonic()
+                yielded = time.monotonic()
     return response
 
 
 def _record(traceparent: str, began_unix_nanos: int, groups: int) -> int:
-    """The search for one group in the trace of its gang; returns when the next one began."""
+    """Records the search for one group in its gang's trace; returns the start time of the next search."""
     now = time.time_ns()
     if traceparent:
         attributes = {"muster.groups_in_batch": groups}
-        # Of a batch only the first gang's trace has the call: the others get to it by a link.
+        # The RPC span is in the trace of the batch's first gang; the traces of other gangs link to it.
         call = current_traceparent()
         links = (call,) if call[3:35] != traceparent[3:35] else ()
         record_span("placement.search", began_unix_nanos, now, parent=traceparent, attributes=attributes, links=links)
     return now
 
 
-def _tell(request: pb.SolveRequest, response: pb.SolveResponse, seconds: float, cluster: Cluster) -> None:
+def _report(request: pb.SolveRequest, response: pb.SolveResponse, seconds: float, cluster: Cluster) -> None:
     outcomes = Counter(result.outcome for result in response.results)
     placed = outcomes[pb.GroupResult.OUTCOME_PLACED]
     metrics.SOLVE_SECONDS.observe(seconds, request.groups[0].traceparent if request.groups else "")
     for outcome, groups in outcomes.items():
         metrics.GROUPS.labels(metrics.OUTCOMES[outcome]).add(groups)
-    tell = _log.info if seconds > _SLOW_SECONDS else _log.debug
-    tell(
-        "solved",
+    log = _log.info if seconds > _SLOW_SECONDS else _log.debug
+    log(
+        "batch_solved",
         groups=len(response.results),
         placed=placed,
         milliseconds=round(seconds * 1000, 2),

@@ -1,4 +1,4 @@
-"""What placement is told at its start."""
+"""Settings of the placement service."""
 
 from pydantic_settings import SettingsConfigDict
 
@@ -6,7 +6,7 @@ from muster.config.settings import PLACEMENT_PORT, Address, ServiceSettings
 
 
 class Settings(ServiceSettings):
-    """Settings of placement, from MUSTER_PLACEMENT_* and flags."""
+    """Read from MUSTER_PLACEMENT_* and flags."""
 
     model_config = SettingsConfigDict(env_prefix="MUSTER_PLACEMENT_", env_nested_delimiter="__", frozen=True)
 

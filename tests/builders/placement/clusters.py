@@ -14,7 +14,7 @@ from muster.gangs.facts import (
     Toleration,
 )
 from muster.gangs.solve import NominatedCapacity, PodsOnNode, PotentialVictim, Role, SolveGang, SolveGroup
-from muster.placement.solve.instance import Answer, NotPlaced, PartlyPlaced, Placed
+from muster.placement.solve.instance import Answer, NotPlaced, PartiallyPlaced, Placed
 from muster.placement.solve.solve import solve
 from muster.placement.state.cluster import Cluster
 from muster.placement.state.nominated import withhold
@@ -119,7 +119,7 @@ def answers(
 
 def seats(answer: Answer) -> dict[str, int]:
     """Node to members there, all roles together."""
-    assert isinstance(answer, Placed | PartlyPlaced), answer
+    assert isinstance(answer, Placed | PartiallyPlaced), answer
     by_node: dict[str, int] = {}
     for assignment in answer.assignments:
         by_node[assignment.node] = by_node.get(assignment.node, 0) + assignment.count
@@ -127,7 +127,7 @@ def seats(answer: Answer) -> dict[str, int]:
 
 
 def seats_of(answer: Answer, role: int) -> dict[str, int]:
-    assert isinstance(answer, Placed | PartlyPlaced), answer
+    assert isinstance(answer, Placed | PartiallyPlaced), answer
     return {assignment.node: assignment.count for assignment in answer.assignments if assignment.role == role}
 
 

@@ -20,7 +20,7 @@ from muster.gangs.facts import (
     TreeLevel,
 )
 from muster.gangs.solve import SolveGroup
-from muster.placement.solve.instance import Answer, NotPlaced, PartlyPlaced
+from muster.placement.solve.instance import Answer, NotPlaced, PartiallyPlaced
 from muster.placement.state.cluster import Cluster
 
 RACK, HOST, ZONE = "rack", "kubernetes.io/hostname", "zone"
@@ -70,7 +70,7 @@ def with_racks(built: Cluster) -> Cluster:
 
 
 def lost(answer: Answer) -> dict[str, int]:
-    assert isinstance(answer, NotPlaced | PartlyPlaced), answer
+    assert isinstance(answer, NotPlaced | PartiallyPlaced), answer
     return dict(answer.explanation.filtered_nodes)
 
 

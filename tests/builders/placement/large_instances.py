@@ -9,7 +9,14 @@ from muster.gangs.facts import TopologyTree, TreeDomain, TreeLevel
 from muster.gangs.solve import Role, SolveGang
 from muster.placement.solve.branch_and_bound import Budget
 from muster.placement.solve.dynamic_programme import DynamicProgramme
-from muster.placement.solve.instance import ConstrainedGang, Placed, assignments_of, parts_of, take_again, tree_instance
+from muster.placement.solve.instance import (
+    ConstrainedGang,
+    Placed,
+    assignments_of,
+    parts_of,
+    reserve_again,
+    tree_instance,
+)
 from muster.placement.solve.level_rules import rules_of
 from muster.placement.solve.tables import best_cell
 
@@ -50,7 +57,7 @@ def best_of_ladder(case: Case) -> Cost | None:
     if cell is None:
         return None
     solution = programme.solution(cell)
-    take_again(state, parts, solution)
+    reserve_again(state, parts, solution)
     return cost_of(case, Placed(assignments_of(state, case.group, parts, solution)))
 
 

@@ -11,7 +11,7 @@ from itertools import product
 
 from muster.gangs.facts import LevelConstraint, LevelPolicy, NodeFacts, PodClass, TopologyTree
 from muster.gangs.solve import SolveGang, SolveGroup
-from muster.placement.solve.instance import PartlyPlaced, Placed
+from muster.placement.solve.instance import PartiallyPlaced, Placed
 
 Cost = tuple[int, ...]
 """Smaller is better. Members left out come first, then those outside of trees, then gang by gang the levels of its tree
@@ -73,14 +73,14 @@ def most_in_part(case: Case) -> tuple[int, ...] | None:
     return max((_counted(judges, added) for added in _all_sizes(case) if _may_follow(judges, added)), default=None)
 
 
-def counted_in_part(case: Case, answer: Placed | PartlyPlaced) -> tuple[int, ...] | None:
+def counted_in_part(case: Case, answer: Placed | PartiallyPlaced) -> tuple[int, ...] | None:
     """How many members of an answer count toward minimums, likewise; None if the rest cannot follow."""
     judges = [Judge(case, index) for index in range(len(case.group.gangs))]
     added = _added(case, answer)
     return _counted(judges, added) if _may_follow(judges, added) else None
 
 
-def cost_of(case: Case, answer: Placed | PartlyPlaced) -> Cost | None:
+def cost_of(case: Case, answer: Placed | PartiallyPlaced) -> Cost | None:
     """The cost of an answer; None if it breaks a hard constraint or leaves a gang below its minimum."""
     judges = [Judge(case, index) for index in range(len(case.group.gangs))]
     return _cost(case, judges, _added(case, answer))
@@ -158,7 +158,7 @@ class Judge:
         return [list(parts.values()) for parts in within.values()]
 
 
-def _added(case: Case, answer: Placed | PartlyPlaced) -> Sizes:
+def _added(case: Case, answer: Placed | PartiallyPlaced) -> Sizes:
     place = {each.name: index for index, each in enumerate(case.nodes)}
     gangs = {gang.id: index for index, gang in enumerate(case.group.gangs)}
     added = [[0] * len(case.nodes) for _ in case.group.gangs]

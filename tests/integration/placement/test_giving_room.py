@@ -89,11 +89,11 @@ async def test_g08_reservations_of_others_may_be_what_has_to_go(placement: Place
             pb.SolveRequest(
                 groups=[asks(("x", 1)), asks(("x", 1), name="h")], potential_victims=[potential_victim("r")]
             ),
-            "2 groups, but what may be removed may be for one only",
+            "2 groups, but potential victims are supported for one",
         ),
         (
             pb.SolveRequest(groups=[asks(("x", 1))], potential_victims=[potential_victim("r"), potential_victim("r")]),
-            "potential victim 'r' is named twice",
+            "potential victim 'r' is listed twice",
         ),
         (
             pb.SolveRequest(groups=[asks(("x", 1))], potential_victims=[potential_victim("")]),

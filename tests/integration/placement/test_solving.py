@@ -72,7 +72,7 @@ async def test_p33_a_solve_waits_for_the_revision_it_asks_for(placement: Placeme
 async def test_p33_a_revision_that_does_not_come_is_refused_before_the_deadline(placement: Placement) -> None:
     code, message = await placement.refused(asks(("x", 1)), pods=99, seconds=5)
     assert code is grpc.StatusCode.FAILED_PRECONDITION
-    assert message == "the deadline came before cluster-state told of pods 99 (reached: 10)"
+    assert message == "deadline exceeded before cluster-state sent pods 99 (reached: 10)"
 
 
 async def test_an_unknown_class_is_a_failed_precondition(placement: Placement) -> None:
@@ -89,11 +89,11 @@ async def test_an_unknown_class_is_a_failed_precondition(placement: Placement) -
         ([asks(("x", 2), ("x", 0))], "gang 'g': role 1 wants 0 members"),
         ([asks(("x", 2), minimum=3)], "gang 'g': minimum 3 is out of range; it wants 2 members"),
         ([asks(("x", 2), minimum=0)], "gang 'g': minimum 0 is out of range"),
-        ([asks(("x", 1)), asks(("x", 1))], "group 'g' is named twice"),
+        ([asks(("x", 1)), asks(("x", 1))], "group 'g' is listed twice"),
         ([asks(("x", 1), name="")], "a group has an empty id"),
         (
             [pb.GangGroup(id=name, gangs=asks(("x", 1), name="same").gangs) for name in "ab"],
-            "gang 'same' is named twice",
+            "gang 'same' is listed twice",
         ),
     ],
 )
@@ -110,7 +110,7 @@ async def test_a_pod_reserved_twice_is_refused(placement: Placement) -> None:
         pb.Reservation(node="a", class_id="x", pod_uids=["p"]),
         pb.Reservation(node="b", class_id="x", pod_uids=["p"]),
     )
-    with pytest.raises(aio.AioRpcError, match="reserved pod 'p' is named twice"):
+    with pytest.raises(aio.AioRpcError, match="reserved pod 'p' is listed twice"):
         await placement.solve(asks(("x", 1)), held=held)
 
 

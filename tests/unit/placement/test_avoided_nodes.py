@@ -17,7 +17,7 @@ from builders.placement.clusters import (
     seats,
 )
 from muster.gangs.solve import SolveGang, SolveGroup
-from muster.placement.solve.instance import PartlyPlaced, Placed
+from muster.placement.solve.instance import PartiallyPlaced, Placed
 
 CLASSES = [pod_class("x"), pod_class("xx", 2)]
 
@@ -64,7 +64,7 @@ def test_nobody_is_removed_and_nothing_left_out_as_long_as_they_have_room() -> N
     assert isinstance(answer, Placed)
     assert (seats(answer), removals(answer)) == ({"a": 1}, {})
     [answer] = answers(built, avoiding(alone("g", ("x", 2), partial=True), "a"))
-    assert not isinstance(answer, PartlyPlaced)
+    assert not isinstance(answer, PartiallyPlaced)
     assert seats(answer) == {"a": 2}
 
 

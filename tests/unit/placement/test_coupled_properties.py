@@ -11,7 +11,7 @@ from builders.placement.random_clusters import Scenery, sceneries
 from muster.gangs.facts import Batch, PodClass, PodFacts
 from muster.gangs.solve import SolveGroup
 from muster.placement.inter_pod.solver import members_interact
-from muster.placement.solve.instance import Answer, NotPlaced, PartlyPlaced, Placed, parts_of
+from muster.placement.solve.instance import Answer, NotPlaced, PartiallyPlaced, Placed, parts_of
 from muster.placement.state.cluster import Cluster
 
 
@@ -28,7 +28,7 @@ def there(scenery: Scenery) -> list[Seated]:
 
 
 def members(asked: SolveGroup, answer: Answer, classes: Sequence[PodClass]) -> list[Seated]:
-    assert isinstance(answer, Placed | PartlyPlaced)
+    assert isinstance(answer, Placed | PartiallyPlaced)
     by_id = {each.id: each for each in classes}
     roles = {each.id: each.roles for each in asked.gangs}
     return [
@@ -94,12 +94,12 @@ def check(scenery: Scenery, asked: SolveGroup) -> None:
         if members_interact(cluster.state, parts_of(asked)):
             assert sum(counts(asked, answer)) == max(sum(numbers) for numbers in possible if reached(numbers))
         assert all(n >= minimum for n, minimum in zip(counts(asked, answer), minimums, strict=True))
-    if isinstance(answer, Placed | PartlyPlaced):
+    if isinstance(answer, Placed | PartiallyPlaced):
         assert admits_one_by_one(scenery.nodes, present, members(asked, answer, scenery.classes))
     else:
         assert answer.proved
     if not feasible and asked.partial:
-        assert isinstance(answer, PartlyPlaced) == any(any(numbers) for numbers in possible)
+        assert isinstance(answer, PartiallyPlaced) == any(any(numbers) for numbers in possible)
 
 
 @settings(max_examples=250, deadline=None)

@@ -94,7 +94,7 @@ def test_masks_agree_with_why_not_after_every_change(asked: PodClass, history: l
         usable = [name for name in kept if filters.reason[rows[name]] == USABLE]
         by_dislike = sorted(usable, key=lambda name: (int(filters.penalty[rows[name]]), name))
         assert by_dislike == sorted(usable, key=lambda name: (_expected_dislike(asked, kept[name]), name))
-        assert len(filters.levels) == len({_expected_dislike(asked, kept[name]) for name in usable})
+        assert len(filters.penalties) == len({_expected_dislike(asked, kept[name]) for name in usable})
 
 
 def _expected_dislike(asked: PodClass, of: NodeFacts) -> tuple[int, int, int]:

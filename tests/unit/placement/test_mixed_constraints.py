@@ -21,7 +21,7 @@ from muster.gangs.solve import PodsOnNode, PotentialVictim, Role, SolveGang, Sol
 from muster.placement.explain.explainer import Explainer
 from muster.placement.solve.branch_and_bound import Budget
 from muster.placement.solve.heterogeneous import place_heterogeneous
-from muster.placement.solve.instance import Answer, NotPlaced, PartlyPlaced, Placed, parts_of
+from muster.placement.solve.instance import Answer, NotPlaced, PartiallyPlaced, Placed, parts_of
 from muster.placement.state.cluster import Cluster
 from muster.topology.constraints import parse_constraints
 
@@ -208,27 +208,27 @@ def test_what_is_seated_in_part_leaves_the_rest_a_place() -> None:
     tree = "r0(a:4,b:1) r1(c:3,d:3)"
     asked = mixed("rack: hard pack", ("large", 2), ("x", 4))
     answer = answer_on(tree, asked, partial=True)
-    assert isinstance(answer, PartlyPlaced)
+    assert isinstance(answer, PartiallyPlaced)
     assert set(seats(answer)) in ({"a", "b"}, {"c", "d"})
 
 
 def test_in_part_no_more_parts_than_a_hard_partition_has() -> None:
     tree = "r0(a:1) r1(b:2) r2(c:2)"
     answer = answer_on(tree, mixed("rack: hard partition(2)", ("large", 1), ("x", 5)), partial=True)
-    assert isinstance(answer, PartlyPlaced)
+    assert isinstance(answer, PartiallyPlaced)
     assert seats(answer) == {"b": 2, "c": 2}
 
 
 def test_a_partial_gang_of_equal_members_keeps_to_one_rack() -> None:
     answer = answer_on("r0(a:4,b:1) r1(c:3,d:3)", mixed("rack: hard pack", ("x", 8)), partial=True)
-    assert isinstance(answer, PartlyPlaced)
+    assert isinstance(answer, PartiallyPlaced)
     assert seats(answer) == {"c": 3, "d": 3}
 
 
 def test_in_part_as_many_as_can_be_count_toward_minimums_whosever_they_are() -> None:
     few, many = mixed("node: pack", ("large", 1), name="few"), mixed("node: pack", ("x", 4), name="many")
     answer = answer_on("r0(a:3)", few, many, partial=True)
-    assert isinstance(answer, PartlyPlaced)
+    assert isinstance(answer, PartiallyPlaced)
     assert {assignment.gang for assignment in answer.assignments} == {"many"}
 
 
@@ -342,7 +342,7 @@ def test_of_a_large_gang_as_many_are_seated_as_keep_to_one_rack() -> None:
     tree, levels = many_racks(2)
     asked = mixed("rack: hard pack", ("large", 20), ("two", 20), ("x", 30))
     answer = answer_on(tree, asked, levels=levels, partial=True)
-    assert isinstance(answer, PartlyPlaced)
+    assert isinstance(answer, PartiallyPlaced)
     assert len(_by(seats(answer), 3)) == 1
     assert sum(seats(answer).values()) >= 8
 

@@ -20,13 +20,13 @@ from builders.placement.clusters import (
 from muster.gangs.capacity import LARGEST_AMOUNT
 from muster.gangs.facts import NodeFacts
 from muster.gangs.solve import Assignment, NominatedCapacity, SolveGroup
-from muster.placement.solve.instance import Answer, NotPlaced, PartlyPlaced, Placed
+from muster.placement.solve.instance import Answer, NotPlaced, PartiallyPlaced, Placed
 
 CLASSES = [pod_class("x"), pod_class("xx", 2), pod_class("xxx", 3), pod_class("big", 8)]
 
 
-def partly(answer: Answer) -> PartlyPlaced:
-    assert isinstance(answer, PartlyPlaced), answer
+def partly(answer: Answer) -> PartiallyPlaced:
+    assert isinstance(answer, PartiallyPlaced), answer
     return answer
 
 

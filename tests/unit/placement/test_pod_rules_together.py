@@ -33,7 +33,7 @@ from builders.placement.inter_pod_rules import (
 )
 from muster.gangs.facts import Batch, PodFacts, Taint, TaintEffect
 from muster.gangs.solve import NominatedCapacity
-from muster.placement.solve.instance import NotPlaced, PartlyPlaced, Placed
+from muster.placement.solve.instance import NotPlaced, PartiallyPlaced, Placed
 
 
 def test_p25_the_rack_of_the_selector_is_packed_though_another_is_larger() -> None:
@@ -83,7 +83,7 @@ def test_a_class_that_comes_later_keeps_those_away_that_were_there_before() -> N
 def test_what_of_a_partial_gang_may_go_somewhere_goes() -> None:
     nodes = rack("r0", {"a": 9, "b": 9}) + rack("r1", {"c": 9})
     [answer] = answers(cluster(nodes, [member(**away(RACK))]), alone("g", ("x", 3), partial=True))
-    assert isinstance(answer, PartlyPlaced)
+    assert isinstance(answer, PartiallyPlaced)
     assert sum(seats(answer).values()) == 2
 
 

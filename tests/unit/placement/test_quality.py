@@ -9,7 +9,7 @@ from builders.placement.large_instances import best_of_ladder, random_larger_cas
 from builders.placement.optimum import Case, cost_of, counted_in_part, most_in_part
 from builders.placement.small_instances import KINDS, Kind, answer_to, random_case
 from muster.gangs.solve import SolveGroup
-from muster.placement.solve.instance import NotPlaced, PartlyPlaced, Placed
+from muster.placement.solve.instance import NotPlaced, PartiallyPlaced, Placed
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -29,7 +29,7 @@ def test_in_part_as_many_are_seated_as_leave_the_rest_a_place(kind: Kind) -> Non
         if not all(gang.constraints for gang in case.group.gangs) or isinstance(answer, Placed):
             continue
         most = most_in_part(case)
-        if isinstance(answer, PartlyPlaced):
+        if isinstance(answer, PartiallyPlaced):
             assert counted_in_part(case, answer) == most, number
             partly += 1
         else:

@@ -19,7 +19,7 @@ from builders.placement.clusters import (
 )
 from muster.gangs.facts import NodeFacts
 from muster.gangs.solve import NominatedCapacity, PodsOnNode, PotentialVictim, VictimGang
-from muster.placement.solve.instance import NotPlaced, PartlyPlaced, Placed
+from muster.placement.solve.instance import NotPlaced, PartiallyPlaced, Placed
 from muster.placement.state.cluster import Cluster
 
 CLASSES = [pod_class("x"), pod_class("xx", 2), pod_class("big", 8), pod_class("a", selector={"zone": "a"})]
@@ -197,7 +197,7 @@ def test_without_a_removal_that_suffices_a_partial_group_takes_what_is_free_now(
     gangs = [potential_victim("low", ("a", "x", 2))]
     built = full(node("a", 4), gangs=gangs)
     [answer] = answers(built, alone("g", ("x", 5), partial=True), removing=gangs)
-    assert isinstance(answer, PartlyPlaced)
+    assert isinstance(answer, PartiallyPlaced)
     assert seats(answer) == {"a": 2}
     [whole] = answers(built, alone("g", ("x", 4), partial=True), removing=gangs)
     assert removals(whole) == {"low": (True, {"a": 2})}

@@ -11,7 +11,7 @@ from muster.gangs.facts import PODS, Amounts
 from muster.gangs.solve import Explanation, SolveGang, SolveGroup
 from muster.placement.explain.relaxation import best_domain, make_room, reach, telling_level
 from muster.placement.inter_pod.rules import Filtered
-from muster.placement.solve.instance import Part, Solution, take_again
+from muster.placement.solve.instance import Part, Solution, reserve_again
 from muster.placement.state.capacity import MAX_FITS, CapacityState, ClassCapacity
 from muster.placement.state.filters import ABSENT, USABLE
 from muster.placement.state.nominated import NO_NOMINATIONS, NominatedAmounts
@@ -56,7 +56,7 @@ class Explainer:
         state = self._state
         fit, needed = best.of_gang(parts, gang_index), group.gangs[gang_index].minimum
         checkpoint = state.checkpoint()
-        take_again(state, parts, best)
+        reserve_again(state, parts, best)
         try:
             of_class = state.of(parts[part_index].class_id)
             missing = min(parts[part_index].wanted - best.placed[part_index], max(1, needed - fit))
@@ -75,7 +75,7 @@ class Explainer:
         if of_class.inter_pod is None:
             return self._explanation(group, gang_index, of_class, fits, fit, needed - fit, is_all=is_all)
         checkpoint, rows = state.checkpoint(), np.flatnonzero(fits)
-        state.take(of_class, rows, fits[rows])  # members may keep others away, and hold ports
+        state.reserve(of_class, rows, fits[rows])  # members may keep others away, and hold ports
         try:
             nobody = np.zeros_like(fits)
             return self._explanation(group, gang_index, of_class, nobody, fit, needed - fit, is_all=is_all)
@@ -109,7 +109,7 @@ class Explainer:
         key = (of_class.pod_class.id, self._state.clock)
         lost = self._lost.get(key)
         if lost is None:
-            lost = _nodes_lost(self._state, of_class, left), self._nominated.in_the_way(of_class, left)
+            lost = _nodes_lost(self._state, of_class, left), self._nominated.blocked_nodes(of_class, left)
             self._lost[key] = lost
         return lost
 
@@ -142,7 +142,7 @@ def _left(state: CapacityState, of_class: ClassCapacity, seated: Int64) -> Int64
 
 def _nodes_lost(state: CapacityState, of_class: ClassCapacity, left: Int64) -> FilteredNodes:
     judge = of_class.filters
-    late = judge.late
+    late = judge.after_resources
     counts: dict[str, int] = {}
     for code, nodes in zip(*np.unique(judge.reason, return_counts=True), strict=True):
         if code not in (ABSENT, USABLE, *late):

@@ -23,7 +23,7 @@ def seat(state: CapacityState, index: int, part: Part, wanted: int, region: Regi
             rows, counts = _next_seats(state, of_class, wanted - seated, domain)
             if not len(rows):
                 break
-            state.take(of_class, rows, counts)
+            state.reserve(of_class, rows, counts)
             solution.seats.append((index, (rows, counts)))
             seated += int(counts.sum())
     solution.placed[index] += seated

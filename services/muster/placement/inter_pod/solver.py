@@ -32,7 +32,7 @@ from muster.placement.solve.instance import (
     assignments_of,
     is_homogeneous,
     minimums_reached,
-    take_again,
+    reserve_again,
 )
 from muster.placement.state.capacity import CapacityState
 
@@ -93,7 +93,7 @@ def place_interacting(
             return find_interacting(state, softer, parts, steps) is not None
 
         return NotPlaced(proved, with_softer(state, group, coupled.explain(explainer), has_place))
-    take_again(state, parts, solution)
+    reserve_again(state, parts, solution)
     return Placed(assignments_of(state, group, parts, solution))
 
 
@@ -105,7 +105,7 @@ def place_by_preferences(state: CapacityState, group: SolveGroup, parts: Sequenc
     full = next(coupled.tries())
     if not full and not (is_homogeneous(parts) and minimums_reached(group, parts, coupled.best)):
         return None
-    take_again(state, parts, coupled.best)
+    reserve_again(state, parts, coupled.best)
     return Placed(assignments_of(state, group, parts, coupled.best))
 
 
@@ -122,7 +122,7 @@ def place_interacting_partly(state: CapacityState, group: SolveGroup, parts: Seq
     best = coupled.best
     if not best.total or not coupled.shape.kept_by(best):
         return None
-    take_again(state, parts, best)
+    reserve_again(state, parts, best)
     return best
 
 

@@ -25,7 +25,7 @@ class Within:
     penalty: Int64
 
     @property
-    def levels(self) -> list[int]:
+    def penalties(self) -> list[int]:
         levels: list[int] = np.unique(self.penalty[self.fits > 0]).tolist()
         return levels
 

@@ -152,7 +152,7 @@ class _Economy:
             self.removed[entry] += count
             self._available[entry] -= count
             self._allowance[int(candidates.gang[entry])] -= count
-        self._state.take(of_class, row, np.array([fits]))
+        self._state.reserve(of_class, row, np.array([fits]))
         return fits
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.solve import PodsOnNode, PotentialVictim, VictimGang
-from muster.placement.state.capacity import CapacityState, Gone
+from muster.placement.state.capacity import CapacityState, Evicted
 from muster.placement.state.nodes import Bool
 from muster.placement.state.nominated import NominatedAmounts
 
@@ -57,7 +57,7 @@ class VictimTable:
         changed = np.flatnonzero(freed.any(axis=0))
         state.change_free(self.rows[changed], freed[:, changed], self.gone(removed))
 
-    def gone(self, removed: Int64) -> list[Gone]:
+    def gone(self, removed: Int64) -> list[Evicted]:
         """So many pods of each entry, as far as others may mind them."""
         gone = []
         for index, class_id in enumerate(self.minded):

@@ -11,7 +11,7 @@ import numpy as np
 from muster.gangs.capacity import Int64
 from muster.placement.solve.branch_and_bound import Budget, OutOfBudget
 from muster.placement.solve.costs import Cost, cost_of, holds, is_best, may_hold, reaches_bounds, solution_cost
-from muster.placement.solve.instance import Solution, TreeInstance, take_again
+from muster.placement.solve.instance import Solution, TreeInstance, reserve_again
 from muster.placement.solve.level_rules import Rule, Shape
 from muster.placement.solve.packing import Seats
 from muster.placement.solve.tree_slice import TreeSlice
@@ -131,7 +131,7 @@ class _Tries:
             seats = self._best_seats(gang)
             if seats is None:
                 return None
-            take_again(self._ground.state, self._ground.parts, Solution([], seats))
+            reserve_again(self._ground.state, self._ground.parts, Solution([], seats))
             solution.seats += seats
             for index, (_, counts) in seats:
                 solution.placed[index] += int(counts.sum())

@@ -29,7 +29,7 @@ from muster.placement.solve.instance import (
     Solution,
     TreeInstance,
     assignments_of,
-    take_again,
+    reserve_again,
     tree_instance,
 )
 from muster.placement.solve.level_rules import rules_of
@@ -65,7 +65,7 @@ def place_constrained(
 
         most = search.most() or Solution([0] * len(parts))
         return NotPlaced(proved, explain_constraints(state, group, parts, explainer, most, has_place))
-    take_again(state, parts, solution)
+    reserve_again(state, parts, solution)
     return Placed(assignments_of(state, group, parts, solution))
 
 
@@ -228,7 +228,7 @@ class _Constrained:
         """Take what was found for a gang alone, and add it to the attempt for all."""
         ours = [index for index, part in enumerate(self._parts) if part.gang == gang]
         seats = [(ours[index], taken) for index, taken in found.seats]
-        take_again(self._state, self._parts, Solution([], seats))
+        reserve_again(self._state, self._parts, Solution([], seats))
         solution.seats += seats
         for index, (_, counts) in seats:
             solution.placed[index] += int(counts.sum())

@@ -160,7 +160,7 @@ class DynamicProgramme:
         dislikes: Int64 = np.zeros((1, 1), np.int64)
         for index, part in enumerate(self._parts):
             of_class = self._state.of(part.class_id)
-            levels = of_class.levels
+            levels = of_class.penalties
             if len(levels) > 1:
                 rank: Int64 = np.searchsorted(levels, of_class.penalty[rows])
                 if len(levels) > MAX_PENALTY + 1:

@@ -14,7 +14,7 @@ from muster.placement.solve.branch_and_bound import Budget, search_exactly
 from muster.placement.solve.constrained import has_any_place, part_that_fits
 from muster.placement.solve.heterogeneous import fill_minimums, fill_up, seat_minimums
 from muster.placement.solve.homogeneous import NoSeats, seats_for
-from muster.placement.solve.instance import Part, Solution, is_homogeneous, take_again
+from muster.placement.solve.instance import Part, Solution, is_homogeneous, reserve_again
 from muster.placement.solve.packing import Choice, fewest_nodes, tightest_first
 from muster.placement.state.capacity import CapacityState
 
@@ -71,13 +71,13 @@ def place_partly(state: CapacityState, group: SolveGroup, parts: Sequence[Part],
     if is_constrained(group):
         solution = part_that_fits(state, group, parts, budget)
         if solution is not None:
-            take_again(state, parts, solution)
+            reserve_again(state, parts, solution)
         return solution
     partly = _Partly(state, group, parts)
     best = partly.quickly()
     if not is_homogeneous(parts):
         best = partly.first_roles(partly.raise_by_search(best, budget), budget)
-    take_again(state, parts, best)
+    reserve_again(state, parts, best)
     fill_up(state, parts, best)
     return best if best.total else None
 

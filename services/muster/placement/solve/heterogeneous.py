@@ -16,8 +16,8 @@ from muster.placement.solve.instance import (
     Solution,
     assignments_of,
     minimums_reached,
-    take,
-    take_again,
+    reserve_again,
+    reserve_part,
 )
 from muster.placement.solve.packing import Choice, fewest_nodes, tightest_first
 from muster.placement.state.capacity import CapacityState
@@ -91,7 +91,7 @@ class _Mixed:
         if solution is not None:
             return solution, False
         if minimums_reached(self._group, self._parts, self._best):
-            take_again(self._state, self._parts, self._best)
+            reserve_again(self._state, self._parts, self._best)
             return self._best, False
         return self._search(self._minimums)
 
@@ -106,7 +106,7 @@ class _Mixed:
         solution = Solution([0] * len(self._parts))
         for index in order:
             if targets[index]:
-                take(self._state, index, self._parts[index], targets[index], choice, solution)
+                reserve_part(self._state, index, self._parts[index], targets[index], choice, solution)
         if solution.placed == list(targets):
             return solution
         self._state.rollback(checkpoint)
@@ -150,7 +150,7 @@ class _Mixed:
     def _search(self, required: Sequence[int]) -> tuple[Solution | None, bool]:
         solution, proved = search_exactly(self._state, self._parts, self._hardest_first, required, self._budget)
         if solution is not None:
-            take_again(self._state, self._parts, solution)
+            reserve_again(self._state, self._parts, solution)
         return solution, proved
 
     def _explain(self, explainer: Explainer) -> Explanation:
@@ -178,7 +178,7 @@ def fill_minimums(
         part = parts[index]
         target = min(part.wanted, left[part.gang])
         if target:
-            left[part.gang] -= take(state, index, part, target, choice, solution)
+            left[part.gang] -= reserve_part(state, index, part, target, choice, solution)
     return solution
 
 
@@ -187,4 +187,4 @@ def fill_up(state: CapacityState, parts: Sequence[Part], solution: Solution) -> 
     for index, part in enumerate(parts):
         missing = part.wanted - solution.placed[index]
         if missing:
-            take(state, index, part, missing, fewest_nodes, solution)
+            reserve_part(state, index, part, missing, fewest_nodes, solution)

@@ -24,7 +24,7 @@ from muster.placement.solve.instance import (
     Placed,
     Solution,
     assignments_of,
-    take,
+    reserve_part,
     tree_instance,
 )
 from muster.placement.solve.level_rules import Rule, relaxed, rules_of, table_of
@@ -51,7 +51,7 @@ def place_homogeneous(
         minimum = group.gangs[part.gang].minimum
         extra = min(spare, part.wanted - minimum)
         spare -= extra
-        take(state, index, part, minimum + extra, fewest_nodes, solution)
+        reserve_part(state, index, part, minimum + extra, fewest_nodes, solution)
     return Placed(assignments_of(state, group, parts, solution))
 
 
@@ -75,7 +75,7 @@ def place_homogeneous_constrained(
 
         return NotPlaced(seats.proved, explain_homogeneous(state, group, part.class_id, explainer, seats.fit, places))
     rows, counts = seats
-    state.take(state.of(part.class_id), rows, counts)
+    state.reserve(state.of(part.class_id), rows, counts)
     return Placed(assignments_of(state, group, parts, Solution([int(counts.sum())], [(0, seats)])))
 
 
@@ -117,15 +117,15 @@ class _Plan:
 
 def _plan(tree: Tree, constraints: tuple[LevelConstraint, ...]) -> _Plan:
     """Worked out once for a tree as it is."""
-    found = tree.kept.get(constraints)
+    found = tree.cache.get(constraints)
     if not isinstance(found, _Plan):
         rules = rules_of(constraints, tree.level_names)
         levels, ways = tuple(rule.level for rule in rules), relaxed(rules)
         is_bound = any(rule.is_hard for rule in rules if rule.level < len(tree.levels))
         tables, tiers = np.stack([table_of(way) for way in ways]), tree.tiers(levels, tree.inside)
-        if len(tree.kept) >= _PLANS_KEPT:
-            tree.kept.clear()
-        found = tree.kept[constraints] = _Plan(rules, levels, ways, tables, tiers, is_bound)
+        if len(tree.cache) >= _PLANS_KEPT:
+            tree.cache.clear()
+        found = tree.cache[constraints] = _Plan(rules, levels, ways, tables, tiers, is_bound)
     return found
 
 
@@ -186,7 +186,7 @@ class _Shaped:
 
     def _best(self, caps: Int64) -> tuple[Division | None, bool]:
         division, proved = self._cheapest(caps)
-        levels = self._of_class.levels
+        levels = self._of_class.penalties
         if division is None or len(levels) < 2:
             return division, proved
         members, cost = division.members, self._cost(division)

@@ -64,23 +64,25 @@ def minimums_reached(group: SolveGroup, parts: Sequence[Part], solution: Solutio
     return all(solution.of_gang(parts, index) >= gang.minimum for index, gang in enumerate(group.gangs))
 
 
-def take(state: CapacityState, part_index: int, part: Part, wanted: int, choice: Choice, solution: Solution) -> int:
+def reserve_part(
+    state: CapacityState, part_index: int, part: Part, wanted: int, choice: Choice, solution: Solution
+) -> int:
     """Take room for up to `wanted` more members of a part; returns how many got it."""
     of_class = state.of(part.class_id)
     rows, counts = choose(state, of_class, wanted, choice)
     if not len(rows):
         return 0
-    state.take(of_class, rows, counts)
+    state.reserve(of_class, rows, counts)
     solution.seats.append((part_index, (rows, counts)))
     placed = int(counts.sum())
     solution.placed[part_index] += placed
     return placed
 
 
-def take_again(state: CapacityState, parts: Sequence[Part], solution: Solution) -> None:
+def reserve_again(state: CapacityState, parts: Sequence[Part], solution: Solution) -> None:
     """Take again what an attempt had taken before it was undone."""
     for index, (rows, counts) in solution.seats:
-        state.take(state.of(parts[index].class_id), rows, counts)
+        state.reserve(state.of(parts[index].class_id), rows, counts)
 
 
 def assignments_of(
@@ -126,7 +128,7 @@ class Placed(Struct, frozen=True):
     victims: tuple[VictimGang, ...] = ()
 
 
-class PartlyPlaced(Struct, frozen=True):
+class PartiallyPlaced(Struct, frozen=True):
     """Where those members go that have a place, and what is in the way of the rest."""
 
     assignments: tuple[Assignment, ...]
@@ -140,7 +142,7 @@ class NotPlaced(Struct, frozen=True):
     explanation: Explanation
 
 
-Answer = Placed | PartlyPlaced | NotPlaced
+Answer = Placed | PartiallyPlaced | NotPlaced
 
 
 @dataclass(frozen=True)

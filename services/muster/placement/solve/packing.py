@@ -57,7 +57,7 @@ def tightest_first(keys: Int64, wanted: int) -> tuple[Int64, Int64]:
 def choose(state: CapacityState, of_class: Seatable, wanted: int, choice: Choice) -> Seats:
     """Nodes for up to `wanted` pods of the class, in the order of choice; all there is room for if that is less."""
     keys = state.keys(of_class)
-    levels = of_class.levels
+    levels = of_class.penalties
     if len(levels) <= 1:
         return _among(state, keys, wanted, choice)
     penalty = of_class.penalty[of_class.fits > 0]

@@ -26,7 +26,7 @@ from muster.placement.solve.instance import (
     Answer,
     NotPlaced,
     Part,
-    PartlyPlaced,
+    PartiallyPlaced,
     Placed,
     assignments_of,
     is_homogeneous,
@@ -145,7 +145,7 @@ class _Batch:
         of_class = state.of(class_id)
         rows, counts = choose(state, of_class, wanted, tightest_first)
         if len(rows):
-            state.take(of_class, rows, counts)
+            state.reserve(of_class, rows, counts)
             self._failed.clear()
         return [state.nodes.name(row) for row in np.repeat(rows, counts).tolist()]
 
@@ -195,14 +195,14 @@ class _Batch:
 
     def _place_partly(
         self, group: SolveGroup, parts: Sequence[Part], whole: NotPlaced, budget: Budget
-    ) -> PartlyPlaced | NotPlaced:
+    ) -> PartiallyPlaced | NotPlaced:
         if members_interact(self._state, parts):
             solution = place_interacting_partly(self._state, group, parts)
         else:
             solution = place_partly(self._state, group, parts, budget)
         if solution is None:
             return whole
-        return PartlyPlaced(assignments_of(self._state, group, parts, solution), whole.explanation)
+        return PartiallyPlaced(assignments_of(self._state, group, parts, solution), whole.explanation)
 
     def _failed_before(self, group: SolveGroup) -> NotPlaced | None:
         known = self._failed.get(_shape(group))

@@ -53,7 +53,7 @@ class TreeSlice:
             return None
         division = self._on_liked(division, ways, of_class, caps)
         rows = self._rows[division.nodes]
-        instance.state.take(of_class, rows, division.counts)
+        instance.state.reserve(of_class, rows, division.counts)
         self.held[division.nodes + self._first] += division.counts
         return rows, division.counts
 
@@ -70,7 +70,7 @@ class TreeSlice:
 
     def _on_liked(self, division: Division, ways: Ways, of_class: ClassCapacity, caps: Int64) -> Division:
         """As good a division on nodes that the class dislikes less, if there is one."""
-        levels = of_class.levels
+        levels = of_class.penalties
         if len(levels) < 2:
             return division
         members, cost = int(division.counts.sum()), self._cost(division)

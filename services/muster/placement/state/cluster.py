@@ -1,4 +1,4 @@
-"""One snapshot of the cluster with the deltas since: what a solve works on."""
+"""The cluster that a solve works on: one snapshot with the deltas since."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -10,25 +10,25 @@ from muster.gangs.facts import Batch, NodeFacts, PodClass
 from muster.placement.state.capacity import CapacityState
 from muster.placement.state.nodes import NodeTable, same_for_placement
 
-_TAKEN_OVER_AT_ONCE: Final = 64
-"""Pods; so many changes are taken into the room when they come, and not by the next solve, which somebody waits for."""
+_EAGER_PODS: Final = 64
+"""Pods. Larger batches are taken over on arrival and not by the next solve, which a caller waits for."""
 
-_CLASSES_KEPT_UP: Final = 4
-"""Of the classes that were asked for last, so many learn of such changes at once."""
+_RECENT_CLASSES: Final = 4
+"""Classes, the most recently used, that are updated with such batches."""
 
 
 class UnknownClass(RuntimeError):
-    """cluster-state named a pod class before it sent it; only a new snapshot can mend that."""
+    """cluster-state referred to a pod class before sending it; only a new snapshot can repair the stream."""
 
     def __init__(self, class_id: str) -> None:
         super().__init__(f"cluster-state sent pods of class {class_id!r} before the class itself")
 
 
 class Cluster:
-    """Nodes, room and classes. `revision` is what it has reached, by kind."""
+    """Nodes, capacity and pod classes at `revision`, by kind."""
 
     def __init__(self, pod_classes: Mapping[str, PodClass] | None = None) -> None:
-        """`pod_classes`: known from an earlier snapshot, whose stream may not send them again."""
+        """`pod_classes`: classes of the previous snapshot, which the stream may not repeat."""
         self.pod_classes: dict[str, PodClass] = {}
         self.revision: dict[str, int] = {}
         self.nodes = NodeTable()
@@ -37,9 +37,9 @@ class Cluster:
         self._put_classes((pod_classes or {}).values())
 
     def apply(self, batch: Batch) -> None:
-        """Take over a batch whole.
+        """Apply a batch.
 
-        Raises UnknownClass; the cluster is of no use then.
+        Raises UnknownClass, after which the cluster is unusable.
         """
         self._put_classes(batch.pod_classes)
         if batch.removed_nodes:
@@ -48,35 +48,36 @@ class Cluster:
                 self.capacity.drop_node(name)
         if batch.nodes:
             self._put_nodes(batch.nodes)
-        gone = [pod.uid for pod in batch.pods if not pod.seated]
-        gone.extend(batch.removed_pods)
-        self.capacity.free(gone)
+        unbound = [pod.uid for pod in batch.pods if not pod.seated]
+        unbound.extend(batch.removed_pods)
+        self.capacity.free(unbound)
         try:
             self.capacity.seat((pod.uid, pod.class_id, pod.node) for pod in batch.pods if pod.seated)
         except KeyError as error:
             raise UnknownClass(error.args[0]) from None
-        self.state.pod_counts.put_pods(batch.pods, gone)
+        self.state.pod_counts.put_pods(batch.pods, unbound)
         self.state.trees.drop(batch.removed_trees)
         self.state.trees.put(batch.trees)
-        if len(batch.pods) > _TAKEN_OVER_AT_ONCE:
+        if len(batch.pods) > _EAGER_PODS:
             self.state.refresh()
-            self.state.keep_up(_CLASSES_KEPT_UP)
+            self.state.update_recent(_RECENT_CLASSES)
         self.advance(batch.through)
 
     def advance(self, through: Mapping[str, int]) -> None:
-        """Everything up to there has been seen."""
+        """Raise the revision to `through`."""
         for kind, version in through.items():
             if version > self.revision.get(kind, 0):
                 self.revision[kind] = version
 
     def reached(self, revision: Mapping[str, int]) -> bool:
-        """The state is at least as new as the revision."""
+        """The cluster is at least as new as the revision."""
         return all(self.revision.get(kind, 0) >= version for kind, version in revision.items())
 
     def reserve(self, reservations: Iterable[tuple[str, str, tuple[str, ...]]]) -> None:
-        """Claim room for (node, class, uids) that are decided; pods already seen on a node count there and once.
+        """Reserve capacity for (node, class, uids) already decided; a pod already bound to a node is counted once,
+        there.
 
-        Nodes that are gone are passed over. Raises KeyError for an unknown class.
+        Unknown nodes are skipped. Raises KeyError for an unknown class.
         """
         counts: dict[str, dict[int, int]] = {}
         for node, class_id, uids in reservations:

@@ -1,6 +1,9 @@
-"""Which nodes a pod class may use and which it prefers, for all nodes at once and kept up to date by changed rows.
+"""Node filters and preferences of pod classes, evaluated for all nodes at once and incrementally for changed nodes.
 
-The rules of muster.gangs.node_filters, applied to each distinct value once instead of to each node.
+Add a filter here: a rule over labels, taints or node status goes into muster.gangs.node_filters and is applied in
+`NodeFilters._evaluate`, in kube-scheduler's order, since a node counts under the first filter that rejects it. Each
+rule is evaluated once per distinct value, not once per node. Filters on resources are in `capacity`, rules between pods
+in `muster.placement.inter_pod`.
 """
 
 from typing import Final
@@ -26,14 +29,16 @@ USABLE: Final = 0
 ABSENT: Final = -1
 _TAINT_COST: Final = 2**40
 WEIGHT_COST: Final = 2**12
-"""Avoided taints count more than any sum of weights, and that more than any number of unneeded scarce resources."""
+"""PreferNoSchedule taints outweigh any sum of affinity weights, which outweighs any number of unneeded scarce
+resources.
+"""
 
 
 class NodeFilters:
-    """One class against all nodes.
+    """Filters and preferences of one class on all nodes.
 
-    `reason` is int32[rows]: USABLE, ABSENT (no node there) or an index into `reasons`. `dislike` is int64[rows]: nodes
-    with less are to be filled first; `levels` are its values on usable nodes, rising.
+    `reason` is int32[rows]: USABLE, ABSENT (no node in this row) or an index into `reasons`. `penalty` is int64[rows]:
+    nodes with a lower penalty are filled first; `penalties` are its distinct values on usable nodes, ascending.
     """
 
     def __init__(self, pod_class: PodClass, nodes: NodeTable) -> None:
@@ -41,19 +46,21 @@ class NodeFilters:
         self.reasons: list[str] = [""]
         self.reason: Int32 = np.zeros(0, np.int32)
         self.penalty: Int64 = np.zeros(0, np.int64)
-        self.levels: list[int] = []
+        self.penalties: list[int] = []
         self._nodes = nodes
         self._seen = -1
         self._codes: dict[str, int] = {}
         self._by_kind: list[tuple[int, int]] = []
         self._needs = frozenset(name for name, amount in pod_class.requests if amount > 0)
         required = pod_class.required_node_affinity
-        self._required = None if required is None else _readable(required)
-        self._volumes = [_readable(each) for each in pod_class.volumes]
-        self._wishes = [wish for wish in pod_class.preferred_node_affinity if term_valid(wish.term)]
+        self._required = None if required is None else _valid_terms(required)
+        self._volumes = [_valid_terms(each) for each in pod_class.volumes]
+        self._preferences = [
+            preference for preference in pod_class.preferred_node_affinity if term_valid(preference.term)
+        ]
 
     def refresh(self) -> Int64 | None:
-        """Judge again the nodes that changed; returns their rows, None if all were judged."""
+        """Evaluate changed nodes again; returns their rows, None if all were evaluated."""
         nodes = self._nodes
         if self._seen == nodes.version and len(self.reason) == nodes.rows:
             return np.zeros(0, np.int64)
@@ -61,24 +68,24 @@ class NodeFilters:
         if self._seen < 0 or len(self.reason) != nodes.rows:
             self.reason = np.zeros(nodes.rows, np.int32)
             self.penalty = np.zeros(nodes.rows, np.int64)
-            self._judge(slice(None))
+            self._evaluate(slice(None))
         else:
             rows = np.flatnonzero(nodes.changed > self._seen)
             if len(rows):
-                self._judge(rows)
+                self._evaluate(rows)
         self._seen = nodes.version
         if rows is None or len(rows):
-            self.levels = _distinct(self.penalty[self.reason == USABLE])
+            self.penalties = _distinct(self.penalty[self.reason == USABLE])
         return rows
 
     @property
-    def late(self) -> list[int]:
-        """Reasons that kube-scheduler finds only after it has looked at room."""
+    def after_resources(self) -> list[int]:
+        """Reasons that kube-scheduler checks after resources."""
         return [code for reason, code in self._codes.items() if reason == VOLUMES]
 
     def included(self, *, admitted: bool, untainted: bool) -> Bool:
-        """Nodes, bool[rows]: if asked, only those that node selector and affinity admit and without any taint that
-        keeps the class off.
+        """Nodes, bool[rows]: on request, only those that node selector and affinity admit, and only those without an
+        untolerated taint.
         """
         nodes = self._nodes
         included: Bool = nodes.kind >= 0
@@ -92,11 +99,11 @@ class NodeFilters:
             included &= np.array([*clean, False])[nodes.kind]
         return included
 
-    def _judge(self, rows: slice | Int64) -> None:
+    def _evaluate(self, rows: slice | Int64) -> None:
         nodes = self._nodes
         while len(self._by_kind) < len(nodes.kinds):
-            self._by_kind.append(self._judge_kind(nodes.kinds[len(self._by_kind)]))
-        table = np.array([*self._by_kind, (ABSENT, 0)], np.int64)  # the last row is that of kind -1
+            self._by_kind.append(self._evaluate_kind(nodes.kinds[len(self._by_kind)]))
+        table = np.array([*self._by_kind, (ABSENT, 0)], np.int64)  # the last row is for kind -1
         kind = nodes.kind[rows]
         reason = table[kind, 0].astype(np.int32)
         penalty = table[kind, 1]
@@ -105,12 +112,12 @@ class NodeFilters:
             reason[(reason == USABLE) & ~admitted] = self._code(AFFINITY)
         for terms in self._volumes:
             reason[(reason == USABLE) & ~self._any_matches(terms, rows)] = self._code(VOLUMES)
-        for wish in self._wishes:
-            penalty -= WEIGHT_COST * wish.weight * self._matches(wish.term, rows)
+        for preference in self._preferences:
+            penalty -= WEIGHT_COST * preference.weight * self._matches(preference.term, rows)
         self.reason[rows] = reason
         self.penalty[rows] = penalty
 
-    def _judge_kind(self, kind: NodeKind) -> tuple[int, int]:
+    def _evaluate_kind(self, kind: NodeKind) -> tuple[int, int]:
         tolerations = self.pod_class.tolerations
         reason = why_not_status(tolerations, kind.unschedulable, kind.taints, kind.ready)
         unneeded = min(len(kind.scarce - self._needs), WEIGHT_COST - 1)
@@ -120,7 +127,7 @@ class NodeFilters:
         )
 
     def _admitted(self, rows: slice | Int64) -> Bool | None:
-        """bool[rows] of node selector and required affinity; None: all."""
+        """Rows admitted by node selector and required affinity, bool[rows]; None: all."""
         admitted: Bool | None = None
         for key, value in self.pod_class.node_selector:
             column = self._nodes.labels(key)
@@ -161,19 +168,19 @@ class NodeFilters:
 
 
 def _distinct(values: Int64) -> list[int]:
-    """The values that there are, rising: mostly one."""
+    """Distinct values, ascending; usually one."""
     if len(values) and values.min() == values.max():
         return [int(values[0])]
     distinct: list[int] = np.unique(values).tolist()
     return distinct
 
 
-def _readable(terms: tuple[NodeSelectorTerm, ...]) -> list[NodeSelectorTerm]:
+def _valid_terms(terms: tuple[NodeSelectorTerm, ...]) -> list[NodeSelectorTerm]:
     return [term for term in terms if term_valid(term)]
 
 
 def _holds_by_code(requirement: NodeRequirement, column: LabelColumn) -> Bool:
-    """Whether the requirement holds for each value of the column, bool[codes]; the first is for nodes without one."""
+    """Whether the requirement holds for each value of the column, bool[codes]; code 0 stands for a missing label."""
     table: Bool = np.empty(len(column.values) + 1, np.bool_)
     if requirement.operator in (NodeOperator.IN, NodeOperator.NOT_IN):
         listed = requirement.operator is NodeOperator.IN

@@ -1,4 +1,4 @@
-"""Keeps the cluster up to date from the Watch stream; a new snapshot is built aside and takes over when complete."""
+"""Mirrors the cluster from the Watch stream; a new snapshot is built separately and replaces the old when complete."""
 
 import asyncio
 import gc
@@ -16,33 +16,33 @@ _log = structlog.get_logger()
 
 
 class NoCluster(RuntimeError):
-    """Nothing current is known: cluster-state was never heard, or is lost."""
+    """There is no current mirror: no snapshot has arrived yet, or the connection to cluster-state is lost."""
 
 
 class RevisionNotReached(RuntimeError):
-    """What is known is older than what was asked for."""
+    """The mirror is older than the requested revision."""
 
 
 class Mirror:
-    """The cluster as last heard of. `lock` is held by who reads or changes it over a point where others may run."""
+    """The latest cluster. Hold `lock` to read or change the cluster across an await."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.cluster: Cluster | None = None
-        """What was complete last; it may be out of date while `current` is false."""
+        """The last complete snapshot with its deltas; stale while `current` is false."""
         self._next: Cluster | None = None
-        self._lost = "no snapshot of cluster-state has come yet"
-        self._moved = asyncio.Event()
+        self._lost = "no snapshot from cluster-state has arrived yet"
+        self._advanced = asyncio.Event()
 
     @property
     def current(self) -> bool:
-        """The stream is alive and its snapshot complete."""
+        """The stream is connected and its snapshot complete."""
         return not self._lost
 
     async def follow(
         self, subscribe: Callable[[], AsyncGenerator[Step, None]], on_change: Callable[[bool], None]
     ) -> None:
-        """Follow the stream until cancelled; `on_change` hears when what is known becomes current or stops being so."""
+        """Follow the stream until cancelled; `on_change` is called when `current` changes."""
         backoff = Backoff()
         while True:
             try:
@@ -50,41 +50,41 @@ class Mirror:
                     async for step in steps:
                         before = self.current
                         async with self.lock:
-                            self.take(step)
+                            self.apply_step(step)
                         if self.current != before:
                             on_change(self.current)
                         if isinstance(step, SnapshotComplete):
                             backoff.reset()
-                            _spare_the_collector()
+                            _freeze_snapshot()
             except UnknownClass as error:
-                _log.error("stream is broken, asking for a new snapshot", error=str(error))
-                self._lose(str(error))
+                _log.error("subscription_broken", error=str(error))
+                self._disconnect(str(error))
                 on_change(False)
             await backoff.pause()
 
-    def take(self, step: Step) -> None:
-        """Take over one step of the stream. Raises UnknownClass."""
+    def apply_step(self, step: Step) -> None:
+        """Apply one step of the stream. Raises UnknownClass."""
         match step:
             case Changes(batch):
                 target = self._next if self._next is not None else self.cluster
                 assert target is not None, "changes before a snapshot"
                 target.apply(batch)
             case SnapshotBegun(reason):
-                _log.info("snapshot begins", reason=reason)
-                known = self._next if self._next is not None else self.cluster
-                self._next = Cluster(known.pod_classes if known is not None else None)
+                _log.info("snapshot_started", reason=reason)
+                previous = self._next if self._next is not None else self.cluster
+                self._next = Cluster(previous.pod_classes if previous is not None else None)
             case SnapshotComplete(through):
-                assert self._next is not None, "a snapshot ended that never began"
+                assert self._next is not None, "snapshot completed before it started"
                 self._next.advance(through)
                 self.cluster, self._next, self._lost = self._next, None, ""
-                _log.info("snapshot complete", nodes=len(self.cluster.nodes), pods=self.cluster.capacity.seats)
+                _log.info("snapshot_completed", nodes=len(self.cluster.nodes), pods=self.cluster.capacity.seats)
             case Disconnected(reason):
-                self._lose(f"cluster-state is lost: {reason}")
-        self._moved.set()
-        self._moved = asyncio.Event()
+                self._disconnect(f"connection to cluster-state lost: {reason}")
+        self._advanced.set()
+        self._advanced = asyncio.Event()
 
     async def reached(self, revision: Mapping[str, int], timeout_seconds: float) -> Cluster:
-        """The cluster, current and at least as new as the revision; waits for it up to the timeout.
+        """The cluster, current and at least as new as the revision; waits up to the timeout.
 
         Raises NoCluster and RevisionNotReached.
         """
@@ -94,11 +94,11 @@ class Mirror:
                     cluster = self.cluster
                     if cluster is not None and self.current and cluster.reached(revision):
                         return cluster
-                    await self._moved.wait()
+                    await self._advanced.wait()
         except TimeoutError:
-            self._refuse(revision)
+            self._raise_not_reached(revision)
 
-    def _refuse(self, revision: Mapping[str, int]) -> NoReturn:
+    def _raise_not_reached(self, revision: Mapping[str, int]) -> NoReturn:
         if self.cluster is None or not self.current:
             raise NoCluster(self._lost)
         have = self.cluster.revision
@@ -107,14 +107,14 @@ class Mirror:
             for kind, version in sorted(revision.items())
             if have.get(kind, 0) < version
         )
-        raise RevisionNotReached(f"the deadline came before cluster-state told of {behind}")
+        raise RevisionNotReached(f"deadline exceeded before cluster-state sent {behind}")
 
-    def _lose(self, reason: str) -> None:
+    def _disconnect(self, reason: str) -> None:
         self._next, self._lost = None, reason
 
 
-def _spare_the_collector() -> None:
-    """A snapshot stays for long: to look for cycles in it again and again would stop solves, for 0.1 s each time."""
+def _freeze_snapshot() -> None:
+    """Exclude the snapshot from cyclic garbage collection, which would pause solves for 0.1 s each time."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""What nodes are, as arrays by row, so that a pod class is matched against all of them at once."""
+"""Node facts as arrays by row, so that a pod class is matched against all nodes at once."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,34 +15,34 @@ Int32 = NDArray[np.int32]
 Bool = NDArray[np.bool_]
 
 MAX_NODES: Final = 2**19
-"""Nodes that a cluster can have here: Kubernetes' own limit is 5,000, the largest known forks run 130,000."""
+"""Largest supported cluster: Kubernetes supports 5,000 nodes, the largest known forks 130,000."""
 
-_PAST_VALUES: Final = 1_024
-"""Of a label that may be remembered, besides two per node."""
+_SPARE_VALUES: Final = 1_024
+"""Values of one label that are remembered, in addition to two per node."""
 
 _ORDINARY: Final = frozenset(("cpu", "memory", "ephemeral-storage", PODS))
 
 
 class TooManyNodes(RuntimeError):
-    """The cluster is larger than this solver's keys can tell apart."""
+    """The cluster has more nodes than the solver's keys can distinguish."""
 
     def __init__(self, nodes: int) -> None:
-        super().__init__(f"the cluster has {nodes} nodes; this solver is made for fewer than {MAX_NODES}")
+        super().__init__(f"the cluster has {nodes} nodes; this solver supports fewer than {MAX_NODES}")
 
 
 @dataclass(frozen=True)
 class NodeKind:
-    """What many nodes have in common: everything that matters to a class but labels, name and room."""
+    """Everything that filters look at except labels, name and capacity; shared by many nodes."""
 
     taints: tuple[Taint, ...]
     unschedulable: bool
     ready: bool
     scarce: frozenset[str]
-    """Extended resources that the node offers: pods that need none of them had better go elsewhere."""
+    """Extended resources of the node; pods that do not request them should prefer other nodes."""
 
 
 class LabelColumn:
-    """Values of one label key (or of the name) on all nodes: `codes` is int32[rows], 0 where there is none."""
+    """Values of one label key (or of the name) on all nodes: `codes` is int32[rows], 0 where the label is missing."""
 
     def __init__(self) -> None:
         self.codes: Int32 = np.zeros(0, np.int32)
@@ -56,7 +56,7 @@ class LabelColumn:
 class Domains:
     """Nodes by the value of one label: `codes` is int64[rows], 0 for rows without the label or without a node.
 
-    Codes are from 1 to `size` - 1, in no order; `names` are the values by code. `single`: no domain has two nodes.
+    Codes are from 1 to `size` - 1, unordered; `names` are the values by code. `single`: no domain has two nodes.
     """
 
     key: str
@@ -66,23 +66,23 @@ class Domains:
 
     @property
     def size(self) -> int:
-        """Length of arrays by code."""
+        """Length of arrays indexed by code."""
         return len(self.names)
 
     @cached_property
     def by_name(self) -> Int64:
-        """Place of each code by name, int64[size]."""
+        """Rank of each code by name, int64[size]."""
         places = np.zeros(self.size, np.int64)
         places[sorted(range(self.size), key=self.names.__getitem__)] = np.arange(self.size)
         return places
 
 
 class NodeTable:
-    """Facts of nodes by the row that Capacity gives them.
+    """Node facts by the row that Capacity assigns.
 
-    `kind` is int32[rows], index into `kinds`, -1 for rows without a node; `changed` is int64[rows], the `version` at
-    which a row changed last. `order` has the rows of all nodes by name and `rank` each row's place in it, so that
-    nothing depends on the order in which nodes came; `order_version` is the version at which that changed last.
+    `kind` is int32[rows], an index into `kinds`, -1 for rows without a node; `changed` is int64[rows], the `version` of
+    the last change of each row. `order` has the rows of all nodes by name and `rank` each row's position in it, so that
+    results do not depend on the order in which nodes were added; `order_version` is the version of its last change.
     """
 
     def __init__(self) -> None:
@@ -104,11 +104,11 @@ class NodeTable:
 
     @property
     def rows(self) -> int:
-        """Length of the arrays."""
+        """Length of arrays indexed by row."""
         return len(self.facts)
 
     def put(self, changes: Iterable[tuple[int, NodeFacts]], rows: int) -> None:
-        """Add or change nodes at the rows given; `rows` is how long the arrays have to be."""
+        """Add or update nodes at the given rows; `rows` is the required length of arrays."""
         if rows > self.rows:
             self._grow(rows)
         self.version += 1
@@ -126,7 +126,7 @@ class NodeTable:
                     self._names.put(row, node.name)
 
     def drop(self, names: Iterable[str]) -> None:
-        """Forget nodes; unknown ones are passed over."""
+        """Remove nodes; unknown names are skipped."""
         self.version += 1
         for name in names:
             row = self._rows.pop(name, None)
@@ -137,14 +137,14 @@ class NodeTable:
                 self._reorder()
 
     def labels(self, key: str) -> LabelColumn:
-        """Values of a label; kept from the first time that it is asked for."""
+        """Values of a label, cached from the first call on."""
         column = self._labels.get(key)
         if column is None:
             column = self._labels[key] = self._column([node.labels.get(key) if node else None for node in self.facts])
         return column
 
     def domains(self, key: str) -> Domains:
-        """Domains of a label; the same object as long as they stay the same."""
+        """Domains of a label; the same object until they change."""
         seen, known = self._domains.get(key, (-1, None))
         if known is None or seen != self.version:
             column = self._without_past_values(key)
@@ -157,13 +157,13 @@ class NodeTable:
         return known
 
     def _without_past_values(self, key: str) -> LabelColumn:
-        """The column, numbered anew when most of its values are those of nodes that are gone."""
-        if len(self.labels(key).values) > 2 * self.rows + _PAST_VALUES:
+        """The column, renumbered when most of its values belong to removed nodes."""
+        if len(self.labels(key).values) > 2 * self.rows + _SPARE_VALUES:
             del self._labels[key]
         return self.labels(key)
 
     def names(self) -> LabelColumn:
-        """Names of the nodes, as if they were a label."""
+        """Names of the nodes as a label column."""
         if self._names is None:
             self._names = self._column([node.name if node else None for node in self.facts])
         return self._names
@@ -175,7 +175,7 @@ class NodeTable:
 
     @property
     def rank(self) -> Int64:
-        """Place of each row's node by name, int64[rows]; the last one there can be for rows without a node."""
+        """Position of each row's node by name, int64[rows]; the largest possible one for rows without a node."""
         return self._ordered()[1]
 
     def get(self, name: str) -> NodeFacts | None:
@@ -232,7 +232,7 @@ class NodeTable:
 
 
 def same_for_placement(a: NodeFacts, b: NodeFacts) -> bool:
-    """The two differ in nothing that a solve looks at."""
+    """The two are equal in everything that a solve reads."""
     return (
         a.name == b.name
         and a.labels == b.labels

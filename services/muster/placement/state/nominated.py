@@ -1,4 +1,4 @@
-"""Room that is kept for others: nobody holds it, but the groups of a request may not have it."""
+"""Nominated capacity: withheld from the groups of a request on behalf of preemptors and starving gangs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from muster.placement.state.filters import USABLE
 
 @dataclass(frozen=True)
 class NominatedAmounts:
-    """What was taken out of the room: `amounts` is int64[resources, rows]."""
+    """Amounts withheld from the free capacity, int64[resources, rows]."""
 
     rows: Int64
     amounts: Int64
 
-    def in_the_way(self, of_class: ClassCapacity, left: Int64) -> int:
-        """Nodes that would have room for one more of the class if nothing were kept.
+    def blocked_nodes(self, of_class: ClassCapacity, left: Int64) -> int:
+        """Number of nodes on which one more pod of the class would fit without the nominated capacity.
 
         `left` is what is free of the class's resources, int64[its resources, all rows].
         """
@@ -38,9 +38,9 @@ NO_NOMINATIONS: NominatedAmounts = NominatedAmounts(np.zeros(0, np.int64), np.ze
 
 
 def withhold(state: CapacityState, nominated: Iterable[NominatedCapacity]) -> NominatedAmounts:
-    """Take it out of the room until that is undone; nodes and resources that are not known are passed over.
+    """Withhold nominated capacity until the next rollback; unknown nodes and resources are skipped.
 
-    A node may be left with less than nothing: what is kept may still be in use by pods that are to go.
+    Free amounts may become negative: victims that have not terminated may still use the capacity.
     """
     by_row: dict[int, dict[int, int]] = {}
     for each in nominated:
@@ -53,9 +53,9 @@ def withhold(state: CapacityState, nominated: Iterable[NominatedCapacity]) -> No
                     amounts[column] = min(amounts.get(column, 0) + amount, LARGEST_AMOUNT)
     if not by_row:
         return NO_NOMINATIONS
-    kept = NominatedAmounts(np.array(list(by_row), np.int64), np.zeros((len(state.free), len(by_row)), np.int64))
+    withheld = NominatedAmounts(np.array(list(by_row), np.int64), np.zeros((len(state.free), len(by_row)), np.int64))
     for index, amounts in enumerate(by_row.values()):
         for column, amount in amounts.items():
-            kept.amounts[column, index] = amount
-    state.change_free(kept.rows, -kept.amounts)
-    return kept
+            withheld.amounts[column, index] = amount
+    state.change_free(withheld.rows, -withheld.amounts)
+    return withheld

@@ -1,4 +1,4 @@
-"""Topology trees as arrays over nodes, in an order in which every domain of every level is one slice."""
+"""Topology trees as arrays over nodes, ordered so that every domain of every level is one slice."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from muster.gangs.facts import TopologyTree
 from muster.placement.state.nodes import Bool, Int32, NodeTable
 
 FLAT: Final = TopologyTree("flat", default=True)
-"""What there is when no tree is known: nodes, and no level above them."""
+"""The tree of a cluster without any: nodes only."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """One level of a tree above the nodes: domain `d` is the nodes from `starts[d]` to before `starts[d + 1]`.
+    """One level of a tree above the nodes: domain `d` consists of nodes `starts[d]` to before `starts[d + 1]`.
 
-    Both are int64: `starts[domains + 1]` are indexes into the tree's `rows`, `of[nodes]` the domain of each.
+    Both are int64: `starts[domains + 1]` are indexes into the tree's `rows`, `of[nodes]` is the domain of each node.
     """
 
     name: str
@@ -28,12 +28,14 @@ class Level:
 
 
 class Tiers:
-    """Some levels of a tree, each as the domains of the one above see it; the last are the nodes.
+    """Selected levels of a tree, the last of which is the nodes'; domains of each tier are grouped by domain of the one
+    above.
 
-    `below[t]` is int64[domains + 1] for each tier but the last: those of the next tier that are within domain `d` are
-    from `below[t][d]` to before `below[t][d + 1]`. For kernels all are numbered in one row, tier by tier, and before
-    them comes one that has the first tier within it: `starts` is int64[domains above the nodes + 1], as one of `below`,
-    and `table` int64[tiers, 2], the number of each tier's first and how many of the next one has within it at most.
+    `below[t]` is int64[domains + 1] for each tier but the last: domain `d` contains the domains `below[t][d]` to before
+    `below[t][d + 1]` of the next tier. For kernels, domains of all tiers are numbered consecutively, tier by tier,
+    after a root that contains the first tier: `starts` is int64[domains above the nodes + 1], as one `below` of all,
+    and `table` is int64[tiers, 2], the number of each tier's first domain and how many domains of the next tier one of
+    its domains contains at most.
     """
 
     def __init__(self, below: Sequence[Int64], nodes: int) -> None:
@@ -49,10 +51,11 @@ class Tiers:
 class Tree:
     """The nodes of the cluster in the order of a tree.
 
-    `rows` is int64[nodes]: rows of the NodeTable, domain by domain, domains and nodes by name; from `inside` on come
-    the nodes that the tree does not name, each of which is a domain of its own on every level. `place` is int64[rows]:
-    where each row is in `rows`, -1 for rows without a node. `levels` are those above the nodes, from the top, and `of`
-    is int64[levels, nodes], the domain of each on every level. `kept` is what others worked out of the tree as it is.
+    `rows` is int64[nodes]: rows of the NodeTable, domain by domain, domains and nodes by name. From index `inside` on
+    are the nodes that the tree does not name; each is a domain of its own on every level. `place` is int64[rows]: the
+    index of each row in `rows`, -1 for rows without a node. `levels` are the levels above the nodes, top first, and
+    `of` is int64[levels, nodes], the domain of each node on every level. `cache` holds values that others derive from
+    the tree; it is cleared when the tree changes.
     """
 
     def __init__(self, facts: TopologyTree, nodes: NodeTable) -> None:
@@ -66,15 +69,15 @@ class Tree:
         self.inside = 0
         self.of: Int64 = np.zeros((0, 0), np.int64)
         self.levels: list[Level] = []
-        self.kept: dict[object, object] = {}
+        self.cache: dict[object, object] = {}
 
     @property
     def level_names(self) -> tuple[str, ...]:
-        """Names from the top to the nodes'."""
+        """Names from the top to the node level."""
         return tuple(level.name for level in self.facts.levels)
 
     def refresh(self) -> None:
-        """Take over what changed of the nodes since the last time."""
+        """Take over changes of nodes since the last call."""
         nodes = self._nodes
         if self._nodes_seen == nodes.version and len(self.place) == nodes.rows:
             return
@@ -85,12 +88,12 @@ class Tree:
         self._nodes_seen, self._order_seen = nodes.version, nodes.order_version
 
     def place_of(self, node: str) -> int | None:
-        """Where a node is in `rows`."""
+        """Index of a node in `rows`."""
         row = self._nodes.row(node)
         return None if row is None else int(self.place[row])
 
     def tiers(self, levels: Sequence[int], nodes: int) -> Tiers:
-        """Some levels, with the first so many `nodes`. Levels are indexes, from the top; the last is the nodes'."""
+        """Tiers of some levels over the first `nodes` nodes. Levels are indexes, top first; the last is the nodes'."""
         key = (tuple(levels), nodes)
         found = self._tiers.get(key)
         if found is None:
@@ -106,7 +109,7 @@ class Tree:
         return starts
 
     def path(self, level: int, domain: int) -> str:
-        """The domain's names from the top, e.g. "zone-1/rack-7"; of a node outside, "(outside)/" and its name."""
+        """The domain's path from the top, e.g. "zone-1/rack-7"; "(outside)/NODE" for a node outside of the tree."""
         at = int(self.levels[level].starts[domain]) if level < len(self.levels) else domain
         node = self._nodes.name(int(self.rows[at]))
         if at >= self.inside:
@@ -115,7 +118,7 @@ class Tree:
         return "/".join(names if level < len(self.levels) else [*names, node])
 
     def _arrange(self) -> None:
-        paths = self._paths()  # int64[nodes, levels]: each level's domains numbered by name, -1 outside
+        paths = self._paths()  # int64[nodes, levels]: domains of each level numbered by name, -1 outside
         inside: Bool = np.all(paths >= 0, axis=1) & self._is_listed()
         by_path = np.lexsort(paths.T[::-1]) if paths.shape[1] else np.arange(len(paths))
         order = np.concatenate((by_path[inside[by_path]], np.flatnonzero(~inside)))
@@ -126,7 +129,7 @@ class Tree:
         self.levels = []
         self.of = np.zeros((paths.shape[1], len(order)), np.int64)
         self._tiers.clear()
-        self.kept.clear()
+        self.cache.clear()
         first: Bool = np.zeros(len(order), np.bool_)
         first[:1] = True
         first[self.inside :] = True
@@ -137,7 +140,7 @@ class Tree:
             self.levels.append(Level(level.name, starts, self.of[index]))
 
     def _is_listed(self) -> Bool:
-        """bool[nodes], by name: False for nodes that a tree without levels above the nodes leaves out."""
+        """bool[nodes], by name: False for nodes missing from a tree without levels above the nodes."""
         if len(self.facts.levels) > 1 or not self.facts.leaves:
             return np.ones(len(self._nodes), np.bool_)
         rows = [row for name, _ in self.facts.leaves if (row := self._nodes.row(name)) is not None]
@@ -146,7 +149,7 @@ class Tree:
         return listed
 
     def _paths(self) -> Int64:
-        """int64[nodes, levels]: nodes by name."""
+        """int64[nodes, levels]: domains of each node, nodes by name."""
         levels = self.facts.levels[:-1]
         paths: Int64 = np.full((len(self._nodes), len(levels)), -1, np.int64)
         if not levels:
@@ -155,7 +158,7 @@ class Tree:
             for index, level in enumerate(levels):
                 column = self._nodes.labels(level.label_key)
                 ranks = np.full(len(column.values) + 1, -1, np.int64)
-                for number, value in enumerate(sorted(filter(None, column.values))):  # an empty one says no domain
+                for number, value in enumerate(sorted(filter(None, column.values))):  # an empty value means no domain
                     ranks[column.values[value]] = number
                 paths[:, index] = ranks[column.codes[self._nodes.order]]
             return paths
@@ -181,7 +184,7 @@ class Tree:
 
 
 class Trees:
-    """All trees of the cluster, by name; one is the default."""
+    """All trees of the cluster by name, and which of them is the default."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
@@ -190,24 +193,24 @@ class Trees:
         self._default = self._flat
 
     def put(self, trees: Iterable[TopologyTree]) -> None:
-        """Add or change trees."""
+        """Add or replace trees."""
         for facts in trees:
             self._by_name[facts.name] = Tree(facts, self._nodes)
-        self._choose_default()
+        self._select_default()
 
     def drop(self, names: Iterable[str]) -> None:
-        """Forget trees; unknown ones are passed over."""
+        """Remove trees; unknown names are skipped."""
         for name in names:
             self._by_name.pop(name, None)
-        self._choose_default()
+        self._select_default()
 
     @property
     def names(self) -> list[str]:
-        """Names of the trees that are known, sorted."""
+        """Sorted names of the known trees."""
         return sorted(self._by_name)
 
     def get(self, name: str) -> Tree | None:
-        """The tree of this name, "" for the default one, up to date with the nodes; None if there is none."""
+        """The tree of this name, "" for the default, up to date with the nodes; None if unknown."""
         tree = self._by_name.get(name) if name else self._default
         if tree is None and name == FLAT.name:
             tree = self._flat
@@ -215,12 +218,12 @@ class Trees:
             tree.refresh()
         return tree
 
-    def _choose_default(self) -> None:
+    def _select_default(self) -> None:
         self._default = next((tree for _, tree in sorted(self._by_name.items()) if tree.facts.default), self._flat)
 
 
 def _listed_paths(facts: TopologyTree) -> Int64:
-    """int64[domains, levels]: numbers of each domain and those above it, by name; -1 on levels below it."""
+    """int64[domains, levels]: each domain and its ancestors, numbered by name; -1 on lower levels."""
     levels = len(facts.levels) - 1
     rank = np.zeros(len(facts.domains), np.int64)
     by_name = sorted(range(len(facts.domains)), key=lambda index: facts.domains[index].name)
