@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from builders.placement.clusters import alone, answers, cluster, node, seats
 from builders.placement.inter_pod_rules import HOST, ZONE, member, spread, wish
 from muster.gangs.facts import NodeFacts, SpreadConstraint, Taint, TaintEffect
-from muster.placement.inter_pod.water_filling import level
+from muster.placement.inter_pod.water_filling import water_fill
 
 SPOT = Taint("spot", "", TaintEffect.PREFER_NO_SCHEDULE)
 
@@ -77,7 +77,7 @@ def test_two_spreads_at_once_leave_no_domain_behind(
 def test_the_lowest_are_raised_first(domains: list[tuple[int, int]], wanted: int) -> None:
     counts, capacity = np.array(domains).T
     wanted = min(wanted, int(capacity.sum()))
-    shares = level(counts, capacity, wanted, np.arange(len(counts)))
+    shares = water_fill(counts, capacity, wanted, np.arange(len(counts)))
     raised = [(count, state) for count, state in domains]
     for _ in range(wanted):
         at = min((i for i, (_, state) in enumerate(raised) if state), key=lambda i: (raised[i][0], i))

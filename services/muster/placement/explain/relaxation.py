@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.gangs.solve import SolveGang
-from muster.placement.inter_pod.relaxation import ask_less, one_each
 from muster.placement.solve.level_rules import Shape, rules_of
 from muster.placement.state.capacity import CapacityState, ClassCapacity
 from muster.placement.state.filters import ABSENT, USABLE
@@ -122,10 +121,11 @@ def make_room_in(domain: str, state: CapacityState, of_class: ClassCapacity, mis
 
 
 def _change(state: CapacityState, of_class: ClassCapacity, missing: int) -> str:
-    if of_class.interacting or not one_each(of_class):
-        less = ask_less(of_class, missing)
-        if less or of_class.interacting:
-            return less
+    rules = of_class.inter_pod
+    if rules is not None and (of_class.interacting or not rules.one_per_node()):
+        relaxed = rules.relaxation(of_class.alone, missing)
+        if relaxed or of_class.interacting:
+            return relaxed
     return _on_lost_nodes(state, of_class, missing) or _more_nodes(state, of_class, missing)
 
 
@@ -164,4 +164,5 @@ def _on_lost_nodes(state: CapacityState, of_class: ClassCapacity, missing: int) 
 
 def _most_on_one(of_class: ClassCapacity, missing: int) -> int:
     """Of so many members, how many one node takes at most, however large it is."""
-    return min(missing, 1) if one_each(of_class) else missing
+    one_per_node = of_class.inter_pod is not None and of_class.inter_pod.one_per_node()
+    return min(missing, 1) if one_per_node else missing

@@ -1,6 +1,6 @@
-"""Exact search for members that mind one another: they come one by one, each where the rules let it go at that time.
+"""Exact search over the placement of members one by one; each is admitted by the inter-pod rules at that point.
 
-For few members and few kinds of nodes it finds the best that can be had, or proves what cannot.
+For few members and few kinds of nodes it finds the best placement, or proves that there is none.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,14 +17,14 @@ from muster.placement.state.capacity import CapacityState, ClassCapacity
 
 MAX_MEMBERS: Final = 16
 MAX_NODES: Final = 64
-"""Beyond these a search has no hope within its budget."""
+"""Limits beyond which the search would not finish within its budget."""
 _NODES_PER_STEP: Final = 4
-"""Nodes that are looked at for what one step of other searches costs."""
+"""Nodes examined at the cost of one budget step."""
 
 Accept = Callable[[Solution], bool]
-"""Whether an attempt keeps what is asked of it as a whole."""
+"""Whether an solution satisfies the constraints on the group as a whole."""
 
-_State = tuple[object, ...]
+_Key = tuple[object, ...]
 
 
 def branch_and_bound(
@@ -35,8 +35,9 @@ def branch_and_bound(
     accept: Accept,
     best: Solution | None,
 ) -> tuple[Solution | None, bool]:
-    """The attempt with most members that is accepted and reaches all minimums, and whether none has more; `best` is one
-    that is known.
+    """The accepted solution with most members that reaches all minimums, and whether it is proved optimal.
+
+    `best` is a known feasible solution.
     """
     if sum(part.wanted for part in parts) > MAX_MEMBERS:
         return best, False
@@ -44,14 +45,14 @@ def branch_and_bound(
     if len(search.rows) > MAX_NODES:
         return best, False
     try:
-        search.go(0)
+        search.branch(0)
     except OutOfBudget:
         return search.best, False
     return search.best, True
 
 
 class _BranchAndBound:
-    """`rows` are the nodes on which some member fits if nobody minds it, by name."""
+    """`rows` are the nodes on which some member fits as far as inter-pod rules do not matter, by name."""
 
     def __init__(
         self,
@@ -68,113 +69,108 @@ class _BranchAndBound:
         self._budget = budget
         self._accept = accept
         self._members = sum(part.wanted for part in parts)
-        class_capacities = [state.of(part.class_id) for part in parts]
-        useful = np.logical_or.reduce([of_class.alone > 0 for of_class in class_capacities])
+        classes = [state.of(part.class_id) for part in parts]
+        useful = np.logical_or.reduce([of_class.alone > 0 for of_class in classes])
         rows = np.flatnonzero(useful)
         self.rows: Int64 = rows[np.argsort(state.nodes.rank[rows])]
         few = self.rows[:MAX_NODES]
-        self._kinds = _kinds(state, group, class_capacities, few)
-        self._miniature = Instance(state, parts, few)
+        self._kinds = _kinds(state, group, classes, few)
+        self._instance = Instance(state, parts, few)
         self._steps = 1 + len(few) // _NODES_PER_STEP
-        self._any_order = any(_loosens(of_class) for of_class in class_capacities)
+        self._any_order = any(_may_gain_nodes(of_class) for of_class in classes)
         self._placed: dict[int, list[int]] = {}  # index into rows -> members of each part
         self._counts = [0] * len(parts)
-        self._seen: set[_State] = set()
+        self._seen: set[_Key] = set()
 
-    def go(self, first_part: int) -> None:
-        """Try all ways to go on, parts from this one on unless a later one may help an earlier one."""
+    def branch(self, first_part: int) -> None:
+        """Place one more member in every possible way: of this part or a later one, or of any part if order matters."""
         self._budget.spend(self._steps)
-        self._note()
+        self._update_best()
         for index in range(0 if self._any_order else first_part, len(self._parts)):
-            if self._counts[index] < self._parts[index].wanted and self._worth_it(index):
-                for at in self._choices(index):
-                    self._step(index, at)
-                    if self._done():
+            if self._counts[index] < self._parts[index].wanted and self._can_improve(index):
+                for node in self._choices(index):
+                    self._place(index, node)
+                    if self._is_complete():
                         return
 
-    def _step(self, index: int, at: int) -> None:
-        here = self._placed.setdefault(at, [0] * len(self._parts))
+    def _place(self, index: int, node: int) -> None:
+        here = self._placed.setdefault(node, [0] * len(self._parts))
         here[index] += 1
         self._counts[index] += 1
-        state = self._state(index)
-        if state not in self._seen:
-            self._seen.add(state)
-            self._miniature.put(index, at, 1)
-            self.go(index)
-            self._miniature.put(index, at, -1)
+        key = self._key(index)
+        if key not in self._seen:
+            self._seen.add(key)
+            self._instance.put(index, node, 1)
+            self.branch(index)
+            self._instance.put(index, node, -1)
         self._counts[index] -= 1
         here[index] -= 1
         if not any(here):
-            del self._placed[at]
+            del self._placed[node]
 
     def _choices(self, index: int) -> list[int]:
-        """Nodes for the next member of a part, one of each kind that is used alike."""
-        unlike: dict[_State, int] = {}
-        for at in self._miniature.nodes:
-            unlike.setdefault((self._kinds[at], tuple(self._placed.get(at, ()))), at)
-        return [at for at in unlike.values() if self._miniature.may_go(index, at)]
+        """Nodes for the next member of a part, one for each kind and content (symmetry breaking)."""
+        distinct: dict[_Key, int] = {}
+        for node in self._instance.nodes:
+            distinct.setdefault((self._kinds[node], tuple(self._placed.get(node, ()))), node)
+        return [node for node in distinct.values() if self._instance.accepts(index, node)]
 
-    def _worth_it(self, first_part: int) -> bool:
-        """More members may yet be placed than in the best attempt, and all minimums be reached."""
+    def _can_improve(self, first_part: int) -> bool:
+        """The bound: more members than in the best solution may still be placed, and all minimums be reached."""
         if self._any_order:
             first_part = 0
         reach = list(self._counts)
         for index in range(first_part, len(self._parts)):
             missing = self._parts[index].wanted - self._counts[index]
             if missing:
-                reach[index] += self._miniature.seats(index, missing, by_rules=not self._any_order)
-        hoped = Solution(reach)
-        if not minimums_reached(self._group, self._parts, hoped):
+                reach[index] += self._instance.seats(index, missing, by_rules=not self._any_order)
+        bound = Solution(reach)
+        if not minimums_reached(self._group, self._parts, bound):
             return False
-        return self.best is None or hoped.total > self.best.total
+        return self.best is None or bound.total > self.best.total
 
-    def _note(self) -> None:
+    def _update_best(self) -> None:
         solution = Solution(list(self._counts))
         if self.best is not None and solution.total <= self.best.total:
             return
         if not minimums_reached(self._group, self._parts, solution):
             return
         for index in range(len(self._parts)):
-            used = [(at, here[index]) for at, here in sorted(self._placed.items()) if here[index]]
+            used = [(node, here[index]) for node, here in sorted(self._placed.items()) if here[index]]
             if used:
-                places, counts = np.array(used).T
-                solution.seats.append((index, (self.rows[places], counts)))
+                nodes, counts = np.array(used).T
+                solution.seats.append((index, (self.rows[nodes], counts)))
         if self._accept(solution):
             self.best = solution
 
-    def _done(self) -> bool:
+    def _is_complete(self) -> bool:
         return self.best is not None and self.best.total == self._members
 
-    def _state(self, index: int) -> _State:
-        """What is placed, whichever of equal nodes it is on, and which parts may go on."""
-        placed = sorted((self._kinds[at], tuple(here)) for at, here in self._placed.items())
+    def _key(self, index: int) -> _Key:
+        """The placement up to exchange of equivalent nodes, and the part from which the search continues."""
+        placed = sorted((self._kinds[node], tuple(here)) for node, here in self._placed.items())
         return (0 if self._any_order else index, *placed)
 
 
-def _loosens(of_class: ClassCapacity) -> bool:
-    """Where the class may go may become more as members are placed."""
-    limits = of_class.inter_pod
-    return limits is not None and bool(limits.spread or limits.together)
+def _may_gain_nodes(of_class: ClassCapacity) -> bool:
+    """Placing members may make more nodes acceptable to the class."""
+    rules = of_class.inter_pod
+    return rules is not None and bool(rules.spread or rules.affinity)
 
 
-def _kinds(
-    state: CapacityState, group: SolveGroup, class_capacities: Sequence[ClassCapacity], rows: Int64
-) -> list[int]:
-    """Numbers that are equal for nodes that can stand for one another, by index into `rows`."""
-    facts: list[list[object]] = [
-        state.free[:, rows].T.tolist(),
-        *(each.alone[rows].tolist() for each in class_capacities),
-    ]
+def _kinds(state: CapacityState, group: SolveGroup, classes: Sequence[ClassCapacity], rows: Int64) -> list[int]:
+    """Numbers that are equal for interchangeable nodes, by index into `rows`."""
+    facts: list[list[object]] = [state.free[:, rows].T.tolist(), *(each.alone[rows].tolist() for each in classes)]
     for gang in group.gangs:
         tree = state.trees.get(gang.tree) if gang.constraints else None
         if tree is not None:
             facts.extend(level.of[tree.place[rows]].tolist() for level in tree.levels)
     keys: set[str] = set()
-    for limits in [each.inter_pod for each in class_capacities if each.inter_pod is not None]:
-        facts.append(limits.caps()[rows].tolist())
-        facts.extend(tally.on[rows].tolist() for tally in limits.pod_counts)
-        facts.extend(rule.included()[rows].tolist() for rule in limits.spread)
-        keys.update(limits.keys)
+    for rules in [each.inter_pod for each in classes if each.inter_pod is not None]:
+        facts.append(rules.caps()[rows].tolist())
+        facts.extend(count.per_node[rows].tolist() for count in rules.matching)
+        facts.extend(rule.included()[rows].tolist() for rule in rules.spread)
+        keys.update(rules.topology_keys)
     for key in sorted(keys):
         domains = state.nodes.domains(key)
         alone = np.bincount(domains.codes, minlength=domains.size) == 1

@@ -1,4 +1,4 @@
-"""How pods that are on nodes limit where a class may go, and which nodes it likes less for them; all rules together."""
+"""All inter-pod rules of one pod class combined: caps per node, preferences, filter reasons, helpful relaxations."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,22 +16,22 @@ from muster.placement.inter_pod.rules import (
     HostPortsRule,
     PreferredAffinity,
     Rule,
-    keep_away_rules,
-    kept_away_rules,
+    declared_anti_affinity,
+    existing_anti_affinity,
 )
 from muster.placement.inter_pod.topology_spread import PreferredSpread, TopologySpread
 from muster.placement.state.filters import WEIGHT_COST, NodeFilters
 from muster.placement.state.nodes import NodeTable
 
-_MAX_COST: Final = 2**27
-"""Of all wishes together, so that a taint counts more."""
+_MAX_PREFERENCE_COST: Final = 2**27
+"""Bound on the cost of all preferences together, so that a tainted node always costs more."""
 
 
 def inter_pod_rules_of(
-    pod_class: PodClass, judge: NodeFilters, pod_counts: PodCounts, nodes: NodeTable
+    pod_class: PodClass, filters: NodeFilters, pod_counts: PodCounts, nodes: NodeTable
 ) -> "InterPodRules | None":
-    """None: no pod on any node matters to the class, whatever pods come."""
-    asks = (
+    """The rules of a class; None if no other pod can ever affect where its pods go."""
+    has_rules = (
         pod_class.selected_by
         or pod_class.host_ports
         or pod_class.required_pod_affinity
@@ -39,81 +39,87 @@ def inter_pod_rules_of(
         or pod_class.preferred_pod_affinity
         or pod_class.spread
     )
-    return InterPodRules(pod_class, judge, pod_counts, nodes) if asks else None
+    return InterPodRules(pod_class, filters, pod_counts, nodes) if has_rules else None
 
 
 class InterPodRules:
-    """The rules of one class, in the order of kube-scheduler's filters, and its wishes."""
+    """Required rules of one class, in the order of kube-scheduler's filters, and its preferences."""
 
-    def __init__(self, pod_class: PodClass, judge: NodeFilters, pod_counts: PodCounts, nodes: NodeTable) -> None:
+    def __init__(self, pod_class: PodClass, filters: NodeFilters, pod_counts: PodCounts, nodes: NodeTable) -> None:
         self._pod_class = pod_class
-        self._judge = judge
-        self._tallies = pod_counts
+        self._filters = filters
+        self._pod_counts = pod_counts
         self._nodes = nodes
-        self._terms_seen = pod_counts.terms
-        self.ports = [HostPortsRule(pod_class, pod_counts)] if pod_class.host_ports else []
+        self._terms_seen = pod_counts.anti_affinity_terms
+        self.host_ports = [HostPortsRule(pod_class, pod_counts)] if pod_class.host_ports else []
         self.spread = [
-            TopologySpread(each, pod_class, pod_counts, nodes, judge) for each in pod_class.spread if each.hard
+            TopologySpread(each, pod_class, pod_counts, nodes, filters) for each in pod_class.spread if each.hard
         ]
-        self.together = [AffinityRule(pod_class, pod_counts, nodes)] if pod_class.required_pod_affinity else []
-        self._own: list[AntiAffinityRule] = keep_away_rules(pod_class, pod_counts, nodes)
-        self._others: list[AntiAffinityRule] = kept_away_rules(pod_class, pod_counts, nodes)
-        self.wishes: list[PreferredAffinity | PreferredSpread] = [
+        self.affinity = [AffinityRule(pod_class, pod_counts, nodes)] if pod_class.required_pod_affinity else []
+        self._declared = declared_anti_affinity(pod_class, pod_counts, nodes)
+        self._existing = existing_anti_affinity(pod_class, pod_counts, nodes)
+        self.preferences: list[PreferredAffinity | PreferredSpread] = [
             PreferredAffinity(each, pod_class, pod_counts, nodes) for each in pod_class.preferred_pod_affinity
         ]
-        self.wishes += [
-            PreferredSpread(each, pod_class, pod_counts, nodes, judge) for each in pod_class.spread if not each.hard
+        self.preferences += [
+            PreferredSpread(each, pod_class, pod_counts, nodes, filters) for each in pod_class.spread if not each.hard
         ]
         self._caps: Int64 = np.zeros(0, np.int64)
         self._caps_seen: tuple[int, ...] = ()
 
     @property
-    def keep_away(self) -> list[AntiAffinityRule]:
-        """Anti-affinity, of the class and of others against it."""
-        if self._terms_seen != self._tallies.terms:
-            self._others = kept_away_rules(self._pod_class, self._tallies, self._nodes)
-            self._terms_seen = self._tallies.terms
+    def anti_affinity(self) -> list[AntiAffinityRule]:
+        """The class's own terms, and terms of other pods that select the class."""
+        if self._terms_seen != self._pod_counts.anti_affinity_terms:
+            self._existing = existing_anti_affinity(self._pod_class, self._pod_counts, self._nodes)
+            self._terms_seen = self._pod_counts.anti_affinity_terms
             self._caps_seen = ()
-        return self._own + self._others
+        return self._declared + self._existing
 
     @property
-    def rules(self) -> list[Rule]:
-        """All that must hold."""
-        return [*self.ports, *self.spread, *self.together, *self.keep_away]
+    def required(self) -> list[Rule]:
+        """All rules that must hold."""
+        return [*self.host_ports, *self.spread, *self.affinity, *self.anti_affinity]
 
     @property
-    def pod_counts(self) -> list[PodCount]:
-        """All that the rules and wishes look at."""
-        return [each.tally for each in (*self.rules, *self.wishes)]
+    def matching(self) -> list[PodCount]:
+        """The counts that the rules and preferences read."""
+        return [each.matching for each in (*self.required, *self.preferences)]
 
     @property
-    def keys(self) -> set[str]:
-        """Label keys whose domains the rules are about."""
+    def topology_keys(self) -> set[str]:
+        """Topology labels of the required rules."""
         keys = {rule.key for rule in self.spread}
-        keys.update(rule.key for rule in self.keep_away)
-        return keys.union(key for rule in self.together for key in rule.keys)
+        keys.update(rule.key for rule in self.anti_affinity)
+        return keys.union(key for rule in self.affinity for key in rule.keys)
 
     def members_interact(self) -> bool:
-        """A member on one node changes what may go to others."""
-        return any(rule.members_interact() for rule in self.rules)
+        """Placing a member on one node changes what other nodes accept."""
+        return any(rule.members_interact() for rule in self.required)
 
     def preferences_interact(self) -> bool:
-        """A member on one node changes what nodes are worth."""
-        return any(wish.itself for wish in self.wishes)
+        """Placing a member changes what nodes cost for the next one."""
+        return any(each.counts_own_class for each in self.preferences)
 
-    def dislikes_by_node(self) -> bool:
-        """Members only make worse the very nodes on which they are."""
-        return all(wish.repels and self._nodes.domains(wish.key).single for wish in self.wishes if wish.itself)
+    def members_repel_on_their_node_only(self) -> bool:
+        """Placing a member makes its own node cost more, and no other node."""
+        return all(
+            each.repels and self._nodes.domains(each.key).single for each in self.preferences if each.counts_own_class
+        )
 
-    def spread_wish(self) -> PreferredSpread | None:
-        """The wish to spread, if that is the only one that members of the class count for."""
-        ours = [wish for wish in self.wishes if wish.itself]
-        return ours[0] if len(ours) == 1 and isinstance(ours[0], PreferredSpread) else None
+    def sole_preferred_spread(self) -> PreferredSpread | None:
+        """The ScheduleAnyway constraint, if it is the only preference that counts members of the class."""
+        counting = [each for each in self.preferences if each.counts_own_class]
+        return counting[0] if len(counting) == 1 and isinstance(counting[0], PreferredSpread) else None
+
+    def one_per_node(self) -> bool:
+        """No node accepts two members, however large it is."""
+        return bool(self.host_ports) or any(rule.counts_own_class for rule in self.anti_affinity)
 
     def caps(self) -> Int64:
-        """How many members may go to each node, one after another, if nobody else goes anywhere: int64[rows]."""
-        rules = self.rules
-        seen = (self._nodes.version, *(rule.tally.version for rule in rules))
+        """Members that each node accepts one after another if no other node receives any: int64[rows]."""
+        rules = self.required
+        seen = (self._nodes.version, *(rule.matching.version for rule in rules))
         if seen != self._caps_seen:
             caps: Int64 = np.full(self._nodes.rows, UNLIMITED)
             for rule in rules:
@@ -121,34 +127,69 @@ class InterPodRules:
             self._caps, self._caps_seen = caps, seen
         return self._caps
 
-    def caps_without(self, left_out: Sequence[Rule]) -> Int64:
-        """As `caps`, but some of the rules need not hold."""
+    def caps_without(self, ignored: Sequence[Rule]) -> Int64:
+        """As `caps`, with some of the rules ignored."""
         caps: Int64 = np.full(self._nodes.rows, UNLIMITED)
-        for rule in self.rules:
-            if rule not in left_out:
+        for rule in self.required:
+            if rule not in ignored:
                 np.minimum(caps, rule.caps(), out=caps)
         return caps
 
-    def caps_at_best(self) -> Int64:
-        """As `caps`, whoever else comes, as long as nobody goes: pods to be together with, or to be spread with."""
-        return self.caps_without([*self.spread, *self.together])
+    def caps_upper_bound(self) -> Int64:
+        """Upper bound of `caps` whatever pods are added, as long as none is removed: affinity and spreading ignored."""
+        return self.caps_without([*self.spread, *self.affinity])
 
     def filtered_before_resources(self) -> Filtered:
-        """Nodes lost to what kube-scheduler looks at before it looks at room."""
-        return [each for rule in self.ports for each in rule.lost()]
+        """Nodes excluded by the filters that kube-scheduler runs before it checks resources."""
+        return [each for rule in self.host_ports for each in rule.filtered()]
 
     def filtered_after_resources(self) -> Filtered:
-        """Nodes lost to the rest."""
-        labels_first = [each for rule in self.spread for each in rule.lost()]
-        rules: list[Rule] = [*self.together, *self.keep_away]
-        return labels_first + [each for rule in rules for each in rule.lost()]
+        """Nodes excluded by the filters that kube-scheduler runs after it checks resources."""
+        rules: list[Rule] = [*self.spread, *self.affinity, *self.anti_affinity]
+        return [each for rule in rules for each in rule.filtered()]
 
     def penalty(self) -> Int64:
-        """What the class dislikes of each node, that of the node itself included: int64[rows]."""
-        if not self.wishes:
-            return self._judge.penalty
+        """Cost of each node for the class, node preferences included: int64[rows]."""
+        if not self.preferences:
+            return self._filters.penalty
         cost: Int64 = np.zeros(self._nodes.rows, np.int64)
-        for wish in self.wishes:
-            cost += wish.cost()
-        disliked: Int64 = self._judge.penalty + WEIGHT_COST * np.clip(cost, -_MAX_COST, _MAX_COST)
-        return disliked
+        for each in self.preferences:
+            cost += each.cost()
+        bounded = np.clip(cost, -_MAX_PREFERENCE_COST, _MAX_PREFERENCE_COST)
+        total: Int64 = self._filters.penalty + WEIGHT_COST * bounded
+        return total
+
+    def relaxation(self, fits_without_rules: Int64, missing: int) -> str:
+        """The single kind of rule without which `missing` more members fit, as an "if ..." clause; "" if none suffices.
+
+        `fits_without_rules` is int64[rows]: members that fit on each node as far as inter-pod rules do not matter.
+        """
+        if np.minimum(fits_without_rules, self.caps()).sum() >= missing:
+            return ""
+        anti_affinity = self.anti_affinity
+        kinds: list[tuple[Sequence[Rule], str]] = [
+            (self.spread, "its topology spread constraints were ScheduleAnyway"),
+            (
+                [
+                    *(rule for rule in anti_affinity if rule.declared_by_class),
+                    *(rule for rule in anti_affinity if rule.counts_own_class),
+                ],
+                "its pod anti-affinity were preferred, not required",
+            ),
+            (self.affinity, "its pod affinity were preferred, not required"),
+            (self.host_ports, "its pods asked for no host ports"),
+            (
+                [rule for rule in anti_affinity if not rule.declared_by_class and not rule.counts_own_class],
+                "other pods' anti-affinity did not keep it away",
+            ),
+        ]
+        for rules, change in kinds:
+            if rules and self._fits_without(rules, fits_without_rules, missing):
+                return f"if {change}"
+        return ""
+
+    def _fits_without(self, ignored: Sequence[Rule], fits_without_rules: Int64, missing: int) -> bool:
+        """Members fit by the other rules; False if these would change as members are placed."""
+        if any(rule.members_interact() for rule in self.required if rule not in ignored):
+            return False
+        return int(np.minimum(fits_without_rules, self.caps_without(ignored)).sum()) >= missing

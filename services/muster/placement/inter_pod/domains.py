@@ -1,6 +1,7 @@
-"""Parts of the cluster to which a group whose members mind one another is confined, one after another, to find a place.
+"""Topology domains to which a group is confined, one after another, while its members are seated.
 
-Members that want to be together, with nobody there yet, need a domain to be in; constraints of a gang may want one too.
+Members with affinity to one another and no matching pod yet need one common domain; topology constraints may need one
+too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,13 +14,15 @@ from muster.placement.solve.instance import Part
 from muster.placement.state.capacity import CapacityState
 from muster.placement.state.nodes import Bool
 
-Region = Bool | None
-"""Rows that may be used, bool[rows]; None: all."""
+AllowedRows = Bool | None
+"""Rows of the nodes that may be used, bool[rows]; None: all."""
 
 
 @dataclass(frozen=True)
 class RankedDomains:
-    """Disjoint regions: `of` is int64[rows], the region of each row, -1 where there is none; `order` the best first."""
+    """Disjoint domains, iterated as row masks. `of` is int64[rows], the domain of each row, -1 for none; `order` lists
+    domains, the most promising first.
+    """
 
     of: Int64
     order: Int64
@@ -28,17 +31,17 @@ class RankedDomains:
         return len(self.order)
 
     def __iter__(self) -> Iterator[Bool]:
-        for region in self.order.tolist():
-            yield self.of == region
+        for domain in self.order.tolist():
+            yield self.of == domain
 
 
-def common_domains(state: CapacityState, parts: Sequence[Part], within: Region = None) -> RankedDomains | None:
-    """Domains for members that want to be together and have nobody to be with yet; None: no member does."""
-    keys = sorted({key for part in parts for key in unsettled_keys(state, part)})
+def affinity_domains(state: CapacityState, parts: Sequence[Part], allowed: AllowedRows = None) -> RankedDomains | None:
+    """Domains in which all members with affinity to one another can be placed; None if no domain has to be chosen."""
+    keys = sorted({key for part in parts for key in open_affinity_keys(state, part)})
     if not keys:
         return None
     of: Int64 = np.zeros(state.nodes.rows, np.int64)
-    labelled = np.ones(state.nodes.rows, np.bool_) if within is None else within
+    labelled = np.ones(state.nodes.rows, np.bool_) if allowed is None else allowed
     for key in keys:
         codes = state.nodes.domains(key).codes
         of = np.unique(of * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)[1].reshape(-1)
@@ -47,7 +50,7 @@ def common_domains(state: CapacityState, parts: Sequence[Part], within: Region =
 
 
 def ranked(state: CapacityState, parts: Sequence[Part], of: Int64) -> RankedDomains:
-    """RankedDomains that have room for any member: those for most members first, then the smallest, then by name."""
+    """Domains in which any member fits: most members first, then fewest free seats, then by node name."""
     count = int(of.max(initial=-1)) + 1
     members, seats = np.zeros(count, np.int64), np.zeros(count, np.int64)
     inside = of >= 0
@@ -62,9 +65,9 @@ def ranked(state: CapacityState, parts: Sequence[Part], of: Int64) -> RankedDoma
     return RankedDomains(of, order[members[order] > 0])
 
 
-def unsettled_keys(state: CapacityState, part: Part) -> tuple[str, ...]:
-    """Labels of the domain that members of a part have yet to choose to be in together."""
-    limits = state.of(part.class_id).inter_pod
-    if limits is None:
+def open_affinity_keys(state: CapacityState, part: Part) -> tuple[str, ...]:
+    """Topology keys of affinity among members of the part for which no domain is chosen yet."""
+    rules = state.of(part.class_id).inter_pod
+    if rules is None:
         return ()
-    return tuple(key for rule in limits.together if rule.members_interact() for key in rule.keys)
+    return tuple(key for rule in rules.affinity if rule.members_interact() for key in rule.keys)

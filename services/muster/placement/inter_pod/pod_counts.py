@@ -1,9 +1,9 @@
-"""Pods on nodes, counted by what others ask about them: whom a selector selects, who keeps others away or has ports.
+"""Counts pods per node by the properties that inter-pod rules select: matching labels, anti-affinity, host ports.
 
-Only pods of classes that somebody could ask about are followed, so that a cluster without any costs nothing.
+Only pods of classes that a rule could select are tracked, so a cluster without inter-pod rules pays nothing.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Final
 from weakref import WeakSet, WeakValueDictionary
 
@@ -16,179 +16,181 @@ from muster.placement.state.nodes import Domains, NodeTable
 Includes = Callable[[PodClass], bool]
 """Whether pods of a class are counted."""
 
-_MAX_MOVES: Final = 100_000
-"""Moves that are kept until they are counted."""
+_MAX_PENDING_MOVES: Final = 100_000
+"""Moves recorded by the capacity state before they are applied to the counts."""
 
 _Moves = list[tuple[int, int, int]]
-"""(class index, row, how many more)."""
+"""(class index, row, change of the number of pods)."""
 
 
 class PodCount:
-    """Pods of some classes by row: `on` is int64[rows]. `classes` are the indexes of the classes; `version` rises when
-    something changes. A tally of those who stay leaves out pods that are being deleted.
+    """Pods of some classes: `per_node` is int64[rows], `classes` the indexes of the classes.
+
+    `version` rises with every change. `without_deleting`: pods that are being deleted are not counted.
     """
 
-    def __init__(self, includes: Includes, staying: bool) -> None:
+    def __init__(self, includes: Includes, without_deleting: bool) -> None:
         self.includes = includes
-        self.staying = staying
+        self.without_deleting = without_deleting
         self.classes: set[int] = set()
-        self.on: Int64 = np.zeros(0, np.int64)
+        self.per_node: Int64 = np.zeros(0, np.int64)
         self.version = 0
         self._sums: dict[str, tuple[Domains, Int64]] = {}
 
-    def by_domain(self, domains: Domains) -> Int64:
-        """Pods in each domain, int64[domains.size]; the first is of no meaning."""
+    def per_domain(self, domains: Domains) -> Int64:
+        """Pods in each domain, int64[domains.size]; the first value has no meaning."""
         known = self._sums.get(domains.key)
         if known is None or known[0] is not domains:
-            sums = np.bincount(domains.codes, self.on, domains.size).astype(np.int64)
+            sums = np.bincount(domains.codes, self.per_node, domains.size).astype(np.int64)
             known = self._sums[domains.key] = domains, sums
         return known[1]
 
     def add(self, rows: Int64, counts: Int64) -> None:
-        """Count so many more; rows may repeat."""
-        np.add.at(self.on, rows, counts)
+        """Add `counts[i]` pods on `rows[i]`; rows may repeat."""
+        np.add.at(self.per_node, rows, counts)
         for domains, sums in self._sums.values():
-            if len(domains.codes) == len(self.on):
+            if len(domains.codes) == len(self.per_node):
                 np.add.at(sums, domains.codes[rows], counts)
         self.version += 1
 
-    def set(self, on: Int64) -> None:
-        """Count anew."""
-        self.on = on
+    def set(self, per_node: Int64) -> None:
+        """Replace all counts."""
+        self.per_node = per_node
         self._sums.clear()
         self.version += 1
 
 
 class PodCounts:
-    """All pod_counts of a cluster. They follow `capacity`, and within a solve what is taken in the room.
-
-    `keeping_away` are the label keys of required anti-affinity terms by the selector that they name, `terms` how many
-    there are.
-    """
+    """All counts of a cluster. They follow the pods in `capacity` and, within a solve, the pods placed so far."""
 
     def __init__(self, capacity: Capacity, nodes: NodeTable) -> None:
-        self.keeping_away: dict[str, set[str]] = {}
-        self.terms = 0
+        self.anti_affinity_terms = 0
+        """Distinct required anti-affinity terms (selector and topology key) of all classes."""
+        self._anti_affinity_keys: dict[str, set[str]] = {}  # selector -> topology keys
         self._capacity = capacity
         self._nodes = nodes
         self._classes: dict[int, PodClass] = {}
-        self._held: dict[int, dict[int, int]] = {}  # class index -> row -> pods, seated and taken
-        self._leaving: dict[str, tuple[int, int]] = {}  # pod uid -> (class index, row)
-        self._left: _Moves = []
-        self._tallies: WeakValueDictionary[Hashable, PodCount] = WeakValueDictionary()
+        self._pods: dict[int, dict[int, int]] = {}  # class index -> row -> pods
+        self._deleting: dict[str, tuple[int, int]] = {}  # pod uid -> (class index, row)
+        self._deleting_moves: _Moves = []
+        self._counts: WeakValueDictionary[Hashable, PodCount] = WeakValueDictionary()
         self._by_class: dict[int, WeakSet[PodCount]] = {}
         self._rows = 0
 
     def put_class(self, index: int, pod_class: PodClass) -> None:
-        """Follow pods of a class, if anybody could ask about them; before any of them is seated."""
+        """Track pods of a class if a rule could select them. Call before any of its pods is seated."""
         if not (pod_class.selected_by or pod_class.required_pod_anti_affinity or pod_class.host_ports):
             return
         self._classes[index] = pod_class
-        self._held[index] = {}
+        self._pods[index] = {}
         self._by_class[index] = WeakSet()
         self._capacity.followed.add(index)
         for term in pod_class.required_pod_anti_affinity:
-            keys = self.keeping_away.setdefault(term.selector, set())
-            self.terms += term.topology_key not in keys
+            keys = self._anti_affinity_keys.setdefault(term.selector, set())
+            self.anti_affinity_terms += term.topology_key not in keys
             keys.add(term.topology_key)
-        for tally in self._tallies.values():
-            if tally.includes(pod_class):
-                self._include(tally, index)
+        for count in self._counts.values():
+            if count.includes(pod_class):
+                self._include(count, index)
 
     def put_pods(self, pods: Iterable[PodFacts], removed: Iterable[str]) -> None:
-        """Take over which pods are being deleted, once they are seated as they are now."""
+        """Record which pods are being deleted, after the capacity state has seated them."""
         if not self._classes:
             return
         for uid in removed:
-            self._returns(uid)
+            self._end_deletion(uid)
         for pod in pods:
-            self._returns(pod.uid)
+            self._end_deletion(pod.uid)
             if pod.deleting and pod.seated:
                 at = self._capacity.classes[pod.class_id], self._capacity.rows[pod.node]
                 if at[0] in self._classes:
-                    self._leaving[pod.uid] = at
-                    self._left.append((*at, -1))
-        if len(self._capacity.moves) > _MAX_MOVES:
-            self._follow()
+                    self._deleting[pod.uid] = at
+                    self._deleting_moves.append((*at, -1))
+        if len(self._capacity.moves) > _MAX_PENDING_MOVES:
+            self._apply_moves()
 
     def refresh(self) -> None:
-        """Count what changed since the last time. Nothing may be taken."""
+        """Apply the changes since the last call. No solve may be in progress."""
         if not self._classes:
             return
-        self._follow()
+        self._apply_moves()
         if self._rows != self._nodes.rows:
             self._rows = self._nodes.rows
-            for tally in self._tallies.values():
-                tally.set(self._count(tally))
+            for count in self._counts.values():
+                count.set(self._recount(count))
 
-    def tally(self, name: Hashable, includes: Includes, staying: bool = False) -> PodCount:
-        """The tally of this name; it is kept as long as somebody has it."""
-        tally = self._tallies.get(name)
-        if tally is None:
-            self._follow()
-            tally = PodCount(includes, staying)
+    def count(self, name: Hashable, includes: Includes, *, without_deleting: bool = False) -> PodCount:
+        """The count of this name; it is maintained as long as a caller references it."""
+        count = self._counts.get(name)
+        if count is None:
+            self._apply_moves()
+            count = PodCount(includes, without_deleting)
             for index, pod_class in self._classes.items():
                 if includes(pod_class):
-                    self._include(tally, index)
-            tally.set(self._count(tally))
-            self._tallies[name] = tally
-        return tally
+                    self._include(count, index)
+            count.set(self._recount(count))
+            self._counts[name] = count
+        return count
 
-    def follows(self, class_id: str) -> bool:
-        """Pods of the class may matter to others."""
+    def anti_affinity_keys(self, selector: str) -> Collection[str]:
+        """Topology keys of the required anti-affinity terms with this selector."""
+        return self._anti_affinity_keys.get(selector, ())
+
+    def tracks(self, class_id: str) -> bool:
+        """A rule could select pods of the class."""
         return self._capacity.classes[class_id] in self._classes
 
     def add(self, class_id: str, rows: Int64, counts: Int64) -> None:
-        """Pods of a class come to nodes, or go; within a solve."""
+        """Add pods of a class within a solve; negative counts remove them."""
         index = self._capacity.classes[class_id]
         if index in self._classes:
-            of_class = self._held[index]
+            of_class = self._pods[index]
             for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
                 of_class[row] = of_class.get(row, 0) + count
-            for tally in self._by_class[index]:
-                tally.add(rows, counts)
+            for each in self._by_class[index]:
+                each.add(rows, counts)
 
-    def _include(self, tally: PodCount, index: int) -> None:
-        tally.classes.add(index)
-        self._by_class[index].add(tally)
+    def _include(self, count: PodCount, index: int) -> None:
+        count.classes.add(index)
+        self._by_class[index].add(count)
 
-    def _returns(self, uid: str) -> None:
-        at = self._leaving.pop(uid, None)
+    def _end_deletion(self, uid: str) -> None:
+        at = self._deleting.pop(uid, None)
         if at is not None:
-            self._left.append((*at, 1))
+            self._deleting_moves.append((*at, 1))
 
-    def _follow(self) -> None:
+    def _apply_moves(self) -> None:
         moves, self._capacity.moves = self._capacity.moves, []
         for index, row, more in moves:
-            of_class = self._held[index]
+            of_class = self._pods[index]
             count = of_class.get(row, 0) + more
             if count:
                 of_class[row] = count
             else:
                 of_class.pop(row, None)
-        left, self._left = self._left, []
-        for tally in self._tallies.values():
-            _apply(tally, moves)
-            if tally.staying:
-                _apply(tally, left)
+        deleting, self._deleting_moves = self._deleting_moves, []
+        for each in self._counts.values():
+            _apply(each, moves)
+            if each.without_deleting:
+                _apply(each, deleting)
 
-    def _count(self, tally: PodCount) -> Int64:
-        """What the tally counts now."""
+    def _recount(self, count: PodCount) -> Int64:
+        """int64[rows], from the tracked pods."""
         rows = self._nodes.rows
-        on: Int64 = np.zeros(rows, np.int64)
-        for index in tally.classes:
-            for row, count in self._held[index].items():
+        per_node: Int64 = np.zeros(rows, np.int64)
+        for index in count.classes:
+            for row, pods in self._pods[index].items():
                 if row < rows:
-                    on[row] += count
-        if tally.staying:
-            for index, row in self._leaving.values():
-                if index in tally.classes and row < rows:
-                    on[row] -= 1
-        return on
+                    per_node[row] += pods
+        if count.without_deleting:
+            for index, row in self._deleting.values():
+                if index in count.classes and row < rows:
+                    per_node[row] -= 1
+        return per_node
 
 
-def _apply(tally: PodCount, moves: _Moves) -> None:
-    ours = [(row, more) for index, row, more in moves if index in tally.classes and row < len(tally.on)]
-    if ours:
-        rows, more = np.array(ours).T
-        tally.add(rows, more)
+def _apply(count: PodCount, moves: _Moves) -> None:
+    relevant = [(row, more) for index, row, more in moves if index in count.classes and row < len(count.per_node)]
+    if relevant:
+        rows, more = np.array(relevant).T
+        count.add(rows, more)

@@ -1,4 +1,4 @@
-"""What pods that are on nodes mean for a class, as kube-scheduler sees it: host ports, affinity and anti-affinity."""
+"""Inter-pod rules of a pod class, evaluated as kube-scheduler does: host ports, pod affinity and anti-affinity."""
 
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -16,64 +16,69 @@ POD_ANTI_AFFINITY: Final = "node(s) didn't match pod anti-affinity rules"
 EXISTING_ANTI_AFFINITY: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 UNLIMITED: Final = 2**62
-"""Of members that may go to a node for all that a rule cares."""
+"""Cap of a node on which a rule does not limit the number of members."""
 
-_ANY_IP: Final = "0.0.0.0"  # noqa: S104 - of a port that a pod asks for, nothing is bound to it here
+_ANY_IP: Final = "0.0.0.0"  # noqa: S104 - the address of a requested host port; no socket is bound here
 
 Filtered = list[tuple[str, Bool]]
-"""Reasons and on which rows they hold, in the order in which kube-scheduler finds them."""
+"""Filter reasons with the rows that each one excludes, in the order of kube-scheduler's filters."""
 
 
 class Rule(Protocol):
-    """One rule for one class. `key` is the label key whose domains it is about.
+    """A required rule of one class. `key` is the topology label whose domains it concerns, "" for none.
 
-    `itself`: members of the class count for it, so that what may go where changes as they are placed.
+    `matching` counts the pods that the rule selects. `counts_own_class`: members of the class are among them, so
+    placing members changes which nodes accept more.
     """
 
     key: str
-    tally: PodCount
-    itself: bool
+    matching: PodCount
+    counts_own_class: bool
 
     def caps(self) -> Int64:
-        """How many members may go to each node, one after another, if nobody else goes anywhere: int64[rows]."""
+        """Members that each node accepts one after another if no other node receives any: int64[rows]."""
 
-    def lost(self) -> Filtered:
-        """Nodes to which no member may go now."""
+    def filtered(self) -> Filtered:
+        """Nodes that accept no member now."""
 
     def members_interact(self) -> bool:
-        """A member on one node changes what may go to others."""
+        """Placing a member on one node changes what other nodes accept."""
 
 
 class HostPortsRule:
-    """Nobody on the node has a port that the class wants."""
+    """No pod on the node holds a host port that the class requests."""
 
     key = ""
-    itself = True
+    counts_own_class = True
 
     def __init__(self, pod_class: PodClass, pod_counts: PodCounts) -> None:
-        wanted = pod_class.host_ports
-        self.tally = pod_counts.tally(("ports", wanted), lambda other: _conflict(other.host_ports, wanted))
+        requested = pod_class.host_ports
+        self.matching = pod_counts.count(("ports", requested), lambda other: _conflict(other.host_ports, requested))
 
     def caps(self) -> Int64:
-        return np.where(self.tally.on > 0, 0, 1)
+        return np.where(self.matching.per_node > 0, 0, 1)
 
-    def lost(self) -> Filtered:
-        return [(PORTS, self.tally.on > 0)]
+    def filtered(self) -> Filtered:
+        return [(PORTS, self.matching.per_node > 0)]
 
     def members_interact(self) -> bool:
         return False
 
 
 class AntiAffinityRule:
-    """No pod of the tally in the same domain; nodes without the label are in none. `own`: the class asks for it."""
+    """No matching pod in the same domain; nodes without the topology label belong to no domain.
 
-    def __init__(self, nodes: NodeTable, key: str, tally: PodCount, itself: bool, reason: str) -> None:
+    `declared_by_class`: the term belongs to the class itself, not to other pods that the class must stay away from.
+    """
+
+    def __init__(
+        self, nodes: NodeTable, key: str, matching: PodCount, counts_own_class: bool, declared_by_class: bool
+    ) -> None:
         self.key = key
-        self.tally = tally
-        self.itself = itself
-        self.own = reason == POD_ANTI_AFFINITY
+        self.matching = matching
+        self.counts_own_class = counts_own_class
+        self.declared_by_class = declared_by_class
         self._nodes = nodes
-        self._reason = reason
 
     @property
     def domains(self) -> Domains:
@@ -81,23 +86,25 @@ class AntiAffinityRule:
 
     def caps(self) -> Int64:
         domains = self.domains
-        table = np.where(self.tally.by_domain(domains) > 0, 0, 1 if self.itself else UNLIMITED)
+        table = np.where(self.matching.per_domain(domains) > 0, 0, 1 if self.counts_own_class else UNLIMITED)
         table[0] = UNLIMITED
         return table[domains.codes]
 
-    def lost(self) -> Filtered:
+    def filtered(self) -> Filtered:
         domains = self.domains
-        taken = self.tally.by_domain(domains) > 0
-        taken[0] = False
-        return [(self._reason, taken[domains.codes])]
+        occupied = self.matching.per_domain(domains) > 0
+        occupied[0] = False
+        reason = POD_ANTI_AFFINITY if self.declared_by_class else EXISTING_ANTI_AFFINITY
+        return [(reason, occupied[domains.codes])]
 
     def members_interact(self) -> bool:
-        return self.itself and not self.domains.single
+        return self.counts_own_class and not self.domains.single
 
 
 class AffinityRule:
-    """For every term there is a pod in the domain that all terms select; if there is none anywhere, and the class is
-    selected itself, any node will do that has the labels.
+    """For every term, a pod that matches all terms is in the node's domain.
+
+    If no such pod exists anywhere and the class matches its own terms, any node that has the labels is accepted.
     """
 
     key = ""
@@ -106,92 +113,95 @@ class AffinityRule:
         terms = pod_class.required_pod_affinity
         selectors = frozenset(term.selector for term in terms)
         self.keys = tuple(sorted({term.topology_key for term in terms}))
-        self.itself = selectors.issubset(pod_class.selected_by)
-        self.tally = pod_counts.tally(("all", selectors), lambda other: selectors.issubset(other.selected_by))
+        self.counts_own_class = selectors.issubset(pod_class.selected_by)
+        self.matching = pod_counts.count(("all", selectors), lambda other: selectors.issubset(other.selected_by))
         self._nodes = nodes
 
-    def settled(self) -> bool:
-        """Somebody is there to be together with."""
-        return any(self.tally.by_domain(self._nodes.domains(key))[1:].any() for key in self.keys)
+    def has_match(self) -> bool:
+        """A matching pod is in some domain."""
+        return any(self.matching.per_domain(self._nodes.domains(key))[1:].any() for key in self.keys)
 
     def caps(self) -> Int64:
-        return np.where(self._open(), UNLIMITED, 0)
+        return np.where(self._accepting(), UNLIMITED, 0)
 
-    def lost(self) -> Filtered:
-        return [(POD_AFFINITY, ~self._open())]
+    def filtered(self) -> Filtered:
+        return [(POD_AFFINITY, ~self._accepting())]
 
     def members_interact(self) -> bool:
-        return self.itself and not self.settled()
+        return self.counts_own_class and not self.has_match()
 
-    def _open(self) -> Bool:
-        free_choice = not self.settled()
-        rows: Bool = np.full(self._nodes.rows, self.itself or not free_choice)
+    def _accepting(self) -> Bool:
+        first_pod = not self.has_match()
+        rows: Bool = np.full(self._nodes.rows, self.counts_own_class or not first_pod)
         for key in self.keys:
             domains = self._nodes.domains(key)
-            table = np.full(domains.size, True) if free_choice else self.tally.by_domain(domains) > 0
+            table = np.full(domains.size, True) if first_pod else self.matching.per_domain(domains) > 0
             table[0] = False
             rows &= table[domains.codes]
         return rows
 
 
 class PreferredAffinity:
-    """A wish for the company of pods, or against it: so much is the node liked less for each pod in its domain."""
+    """A preferred affinity or anti-affinity term: a cost or a bonus per matching pod in the node's domain."""
 
-    def __init__(self, wish: PreferredPodTerm, pod_class: PodClass, pod_counts: PodCounts, nodes: NodeTable) -> None:
-        self.key = wish.term.topology_key
-        self.itself = wish.term.selector in pod_class.selected_by
-        self.tally = selected(pod_counts, wish.term.selector)
-        self.repels = wish.weight < 0
-        self._weight = wish.weight
+    def __init__(
+        self, preferred: PreferredPodTerm, pod_class: PodClass, pod_counts: PodCounts, nodes: NodeTable
+    ) -> None:
+        self.key = preferred.term.topology_key
+        self.counts_own_class = preferred.term.selector in pod_class.selected_by
+        self.matching = selected(pod_counts, preferred.term.selector)
+        self.repels = preferred.weight < 0
+        self._weight = preferred.weight
         self._nodes = nodes
 
     def cost(self) -> Int64:
         """int64[rows]."""
         domains = self._nodes.domains(self.key)
-        table = -self._weight * self.tally.by_domain(domains)
+        table = -self._weight * self.matching.per_domain(domains)
         table[0] = 0
         cost: Int64 = table[domains.codes]
         return cost
 
 
-def keep_away_rules(pod_class: PodClass, pod_counts: PodCounts, nodes: NodeTable) -> list[AntiAffinityRule]:
-    """The class's own required anti-affinity."""
+def declared_anti_affinity(pod_class: PodClass, pod_counts: PodCounts, nodes: NodeTable) -> list[AntiAffinityRule]:
+    """The required anti-affinity terms of the class."""
     return [
         AntiAffinityRule(
             nodes,
             term.topology_key,
             selected(pod_counts, term.selector),
-            term.selector in pod_class.selected_by,
-            POD_ANTI_AFFINITY,
+            counts_own_class=term.selector in pod_class.selected_by,
+            declared_by_class=True,
         )
         for term in pod_class.required_pod_anti_affinity
     ]
 
 
-def kept_away_rules(pod_class: PodClass, pod_counts: PodCounts, nodes: NodeTable) -> list[AntiAffinityRule]:
-    """Required anti-affinity of others that selects the class, by label key."""
-    keys = sorted({key for selector in pod_class.selected_by for key in pod_counts.keeping_away.get(selector, ())})
-    return [_kept_away(pod_class, key, pod_counts, nodes) for key in keys]
+def existing_anti_affinity(pod_class: PodClass, pod_counts: PodCounts, nodes: NodeTable) -> list[AntiAffinityRule]:
+    """Required anti-affinity terms of other pods that select the class: one rule per topology key."""
+    keys = sorted({key for selector in pod_class.selected_by for key in pod_counts.anti_affinity_keys(selector)})
+    return [_existing_anti_affinity(pod_class, key, pod_counts, nodes) for key in keys]
 
 
-def _kept_away(pod_class: PodClass, key: str, pod_counts: PodCounts, nodes: NodeTable) -> AntiAffinityRule:
+def _existing_anti_affinity(pod_class: PodClass, key: str, pod_counts: PodCounts, nodes: NodeTable) -> AntiAffinityRule:
     terms = frozenset(PodTerm(selector, key) for selector in pod_class.selected_by)
 
-    def includes(other: PodClass) -> bool:
+    def declares_one(other: PodClass) -> bool:
         return not terms.isdisjoint(other.required_pod_anti_affinity)
 
-    tally = pod_counts.tally(("keeping away", terms), includes)
-    return AntiAffinityRule(nodes, key, tally, includes(pod_class), EXISTING_ANTI_AFFINITY)
+    matching = pod_counts.count(("anti-affinity", terms), declares_one)
+    return AntiAffinityRule(nodes, key, matching, counts_own_class=declares_one(pod_class), declared_by_class=False)
 
 
-def selected(pod_counts: PodCounts, selector: str, staying: bool = False) -> PodCount:
-    """Pods that a selector selects."""
-    return pod_counts.tally(("selected", selector, staying), lambda other: selector in other.selected_by, staying)
+def selected(pod_counts: PodCounts, selector: str, *, without_deleting: bool = False) -> PodCount:
+    """Count of the pods that match a selector."""
+    name = ("selected", selector, without_deleting)
+    return pod_counts.count(name, lambda other: selector in other.selected_by, without_deleting=without_deleting)
 
 
-def _conflict(held: Sequence[HostPort], wanted: Sequence[HostPort]) -> bool:
+def _conflict(held: Sequence[HostPort], requested: Sequence[HostPort]) -> bool:
     return any(
         a.port == b.port and a.protocol == b.protocol and (a.ip == b.ip or _ANY_IP in (a.ip, b.ip))
         for a in held
-        for b in wanted
+        for b in requested
     )

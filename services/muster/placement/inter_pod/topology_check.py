@@ -1,4 +1,4 @@
-"""Constraints over topology trees for members that are placed without regard to them: kept or not, and at what cost."""
+"""Checks the topology constraints of members that were seated by inter-pod rules alone, and their cost."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -7,20 +7,18 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.solve import Explanation, SolveGroup
-from muster.placement.inter_pod.domains import Region, ranked
+from muster.placement.inter_pod.domains import AllowedRows, ranked
 from muster.placement.solve.costs import cost_of, holds
 from muster.placement.solve.instance import Part, Solution
 from muster.placement.solve.level_rules import Rule, Shape, rules_of
 from muster.placement.state.capacity import CapacityState
 from muster.placement.state.trees import Tree
 
-_SUMMARY: Final = (
-    "no place was found that keeps the hard constraints over the topology and what pods ask of one another"
-)
+_SUMMARY: Final = "no placement was found that satisfies both the hard topology constraints and the inter-pod rules"
 
 
 class TopologyCheck:
-    """The constraints of all gangs of a group. `free`: there are none."""
+    """The topology constraints of all gangs of a group. `unconstrained`: no gang has any."""
 
     def __init__(self, state: CapacityState, group: SolveGroup, parts: Sequence[Part]) -> None:
         self._state = state
@@ -32,24 +30,21 @@ class TopologyCheck:
                 tree = state.trees.get(gang.tree)
                 assert tree is not None, f"tree {gang.tree!r} was not checked"
                 self._rules[index] = tree, rules_of(gang.constraints, tree.level_names)
-        self.free = not self._rules
+        self.unconstrained = not self._rules
 
-    def kept_by(self, solution: Solution) -> bool:
-        """Everything hard is kept."""
-        return all(
-            holds(rules, tree, *self._sizes(gang, tree, solution)) and self._inside(gang, tree, rules, solution)
-            for gang, (tree, rules) in self._rules.items()
-        )
+    def satisfied_by(self, solution: Solution) -> bool:
+        """All hard constraints are satisfied."""
+        return all(self._gang_satisfied(gang, solution) and self._stays_in_tree(gang, solution) for gang in self._rules)
 
     def cost_of(self, solution: Solution) -> tuple[int, ...]:
-        """What is missed of soft constraints; less is better. Of equal length for all attempts."""
+        """Violation of soft constraints, compared lexicographically; the same length for every solution."""
         cost: list[int] = []
         for gang, (tree, rules) in self._rules.items():
             cost += cost_of(rules, tree, *self._sizes(gang, tree, solution))
         return tuple(cost)
 
-    def domains(self) -> Iterator[Region]:
-        """Those of levels on which a gang is to be packed, the narrowest first."""
+    def pack_domains(self) -> Iterator[AllowedRows]:
+        """Domains of the levels to which a gang is packed, the lowest level first."""
         for tree, rules in self._rules.values():
             for rule in reversed(rules):
                 if rule.counts and rule.shape is Shape.PACK and rule.level < len(tree.levels):
@@ -58,8 +53,8 @@ class TopologyCheck:
                     of[tree.rows[tree.inside :]] = -1
                     yield from ranked(self._state, self._parts, of)
 
-    def everywhere(self) -> Iterator[Region]:
-        """All nodes, those in the trees first."""
+    def all_nodes(self) -> Iterator[AllowedRows]:
+        """The nodes of each tree, then all nodes."""
         for tree, _ in self._rules.values():
             inside = np.zeros(self._state.nodes.rows, np.bool_)
             inside[tree.rows[: tree.inside]] = True
@@ -67,18 +62,19 @@ class TopologyCheck:
         yield None
 
     def explanation(self, best: Solution) -> Explanation:
-        """Members have room, but not in the shape that is asked for."""
-        gang = next((gang for gang in self._rules if not self._kept_by_gang(gang, best)), next(iter(self._rules), 0))
+        """All members fit, but the topology constraints are violated."""
+        gang = next((gang for gang in self._rules if not self._gang_satisfied(gang, best)), next(iter(self._rules), 0))
         part = next(part for part in self._parts if part.gang == gang)
-        asked = self._group.gangs[gang]
-        return Explanation(_SUMMARY, asked.id, part.class_id, 0, asked.minimum)
+        violated = self._group.gangs[gang]
+        return Explanation(_SUMMARY, violated.id, part.class_id, 0, violated.minimum)
 
-    def _kept_by_gang(self, gang: int, solution: Solution) -> bool:
+    def _gang_satisfied(self, gang: int, solution: Solution) -> bool:
         tree, rules = self._rules[gang]
         return holds(rules, tree, *self._sizes(gang, tree, solution))
 
-    def _inside(self, gang: int, tree: Tree, rules: Sequence[Rule], solution: Solution) -> bool:
-        """Nodes outside of the tree are used only if nothing above the nodes is hard."""
+    def _stays_in_tree(self, gang: int, solution: Solution) -> bool:
+        """Nodes outside the tree may be used only if no level above the nodes has a hard constraint."""
+        tree, rules = self._rules[gang]
         nodes = len(tree.levels)
         if not any(rule.is_hard for rule in rules if rule.level < nodes):
             return True
@@ -86,7 +82,7 @@ class TopologyCheck:
         return bool((places < tree.inside).all())
 
     def _sizes(self, gang: int, tree: Tree, solution: Solution) -> tuple[Int64, Int64]:
-        """Places in the tree and members of the gang there, those counted that are there already."""
+        """Places in the tree with members of the gang and how many, members placed before the solve included."""
         sizes = np.zeros(len(tree.rows), np.int64)
         for index, (rows, counts) in solution.seats:
             if self._parts[index].gang == gang:

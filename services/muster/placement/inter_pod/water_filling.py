@@ -1,6 +1,7 @@
-"""Equal members that mind one another by the domains of one label: how many can be placed, and how many in each domain.
+"""Exact counting and seating of equal members whose inter-pod rules concern one topology label.
 
-Of such members any number up to the most can be placed one by one, so that nothing has to be searched.
+Such members can be placed one by one in any number up to the maximum, so no search is needed: spreading is a
+water-filling problem over the domains of the label.
 """
 
 from collections.abc import Sequence
@@ -10,16 +11,17 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.placement.inter_pod.class_rules import InterPodRules
+from muster.placement.inter_pod.domains import AllowedRows
 from muster.placement.inter_pod.rules import AntiAffinityRule
 from muster.placement.inter_pod.topology_spread import TopologySpread
 from muster.placement.solve.packing import Seats, choose, fewest_nodes
 from muster.placement.state.capacity import CapacityState, ClassCapacity
-from muster.placement.state.nodes import Bool, Domains
+from muster.placement.state.nodes import Domains
 
 
 @dataclass(frozen=True)
-class Within:
-    """Some of the room for a class: as ClassRoom, with fewer nodes or seats."""
+class RestrictedFit:
+    """What packing needs of a class (see Seatable), with fewer nodes or fewer seats than the class has."""
 
     fits: Int64
     penalty: Int64
@@ -30,91 +32,89 @@ class Within:
         return levels
 
 
-Moving = AntiAffinityRule | TopologySpread
-"""Rules under which a member on one node changes what may go to others."""
+InteractingRule = AntiAffinityRule | TopologySpread
+"""A rule under which placing a member on one node changes what other nodes accept."""
 
 
-def moving_rules(limits: InterPodRules | None) -> list[Moving]:
-    """Those of a class; without the wish to be together, which is settled by the choice of a domain."""
-    if limits is None:
+def interacting_rules(rules: InterPodRules | None) -> list[InteractingRule]:
+    """Such rules of a class, without affinity: the choice of a domain settles it."""
+    if rules is None:
         return []
-    rules: list[Moving] = [*limits.spread, *limits.keep_away]
-    return [rule for rule in rules if rule.members_interact()]
+    candidates: list[InteractingRule] = [*rules.spread, *rules.anti_affinity]
+    return [rule for rule in candidates if rule.members_interact()]
 
 
-def most_members(of_class: ClassCapacity, allowed: Bool | None) -> int:
-    """No more members than this can be placed on the nodes allowed; exact if they mind one another by one label."""
-    moving = moving_rules(of_class.inter_pod)
-    if not moving:
+def max_members(of_class: ClassCapacity, allowed: AllowedRows) -> int:
+    """Upper bound on the members that fit on the allowed nodes; exact if the rules concern one topology label."""
+    interacting = interacting_rules(of_class.inter_pod)
+    if not interacting:
         return int(_fits(of_class, [], allowed).sum())
-    return min(WaterFilling(of_class, key, moving, allowed).most for key in {rule.key for rule in moving})
+    keys = {rule.key for rule in interacting}
+    return min(WaterFilling(of_class, key, interacting, allowed).max_members for key in keys)
 
 
 class WaterFilling:
-    """Room for members of a class by the domains of one label, the rules on other labels left out of account.
+    """Seats for members of a class by the domains of one topology label; rules on other labels are ignored.
 
-    `most` members have room.
+    `max_members` is how many fit.
     """
 
-    def __init__(self, of_class: ClassCapacity, key: str, moving: Sequence[Moving], allowed: Bool | None) -> None:
-        assert of_class.inter_pod is not None, "without limits no rule is moving"
-        rules = [rule for rule in moving if rule.key == key]
+    def __init__(
+        self, of_class: ClassCapacity, key: str, interacting: Sequence[InteractingRule], allowed: AllowedRows
+    ) -> None:
+        assert of_class.inter_pod is not None, "a class without inter-pod rules has no interacting rule"
+        rules = [rule for rule in interacting if rule.key == key]
         self._of_class = of_class
         self._spread = next((rule for rule in rules if isinstance(rule, TopologySpread)), None)
-        self._apart = [rule for rule in rules if isinstance(rule, AntiAffinityRule)]
+        self._anti_affinity = [rule for rule in rules if isinstance(rule, AntiAffinityRule)]
         self._domains: Domains = rules[0].domains
-        fits = _fits(of_class, moving, allowed)
-        for rule in self._apart:
+        fits = _fits(of_class, interacting, allowed)
+        for rule in self._anti_affinity:
             fits = np.minimum(fits, rule.caps())
         if self._spread is not None:
             fits = np.where(self._domains.codes > 0, fits, 0)
         self._fits = fits
-        self._capacity = self._measure()
-        self.most = int(self._capacity.sum())
+        self._capacity = self._domain_capacity()
+        self.max_members = int(self._capacity.sum())
 
     def seats(self, state: CapacityState, wanted: int) -> Seats:
-        """Nodes for `wanted` members, no more than `most`."""
+        """Nodes for `wanted` members, at most `max_members`."""
         codes, fits = self._domains.codes, self._fits
         if not wanted:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        if self._apart or self._domains.single:
-            fits = self._best_of_each(state)
+        if self._anti_affinity or self._domains.single:
+            fits = self._best_node_of_each_domain(state)
         if self._spread is None:
-            return choose(state, Within(fits, self._of_class.penalty), wanted, fewest_nodes)
+            return choose(state, RestrictedFit(fits, self._of_class.penalty), wanted, fewest_nodes)
         counts, _ = self._spread.counts()
-        shares = level(counts, self._capacity, wanted, self._order(state))
+        shares = water_fill(counts, self._capacity, wanted, self._domain_order(state))
         if self._domains.single:
             shares_by_row = np.minimum(fits, shares[codes])
             rows = np.flatnonzero(shares_by_row)
             return rows, shares_by_row[rows]
-        taken = [
-            choose(state, Within(np.where(codes == domain, fits, 0), self._of_class.penalty), share, fewest_nodes)
-            for domain, share in enumerate(shares.tolist())
-            if share
-        ]
-        return np.concatenate([rows for rows, _ in taken]), np.concatenate([counts for _, counts in taken])
+        return seats_by_domain(state, self._domains, fits, self._of_class.penalty, shares)
 
-    def _measure(self) -> Int64:
-        """How many members each domain can have at last; the first stands for nodes without the label."""
+    def _domain_capacity(self) -> Int64:
+        """Members that each domain can hold in the end; the first value stands for nodes without the label."""
         capacity = np.bincount(self._domains.codes, self._fits, self._domains.size).astype(np.int64)
-        if self._apart:
+        if self._anti_affinity:
             capacity[1:] = np.minimum(capacity[1:], 1)
         if self._spread is not None:
             counts, _ = self._spread.counts()
-            highest = self._spread.floor(capacity) + self._spread.constraint.max_skew
+            highest = self._spread.final_minimum(capacity) + self._spread.constraint.max_skew
             capacity = np.minimum(capacity, np.maximum(highest - counts, 0))
         return capacity
 
-    def _ranked(self, state: CapacityState) -> Int64:
-        """Rows that have room, the best first: liked most, then tightest, then by name."""
+    def _ranked_rows(self, state: CapacityState) -> Int64:
+        """Rows with a seat: lowest cost first, then tightest, then by name."""
         rows = np.flatnonzero(self._fits > 0)
-        keys = state.keys(Within(self._fits, self._of_class.penalty))
+        keys = state.keys(RestrictedFit(self._fits, self._of_class.penalty))
         ranked: Int64 = rows[np.lexsort((keys, self._of_class.penalty[rows]))]
         return ranked
 
-    def _best_of_each(self, state: CapacityState) -> Int64:
-        """The room of the best node of each domain, and of all without the label."""
-        ranked = self._ranked(state)
+    def _best_node_of_each_domain(self, state: CapacityState) -> Int64:
+        """Seats on the best node of each domain, and on all nodes without the label."""
+        ranked = self._ranked_rows(state)
         codes = self._domains.codes[ranked]
         _, first = np.unique(codes, return_index=True)
         best = np.zeros_like(self._fits)
@@ -122,26 +122,26 @@ class WaterFilling:
         best[chosen] = self._fits[chosen]
         return best
 
-    def _order(self, state: CapacityState) -> Int64:
-        """Domains in the order in which they get one more than others: by their best nodes, then by name."""
+    def _domain_order(self, state: CapacityState) -> Int64:
+        """Domains in the order in which they receive a remainder: by their best nodes, then by name."""
         domains = self._domains
         if domains.single:
-            order = domains.codes[self._ranked(state)]
+            order = domains.codes[self._ranked_rows(state)]
             return order[order > 0]
-        penalty = np.full(domains.size, np.iinfo(np.int64).max)
+        cost = np.full(domains.size, np.iinfo(np.int64).max)
         usable = self._fits > 0
-        np.minimum.at(penalty, domains.codes[usable], self._of_class.penalty[usable])
-        order = np.lexsort((domains.by_name, penalty))
+        np.minimum.at(cost, domains.codes[usable], self._of_class.penalty[usable])
+        order = np.lexsort((domains.by_name, cost))
         return order[self._capacity[order] > 0]
 
 
-def level(counts: Int64, capacity: Int64, wanted: int, order: Int64) -> Int64:
-    """Shares of `wanted` that raise the lowest counts first, none above its capacity: int64 as `counts`.
+def water_fill(counts: Int64, capacity: Int64, wanted: int, order: Int64) -> Int64:
+    """Shares of `wanted` that raise the lowest counts first, none above its capacity: int64, shaped as `counts`.
 
-    Where not all can have one more, the first in `order` have it.
+    Domains that come first in `order` receive the remainder.
     """
     low, high = 0, int((counts + capacity).max(initial=0))
-    while low < high:  # the highest level to which there are enough to raise all
+    while low < high:  # the highest level to which all can be raised
         middle = (low + high + 1) // 2
         if int(np.clip(middle - counts, 0, capacity).sum()) <= wanted:
             low = middle
@@ -155,8 +155,18 @@ def level(counts: Int64, capacity: Int64, wanted: int, order: Int64) -> Int64:
     return shares
 
 
-def _fits(of_class: ClassCapacity, left_out: Sequence[Moving], allowed: Bool | None) -> Int64:
+def seats_by_domain(state: CapacityState, domains: Domains, fits: Int64, cost: Int64, shares: Int64) -> Seats:
+    """Nodes for a share of members in each domain: `shares` is int64[domains.size], `fits` and `cost` int64[rows]."""
+    taken = [
+        choose(state, RestrictedFit(np.where(domains.codes == domain, fits, 0), cost), share, fewest_nodes)
+        for domain, share in enumerate(shares.tolist())
+        if share
+    ]
+    return np.concatenate([rows for rows, _ in taken]), np.concatenate([counts for _, counts in taken])
+
+
+def _fits(of_class: ClassCapacity, ignored: Sequence[InteractingRule], allowed: AllowedRows) -> Int64:
     fits = of_class.alone if of_class.inter_pod is None else of_class.fits
-    if of_class.inter_pod is not None and left_out:
-        fits = np.minimum(of_class.alone, of_class.inter_pod.caps_without(left_out))
+    if of_class.inter_pod is not None and ignored:
+        fits = np.minimum(of_class.alone, of_class.inter_pod.caps_without(ignored))
     return fits if allowed is None else np.where(allowed, fits, 0)

@@ -131,18 +131,18 @@ class DryRun:
 def _caps(state: CapacityState, class_ids: Iterable[str]) -> dict[str, Int64]:
     """Of classes that mind other pods, how many members these allow on each node."""
     limits = {class_id: state.of(class_id).inter_pod for class_id in class_ids}
-    return {class_id: each.caps() for class_id, each in limits.items() if each is not None and each.rules}
+    return {class_id: each.caps() for class_id, each in limits.items() if each is not None and each.required}
 
 
 def _caps_at_best(state: CapacityState, class_ids: Iterable[str], candidates: VictimTable) -> dict[str, Int64]:
     """The same when all candidates have gone, whoever of the group comes to help."""
     limits = {class_id: state.of(class_id).inter_pod for class_id in class_ids}
-    limited = {class_id: each for class_id, each in limits.items() if each is not None and each.rules}
+    limited = {class_id: each for class_id, each in limits.items() if each is not None and each.required}
     if not limited:
         return {}
     checkpoint = state.checkpoint()
     candidates.let_go(state, candidates.count)
-    caps = {class_id: each.caps_at_best() for class_id, each in limited.items()}
+    caps = {class_id: each.caps_upper_bound() for class_id, each in limited.items()}
     state.rollback(checkpoint)
     return caps
 

@@ -126,7 +126,7 @@ def victim_table(
     amounts = vectors.reshape(-1, len(state.free)).T[:, class_at]
     distinct, starts, at = np.unique(rows[turn], return_index=True, return_inverse=True)
     count = _clipped(count, amounts, at, starts, _in_use(state, distinct, kept))
-    minded = [class_id for class_id in class_ids if state.pod_counts.follows(class_id)]
+    minded = [class_id for class_id in class_ids if state.pod_counts.tracks(class_id)]
     index_of = np.array([minded.index(class_id) if class_id in minded else -1 for class_id in class_ids], np.int64)
     return VictimTable(potential_victims, gang, at, count, turn, distinct, starts, amounts, minded, index_of[class_at])
 

@@ -81,7 +81,7 @@ class ClassCapacity:
     @property
     def penalties(self) -> list[int]:
         """Distinct values of `penalty` on usable nodes, ascending."""
-        if self.inter_pod is None or not self.inter_pod.wishes:
+        if self.inter_pod is None or not self.inter_pod.preferences:
             return self.filters.penalties
         penalties: list[int] = np.unique(self.penalty[self.fits > 0]).tolist()
         return penalties
