@@ -37,7 +37,7 @@ def test_nodes_outside_of_the_tree_are_no_best_domain_for_those_who_keep_to_it()
     [answer] = answers(on, asking("rack: hard pack", 2))
     assert refusal(answer).explanation.summary == (
         "1 of 2 members fit as the hard constraints ask; r0 has room for 1 of them; "
-        "2 nodes with room are not in the tree; "
+        "2 nodes with free capacity are not in the tree; "
         'it would fit if the constraint "rack: hard pack" were soft'
     )
 

@@ -160,7 +160,8 @@ def _as_constraints_ask(
         with_room = np.logical_or.reduce([state.of(class_id).fits[outside] > 0 for class_id in class_ids])
         nodes = int(np.count_nonzero(with_room))
         if nodes:
-            summary += f"; {nodes} {'nodes with state are' if nodes > 1 else 'node with state is'} not in the tree"
+            nodes_are = "nodes with free capacity are" if nodes > 1 else "node with free capacity is"
+            summary += f"; {nodes} {nodes_are} not in the tree"
     return summary
 
 
