@@ -85,7 +85,7 @@ async def test_g12_partners_come_in_any_order(scene: Scene, order: tuple[int, ..
         assert not any(scene.bound_pods(member) for member in group)
         await scene.create(group[number])
         if number != order[-1]:
-            await scene.waits(group[number], "of its group does not exist")
+            await scene.waits(group[number], "of its gang group does not exist")
     await scene.bound(*group)
 
 
@@ -94,12 +94,12 @@ async def test_g13_who_is_named_by_a_stranger_starts_alone_and_the_stranger_wait
     left, right = pair(scene)
     stranger = left.with_group(*names_of(left, right))
     await scene.create(stranger)
-    await scene.waits(stranger, "right of its group does not exist")
+    await scene.waits(stranger, "right of its gang group does not exist")
     await scene.create(right)
     await scene.bound(right)
     own, other = names_of(left, right)
-    await scene.waits(stranger, f"gang {other} of its group", f'it must declare ["{own}", "{other}"]')
-    await scene.unschedulable(stranger, f"gang {other} of its group")
+    await scene.waits(stranger, f"gang {other} of its gang group", f'it must declare ["{own}", "{other}"]')
+    await scene.unschedulable(stranger, f"gang {other} of its gang group")
 
 
 async def test_g13_unequal_declarations_wait_until_they_are_made_equal(scene: Scene) -> None:
@@ -108,7 +108,7 @@ async def test_g13_unequal_declarations_wait_until_they_are_made_equal(scene: Sc
     own, other = names_of(left, right)
     left, wrong = left.with_group(own, other), right.with_group(own, other, f"{scene.name}/third")
     await scene.create(left, wrong)
-    await scene.waits(left, f"gang {other} of its group", f'it must declare ["{own}", "{other}"]')
+    await scene.waits(left, f"gang {other} of its gang group", f'it must declare ["{own}", "{other}"]')
     await scene.waits(wrong, f"{scene.name}/third")
     await scene.annotate(wrong, groups=left.annotations[GROUPS])
     await scene.bound(left, right)
@@ -122,7 +122,7 @@ async def test_a_partner_deleted_while_the_group_waits_holds_the_others_g12(scen
     await scene.create(left, right)
     await scene.waits(left, "1 cpu")
     await scene.delete(right)
-    await scene.waits(left, f"gang {names[1]} of its group does not exist")
+    await scene.waits(left, f"gang {names[1]} of its gang group does not exist")
     smaller = right.of(2)
     await scene.create(smaller)
     await scene.bound(left, smaller)

@@ -25,7 +25,7 @@ async def test_g17_later_members_wait_until_waiting_and_running_reach_the_minimu
     await scene.bound(a)
     await scene.delete_pods(a, 1, 2, 3)
     await scene.add_pods(a, 1)
-    await scene.event(a, "1 later pod waits: 2 of 4 members")
+    await scene.event(a, "1 later pod is pending: 2 of 4 members exist")
     assert len(scene.bound_pods(a)) == 1
     await scene.add_pods(a, 2, 3)
     await scene.bound(a)
@@ -38,7 +38,7 @@ async def test_g18_later_members_wait_until_they_alone_reach_the_minimum(scene: 
     await scene.bound(a)
     await scene.delete_pods(a, 2, 3)
     await scene.add_pods(a, 2)
-    await scene.event(a, "1 later pod waits: 1 of 2 members")
+    await scene.event(a, "1 later pod is pending: 1 of 2 members exist")
     assert len(scene.bound_pods(a)) == 2
     await scene.add_pods(a, 3)
     await scene.bound(a)

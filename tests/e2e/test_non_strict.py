@@ -63,8 +63,8 @@ async def test_g09_what_waited_too_long_gives_all_back_and_is_marked_and_not_tri
     await scene.waits(late, "cpu")
     await scene.phase(a, "timed_out")
     await all_marked(scene, a)
-    await scene.event(a, "waited longer than 3 s", "4 of 5 members", "1 missing")
-    await scene.unschedulable(a, "waited too long")
+    await scene.event(a, "timed out after 3 s", "4 of 5 members", "1 were missing")
+    await scene.unschedulable(a, "timed out and are not scheduled")
     await scene.bound(late)
     before = await scene.cluster.explain(scene.here(a).id)
     assert "is timed-out" in await scene.cluster.muster("explain", before.gang.id)
@@ -132,7 +132,7 @@ async def test_g10_the_last_seat_comes_in_time_and_nothing_is_marked(scene: Scen
     waiting = await scene.holds(a, 4)
     assert waiting.gang.reserved == 4
     assert waiting.waits_until_unix_millis > 0
-    assert "4 of 5 places" in waiting.gang.reason
+    assert "holds reservations for 4 of 5 members" in waiting.gang.reason
     assert "4 reserved" in await scene.cluster.muster("explain", waiting.gang.id)
     assert waiting.gang.id not in scene.cluster.records.history or not any(
         record.seats for record in scene.cluster.records.history[waiting.gang.id]
@@ -233,7 +233,7 @@ async def test_one_gang_that_waits_too_long_times_out_its_whole_group(scene: Sce
     for each in (left, right):
         await scene.phase(each, "timed_out")
         await all_marked(scene, each)
-        await scene.event(each, "waited longer than 1 s")
+        await scene.event(each, "timed out after 1 s")
     await scene.create(late)
     await scene.bound(late)
 

@@ -42,7 +42,7 @@ async def test_g22_a_gang_that_cannot_be_completed_is_evicted_and_queued_again_i
     thief = await half_started(scene, a)
     await scene.phase(a, "repairing")
     await scene.cluster.until(lambda: not scene.bound_pods(a), "the six that were bound are evicted")
-    await scene.event(a, "could not be completed")
+    await scene.event(a, "could not be repaired")
     await scene.waits(a, "2 of 8 members")
     await scene.delete(thief)
     await scene.add_pods(a, *(number for number in range(a.size) if not there(scene, a, number)))

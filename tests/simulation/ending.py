@@ -70,7 +70,7 @@ def check_room_in_all(story: Story) -> None:
     open_ = [facts.name for facts in story.cluster.nodes.values() if facts.ready and not facts.unschedulable]
     in_all = sum(max(0, free[name]) for name in open_) - reserved
     for found in story.leader.cache.gangs.values():
-        if (found.group.gathering or "").startswith("it waits until so much is free"):
+        if (found.group.gathering or "").startswith("its minimum resources are not free"):
             assert found.facts is not None
             wanted = dict(found.facts.resources)["cpu"]
             assert in_all < wanted, f"I7: {found.id} waits for {wanted} cpu in all, and {in_all} are free"

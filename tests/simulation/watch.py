@@ -88,7 +88,7 @@ class Watch:
                 self._staged(story.leader, gang_id)
             case Report():
                 self.told.update((condition.uid, condition.message) for condition in effect.conditions)
-                if any(event.reason == "GaveWay" for event in effect.events):
+                if any(event.reason == "ReservationReleased" for event in effect.events):
                     self._gave_way[effect.gang] = _asked_for(story.solves, effect.gang)
             case Solve():
                 self._solve(story.leader, effect)

@@ -60,7 +60,7 @@ def pods_words(bound: int, members: int) -> str:
 def brief_reason(gang: Gang) -> str:
     """The reason without the gang's name, where that stands beside it."""
     name = f"gang {gang.namespace}/{gang.name} "
-    return gang.reason.removeprefix(f"{name}cannot start: ").removeprefix(f"{name}waits: ")
+    return gang.reason.removeprefix(f"{name}cannot start: ").removeprefix(f"{name}is pending: ")
 
 
 def amount(resource: str, number: int) -> str:

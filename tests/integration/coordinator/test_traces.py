@@ -139,12 +139,12 @@ async def test_a_phase_that_comes_again_has_a_span_of_its_own(collector: Traced)
 
 async def test_a_setback_tells_why_and_progress_does_not(collector: Traced) -> None:
     facts = GangFacts(GANG, "x", "ns", "a", minimum=2)
-    traces, gang = GangTraces(), Gang(GANG, Group(GANG, gathering="1 of 2 members"), facts=facts)
+    traces, gang = GangTraces(), Gang(GANG, Group(GANG, gathering="1 of 2 members exist"), facts=facts)
     walk(traces, gang, None, Phase.QUEUED, Phase.SOLVING, Phase.GATHERING)
     received = await collector.ended()
     on, back = (attributes_of(received.named(name)) for name in ("gang.queued", "gang.solving"))
     assert (on["muster.gang.next_phase"], back["muster.gang.next_phase"]) == ("solving", "gathering")
-    assert back["muster.gang.reason"].endswith("waits: 1 of 2 members")
+    assert back["muster.gang.reason"].endswith("is pending: 1 of 2 members exist")
     assert "muster.gang.reason" not in on
 
 

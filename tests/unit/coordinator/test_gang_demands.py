@@ -7,7 +7,10 @@ from builders.core.actions import end, evicted, full, until
 from builders.core.objects import class_with_volume, gang, node, plain_pod, pod_class, racks
 from builders.core.world import Story
 from muster.coordinator.core.effects import Persist, Phase, Solve
-from muster.dialects import registry
+from muster.coordinator.core.report import reports
+from muster.dialects.dialect import Dialect, PodMarks
+from muster.dialects.registry import Registry
+from muster.dialects.sources import gang_facts
 from muster.gangs.facts import GangFacts, LevelConstraint, LevelPolicy, MatchPolicy, PodFacts, PodPhase
 
 
@@ -46,7 +49,7 @@ def test_without_that_the_gang_lacks_members() -> None:
     story.change(nodes=[node("n", 1)])
     story.run()
     assert story.bound("a") == 0
-    assert story.gang("a").group.gathering == "1 of 4 members (3 ended)"
+    assert story.gang("a").group.gathering == "1 of 4 members exist (3 ended)"
 
 
 def test_while_the_others_can_reach_the_minimum_those_that_succeeded_do_not_count() -> None:
@@ -68,7 +71,7 @@ def test_what_is_left_to_do_is_told_beside_what_was_done() -> None:
     pod = story.cluster.pods["default/a-0@1"]
     story.change(pods=[replace(pod, node="n", phase=PodPhase.SUCCEEDED)])
     story.run()
-    assert story.gang("a").group.gathering == "3 of 5 members, besides 1 that succeeded"
+    assert story.gang("a").group.gathering == "3 of 5 members exist, besides 1 that succeeded"
 
 
 def test_a_started_gang_whose_policy_asks_again_counts_those_that_succeeded() -> None:
@@ -101,7 +104,7 @@ def test_a_gang_of_equal_pods_waits_while_one_asks_something_else() -> None:
     story.add(gang("a").of(3, cpu=1).of(1, cpu=2).uniform())
     story.pass_time(1)
     assert story.bound("a") == 0
-    told = "its pods must all ask the same of a node, but a-3 differs from a-0 in cpu: 2, not 1"
+    told = "its pods must be equal, but a-3 differs from a-0 in cpu: 2, not 1"
     assert any(told in note for note in story.notes())
     odd = story.cluster.pods["default/a-3@1"]
     story.change(pods=[replace(odd, class_id=pod_class(1).id)])
@@ -157,7 +160,7 @@ def test_a_gang_waits_until_so_much_is_free_in_the_whole_cluster() -> None:
     story.pass_time(1)
     assert story.bound("a") == 0
     assert not any(isinstance(effect, Solve) and effect.groups[0].id.endswith("/a") for effect in story.solves)
-    assert any("it waits until so much is free in the whole cluster: 6 cpu (5 now)" in note for note in story.notes())
+    assert any("its minimum resources are not free in the cluster: 6 cpu (5 free)" in note for note in story.notes())
     story.change(remove_pods=["default/b-0@1"])
     story.run()
     assert story.bound("a") == 2
@@ -317,7 +320,14 @@ def test_a_gang_that_says_so_only_later_stops_a_plan() -> None:
 def test_events_have_the_reason_that_users_of_the_dialect_know(
     monkeypatch: pytest.MonkeyPatch, dialect: str, reason: str
 ) -> None:
-    monkeypatch.setattr(registry, "_EVENT_REASONS", {"batchish": "Unschedulable"})
+    batchish = Dialect(
+        name="batchish",
+        marks=PodMarks(naming=""),
+        membership=lambda marks: None,
+        read=lambda declaration: gang_facts("batchish", declaration),
+        event_reason="Unschedulable",
+    )
+    monkeypatch.setattr(reports, "event_reason", Registry([batchish]).event_reason)
     story = Story(nodes={"n": 1})
     facts = GangFacts(f"{dialect}/default/a", dialect, "default", "a", "1", minimum=2)
     pods = [PodFacts(f"uid-{number}", "default", f"a-{number}", pod_class(1).id, gang=facts.id) for number in range(2)]

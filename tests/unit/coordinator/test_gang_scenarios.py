@@ -139,7 +139,7 @@ def test_g13_a_partner_that_declares_nothing_goes_alone() -> None:
     story.pass_time(1)
     assert (story.bound("A", "a"), story.bound("B", "b")) == (0, 3)
     assert any(
-        'b/B of its group does not declare the same group; it must declare ["a/A", "b/B"]' in note
+        'b/B of its gang group does not declare the same group; it must declare ["a/A", "b/B"]' in note
         for note in story.notes()
     )
 
@@ -164,7 +164,7 @@ def test_g15_a_malformed_partner_is_named() -> None:
     story.run()
     story.pass_time(1)
     assert sum(story.bound(name) for name in "abc") == 0
-    assert any('default/b of its group: min-available "five"' in note for note in story.notes())
+    assert any('default/b of its gang group: min-available "five"' in note for note in story.notes())
 
 
 def test_g16_a_member_that_comes_anew_goes_alone() -> None:
@@ -199,7 +199,7 @@ def test_g17_later_members_wait_until_waiting_and_running_reach_the_minimum() ->
     assert story.bound("a") == 1
     assert story.gang("a").phase is Phase.SATISFIED
     story.pass_time(1)
-    assert any("gang default/a runs; 1 later pod waits: 2 of 4 members" in note for note in story.notes())
+    assert any("gang default/a runs; 1 later pod is pending: 2 of 4 members exist" in note for note in story.notes())
     story.change(pods=[replace(pod, uid=f"{pod.uid} anew") for pod in a.pods()[:2]])
     story.run()
     assert story.bound("a") == 4
@@ -387,7 +387,7 @@ def test_g48_gated_pods_are_not_present() -> None:
     story.run()
     story.pass_time(1)
     assert story.bound("a") == 0
-    assert any("2 of 3 members (1 gated)" in note for note in story.notes())
+    assert any("2 of 3 members exist (1 gated)" in note for note in story.notes())
     story.change(pods=[replace(gated, gated=False)])
     story.run()
     assert story.bound("a") == 3

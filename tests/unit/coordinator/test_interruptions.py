@@ -280,7 +280,7 @@ def test_i1_a_partner_deleted_while_the_permit_is_written_revokes_it() -> None:
     story.run()
     story.pass_time(1)
     assert story.bound("a") == 0
-    assert any("b of its group does not exist" in note for note in story.notes())
+    assert any("b of its gang group does not exist" in note for note in story.notes())
     story.add(b.anew("2"))
     story.run()
     assert (story.bound("a"), story.bound("b")) == (2, 2)

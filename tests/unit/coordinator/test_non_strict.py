@@ -34,12 +34,12 @@ def test_g09_what_waited_too_long_gives_all_back_and_is_not_tried_again() -> Non
     assert waiting(story, "a") == {"a": 4}
     assert story.gang("a").phase is Phase.WAITING
     story.pass_time(1)
-    assert any("4 of 5 places" in note for note in story.notes())
+    assert any("holds reservations for 4 of 5 members" in note for note in story.notes())
     story.pass_time(2.1)
     assert story.gang("a").phase is Phase.TIMED_OUT
     assert not story.leader.cache.ledger.reserved
     assert all(pod.timed_out for pod in story.cluster.pods.values())
-    assert any("4 of 5 members of gang default/a had a place, 1 missing" in note for note in story.notes())
+    assert any("4 of 5 members of gang default/a had a reservation, 1 were missing" in note for note in story.notes())
     tries = len(story.solves)
     story.change(nodes=[node("m", 10)])
     story.pass_time(1000)
@@ -218,7 +218,7 @@ def test_a_group_is_as_strict_as_its_strictest_gang() -> None:
     story.add(gang("b").of(3).with_group("default/a", "default/b"))
     story.pass_time(2)
     assert not story.leader.cache.ledger.reserved
-    assert any("default/b of its group is Strict" in note for note in story.notes())
+    assert any("default/b of its gang group is Strict" in note for note in story.notes())
 
 
 def test_a_gang_that_becomes_strict_holds_nothing() -> None:
@@ -301,7 +301,7 @@ def test_g08_the_last_in_the_queue_gives_way() -> None:
     story = deadlock()
     story.pass_time(3)
     assert (story.bound("a"), story.bound("b")) == (0, 5)
-    assert any("gives its 2 places back: gang default/b" in note for note in story.notes())
+    assert any("released its 2 reservations: gang default/b" in note for note in story.notes())
 
 
 def test_g08_who_gave_way_takes_nothing_before_the_other_is_done() -> None:

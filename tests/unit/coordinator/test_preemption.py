@@ -233,7 +233,7 @@ def test_a_waiting_gang_of_lower_priority_gives_its_reservations_up() -> None:
     story.add(gang("p").of(3).priority(10))
     story.pass_time(3)
     assert story.bound("p") == 3
-    assert any("places back" in note for note in story.notes())
+    assert any("reservations: gang" in note for note in story.notes())
 
 
 def test_the_preemptor_that_fits_elsewhere_meanwhile_takes_that() -> None:

@@ -33,7 +33,7 @@ def test_g22_evict_takes_the_whole_gang_back_to_the_queue() -> None:
     assert story.gang("a").phase is Phase.REPAIRING
     story.pass_time(301)
     assert story.bound("a") == 0
-    assert any("starts anew" in note for note in story.notes())
+    assert any("it starts again" in note for note in story.notes())
     assert built.id not in story.etcd
     missing = [pod for pod in built.pods() if pod.uid not in story.cluster.pods]
     story.add_pods(*[replace(pod, uid=f"{pod.uid}/new") for pod in missing])
@@ -48,8 +48,8 @@ def test_g22_wait_keeps_what_runs_and_says_so() -> None:
     story = half_started(gang("a").of(8))
     story.pass_time(301)
     assert story.bound("a") == 6
-    assert any("goes on as it is" in note for note in story.notes())
-    assert any("are to be placed again" in note for note in story.notes())
+    assert any("it keeps running" in note for note in story.notes())
+    assert any("must be placed again" in note for note in story.notes())
     story.change(nodes=[node("k", 2)])
     story.run_effects()
     assert story.bound("a") == 8
@@ -84,4 +84,4 @@ def test_i6_a_gang_whose_pod_can_never_be_bound_is_evicted_by_its_policy() -> No
     story.bind_failures[built.pods()[0].uid] = 10**9
     story.add(built)
     story.pass_time(1000)
-    assert any("starts anew" in note for note in story.notes())
+    assert any("it starts again" in note for note in story.notes())

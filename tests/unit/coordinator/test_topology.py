@@ -160,7 +160,7 @@ def test_later_members_that_no_division_allows_wait_and_the_gang_runs() -> None:
     story.add_pods(a.pods()[4])
     story.run()
     assert story.gang("a").phase is Phase.SATISFIED
-    assert "later pod waits" in reason(story.gang("a"))
+    assert "later pod is pending" in reason(story.gang("a"))
     assert "factor(4)" in reason(story.gang("a"))
 
 
@@ -353,7 +353,7 @@ def test_a_non_strict_gang_that_must_have_a_shape_holds_nothing_until_all_of_it_
     story.run()
     assert not story.gang("n").seats
     story.pass_time(1)
-    assert any('must have the shape of "rack: hard pack"' in note for note in story.notes())
+    assert any('has the hard constraint "rack: hard pack"' in note for note in story.notes())
     story.change(gangs=[replace(n.gang_facts(), constraints=())])
     story.run()
     assert len(story.gang("n").seats) == 4

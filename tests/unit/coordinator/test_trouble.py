@@ -183,7 +183,7 @@ def test_g38_a_pod_bound_by_somebody_else_is_accepted() -> None:
     story.cluster.put_pod(replace(story.cluster.pods[bind.seats[0].uid], node=other, phase=PodPhase.RUNNING))
     story.run()
     assert story.gang("a").phase is Phase.SATISFIED
-    assert any(f"was bound to {other} by somebody else" in note for note in story.notes())
+    assert any(f"was bound to {other} by another scheduler" in note for note in story.notes())
     story.change(pods=[story.cluster.pods[bind.seats[0].uid]])
     assert not story.leader.cache.ledger.reserved
 

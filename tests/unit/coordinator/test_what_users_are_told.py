@@ -194,10 +194,10 @@ def test_i10_news_do_not_wait_for_changed_numbers() -> None:
     story.change(remove_pods=[gone], pods=[bad])
     story.pass_time(1)
     assert conditions_of(story, late.pods()[0].uid) == [reason(story.gang("late"))]
-    assert conditions_of(story, first.pods()[1].uid)[-1] == "gang default/g000 waits: 7 of 8 members"
+    assert conditions_of(story, first.pods()[1].uid)[-1] == "gang default/g000 is pending: 7 of 8 members exist"
     assert conditions_of(story, bad.uid)[-1] == 'request "x" is no amount'
     noted = {event.note for report in story.reports for event in report.events}
-    assert {"gang default/g000 waits: 7 of 8 members", 'request "x" is no amount'} <= noted
+    assert {"gang default/g000 is pending: 7 of 8 members exist", 'request "x" is no amount'} <= noted
 
 
 def test_who_gathers_is_told_of_every_new_lack_and_without_events_of_numbers() -> None:
@@ -207,7 +207,7 @@ def test_who_gathers_is_told_of_every_new_lack_and_without_events_of_numbers() -
         story.change(gangs=[a.gang_facts()], pods=a.pods()[:count])
         story.pass_time(3)
     first, third = a.pods()[0].uid, a.pods()[2].uid
-    waits = "gang default/a waits: {} of 6 members"
+    waits = "gang default/a is pending: {} of 6 members exist"
     assert conditions_of(story, first) == [waits.format(2), waits.format(4)]
     assert conditions_of(story, third) == [waits.format(4)]
     events = [(event.regarding.uid, event.note) for report in story.reports for event in report.events]
@@ -216,7 +216,7 @@ def test_who_gathers_is_told_of_every_new_lack_and_without_events_of_numbers() -
     blocked = replace(a.gang_facts(), problems=(Problem(Severity.BLOCKING, 'min-available "6x" is no number'),))
     story.change(gangs=[blocked])
     story.pass_time(2)
-    assert conditions_of(story, first)[-1] == 'gang default/a waits: min-available "6x" is no number'
+    assert conditions_of(story, first)[-1] == 'gang default/a is pending: min-available "6x" is no number'
     assert any("6x" in event.note for report in story.reports for event in report.events)
 
 
@@ -272,9 +272,7 @@ def test_of_a_gang_that_started_and_of_which_nothing_is_left_is_not_said_that_it
     story.change(remove_pods=[pod.uid for pod in story.cluster.pods.values() if pod.node], remove_nodes=["n"])
     story.pass_time(5)
     told = reason(story.gang("a"))
-    assert told.startswith(
-        "gang default/a has started before, and none of its pods runs; 2 more of its pods cannot start"
-    )
+    assert told.startswith("gang default/a started earlier and has no running pods; 2 more of its pods cannot start")
 
 
 @pytest.mark.parametrize(
@@ -306,7 +304,7 @@ def test_a_definition_that_is_spoiled_after_the_start_says_so() -> None:
     story.change(gangs=[replace(spoiled, definition=defined)])
     story.pass_time(5)
     assert story.bound("a") == 2
-    assert story.notes().count('its size is "abc"; what has started stays') == 1
+    assert story.notes().count('its size is "abc"; pods that have started keep running') == 1
     story.change(gangs=[spoiled])
     story.pass_time(5)
-    assert story.notes().count('its size is "abc"; what has started stays') == 1, "who deletes it knows"
+    assert story.notes().count('its size is "abc"; pods that have started keep running') == 1, "who deletes it knows"

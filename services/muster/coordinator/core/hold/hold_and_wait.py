@@ -183,11 +183,11 @@ def _tell(gang: Gang, late: Gang, group: Group) -> KubeEvent | None:
     if gang.reference is None or gang.facts is None or late.facts is None:
         return None
     lacking = max(0, gang.lacking)
-    missing = f"{lacking} missing" if lacking else f"those of gang {late.label} missing"
+    missing = f"{lacking} were missing" if lacking else f"members of gang {late.label} were missing"
     because = f" ({group.explanation.summary})" if group.explanation is not None else ""
-    placed = f"{gang.needed - lacking} of {gang.needed} members of gang {gang.label} had a place"
+    placed = f"{gang.needed - lacking} of {gang.needed} members of gang {gang.label} had a reservation"
     note = (
-        f"gang {late.label} waited longer than {late.facts.waiting_time_seconds:g} s: {placed}, {missing}{because}; "
-        "all reservations of its gang group are given back, and it is not tried until it is changed"
+        f"gang {late.label} timed out after {late.facts.waiting_time_seconds:g} s: {placed}, {missing}{because}; all "
+        "reservations of its gang group are released; edit the gang or replace its pods to schedule it again"
     )
     return KubeEvent(gang.reference, EventType.WARNING, "GangTimedOut", note)

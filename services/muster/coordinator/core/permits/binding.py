@@ -89,7 +89,7 @@ class Binds:
             case BindOutcome.CONFLICT:
                 planned = held.seat.node
                 cache.helped |= cache.ledger.reserve([gang.acknowledge(result.uid, result.node)])
-                return f"was bound to {result.node} by somebody else; {planned} was planned"
+                return f"the pod was bound to {result.node} by another scheduler; {planned} was decided"
             case BindOutcome.GONE:
                 cache.forget_pod(result.uid)
             case BindOutcome.FAILED:
@@ -98,11 +98,13 @@ class Binds:
                 if held.failures < MAX_FAILURES:
                     pause = backoff_seconds(INITIAL_RETRY_SECONDS, MAX_RETRY_SECONDS, in_all)
                     self._retry(gang, held, now + pause)
-                    return f"could not be bound to {held.seat.node} and is tried again: {result.message}"
+                    return f"the pod could not be bound to {held.seat.node} and is retried: {result.message}"
                 node = held.seat.node
                 _avoid(gang, node)
                 cache.lose_seat(gang, result.uid)
-                return f"could not be bound to {node} {held.failures} times and is placed again: {result.message}"
+                return (
+                    f"the pod could not be bound to {node} {held.failures} times and is placed again: {result.message}"
+                )
         return ""
 
     def call_failed(self, cache: Cache, event: BindCallFailed, now: float) -> None:

@@ -54,7 +54,7 @@ class Evictions:
             leaving.failures += 1
             pause = backoff_seconds(INITIAL_RETRY_SECONDS, MAX_RETRY_SECONDS, leaving.failures)
             self._retry(gang, leaving, now + pause)
-            note = f"could not be evicted and is tried again: {result.message}"
+            note = f"the pod could not be evicted and is retried: {result.message}"
             event_ = KubeEvent(pod_reference(gang.pods[result.uid]), EventType.WARNING, "FailedEviction", note)
             effects.append(Report(gang.id, events=(event_,)))
         return effects

@@ -14,7 +14,7 @@ from muster.coordinator.core.permits.decisions import Plan, PlanPart
 from muster.coordinator.core.permits.permits import Permits
 from muster.coordinator.core.preemption.eviction import Evictions
 from muster.coordinator.core.preemption.nomination import Nomination, demand
-from muster.coordinator.core.preemption.plan_events import evicted, gave_way, preempts
+from muster.coordinator.core.preemption.plan_events import evicted, preempts, reservation_released
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.solve.request import may_preempt
 
@@ -139,7 +139,7 @@ class Plans:
             group = gang.group
             if gang.permitted or group.persisting is not None or not any(uid in gang.seats for uid in uids):
                 continue
-            effects += gave_way(gang, kept)
+            effects += reservation_released(gang, kept)
             self._waiting.give_up(group)  # what is left of its reservations is of no use to it
             if kept is not None:
                 kept.going.difference_update(uids)

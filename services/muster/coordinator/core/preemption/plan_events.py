@@ -1,4 +1,4 @@
-"""What users are told of plans that make room: who gives way, who is evicted for whom, where room is kept."""
+"""Events about preemption: released reservations, preemptors, victims, and capacity reserved for starving groups."""
 
 import math
 
@@ -11,56 +11,56 @@ from muster.coordinator.core.preemption.nomination import Nomination
 from muster.coordinator.core.report.reports import PODS_WITH_EVENTS
 
 
-def gave_way(gang: Gang, kept: Nomination | None) -> list[Effect]:
-    """The gang gives its reservations up for another."""
+def reservation_released(gang: Gang, kept: Nomination | None) -> list[Effect]:
+    """On a gang whose reservations are released for another group."""
     if kept is None or gang.reference is None:
         return []
     others = " and ".join(f"gang {other.label}" for other in kept.group.gangs)
     note = (
-        f"gives its {len(gang.seats)} places back: {others}, before it in the queue, needs room of gangs that wait; "
-        "it is tried again when that has started or timed out"
+        f"gang {gang.label} released its {len(gang.seats)} reservations: {others} is ahead of it in the queue and "
+        "needs the capacity; it is tried again when that gang has started or timed out"
     )
-    return [Report(gang.id, events=(KubeEvent(gang.reference, EventType.WARNING, "GaveWay", note),))]
+    return [Report(gang.id, events=(KubeEvent(gang.reference, EventType.WARNING, "ReservationReleased", note),))]
 
 
 def preempts(plan: Plan) -> list[Effect]:
-    """On the group for which others go: who."""
+    """On the gangs of the preemptor's group."""
     if plan.kept is None:
         return []
     pods = sum(len(uids) for uids in plan.victims.bound.values())
     whom = ", ".join(sorted(gang.label for gang in plan.victims.bound)[:10])
-    what = "1 pod of lower priority is" if pods == 1 else f"{pods} pods of lower priority are"
-    return _on_all(plan.kept.group, "Preempting", f"{what} evicted for it, of {whom}")
+    what = "1 pod" if pods == 1 else f"{pods} pods"
+    return _on_all(plan.kept.group, "Preempting", f"preempts {what} of lower priority, of {whom}")
 
 
-def _on_all(group: Group, reason: str, note: str) -> list[Effect]:
+def _on_all(group: Group, reason: str, predicate: str) -> list[Effect]:
     return [
-        Report(gang.id, events=(KubeEvent(gang.reference, EventType.NORMAL, reason, note),))
+        Report(gang.id, events=(KubeEvent(gang.reference, EventType.NORMAL, reason, f"gang {gang.label} {predicate}"),))
         for gang in group.gangs
         if gang.reference is not None
     ]
 
 
 def evicted(gang: Gang, uids: list[str]) -> Report:
-    """On those that go, and on their gang: for whom."""
-    whom = "because its gang cannot run whole"
+    """On evicted pods and on their gang's definition."""
     if gang.evicted_for:
-        whom = f"for gang {gang.evicted_for.split('/', 1)[-1]}"
-    reason = "Preempted" if gang.evicted_for else "GangEvicted"
-    what = "the whole gang" if gang.leaves_whole else f"{len(uids)} of its pods, which it can spare,"
+        reason, cause = "Preempted", f"preempted by gang {gang.evicted_for.split('/', 1)[-1]}"
+    else:
+        reason, cause = "GangEvicted", "evicted by the repair policy of its gang, which could not be repaired"
+    what = "all of its pods" if gang.leaves_whole else f"{len(uids)} of its pods, which it can spare,"
     pods = [gang.pods[uid] for uid in sorted(uids)[:PODS_WITH_EVENTS] if uid in gang.pods]
-    events = [KubeEvent(pod_reference(pod), EventType.WARNING, reason, f"evicted {whom}") for pod in pods]
+    events = [KubeEvent(pod_reference(pod), EventType.WARNING, reason, f"the pod is {cause}") for pod in pods]
     if gang.facts is not None and gang.facts.definition is not None:
-        note = f"{what} {'is' if gang.leaves_whole else 'are'} evicted {whom}"
+        note = f"gang {gang.label} is {cause}: {what} are evicted"
         events.append(KubeEvent(gang.facts.definition, EventType.WARNING, reason, note))
     return Report(gang.id, events=tuple(events))
 
 
-def room_kept(kept: Nomination, now: Now) -> list[Effect]:
-    """On the group for which room drains: where, and until when."""
+def capacity_reserved(kept: Nomination, now: Now) -> list[Effect]:
+    """On the gangs of a starving group: where capacity is reserved, and until when."""
     nodes = len({node for node, _ in kept.room})
     where = "1 node" if nodes == 1 else f"{nodes} nodes"
     seconds = max(0.0, kept.starts_at - now.monotonic_seconds)
     when = "" if math.isinf(seconds) else f", expected in {seconds:.0f} s"
-    note = f"room on {where} is kept for it until enough of what runs there has ended{when}"
-    return _on_all(kept.group, "RoomKept", note)
+    note = f"starves: capacity on {where} is reserved for it until enough running pods have ended{when}"
+    return _on_all(kept.group, "CapacityReserved", note)

@@ -20,7 +20,7 @@ from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.decisions import Plan
 from muster.coordinator.core.preemption.nomination import Nomination, as_amounts, demand, nominated_for_others, without
 from muster.coordinator.core.preemption.plan import Plans
-from muster.coordinator.core.preemption.plan_events import room_kept
+from muster.coordinator.core.preemption.plan_events import capacity_reserved
 from muster.coordinator.core.preemption.potential_victims import PotentialVictims, RunningGangs
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.rules import Rules
@@ -307,7 +307,7 @@ class Preemption:
             if (before := self._draining()) is not None:
                 self._plans.drop(before)
             self._plans.keep(kept)
-            return room_kept(kept, now)
+            return capacity_reserved(kept, now)
         victims = attempt.offer.victims(result.victims) if result.victims else None
         if victims is None:
             if attempt.offer.beyond_budget:

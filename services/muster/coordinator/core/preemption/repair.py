@@ -50,12 +50,13 @@ class Repairs:
             return []
         evict = facts.repair_policy is RepairPolicy.EVICT and 0 < len(gang.bound) < gang.needed
         what = (
-            "its pods are evicted, by its repair policy, and it starts anew"
+            "its repair policy evicts its pods, and it starts again"
             if evict
-            else "it goes on as it is, and they go on being tried first"
+            else "it keeps running, and these pods are still scheduled first"
         )
         seconds = f"{self._rules.repair_timeout_seconds:g} s"
-        note = f"it could not be completed: {len(gang.lost)} of its pods found no other place for {seconds}; {what}"
+        lost = f"{len(gang.lost)} of its pods found no other node for {seconds}"
+        note = f"gang {gang.label} could not be repaired: {lost}; {what}"
         effects: list[Effect] = []
         if evict or self._told.get(gang) != len(gang.lost):
             self._told[gang] = len(gang.lost)

@@ -42,7 +42,7 @@ def groups_agree(gang: Gang, known: Mapping[str, Gang]) -> bool:
 
 def _lacks(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees, ledger: Ledger) -> str | None:
     if gang.leaves_whole:
-        return f"its pods are evicted {_for_whom(gang)}; it starts anew when they are gone"
+        return f"its pods are being evicted {_for_whom(gang)}; it starts again when they are gone"
     if gang.single:
         return _contradictory(gang, trees) if gang.waiting else None
     reason = _wrongly_declared(gang, known, trees)
@@ -58,7 +58,7 @@ def _lacks(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees, ledger: 
 def _wrongly_declared(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees) -> str | None:
     facts = gang.facts
     if facts is None:
-        return "its definition has not been seen yet"
+        return "its definition does not exist yet"
     for problem in facts.problems:
         if problem.severity is Severity.BLOCKING:
             return problem.message
@@ -97,36 +97,36 @@ def _sizes(gang: Gang, facts: GangFacts) -> tuple[int, int]:
 def _for_whom(gang: Gang) -> str:
     if gang.evicted_for:
         return f"for gang {gang.evicted_for.split('/', 1)[-1]}"
-    return "because it cannot run whole"
+    return "by its repair policy"
 
 
 def _timed_out(gang: Gang) -> str:
-    mark = next(iter(timeout_annotations(gang.id, True)), "that says so")
+    mark = next(iter(timeout_annotations(gang.id, True)), "of the timeout")
     count = len(gang.marked) + len(gang.timing_out)
     return (
-        f"{count} of its pods waited too long for the others and are not tried any more; it is tried again when its "
-        f"declaration is edited, when new pods take their place, or when the annotation {mark} is removed from them"
+        f"{count} of its pods timed out and are not scheduled; edit its declaration, replace the pods, or remove the "
+        f"annotation {mark} from them"
     )
 
 
 def _partner_lacks(gang: Gang, id_: str, partner: Gang | None) -> str | None:
     label = id_.split("/", 1)[1]
     if partner is None or partner.facts is None:
-        return f"gang {label} of its group does not exist"
+        return f"gang {label} of its gang group does not exist"
     for problem in partner.facts.problems:
         if problem.severity is Severity.BLOCKING:
-            return f"gang {label} of its group: {problem.message}"
+            return f"gang {label} of its gang group: {problem.message}"
     assert gang.facts is not None
     if partner.facts.group != gang.facts.group:
         wanted = ", ".join(f'"{name.split("/", 1)[1]}"' for name in gang.facts.group)
-        return f"gang {label} of its group does not declare the same group; it must declare [{wanted}]"
+        return f"gang {label} of its gang group does not declare the same group; it must declare [{wanted}]"
     return None
 
 
 def _too_few(gang: Gang, minimum: int) -> str:
-    reason = f"{gang.counted} of {minimum} members"
+    reason = f"{gang.counted} of {minimum} members exist"
     if gang.needed < minimum:
-        return f"{gang.counted} of {gang.needed} members, besides {len(gang.succeeded)} that succeeded"
+        return f"{gang.counted} of {gang.needed} members exist, besides {len(gang.succeeded)} that succeeded"
     if len(gang.pods) == gang.members:
         return reason
     missing = [
@@ -176,7 +176,7 @@ def unlike(gang: Gang, classes: Mapping[str, PodClass]) -> str | None:
     more = [each for each in others if each != name][: _MOST_NAMED - 1]
     beyond = f" and {len(others) - 1 - len(more)} more" if len(others) - 1 > len(more) else ""
     also = f"; so do {', '.join(more)}{beyond}" if more else ""
-    return f"its pods must all ask the same of a node, but {name} differs from {pods[0].name} in {what}{also}"
+    return f"its pods must be equal, but {name} differs from {pods[0].name} in {what}{also}"
 
 
 def _difference(first: PodClass, other: PodClass) -> str:
@@ -205,8 +205,8 @@ def lacks_room_in_all(gang: Gang, ledger: Ledger) -> str | None:
     for name, amount in facts.resources:
         free = ledger.free_in_all(name) + theirs[name] if amount > asked[name] else amount
         if free < amount:
-            short.append(f"{in_units(name, amount)} {name} ({in_units(name, max(0, free))} now)")
-    return f"it waits until so much is free in the whole cluster: {', '.join(short)}" if short else None
+            short.append(f"{in_units(name, amount)} {name} ({in_units(name, max(0, free))} free)")
+    return f"its minimum resources are not free in the cluster: {', '.join(short)}" if short else None
 
 
 def _held(gang: Gang) -> Iterator[str]:

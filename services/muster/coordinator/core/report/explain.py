@@ -1,4 +1,4 @@
-"""Answers about gangs: where one stands, who is ahead of it, and what would let it start."""
+"""Explains a gang: its position in the queue, the gangs ahead of it, and changes that would unblock it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,11 +14,11 @@ from muster.gangs.facts import PodFacts, Severity
 MAX_AHEAD = 10
 _RUNNING = (Phase.SATISFIED,)
 _KIND = re.compile(r"/[A-Z][A-Za-z0-9]*\.(?=[^/]*$)")
-"""Of the controller that a gang is named after, in the gang's id; names of other gangs have no capitals."""
+"""Kind of the controller that a gang is named after, in the gang's id; names of other gangs have no capitals."""
 
 
 class UnknownGang(LookupError):
-    """No gang has this name; `close` are names that look like it."""
+    """No gang has this name; `close` are similar names."""
 
     def __init__(self, name: str, close: Sequence[str]) -> None:
         hint = f"; did you mean {', '.join(close)}?" if close else ""
@@ -29,12 +29,12 @@ class AmbiguousGang(LookupError):
     """Several gangs have this name."""
 
     def __init__(self, name: str, ids: Sequence[str]) -> None:
-        super().__init__(f'"{name[:253]}" may be any of {", ".join(ids[:10])}; say which by its id')
+        super().__init__(f'"{name[:253]}" matches several gangs: {", ".join(ids[:10])}; give the id of one')
 
 
 def find(gangs: Mapping[str, Gang], name: str) -> Gang:
-    """A gang by id, "namespace/name", or name; of a gang that is named after a controller, "Kind.name", the name alone
-    will do if nobody else has it. Raises UnknownGang and AmbiguousGang.
+    """Finds a gang by id, "namespace/name" or name. The name of a gang that is named after a controller, "Kind.name",
+    may be given without the kind if it is unique. Raises UnknownGang and AmbiguousGang.
     """
     if name in gangs:
         return gangs[name]
@@ -54,7 +54,7 @@ def _short(id_: str) -> tuple[str, str]:
 
 
 def in_order(machine: Machine) -> list[Gang]:
-    """All gangs: those that wait in queue order, then those that run."""
+    """Lists all gangs: pending ones in queue order, then running ones."""
     keys: dict[Group, QueueKey] = {}
 
     def place(gang: Gang) -> tuple[bool, QueueKey, str]:
@@ -67,7 +67,7 @@ def in_order(machine: Machine) -> list[Gang]:
 
 
 def ahead_of(machine: Machine, gang: Gang) -> tuple[int, list[str]]:
-    """Its turn in the queue from 1 (0: not queued), and the ids of those ahead, the nearest first."""
+    """Returns the gang's position in the queue from 1 (0: not queued) and the ids of gangs ahead, the nearest first."""
     groups = list(machine.queue.ordered())
     if gang.group not in groups:
         return 0, []
@@ -77,7 +77,7 @@ def ahead_of(machine: Machine, gang: Gang) -> tuple[int, list[str]]:
 
 
 def pod_state(gang: Gang, pod: PodFacts) -> str:
-    """A member's state in a word."""
+    """Returns the state of a member in one word."""
     if pod.phase.ended:
         return "ended"
     if pod.deleting:
@@ -96,14 +96,14 @@ def pod_state(gang: Gang, pod: PodFacts) -> str:
 
 
 def reserved_node(gang: Gang, pod: PodFacts) -> str:
-    """Node that a member has a claim on; "" if none."""
+    """Returns the node on which a member has a reservation; "" if none."""
     if (held := gang.seats.get(pod.uid)) is not None:
         return held.seat.node
     return seat.node if (seat := gang.acked.get(pod.uid)) is not None else ""
 
 
 def waits_until_unix_millis(gang: Gang) -> int:
-    """When a waiting gang gives its reservations back, by the leader's wall clock; 0: it does not wait."""
+    """Returns when a waiting gang times out, by the leader's wall clock; 0 if it does not wait."""
     if gang.permitted or not gang.seats or gang.waiting_since is None or gang.facts is None:
         return 0
     return gang.waiting_since_unix_millis + int(gang.facts.waiting_time_seconds * 1000)
@@ -125,23 +125,23 @@ def evicted_for(machine: Machine, gang: Gang) -> list[str]:
 
 
 def would_help(gang: Gang) -> list[str]:
-    """What would let it start, in words; empty when nothing is in its way."""
+    """Lists changes that would unblock the gang; empty if nothing blocks it."""
     facts, group = gang.facts, gang.group
     if facts is None or (gang.permitted and not gang.waiting):
         return []
     helps = [
-        f"mend its declaration: {problem.message}"
+        f"correct its declaration: {problem.message}"
         for problem in facts.problems
         if problem.severity is Severity.BLOCKING
     ]
     if gang.timed_out:
-        mark = next(iter(timeout_annotations(gang.id, True)), "that says so")
-        helps.append(f"remove the annotation {mark} from its pods, replace them by new ones, or edit its declaration")
+        mark = next(iter(timeout_annotations(gang.id, True)), "of the timeout")
+        helps.append(f"remove the annotation {mark} from its pods, replace the pods, or edit its declaration")
     elif not gang.single and not facts.blocked and gang.counted < gang.needed:
         missing, reached = gang.needed - gang.counted, facts.minimum - gang.needed + gang.counted
         helps.append(f"{missing} more {'pod' if missing == 1 else 'pods'}, or a minimum of at most {reached}")
     if group.gathering is not None and not helps:
-        helps.append(f"what keeps its group from being tried: {group.gathering}")
+        helps.append(f"resolve what keeps its gang group out of the queue: {group.gathering}")
     explanation = group.explanation
     if group.gathering is None and explanation is not None:
         if explanation.remedy:
@@ -152,11 +152,11 @@ def would_help(gang: Gang) -> list[str]:
             for name, amount in explanation.short_by
         ]
         helps += [
-            f"{count} {'node is' if count == 1 else 'nodes are'} lost to: {why}"
+            f"{count} {'node is' if count == 1 else 'nodes are'} filtered out: {why}"
             for why, count in explanation.filtered_nodes
         ]
     if group.trouble:
-        helps.append(f"it is tried again soon; the last try failed: {group.trouble}")
+        helps.append(f"nothing: it is retried soon; the last attempt failed: {group.trouble}")
     return helps
 
 

@@ -1,4 +1,4 @@
-"""How far a gang is, as dialects tell it: put together when somebody is to be told."""
+"""The progress of a gang as its dialect reports it, computed when it is written."""
 
 from typing import Final
 
@@ -23,12 +23,12 @@ _STAGES: Final = {
 
 
 def stage_of(gang: Gang, phase: Phase) -> Stage:
-    """How far a gang is that is in this phase."""
+    """Returns the stage of a gang in this phase."""
     return Stage.PREEMPTED if gang.preempted_by and not gang.permitted else _STAGES[phase]
 
 
 def progress_of(gang: Gang, cache: Cache) -> Progress | None:
-    """How far the gang is; None while nothing is known of what it declares."""
+    """Returns the progress of a gang; None while its declaration is unknown."""
     facts = gang.facts
     if facts is None:
         return None
@@ -48,7 +48,7 @@ def progress_of(gang: Gang, cache: Cache) -> Progress | None:
 
 
 def _members(gang: Gang, cache: Cache, tree: TopologyTree | None) -> tuple[MemberProgress, ...]:
-    """Pods that are here to stay, or have done their work, by name."""
+    """Lists members that stay or have succeeded, by name."""
     ranks = dict(gang.record.ranks) if gang.record is not None else {}
     tries = gang.permitted_tries if gang.permitted else gang.tries
     domains: dict[str, tuple[str, ...]] = {"": ()}
@@ -68,7 +68,7 @@ def _members(gang: Gang, cache: Cache, tree: TopologyTree | None) -> tuple[Membe
 
 
 def _node(gang: Gang, pod: PodFacts) -> str:
-    """Where it is, or is to be; empty: nowhere yet."""
+    """Returns the node that a pod is bound to or has a seat on; "" if none."""
     if pod.node:
         return pod.node
     if (held := gang.seats.get(pod.uid)) is not None:

@@ -1,4 +1,4 @@
-"""Why a gang, or what is left of it, is not running: one sentence that is true now (I10)."""
+"""The current reason why a gang, or a part of it, is not running, as one sentence (I10)."""
 
 import re
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ _NUMBER: Final = re.compile(r"\d+")
 
 
 class Kind(Enum):
-    """What a reason is about. Two of one kind differ in numbers and details."""
+    """Kinds of reasons; two reasons of one kind differ in numbers and details."""
 
     NONE = auto()
     GATHERING = auto()
     CANNOT_START = auto()
     UNTRIED = auto()
-    """As CANNOT_START, but what is in the way is not the lack of room: the try itself failed."""
+    """As CANNOT_START, but the attempt itself failed; whether the gang fits is unknown."""
     HOLDING = auto()
     LATER_GATHERING = auto()
     LATER_CANNOT_START = auto()
@@ -32,11 +32,11 @@ class Kind(Enum):
     NOT_BOUND = auto()
     MARKED = auto()
     BAD_POD = auto()
-    """Not of the gang: of one of its pods."""
+    """A reason of one pod, not of its gang."""
 
 
 class Theme(NamedTuple):
-    """The kind of a reason, and what of its details makes it another one."""
+    """Identity of a reason: its kind and the details, besides numbers, that make it a different one."""
 
     kind: Kind
     about: str = ""
@@ -47,7 +47,7 @@ _PASSES: Final = {Kind.CANNOT_START: Kind.UNTRIED, Kind.LATER_CANNOT_START: Kind
 
 
 def kind(gang: Gang) -> Kind:
-    """What its reason is about; costs less than the reason."""
+    """Returns the kind of the gang's reason; cheaper than the reason."""
     group = gang.group
     if gang.permitted:
         if not gang.waiting:
@@ -73,39 +73,43 @@ def kind(gang: Gang) -> Kind:
 
 
 def theme(gang: Gang) -> Theme:
-    """What a gang that gathers lacks is another theme for every lack, whatever the numbers."""
+    """Returns the identity of the gang's reason. For a gated gang it includes the gate, without numbers."""
     found = kind(gang)
     gathering = gang.group.gathering if found in (Kind.GATHERING, Kind.LATER_GATHERING) else None
     return Theme(found, _NUMBER.sub("#", gathering)) if gathering else Theme(found)
 
 
 def is_news(before: Theme, after: Theme) -> bool:
-    """Who was told the one should hear the other at once. That a try failed is none to who knows that there is no room:
-    every service that restarts would have it told of all gangs that wait, and back.
+    """Whether a change of reasons must be reported at once.
+
+    A failed attempt after "cannot start" is no news: otherwise every restart of a service would rewrite the conditions
+    of all pending gangs twice.
     """
     return before != after and _PASSES.get(before.kind) is not after.kind
 
 
 def reason(gang: Gang) -> str:
-    """In the user's terms; empty when nothing is in its way."""
+    """Returns the reason in the user's terms; empty if nothing blocks the gang."""
     name, gathering = f"{'pod' if gang.plain else 'gang'} {gang.label}", gang.group.gathering
     match kind(gang):
         case Kind.GATHERING:
-            return f"{name} waits: {gathering}"
+            return f"{name} is pending: {gathering}"
         case Kind.CANNOT_START | Kind.UNTRIED:
             return f"{name} cannot start{_because(gang)}"
         case Kind.HOLDING:
             return _holding(gang)
         case Kind.LATER_GATHERING:
-            later = "1 later pod waits" if len(gang.waiting) == 1 else f"{len(gang.waiting)} later pods wait"
-            return f"gang {gang.label} {_goes_on(gang)}; {later}: {gathering}"
+            later = "1 later pod is" if len(gang.waiting) == 1 else f"{len(gang.waiting)} later pods are"
+            return f"gang {gang.label} {_goes_on(gang)}; {later} pending: {gathering}"
         case Kind.LATER_CANNOT_START | Kind.LATER_UNTRIED:
             more = f"{len(gang.waiting)} more of its pods cannot start"
             return f"gang {gang.label} {_goes_on(gang)}; {more}{_because(gang)}"
         case Kind.LOST:
             return _lost(gang)
         case Kind.NOT_BOUND:
-            return f"gang {gang.label} starts; {len(gang.seats)} of its pods are not bound yet: {gang.bind_trouble}"
+            return (
+                f"gang {gang.label} is starting; {len(gang.seats)} of its pods are not bound yet: {gang.bind_trouble}"
+            )
         case Kind.MARKED:
             return _marked(gang)
         case _:
@@ -113,23 +117,23 @@ def reason(gang: Gang) -> str:
 
 
 def _goes_on(gang: Gang) -> str:
-    """Of a gang that has started: do any of its pods run?"""
-    return "runs" if gang.members > len(gang.waiting) else "has started before, and none of its pods runs"
+    """Describes a gang that has started: whether any of its pods run."""
+    return "runs" if gang.members > len(gang.waiting) else "started earlier and has no running pods"
 
 
 def warnings(gang: Gang) -> list[str]:
-    """What is wrong with the declaration although a default is used, or although the gang runs."""
+    """Lists problems of the declaration for which a default is used, or that do not stop a running gang."""
     facts = gang.facts
     if facts is None:
         return []
     notes = [problem.message for problem in facts.problems if problem.severity is Severity.WARNING]
     if gang.permitted and facts.definition is not None:
         blocking = (problem.message for problem in facts.problems if problem.severity is Severity.BLOCKING)
-        notes += [f"{message}; what has started stays" for message in blocking]
+        notes += [f"{message}; pods that have started keep running" for message in blocking]
     if facts.mode is GangMode.NON_STRICT and not gang.permitted and not gang.group.accumulates:
         whole = next(other for other in gang.group.gangs if other.facts and other.facts.starts_whole)
         notes.append(
-            f"mode NonStrict has no effect: {_why_whole(whole)}, and so the group is placed whole or not at all"
+            f"mode NonStrict has no effect: {_why_whole(whole)}, so all members of the gang group must fit at once"
         )
     return notes
 
@@ -138,29 +142,31 @@ def _why_whole(gang: Gang) -> str:
     facts = gang.facts
     assert facts is not None, f"{gang.id} is placed whole without a declaration"
     if facts.mode is not GangMode.NON_STRICT:
-        return f"gang {gang.label} of its group is Strict"
+        return f"gang {gang.label} of its gang group is Strict"
     hard = next(each for each in facts.constraints if each.hard)
-    return f'gang {gang.label} must have the shape of "{in_words(hard)}"'
+    return f'gang {gang.label} has the hard constraint "{in_words(hard)}"'
 
 
 def _holding(gang: Gang) -> str:
     lacking, minimum = max(0, gang.lacking), gang.needed
-    have = f"gang {gang.label} waits with {minimum - lacking} of {minimum} places"
+    have = f"gang {gang.label} holds reservations for {minimum - lacking} of {minimum} members"
     if gang.group.gathering is not None:
         return f"{have}: {gang.group.gathering}"
-    return f"{have} for {'the rest' if lacking else 'its group'}{_because(gang)}"
+    return f"{have} and waits for {'the rest' if lacking else 'its gang group'}{_because(gang)}"
 
 
 def _lost(gang: Gang) -> str:
     because = f": {gang.group.gathering}" if gang.group.gathering is not None else _because(gang)
-    again = f"{len(gang.lost)} of {gang.members} pods lost their node and are to be placed again{because}"
+    again = (
+        f"gang {gang.label}: {len(gang.lost)} of {gang.members} pods lost their node and must be placed again{because}"
+    )
     return f"{again}; the last bind failed: {gang.bind_trouble}" if gang.bind_trouble else again
 
 
 def _marked(gang: Gang) -> str:
-    mark = next(iter(timeout_annotations(gang.id, True)), "that says so")
+    mark = next(iter(timeout_annotations(gang.id, True)), "of the timeout")
     count = len(gang.marked)
-    return f"gang {gang.label} runs; {count} more of its pods are not tried while they bear the annotation {mark}"
+    return f"gang {gang.label} runs; {count} more of its pods timed out; remove the annotation {mark} from them"
 
 
 def _because(gang: Gang) -> str:
@@ -179,7 +185,7 @@ def _label(gang_id: str) -> str:
 
 
 def in_units(resource: str, amount: int) -> str:
-    """Cores of cpu, MiB of memory and the like, all else as it is counted."""
+    """Formats an amount: cores for cpu, MiB for memory and the like, the number for anything else."""
     if resource == "cpu":
         return f"{amount / 1000:g}"
     if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
@@ -187,32 +193,34 @@ def in_units(resource: str, amount: int) -> str:
     return str(amount)
 
 
-_LONGEST_DEMAND = 128
+_MAX_REQUIREMENTS_CHARACTERS = 128
 
 
-def name_culprit(explanation: Explanation, gangs: Mapping[str, Gang], classes: Mapping[str, PodClass]) -> Explanation:
-    """The explanation with a pod of the class that did not fit, where it tells more than the gang's name does: when its
-    members differ, or ask for certain nodes.
+def name_unplaced_pod(
+    explanation: Explanation, gangs: Mapping[str, Gang], classes: Mapping[str, PodClass]
+) -> Explanation:
+    """Adds the name of a pod that did not fit to the explanation, if the gang's name is not enough: when its members
+    differ, or require certain nodes.
     """
     gang, pod_class = gangs.get(explanation.gang), classes.get(explanation.class_id)
     if gang is None or pod_class is None:
         return explanation
     pods = [pod for pod in gang.waiting.values() if pod.class_id == pod_class.id]
-    wishes = _wishes(pod_class)
-    if not pods or (not wishes and len(pods) == len(gang.waiting)):
+    requirements = _node_requirements(pod_class)
+    if not pods or (not requirements and len(pods) == len(gang.waiting)):
         return explanation
     first = min(pods, key=lambda pod: (len(pod.name), pod.name))
-    others = f" and {len(pods) - 1} like it" if len(pods) > 1 else ""
-    asks = f" asking for nodes with {wishes}" if wishes else ""
-    return replace(explanation, summary=f"{explanation.summary} (pod {first.name}{others}{asks})")
+    others = f" and {len(pods) - 1} equal ones" if len(pods) > 1 else ""
+    requires = f" requiring nodes with {requirements}" if requirements else ""
+    return replace(explanation, summary=f"{explanation.summary} (pod {first.name}{others}{requires})")
 
 
-def _wishes(pod_class: PodClass) -> str:
+def _node_requirements(pod_class: PodClass) -> str:
     parts = [f"{key}={value}" for key, value in pod_class.node_selector]
     if pod_class.required_node_affinity:
         parts.append(" or ".join(_term(term) for term in pod_class.required_node_affinity))
     text = ", ".join(parts)
-    return text if len(text) <= _LONGEST_DEMAND else text[: _LONGEST_DEMAND - 1] + "…"
+    return text if len(text) <= _MAX_REQUIREMENTS_CHARACTERS else text[: _MAX_REQUIREMENTS_CHARACTERS - 1] + "…"
 
 
 def _term(term: NodeSelectorTerm) -> str:

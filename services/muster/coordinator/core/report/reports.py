@@ -1,8 +1,9 @@
-"""What users are told on their objects, and when: what has stood for a moment, news at once, changed numbers in turn.
+"""Turns reasons into pod conditions and events, at a bounded rate.
 
-A reason of another kind is news (`reasons.Theme`): conditions and events, at once. One that differs in numbers is not:
-whenever room comes or goes, the numbers of every gang that waits change, and to tell them all would take more than to
-start the next gang. They are told as conditions only, in turn, so many in a second over all gangs together.
+A reason of another identity (`reasons.Theme`) is reported at once, as conditions and events. A reason of which only
+numbers differ is not: whenever capacity is freed or taken, the numbers of every pending gang change, and reporting them
+all would cost more than starting the next gang. Such changes are reported as conditions only, gang by gang, at a fixed
+rate over all gangs.
 """
 
 from collections.abc import Iterator
@@ -17,25 +18,25 @@ from muster.gangs.facts import ObjectReference
 
 
 class Budget:
-    """What is spent may be more than there is; then there is nothing for the time that it takes to make up for it."""
+    """A token bucket that may be overdrawn; it is then empty until the debt is refilled."""
 
-    def __init__(self, per_second: float, most_saved: float) -> None:
+    def __init__(self, per_second: float, max_saved: float) -> None:
         self._per_second = per_second
-        self._saving_seconds = most_saved / per_second
+        self._saving_seconds = max_saved / per_second
         self._empty_at = -self._saving_seconds
 
     @property
     def ready_at(self) -> float:
-        """When something may be spent, or could be."""
+        """Time from which tokens may be spent."""
         return self._empty_at
 
     def spend(self, amount: float, now: float) -> None:
-        """Something was done."""
+        """Takes tokens, into debt if necessary."""
         self._save_up_to(now)
         self._empty_at += amount / self._per_second
 
     def use_up(self, amount: float, now: float) -> None:
-        """Something was done that had to be: it takes what there is, and owes nothing."""
+        """Takes tokens as far as there are any, without debt, for work that cannot wait."""
         self._save_up_to(now)
         self._empty_at = max(self._empty_at, min(now, self._empty_at + amount / self._per_second))
 
@@ -44,28 +45,30 @@ class Budget:
 
 
 SETTLE_SECONDS = 0.5
-"""A reason must stand this long: gangs that start at once are not bothered with conditions."""
+"""How long a reason must hold before it is reported: gangs that start at once get no conditions."""
 PODS_PER_SECOND = 200
-"""One gang's conditions are written at most at this rate."""
+"""Maximum rate of conditions of one gang."""
 CHANGES_PER_SECOND = 50
-"""Conditions that differ in numbers, over all gangs: a tenth of a core for binding and the API server."""
+"""Maximum rate of conditions of which only numbers differ, over all gangs: costs a tenth of a core in
+binding and the API server.
+"""
 MAX_CHANGES_SAVED = 200
-"""So many at once after a quiet time: a change that concerns one gang is not late."""
-FIRST_EVERY = 4
-"""One turn in so many is of the first in queue order: the next to start is the one that people look at."""
+"""Burst after a quiet time, so that a change of a single gang is reported without delay."""
+HEAD_EVERY = 4
+"""Every fourth change reported is of the first gang in queue order, which is the one people look at."""
 PODS_WITH_EVENTS = 64
-"""In larger gangs only the first so many pods (by name) get events; all get the condition."""
+"""Maximum number of pods of a gang, first by name, that get events; all get the condition."""
 
 
-class _Said(NamedTuple):
+class _Message(NamedTuple):
     theme: Theme
     text: str
 
 
 @dataclass(slots=True)
-class _Told:
+class _Reported:
     theme: Theme = NOTHING
-    pods: dict[str, _Said] = field(default_factory=dict)
+    pods: dict[str, _Message] = field(default_factory=dict)
     warnings: set[str] = field(default_factory=set)
     not_before: float = 0.0
 
@@ -74,40 +77,40 @@ class Reports:
     """Turns reasons into conditions and events."""
 
     def __init__(self) -> None:
-        self._told: dict[Gang, _Told] = {}
+        self._reported: dict[Gang, _Reported] = {}
         self._due: dict[Gang, float] = {}
-        """When gangs that were touched are compared with what was told of them."""
+        """When to compare the reasons of touched gangs with the reported ones."""
         self._changed: dict[Gang, None] = {}
-        """Gangs of which other numbers were told, who has waited longest first."""
+        """Gangs whose numbers differ from the reported ones, the longest waiting first."""
         self._budget = Budget(CHANGES_PER_SECOND, MAX_CHANGES_SAVED)
         self._turns = 0
 
     def look(self, gang: Gang, now: float) -> Report | None:
-        """The gang was touched: is there something to tell, now or in a moment?"""
-        told = self._told.setdefault(gang, _Told())
+        """Schedules the report of a touched gang; returns warnings to report now."""
+        reported = self._reported.setdefault(gang, _Reported())
         if kind(gang) is Kind.NONE and not gang.invalid:
-            told.theme = NOTHING
+            reported.theme = NOTHING
             self._due.pop(gang, None)
             self._changed.pop(gang, None)
         elif gang not in self._due:
-            self._due[gang] = max(now + SETTLE_SECONDS, told.not_before)
-        return self._warn(gang, told)
+            self._due[gang] = max(now + SETTLE_SECONDS, reported.not_before)
+        return self._warn(gang, reported)
 
     def forget(self, gang: Gang) -> None:
-        """The gang is gone."""
-        self._told.pop(gang, None)
+        """Drops the state of a removed gang."""
+        self._reported.pop(gang, None)
         self._due.pop(gang, None)
         self._changed.pop(gang, None)
 
     def next_time(self) -> float | None:
-        """When something is due."""
+        """Returns when the next report is due."""
         first = min(self._due.values(), default=None)
         if not self._changed:
             return first
         return self._budget.ready_at if first is None else min(first, self._budget.ready_at)
 
     def due(self, now: float) -> list[Report]:
-        """What is to be told now."""
+        """Returns the reports that are due."""
         reports = []
         for gang in [gang for gang, when in self._due.items() if when <= now]:
             del self._due[gang]
@@ -115,7 +118,7 @@ class Reports:
         while self._changed and self._budget.ready_at <= now:
             gang = self._turn()
             del self._changed[gang]
-            if (not_before := self._told[gang].not_before) > now:
+            if (not_before := self._reported[gang].not_before) > now:
                 self._due.setdefault(gang, not_before)
             else:
                 reports.append(self._changes(gang, now))
@@ -123,80 +126,82 @@ class Reports:
 
     def _turn(self) -> Gang:
         self._turns += 1
-        if self._turns % FIRST_EVERY == 0:
+        if self._turns % HEAD_EVERY == 0:
             return min(self._changed, key=lambda gang: (gang.group.key, gang.id))
         return next(iter(self._changed))
 
     def _news(self, gang: Gang, now: float) -> Report | None:
-        told, why = self._told[gang], _Said(theme(gang), reason(gang))
-        told.pods = {uid: said for uid, said in told.pods.items() if uid in gang.pods}
+        reported, why = self._reported[gang], _Message(theme(gang), reason(gang))
+        reported.pods = {uid: message for uid, message in reported.pods.items() if uid in gang.pods}
         news, changed = {}, False
-        for uid, said in _by_pod(gang, why):
-            before = told.pods.get(uid)
-            if before is None or is_news(before.theme, said.theme):
-                news[uid] = said
-            elif before.text != said.text:
+        for uid, message in _by_pod(gang, why):
+            before = reported.pods.get(uid)
+            if before is None or is_news(before.theme, message.theme):
+                news[uid] = message
+            elif before.text != message.text:
                 changed = True
         if changed:
             self._changed.setdefault(gang)
         else:
             self._changed.pop(gang, None)
-        told.pods.update(news)
-        events = self._events(gang, told, why, news)
+        reported.pods.update(news)
+        events = self._events(gang, reported, why, news)
         if not news and not events:
             return None
         self._budget.use_up(len(news), now)
-        return self._report(gang, told, news, events, now)
+        return self._report(gang, reported, news, events, now)
 
     def _changes(self, gang: Gang, now: float) -> Report | None:
-        told = self._told[gang]
+        reported = self._reported[gang]
         changes = {}
-        for uid, said in _by_pod(gang, _Said(theme(gang), reason(gang))):
-            before = told.pods.get(uid)
-            if before is not None and before.text != said.text and not is_news(before.theme, said.theme):
-                changes[uid] = _Said(before.theme, said.text)
+        for uid, message in _by_pod(gang, _Message(theme(gang), reason(gang))):
+            before = reported.pods.get(uid)
+            if before is not None and before.text != message.text and not is_news(before.theme, message.theme):
+                changes[uid] = _Message(before.theme, message.text)
         if not changes:
             return None
-        told.pods.update(changes)
+        reported.pods.update(changes)
         self._budget.spend(len(changes), now)
-        return self._report(gang, told, changes, (), now)
+        return self._report(gang, reported, changes, (), now)
 
     @staticmethod
-    def _report(gang: Gang, told: _Told, pods: dict[str, _Said], events: tuple[KubeEvent, ...], now: float) -> Report:
-        told.not_before = now + 1 + len(pods) / PODS_PER_SECOND
-        told_to = ((gang.pods[uid], said.text) for uid, said in pods.items())
+    def _report(
+        gang: Gang, reported: _Reported, pods: dict[str, _Message], events: tuple[KubeEvent, ...], now: float
+    ) -> Report:
+        reported.not_before = now + 1 + len(pods) / PODS_PER_SECOND
+        conditions = ((gang.pods[uid], message.text) for uid, message in pods.items())
         return Report(
-            gang.id, tuple(PodCondition(pod.uid, pod.namespace, pod.name, text) for pod, text in told_to), events
+            gang.id, tuple(PodCondition(pod.uid, pod.namespace, pod.name, text) for pod, text in conditions), events
         )
 
     @staticmethod
-    def _events(gang: Gang, told: _Told, why: _Said, news: dict[str, _Said]) -> tuple[KubeEvent, ...]:
+    def _events(gang: Gang, reported: _Reported, why: _Message, news: dict[str, _Message]) -> tuple[KubeEvent, ...]:
         first = sorted(news, key=lambda uid: gang.pods[uid].name)[:PODS_WITH_EVENTS]
         events = [_failed(gang, pod_reference(gang.pods[uid]), news[uid].text) for uid in first]
-        if is_news(told.theme, why.theme):
-            told.theme = why.theme
+        if is_news(reported.theme, why.theme):
+            reported.theme = why.theme
             definition = gang.facts.definition if gang.facts is not None else None
             if definition is not None and why.text:
                 events.append(_failed(gang, definition, why.text))
         return tuple(events)
 
     @staticmethod
-    def _warn(gang: Gang, told: _Told) -> Report | None:
+    def _warn(gang: Gang, reported: _Reported) -> Report | None:
         notes = warnings(gang)
-        told.warnings.intersection_update(notes)  # what was mended is told again when it comes back
-        new = [note for note in notes if note not in told.warnings]
+        reported.warnings.intersection_update(notes)  # a corrected problem is reported again when it returns
+        new = [note for note in notes if note not in reported.warnings]
         regarding = gang.reference if new else None
         if regarding is None:
             return None
-        told.warnings.update(new)
+        reported.warnings.update(new)
         return Report(
             gang.id,
             events=tuple(KubeEvent(regarding, EventType.WARNING, "GangDeclaration", note) for note in new),
         )
 
 
-def _by_pod(gang: Gang, why: _Said) -> Iterator[tuple[str, _Said]]:
-    """What the pods that have no seat, or whose bind is in trouble, are told: what is wrong with themselves first."""
+def _by_pod(gang: Gang, why: _Message) -> Iterator[tuple[str, _Message]]:
+    """Yields the message for each pod that has no seat or a failing bind; a problem of the pod itself comes first."""
     if why.text:
         seated = gang.seats if not gang.permitted or why.theme.kind is Kind.NOT_BOUND else ()
         for uid in (*gang.waiting, *gang.marked, *seated):
@@ -204,7 +209,7 @@ def _by_pod(gang: Gang, why: _Said) -> Iterator[tuple[str, _Said]]:
                 yield uid, why
     for uid in gang.invalid:
         problem = gang.pods[uid].problem
-        yield uid, _Said(Theme(Kind.BAD_POD, problem), problem)
+        yield uid, _Message(Theme(Kind.BAD_POD, problem), problem)
 
 
 def _failed(gang: Gang, regarding: ObjectReference, note: str) -> KubeEvent:

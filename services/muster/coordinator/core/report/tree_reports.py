@@ -1,31 +1,31 @@
-"""What is wrong with topology trees is told as events on the objects that define them (I10)."""
+"""Reports problems of topology trees as events on the objects that define them (I10)."""
 
 from muster.coordinator.core.cache.topology import TopologyTrees
 from muster.coordinator.core.effects import EventType, KubeEvent, Report
 from muster.gangs.facts import Problem, Severity
 
 SETTLE_SECONDS = 1.0
-"""Nodes come and go in numbers: what is so by then is told."""
-AGAIN_SECONDS = 30.0
-"""What differs in details, such as which nodes are missing, is told so often at most. Refusals are told at once."""
+"""Nodes are often added or removed in numbers: only problems that remain for so long are reported."""
+REPEAT_SECONDS = 30.0
+"""Minimum interval of reports that differ in details, such as missing nodes; a rejected tree is reported at once."""
 
 
 class TreeReports:
-    """Problems of trees and what was told of them."""
+    """Problems of trees and which of them were reported."""
 
     def __init__(self, trees: TopologyTrees) -> None:
         self._trees = trees
         self._seen = 0
-        self._told: dict[str, frozenset[str]] = {}
+        self._reported: dict[str, frozenset[str]] = {}
         self._not_before: dict[str, float] = {}
         self._due: dict[str, float] = {}
 
     def next_time(self) -> float | None:
-        """When something is to be told."""
+        """Returns when the next report is due."""
         return min(self._due.values(), default=None)
 
     def due(self, now: float) -> list[Report]:
-        """What is to be told now."""
+        """Returns the reports that are due."""
         if self._seen != self._trees.version:
             self._seen = self._trees.version
             self._look(now)
@@ -34,17 +34,17 @@ class TreeReports:
 
     def _look(self, now: float) -> None:
         there = {tree.name: _problems(tree.problems) for tree in self._trees.all()}
-        for name in self._told.keys() - there.keys():
-            del self._told[name]
+        for name in self._reported.keys() - there.keys():
+            del self._reported[name]
         for name, problems in there.items():
-            told = self._told.get(name, frozenset())
-            if problems == told:
+            reported = self._reported.get(name, frozenset())
+            if problems == reported:
                 self._due.pop(name, None)
                 continue
             soon = now + SETTLE_SECONDS
             tree = self._trees.get(name)
             refused = tree is not None and any(
-                each.severity is Severity.BLOCKING and each.message not in told for each in tree.problems
+                each.severity is Severity.BLOCKING and each.message not in reported for each in tree.problems
             )
             at = soon if refused else max(soon, self._not_before.get(name, 0.0))
             self._due[name] = min(at, self._due.get(name, at))
@@ -54,11 +54,11 @@ class TreeReports:
         tree = self._trees.get(name)
         if tree is None:
             return None
-        problems, told = _problems(tree.problems), self._told.get(name, frozenset())
-        self._told[name] = problems
-        self._not_before[name] = now + AGAIN_SECONDS
+        problems, reported = _problems(tree.problems), self._reported.get(name, frozenset())
+        self._reported[name] = problems
+        self._not_before[name] = now + REPEAT_SECONDS
         about = tree.definition
-        news = sorted(problems - told) if about is not None else ()
+        news = sorted(problems - reported) if about is not None else ()
         if about is None or not news:
             return None
         return Report(

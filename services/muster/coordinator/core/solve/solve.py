@@ -15,7 +15,7 @@ from muster.coordinator.core.preemption.nomination import as_amounts, nominated_
 from muster.coordinator.core.preemption.preemption import Preemption
 from muster.coordinator.core.queue.equivalence import Hearsay
 from muster.coordinator.core.queue.queue import Beside, Queue
-from muster.coordinator.core.report.reasons import name_culprit
+from muster.coordinator.core.report.reasons import name_unplaced_pod
 from muster.coordinator.core.solve.concurrent import (
     MAX_GROUPS_AT_RISK,
     Attempt,
@@ -208,7 +208,7 @@ class Solves:
             return
         cache = self._cache
         group.said = said
-        group.explanation = name_culprit(said, cache.gangs, cache.ledger.classes)
+        group.explanation = name_unplaced_pod(said, cache.gangs, cache.ledger.classes)
         group.no_way = ""  # things have changed since it was asked who could make room
         cache.touch_group(group)
 
