@@ -29,13 +29,13 @@ from bench.plot import plot_speed
 from builders.placement.clusters import GPU, alone
 from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass, PodFacts, TopologyTree, TreeLevel
 from muster.gangs.solve import Role, SolveGang, SolveGroup
-from muster.placement.messages import write_answer
 from muster.placement.solve.branch_and_bound import Budget
 from muster.placement.solve.homogeneous import NoSeats, seats_for
-from muster.placement.solve.instance import Placed, Solution, assignments_of, parts_of
+from muster.placement.solve.instance import Placed, Solution, assignments_of, parts_of, result_of
 from muster.placement.solve.solve import STEPS_PER_GROUP, solve
 from muster.placement.state.cluster import Cluster
 from muster.placement.v1 import placement_pb2 as pb
+from muster.rpc.solve_codec import encode_solve_result
 from muster.topology.constraints import parse_constraints
 
 GIB: Final = 2**30
@@ -145,7 +145,8 @@ def solve_times(instance: TreeInstance, gang: int, text: str, rounds: int) -> di
         solution = Solution([gang], [(0, seats)])
 
         def answer() -> None:
-            write_answer(pb.SolveResponse(), group, Placed(assignments_of(state, group, parts, solution)))
+            result = result_of(group, Placed(assignments_of(state, group, parts, solution)))
+            encode_solve_result(result, pb.GroupResult())
 
         found["answer_ms"] = median(answer, rounds)
     return found

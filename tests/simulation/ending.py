@@ -4,13 +4,13 @@ from builders.core.invariants import check_quiet
 from builders.core.objects import gang
 from builders.core.world import Story
 from muster.coordinator.core.effects import Solve
-from muster.coordinator.core.events import RecordState, SolveOutcome
+from muster.coordinator.core.events import RecordState
 from muster.coordinator.core.gang.group import Group
 from muster.coordinator.core.preemption.nomination import as_amounts, nominated_for_others
 from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.core.solve.request import to_place
 from muster.gangs.facts import PodPhase
-from muster.gangs.solve import PodsOnNode, PotentialVictim
+from muster.gangs.solve import PodsOnNode, PotentialVictim, SolveOutcome
 from simulation.world import THEIRS, World
 
 REST_SECONDS = (1.0, 30.0, 700.0, 1300.0, 1300.0, 30.0)

@@ -9,12 +9,10 @@ from muster.coordinator.core.events import (
     Snapshot,
     Solved,
     SolveFailed,
-    SolveOutcome,
-    SolveResult,
     ViewLost,
 )
 from muster.gangs.facts import PodPhase
-from muster.gangs.solve import Assignment, SolveGroup
+from muster.gangs.solve import Assignment, SolveGroup, SolveOutcome, SolveResult
 from simulation.acts import act
 from simulation.world import World
 

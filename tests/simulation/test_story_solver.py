@@ -5,8 +5,16 @@ import pytest
 from builders.core.objects import gang, plain_pod
 from builders.core.world import Story
 from muster.coordinator.core.effects import Solve
-from muster.coordinator.core.events import SolveOutcome, SolveResult
-from muster.gangs.solve import NominatedCapacity, PodsOnNode, PotentialVictim, Role, SolveGang, SolveGroup
+from muster.gangs.solve import (
+    NominatedCapacity,
+    PodsOnNode,
+    PotentialVictim,
+    Role,
+    SolveGang,
+    SolveGroup,
+    SolveOutcome,
+    SolveResult,
+)
 
 
 @pytest.fixture

@@ -1,8 +1,12 @@
-"""What the coordinator asks of placement and what it is told, as values: those of muster.placement.v1."""
+"""Solve requests and responses as values: the fields are those of muster.placement.v1."""
+
+from enum import IntEnum
 
 from msgspec import Struct
 
 from muster.gangs.facts import Amounts, LevelConstraint
+
+# -- requests
 
 
 class Role(Struct, frozen=True):
@@ -21,10 +25,10 @@ class PodsOnNode(Struct, frozen=True):
 
 
 class SolveGang(Struct, frozen=True):
-    """A gang to place: at least `minimum` members in all, of first roles rather than of later ones.
+    """A gang to place: at least `minimum` members in all, members of first roles preferred.
 
-    `tree`: the topology tree it goes by, "" for the default one. `placed`: members that have a place already and count
-    for the constraints. `avoided`: nodes to be used only if it has no place without them.
+    `tree`: name of the topology tree, "" for the default one. `placed`: members that have a node already and count for
+    the constraints. `avoided`: nodes to use only if the gang does not fit without them.
     """
 
     id: str
@@ -37,7 +41,7 @@ class SolveGang(Struct, frozen=True):
 
 
 class SolveGroup(Struct, frozen=True):
-    """Gangs that are placed together or not at all; if `partial`, as much of them as has room, failing that."""
+    """Gangs that are placed together or not at all; with `partial`, as many of their members as fit otherwise."""
 
     id: str
     gangs: tuple[SolveGang, ...]
@@ -45,7 +49,7 @@ class SolveGroup(Struct, frozen=True):
 
 
 class Reservation(Struct, frozen=True):
-    """Pods of one class with a claim on one node."""
+    """Pods of one class that hold capacity on one node."""
 
     node: str
     class_id: str
@@ -53,15 +57,16 @@ class Reservation(Struct, frozen=True):
 
 
 class NominatedCapacity(Struct, frozen=True):
-    """Room on a node that is kept free for somebody else."""
+    """Capacity of a node that is withheld from the groups of a request."""
 
     node: str
     amounts: Amounts
 
 
 class PotentialVictim(Struct, frozen=True):
-    """A gang whose pods may be removed: up to `spare` one by one, beyond that all or none. The first pods
-    go first; nothing of a level is removed if lower levels suffice.
+    """A gang whose pods may be removed: up to `spare` one by one, of the others all or none.
+
+    Pods are removed in their order. Nothing of a level is removed if lower levels suffice.
     """
 
     id: str
@@ -70,8 +75,34 @@ class PotentialVictim(Struct, frozen=True):
     pods: tuple[PodsOnNode, ...]
 
 
+class SolveRequest(Struct, frozen=True):
+    """Groups to place, in the order in which they may choose, and the capacity that is taken.
+
+    `min_revision`: highest resourceVersion by kind that the response must be based on. `potential_victims`: for a
+    request with one group only.
+    """
+
+    min_revision: dict[str, int]
+    reservations: tuple[Reservation, ...]
+    groups: tuple[SolveGroup, ...]
+    nominated: tuple[NominatedCapacity, ...] = ()
+    potential_victims: tuple[PotentialVictim, ...] = ()
+
+
+# -- responses
+
+
+class SolveOutcome(IntEnum):
+    """Outcomes for a group; numbers as in the contract."""
+
+    PLACED = 1
+    INFEASIBLE = 2
+    NOT_FOUND = 3
+    PARTIAL = 4
+
+
 class VictimGang(Struct, frozen=True):
-    """Pods of a gang that have to go before a group can start."""
+    """Pods of a gang that must be removed before a group can start; `whole`: all pods of the gang."""
 
     id: str
     whole: bool
@@ -88,7 +119,7 @@ class Assignment(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """Why a group has no place; the fields are those of the proto."""
+    """Why a group does not fit."""
 
     summary: str = ""
     gang: str = ""
@@ -100,3 +131,13 @@ class Explanation(Struct, frozen=True):
     best_domain: str = ""
     best_domain_fit: int = 0
     remedy: str = ""
+
+
+class SolveResult(Struct, frozen=True):
+    """The result for one group."""
+
+    id: str
+    outcome: SolveOutcome
+    assignments: tuple[Assignment, ...] = ()
+    explanation: Explanation | None = None
+    victims: tuple[VictimGang, ...] = ()

@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -16,30 +15,24 @@ import grpc
 import structlog
 from grpc import aio
 
-from muster.gangs.solve import NominatedCapacity, PotentialVictim, SolveGroup
+from muster.gangs.solve import SolveRequest
 from muster.placement import metrics
 from muster.placement.kernels.precompile import KERNELS
-from muster.placement.messages import (
-    check_constraints,
-    check_known,
-    classes_of,
-    read_groups,
-    read_nominated,
-    read_potential_victims,
-    write_answer,
-)
 from muster.placement.settings import Settings
+from muster.placement.solve.instance import result_of
 from muster.placement.solve.solve import solve
 from muster.placement.state.cluster import Cluster
 from muster.placement.state.mirror import Mirror, NoCluster, RevisionNotReached
 from muster.placement.state.nominated import withhold
 from muster.placement.v1 import placement_pb2 as pb
 from muster.placement.v1 import placement_pb2_grpc as pb_grpc
+from muster.placement.validation import check_classes, check_constraints, class_ids
 from muster.rpc.channel import open_channel
 from muster.rpc.errors import RpcError
-from muster.rpc.facts_codec import decode_revision, encode_revision
+from muster.rpc.facts_codec import encode_revision
 from muster.rpc.lifetime import until_stopped
 from muster.rpc.server import RpcServer
+from muster.rpc.solve_codec import decode_solve_request, encode_solve_result
 from muster.rpc.subscription import Step, subscribe
 from muster.telemetry.tracing import current_traceparent, record_span, tracer
 
@@ -105,9 +98,9 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
         metrics.MIRRORED.read_from(self._object_counts)
 
     async def Solve(self, request: pb.SolveRequest, context: aio.ServicerContext[Any, Any]) -> pb.SolveResponse:  # noqa: N802
-        decoded = _DecodedRequest(read_groups(request), read_nominated(request), read_potential_victims(request))
-        wanted = decode_revision(request.min_revision)
-        named = classes_of(request, decoded.groups)
+        decoded = decode_solve_request(request)
+        wanted = decoded.min_revision
+        named = class_ids(decoded)
         while True:
             with tracer().start_as_current_span("wait for revision"):
                 await self._wait_for_revision(wanted, context)
@@ -115,7 +108,7 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
                 cluster = self._mirror.cluster
                 if cluster is None or not self._mirror.current or not cluster.reached(wanted):
                     continue  # lost or replaced while other solves ran
-                check_known(named, cluster.pod_classes)
+                check_classes(named, cluster.pod_classes)
                 check_constraints(decoded.groups, cluster.state.trees)
                 started = time.monotonic()
                 try:
@@ -152,24 +145,15 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
             raise RpcError(grpc.StatusCode.UNAVAILABLE, str(error)) from None
 
 
-@dataclass(frozen=True)
-class _DecodedRequest:
-    """A decoded and validated request."""
-
-    groups: list[SolveGroup]
-    nominated: list[NominatedCapacity]
-    potential_victims: list[PotentialVictim]
-
-
 async def _answer(
-    cluster: Cluster, request: pb.SolveRequest, decoded: _DecodedRequest, named: set[str]
+    cluster: Cluster, request: pb.SolveRequest, decoded: SolveRequest, named: set[str]
 ) -> pb.SolveResponse:
     state, groups = cluster.state, decoded.groups
     response = pb.SolveResponse(revision=encode_revision(cluster.revision))
     with tracer().start_as_current_span("filter"):
         state.refresh()
         nominated = withhold(state, decoded.nominated)
-        cluster.reserve((each.node, each.class_id, tuple(each.pod_uids)) for each in request.reservations)
+        cluster.reserve((each.node, each.class_id, each.pod_uids) for each in decoded.reservations)
         for class_id in sorted(named):
             state.of(class_id)
     with tracer().start_as_current_span("search", attributes={"muster.groups": len(groups)}):
@@ -177,7 +161,7 @@ async def _answer(
         began = time.time_ns()
         answers = solve(state, groups, nominated, decoded.potential_victims)
         for message, group, answer in zip(request.groups, groups, answers, strict=True):
-            write_answer(response, group, answer)
+            encode_solve_result(result_of(group, answer), response.results.add())
             began = _record(message.traceparent, began, len(groups))
             if time.monotonic() - yielded > _YIELD_AFTER_SECONDS:
                 await asyncio.sleep(0)

@@ -9,9 +9,18 @@ from itertools import combinations, product
 
 from builders.core.objects import Cluster
 from muster.coordinator.core.effects import Solve
-from muster.coordinator.core.events import SolveOutcome, SolveResult
 from muster.gangs.facts import LevelPolicy
-from muster.gangs.solve import Assignment, Explanation, PodsOnNode, PotentialVictim, SolveGang, SolveGroup, VictimGang
+from muster.gangs.solve import (
+    Assignment,
+    Explanation,
+    PodsOnNode,
+    PotentialVictim,
+    SolveGang,
+    SolveGroup,
+    SolveOutcome,
+    SolveResult,
+    VictimGang,
+)
 
 MOST_COMBINED = 12
 """Of more gangs not every set is tried."""

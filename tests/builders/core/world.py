@@ -51,7 +51,6 @@ from muster.coordinator.core.events import (
     Seat,
     Snapshot,
     Solved,
-    SolveResult,
     Tick,
     ViewLost,
 )
@@ -60,6 +59,7 @@ from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.report.progress import progress_of
 from muster.dialects.progress import Progress, Stage
 from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodFacts, PodPhase, TopologyTree
+from muster.gangs.solve import SolveResult
 
 Under = TypeVar("Under", Solve, Persist, Bind, Evict, MarkTimedOut)
 

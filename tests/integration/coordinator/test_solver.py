@@ -10,10 +10,10 @@ import pytest
 from grpc import aio
 
 from muster.coordinator.core.effects import Solve
-from muster.coordinator.core.events import Solved, SolveFailed, SolveOutcome
+from muster.coordinator.core.events import Solved, SolveFailed
 from muster.coordinator.replicas import Replicas
 from muster.coordinator.solver import Solver
-from muster.gangs.solve import Role, SolveGang, SolveGroup
+from muster.gangs.solve import Role, SolveGang, SolveGroup, SolveOutcome
 from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.channel import MESSAGE_BYTES
 

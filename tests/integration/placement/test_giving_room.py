@@ -18,12 +18,12 @@ from builders.placement.service import (
 )
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.coordinator.core.effects import Solve
-from muster.coordinator.core.events import Solved, SolveFailed, SolveOutcome
+from muster.coordinator.core.events import Solved, SolveFailed
 from muster.coordinator.replicas import Endpoint, Replicas
 from muster.coordinator.solver import Solver
 from muster.gangs import solve as values
 from muster.gangs.facts import Batch
-from muster.gangs.solve import Role, SolveGang, SolveGroup
+from muster.gangs.solve import Role, SolveGang, SolveGroup, SolveOutcome
 from muster.placement.v1 import placement_pb2 as pb
 
 

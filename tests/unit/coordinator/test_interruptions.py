@@ -13,13 +13,11 @@ from muster.coordinator.core.events import (
     Persisted,
     Snapshot,
     Solved,
-    SolveOutcome,
-    SolveResult,
     ViewLost,
 )
 from muster.coordinator.core.report.reasons import reason
 from muster.gangs.facts import PodClass, PodPhase
-from muster.gangs.solve import Assignment
+from muster.gangs.solve import Assignment, SolveOutcome, SolveResult
 
 NAMES = ("default/a", "default/b")
 

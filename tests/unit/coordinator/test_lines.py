@@ -8,9 +8,9 @@ from builders.core.actions import crowded, ends, until
 from builders.core.objects import GangBuilder, gang, node, plain_pod, pod_class
 from builders.core.world import Story
 from muster.coordinator.core.effects import Bind, Solve
-from muster.coordinator.core.events import Solved, SolveFailed, SolveOutcome, SolveResult
+from muster.coordinator.core.events import Solved, SolveFailed
 from muster.gangs.facts import PodPhase
-from muster.gangs.solve import Explanation
+from muster.gangs.solve import Explanation, SolveOutcome, SolveResult
 
 
 def line(count: int, size: int = 4) -> list[GangBuilder]:

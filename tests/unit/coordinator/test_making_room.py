@@ -4,10 +4,10 @@ from builders.core.actions import answered, asks_for_room, held_back, until
 from builders.core.objects import gang, node, plain_pod
 from builders.core.world import Story
 from muster.coordinator.core.effects import Bind, Persist, Phase, Solve
-from muster.coordinator.core.events import BindResults, NotPersisted, SolveFailed, SolveOutcome, SolveResult
+from muster.coordinator.core.events import BindResults, NotPersisted, SolveFailed
 from muster.coordinator.core.preemption.plan import MAX_RECORDS
 from muster.gangs.facts import DisruptionBudget, RepairPolicy
-from muster.gangs.solve import Assignment, VictimGang
+from muster.gangs.solve import Assignment, SolveOutcome, SolveResult, VictimGang
 
 
 def test_a_gang_that_was_being_bound_makes_room_when_it_is() -> None:

@@ -17,15 +17,8 @@ from builders.core.actions import (
 )
 from builders.core.objects import gang
 from muster.coordinator.core.effects import Persist, Solve
-from muster.coordinator.core.events import (
-    NotPersisted,
-    Persisted,
-    Snapshot,
-    Solved,
-    SolveOutcome,
-    SolveResult,
-    ViewLost,
-)
+from muster.coordinator.core.events import NotPersisted, Persisted, Snapshot, Solved, ViewLost
+from muster.gangs.solve import SolveOutcome, SolveResult
 
 # -- before the plan is durable
 

@@ -7,10 +7,10 @@ import pytest
 from builders.core.objects import gang, node, racks
 from builders.core.world import Story
 from muster.coordinator.core.effects import AnswerRejected, Effect, Solve
-from muster.coordinator.core.events import Solved, SolveFailed, SolveOutcome, SolveResult
+from muster.coordinator.core.events import Solved, SolveFailed
 from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.core.solve.rejections import RejectionReason
-from muster.gangs.solve import Assignment, SolveGang, VictimGang
+from muster.gangs.solve import Assignment, SolveGang, SolveOutcome, SolveResult, VictimGang
 
 Lie = Callable[[SolveGang], tuple[Assignment, ...]]
 

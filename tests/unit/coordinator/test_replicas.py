@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from builders.core.objects import GangBuilder, gang, node, pod_class
 from builders.core.world import Story
 from muster.coordinator.core.effects import Phase, Solve
-from muster.coordinator.core.events import Changes, Solved, SolveFailed, SolveOutcome, SolveResult
+from muster.coordinator.core.events import Changes, Solved, SolveFailed
 from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.core.solve.concurrent import FIRST_PAUSE_SECONDS
 from muster.gangs.facts import Batch, HostPort, NodeFacts, PodClass, PodTerm, SpreadConstraint
-from muster.gangs.solve import Assignment
+from muster.gangs.solve import Assignment, SolveOutcome, SolveResult
 
 
 def replicated(nodes: dict[str, int], replicas: int = 2) -> Story:

@@ -6,7 +6,6 @@ from builders.core.actions import answered, asks_for_room, end, evicted, full, h
 from builders.core.objects import gang, node, plain_pod, racks
 from builders.core.world import Story
 from muster.coordinator.core.effects import EventType, Phase, Solve
-from muster.coordinator.core.events import SolveOutcome, SolveResult
 from muster.coordinator.core.report.explain import would_help
 from muster.coordinator.core.report.reasons import reason
 from muster.gangs.facts import (
@@ -18,7 +17,7 @@ from muster.gangs.facts import (
     TopologyTree,
     TreeLevel,
 )
-from muster.gangs.solve import Assignment, Explanation, PodsOnNode, SolveGang
+from muster.gangs.solve import Assignment, Explanation, PodsOnNode, SolveGang, SolveOutcome, SolveResult
 
 
 def in_racks(nodes: dict[str, int], **of_rack: str) -> Story:

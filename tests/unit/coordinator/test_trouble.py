@@ -7,10 +7,10 @@ from builders.core.actions import until
 from builders.core.objects import gang, node, plain_pod, pod_class
 from builders.core.world import Story
 from muster.coordinator.core.effects import Bind, Persist, Phase, Solve
-from muster.coordinator.core.events import Solved, SolveOutcome, SolveResult
+from muster.coordinator.core.events import Solved
 from muster.coordinator.core.report.reasons import reason
 from muster.gangs.facts import PodPhase
-from muster.gangs.solve import Assignment
+from muster.gangs.solve import Assignment, SolveOutcome, SolveResult
 
 
 @pytest.mark.parametrize("selected", [True, False])

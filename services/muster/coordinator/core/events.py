@@ -5,12 +5,7 @@ from enum import IntEnum
 from msgspec import Struct
 
 from muster.gangs.facts import Batch
-from muster.gangs.solve import (
-    Assignment,
-    Explanation,
-    PodsOnNode,
-    VictimGang,
-)
+from muster.gangs.solve import PodsOnNode, SolveResult
 
 
 class Now(Struct, frozen=True):
@@ -18,15 +13,6 @@ class Now(Struct, frozen=True):
 
     monotonic_seconds: float
     unix_seconds: float
-
-
-class SolveOutcome(IntEnum):
-    """Outcomes of a solve; values as in the proto."""
-
-    PLACED = 1
-    INFEASIBLE = 2
-    NOT_FOUND = 3
-    PARTIAL = 4
 
 
 class BindOutcome(IntEnum):
@@ -93,16 +79,6 @@ class Record(Struct, frozen=True):
     ranks: tuple[tuple[str, int], ...] = ()
     tries: int = 0
     preempted_by: str = ""
-
-
-class SolveResult(Struct, frozen=True):
-    """Placement's answer for one group."""
-
-    id: str
-    outcome: SolveOutcome
-    assignments: tuple[Assignment, ...] = ()
-    explanation: Explanation | None = None
-    victims: tuple[VictimGang, ...] = ()
 
 
 class BindResult(Struct, frozen=True):

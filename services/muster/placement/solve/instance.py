@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import Struct
 
 from muster.gangs.capacity import Int64
-from muster.gangs.solve import Assignment, Explanation, SolveGang, SolveGroup, VictimGang
+from muster.gangs.solve import Assignment, Explanation, SolveGang, SolveGroup, SolveOutcome, SolveResult, VictimGang
 from muster.placement.solve.level_rules import Rule
 from muster.placement.solve.packing import Choice, Seats, choose
 from muster.placement.state.capacity import CapacityState
@@ -143,6 +143,18 @@ class NotPlaced(Struct, frozen=True):
 
 
 Answer = Placed | PartiallyPlaced | NotPlaced
+
+
+def result_of(group: SolveGroup, answer: Answer) -> SolveResult:
+    """The answer as the contract gives it."""
+    match answer:
+        case Placed(assignments, victims):
+            return SolveResult(group.id, SolveOutcome.PLACED, assignments, victims=victims)
+        case PartiallyPlaced(assignments, explanation):
+            return SolveResult(group.id, SolveOutcome.PARTIAL, assignments, explanation)
+        case _:
+            outcome = SolveOutcome.INFEASIBLE if answer.proved else SolveOutcome.NOT_FOUND
+            return SolveResult(group.id, outcome, explanation=answer.explanation)
 
 
 @dataclass(frozen=True)

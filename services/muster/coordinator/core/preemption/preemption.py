@@ -13,7 +13,7 @@ from itertools import takewhile
 from muster.coordinator.core.backfill.expected_completions import ExpectedCompletions, could_ever_fit
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Effect, Solve
-from muster.coordinator.core.events import Now, SolveOutcome, SolveResult
+from muster.coordinator.core.events import Now
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.group import Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
@@ -27,7 +27,7 @@ from muster.coordinator.core.rules import Rules
 from muster.coordinator.core.solve.rejections import Rejection, RejectionReason, Rejections
 from muster.coordinator.core.solve.request import may_preempt, to_place
 from muster.coordinator.core.solve.validation import forbidden
-from muster.gangs.solve import Assignment, SolveGroup
+from muster.gangs.solve import Assignment, SolveGroup, SolveOutcome, SolveResult
 
 SHARE = 0.2
 """At most this share of time goes into asking who could make room."""

@@ -13,11 +13,11 @@ from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from muster.coordinator.core.cache.ledger import Ledger
-from muster.coordinator.core.events import Solved, SolveFailed, SolveResult
+from muster.coordinator.core.events import Solved, SolveFailed
 from muster.coordinator.core.gang.group import EquivalenceKey, Group, QueueKey
 from muster.coordinator.core.preemption.nomination import demand
 from muster.gangs.facts import PodClass
-from muster.gangs.solve import SolveGroup
+from muster.gangs.solve import SolveGroup, SolveResult
 
 FIRST_PAUSE_SECONDS = 10.0
 LONGEST_PAUSE_SECONDS = 600.0

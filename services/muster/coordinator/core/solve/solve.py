@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Solve
-from muster.coordinator.core.events import Now, Solved, SolveFailed, SolveOutcome, SolveResult
+from muster.coordinator.core.events import Now, Solved, SolveFailed
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.group import EquivalenceKey, Group, QueueKey
 from muster.coordinator.core.preemption.nomination import as_amounts, nominated_for_others
@@ -27,7 +27,7 @@ from muster.coordinator.core.solve.concurrent import (
 from muster.coordinator.core.solve.rejections import Rejection, RejectionReason, Rejections
 from muster.coordinator.core.solve.request import equivalence_key, to_place
 from muster.coordinator.core.solve.validation import validate_and_reserve
-from muster.gangs.solve import Explanation, SolveGroup
+from muster.gangs.solve import Explanation, SolveGroup, SolveOutcome, SolveResult
 
 MAX_GROUPS_PER_SOLVE = 100
 """So that the first permits of a long queue leave while the rest is still being placed."""
