@@ -101,7 +101,7 @@ BUGS_OF_ROOM = (
     Bug(
         "one bad question keeps all others from an answer",
         "solve/solve.py",
-        "            group.alone = True\n            self._queue.activate(group)\n",
+        "            group.solve.isolate()\n            self._queue.activate(group)\n",
         "            self._queue.back_off(group, now.monotonic_seconds)\n",
         first="unit/coordinator/test_replicas.py",
     ),
@@ -166,7 +166,7 @@ BUGS_OF_ROOM = (
     Bug(
         "others are evicted for pods that never preempt",
         "solve/request.py",
-        "    return not any(pod.never_preempts for gang in to_seat for pod in gang.waiting.values())",
+        "    return not any(pod.never_preempts for gang in to_seat for pod in gang.pending.values())",
         "    return True",
     ),
     Bug(
@@ -186,14 +186,14 @@ BUGS_OF_ROOM = (
     Bug(
         "a gang that is evicted whole is still permitted",
         "preemption/plan.py",
-        "                if gang.leaves_whole:\n                    unpermit(cache, gang)\n",
+        "                if gang.eviction.whole:\n                    unpermit(cache, gang)\n",
         "",
         first="unit/coordinator/test_preemption.py",
     ),
     Bug(
         "evictions go on for a gang that is gone",
         "preemption/plan.py",
-        "            if gang.leaving and gang.evicted_for == kept.owner:",
+        "            if gang.eviction.pods and gang.eviction.preemptor == kept.owner:",
         "            if False:",
     ),
     Bug(
@@ -212,8 +212,8 @@ BUGS_OF_ROOM = (
     ),
     Bug(
         "a gang that is evicted begins with what it had begun before",
-        "preemption/plan.py",
-        "    gang.began_unix = gang.ended_unix = 0.0\n",
+        "gang/gang.py",
+        "        self.timing.restart()\n",
         "",
         first="unit/coordinator/test_progress.py",
     ),
@@ -234,7 +234,7 @@ BUGS_OF_ROOM = (
     Bug(
         "nobody who waits for room in all is looked at when room comes",
         "reconcile.py",
-        "                if gang.group.gathering is not None:\n                    self._cache.touch(gang)\n",
+        "                if gang.group.not_ready is not None:\n                    self._cache.touch(gang)\n",
         "                pass\n",
         first="unit/coordinator/test_gang_demands.py",
     ),
@@ -255,7 +255,7 @@ BUGS_OF_ROOM = (
     Bug(
         "a permit is taken back because of the room in all that it took itself",
         "queue/pre_enqueue.py",
-        "    if facts is None or not facts.resources or gang.lacking <= 0:",
+        "    if facts is None or not facts.resources or gang.missing <= 0:",
         "    if facts is None or not facts.resources:",
         first="unit/coordinator/test_gang_demands.py",
     ),

@@ -26,7 +26,7 @@ BUGS_OF_STARTING = (
     ),
     Bug(
         "the schedule cycle does not advance",
-        "gang/schedule_cycle.py",
+        "gang/state.py",
         "        self.number += 1\n",
         "",
         first="unit/coordinator/test_gang_scenarios.py",
@@ -34,14 +34,14 @@ BUGS_OF_STARTING = (
     Bug(
         "the waiting-time counts from the last look, not from the first reservation",
         "hold/hold_and_wait.py",
-        "            if gang.seats and gang.waiting_since is None:",
+        "            if gang.seats and gang.hold.since is None:",
         "            if gang.seats:",
     ),
     Bug(
         "the waiting-time begins anew with every leader",
         "hold/hold_and_wait.py",
-        "gang.waiting_since = now.monotonic_seconds - waited",
-        "gang.waiting_since = now.monotonic_seconds",
+        "gang.hold.begin(now.monotonic_seconds - waited,",
+        "gang.hold.begin(now.monotonic_seconds,",
     ),
     Bug(
         "when a gang has waited too long, only its own reservations are given back, not its group's",
@@ -53,28 +53,28 @@ BUGS_OF_STARTING = (
     Bug(
         "a new leader forgets who is still to be marked as timed out",
         "hold/hold_and_wait.py",
-        "gang.timing_out = {name.uid for name in record.timing_out if name.uid in gang.waiting}",
-        "gang.timing_out = set()",
+        "uids=(name.uid for name in record.timing_out))",
+        "uids=())",
         first="unit/coordinator/test_non_strict.py",
     ),
     Bug(
         "marked pods are tried again",
         "gang/members.py",
-        "held_back = bool(pod.problem) or pod.timed_out or pod.uid in self.timing_out",
+        "held_back = bool(pod.problem) or pod.timed_out or pod.uid in self.hold.timing_out",
         "held_back = bool(pod.problem)",
     ),
     Bug(
         "a group of NonStrict gangs starts when one of them has its minimum",
         "gang/group.py",
-        "return self.accumulates and all(gang.lacking <= 0 for gang in self.gangs)",
-        "return self.accumulates and any(gang.lacking <= 0 for gang in self.gangs)",
+        "return self.accumulates and all(gang.missing <= 0 for gang in self.gangs)",
+        "return self.accumulates and any(gang.missing <= 0 for gang in self.gangs)",
         first="unit/coordinator/test_deadlocks.py",
     ),
     Bug(
         "a group accumulates although one of its gangs is Strict",
         "gang/group.py",
-        "return all(not gang.permitted and gang.facts is not None and not gang.facts.starts_whole",
-        "return any(not gang.permitted and gang.facts is not None and not gang.facts.starts_whole",
+        "return all(\n            not gang.permit.granted and gang.facts is not None and not gang.facts.starts_whole",
+        "return any(\n            not gang.permit.granted and gang.facts is not None and not gang.facts.starts_whole",
         first="unit/coordinator/test_non_strict.py",
     ),
     Bug(
@@ -93,14 +93,14 @@ BUGS_OF_STARTING = (
     Bug(
         "seats that binding acknowledged are dropped when a snapshot does not show them yet",
         "gang/members.py",
-        "        if pod.uid not in self.seats and pod.uid not in self.acked:",
+        "        if pod.uid not in self.seats and pod.uid not in self.acknowledged:",
         "        if pod.uid not in self.seats:",
     ),
     Bug(
         "a new leader takes every record for a permit",
-        "permits/recovery.py",
-        "    if record.state is RecordState.UNPERMITTED:\n        return\n",
-        "",
+        "gang/state.py",
+        "        self.granted = record.state is not RecordState.UNPERMITTED\n",
+        "        self.granted = True\n",
         first="unit/coordinator/test_budgets_and_victims.py",
     ),
     Bug(
@@ -113,7 +113,7 @@ BUGS_OF_STARTING = (
     Bug(
         "a new leader does not bind what the one before had permitted",
         "machine.py",
-        "            self._effects += self._binds.send(gang, gang.outstanding)\n",
+        "            self._effects += self._binds.send(gang, gang.unbound_seats)\n",
         "            pass\n",
         first="unit/coordinator/test_ranks.py",
     ),
@@ -141,8 +141,8 @@ BUGS_OF_STARTING = (
     Bug(
         "pods that have ended count toward the minimum",
         "gang/gang.py",
-        "return len(self.waiting) + len(self.seats) + len(self.acked) + len(self.bound)",
-        "return len(self.waiting) + len(self.seats) + len(self.acked) + sum(bool(p.node) for p in self.pods.values())",
+        "len(self.acknowledged) + len(self.bound)",
+        "len(self.acknowledged) + sum(bool(p.node) for p in self.pods.values())",
     ),
     Bug(
         "what contradicts itself is asked of placement",
@@ -165,9 +165,9 @@ BUGS_OF_STARTING = (
     ),
     Bug(
         "a new leader forgets the ranks",
-        "permits/recovery.py",
-        "    gang.record = record\n    gang.ranks = dict(record.ranks)\n",
-        "    gang.record = record\n",
+        "gang/state.py",
+        "        self.record, self.ranks, self.attempts = record, dict(record.ranks), record.tries\n",
+        "        self.record, self.attempts = record, record.tries\n",
         first="unit/coordinator/test_ranks.py",
     ),
     Bug(
@@ -204,7 +204,7 @@ BUGS_OF_STARTING = (
     Bug(
         "dialects are not told of a stage that is not a phase",
         "report/progress.py",
-        "    return Stage.PREEMPTED if gang.preempted_by and not gang.permitted else _STAGES[phase]",
+        "    return Stage.PREEMPTED if gang.eviction.preempted_by and not gang.permitted else _STAGES[phase]",
         "    return _STAGES[phase]",
     ),
     Bug(
@@ -216,35 +216,35 @@ BUGS_OF_STARTING = (
     Bug(
         "a gang that can start again is told to be preempted still",
         "reconcile.py",
-        '            gang.preempted_by = ""',
+        "            gang.eviction.forget_preempted()",
         "            pass",
     ),
     Bug(
         "a new leader does not know who a gang was preempted for",
-        "permits/recovery.py",
-        "    gang.preempted_by = record.preempted_by\n",
+        "gang/gang.py",
+        "        self.eviction.restore(record)\n",
         "",
         first="unit/coordinator/test_progress.py",
     ),
     Bug(
         "who a gang was preempted for is not recorded",
         "permits/permits.py",
-        "        gang.kept_room,\n        gang.preempted_by,\n",
-        '        gang.kept_room,\n        "",\n',
+        "        gang.nominated,\n        gang.eviction.preempted_by,\n",
+        '        gang.nominated,\n        "",\n',
         first="unit/coordinator/test_progress.py",
     ),
     Bug(
         "a gang begins anew with every look",
         "reconcile.py",
-        "            gang.began_unix = gang.began_unix or now.unix_seconds",
-        "            gang.began_unix = now.unix_seconds",
+        "            gang.timing.ready(gang.timing.ready_unix or now.unix_seconds)",
+        "            gang.timing.ready(now.unix_seconds)",
         first="unit/coordinator/test_progress.py",
     ),
     Bug(
         "pods are told tries that are not durable",
         "permits/binding.py",
-        "                gang.permitted_tries,\n",
-        "                gang.tries,\n",
+        "                gang.permit.attempts,\n",
+        "                gang.attempts.total,\n",
     ),
     Bug(
         "members that have a place are told without",

@@ -70,7 +70,7 @@ def check_room_in_all(story: Story) -> None:
     open_ = [facts.name for facts in story.cluster.nodes.values() if facts.ready and not facts.unschedulable]
     in_all = sum(max(0, free[name]) for name in open_) - reserved
     for found in story.leader.cache.gangs.values():
-        if (found.group.gathering or "").startswith("its minimum resources are not free"):
+        if (found.group.not_ready or "").startswith("its minimum resources are not free"):
             assert found.facts is not None
             wanted = dict(found.facts.resources)["cpu"]
             assert in_all < wanted, f"I7: {found.id} waits for {wanted} cpu in all, and {in_all} are free"
@@ -103,9 +103,9 @@ def check_reasons(world: World) -> None:
     """I10: who waits is told why, and what is told is true now."""
     for found in world.story.leader.cache.gangs.values():
         why = reason(found)
-        if found.waiting:
+        if found.pending:
             assert why, f"I10: {found.id} waits in silence"
-        for uid in found.waiting:
+        for uid in found.pending:
             told = world.watch.told.get(uid)
             assert told == why, f'I10: {uid} was told "{told}", true is "{why}"'
         for uid in found.invalid:
@@ -137,7 +137,7 @@ def check_kept_room(story: Story) -> None:
 def check_evicted(story: Story) -> None:
     """I6: what is to be evicted is, unless the API server refuses."""
     for found in story.leader.cache.gangs.values():
-        for uid in found.leaving:
+        for uid in found.eviction.pods:
             pod = story.cluster.pods[uid]
             budgets = [story.cluster.budgets[name] for name in pod.budgets if name in story.cluster.budgets]
             refused = story.evict_failures[uid] or any(budget.allowed < 1 for budget in budgets)

@@ -22,7 +22,7 @@ from muster.coordinator.core.effects import (
 )
 from muster.coordinator.core.events import Record, RecordState
 from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.gang.members import SeatState
+from muster.coordinator.core.gang.state import ActionState
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.report.progress import progress_of, stage_of
 from muster.dialects.progress import Progress, Stage
@@ -60,8 +60,8 @@ class Watch:
     def harmed(self, story: Story, pod: PodFacts, *, refused: bool) -> None:
         """A pod was evicted, or its eviction was refused: then what was evicted before may have been in vain."""
         gang = story.machine.cache.gangs.get(pod.gang) if story.machine is not None else None
-        if gang is not None and gang.evicted_for:
-            (self.hindered if refused else self.harmed_for).add(gang.evicted_for)
+        if gang is not None and gang.eviction.preemptor:
+            (self.hindered if refused else self.harmed_for).add(gang.eviction.preemptor)
 
     def unmarked(self, gang_id: str) -> None:
         """A user took the marks of having timed out off."""
@@ -194,10 +194,10 @@ class Watch:
 
     def _check_hold(self, story: Story, gang: Gang) -> None:
         """Waiting for a permit with reservations is for NonStrict gangs, and for so long."""
-        holds = not gang.permitted and gang.seats and gang.group.persisting is None
+        holds = not gang.permitted and gang.seats and gang.group.persist_id is None
         if not holds:
             self._holds.pop(gang.id, None)
-            if gang.group.persisting is not None:  # what it had waited is over, whatever becomes of the permit
+            if gang.group.persist_id is not None:  # what it had waited is over, whatever becomes of the permit
                 self._inherited.pop(gang.id, None)
             return
         facts = gang.facts
@@ -247,33 +247,33 @@ def _standing(gang: Gang) -> frozenset[object]:
     facts = gang.facts
     if facts is None:
         return frozenset(pods)
-    pods.add(sum(pod.timed_out for pod in gang.pods.values()) + len(gang.timing_out))
+    pods.add(sum(pod.timed_out for pod in gang.pods.values()) + len(gang.hold.timing_out))
     declared = (facts.incarnation, facts.minimum, facts.total, facts.mode, facts.group, facts.waiting_time_seconds)
     return frozenset([declared, *pods])
 
 
 def check_members(gang: Gang) -> None:
     """Every member is in one place."""
-    places = [set(gang.waiting), set(gang.seats), set(gang.acked), gang.bound]
+    places = [set(gang.pending), set(gang.seats), set(gang.acknowledged), gang.bound]
     everywhere = set().union(*places)
     assert len(everywhere) == sum(map(len, places)), f"members: one of {gang.id} is in two places"
     assert everywhere <= gang.pods.keys(), f"members: {gang.id} counts pods that are gone"
-    assert not (gang.timing_out & everywhere), f"members: one of {gang.id} timed out and is a member still"
-    assert gang.lost <= gang.waiting.keys(), f"members: {gang.id} repairs pods that do not wait"
-    waits_for_permit = not gang.permitted and any(h.state is not SeatState.DECIDED for h in gang.seats.values())
+    assert not (gang.hold.timing_out & everywhere), f"members: one of {gang.id} timed out and is a member still"
+    assert gang.lost <= gang.pending.keys(), f"members: {gang.id} repairs pods that do not wait"
+    waits_for_permit = not gang.permitted and any(h.state is not ActionState.DECIDED for h in gang.seats.values())
     assert not waits_for_permit, f"I2: {gang.id} was sent to binding and has no permit"
 
 
 def check_sent(gang: Gang) -> None:
     """I6: what is permitted is on its way."""
-    unsent = [held.seat.uid for held in gang.seats.values() if held.state is SeatState.DECIDED]
-    waits = gang.permitted and unsent and gang.group.persisting is None
+    unsent = [held.seat.uid for held in gang.seats.values() if held.state is ActionState.DECIDED]
+    waits = gang.permitted and unsent and gang.group.persist_id is None
     assert not waits, f"I6: {gang.id} runs, and nobody sends {unsent} to binding"
 
 
 def check_bound(story: Story, gang: Gang) -> None:
     """I4: what binding acknowledged is where the API server has it."""
-    for uid, seat in gang.acked.items():
+    for uid, seat in gang.acknowledged.items():
         pod = story.cluster.pods.get(uid)
         assert pod is None or pod.node == seat.node, f"I4: {uid} is on {pod.node}, {seat.node} is believed"
 
@@ -300,7 +300,7 @@ def check_minimum(gang: Gang, record: Record) -> None:
     only_waiting = gang.facts.match_policy is MatchPolicy.ONLY_WAITING
     running = [] if only_waiting else [pod for pod in gang.pods.values() if pod.seated and not pod.deleting]
     starting, minimum = len(seats) + len(running), gang.facts.minimum
-    if gang.facts.counts_succeeded and starting + len(gang.waiting) < minimum:
+    if gang.facts.counts_succeeded and starting + len(gang.pending) < minimum:
         minimum -= sum(pod.phase is PodPhase.SUCCEEDED for pod in gang.pods.values())
     assert starting >= minimum, f"I1: {gang.id} is permitted with {starting} of {minimum}"
 
@@ -320,7 +320,7 @@ def check_uniform(cpu: dict[str, int], gang: Gang, record: Record) -> None:
 def check_progress(gang: Gang, progress: Progress) -> None:
     """What dialects are told of a gang is so."""
     there = {each.uid for each in progress.members if each.node}
-    assert there >= {*gang.seats, *gang.acked}, f"progress: members of {gang.id} have places, and it is not told"
+    assert there >= {*gang.seats, *gang.acknowledged}, f"progress: members of {gang.id} have places, and it is not told"
     ranks = [each.rank for each in progress.members if each.rank is not None]
     assert len(ranks) == len(set(ranks)), f"progress: {gang.id} has ranks twice"
     assert bool(progress.preemptor) is (progress.stage is Stage.PREEMPTED), f"progress: preemptor of {gang.id}"
@@ -328,11 +328,13 @@ def check_progress(gang: Gang, progress: Progress) -> None:
 
 def check_stage(gang: Gang, stage: Stage) -> None:
     """A gang was preempted until it can start again, and started when it was permitted."""
-    goes = gang.leaves_whole and bool(gang.evicted_for) and not gang.permitted
+    goes = gang.eviction.whole and bool(gang.eviction.preemptor) and not gang.permitted
     assert not goes or stage is Stage.PREEMPTED, f"stages: {gang.id} is preempted, and {stage} is told"
     if stage is Stage.PREEMPTED:
-        assert gang.leaves_whole or not gang.all_there, f"stages: {gang.id} could start, and is told to be preempted"
-    began = gang.began_unix or gang.permitted or not gang.all_there or gang.leaves_whole
+        assert gang.eviction.whole or not gang.all_present, (
+            f"stages: {gang.id} could start, and is told to be preempted"
+        )
+    began = gang.timing.ready_unix or gang.permitted or not gang.all_present or gang.eviction.whole
     assert began, f"stages: all of {gang.id} is there, and nobody knows since when"
     started = stage in (Stage.PERMITTED, Stage.BOUND)
     assert started is gang.permitted, f"stages: {gang.id} is {stage}, permitted: {gang.permitted}"
@@ -371,7 +373,7 @@ def check_bound_ranks(story: Story, effect: Bind) -> None:
 def check_division(leader: Machine, gang: Gang, record: Record) -> None:
     """Hard constraints hold when a Strict gang starts from nothing, by the tree as the coordinator sees it."""
     facts, cache = gang.facts, leader.cache
-    if facts is None or not facts.constraints or gang.bound or gang.acked or gang.group.accumulates:
+    if facts is None or not facts.constraints or gang.bound or gang.acknowledged or gang.group.accumulates:
         return
     tree = cache.trees.get(facts.tree)
     assert tree is not None, f"constraints: {gang.id} starts by a tree that does not exist"
@@ -390,14 +392,14 @@ def check_harm(story: Story, effect: Evict) -> None:
     assert record is not None, f"I9: {effect.gang} is evicted without a record"
     gangs = story.leader.cache.gangs
     victim = gangs[effect.gang]
-    if not victim.evicted_for:  # its own policy wants it; or half of it went for somebody who is gone
+    if not victim.eviction.preemptor:  # its own policy wants it; or half of it went for somebody who is gone
         return
-    preemptor, plan = gangs.get(victim.evicted_for), story.etcd.get(victim.evicted_for)
-    assert preemptor is not None, f"I9: {effect.gang} is evicted for {victim.evicted_for}, which is gone"
-    waiting = [pod for gang in preemptor.group.to_seat for pod in gang.waiting.values()]
+    preemptor, plan = gangs.get(victim.eviction.preemptor), story.etcd.get(victim.eviction.preemptor)
+    assert preemptor is not None, f"I9: {effect.gang} is evicted for {victim.eviction.preemptor}, which is gone"
+    waiting = [pod for gang in preemptor.group.gangs_to_place for pod in gang.pending.values()]
     assert waiting, f"I9: {effect.gang} is evicted for {preemptor.id}, which does not wait"
     assert plan is not None and plan.kept_room, f"I9: no room is kept for {preemptor.id}, for which others are evicted"
-    meek = any(gang.facts is not None and gang.facts.never_preempts for gang in preemptor.group.to_seat)
+    meek = any(gang.facts is not None and gang.facts.never_preempts for gang in preemptor.group.gangs_to_place)
     assert not meek and not any(pod.never_preempts for pod in waiting), f"I9: {preemptor.id} never preempts"
     victims = max(victim.pods[pod.uid].priority for pod in effect.pods if pod.uid in victim.pods)
     priority = max(gang.priority for gang in preemptor.group.gangs)

@@ -153,14 +153,14 @@ def _gang(term: Term, gang: Gang) -> pb.Gang:
         name=name,
         phase=pb.Phase.ValueType(gang.phase),
         minimum=facts.minimum if facts is not None else 0,
-        members=gang.members,
-        bound=len(gang.bound) + len(gang.acked),
+        members=gang.member_count,
+        bound=len(gang.bound) + len(gang.acknowledged),
         reason=reason(gang),
         trace_id=term.traces.sampled_trace_id(gang.id),
         priority=gang.priority,
         created_seconds=facts.created_seconds if facts is not None else 0,
-        start_seconds=gang.start_seconds,
-        schedule_cycle=gang.cycle.number,
+        start_seconds=gang.timing.start_seconds,
+        schedule_cycle=gang.attempts.cycle.number,
         reserved=len(gang.seats),
         terms=facts.terms if facts is not None else (),
     )
@@ -174,8 +174,8 @@ def _explain_response(term: Term, gang: Gang) -> pb.ExplainResponse:
         group=facts.group if facts is not None else (),
         queue_position=turn,
         ahead=ahead,
-        attempts=gang.attempts,
-        schedule_cycle_valid=gang.cycle.valid,
+        attempts=gang.attempts.in_term,
+        schedule_cycle_valid=gang.attempts.cycle.valid,
         problems=map(encode_problem, facts.problems if facts is not None else ()),
         would_help=explain.would_help(gang),
         members=[
@@ -191,9 +191,9 @@ def _explain_response(term: Term, gang: Gang) -> pb.ExplainResponse:
         nodes_with_kept_room=explain.nodes_with_kept_room(term.machine, gang),
         evicted_for_it=explain.evicted_for(term.machine, gang),
         rejected_answers=[
-            pb.RejectedAnswers(reason=reason, count=count) for reason, count in sorted(gang.rejected.items())
+            pb.RejectedAnswers(reason=reason, count=count) for reason, count in sorted(gang.attempts.rejections.items())
         ],
     )
-    if gang.group.explanation is not None:
-        response.explanation.CopyFrom(encode_explanation(gang.group.explanation))
+    if gang.group.solve.explanation is not None:
+        response.explanation.CopyFrom(encode_explanation(gang.group.solve.explanation))
     return response

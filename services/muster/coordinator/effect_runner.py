@@ -158,7 +158,7 @@ class EffectRunner:
             note=next(iter(notes), "")[:_MAX_LOGGED_CHARACTERS],
             pods=len(effect.conditions),
             events=len(effect.events),
-            cycle=gang.cycle.number if gang is not None else None,
+            cycle=gang.attempts.cycle.number if gang is not None else None,
             trace_id=self._traces.trace_id(effect.gang) or None,
         )
 
@@ -183,7 +183,7 @@ class EffectRunner:
             gang=change.gang,
             before=change.before.name if change.before else None,
             after=change.after.name if change.after else None,
-            cycle=gang.cycle.number if gang is not None else None,
+            cycle=gang.attempts.cycle.number if gang is not None else None,
             trace_id=self._traces.trace_id(change.gang) or None,
         )
 

@@ -91,7 +91,7 @@ class TermMetrics:
         if after is None or after is Phase.SATISFIED:
             return
         if start is None:
-            start = _Start(now, None, first=before is None and (gang is None or gang.record is None))
+            start = _Start(now, None, first=before is None and (gang is None or gang.permit.record is None))
         start.phase_since = now
         if after in _GATED:
             start.schedulable_since = None
@@ -101,10 +101,12 @@ class TermMetrics:
 
     @staticmethod
     def _started(gang: Gang, seconds: float, trace: str) -> None:
-        attempts = str(gang.attempts) if gang.attempts < _MAX_ATTEMPTS_LABEL else f"{_MAX_ATTEMPTS_LABEL}+"
+        attempts = (
+            str(gang.attempts.in_term) if gang.attempts.in_term < _MAX_ATTEMPTS_LABEL else f"{_MAX_ATTEMPTS_LABEL}+"
+        )
         metrics.SLI_SECONDS.labels(attempts).observe(seconds, trace)
-        if gang.start_seconds is not None:
-            metrics.START_SECONDS.observe(gang.start_seconds, trace)
+        if gang.timing.start_seconds is not None:
+            metrics.START_SECONDS.observe(gang.timing.start_seconds, trace)
 
     def _measure_watch_lag(self, now: float) -> None:
         cache = self._machine.cache
@@ -121,12 +123,12 @@ class TermMetrics:
         victims: defaultdict[str, int] = defaultdict(int)
         for effect in evictions:
             gang = self._machine.cache.gangs.get(effect.gang)
-            if gang is None or not gang.evicted_for:
+            if gang is None or not gang.eviction.preemptor:
                 continue
             counted = self._evicting.get(gang.id, frozenset())
             uids = frozenset(pod.uid for pod in effect.pods)
-            victims[gang.evicted_for] += len(uids - counted)
-            self._evicting[gang.id] = uids | {uid for uid in counted if uid in gang.leaving}
+            victims[gang.eviction.preemptor] += len(uids - counted)
+            self._evicting[gang.id] = uids | {uid for uid in counted if uid in gang.eviction.pods}
         for pods in victims.values():
             if pods:
                 metrics.PREEMPTION_VICTIMS.observe(pods)
@@ -137,13 +139,13 @@ class TermMetrics:
     def _pending(self) -> Mapping[tuple[str, ...], float]:
         pods = {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 0}
         for state, group in self._machine.queue.standings():
-            pods[state] += sum(len(gang.waiting) for gang in group.gangs)
+            pods[state] += sum(len(gang.pending) for gang in group.gangs)
         for id_ in self._starts:
             gang = self._machine.cache.gangs.get(id_)
             if gang is None:
                 continue
             if gang.phase in _GATED:
-                pods["gated"] += len(gang.waiting) + len(gang.marked) + len(gang.timing_out)
-            elif gang.group.solving is not None:
-                pods["active"] += len(gang.waiting)
+                pods["gated"] += len(gang.pending) + len(gang.hold.marked) + len(gang.hold.timing_out)
+            elif gang.group.solve.solve_id is not None:
+                pods["active"] += len(gang.pending)
         return {(state,): count for state, count in pods.items()}

@@ -85,7 +85,7 @@ class GangTraces:
         if not tracing.enabled():
             return
         now = time_ns()
-        record = gang.record if gang is not None else None
+        record = gang.permit.record if gang is not None else None
         if change.before is None and record is None:
             self._traces.pop(change.gang, None)  # an earlier gang with the same name
         trace = self._traces.get(change.gang)
@@ -93,7 +93,7 @@ class GangTraces:
             if change.after in _ENDED:
                 return  # it was running when this term began
             trace = self._traces[change.gang] = _Trace(tracing.new_traceparent(), now)
-        if gang is not None and (preemptor := gang.evicted_for or gang.preempted_by):
+        if gang is not None and (preemptor := gang.eviction.preemptor or gang.eviction.preempted_by):
             self.link(change.gang, self.root_of(preemptor))
             self.link(preemptor, trace.root)
         if change.before is not None and trace.phase:
@@ -126,7 +126,7 @@ class GangTraces:
         after = change.after.name.lower() if change.after is not None else "gone"
         attributes: dict[str, tracing.Attribute] = {"muster.gang": change.gang, "muster.gang.next_phase": after}
         if gang is not None:
-            attributes["muster.gang.schedule_cycle"] = gang.cycle.number
+            attributes["muster.gang.schedule_cycle"] = gang.attempts.cycle.number
             if _is_setback(change.before, change.after) and (message := reason(gang)):
                 attributes["muster.gang.reason"] = message[:_MAX_REASON_CHARACTERS]
         tracing.record_span(
@@ -148,7 +148,7 @@ class GangTraces:
                 "k8s.namespace.name": gang.facts.namespace,
                 "muster.gang.minimum": gang.facts.minimum,
                 "muster.gang.pods": len(gang.pods),
-                "muster.gang.schedule_cycle": gang.cycle.number,
+                "muster.gang.schedule_cycle": gang.attempts.cycle.number,
             }
         started = change.after is Phase.SATISFIED
         tracing.record_span(

@@ -78,5 +78,5 @@ def check_quiet(cache: Cache) -> None:
 
 def check_reservations(cache: Cache) -> None:
     """Every reservation is some member's seat, also of gangs that wait for a permit, and every seat is reserved."""
-    seats = {uid for gang in cache.gangs.values() for uid in (*gang.seats, *gang.acked)}
+    seats = {uid for gang in cache.gangs.values() for uid in (*gang.seats, *gang.acknowledged)}
     assert set(cache.ledger.reserved) == seats, "I5: reservations and seats differ"

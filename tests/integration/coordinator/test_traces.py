@@ -37,7 +37,8 @@ def permitted(state: RecordState) -> tuple[Gang, Record]:
         permitted_unix_millis=0 if unpermitted else at,
         waiting_since_unix_millis=at if unpermitted else 0,
     )
-    gang = Gang(GANG, Group(GANG), record=record, permitted=not unpermitted)
+    gang = Gang(GANG, Group(GANG))
+    gang.restore(record)
     return gang, record
 
 
@@ -139,7 +140,7 @@ async def test_a_phase_that_comes_again_has_a_span_of_its_own(collector: Traced)
 
 async def test_a_setback_tells_why_and_progress_does_not(collector: Traced) -> None:
     facts = GangFacts(GANG, "x", "ns", "a", minimum=2)
-    traces, gang = GangTraces(), Gang(GANG, Group(GANG, gathering="1 of 2 members exist"), facts=facts)
+    traces, gang = GangTraces(), Gang(GANG, Group(GANG, not_ready="1 of 2 members exist"), facts=facts)
     walk(traces, gang, None, Phase.QUEUED, Phase.SOLVING, Phase.GATHERING)
     received = await collector.ended()
     on, back = (attributes_of(received.named(name)) for name in ("gang.queued", "gang.solving"))
@@ -167,7 +168,7 @@ async def test_who_was_evicted_and_who_for_are_linked_to_each_other(collector: T
     victim, preemptor = (Gang(id_, Group(id_)) for id_ in ("x/ns/victim", "x/ns/urgent"))
     walk(traces, victim, None, Phase.QUEUED, Phase.SATISFIED)
     walk(traces, preemptor, None, Phase.QUEUED)
-    victim.preempted_by = preemptor.id
+    victim.eviction.preempted_by = preemptor.id
     walk(traces, victim, Phase.SATISFIED, Phase.GATHERING, Phase.QUEUED)
     walk(traces, preemptor, Phase.QUEUED, Phase.SATISFIED)
     roots = [traces.root_of(gang.id)[3:-3] for gang in (victim, preemptor)]

@@ -125,7 +125,7 @@ def test_a_victim_that_others_bind_again_while_it_leaves_starts_anew() -> None:
     story.evict_failures.update({pod.uid: 2 for pod in victim.pods()})
     story.add(gang("p").of(2).priority(10).created(5))
     story.run_effects()
-    assert story.gang("v").leaves_whole
+    assert story.gang("v").eviction.whole
     story.add_pods(*brought_back(victim))
     story.change(nodes=[node("m", 1)])
     story.run_effects()

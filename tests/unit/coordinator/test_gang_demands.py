@@ -49,7 +49,7 @@ def test_without_that_the_gang_lacks_members() -> None:
     story.change(nodes=[node("n", 1)])
     story.run()
     assert story.bound("a") == 0
-    assert story.gang("a").group.gathering == "1 of 4 members exist (3 ended)"
+    assert story.gang("a").group.not_ready == "1 of 4 members exist (3 ended)"
 
 
 def test_while_the_others_can_reach_the_minimum_those_that_succeeded_do_not_count() -> None:
@@ -71,7 +71,7 @@ def test_what_is_left_to_do_is_told_beside_what_was_done() -> None:
     pod = story.cluster.pods["default/a-0@1"]
     story.change(pods=[replace(pod, node="n", phase=PodPhase.SUCCEEDED)])
     story.run()
-    assert story.gang("a").group.gathering == "3 of 5 members exist, besides 1 that succeeded"
+    assert story.gang("a").group.not_ready == "3 of 5 members exist, besides 1 that succeeded"
 
 
 def test_a_started_gang_whose_policy_asks_again_counts_those_that_succeeded() -> None:
@@ -116,7 +116,7 @@ def test_all_that_differ_are_named() -> None:
     story = Story(nodes={"n": 32})
     story.add(gang("a").of(3, cpu=1).of(7, cpu=2).uniform())
     story.run()
-    why = story.gang("a").group.gathering or ""
+    why = story.gang("a").group.not_ready or ""
     assert why.endswith("a-3 differs from a-0 in cpu: 2, not 1; so do a-4, a-5, a-6, a-7 and 2 more")
 
 
@@ -129,7 +129,7 @@ def test_a_selector_that_differs_is_told() -> None:
     one, other = built.pods()
     story.change(gangs=[built.gang_facts()], pods=[one, replace(other, class_id="choosy")])
     story.run()
-    assert (story.gang("a").group.gathering or "").endswith("but a-1 differs from a-0 in its node selector")
+    assert (story.gang("a").group.not_ready or "").endswith("but a-1 differs from a-0 in its node selector")
 
 
 def test_pods_of_one_kind_have_volumes_of_their_own() -> None:
@@ -272,7 +272,7 @@ def test_what_all_other_levels_cannot_be_is_told() -> None:
     story.change(trees=[racks(ra="a1")])
     story.add(gang("a").of(3).divided("*: hard factor(2)"))
     story.run()
-    assert 'constraint "rack: hard factor(2)" cannot be met' in (story.gang("a").group.gathering or "")
+    assert 'constraint "rack: hard factor(2)" cannot be met' in (story.gang("a").group.not_ready or "")
 
 
 def test_an_answer_that_breaks_what_all_other_levels_must_be_is_refused() -> None:
@@ -290,7 +290,7 @@ def test_an_answer_that_breaks_what_all_other_levels_must_be_is_refused() -> Non
     story.add(gang("a").of(2).divided("node: spread; *: hard pack"))
     story.run()
     assert story.bound("a") == 0
-    assert story.gang("a").rejected
+    assert story.gang("a").attempts.rejections
 
 
 # -- who never preempts, and what events are called

@@ -275,9 +275,13 @@ def test_g26_a_malformed_gang_waits_until_mended() -> None:
 def test_g30_cycles_count_tries_of_all_members() -> None:
     story = Story({"n3": 3})
     story.add(gang("a").of(4))
-    assert story.gang("a").cycle.number == 1
+    assert story.gang("a").attempts.cycle.number == 1
     story.run()
-    assert (story.bound("a"), story.gang("a").cycle.number, story.gang("a").cycle.valid) == (0, 2, True)
+    assert (story.bound("a"), story.gang("a").attempts.cycle.number, story.gang("a").attempts.cycle.valid) == (
+        0,
+        2,
+        True,
+    )
 
 
 def test_g30_a_cycle_stays_invalid_while_members_are_missing() -> None:
@@ -285,7 +289,7 @@ def test_g30_a_cycle_stays_invalid_while_members_are_missing() -> None:
     a = gang("a").minimum(4).of(5)
     story.change(gangs=[a.gang_facts()], pods=a.pods()[:4])
     story.run()
-    assert (story.gang("a").cycle.number, story.gang("a").cycle.valid) == (1, False)
+    assert (story.gang("a").attempts.cycle.number, story.gang("a").attempts.cycle.valid) == (1, False)
     story.change(nodes=[node("n1", 1)])
     story.run()
     assert story.bound("a") == 4
@@ -402,7 +406,7 @@ def test_g49_ended_members_hold_no_room_and_do_not_count() -> None:
     story.add(gang("b").of(3))
     story.run()
     assert story.bound("b") == 3
-    assert story.gang("a").members == 0
+    assert story.gang("a").member_count == 0
 
 
 def test_g50_what_cannot_fit_costs_nothing_while_nothing_happens() -> None:

@@ -92,9 +92,11 @@ def test_all_of_a_long_line_are_told_what_the_first_one_heard() -> None:
     story.change(nodes=[node("o", 1)])  # while the others are being told
     story.pass_time(5)
     assert asked_for(story) == ["g00", "g00"]
-    assert {group.said.summary for group in story.leader.queue.ordered() if group.said} == {
-        "so it is for the 101th time"
-    }
+    assert {
+        group.solve.solver_explanation.summary
+        for group in story.leader.queue.ordered()
+        if group.solve.solver_explanation
+    } == {"so it is for the 101th time"}
 
 
 # -- whoever speaks goes
@@ -223,7 +225,7 @@ def test_who_may_preempt_is_not_hidden_behind_a_repair_that_may_not() -> None:
     story.run_effects()
     story.add(gang("matters").minimum(1).of(2).priority(10))
     story.pass_time(5)
-    alike, shape = (story.gang(name).group.infeasible for name in ("repairs", "matters"))
+    alike, shape = (story.gang(name).group.queueing.equivalence_key for name in ("repairs", "matters"))
     assert alike == shape is not None
     runs = gang("runs").of(2).priority(5)
     story.change(

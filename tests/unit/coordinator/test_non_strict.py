@@ -166,7 +166,7 @@ def test_g34_a_deleted_pod_gives_its_place_to_others() -> None:
     uid = next(iter(story.gang("a").seats))
     story.change(remove_pods=[uid])
     story.run()
-    assert story.gang("a").members == 4
+    assert story.gang("a").member_count == 4
     story.add_pods(plain_pod("p"))
     story.run()
     assert story.cluster.pods["default/p"].node

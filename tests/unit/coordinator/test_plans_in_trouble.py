@@ -68,7 +68,7 @@ def test_i9_spare_members_that_are_spare_no_more_stay() -> None:
     story = full(gang("v").of(6).minimum(4), nodes={"n": 6})
     story.add(gang("p").of(2).priority(10).created(5))
     until_planned(story)
-    leaving = set(story.gang("v").leaving)
+    leaving = set(story.gang("v").eviction.pods)
     story.change(remove_pods=[pod.uid for pod in pods_of(story, "v") if pod.uid not in leaving][:2])
     story.run_effects()
     end(story)
@@ -96,7 +96,7 @@ def test_i9_a_refused_plan_of_which_a_victim_ended_leaves_nobody_in_limbo() -> N
     story.change(remove_pods=[victim.pods()[0].uid])
     story.delete(preemptor)
     story.pass_time(100)
-    assert not story.gang("v").leaving, "nobody sends these evictions"
+    assert not story.gang("v").eviction.pods, "nobody sends these evictions"
     assert not story.etcd[victim.id].evicting, "nor does the next leader"
 
 
@@ -196,7 +196,7 @@ def test_a_victim_pod_that_moves_to_another_gang_does_not_bind_the_plan_for_ever
     story.evict_failures.update({pod.uid: 3 for pod in pods_of(story, "v")})
     story.add(gang("p").of(2).priority(10).created(5))
     story.run_effects()
-    assert story.gang("v").leaving
+    assert story.gang("v").eviction.pods
     moved = pods_of(story, "v")[0]
     story.change(
         gangs=[gang("other").of(1).gang_facts()], pods=[replace(moved, gang="test/default/other", priority=100)]

@@ -154,11 +154,11 @@ def test_a_gang_that_is_spared_after_all_was_not_preempted() -> None:
     story = full(gang("v").of(4), nodes={"n": 4})
     story.add(gang("p").of(4).priority(10))
     until_planned(story)
-    assert story.gang("v").preempted_by == "test/default/p"
+    assert story.gang("v").eviction.preempted_by == "test/default/p"
     story.delete(gang("p").of(4))
     story.run()
     assert story.bound("v") == 4
-    assert (story.progress("v").stage, story.gang("v").preempted_by) == (B, "")
+    assert (story.progress("v").stage, story.gang("v").eviction.preempted_by) == (B, "")
     assert Stage.PREEMPTED not in story.stages["v"]
 
 

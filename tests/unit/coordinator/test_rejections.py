@@ -73,7 +73,7 @@ def test_i3_a_lie_is_rejected_counted_and_told_and_the_gang_starts_when_the_trut
     assert not story.etcd
     (told,) = story.rejected
     assert (told.gang, told.reason, told.count) == ("test/default/g", why, 1)
-    assert story.gang("g").rejected == {why: 1}
+    assert story.gang("g").attempts.rejections == {why: 1}
     assert story.leader.rejections.counts == {why: 1}
     assert "could not be used" in reason(story.gang("g"))
     story.pass_time(1)
@@ -89,7 +89,7 @@ def test_no_word_about_a_gang_is_counted() -> None:
     story.solver = lambda _: ()
     story.add(gang("g").of(4))
     story.run_effects()
-    assert story.gang("g").rejected == {RejectionReason.SILENCE: 1}
+    assert story.gang("g").attempts.rejections == {RejectionReason.SILENCE: 1}
 
 
 def test_what_cannot_be_read_is_counted() -> None:
@@ -100,14 +100,14 @@ def test_what_cannot_be_read_is_counted() -> None:
             story.only(Solve).solve_id, "its answer cannot be decoded: it is not a SolveResponse", unreadable=True
         )
     )
-    assert story.gang("g").rejected == {RejectionReason.UNREADABLE: 1}
+    assert story.gang("g").attempts.rejections == {RejectionReason.UNREADABLE: 1}
 
 
 def test_placement_that_is_away_told_no_lie() -> None:
     story = lied_to()
     story.add(gang("g").of(4))
     story.tell(SolveFailed(story.only(Solve).solve_id, "UNAVAILABLE"))
-    assert not story.gang("g").rejected
+    assert not story.gang("g").attempts.rejections
 
 
 def test_room_that_another_answer_took_is_counted_apart() -> None:
@@ -120,7 +120,7 @@ def test_room_that_another_answer_took_is_counted_apart() -> None:
         (group,) = solve.groups
         assignments = (Assignment(group.gangs[0].id, 0, "a", 8),)
         story.tell(Solved(solve.solve_id, (SolveResult(group.id, SolveOutcome.PLACED, assignments),)))
-    assert story.gang("two").rejected == {RejectionReason.OVERTAKEN: 1}
+    assert story.gang("two").attempts.rejections == {RejectionReason.OVERTAKEN: 1}
 
 
 def test_who_could_make_room_is_a_lie_too_when_it_was_not_offered() -> None:
@@ -141,7 +141,7 @@ def test_who_could_make_room_is_a_lie_too_when_it_was_not_offered() -> None:
     story.run_effects()
     assert story.bound("low") == 16
     assert story.bound("high") == 0
-    assert story.gang("high").rejected == {RejectionReason.REMOVAL: 1}
+    assert story.gang("high").attempts.rejections == {RejectionReason.REMOVAL: 1}
     story.solver = story.first_fit
     story.pass_time(10)
     assert story.bound("high") == 8
@@ -163,7 +163,7 @@ def test_i9_nobody_goes_for_room_that_a_hard_constraint_forbids() -> None:
     story.add(gang("high").of(8).priority(5).divided("rack: hard pack"))
     story.run_effects()
     assert story.bound("low") == 16
-    assert story.gang("high").rejected == {RejectionReason.REMOVAL: 1}
+    assert story.gang("high").attempts.rejections == {RejectionReason.REMOVAL: 1}
     story.solver = story.first_fit
     story.pass_time(10)
     assert story.bound("high") == 8

@@ -52,7 +52,7 @@ def answers(story: Story, solve: Solve, on: str) -> None:
 
 def seats(story: Story, name: str) -> set[str]:
     """Nodes on which the gang has seats."""
-    return {seat.node for seat in story.gang(name).outstanding}
+    return {seat.node for seat in story.gang(name).unbound_seats}
 
 
 # -- at the same time
@@ -272,7 +272,7 @@ def test_i8_smaller_gangs_that_come_for_ever_do_not_overtake_who_stands_before(s
             break
     story.run()
     assert story.bound("large") == 8
-    assert story.gang("large").attempts <= 7
+    assert story.gang("large").attempts.in_term <= 7
 
 
 # -- questions that are refused

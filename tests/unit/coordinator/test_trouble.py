@@ -154,7 +154,7 @@ def test_g37_nodes_on_which_a_pod_could_not_be_bound_are_avoided_until_all_had_t
     assert avoided == [(), ("n1",), ("n1", "n2"), ("n1", "n2", "n3"), ("n1",)]
     assert story.cluster.pods[a.pods()[0].uid].node == "n2"
     story.pass_time(60)
-    assert not story.gang("a").avoided, "the trouble is over"
+    assert not story.gang("a").bind.avoided_nodes, "the trouble is over"
 
 
 def test_g37_a_pod_that_can_never_be_bound_is_tried_less_and_less() -> None:
@@ -169,7 +169,7 @@ def test_g37_a_pod_that_can_never_be_bound_is_tried_less_and_less() -> None:
     assert "500: try again" in reason(story.gang("a"))
     story.change(remove_pods=[failing])
     story.run()
-    assert not story.gang("a").bind_trouble
+    assert not story.gang("a").bind.failure
 
 
 def test_g38_a_pod_bound_by_somebody_else_is_accepted() -> None:

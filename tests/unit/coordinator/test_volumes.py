@@ -34,7 +34,7 @@ def with_claims(*nodes: str, count: int = 2, non_strict: bool = False) -> tuple[
 def volumes_bound(story: Story) -> None:
     """Every pod's claim has a volume on the node of its seat, and cluster-state tells of it."""
     there = story.gang("g")
-    seats = [*there.outstanding, *there.acked.values()]
+    seats = [*there.unbound_seats, *there.acknowledged.values()]
     assert seats
     story.change(pods=[replace(story.cluster.pods[s.uid], class_id=on(s.node).id, claims=()) for s in seats])
 
@@ -87,7 +87,7 @@ def between_two_leaders(story: Story) -> None:
 def test_i4_i5_a_volume_that_gets_bound_moves_nobody(happens: Callable[[Story], None]) -> None:
     story, pods = with_claims("a", "b", count=4)
     until(story, Persist)
-    decided = {seat.uid: seat.node for seat in story.gang("g").outstanding}
+    decided = {seat.uid: seat.node for seat in story.gang("g").unbound_seats}
     happens(story)
     story.run()
     assert {pod.uid: story.cluster.pods[pod.uid].node for pod in pods} == decided
@@ -120,10 +120,10 @@ def test_a_gang_that_waits_with_reservations_keeps_them_when_a_volume_gets_bound
     story.run()
     gang_ = story.gang("g")
     assert (gang_.phase, len(gang_.seats)) == (Phase.WAITING, 2)
-    held = {seat.uid: seat.node for seat in gang_.outstanding}
+    held = {seat.uid: seat.node for seat in gang_.unbound_seats}
     volumes_bound(story)
     story.run()
-    assert {seat.uid: seat.node for seat in gang_.outstanding} == held
+    assert {seat.uid: seat.node for seat in gang_.unbound_seats} == held
 
 
 def test_a_permit_whose_members_changed_class_is_written_as_it_was_decided() -> None:
@@ -156,7 +156,7 @@ def test_an_answer_to_what_was_asked_before_the_classes_changed_is_no_lie_and_as
     story.under_way.clear()
     story.change(pods=[replace(pod, class_id=on("a").id, claims=()) for pod in pods])
     story.tell(answered(story, question))
-    assert not story.gang("g").rejected
+    assert not story.gang("g").attempts.rejections
     assert not reason(story.gang("g"))
     assert isinstance(story.under_way[0], Solve)
     story.run()

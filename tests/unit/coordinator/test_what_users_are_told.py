@@ -256,7 +256,7 @@ def test_i10_g37_what_the_api_server_answers_to_a_bind_is_told_until_the_pod_is_
     assert all("500: try again" in why for why in seen), "also while it is placed again"
     assert any("500: try again" in text for text in conditions_of(story, failing))
     assert reason(story.gang("a")) == ""
-    assert not story.gang("a").bind_trouble
+    assert not story.gang("a").bind.failure
 
 
 def test_of_a_gang_that_started_and_of_which_nothing_is_left_is_not_said_that_it_runs() -> None:

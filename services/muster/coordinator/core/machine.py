@@ -190,7 +190,7 @@ class Machine:
             self._effects += self._waiting.recall(gang, record, self._now)
         self._effects += self._plans.recall(resumed)
         for gang in self.cache.gangs.values():
-            self._effects += self._binds.send(gang, gang.outstanding)
+            self._effects += self._binds.send(gang, gang.unbound_seats)
 
     # -- permit, then bind (I1, I2)
 
@@ -211,19 +211,16 @@ class Machine:
             self._unseen.append(plan)
 
     def _permitted(self, group: Group, gangs: Sequence[Gang]) -> None:
-        group.persisting = None
+        self._permits.written(group)
         # Gangs that went meanwhile took their records along.
         gangs = [gang for gang in gangs if self.cache.gangs.get(gang.id) is gang]
         if self._overtaken(group, gangs):
             self._take_seats_back(group, gangs)
             self._effects.append(self._permits.persist(deletes=tuple(gang.id for gang in gangs)))
             return
-        group.refusals = 0
+        self.queue.reset_backoff(group)
         for gang in gangs:
-            gang.permitted = True
-            gang.ranks, gang.permitted_tries = {}, 0
-            if gang.record is not None:
-                gang.ranks, gang.permitted_tries = dict(gang.record.ranks), gang.record.tries
+            gang.permit.grant()
         for gang in gangs:
             self.cache.touch_partners(gang.id)
             self._effects += self._binds.permitted(self.cache, gang)
@@ -253,20 +250,21 @@ class Machine:
 
     def _not_permitted(self, decision: Permit, message: str) -> None:
         group = decision.group
-        group.persisting = None
+        self._permits.written(group)
         self._take_seats_back(group, decision.gangs)
         for gang, record in zip(decision.gangs, decision.before, strict=True):
-            gang.record = record
+            gang.permit.write(record)
         if group.gangs:
-            group.trouble = message
-            self.queue.back_off(group, self._now.monotonic_seconds)  # the room that it gives back is no help to itself
+            self.queue.back_off(
+                group, self._now.monotonic_seconds, message
+            )  # the room that it gives back is no help to itself
 
     def _take_seats_back(self, group: Group, gangs: Sequence[Gang]) -> None:
         """A permit is not to be: members that were decided and not sent want seats again. The group is not queued."""
         for gang in gangs:
             for seat in self._binds.unsent(gang):
-                gang.give_seat_back(seat.uid)
+                gang.return_seat(seat.uid)
                 self.cache.release(gang, [seat.uid])
             if not gang.permitted:
-                gang.record = None
+                gang.permit.write(None)
         self.cache.settled(group)

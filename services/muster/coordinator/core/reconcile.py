@@ -55,7 +55,7 @@ class Reconciler:
             self._cache.helped = False
             self._queue.help_came()
             for gang in self._wants_room:
-                if gang.group.gathering is not None:
+                if gang.group.not_ready is not None:
                     self._cache.touch(gang)
             effects += self._look(now)
         return effects
@@ -71,10 +71,10 @@ class Reconciler:
             self._bury(effects)
             touched, cache.touched = cache.touched, {}
             for gang in touched:
-                if gang.started_by_others:
+                if gang.bound_by_others:
                     self._waiting.give_up(gang.group)
-                    gang.permitted = gang.started = True
-                    gang.ended_unix = now.unix_seconds
+                    gang.permit.adopt()
+                    gang.timing.bound(now.unix_seconds)
                     cache.touch_partners(gang.id)
                 cache.regroup(gang)
             if cache.touched:  # others moved with them: look at all of them together
@@ -99,23 +99,26 @@ class Reconciler:
         if group.busy:
             group.edited = edited
             return
-        group.gathering = self._cache.why_not_yet(group)
-        if group.infeasible is not None and (edited or equivalence_key(group, to_place(group)) != group.infeasible):
-            group.infeasible = None
+        group.not_ready = self._cache.why_not_yet(group)
+        if group.queueing.equivalence_key is not None and (
+            edited or equivalence_key(group, to_place(group)) != group.queueing.equivalence_key
+        ):
+            self._queue.classify(group, None)
             edited = True
-        if group.holds and group.complete and group.gathering is None:
+        if group.holds and group.holds_minimum and group.not_ready is None:
             self._queue.remove(group)
             effects.append(self._permits.permit(group, [gang for gang in group.gangs if gang.seats], now))
         elif not group.wants_seats:
             self._queue.remove(group)
         elif edited or group not in self._queue:
-            group.refusals = 0 if edited else group.refusals
+            if edited:
+                self._queue.reset_backoff(group)
             self._queue.activate(group)
 
     def _look_at(self, gang: Gang, now: Now, effects: list[Effect]) -> None:
         self._look_at_start(gang, now)
-        done = gang.permitted and not (gang.lost or gang.seats or gang.leaves_whole)
-        if done and (gang.record is None or gang.record.state is not RecordState.SATISFIED):
+        done = gang.permitted and not (gang.lost or gang.seats or gang.eviction.whole)
+        if done and (gang.permit.record is None or gang.permit.record.state is not RecordState.SATISFIED):
             self._finish(gang, now, effects)
         if gang.facts is not None and gang.facts.resources and not gang.permitted:
             self._wants_room[gang] = None
@@ -125,11 +128,11 @@ class Reconciler:
         if self._preemption.running.look(gang):
             self._preemption.may_be_evicted(gang)
         effects += self._waiting.forgive(gang)
-        if gang.group.persisting is None and (persist := self._permits.remember(gang, now)) is not None:
+        if gang.group.persist_id is None and (persist := self._permits.remember(gang, now)) is not None:
             effects.append(persist)
         phase, before = gang.phase, self._phases.get(gang)
         if before is None:
-            gang.first_seen = now.monotonic_seconds
+            gang.timing.see(now.monotonic_seconds)
         if phase is not before:
             self._phases[gang] = phase
             effects.append(PhaseChanged(gang.id, before, phase))
@@ -141,11 +144,11 @@ class Reconciler:
     @staticmethod
     def _look_at_start(gang: Gang, now: Now) -> None:
         """From when on it could start, and that it can in spite of having been preempted."""
-        ready = gang.all_there and not gang.leaves_whole
+        ready = gang.all_present and not gang.eviction.whole
         if ready and not gang.permitted:
-            gang.began_unix = gang.began_unix or now.unix_seconds
-        if gang.preempted_by and not gang.leaves_whole and (ready or gang.permitted):
-            gang.preempted_by = ""
+            gang.timing.ready(gang.timing.ready_unix or now.unix_seconds)
+        if gang.eviction.preempted_by and not gang.eviction.whole and (ready or gang.permitted):
+            gang.eviction.forget_preempted()
 
     def _look_at_stage(self, gang: Gang, phase: Phase, effects: list[Effect]) -> None:
         if gang.facts is None or gang.plain:
@@ -157,7 +160,7 @@ class Reconciler:
 
     def _finish(self, gang: Gang, now: Now, effects: list[Effect]) -> None:
         """All that was permitted is bound (or gone): the permit has done its work."""
-        recorded = gang.record is not None
+        recorded = gang.permit.record is not None
         record = self._permits.record(gang, RecordState.SATISFIED, now.unix_seconds)
         if not gang.plain:
             effects.append(self._permits.persist((record,)))
@@ -165,12 +168,11 @@ class Reconciler:
             effects.append(self._permits.persist(deletes=(gang.id,)))
         if gang.started:
             return
-        gang.started = True
-        gang.ended_unix = now.unix_seconds
-        note = f"{len(gang.bound) + len(gang.acked)} of {len(gang.pods)} pods bound"
-        if gang.first_seen is not None:  # else the leader before this one had bound them
-            gang.start_seconds = now.monotonic_seconds - gang.first_seen
-            note += f" in {gang.start_seconds:.3f} s"
+        gang.permit.fulfil()
+        gang.timing.bound(now.unix_seconds)
+        note = f"{len(gang.bound) + len(gang.acknowledged)} of {len(gang.pods)} pods bound"
+        if (seconds := gang.timing.start(now.monotonic_seconds)) is not None:
+            note += f" in {seconds:.3f} s"
         regarding = gang.reference
         if regarding is not None:
             event = KubeEvent(regarding, EventType.NORMAL, "Scheduled", note)
@@ -179,7 +181,9 @@ class Reconciler:
     def _bury(self, effects: list[Effect]) -> None:
         """Gangs that are gone leave nothing behind."""
         for gang in self._cache.gone:
-            if gang.record is not None and not (gang.plain and gang.record.state is RecordState.SATISFIED):
+            if gang.permit.record is not None and not (
+                gang.plain and gang.permit.record.state is RecordState.SATISFIED
+            ):
                 effects.append(self._permits.persist(deletes=(gang.id,)))
             self._reports.forget(gang)
             self._repairs.forget(gang)

@@ -73,9 +73,9 @@ def _guessed_end(pod: PodFacts, end: float, now: Now) -> float:
 
 def could_ever_fit(group: Group, ledger: Ledger) -> bool:
     """False: the nodes could not take the group's members even if they were empty, by counting each class alone."""
-    for gang in group.to_seat:
+    for gang in group.gangs_to_place:
         counts: dict[str, int] = {}
-        for pod in gang.waiting.values():
+        for pod in gang.pending.values():
             counts[pod.class_id] = counts.get(pod.class_id, 0) + 1
         if sum(min(count, ledger.most(class_id)) for class_id, count in counts.items()) < gang.minimum:
             return False

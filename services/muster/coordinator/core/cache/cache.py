@@ -128,25 +128,25 @@ class Cache:
     def _put_pod(self, pod: PodFacts) -> None:
         gang_id = pod.gang or plain_facts(pod).id
         gang = self.gang_of.get(pod.uid)
-        if gang is not None and gang.id != gang_id and (pod.node or not gang.on_its_way(pod.uid)):
+        if gang is not None and gang.id != gang_id and (pod.node or not gang.bind_sent(pod.uid)):
             self._drop_pod(pod.uid)
             gang = None
         if gang is None:
             gang = self._gang_for(pod, gang_id)
         before, needed = gang.pods.get(pod.uid), gang.minimum
-        waited = pod.uid in gang.waiting
-        if pod.seated and not gang.on_its_way(pod.uid) and pod.uid not in gang.bound:
+        waited = pod.uid in gang.pending
+        if pod.seated and not gang.bind_sent(pod.uid) and pod.uid not in gang.bound:
             self.helped = True  # bound by somebody else: placement may have seen it there and sought room for it too
         self.release(gang, [seat.uid] if (seat := gang.put_pod(pod)) is not None and not pod.seated else [])
         if before is None or before.priority != pod.priority:
             edited = True
             self.helped |= before is not None and pod.priority < before.priority  # it may make room for others now
         elif before.class_id != pod.class_id:
-            edited = pod.uid in gang.waiting
+            edited = pod.uid in gang.pending
             if (resized := gang.resize_seat(pod)) is not None:
                 self.helped |= self.ledger.reserve([resized])
         else:
-            edited = gang.minimum < needed or (pod.uid in gang.waiting and not waited)
+            edited = gang.minimum < needed or (pod.uid in gang.pending and not waited)
         self.touch(gang, edited=edited)
 
     def _gang_for(self, pod: PodFacts, gang_id: str) -> Gang:
@@ -154,7 +154,7 @@ class Cache:
         if gang is not None and gang.plain and pod.uid not in gang.pods:
             self.drop_gang(gang)  # a plain pod came anew under the same name
             gang = None
-        if gang is not None and gang.run_is_over and (facts := gang.facts) is not None:
+        if gang is not None and gang.run_ended and (facts := gang.facts) is not None:
             gang = self._begin_anew(gang)
             self._put_gang(facts)
         if gang is None:
@@ -218,7 +218,7 @@ class Cache:
     @staticmethod
     def _reborn(gang: Gang, facts: GangFacts) -> bool:
         """It was deleted and declared anew: nothing of the old one counts. While one pod of it lives it is the same."""
-        lives = gang.members or gang.leaving or gang.marked or gang.timing_out
+        lives = gang.member_count or gang.eviction.pods or gang.hold.marked or gang.hold.timing_out
         return gang.facts is not None and gang.facts.incarnation != facts.incarnation and not lives
 
     def _begin_anew(self, gang: Gang) -> Gang:
@@ -233,10 +233,8 @@ class Cache:
 
     def drop_gang(self, gang: Gang) -> None:
         """The gang is gone, with all it holds."""
-        self.release(gang, [*gang.seats, *gang.acked])
-        gang.seats.clear()
-        gang.acked.clear()
-        gang.lost.clear()
+        self.release(gang, [*gang.seats, *gang.acknowledged])
+        gang.drop_seats()
         for uid in gang.pods:
             if self.gang_of.get(uid) is gang:
                 del self.gang_of[uid]
@@ -304,8 +302,8 @@ class Cache:
         """Why the group may not be tried; None: it may."""
         if not self.in_place(group):
             return "its gang group is changing"
-        if group.yields_to is not None:
-            others = " and ".join(f"gang {gang.label}" for gang in group.yields_to.gangs)
+        if group.preemption.yields_to is not None:
+            others = " and ".join(f"gang {gang.label}" for gang in group.preemption.yields_to.gangs)
             return f"it gave its places to {others}, and is tried again when that has started or timed out"
         return why_not_yet(group.gangs, self.gangs, self.trees, self.ledger)
 

@@ -1,13 +1,12 @@
-"""A gang as the coordinator sees it, with its phase derived from what is known."""
+"""A gang: its declaration, its members and its state, and what follows from them."""
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from muster.coordinator.core.effects import Phase
 from muster.coordinator.core.events import Record
 from muster.coordinator.core.gang.members import Members
-from muster.coordinator.core.gang.schedule_cycle import ScheduleCycle
+from muster.coordinator.core.gang.state import Attempts, BindTrouble, PermitState, Timing
 from muster.gangs.facts import GangFacts, LevelConstraint, MatchPolicy, ObjectReference, PodFacts
 from muster.gangs.solve import PodsOnNode
 
@@ -20,50 +19,37 @@ PLAIN = "plain"
 
 @dataclass(slots=True, eq=False)
 class Gang(Members):
-    """One gang: what it declares, how it has fared, and what follows for the members that it has."""
+    """One gang. Its phase is derived, never stored."""
 
     id: str
     group: "Group"
     facts: GangFacts | None = None
+    """What the gang declares; None while its definition has not been observed."""
     constraints: tuple[LevelConstraint, ...] = ()
-    """Those that it declares, on the levels of its tree."""
-    timed_out_declaration: str = ""
-    """What it declared when it had waited too long; a gang that declares something else by now is tried again."""
-    repairing_since: float | None = None
-    kept_room: tuple[PodsOnNode, ...] = ()
-    """Room that is kept for its group, kept with the first gang of it."""
-    bind_trouble: str = ""
-    """What kept binding, at the last failure, from binding some of `seats`; empty: nothing."""
-    avoided: set[str] = field(default_factory=set)
-    """Nodes on which pods could not be bound, as long as there is trouble."""
-    permitted: bool = False
-    started: bool = False
-    """All of the first permit's pods were seen bound once."""
-    record: Record | None = None
-    """What is, or is about to be, in etcd."""
-    ranks: dict[str, int] = field(default_factory=dict)
-    """Ranks by uid, as they are known to be durable."""
-    cycle: ScheduleCycle = field(default_factory=ScheduleCycle)
-    attempts: int = 0
-    """Tries so far in this term."""
-    earlier_tries: int = 0
-    """Tries in earlier terms, as far as they were recorded."""
-    permitted_tries: int = 0
-    """Tries until its last permit, as they are known to be durable."""
-    began_unix: float = 0.0
-    """When all that must start together was there for the first time since it was last taken back; 0: never, or not
-    known. So is `ended_unix`: when all of that was bound.
-    """
-    ended_unix: float = 0.0
-    solver_seconds: float = 0.0
-    """For so long placement had questions of its group, in this term."""
-    preempted_by: str = ""
-    """Id of the gang that the whole of it was evicted for, until it could start again."""
-    rejected: Counter[str] = field(default_factory=Counter)
-    """Answers of placement that were not taken, in this term, by reason."""
-    first_seen: float | None = None
-    start_seconds: float | None = None
-    """From when it was first seen to the last bind, in this term; None if it came to its end before the term looked."""
+    """The declared topology constraints, on the levels of the gang's tree."""
+    nominated: tuple[PodsOnNode, ...] = ()
+    """Capacity nominated for its group, recorded with the first gang of the group."""
+    attempts: Attempts = field(default_factory=Attempts)
+    permit: PermitState = field(default_factory=PermitState)
+    bind: BindTrouble = field(default_factory=BindTrouble)
+    timing: Timing = field(default_factory=Timing)
+
+    # -- transitions that concern several values
+
+    def restore(self, record: Record) -> None:
+        """Take up what an earlier leader recorded."""
+        self.permit.restore(record)
+        self.attempts.restore(record)
+        self.eviction.restore(record)
+
+    def restart(self) -> None:
+        """The gang loses its permit and returns to the queue, to start anew as a whole."""
+        self.permit.revoke()
+        self.forget_lost()
+        self.timing.restart()
+        self.attempts.restart()
+
+    # -- counting members
 
     @property
     def plain(self) -> bool:
@@ -71,41 +57,52 @@ class Gang(Members):
         return self.facts is not None and self.facts.dialect == PLAIN
 
     @property
-    def started_by_others(self) -> bool:
-        """As many members as must start together run without a permit: somebody else bound them."""
+    def permitted(self) -> bool:
+        return self.permit.granted
+
+    @property
+    def started(self) -> bool:
+        """All pods of the first permit were bound once."""
+        return self.permit.fulfilled
+
+    @property
+    def bound_by_others(self) -> bool:
+        """As many members as must start together run without a permit: another scheduler bound them."""
         facts = self.facts
-        if self.permitted or self.group.busy or self.leaves_whole or facts is None or facts.blocked:
+        if self.permit.granted or self.group.busy or self.eviction.whole or facts is None or facts.blocked:
             return False
-        return len(self.bound) >= max(1, self.needed)
+        return len(self.bound) >= max(1, self.required)
 
     @property
-    def run_is_over(self) -> bool:
-        """It was permitted, nothing is left of that, and it is one that starts anew then."""
-        left = self.members or self.leaving or self.succeeded or self.marked or self.timing_out
-        return self.permitted and self.facts is not None and self.facts.starts_anew and not left
+    def run_ended(self) -> bool:
+        """The gang was permitted, no member of that run is left, and its dialect starts it anew then."""
+        left = self.member_count or self.eviction.pods or self.succeeded or self.hold.marked or self.hold.timing_out
+        return self.permit.granted and self.facts is not None and self.facts.starts_anew and not left
 
     @property
-    def members(self) -> int:
-        """Pods that exist and may run: not ended, not being deleted, not gated, nothing wrong with them."""
-        return len(self.waiting) + len(self.seats) + len(self.acked) + len(self.bound)
+    def member_count(self) -> int:
+        """Pods that exist and may run: not ended, not being deleted, not gated, without a problem of their own."""
+        return len(self.pending) + len(self.seats) + len(self.acknowledged) + len(self.bound)
 
     @property
-    def single(self) -> bool:
-        """Its waiting members go one by one: it is being repaired, or has started and its match policy asks no more."""
-        if not self.permitted or self.facts is None:
+    def placed_singly(self) -> bool:
+        """Pending members are placed one by one: the gang is being repaired, or has started under match policy
+        once-satisfied.
+        """
+        if not self.permit.granted or self.facts is None:
             return False
-        return self.facts.match_policy is MatchPolicy.ONCE_SATISFIED or bool(self.lost) or not self.started
+        return self.facts.match_policy is MatchPolicy.ONCE_SATISFIED or bool(self.lost) or not self.permit.fulfilled
 
     @property
     def counted(self) -> int:
         """Members that count toward the minimum."""
         only_waiting = self.facts is not None and self.facts.match_policy is MatchPolicy.ONLY_WAITING
-        return len(self.waiting) + len(self.seats) if only_waiting else self.members
+        return len(self.pending) + len(self.seats) if only_waiting else self.member_count
 
     @property
-    def needed(self) -> int:
-        """How many members must run at the same time. Where those count that succeeded, and those that are left cannot
-        reach the minimum alone, they need not.
+    def required(self) -> int:
+        """Members that must run at the same time. Succeeded members reduce it where the declaration counts them and the
+        rest cannot reach the minimum alone.
         """
         facts = self.facts
         if facts is None:
@@ -116,33 +113,30 @@ class Gang(Members):
 
     @property
     def minimum(self) -> int:
-        """How many waiting members a try must place."""
-        if self.facts is None or self.single:
+        """Pending members that an attempt must place."""
+        if self.facts is None or self.placed_singly:
             return 1
-        return max(1, self.lacking)
+        return max(1, self.missing)
 
     @property
-    def lacking(self) -> int:
-        """How many more members must have a seat before it may start; none if 0 or less."""
-        return self.needed - (self.counted - len(self.waiting))
+    def missing(self) -> int:
+        """Further members that must have a seat before the gang may start; none if 0 or less."""
+        return self.required - (self.counted - len(self.pending))
 
     @property
-    def tries(self) -> int:
-        """How often it was tried."""
-        return self.earlier_tries + self.attempts
-
-    @property
-    def all_there(self) -> bool:
-        """It is declared, and all that must start together is there."""
+    def all_present(self) -> bool:
+        """The gang is declared, and all members that must start together exist."""
         facts = self.facts
-        return facts is not None and not facts.blocked and self.counted >= max(1, self.needed)
+        return facts is not None and not facts.blocked and self.counted >= max(1, self.required)
 
     @property
     def timed_out(self) -> bool:
-        """It waited too long, and so many pods bear the mark of that, or are about to, that it cannot be tried."""
-        if self.permitted or self.facts is None or not (self.marked or self.timing_out):
+        """The gang waited too long, and so many pods are or will be marked for that that it cannot be tried."""
+        if self.permit.granted or self.facts is None or not (self.hold.marked or self.hold.timing_out):
             return False
-        return self.counted < max(1, self.needed)
+        return self.counted < max(1, self.required)
+
+    # -- for users
 
     @property
     def priority(self) -> int:
@@ -153,12 +147,12 @@ class Gang(Members):
 
     @property
     def label(self) -> str:
-        """Name for people: namespace/name."""
+        """namespace/name."""
         return f"{self.facts.namespace}/{self.facts.name}" if self.facts is not None else self.id
 
     @property
     def reference(self) -> ObjectReference | None:
-        """The object on which the user looks for the gang: its definition, else its first pod."""
+        """The object on which users look for the gang: its definition, else its first pod."""
         if self.facts is not None and self.facts.definition is not None:
             return self.facts.definition
         if not self.pods:
@@ -168,16 +162,15 @@ class Gang(Members):
 
     @property
     def phase(self) -> Phase:
-        """Where it stands."""
-        if self.permitted:
+        if self.permit.granted:
             if self.lost:
                 return Phase.REPAIRING
-            return Phase.BINDING if self.seats or not self.started else Phase.SATISFIED
+            return Phase.BINDING if self.seats or not self.permit.fulfilled else Phase.SATISFIED
         return Phase.TIMED_OUT if self.timed_out else self.group.phase
 
 
 def pod_reference(pod: PodFacts) -> ObjectReference:
-    """The pod as an object of events."""
+    """The pod as the object of an event."""
     return ObjectReference("v1", "Pod", pod.namespace, pod.name, pod.uid)
 
 

@@ -30,7 +30,7 @@ class HoldAndWait:
     def drop_untenable(self, disturbed: Collection[str]) -> None:
         """Reservations on nodes that are gone, full or closed by now end: their pods are placed again."""
         ledger = self._cache.ledger
-        for group in [group for group in self.groups if group.persisting is None]:
+        for group in [group for group in self.groups if group.persist_id is None]:
             for gang in group.gangs:
                 for held in reversed([held for held in gang.seats.values() if held.seat.node in disturbed]):
                     if ledger.untenable(held.seat):
@@ -38,7 +38,7 @@ class HoldAndWait:
 
     def look(self, group: Group, now: Now) -> None:
         """The group was touched."""
-        if group.persisting is not None:
+        if group.persist_id is not None:
             return
         if group.holds and not self._may_hold(group):
             self.give_up(group)
@@ -47,23 +47,18 @@ class HoldAndWait:
             return
         self.groups[group] = None
         for gang in group.gangs:
-            if gang.seats and gang.waiting_since is None:
-                gang.waiting_since = now.monotonic_seconds
-                gang.waiting_since_unix_millis = int(now.unix_seconds * 1000)
+            if gang.seats and gang.hold.since is None:
+                gang.hold.begin(now.monotonic_seconds, int(now.unix_seconds * 1000))
 
     def recall(self, gang: Gang, record: Record, now: Now) -> list[Effect]:
         """At the beginning of a term: what an earlier leader remembered of a gang that it did not permit."""
         if record.waiting_since_unix_millis:
             # By the wall clock, which may have been set back meanwhile; nobody waits for less than no time.
             waited = max(0.0, now.unix_seconds - record.waiting_since_unix_millis / 1000)
-            gang.waiting_since = now.monotonic_seconds - waited
-            gang.waiting_since_unix_millis = record.waiting_since_unix_millis
+            gang.hold.begin(now.monotonic_seconds - waited, record.waiting_since_unix_millis)
             self._recalled[gang] = None
-        gang.timed_out_declaration = record.timed_out_declaration
-        gang.timing_out = {name.uid for name in record.timing_out if name.uid in gang.waiting}
-        for uid in gang.timing_out:
-            del gang.waiting[uid]
-        return [_mark(gang, gang.timing_out, True)] if gang.timing_out else []
+        gang.time_out(record.timed_out_declaration, uids=(name.uid for name in record.timing_out))
+        return [_mark(gang, gang.hold.timing_out, True)] if gang.hold.timing_out else []
 
     def _may_hold(self, group: Group) -> bool:
         cache = self._cache
@@ -83,7 +78,7 @@ class HoldAndWait:
 
     def _give_back(self, gang: Gang, uids: list[str]) -> None:
         for uid in uids:
-            gang.give_seat_back(uid)
+            gang.return_seat(uid)
         self._cache.release(gang, uids)
         self._cache.touch(gang, edited=True)
 
@@ -91,10 +86,10 @@ class HoldAndWait:
 
     def next_time(self) -> float | None:
         """When the next gang has waited too long."""
-        groups = [group for group in self.groups if group.persisting is None]
+        groups = [group for group in self.groups if group.persist_id is None]
         gangs = [gang for group in groups for gang in group.gangs if gang.seats]
-        gangs += [gang for gang in self._recalled if self._still_waits(gang) and gang.group.persisting is None]
-        return min((_deadline(gang) for gang in gangs if gang.waiting_since is not None), default=None)
+        gangs += [gang for gang in self._recalled if self._still_waits(gang) and gang.group.persist_id is None]
+        return min((_deadline(gang) for gang in gangs if gang.hold.since is not None), default=None)
 
     def due(self, now: Now) -> list[Effect]:
         """Groups of which a gang has waited too long give everything back; their pods are to be marked."""
@@ -102,18 +97,16 @@ class HoldAndWait:
         self._recalled = {gang: None for gang in self._recalled if self._still_waits(gang)}
         for group in dict.fromkeys([*self.groups, *(gang.group for gang in self._recalled)]):
             late = [
-                gang
-                for gang in group.gangs
-                if gang.waiting_since is not None and _deadline(gang) <= now.monotonic_seconds
+                gang for gang in group.gangs if gang.hold.since is not None and _deadline(gang) <= now.monotonic_seconds
             ]
-            if late and group.persisting is None and (group.holds or not self._recalled.keys().isdisjoint(late)):
+            if late and group.persist_id is None and (group.holds or not self._recalled.keys().isdisjoint(late)):
                 effects += self._time_out(group, late[0], now)
         return effects
 
     def _still_waits(self, gang: Gang) -> bool:
         """It held something under an earlier leader, and neither holds anything yet nor does without."""
         there = self._cache.gangs.get(gang.id) is gang and not gang.permitted
-        return there and gang.waiting_since is not None and not gang.seats and gang.group.accumulates
+        return there and gang.hold.since is not None and not gang.seats and gang.group.accumulates
 
     def _time_out(self, group: Group, late: Gang, now: Now) -> list[Effect]:
         gangs = [gang for gang in group.gangs if gang.facts is not None]
@@ -124,42 +117,32 @@ class HoldAndWait:
         self.groups.pop(group, None)
         for gang in gangs:
             assert gang.facts is not None
-            gang.waiting_since = None
-            gang.timed_out_declaration = declaration(gang.facts)
-            gang.timing_out = {
-                pod.uid
-                for pod in gang.pods.values()
-                if not (pod.node or pod.phase.ended or pod.deleting or pod.timed_out)
-            }
-            for uid in gang.timing_out:
-                gang.waiting.pop(uid, None)
+            gang.hold.end()
+            gang.time_out(declaration(gang.facts))
         records = tuple(self._permits.record(gang, RecordState.UNPERMITTED, now.unix_seconds) for gang in gangs)
         return [*reports, self._permits.decide(TimeOut(gangs), records)]
 
     def timed_out(self, decision: TimeOut) -> list[Effect]:
         """That they have waited too long is durable: the pods are marked."""
         known = self._cache.gangs  # one that was declared anew meanwhile is another gang
-        gangs = [gang for gang in decision.gangs if gang.timing_out and known.get(gang.id) is gang]
-        return [_mark(gang, gang.timing_out, True) for gang in gangs]
+        gangs = [gang for gang in decision.gangs if gang.hold.timing_out and known.get(gang.id) is gang]
+        return [_mark(gang, gang.hold.timing_out, True) for gang in gangs]
 
     # -- tried again
 
     def forgive(self, gang: Gang) -> list[Effect]:
         """A gang that waited too long declares something else by now: the marks come off."""
-        if not gang.timed_out_declaration or gang.facts is None:
+        if not gang.hold.timed_out_declaration or gang.facts is None:
             return []
-        if not gang.timing_out and not gang.marked:
-            gang.timed_out_declaration = ""
-        if gang.timed_out_declaration in ("", declaration(gang.facts)):
+        if not gang.hold.timing_out and not gang.hold.marked:
+            gang.hold.forget_timeout()
+        if gang.hold.timed_out_declaration in ("", declaration(gang.facts)):
             return []
-        late, gang.timing_out = gang.timing_out, set()
-        for uid in late:
-            if (pod := gang.pods.get(uid)) is not None:
-                gang.put_pod(pod)
+        late = gang.cancel_timeout()
         if late:
             self._cache.touch(gang, edited=True)
-        marks = (late | gang.marked) - gang.unmarking
-        gang.unmarking |= marks
+        marks = (late | gang.hold.marked) - gang.hold.unmarking
+        gang.hold.unmark(marks)
         return [_mark(gang, marks, False)] if marks else []
 
 
@@ -170,22 +153,22 @@ def declaration(facts: GangFacts) -> str:
 
 
 def _deadline(gang: Gang) -> float:
-    assert gang.waiting_since is not None
-    return gang.waiting_since + (gang.facts.waiting_time_seconds if gang.facts is not None else 0.0)
+    assert gang.hold.since is not None
+    return gang.hold.since + (gang.facts.waiting_time_seconds if gang.facts is not None else 0.0)
 
 
 def _mark(gang: Gang, uids: set[str], timed_out: bool) -> MarkTimedOut:
-    return MarkTimedOut(gang.id, tuple(gang.name_of(uid) for uid in sorted(uids)), timed_out)
+    return MarkTimedOut(gang.id, tuple(gang.pod_name(uid) for uid in sorted(uids)), timed_out)
 
 
 def _tell(gang: Gang, late: Gang, group: Group) -> KubeEvent | None:
     """What was missing, while it is still held."""
     if gang.reference is None or gang.facts is None or late.facts is None:
         return None
-    lacking = max(0, gang.lacking)
+    lacking = max(0, gang.missing)
     missing = f"{lacking} were missing" if lacking else f"members of gang {late.label} were missing"
-    because = f" ({group.explanation.summary})" if group.explanation is not None else ""
-    placed = f"{gang.needed - lacking} of {gang.needed} members of gang {gang.label} had a reservation"
+    because = f" ({group.solve.explanation.summary})" if group.solve.explanation is not None else ""
+    placed = f"{gang.required - lacking} of {gang.required} members of gang {gang.label} had a reservation"
     note = (
         f"gang {late.label} timed out after {late.facts.waiting_time_seconds:g} s: {placed}, {missing}{because}; all "
         "reservations of its gang group are released; edit the gang or replace its pods to schedule it again"

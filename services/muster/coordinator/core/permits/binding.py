@@ -7,7 +7,7 @@ from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Bind, Effect, EventType, KubeEvent, Report
 from muster.coordinator.core.events import BindCallFailed, BindOutcome, BindResult, BindResults, Seat
 from muster.coordinator.core.gang.gang import Gang, pod_reference
-from muster.coordinator.core.gang.members import HeldSeat, SeatState
+from muster.coordinator.core.gang.state import ActionState, HeldSeat
 from muster.retry.backoff import backoff_seconds
 
 MAX_FAILURES = 3
@@ -29,7 +29,7 @@ class Binds:
     @staticmethod
     def unsent(gang: Gang) -> list[Seat]:
         """Seats that were never handed to binding."""
-        return [held.seat for held in gang.seats.values() if held.state is SeatState.DECIDED]
+        return [held.seat for held in gang.seats.values() if held.state is ActionState.DECIDED]
 
     @staticmethod
     def unbindable(cache: Cache, gang: Gang) -> bool:
@@ -52,15 +52,15 @@ class Binds:
         if not seats:
             return []
         for seat in seats:
-            gang.seats[seat.uid].state = SeatState.SENT
+            gang.seats[seat.uid].send()
         pods = {seat.uid: gang.pods[seat.uid] for seat in seats}
         return [
             Bind(
                 gang.id,
                 tuple(seats),
-                {uid: gang.ranks[uid] for uid in pods if uid in gang.ranks},
+                {uid: gang.permit.ranks[uid] for uid in pods if uid in gang.permit.ranks},
                 {uid: pod.claims for uid, pod in pods.items() if pod.claims},
-                gang.permitted_tries,
+                gang.permit.attempts,
             )
         ]
 
@@ -93,14 +93,14 @@ class Binds:
             case BindOutcome.GONE:
                 cache.forget_pod(result.uid)
             case BindOutcome.FAILED:
-                held.failures += 1
+                held.fail()
                 in_all = self._in_trouble(gang, result.uid, result.message)
                 if held.failures < MAX_FAILURES:
                     pause = backoff_seconds(INITIAL_RETRY_SECONDS, MAX_RETRY_SECONDS, in_all)
                     self._retry(gang, held, now + pause)
                     return f"the pod could not be bound to {held.seat.node} and is retried: {result.message}"
                 node = held.seat.node
-                _avoid(gang, node)
+                gang.bind.avoid(node)
                 cache.lose_seat(gang, result.uid)
                 return (
                     f"the pod could not be bound to {node} {held.failures} times and is placed again: {result.message}"
@@ -112,13 +112,13 @@ class Binds:
         for uid in event.uids:
             gang = cache.gang_of.get(uid)
             held = gang.seats.get(uid) if gang is not None else None
-            if gang is not None and held is not None and held.state is SeatState.SENT:
+            if gang is not None and held is not None and held.state is ActionState.SENT:
                 self._retry(gang, held, now + CALL_RETRY_SECONDS)
                 self._in_trouble(gang, uid, event.message)
                 cache.touch(gang)
 
     def _in_trouble(self, gang: Gang, uid: str, message: str) -> int:
-        gang.bind_trouble = message
+        gang.bind.report(message)
         failures = self._failing.setdefault(gang, Counter())
         failures[uid] += 1
         return failures[uid]
@@ -130,12 +130,10 @@ class Binds:
                 del failures[uid]
             if not failures:
                 del self._failing[gang]
-                gang.bind_trouble = ""
-                gang.avoided.clear()
+                gang.bind.clear()
 
     def _retry(self, gang: Gang, held: HeldSeat, at: float) -> None:
-        held.state = SeatState.RETRY
-        held.retry_at = at
+        held.retry(at)
         self._retries[held.seat.uid] = (gang, held)
 
     def next_time(self) -> float | None:
@@ -149,21 +147,16 @@ class Binds:
         by_gang: dict[Gang, list[Seat]] = {}
         for uid, (gang, held) in ready.items():
             del self._retries[uid]
-            if gang.seats.get(uid) is held and held.state is SeatState.RETRY:
+            if gang.seats.get(uid) is held and held.state is ActionState.RETRY:
                 by_gang.setdefault(gang, []).append(held.seat)
         return [effect for gang, seats in by_gang.items() for effect in self._send_or_lose(cache, gang, seats)]
 
 
-def _avoid(gang: Gang, node: str) -> None:
-    """Where a pod could not be bound others are tried first; when there are no others, all have their turn again."""
-    if node in gang.avoided:
-        gang.avoided.clear()
-    gang.avoided.add(node)
-
-
 def _awaited(held: HeldSeat, result: BindResult) -> bool:
     """The result is about this seat, and not heard before: not one of an earlier seat, nor a failure told twice."""
-    return held.state is SeatState.SENT or (held.state is SeatState.RETRY and result.outcome is not BindOutcome.FAILED)
+    return held.state is ActionState.SENT or (
+        held.state is ActionState.RETRY and result.outcome is not BindOutcome.FAILED
+    )
 
 
 def _on_full_nodes(cache: Cache, seats: Sequence[Seat]) -> set[str]:

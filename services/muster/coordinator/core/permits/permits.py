@@ -34,11 +34,16 @@ class Permits:
 
     def permit(self, group: Group, gangs: Sequence[Gang], now: Now) -> Persist:
         """The group's gangs that have seats which are not permitted yet may start, as soon as that is durable."""
-        before = [gang.record for gang in gangs]
+        before = [gang.permit.record for gang in gangs]
         records = tuple(self.record(gang, RecordState.BINDING, now.unix_seconds, anew=True) for gang in gangs)
         persist = self.decide(Permit(group, gangs, before), records)
-        group.persisting = persist.persist_id
+        group.persist_id = persist.persist_id
         return persist
+
+    @staticmethod
+    def written(group: Group) -> None:
+        """The group's permit is durable, or never will be."""
+        group.persist_id = None
 
     def settled(self, persist_id: int) -> Decision | None:
         """A write is durable, or never will be: what waited for it, if anything did."""
@@ -46,13 +51,13 @@ class Permits:
 
     def remember(self, gang: Gang, now: Now) -> Persist | None:
         """Write what is to be remembered of the gang besides its permit, if it has changed."""
-        before = gang.record
+        before = gang.permit.record
         said = _said(gang)
-        permitted = gang.permitted and not gang.leaves_whole
+        permitted = gang.permitted and not gang.eviction.whole
         if said == (_recorded(before) if before is not None else _NOTHING):
             return None
         if said == _NOTHING and not permitted:
-            gang.record = None
+            gang.permit.write(None)
             return self.persist(deletes=(gang.id,))
         if not permitted:
             state = RecordState.UNPERMITTED
@@ -68,12 +73,12 @@ class Permits:
         """
         facts = gang.facts
         waiting_since, timed_out_declaration, timing_out, evicting, evicted_for, kept_room, preempted_by = _said(gang)
-        gang.record = Record(
+        record = Record(
             gang=gang.id,
             incarnation=facts.incarnation if facts is not None else "",
             state=state,
-            seats=tuple(gang.owed) if state is RecordState.BINDING else (),
-            schedule_cycle=gang.cycle.number,
+            seats=tuple(gang.unfulfilled_seats) if state is RecordState.BINDING else (),
+            schedule_cycle=gang.attempts.cycle.number,
             group=_permitted_with(gang),
             permitted_unix_millis=_permitted_unix_millis(gang, state, unix_seconds),
             waiting_since_unix_millis=waiting_since if state is RecordState.UNPERMITTED else 0,
@@ -83,10 +88,11 @@ class Permits:
             evicted_for=evicted_for,
             kept_room=kept_room,
             ranks=self._ranks(gang, state),
-            tries=gang.tries if anew or not gang.permitted else gang.permitted_tries,
+            tries=gang.attempts.total if anew or not gang.permitted else gang.permit.attempts,
             preempted_by=preempted_by,
         )
-        return gang.record
+        gang.permit.write(record)
+        return record
 
     def _ranks(self, gang: Gang, state: RecordState) -> tuple[tuple[str, int], ...]:
         if state is RecordState.UNPERMITTED:
@@ -101,15 +107,15 @@ _NOTHING: _Said = (0, "", (), (), "", (), "")
 
 def _said(gang: Gang) -> _Said:
     """What is to be said of the gang now."""
-    before = gang.record
+    before = gang.permit.record
     return (
-        gang.waiting_since_unix_millis if gang.waiting_since is not None and not gang.permitted else 0,
-        gang.timed_out_declaration,
-        _still(before.timing_out if before else (), gang, gang.timing_out),
-        _still(before.evicting if before else (), gang, gang.leaving),
-        gang.evicted_for if gang.leaving else "",
-        gang.kept_room,
-        gang.preempted_by,
+        gang.hold.since_unix_millis if gang.hold.since is not None and not gang.permitted else 0,
+        gang.hold.timed_out_declaration,
+        _still(before.timing_out if before else (), gang, gang.hold.timing_out),
+        _still(before.evicting if before else (), gang, gang.eviction.pods),
+        gang.eviction.preemptor if gang.eviction.pods else "",
+        gang.nominated,
+        gang.eviction.preempted_by,
     )
 
 
@@ -130,20 +136,20 @@ def _still(names: tuple[PodName, ...], gang: Gang, uids: Collection[str]) -> tup
     if not uids:
         return ()
     recorded = {name.uid for name in names}
-    return names if recorded.issuperset(uids) else tuple(gang.name_of(uid) for uid in sorted(uids))
+    return names if recorded.issuperset(uids) else tuple(gang.pod_name(uid) for uid in sorted(uids))
 
 
 def _permitted_unix_millis(gang: Gang, state: RecordState, unix_seconds: float) -> int:
     if state is RecordState.UNPERMITTED:
         return 0
-    before = gang.record.permitted_unix_millis if gang.record is not None else 0
+    before = gang.permit.record.permitted_unix_millis if gang.permit.record is not None else 0
     return before or int(unix_seconds * 1000)
 
 
 def _permitted_with(gang: Gang) -> tuple[str, ...]:
     """The group that it started in, also if it declares another one by now."""
     if gang.permitted:
-        return gang.record.group if gang.record is not None else ()
+        return gang.permit.record.group if gang.permit.record is not None else ()
     return gang.facts.group if gang.facts is not None else ()
 
 
@@ -165,24 +171,24 @@ def numbered(gang: Gang, cache: Cache) -> Ranks:
 
 def still_ranked(gang: Gang) -> Ranks:
     """Those of the recorded ranks whose members are there; a rank is free when its pod has left its node."""
-    recorded = gang.record.ranks if gang.record is not None else ()
+    recorded = gang.permit.record.ranks if gang.permit.record is not None else ()
     return tuple((uid, rank) for uid, rank in recorded if _is_there(gang, uid))
 
 
 def _is_there(gang: Gang, uid: str) -> bool:
-    return any(uid in where for where in (gang.bound, gang.seats, gang.acked, gang.waiting, gang.leaving))
+    return any(uid in where for where in (gang.bound, gang.seats, gang.acknowledged, gang.pending, gang.eviction.pods))
 
 
 def ranked_on_nodes(gang: Gang) -> Ranks:
     """Those of the recorded ranks whose members are on a node yet: they may stay there after all."""
-    return tuple((uid, rank) for uid, rank in still_ranked(gang) if uid in gang.bound or uid in gang.leaving)
+    return tuple((uid, rank) for uid, rank in still_ranked(gang) if uid in gang.bound or uid in gang.eviction.pods)
 
 
 def _places(gang: Gang) -> dict[str, str]:
     """Node of each member that has one or was promised one, by uid; "" where it lost that."""
     places = {uid: gang.pods[uid].node for uid in gang.bound}
     places.update(dict.fromkeys(gang.lost, ""))
-    places.update((seat.uid, seat.node) for seat in (*gang.outstanding, *gang.acked.values()))
+    places.update((seat.uid, seat.node) for seat in (*gang.unbound_seats, *gang.acknowledged.values()))
     return places
 
 

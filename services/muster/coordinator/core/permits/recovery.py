@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.events import Record, RecordState, Seat
 from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.gang.members import SeatState
+from muster.coordinator.core.gang.state import ActionState
 
 
 def recover(cache: Cache, records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[Gang, Record]]]:
@@ -26,13 +26,13 @@ def recover(cache: Cache, records: Sequence[Record]) -> tuple[tuple[str, ...], l
             _resume(cache, gang, record)
             resumed.append((gang, record))
     for gang in cache.gangs.values():
-        if gang.record is None and (gang.bound or _ran(gang)):
-            gang.permitted = gang.started = True
+        if gang.permit.record is None and (gang.bound or _ran(gang)):
+            gang.permit.adopt()
         if gang.permitted:
             cache.regroup(gang)
             cache.touch(gang, edited=True)
-        elif gang.all_there:  # as near as can be known now
-            gang.began_unix = float(max(pod.created_seconds for pod in gang.pods.values()))
+        elif gang.all_present:  # as near as can be known now
+            gang.timing.ready(float(max(pod.created_seconds for pod in gang.pods.values())))
     return tuple(void), resumed
 
 
@@ -43,15 +43,15 @@ def _same(gang: Gang, record: Record) -> bool:
         return True
     if any(pod.uid in gang.pods for pod in (*record.timing_out, *record.evicting)):
         return True
-    return any(seat.uid in gang.waiting or seat.uid in gang.bound for seat in record.seats)
+    return any(seat.uid in gang.pending or seat.uid in gang.bound for seat in record.seats)
 
 
 def _begins_anew(gang: Gang, record: Record) -> bool:
     """None is left of those that were permitted, and others are there: they came when nobody led."""
     facts = gang.facts
-    if facts is None or not facts.starts_anew or record.state is RecordState.UNPERMITTED or not gang.waiting:
+    if facts is None or not facts.starts_anew or record.state is RecordState.UNPERMITTED or not gang.pending:
         return False
-    return not (gang.bound or gang.succeeded or any(seat.uid in gang.waiting for seat in record.seats))
+    return not (gang.bound or gang.succeeded or any(seat.uid in gang.pending for seat in record.seats))
 
 
 def _ran(gang: Gang) -> bool:
@@ -60,18 +60,12 @@ def _ran(gang: Gang) -> bool:
 
 
 def _resume(cache: Cache, gang: Gang, record: Record) -> None:
-    gang.record = record
-    gang.ranks = dict(record.ranks)
-    gang.cycle.number = record.schedule_cycle
-    gang.earlier_tries = gang.permitted_tries = record.tries
-    gang.preempted_by = record.preempted_by
-    if record.state is RecordState.UNPERMITTED:
+    gang.restore(record)
+    if not gang.permitted:
         return
-    gang.permitted = True
-    gang.started = record.state is RecordState.SATISFIED
     # The pod's class counts, not the record's: another version of Muster may name classes differently.
     seats = [
-        replace(seat, class_id=gang.waiting[seat.uid].class_id) for seat in record.seats if seat.uid in gang.waiting
+        replace(seat, class_id=gang.pending[seat.uid].class_id) for seat in record.seats if seat.uid in gang.pending
     ]
     if not seats:
         return
@@ -82,13 +76,13 @@ def _resume(cache: Cache, gang: Gang, record: Record) -> None:
         if cache.ledger.refusal(_demand([seat])) is None:
             _reserve(cache, gang, [seat])
         else:
-            gang.lost.add(seat.uid)
+            gang.lose_recorded_seat(seat.uid)
 
 
 def _reserve(cache: Cache, gang: Gang, seats: Sequence[Seat]) -> None:
     cache.ledger.reserve(seats)
     for seat in seats:
-        gang.take_seat(seat, SeatState.SENT)
+        gang.take_seat(seat, ActionState.SENT)
 
 
 def _demand(seats: Sequence[Seat]) -> Counter[tuple[str, str]]:

@@ -6,7 +6,7 @@ from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Effect, EventType, Evict, KubeEvent, Report
 from muster.coordinator.core.events import EvictCallFailed, EvictOutcome, EvictResults
 from muster.coordinator.core.gang.gang import Gang, pod_reference
-from muster.coordinator.core.gang.members import LeavingPod, SeatState
+from muster.coordinator.core.gang.state import ActionState, LeavingPod
 from muster.retry.backoff import backoff_seconds
 
 INITIAL_RETRY_SECONDS = 1.0
@@ -26,20 +26,21 @@ class Evictions:
     @staticmethod
     def stuck(gang: Gang) -> bool:
         """Some of its pods cannot be evicted."""
-        return any(leaving.failures >= MAX_FAILURES for leaving in gang.leaving.values())
+        return any(leaving.failures >= MAX_FAILURES for leaving in gang.eviction.pods.values())
 
     @staticmethod
     def stoppable(gang: Gang) -> list[str]:
         """Pods that were never handed to binding, or that it could not evict."""
-        return [uid for uid, leaving in gang.leaving.items() if leaving.state is not SeatState.SENT]
+        return [uid for uid, leaving in gang.eviction.pods.items() if leaving.state is not ActionState.SENT]
 
     def send(self, gang: Gang, uids: Collection[str]) -> list[Effect]:
         """Hand pods to binding; those that are gone meanwhile, or were sent before, are passed over."""
-        leaving = [gang.leaving[uid] for uid in sorted(uids) if uid in gang.leaving]
-        leaving = [each for each in leaving if each.state is not SeatState.SENT]
+        leaving = [gang.eviction.pods[uid] for uid in sorted(uids) if uid in gang.eviction.pods]
+        leaving = [each for each in leaving if each.state is not ActionState.SENT]
         for each in leaving:
-            each.state = SeatState.SENT
-        gang.eviction_begun |= bool(leaving)
+            each.send()
+        if leaving:
+            gang.eviction.sent()
         return [Evict(gang.id, tuple(each.pod for each in leaving))] if leaving else []
 
     def results(self, cache: Cache, event: EvictResults, now: float) -> list[Effect]:
@@ -49,9 +50,9 @@ class Evictions:
             gang, leaving = self._leaving(cache, result.uid)
             if gang is None or leaving is None or result.outcome is not EvictOutcome.FAILED:
                 continue
-            if leaving.state is not SeatState.SENT:
+            if leaving.state is not ActionState.SENT:
                 continue  # told before
-            leaving.failures += 1
+            leaving.fail()
             pause = backoff_seconds(INITIAL_RETRY_SECONDS, MAX_RETRY_SECONDS, leaving.failures)
             self._retry(gang, leaving, now + pause)
             note = f"the pod could not be evicted and is retried: {result.message}"
@@ -63,7 +64,7 @@ class Evictions:
         """Binding could not be reached: it is safe to repeat."""
         for uid in event.uids:
             gang, leaving = self._leaving(cache, uid)
-            if gang is not None and leaving is not None and leaving.state is SeatState.SENT:
+            if gang is not None and leaving is not None and leaving.state is ActionState.SENT:
                 self._retry(gang, leaving, now + CALL_RETRY_SECONDS)
 
     def next_time(self) -> float | None:
@@ -76,16 +77,15 @@ class Evictions:
         for uid, (gang, leaving) in list(self._retries.items()):
             if leaving.retry_at <= now:
                 del self._retries[uid]
-                if gang.leaving.get(uid) is leaving:
+                if gang.eviction.pods.get(uid) is leaving:
                     by_gang.setdefault(gang, []).append(uid)
         return [effect for gang, uids in by_gang.items() for effect in self.send(gang, uids)]
 
     def _retry(self, gang: Gang, leaving: LeavingPod, at: float) -> None:
-        leaving.state = SeatState.RETRY
-        leaving.retry_at = at
+        leaving.retry(at)
         self._retries[leaving.pod.uid] = (gang, leaving)
 
     @staticmethod
     def _leaving(cache: Cache, uid: str) -> tuple[Gang | None, LeavingPod | None]:
         gang = cache.gang_of.get(uid)
-        return gang, gang.leaving.get(uid) if gang is not None else None
+        return gang, gang.eviction.pods.get(uid) if gang is not None else None

@@ -114,12 +114,12 @@ class Nomination:
 
 def demand(group: Group) -> Counter[str]:
     """Members that the group has to place, by class."""
-    return Counter(pod.class_id for gang in group.to_seat for pod in gang.waiting.values())
+    return Counter(pod.class_id for gang in group.gangs_to_place for pod in gang.pending.values())
 
 
 def longest_run(group: Group) -> float:
     """How long the group's members run at most, in seconds; infinite where that is not known."""
-    runs = [pod.expected_seconds for gang in group.gangs for pod in gang.waiting.values()]
+    runs = [pod.expected_seconds for gang in group.gangs for pod in gang.pending.values()]
     return max((seconds if seconds > 0 else math.inf for seconds in runs), default=math.inf)
 
 

@@ -8,7 +8,6 @@ from muster.coordinator.core.effects import Effect
 from muster.coordinator.core.events import Now, Record, RecordState
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.group import Group
-from muster.coordinator.core.gang.schedule_cycle import ScheduleCycle
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.decisions import Plan, PlanPart
 from muster.coordinator.core.permits.permits import Permits
@@ -57,16 +56,15 @@ class Plans:
         victims, kept = plan.victims, plan.kept
         gangs = list(victims.bound)
         for gang, uids in victims.bound.items():
-            gang.let_go(uids)
-            gang.leaves_whole = gang in victims.whole
-            gang.evicted_for = kept.owner if kept is not None else ""
-            if gang.leaves_whole:
-                gang.preempted_by = gang.evicted_for
+            whole = gang in victims.whole
+            gang.begin_eviction(uids, kept.owner if kept is not None else "", whole=whole)
+            if whole:
+                gang.eviction.note_preempted()
             self._cache.touch(gang)
         if kept is not None:
             kept.victims = list(victims.bound)
             owner = self._cache.gangs[kept.owner]
-            owner.kept_room = kept.recorded
+            owner.nominated = kept.recorded
             gangs.append(owner)
         records = [self._permits.record(gang, _state(gang), now.unix_seconds) for gang in gangs]
         *parts, last = _in_parts(records)
@@ -86,7 +84,7 @@ class Plans:
         effects = [*self._take_reservations(plan), *preempts(plan)]
         for gang, uids in plan.victims.bound.items():
             if cache.gangs.get(gang.id) is gang:
-                if gang.leaves_whole:
+                if gang.eviction.whole:
                     unpermit(cache, gang)
                 cache.touch(gang, edited=True)
                 effects += self._evictions.send(gang, uids)
@@ -95,25 +93,27 @@ class Plans:
 
     def _spare(self, gang: Gang) -> None:
         """Members of the gang that are not known to be on their way out stay."""
-        if self._cache.gangs.get(gang.id) is not gang or not gang.leaving:
+        if self._cache.gangs.get(gang.id) is not gang or not gang.eviction.pods:
             return
         uids = self._evictions.stoppable(gang)
         self._cache.touch(gang, edited=True)
         self._cache.helped |= bool(uids)  # it may make room for others again
-        nobody_left = gang.record is not None and len(uids) == len(gang.leaving) == len(gang.record.evicting)
-        if not gang.leaves_whole:
-            gang.keep(uids)
-        elif nobody_left or not gang.eviction_begun:
-            gang.keep(list(gang.leaving))
-            gang.permitted = gang.started = True
+        nobody_left = gang.permit.record is not None and len(uids) == len(gang.eviction.pods) == len(
+            gang.permit.record.evicting
+        )
+        if not gang.eviction.whole:
+            gang.cancel_eviction(uids)
+        elif nobody_left or not gang.eviction.begun:
+            gang.cancel_eviction(list(gang.eviction.pods))
+            gang.permit.adopt()
         else:
-            gang.evicted_for = ""  # half of it is worth nothing: the rest follows
+            gang.eviction.drop_preemptor()  # half of it is worth nothing: the rest follows
 
     def reconsider(self, uids: Iterable[str]) -> None:
         """Evictions of these pods have failed: those that nobody waits for any more are not tried again."""
         owners = {kept.owner for kept in self._cache.kept.values()}
         for gang in {self._cache.gang_of[uid] for uid in uids if uid in self._cache.gang_of}:
-            if gang.evicted_for and gang.evicted_for not in owners:
+            if gang.eviction.preemptor and gang.eviction.preemptor not in owners:
                 self._spare(gang)
 
     def _holds(self, plan: Plan) -> bool:
@@ -125,10 +125,10 @@ class Plans:
             if not may_preempt(group) or any(gang.priority >= group.priority for gang in victims.bound):
                 return False
         for gang in victims.bound.keys() - victims.whole:
-            if len(gang.bound) < gang.needed:
+            if len(gang.bound) < gang.required:
                 return False  # it cannot spare them any more
         return not any(
-            (gang.permitted or gang.group.persisting is not None) and any(seated_on(uid) is not None for uid in uids)
+            (gang.permitted or gang.group.persist_id is not None) and any(seated_on(uid) is not None for uid in uids)
             for gang, uids in plan.victims.reserved.items()
         )
 
@@ -137,13 +137,13 @@ class Plans:
         effects: list[Effect] = []
         for gang, uids in plan.victims.reserved.items():
             group = gang.group
-            if gang.permitted or group.persisting is not None or not any(uid in gang.seats for uid in uids):
+            if gang.permitted or group.persist_id is not None or not any(uid in gang.seats for uid in uids):
                 continue
             effects += reservation_released(gang, kept)
             self._waiting.give_up(group)  # what is left of its reservations is of no use to it
             if kept is not None:
                 kept.going.difference_update(uids)
-                group.yields_to = kept.group
+                group.preemption.yield_to(kept.group)
                 self._yielding[group] = None
         return effects
 
@@ -151,9 +151,8 @@ class Plans:
         """The decision can never be made durable as it is."""
         self.refused(plan)
         if plan.kept is not None and (group := plan.kept.group) in self._queue:
-            group.trouble = message
-            group.next_plan = now.monotonic_seconds + REFUSED_PLAN_SECONDS
-            self._queue.back_off(group, now.monotonic_seconds)
+            group.preemption.postpone(now.monotonic_seconds + REFUSED_PLAN_SECONDS)
+            self._queue.back_off(group, now.monotonic_seconds, message)
 
     def refused(self, plan: Plan) -> None:
         """The decision is not carried out."""
@@ -177,8 +176,8 @@ class Plans:
                         cache.regroup(partner)
                 room = Counter({(each.node, each.class_id): each.count for each in record.kept_room})
                 known = all(class_id in cache.ledger.classes for _, class_id in room)
-                if known and gang.group.to_seat:
-                    gang.kept_room = record.kept_room
+                if known and gang.group.gangs_to_place:
+                    gang.nominated = record.kept_room
                     going_for_it = going[gang.id] | self._on_their_way_out(room)
                     self.keep(Nomination(gang.group, gang.id, room, going_for_it, begun=True))
         effects: list[Effect] = []
@@ -197,15 +196,14 @@ class Plans:
         there = [name.uid for name in record.evicting if name.uid in gang.bound]
         whole = record.state is RecordState.UNPERMITTED
         preemptor = self._cache.gangs.get(record.evicted_for)
-        wanted = not record.evicted_for or (preemptor is not None and bool(preemptor.kept_room))
+        wanted = not record.evicted_for or (preemptor is not None and bool(preemptor.nominated))
         if not wanted and not whole:
             return []
         if not wanted and there and not any(gang.pods[uid].deleting for uid in _known(gang, record)):
-            gang.permitted = gang.started = True  # as far as one can see nobody was evicted
+            gang.permit.adopt()  # as far as one can see nobody was evicted
             return []
-        gang.let_go(there)
-        gang.leaves_whole = whole and bool(there)
-        gang.evicted_for = record.evicted_for if there and wanted else ""
+        preemptor_id = record.evicted_for if there and wanted else ""
+        gang.begin_eviction(there, preemptor_id, whole=whole and bool(there))
         self._cache.touch(gang, edited=True)
         if wanted and preemptor is not None and (kept := self._cache.kept.get(preemptor.group)) is not None:
             kept.victims.append(gang)
@@ -231,8 +229,9 @@ class Plans:
                 if kept.group in self._queue:
                     self._queue.activate(kept.group)
         for group in list(self._yielding):
-            if group.yields_to is None or not self._still_comes(group.yields_to) or not group.accumulates:
-                group.yields_to = None
+            preemptor = group.preemption.yields_to
+            if preemptor is None or not self._still_comes(preemptor) or not group.accumulates:
+                group.preemption.yield_to(None)
                 del self._yielding[group]
                 for gang in group.gangs:
                     self._cache.touch(gang, edited=True)
@@ -253,7 +252,9 @@ class Plans:
 
     def _goes(self, uid: str, owner: str) -> bool:
         gang = self._cache.gang_of.get(uid)
-        return gang is None or gang.pods[uid].deleting or (uid in gang.leaving and gang.evicted_for == owner)
+        return (
+            gang is None or gang.pods[uid].deleting or (uid in gang.eviction.pods and gang.eviction.preemptor == owner)
+        )
 
     def _still_comes(self, group: Group) -> bool:
         """The group for which another gave way is still on its way to its place."""
@@ -262,13 +263,13 @@ class Plans:
     def _needed(self, kept: Nomination) -> bool:
         """The group still has members for all of the room, and the room is enough for it to start."""
         group = kept.group
-        if kept.overtaken or kept.used or self._cache.groups.get(group.id) is not group or not group.to_seat:
+        if kept.overtaken or kept.used or self._cache.groups.get(group.id) is not group or not group.gangs_to_place:
             return False
         if kept.divided_by != self._cache.divided_by(group):
             return False
         wanted, come = demand(group), kept.come
         wanted.update(seat.class_id for seat in come)
-        enough = sum(gang.minimum for gang in group.to_seat) <= kept.room.total() - len(come)
+        enough = sum(gang.minimum for gang in group.gangs_to_place) <= kept.room.total() - len(come)
         return enough and all(wanted[class_id] >= count for class_id, count in kept.members.items())
 
     def drop(self, kept: Nomination) -> None:
@@ -276,11 +277,11 @@ class Plans:
         del self._cache.kept[kept.group]
         self._cache.helped = True
         if (owner := self._cache.gangs.get(kept.owner)) is not None:
-            owner.kept_room = ()
+            owner.nominated = ()
             self._cache.touch(owner)
         self._cache.touch_group(kept.group)
         for gang in kept.victims:
-            if gang.leaving and gang.evicted_for == kept.owner:
+            if gang.eviction.pods and gang.eviction.preemptor == kept.owner:
                 self._spare(gang)
 
 
@@ -302,17 +303,12 @@ def _in_parts(records: Sequence[Record]) -> list[tuple[Record, ...]]:
 
 def unpermit(cache: Cache, gang: Gang) -> None:
     """The gang is taken back to the queue, to start anew as a whole."""
-    gang.permitted = gang.started = False
-    gang.lost.clear()
-    gang.repairing_since = None
-    gang.start_seconds = None
-    gang.began_unix = gang.ended_unix = 0.0
-    gang.cycle = ScheduleCycle(gang.cycle.number + 1)
+    gang.restart()
     cache.touch(gang, edited=True)
     cache.touch_partners(gang.id)
 
 
 def _state(gang: Gang) -> RecordState:
-    if gang.leaves_whole or not gang.permitted:
+    if gang.eviction.whole or not gang.permitted:
         return RecordState.UNPERMITTED
-    return gang.record.state if gang.record is not None else RecordState.SATISFIED
+    return gang.permit.record.state if gang.permit.record is not None else RecordState.SATISFIED

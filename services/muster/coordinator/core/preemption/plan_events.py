@@ -43,11 +43,11 @@ def _on_all(group: Group, reason: str, predicate: str) -> list[Effect]:
 
 def evicted(gang: Gang, uids: list[str]) -> Report:
     """On evicted pods and on their gang's definition."""
-    if gang.evicted_for:
-        reason, cause = "Preempted", f"preempted by gang {gang.evicted_for.split('/', 1)[-1]}"
+    if gang.eviction.preemptor:
+        reason, cause = "Preempted", f"preempted by gang {gang.eviction.preemptor.split('/', 1)[-1]}"
     else:
         reason, cause = "GangEvicted", "evicted by the repair policy of its gang, which could not be repaired"
-    what = "all of its pods" if gang.leaves_whole else f"{len(uids)} of its pods, which it can spare,"
+    what = "all of its pods" if gang.eviction.whole else f"{len(uids)} of its pods, which it can spare,"
     pods = [gang.pods[uid] for uid in sorted(uids)[:PODS_WITH_EVENTS] if uid in gang.pods]
     events = [KubeEvent(pod_reference(pod), EventType.WARNING, reason, f"the pod is {cause}") for pod in pods]
     if gang.facts is not None and gang.facts.definition is not None:

@@ -64,7 +64,7 @@ class RunningGangs:
                 self._priority[gang] = priority
                 self._gangs.setdefault(priority, {})[gang] = None
                 self._sorted.pop(priority, None)
-        settled = bool(gang.bound) and not gang.on_the_move
+        settled = bool(gang.bound) and not gang.in_transition
         if settled is (gang in self._settled):
             return False
         (self._settled.add if settled else self._settled.discard)(gang)
@@ -163,7 +163,7 @@ class PotentialVictims:
         allowed = self._allowed()
         for level, (_, gangs) in enumerate(self._running.below(group.priority), start=first_level):
             for gang in gangs:
-                if gang.on_the_move or (self._claimed and not self._claimed.isdisjoint(gang.bound)):
+                if gang.in_transition or (self._claimed and not self._claimed.isdisjoint(gang.bound)):
                     continue
                 covered = self._running.covered(gang)
                 if covered and any(count > allowed[budget] for budget, count in covered.items()):
@@ -190,7 +190,7 @@ class PotentialVictims:
         for kept in self._cache.kept.values():
             for uid in kept.going if not kept.drains else ():
                 gang = self._cache.gang_of.get(uid)
-                if gang is not None and uid in gang.leaving:
+                if gang is not None and uid in gang.eviction.pods:
                     allowed.subtract(gang.pods[uid].budgets)
         return allowed
 
@@ -207,7 +207,7 @@ class PotentialVictims:
             if gang is None or uids is None:
                 return None
             if each.id in self._were_waiting:
-                if gang.permitted or gang.group.persisting is not None:
+                if gang.permitted or gang.group.persist_id is not None:
                     return None
                 reserved[gang] = uids
                 continue
@@ -233,4 +233,4 @@ def claimed(cache: Cache, group: Group, now: float) -> set[str]:
 def _spare(gang: Gang) -> int:
     if gang.facts is not None and gang.facts.evicted_whole:
         return 0
-    return max(0, len(gang.bound) - gang.needed)
+    return max(0, len(gang.bound) - gang.required)

@@ -87,7 +87,7 @@ class Preemption:
             self._plans.drop(kept)  # what was to be room for it is none
         elif kept is None:
             delay = self._rules.deadlock_after_seconds if group.accumulates else 0.0
-            self._asking.setdefault(group, max(now.monotonic_seconds + delay, group.next_plan))
+            self._asking.setdefault(group, max(now.monotonic_seconds + delay, group.preemption.not_before))
         self._unplaced.setdefault(group, now.monotonic_seconds)
 
     def rooms_that_drain_longer(self, group: Group, now: Now) -> list[Nomination]:
@@ -105,9 +105,14 @@ class Preemption:
         if whole:
             for waiting in (self._asking, self._unplaced, self._passed):
                 waiting.pop(group, None)
-            group.no_way = ""
+            group.preemption.conclude("")
             if (kept := self._cache.kept.get(group)) is not None:
                 kept.used = not group.accumulates
+
+    @staticmethod
+    def forget_verdict(group: Group) -> None:
+        """The group was explained anew: what was found out before may not hold any more."""
+        group.preemption.conclude("")
 
     def may_be_evicted(self, gang: Gang) -> None:
         """The gang could make room from now on: groups that matter more may be asked for again."""
@@ -164,7 +169,7 @@ class Preemption:
         """
         for other in [other for other in self._unplaced if other is group or _alike(group, other)]:
             del self._unplaced[other]
-            other.no_way = "it would not fit either if everything that Muster placed had ended"
+            other.preemption.conclude("it would not fit either if everything that Muster placed had ended")
             self._cache.touch_group(other)
 
     def _candidates(self, group: Group, now: Now) -> PotentialVictims:
@@ -254,7 +259,7 @@ class Preemption:
         group = attempt.group
         seconds = now.monotonic_seconds - attempt.began
         for gang in group.gangs:
-            gang.solver_seconds += max(0.0, seconds)
+            gang.attempts.charge(seconds)
         self._not_before = now.monotonic_seconds + seconds * (1 / SHARE - 1)
         if isinstance(attempt.offer, ExpectedCompletions):
             self._drain_again = now.monotonic_seconds + AGAIN_SECONDS
@@ -267,7 +272,7 @@ class Preemption:
         elif result.outcome is not SolveOutcome.PLACED:
             self._no_way(attempt)
         elif not result.victims and self._bears(_kept(attempt, result), (), now):
-            group.next_plan = max(group.next_plan, now.monotonic_seconds + AGAIN_SECONDS)  # unless that was no truth
+            group.preemption.postpone(now.monotonic_seconds + AGAIN_SECONDS)  # unless that was no truth
             self._queue.activate(group)
         elif (effects := self._make_room(attempt, result, now)) is not None:
             return effects
@@ -290,7 +295,7 @@ class Preemption:
         if isinstance(attempt.offer, ExpectedCompletions):
             self._never_drains(attempt.group)
         else:
-            attempt.group.no_way = "nobody could be made to give way so that it would fit"
+            attempt.group.preemption.conclude("nobody could be made to give way so that it would fit")
             self._cache.touch_group(attempt.group)
 
     def _make_room(self, attempt: _Attempt, result: SolveResult, now: Now) -> list[Effect] | None:
@@ -344,7 +349,9 @@ def _kept(attempt: _Attempt, result: SolveResult) -> Nomination:
 
 
 def _alike(group: Group, other: Group) -> bool:
-    same = group.infeasible is not None and other.infeasible == group.infeasible
+    same = (
+        group.queueing.equivalence_key is not None and other.queueing.equivalence_key == group.queueing.equivalence_key
+    )
     return same and bool(other.gangs) and other.priority == group.priority
 
 

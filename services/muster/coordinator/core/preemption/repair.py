@@ -14,33 +14,31 @@ class Repairs:
 
     def __init__(self, plans: Plans, rules: Rules) -> None:
         self._plans, self._rules = plans, rules
-        self._gangs: dict[Gang, None] = {}
+        self._since: dict[Gang, float] = {}
         self._told: dict[Gang, int] = {}
 
     def look(self, gang: Gang, now: Now) -> None:
         """The gang was touched."""
         if not gang.lost and not any(held.repairs for held in gang.seats.values()):
-            gang.repairing_since = None
             self.forget(gang)
-        elif gang.repairing_since is None:
-            gang.repairing_since = now.monotonic_seconds
-            self._gangs[gang] = None
+        else:
+            self._since.setdefault(gang, now.monotonic_seconds)
 
     def forget(self, gang: Gang) -> None:
         """The gang is whole, or gone."""
-        self._gangs.pop(gang, None)
+        self._since.pop(gang, None)
         self._told.pop(gang, None)
 
     def next_time(self) -> float | None:
         """When the next gang's time is up."""
-        return min((self._deadline(gang) for gang in self._gangs if not _under_way(gang)), default=None)
+        return min((self._deadline(gang) for gang in self._since if not _under_way(gang)), default=None)
 
     def due(self, now: Now) -> list[Effect]:
         """Gangs that were not completed in time."""
-        late = [gang for gang in self._gangs if self._deadline(gang) <= now.monotonic_seconds and not _under_way(gang)]
+        late = [gang for gang in self._since if self._deadline(gang) <= now.monotonic_seconds and not _under_way(gang)]
         effects: list[Effect] = []
         for gang in late:
-            gang.repairing_since = now.monotonic_seconds  # what goes on as it is may come to be below its minimum
+            self._since[gang] = now.monotonic_seconds  # what goes on as it is may come to be below its minimum
             effects += self._give_up(gang, now)
         return effects
 
@@ -48,7 +46,7 @@ class Repairs:
         facts, about = gang.facts, gang.reference
         if facts is None or about is None:
             return []
-        evict = facts.repair_policy is RepairPolicy.EVICT and 0 < len(gang.bound) < gang.needed
+        evict = facts.repair_policy is RepairPolicy.EVICT and 0 < len(gang.bound) < gang.required
         what = (
             "its repair policy evicts its pods, and it starts again"
             if evict
@@ -67,10 +65,9 @@ class Repairs:
         return effects
 
     def _deadline(self, gang: Gang) -> float:
-        assert gang.repairing_since is not None
-        return gang.repairing_since + self._rules.repair_timeout_seconds
+        return self._since[gang] + self._rules.repair_timeout_seconds
 
 
 def _under_way(gang: Gang) -> bool:
     """Some of its pods may still be bound: what becomes of them is awaited."""
-    return bool(gang.seats or gang.acked) or gang.group.busy
+    return bool(gang.seats or gang.acknowledged) or gang.group.busy

@@ -11,7 +11,8 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from muster.coordinator.core.gang.group import EquivalenceKey, Group, QueueKey
+from muster.coordinator.core.gang.group import Group, QueueKey
+from muster.coordinator.core.gang.state import EquivalenceKey
 from muster.gangs.solve import Explanation
 
 MAX_AT_ONCE: Final = 1024
@@ -118,7 +119,9 @@ class Hearsay:
             said, gang_index = self._said[shape]
             for group in walk:
                 looked += 1
-                if (group.said is None or group.said.summary != said.summary) and group.infeasible == shape:
+                if (
+                    group.solve.solver_explanation is None or group.solve.solver_explanation.summary != said.summary
+                ) and group.queueing.equivalence_key == shape:
                     told.append((group, said, gang_index))
                 if len(told) >= AT_ONCE or looked >= LOOKED_AT:
                     self._walks[shape] = self._walks.pop(shape)  # after those of the others

@@ -41,14 +41,14 @@ def groups_agree(gang: Gang, known: Mapping[str, Gang]) -> bool:
 
 
 def _lacks(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees, ledger: Ledger) -> str | None:
-    if gang.leaves_whole:
+    if gang.eviction.whole:
         return f"its pods are being evicted {_for_whom(gang)}; it starts again when they are gone"
-    if gang.single:
-        return _contradictory(gang, trees) if gang.waiting else None
+    if gang.placed_singly:
+        return _contradictory(gang, trees) if gang.pending else None
     reason = _wrongly_declared(gang, known, trees)
     if reason is not None or gang.facts is None:
         return reason
-    if gang.counted < gang.needed:
+    if gang.counted < gang.required:
         return _timed_out(gang) if gang.timed_out else _too_few(gang, gang.facts.minimum)
     if gang.permitted:
         return None
@@ -87,22 +87,22 @@ def _contradictory(gang: Gang, trees: TopologyTrees) -> str | None:
 
 def _sizes(gang: Gang, facts: GangFacts) -> tuple[int, int]:
     """How many members it may have after the next try, at the least and at the most, those with a place included."""
-    have_a_place = gang.members - len(gang.waiting)
-    if gang.single:
-        return have_a_place + 1, gang.members
-    least = have_a_place + max(0, gang.lacking)
-    return least, max(least, gang.members, facts.total if gang.counted < gang.needed else 0)
+    have_a_place = gang.member_count - len(gang.pending)
+    if gang.placed_singly:
+        return have_a_place + 1, gang.member_count
+    least = have_a_place + max(0, gang.missing)
+    return least, max(least, gang.member_count, facts.total if gang.counted < gang.required else 0)
 
 
 def _for_whom(gang: Gang) -> str:
-    if gang.evicted_for:
-        return f"for gang {gang.evicted_for.split('/', 1)[-1]}"
+    if gang.eviction.preemptor:
+        return f"for gang {gang.eviction.preemptor.split('/', 1)[-1]}"
     return "by its repair policy"
 
 
 def _timed_out(gang: Gang) -> str:
     mark = next(iter(timeout_annotations(gang.id, True)), "of the timeout")
-    count = len(gang.marked) + len(gang.timing_out)
+    count = len(gang.hold.marked) + len(gang.hold.timing_out)
     return (
         f"{count} of its pods timed out and are not scheduled; edit its declaration, replace the pods, or remove the "
         f"annotation {mark} from them"
@@ -125,9 +125,9 @@ def _partner_lacks(gang: Gang, id_: str, partner: Gang | None) -> str | None:
 
 def _too_few(gang: Gang, minimum: int) -> str:
     reason = f"{gang.counted} of {minimum} members exist"
-    if gang.needed < minimum:
-        return f"{gang.counted} of {gang.needed} members exist, besides {len(gang.succeeded)} that succeeded"
-    if len(gang.pods) == gang.members:
+    if gang.required < minimum:
+        return f"{gang.counted} of {gang.required} members exist, besides {len(gang.succeeded)} that succeeded"
+    if len(gang.pods) == gang.member_count:
         return reason
     missing = [
         (sum(1 for pod in gang.pods.values() if pod.gated and not pod.deleting), "gated"),
@@ -161,7 +161,7 @@ def unlike(gang: Gang, classes: Mapping[str, PodClass]) -> str | None:
     """Which members ask something else of a node than the first, and what; None: none does, or they may."""
     if gang.facts is None or not gang.facts.uniform:
         return None
-    members = [*gang.waiting, *gang.seats, *gang.acked, *gang.bound]
+    members = [*gang.pending, *gang.seats, *gang.acknowledged, *gang.bound]
     if len({gang.pods[uid].class_id for uid in members}) < 2:
         return None
     pods = sorted((gang.pods[uid] for uid in members), key=lambda pod: natural_order(pod.name))
@@ -196,10 +196,10 @@ def lacks_room_in_all(gang: Gang, ledger: Ledger) -> str | None:
     wait any more once it has all that it needs to start.
     """
     facts = gang.facts
-    if facts is None or not facts.resources or gang.lacking <= 0:
+    if facts is None or not facts.resources or gang.missing <= 0:
         return None
     theirs = _asked((class_id for each in gang.group.gangs for class_id in _held(each)), ledger)
-    waiting = _asked((pod.class_id for pod in gang.waiting.values()), ledger)
+    waiting = _asked((pod.class_id for pod in gang.pending.values()), ledger)
     asked = Counter[str]() if gang.group.accumulates else _asked(_held(gang), ledger) + waiting
     short = []
     for name, amount in facts.resources:
@@ -211,7 +211,7 @@ def lacks_room_in_all(gang: Gang, ledger: Ledger) -> str | None:
 
 def _held(gang: Gang) -> Iterator[str]:
     """Classes of its members that have a place."""
-    yield from (seat.class_id for seat in (*gang.outstanding, *gang.acked.values()))
+    yield from (seat.class_id for seat in (*gang.unbound_seats, *gang.acknowledged.values()))
     yield from (gang.pods[uid].class_id for uid in gang.bound)
 
 

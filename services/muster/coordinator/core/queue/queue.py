@@ -6,7 +6,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from muster.coordinator.core.gang.group import EquivalenceKey, Group, QueueKey
+from muster.coordinator.core.gang.group import Group, QueueKey
+from muster.coordinator.core.gang.state import EquivalenceKey
 from muster.coordinator.core.queue.equivalence import EquivalenceClasses
 from muster.retry.backoff import backoff_seconds
 
@@ -74,29 +75,45 @@ class Queue:
 
     def activate(self, group: Group) -> None:
         """Try it at the next opportunity, in its turn."""
-        self._place(group, speaks=group.infeasible)
-        if group.infeasible is not None:
-            self._speaking[group.infeasible] += 1
+        self._place(group, speaks=group.queueing.equivalence_key)
+        if group.queueing.equivalence_key is not None:
+            self._speaking[group.queueing.equivalence_key] += 1
         key = group.key
         self._active_keys[group.id] = key
         self.activations += 1
         heapq.heappush(self._active, (key, group.id))
 
-    def back_off(self, group: Group, now: float, *, away: bool = False) -> None:
-        """Try it again after a while that doubles with every refusal in a row; soon if placement is only `away`."""
-        self._place(group, speaks=group.infeasible)
+    def back_off(self, group: Group, now: float, failure: str = "", *, away: bool = False) -> None:
+        """Try it again after a while that doubles with every failure in a row; soon if placement is only `away`."""
+        group.queueing.fail(failure)
+        self._place(group, speaks=group.queueing.equivalence_key)
         seconds = AWAY_SECONDS
         if not away:
-            group.refusals += 1
-            seconds = backoff_seconds(INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, group.refusals)
+            group.queueing.back_off()
+            seconds = backoff_seconds(INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, group.queueing.backoffs)
         self._backoff_until[group.id] = now + seconds
         heapq.heappush(self._backoff, (now + seconds, group.id))
+
+    @staticmethod
+    def reset_backoff(group: Group) -> None:
+        """The next backoff is the shortest again."""
+        group.queueing.reset_backoff()
+
+    @staticmethod
+    def clear_failure(group: Group) -> None:
+        """The last attempt did not fail."""
+        group.queueing.fail("")
+
+    @staticmethod
+    def classify(group: Group, key: EquivalenceKey | None) -> None:
+        """Set the equivalence class of a group that has no place; None: it is in none."""
+        group.queueing.classify(key)
 
     def park(self, group: Group) -> None:
         """It cannot be placed now: try it when something helps."""
         self._place(group)
-        if group.infeasible is not None:
-            self._alike.put(group, group.infeasible)
+        if group.queueing.equivalence_key is not None:
+            self._alike.put(group, group.queueing.equivalence_key)
         else:
             self._unschedulable[group.id] = group
 
@@ -107,7 +124,7 @@ class Queue:
 
     def stand_alone(self, group: Group) -> None:
         """Nobody speaks for it any more, nor does it for others; it waits as it did."""
-        group.infeasible = None
+        group.queueing.classify(None)
         if group.id in self._active_keys:
             self.activate(group)
         elif group.id in self._groups and group.id not in self._backoff_until:
@@ -214,14 +231,14 @@ class Queue:
                 heapq.heappop(self._active)
                 continue
             group = self._groups[group_id]
-            size = sum(len(gang.waiting) for gang in group.gangs)
+            size = sum(len(gang.pending) for gang in group.gangs)
             if taken and (pods + size > most_pods or kind(group) != kind(taken[0])):
                 break
             heapq.heappop(self._active)
             if not beside.fits_in(group):
                 passed_over.append((key, group_id))
                 continue
-            if (shape := group.infeasible) is not None:
+            if (shape := group.queueing.equivalence_key) is not None:
                 if spoken_for[shape] >= self._alike.at_once(shape):
                     self._leave(group_id)
                     self._alike.put(group, shape)

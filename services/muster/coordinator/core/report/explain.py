@@ -82,7 +82,7 @@ def pod_state(gang: Gang, pod: PodFacts) -> str:
         return "ended"
     if pod.deleting:
         return "deleting"
-    if pod.uid in gang.leaving:
+    if pod.uid in gang.eviction.pods:
         return "evicted"
     if pod.node:
         return "bound"
@@ -90,23 +90,23 @@ def pod_state(gang: Gang, pod: PodFacts) -> str:
         return "invalid"
     if pod.gated:
         return "gated"
-    if pod.uid in gang.marked or pod.uid in gang.timing_out:
+    if pod.uid in gang.hold.marked or pod.uid in gang.hold.timing_out:
         return "timed-out"
-    return "reserved" if pod.uid in gang.seats or pod.uid in gang.acked else "pending"
+    return "reserved" if pod.uid in gang.seats or pod.uid in gang.acknowledged else "pending"
 
 
 def reserved_node(gang: Gang, pod: PodFacts) -> str:
     """Returns the node on which a member has a reservation; "" if none."""
     if (held := gang.seats.get(pod.uid)) is not None:
         return held.seat.node
-    return seat.node if (seat := gang.acked.get(pod.uid)) is not None else ""
+    return seat.node if (seat := gang.acknowledged.get(pod.uid)) is not None else ""
 
 
 def waits_until_unix_millis(gang: Gang) -> int:
     """Returns when a waiting gang times out, by the leader's wall clock; 0 if it does not wait."""
-    if gang.permitted or not gang.seats or gang.waiting_since is None or gang.facts is None:
+    if gang.permitted or not gang.seats or gang.hold.since is None or gang.facts is None:
         return 0
-    return gang.waiting_since_unix_millis + int(gang.facts.waiting_time_seconds * 1000)
+    return gang.hold.since_unix_millis + int(gang.facts.waiting_time_seconds * 1000)
 
 
 def nodes_with_kept_room(machine: Machine, gang: Gang) -> int:
@@ -121,13 +121,13 @@ def evicted_for(machine: Machine, gang: Gang) -> list[str]:
     if kept is None:
         return []
     gangs = machine.cache.gangs.values()
-    return sorted(other.id for other in gangs if other.leaving and other.evicted_for == kept.owner)
+    return sorted(other.id for other in gangs if other.eviction.pods and other.eviction.preemptor == kept.owner)
 
 
 def would_help(gang: Gang) -> list[str]:
     """Lists changes that would unblock the gang; empty if nothing blocks it."""
     facts, group = gang.facts, gang.group
-    if facts is None or (gang.permitted and not gang.waiting):
+    if facts is None or (gang.permitted and not gang.pending):
         return []
     helps = [
         f"correct its declaration: {problem.message}"
@@ -137,13 +137,13 @@ def would_help(gang: Gang) -> list[str]:
     if gang.timed_out:
         mark = next(iter(timeout_annotations(gang.id, True)), "of the timeout")
         helps.append(f"remove the annotation {mark} from its pods, replace the pods, or edit its declaration")
-    elif not gang.single and not facts.blocked and gang.counted < gang.needed:
-        missing, reached = gang.needed - gang.counted, facts.minimum - gang.needed + gang.counted
+    elif not gang.placed_singly and not facts.blocked and gang.counted < gang.required:
+        missing, reached = gang.required - gang.counted, facts.minimum - gang.required + gang.counted
         helps.append(f"{missing} more {'pod' if missing == 1 else 'pods'}, or a minimum of at most {reached}")
-    if group.gathering is not None and not helps:
-        helps.append(f"resolve what keeps its gang group out of the queue: {group.gathering}")
-    explanation = group.explanation
-    if group.gathering is None and explanation is not None:
+    if group.not_ready is not None and not helps:
+        helps.append(f"resolve what keeps its gang group out of the queue: {group.not_ready}")
+    explanation = group.solve.explanation
+    if group.not_ready is None and explanation is not None:
         if explanation.remedy:
             about = f"gang {explanation.gang.split('/', 1)[-1]}: " if explanation.gang not in ("", gang.id) else ""
             helps.append(about + explanation.remedy)
@@ -155,8 +155,8 @@ def would_help(gang: Gang) -> list[str]:
             f"{count} {'node is' if count == 1 else 'nodes are'} filtered out: {why}"
             for why, count in explanation.filtered_nodes
         ]
-    if group.trouble:
-        helps.append(f"nothing: it is retried soon; the last attempt failed: {group.trouble}")
+    if group.queueing.failure:
+        helps.append(f"nothing: it is retried soon; the last attempt failed: {group.queueing.failure}")
     return helps
 
 

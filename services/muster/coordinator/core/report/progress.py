@@ -24,7 +24,7 @@ _STAGES: Final = {
 
 def stage_of(gang: Gang, phase: Phase) -> Stage:
     """Returns the stage of a gang in this phase."""
-    return Stage.PREEMPTED if gang.preempted_by and not gang.permitted else _STAGES[phase]
+    return Stage.PREEMPTED if gang.eviction.preempted_by and not gang.permitted else _STAGES[phase]
 
 
 def progress_of(gang: Gang, cache: Cache) -> Progress | None:
@@ -40,28 +40,28 @@ def progress_of(gang: Gang, cache: Cache) -> Progress | None:
         reason=reason(gang),
         root=tree.name if tree is not None else "",
         levels=tuple(level.name for level in tree.levels) if tree is not None else (),
-        began=gang.began_unix,
-        ended=gang.ended_unix,
-        solver_seconds=gang.solver_seconds,
-        preemptor=gang.preempted_by if not gang.permitted else "",
+        began=gang.timing.ready_unix,
+        ended=gang.timing.bound_unix,
+        solver_seconds=gang.attempts.solver_seconds,
+        preemptor=gang.eviction.preempted_by if not gang.permitted else "",
     )
 
 
 def _members(gang: Gang, cache: Cache, tree: TopologyTree | None) -> tuple[MemberProgress, ...]:
     """Lists members that stay or have succeeded, by name."""
-    ranks = dict(gang.record.ranks) if gang.record is not None else {}
-    tries = gang.permitted_tries if gang.permitted else gang.tries
+    ranks = dict(gang.permit.record.ranks) if gang.permit.record is not None else {}
+    tries = gang.permit.attempts if gang.permitted else gang.attempts.total
     domains: dict[str, tuple[str, ...]] = {"": ()}
     members = []
     for pod in sorted(gang.pods.values(), key=lambda pod: (pod.name, pod.uid)):
-        if pod.deleting or pod.phase is PodPhase.FAILED or pod.uid in gang.leaving:
+        if pod.deleting or pod.phase is PodPhase.FAILED or pod.uid in gang.eviction.pods:
             continue
         node = _node(gang, pod)
         if node not in domains:
             facts = cache.ledger.nodes.get(node)
             above = cache.trees.above(tree, facts) if tree is not None and facts is not None else None
             domains[node] = tuple(above or ())
-        bound = bool(pod.node) or pod.uid in gang.acked
+        bound = bool(pod.node) or pod.uid in gang.acknowledged
         rank = ranks.get(pod.uid)
         members.append(MemberProgress(pod.uid, pod.name, node, domains[node], rank, tries, bound))
     return tuple(members)
@@ -73,4 +73,4 @@ def _node(gang: Gang, pod: PodFacts) -> str:
         return pod.node
     if (held := gang.seats.get(pod.uid)) is not None:
         return held.seat.node
-    return seat.node if (seat := gang.acked.get(pod.uid)) is not None else ""
+    return seat.node if (seat := gang.acknowledged.get(pod.uid)) is not None else ""

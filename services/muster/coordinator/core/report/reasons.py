@@ -50,32 +50,32 @@ def kind(gang: Gang) -> Kind:
     """Returns the kind of the gang's reason; cheaper than the reason."""
     group = gang.group
     if gang.permitted:
-        if not gang.waiting:
-            if gang.seats and gang.bind_trouble:
+        if not gang.pending:
+            if gang.seats and gang.bind.failure:
                 return Kind.NOT_BOUND
-            return Kind.MARKED if gang.marked else Kind.NONE
+            return Kind.MARKED if gang.hold.marked else Kind.NONE
         if gang.lost:
             return Kind.LOST
-        if group.gathering is not None:
+        if group.not_ready is not None:
             return Kind.LATER_GATHERING
-        if group.trouble:
+        if group.queueing.failure:
             return Kind.LATER_UNTRIED
-        return Kind.LATER_CANNOT_START if group.explanation is not None else Kind.NONE
-    if gang.seats and group.persisting is None:
+        return Kind.LATER_CANNOT_START if group.solve.explanation is not None else Kind.NONE
+    if gang.seats and group.persist_id is None:
         return Kind.HOLDING
-    if group.gathering is not None:
+    if group.not_ready is not None:
         return Kind.GATHERING
-    if not gang.waiting or group.persisting is not None:
+    if not gang.pending or group.persist_id is not None:
         return Kind.NONE
-    if group.trouble:
+    if group.queueing.failure:
         return Kind.UNTRIED
-    return Kind.CANNOT_START if group.explanation is not None else Kind.NONE
+    return Kind.CANNOT_START if group.solve.explanation is not None else Kind.NONE
 
 
 def theme(gang: Gang) -> Theme:
     """Returns the identity of the gang's reason. For a gated gang it includes the gate, without numbers."""
     found = kind(gang)
-    gathering = gang.group.gathering if found in (Kind.GATHERING, Kind.LATER_GATHERING) else None
+    gathering = gang.group.not_ready if found in (Kind.GATHERING, Kind.LATER_GATHERING) else None
     return Theme(found, _NUMBER.sub("#", gathering)) if gathering else Theme(found)
 
 
@@ -90,7 +90,7 @@ def is_news(before: Theme, after: Theme) -> bool:
 
 def reason(gang: Gang) -> str:
     """Returns the reason in the user's terms; empty if nothing blocks the gang."""
-    name, gathering = f"{'pod' if gang.plain else 'gang'} {gang.label}", gang.group.gathering
+    name, gathering = f"{'pod' if gang.plain else 'gang'} {gang.label}", gang.group.not_ready
     match kind(gang):
         case Kind.GATHERING:
             return f"{name} is pending: {gathering}"
@@ -99,16 +99,16 @@ def reason(gang: Gang) -> str:
         case Kind.HOLDING:
             return _holding(gang)
         case Kind.LATER_GATHERING:
-            later = "1 later pod is" if len(gang.waiting) == 1 else f"{len(gang.waiting)} later pods are"
+            later = "1 later pod is" if len(gang.pending) == 1 else f"{len(gang.pending)} later pods are"
             return f"gang {gang.label} {_goes_on(gang)}; {later} pending: {gathering}"
         case Kind.LATER_CANNOT_START | Kind.LATER_UNTRIED:
-            more = f"{len(gang.waiting)} more of its pods cannot start"
+            more = f"{len(gang.pending)} more of its pods cannot start"
             return f"gang {gang.label} {_goes_on(gang)}; {more}{_because(gang)}"
         case Kind.LOST:
             return _lost(gang)
         case Kind.NOT_BOUND:
             return (
-                f"gang {gang.label} is starting; {len(gang.seats)} of its pods are not bound yet: {gang.bind_trouble}"
+                f"gang {gang.label} is starting; {len(gang.seats)} of its pods are not bound yet: {gang.bind.failure}"
             )
         case Kind.MARKED:
             return _marked(gang)
@@ -118,7 +118,7 @@ def reason(gang: Gang) -> str:
 
 def _goes_on(gang: Gang) -> str:
     """Describes a gang that has started: whether any of its pods run."""
-    return "runs" if gang.members > len(gang.waiting) else "started earlier and has no running pods"
+    return "runs" if gang.member_count > len(gang.pending) else "started earlier and has no running pods"
 
 
 def warnings(gang: Gang) -> list[str]:
@@ -148,36 +148,35 @@ def _why_whole(gang: Gang) -> str:
 
 
 def _holding(gang: Gang) -> str:
-    lacking, minimum = max(0, gang.lacking), gang.needed
+    lacking, minimum = max(0, gang.missing), gang.required
     have = f"gang {gang.label} holds reservations for {minimum - lacking} of {minimum} members"
-    if gang.group.gathering is not None:
-        return f"{have}: {gang.group.gathering}"
+    if gang.group.not_ready is not None:
+        return f"{have}: {gang.group.not_ready}"
     return f"{have} and waits for {'the rest' if lacking else 'its gang group'}{_because(gang)}"
 
 
 def _lost(gang: Gang) -> str:
-    because = f": {gang.group.gathering}" if gang.group.gathering is not None else _because(gang)
-    again = (
-        f"gang {gang.label}: {len(gang.lost)} of {gang.members} pods lost their node and must be placed again{because}"
-    )
-    return f"{again}; the last bind failed: {gang.bind_trouble}" if gang.bind_trouble else again
+    because = f": {gang.group.not_ready}" if gang.group.not_ready is not None else _because(gang)
+    lost = f"{len(gang.lost)} of {gang.member_count} pods lost their node and must be placed again"
+    again = f"gang {gang.label}: {lost}{because}"
+    return f"{again}; the last bind failed: {gang.bind.failure}" if gang.bind.failure else again
 
 
 def _marked(gang: Gang) -> str:
     mark = next(iter(timeout_annotations(gang.id, True)), "of the timeout")
-    count = len(gang.marked)
+    count = len(gang.hold.marked)
     return f"gang {gang.label} runs; {count} more of its pods timed out; remove the annotation {mark} from them"
 
 
 def _because(gang: Gang) -> str:
     group = gang.group
-    if group.trouble:
-        return f": {group.trouble}"
-    explanation = group.explanation
+    if group.queueing.failure:
+        return f": {group.queueing.failure}"
+    explanation = group.solve.explanation
     if explanation is None:
         return ""
     other = f"gang {_label(explanation.gang)}: " if explanation.gang not in ("", gang.id) else ""
-    return f": {other}{explanation.summary}{f'; {group.no_way}' if group.no_way else ''}"
+    return f": {other}{explanation.summary}{f'; {group.preemption.verdict}' if group.preemption.verdict else ''}"
 
 
 def _label(gang_id: str) -> str:
@@ -205,9 +204,9 @@ def name_unplaced_pod(
     gang, pod_class = gangs.get(explanation.gang), classes.get(explanation.class_id)
     if gang is None or pod_class is None:
         return explanation
-    pods = [pod for pod in gang.waiting.values() if pod.class_id == pod_class.id]
+    pods = [pod for pod in gang.pending.values() if pod.class_id == pod_class.id]
     requirements = _node_requirements(pod_class)
-    if not pods or (not requirements and len(pods) == len(gang.waiting)):
+    if not pods or (not requirements and len(pods) == len(gang.pending)):
         return explanation
     first = min(pods, key=lambda pod: (len(pod.name), pod.name))
     others = f" and {len(pods) - 1} equal ones" if len(pods) > 1 else ""

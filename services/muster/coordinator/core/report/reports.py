@@ -204,7 +204,7 @@ def _by_pod(gang: Gang, why: _Message) -> Iterator[tuple[str, _Message]]:
     """Yields the message for each pod that has no seat or a failing bind; a problem of the pod itself comes first."""
     if why.text:
         seated = gang.seats if not gang.permitted or why.theme.kind is Kind.NOT_BOUND else ()
-        for uid in (*gang.waiting, *gang.marked, *seated):
+        for uid in (*gang.pending, *gang.hold.marked, *seated):
             if uid not in gang.invalid:
                 yield uid, why
     for uid in gang.invalid:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.events import Solved, SolveFailed
-from muster.coordinator.core.gang.group import EquivalenceKey, Group, QueueKey
+from muster.coordinator.core.gang.group import Group, QueueKey
+from muster.coordinator.core.gang.state import EquivalenceKey
 from muster.coordinator.core.preemption.nomination import demand
 from muster.gangs.facts import PodClass
 from muster.gangs.solve import SolveGroup, SolveResult
@@ -191,7 +192,7 @@ class ConcurrentSolves:
             attempt.results = {result.id: result for result in answer.results}
         for group in attempt.groups:
             for gang in group.gangs:
-                gang.solver_seconds += max(0.0, now - attempt.began)
+                gang.attempts.charge(now - attempt.began)
         ready = [each for each in self._attempts.values() if each.answer is not None and not self._must_wait(each)]
         for each in ready:
             del self._attempts[each.solve_id]
@@ -238,7 +239,7 @@ class ConcurrentSolves:
 
     def forget_all_but(self, waiting: Container[Group]) -> None:
         """Who neither waits nor is being solved wants nothing any more."""
-        for group in [group for group in self._first if group not in waiting and group.solving is None]:
+        for group in [group for group in self._first if group not in waiting and group.solve.solve_id is None]:
             del self._first[group]
 
     def belongs_to_others(self, attempt: Attempt, group: Group) -> bool:

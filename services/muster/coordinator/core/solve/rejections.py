@@ -43,7 +43,7 @@ class Rejections:
         """One more."""
         self.counts[refusal.reason] += 1
         for gang in group.gangs:
-            gang.rejected[refusal.reason] += 1
+            gang.attempts.reject(refusal.reason)
         if group.gangs:
             count = self.counts[refusal.reason]
             self._news.append(AnswerRejected(group.gangs[0].id, refusal.reason, refusal.message, count))

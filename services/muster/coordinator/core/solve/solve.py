@@ -10,7 +10,8 @@ from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Solve
 from muster.coordinator.core.events import Now, Solved, SolveFailed
 from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.gang.group import EquivalenceKey, Group, QueueKey
+from muster.coordinator.core.gang.group import Group, QueueKey
+from muster.coordinator.core.gang.state import EquivalenceKey
 from muster.coordinator.core.preemption.nomination import as_amounts, nominated_for_others
 from muster.coordinator.core.preemption.preemption import Preemption
 from muster.coordinator.core.queue.equivalence import Hearsay
@@ -94,13 +95,14 @@ class Solves:
         cache = self._cache
         solve_id = next(self._solve_ids)
         asked = {group.id: to_place(group) for group in groups}
-        shapes = {group.id: group.infeasible for group in groups if group.infeasible is not None}
+        shapes = {
+            group.id: group.queueing.equivalence_key for group in groups if group.queueing.equivalence_key is not None
+        }
         self._concurrent.begin(Attempt(solve_id, groups, asked, shapes, now, self._queue.helps, at_risk))
         for group in groups:
-            group.solving = solve_id
+            group.solve.begin(solve_id)
             for gang in group.gangs:
-                gang.attempts += 1
-                gang.cycle.begin_try(gang.waiting)
+                gang.attempts.begin(gang.pending)
             cache.touch_group(group)
         nominated = nominated_for_others(groups[0], cache.kept.values(), cache.ledger, now)
         return Solve(
@@ -115,7 +117,7 @@ class Solves:
         """Groups of one kind may be asked for together: the same kept room is closed to them, and none of them made
         placement refuse the whole question.
         """
-        if group.alone:
+        if group.solve.alone:
             return group.id
         kept = self._cache.kept
         return frozenset(owner for owner, room in kept.items() if not room.open_to(group, now)) if kept else _NOBODY
@@ -126,7 +128,7 @@ class Solves:
         for attempt in ready:
             self._queue.retried(attempt.began, now.monotonic_seconds)
             for group in attempt.groups:
-                group.solving = None
+                group.solve.end()
                 self._cache.settled(group)
         permits = []
         for attempt, group in in_turn(ready):
@@ -171,7 +173,7 @@ class Solves:
         each alone.
         """
         if group.gangs and answer.refused and len(attempt.groups) > 1:
-            group.alone = True
+            group.solve.isolate()
             self._queue.activate(group)
         elif group.gangs:
             if answer.unreadable:
@@ -189,33 +191,34 @@ class Solves:
         self._queue.settle(shape, group, now.monotonic_seconds, fits=fits)
         if fits is False and result is not None and result.explanation is not None:
             about = result.explanation.gang
-            index = next((index for index, gang in enumerate(group.to_seat) if gang.id == about), 0)
+            index = next((index for index, gang in enumerate(group.gangs_to_place) if gang.id == about), 0)
             self._hearsay.put(shape, result.explanation, index)
         return first
 
     def pass_on(self, now: Now) -> None:
         """Groups that others spoke for hear what was said."""
         for group, said, gang_index in self._hearsay.due(now.monotonic_seconds):
-            if group in self._queue and gang_index < len(group.to_seat):
-                self._explain(group, replace(said, gang=group.to_seat[gang_index].id))
+            if group in self._queue and gang_index < len(group.gangs_to_place):
+                self._explain(group, replace(said, gang=group.gangs_to_place[gang_index].id))
 
     def next_time(self) -> float | None:
         """When something is to be passed on."""
         return self._hearsay.next_time()
 
     def _explain(self, group: Group, said: Explanation) -> None:
-        if said == group.said:
+        if said == group.solve.solver_explanation:
             return
         cache = self._cache
-        group.said = said
-        group.explanation = name_unplaced_pod(said, cache.gangs, cache.ledger.classes)
-        group.no_way = ""  # things have changed since it was asked who could make room
+        group.solve.solver_explanation = said
+        group.solve.explanation = name_unplaced_pod(said, cache.gangs, cache.ledger.classes)
+        group.preemption.verdict = ""  # things have changed since it was asked who could make room
         cache.touch_group(group)
 
     def _answer(self, attempt: Attempt, group: Group, result: SolveResult | None, now: Now) -> dict[Gang, int]:
         """What becomes of a group; returns how many members of which gangs were given seats."""
         asked = attempt.asked[group.id]
-        group.trouble, group.alone = "", False
+        group.solve.answered()
+        self._queue.clear_failure(group)
         if result is None:
             message = "placement gave no answer for this gang"
             self._rejections.add(group, Rejection(RejectionReason.SILENCE, message))
@@ -226,7 +229,7 @@ class Solves:
             self._not_placed(group, asked, result, now)
         if not placed and not (group.accumulates and result.outcome is SolveOutcome.PARTIAL):
             return {}
-        group.gathering = self._cache.why_not_yet(group)
+        group.not_ready = self._cache.why_not_yet(group)
         if not group.wants_seats:
             return {}
         nominated = nominated_for_others(group, self._cache.kept.values(), self._cache.ledger, now.monotonic_seconds)
@@ -247,28 +250,28 @@ class Solves:
             self._refuse(group, f"placement's answer could not be used: {seated.message}", now)
             return {}
         if placed:
-            group.explanation = group.said = group.infeasible = None
+            group.solve.placed()
+            self._queue.classify(group, None)
         self._preemption.seated(group, seated, drain_longer, whole=placed)
         return seated
 
     def _not_placed(self, group: Group, asked: SolveGroup, result: SolveResult, now: Now) -> None:
         proved = result.outcome is SolveOutcome.INFEASIBLE and group not in self._cache.kept
-        group.infeasible = equivalence_key(group, asked) if proved else None
+        self._queue.classify(group, equivalence_key(group, asked) if proved else None)
         if result.explanation is not None:
             self._explain(group, result.explanation)
         if not group.accumulates:  # cycles are of gangs that are tried whole
             for gang in group.gangs:
-                gang.cycle.fail(gang.facts.total if gang.facts is not None else 1)
+                gang.attempts.fail(gang.facts.total if gang.facts is not None else 1)
         if result.outcome is SolveOutcome.NOT_FOUND:
             self._queue.back_off(group, now.monotonic_seconds)
         else:
-            group.refusals = 0
+            self._queue.reset_backoff(group)
             self._queue.park(group)
         self._preemption.no_place(group, now, proved=result.outcome is not SolveOutcome.NOT_FOUND)
 
     def _refuse(self, group: Group, trouble: str, now: Now, *, away: bool = False) -> None:
-        group.trouble = trouble
-        self._queue.back_off(group, now.monotonic_seconds, away=away)
+        self._queue.back_off(group, now.monotonic_seconds, trouble, away=away)
 
 
 def _says_where(result: SolveResult | None) -> bool:
@@ -279,6 +282,6 @@ def _fits(group: Group, result: SolveResult | None, seated: Mapping[Gang, int]) 
     """Whether groups that want the same may have a place; None: it is not known."""
     if seated:
         return True
-    if result is None or result.outcome is SolveOutcome.NOT_FOUND or group.trouble:
+    if result is None or result.outcome is SolveOutcome.NOT_FOUND or group.queueing.failure:
         return None
     return result.outcome is not SolveOutcome.INFEASIBLE  # it went, or wants something else by now

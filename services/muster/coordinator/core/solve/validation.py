@@ -37,7 +37,7 @@ def validate_and_reserve(
     if malformed is not None:
         return Rejection(RejectionReason.MALFORMED, malformed)
     seats = _seats(gangs, wanted, assignments)
-    for gang in group.to_seat if not group.accumulates else ():
+    for gang in group.gangs_to_place if not group.accumulates else ():
         if len(seats[gang.id]) < gang.minimum:
             message = f"it seats {len(seats[gang.id])} of gang {gang.label}, which needs {gang.minimum}"
             return Rejection(RejectionReason.INCOMPLETE, message)
@@ -112,7 +112,7 @@ def _seats(
 def _members_by_class(gang: Gang) -> dict[str, list[PodFacts]]:
     """Waiting members by class, the first by name at the end of each list."""
     members: defaultdict[str, list[PodFacts]] = defaultdict(list)
-    for pod in sorted(gang.waiting.values(), key=lambda pod: (len(pod.name), pod.name), reverse=True):
+    for pod in sorted(gang.pending.values(), key=lambda pod: (len(pod.name), pod.name), reverse=True):
         members[pod.class_id].append(pod)
     return members
 

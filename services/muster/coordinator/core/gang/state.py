@@ -1,0 +1,419 @@
+"""State of gangs and groups, split into values that have one owner each.
+
+Only the methods of a value assign its fields, and only the owner calls those methods. Which package owns which value
+stands in tests/unit/structure/test_state_owners.py, which checks both.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from muster.coordinator.core.events import PodName, Record, RecordState, Seat
+from muster.gangs.facts import PodFacts
+from muster.gangs.solve import Explanation
+
+if TYPE_CHECKING:
+    from muster.coordinator.core.gang.group import Group
+
+# ------------------------------------------------------------------------------------------------------------- of pods
+
+
+class ActionState(Enum):
+    """State of a bind or an eviction."""
+
+    DECIDED = auto()
+    """Not known to be durable."""
+    SENT = auto()
+    """Sent to the binding service."""
+    RETRY = auto()
+    """Failed; sent again at `retry_at`."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class PodAction:
+    """Progress of one bind or one eviction."""
+
+    state: ActionState = ActionState.DECIDED
+    failures: int = 0
+    """Failures in a row."""
+    retry_at: float = math.inf
+
+    def send(self) -> None:
+        self.state = ActionState.SENT
+
+    def fail(self) -> None:
+        self.failures += 1
+
+    def retry(self, at: float) -> None:
+        self.state, self.retry_at = ActionState.RETRY, at
+
+
+@dataclass(slots=True, eq=False)
+class HeldSeat(PodAction):
+    """A reservation on its way to a bound pod."""
+
+    seat: Seat
+    repairs: bool = False
+    """The member had a permitted seat before, and lost it."""
+
+
+@dataclass(slots=True, eq=False)
+class LeavingPod(PodAction):
+    """A pod that is to be evicted."""
+
+    pod: PodName
+
+
+# ------------------------------------------------------------------------------------------------------------ of gangs
+
+
+@dataclass(slots=True)
+class ScheduleCycle:
+    """Koordinator's schedule cycle: which members were tried when.
+
+    `number` starts at 1. A failure makes the cycle invalid; it ends, and the next begins valid, when all of
+    total-number members have been tried in it. A gang may have fewer members than its total-number; waiting for an
+    attempt with members that do not exist would be a false wait (I7), so an attempt after an invalid cycle begins the
+    next one in any case.
+    """
+
+    number: int = 1
+    valid: bool = True
+    tried: set[str] = field(default_factory=set)
+
+    def begin_attempt(self, uids: Iterable[str]) -> None:
+        if not self.valid:
+            self._next()
+        self.tried.update(uids)
+
+    def fail(self, total: int) -> None:
+        self.valid = False
+        if len(self.tried) >= total:
+            self._next()
+
+    def _next(self) -> None:
+        self.number += 1
+        self.valid = True
+        self.tried.clear()
+
+
+@dataclass(slots=True)
+class Attempts:
+    """Attempts to place a gang."""
+
+    in_term: int = 0
+    earlier: int = 0
+    """Attempts in earlier terms, as far as they were recorded."""
+    cycle: ScheduleCycle = field(default_factory=ScheduleCycle)
+    solver_seconds: float = 0.0
+    """Time for which solve requests with its group were under way in this term."""
+    rejections: Counter[str] = field(default_factory=Counter)
+    """Placement answers that were rejected in this term, by reason."""
+
+    @property
+    def total(self) -> int:
+        return self.earlier + self.in_term
+
+    def begin(self, uids: Iterable[str]) -> None:
+        self.in_term += 1
+        self.cycle.begin_attempt(uids)
+
+    def fail(self, total: int) -> None:
+        """The attempt found no place; `total` is the gang's total number of members."""
+        self.cycle.fail(total)
+
+    def charge(self, seconds: float) -> None:
+        self.solver_seconds += max(0.0, seconds)
+
+    def reject(self, reason: str) -> None:
+        self.rejections[reason] += 1
+
+    def restore(self, record: Record) -> None:
+        self.cycle.number = record.schedule_cycle
+        self.earlier = record.tries
+
+    def restart(self) -> None:
+        """The gang returns to the queue as a whole, in its next schedule cycle."""
+        self.cycle = ScheduleCycle(self.cycle.number + 1)
+
+
+@dataclass(slots=True)
+class PermitState:
+    """The permit of a gang, and its record in etcd."""
+
+    granted: bool = False
+    """The permit is durable (I2)."""
+    fulfilled: bool = False
+    """All pods of the first permit were bound once."""
+    record: Record | None = None
+    """The gang's record that is, or is about to be, in etcd."""
+    ranks: dict[str, int] = field(default_factory=dict)
+    """Ranks by uid that are known to be durable."""
+    attempts: int = 0
+    """Attempts until the last permit, known to be durable."""
+
+    def write(self, record: Record | None) -> None:
+        self.record = record
+
+    def grant(self) -> None:
+        """The record is durable."""
+        self.granted = True
+        self.ranks, self.attempts = {}, 0
+        if self.record is not None:
+            self.ranks, self.attempts = dict(self.record.ranks), self.record.tries
+
+    def restore(self, record: Record) -> None:
+        self.record, self.ranks, self.attempts = record, dict(record.ranks), record.tries
+        self.granted = record.state is not RecordState.UNPERMITTED
+        self.fulfilled = record.state is RecordState.SATISFIED
+
+    def fulfil(self) -> None:
+        self.fulfilled = True
+
+    def adopt(self) -> None:
+        """The gang runs, whoever bound its pods."""
+        self.granted = self.fulfilled = True
+
+    def revoke(self) -> None:
+        self.granted = self.fulfilled = False
+
+
+@dataclass(slots=True)
+class BindTrouble:
+    """Failed binds of a gang."""
+
+    failure: str = ""
+    """Message of the last failure while some of the gang's pods are not bound because of failures."""
+    avoided_nodes: set[str] = field(default_factory=set)
+    """Nodes on which pods could not be bound, while there is trouble."""
+
+    def report(self, message: str) -> None:
+        self.failure = message
+
+    def avoid(self, node: str) -> None:
+        """Try other nodes first. When the same node fails again there are no others: all are eligible again."""
+        if node in self.avoided_nodes:
+            self.avoided_nodes.clear()
+        self.avoided_nodes.add(node)
+
+    def clear(self) -> None:
+        self.failure = ""
+        self.avoided_nodes.clear()
+
+
+@dataclass(slots=True)
+class Hold:
+    """The wait of a NonStrict gang with reservations, and its pods that waited too long."""
+
+    since: float | None = None
+    """Monotonic time of the first of the reservations that the gang holds without a permit."""
+    since_unix_millis: int = 0
+    timed_out_declaration: str = ""
+    """What the gang declared when it timed out; it is tried again when it declares something else."""
+    timing_out: set[str] = field(default_factory=set)
+    """Pods of a timed-out gang that have not been observed with the timeout mark yet."""
+    marked: set[str] = field(default_factory=set)
+    """Pods with the timeout mark: they are not tried."""
+    unmarking: set[str] = field(default_factory=set)
+    """Pods from which the timeout mark is being removed."""
+
+    def begin(self, monotonic_seconds: float, unix_millis: int) -> None:
+        self.since, self.since_unix_millis = monotonic_seconds, unix_millis
+
+    def end(self) -> None:
+        self.since = None
+
+    def time_out(self, declaration: str, uids: Iterable[str]) -> None:
+        self.timed_out_declaration, self.timing_out = declaration, set(uids)
+
+    def forgive(self) -> set[str]:
+        """Return the pods that need no mark any more."""
+        uids, self.timing_out = self.timing_out, set()
+        return uids
+
+    def forget_timeout(self) -> None:
+        self.timed_out_declaration = ""
+
+    def unmark(self, uids: Iterable[str]) -> None:
+        self.unmarking.update(uids)
+
+    def observe(self, pod: PodFacts, *, may_run: bool) -> None:
+        """Take in the pod's mark."""
+        put(self.marked, pod.uid, pod.timed_out and not (pod.node or pod.phase.ended or pod.deleting))
+        if pod.timed_out or pod.node or not may_run:
+            self.timing_out.discard(pod.uid)
+        if not pod.timed_out:
+            self.unmarking.discard(pod.uid)
+
+    def forget_pod(self, uid: str) -> None:
+        for uids in (self.timing_out, self.marked, self.unmarking):
+            uids.discard(uid)
+
+
+@dataclass(slots=True)
+class Eviction:
+    """Members of a gang that are to be evicted, and for which gang."""
+
+    pods: dict[str, LeavingPod] = field(default_factory=dict)
+    """Members on a node that are to be evicted, by uid."""
+    begun: bool = False
+    """Some of `pods` were sent to the binding service."""
+    whole: bool = False
+    """All pods of the gang are to be evicted; then it starts anew."""
+    preemptor: str = ""
+    """Id of the gang for which `pods` are evicted; empty: evicted by the gang's own repair policy."""
+    preempted_by: str = ""
+    """Id of the gang for which the whole gang was evicted, until it could start again."""
+
+    def begin(self, pods: Iterable[PodName], preemptor: str, *, whole: bool) -> None:
+        for pod in pods:
+            self.pods[pod.uid] = LeavingPod(pod)
+        self.preemptor, self.whole = preemptor, whole
+
+    def note_preempted(self) -> None:
+        self.preempted_by = self.preemptor
+
+    def forget_preempted(self) -> None:
+        self.preempted_by = ""
+
+    def restore(self, record: Record) -> None:
+        self.preempted_by = record.preempted_by
+
+    def sent(self) -> None:
+        self.begun = True
+
+    def drop_preemptor(self) -> None:
+        """The eviction goes on although the preemptor is gone."""
+        self.preemptor = ""
+
+    def remove(self, uid: str) -> None:
+        """The pod has left its node, or stays after all."""
+        if self.pods.pop(uid, None) is not None and not self.pods:
+            self.whole, self.begun, self.preemptor = False, False, ""
+
+
+@dataclass(slots=True)
+class Timing:
+    """When a gang was first seen, could start, and was bound."""
+
+    first_seen: float | None = None
+    """Monotonic time; None: not yet."""
+    start_seconds: float | None = None
+    """Seconds from `first_seen` to the last bind, in this term."""
+    ready_unix: float = 0.0
+    """Unix time at which all that must start together existed; 0: never, or not known."""
+    bound_unix: float = 0.0
+    """Unix time at which all of that was bound; 0: never, or not known."""
+
+    def see(self, monotonic_seconds: float) -> None:
+        self.first_seen = monotonic_seconds
+
+    def ready(self, unix_seconds: float) -> None:
+        self.ready_unix = unix_seconds
+
+    def bound(self, unix_seconds: float) -> None:
+        self.bound_unix = unix_seconds
+
+    def start(self, monotonic_seconds: float) -> float | None:
+        """Return the seconds since the gang was first seen; None: an earlier leader had bound it before."""
+        if self.first_seen is not None:
+            self.start_seconds = monotonic_seconds - self.first_seen
+        return self.start_seconds
+
+    def restart(self) -> None:
+        self.start_seconds = None
+        self.ready_unix = self.bound_unix = 0.0
+
+
+# ----------------------------------------------------------------------------------------------------------- of groups
+
+
+EquivalenceKey = Hashable
+"""Solve request of a group without its names: groups with equal keys fit where the others do."""
+
+
+@dataclass(slots=True)
+class SolveState:
+    """The solve request under way for a group, and what placement said last."""
+
+    solve_id: int | None = None
+    alone: bool = False
+    """Placement refused a request with several groups: this group is sent alone until it has an answer."""
+    explanation: Explanation | None = None
+    """Why the group has no place, with the pods named."""
+    solver_explanation: Explanation | None = None
+    """The same as placement wrote it."""
+
+    def begin(self, solve_id: int) -> None:
+        self.solve_id = solve_id
+
+    def end(self) -> None:
+        self.solve_id = None
+
+    def isolate(self) -> None:
+        self.alone = True
+
+    def answered(self) -> None:
+        self.alone = False
+
+    def explain(self, solver_explanation: Explanation, explanation: Explanation) -> None:
+        self.solver_explanation, self.explanation = solver_explanation, explanation
+
+    def placed(self) -> None:
+        self.explanation = self.solver_explanation = None
+
+
+@dataclass(slots=True)
+class QueueState:
+    """How a group waits in the queue."""
+
+    equivalence_key: EquivalenceKey | None = None
+    """Key of a group that was proved to have no place; None: it was not, or asks for something else by now."""
+    backoffs: int = 0
+    """Attempts in a row whose outcome could not be used."""
+    failure: str = ""
+    """Why the last attempt failed, other than for lack of capacity; empty: it did not."""
+
+    def classify(self, key: EquivalenceKey | None) -> None:
+        self.equivalence_key = key
+
+    def back_off(self) -> None:
+        self.backoffs += 1
+
+    def reset_backoff(self) -> None:
+        self.backoffs = 0
+
+    def fail(self, message: str) -> None:
+        self.failure = message
+
+
+@dataclass(slots=True)
+class PreemptionState:
+    """What preemption found out for a group, and what it owes to another."""
+
+    verdict: str = ""
+    """Why no victims help the group; empty: not known."""
+    not_before: float = 0.0
+    """Monotonic time before which no preemption is tried."""
+    yields_to: "Group | None" = None
+    """The group for which this group gave up its reservations: it is not tried before that has started or timed out."""
+
+    def conclude(self, verdict: str) -> None:
+        self.verdict = verdict
+
+    def postpone(self, until: float) -> None:
+        self.not_before = max(self.not_before, until)
+
+    def yield_to(self, group: "Group | None") -> None:
+        self.yields_to = group
+
+
+def put(uids: set[str], uid: str, belongs: bool) -> None:
+    """Add or remove."""
+    if belongs:
+        uids.add(uid)
+    else:
+        uids.discard(uid)
