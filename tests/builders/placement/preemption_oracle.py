@@ -55,13 +55,14 @@ class Instance:
         assert isinstance(answer, Placed | NotPlaced)
         return answer
 
-    def trial(self) -> DryRun:
-        """What the search for who goes asks, with all the efforts that it may need."""
+    def dry_run(self) -> DryRun:
+        """The dry run of victim selection, with all the effort that it may need."""
         state = self.cluster().state
         state.refresh()
-        trial = DryRun(state, self.asked, parts_of(self.asked), victim_table(state, self.gangs, NO_NOMINATIONS))
-        trial.allow(10**6)
-        return trial
+        table = victim_table(state, self.gangs, NO_NOMINATIONS)
+        dry_run = DryRun(state, self.asked, parts_of(self.asked), table)
+        dry_run.limit_effort(10**6)
+        return dry_run
 
     def fits(self, gone: Gone) -> bool:
         """Tries every node for every member."""

@@ -66,7 +66,7 @@ async def test_g43_who_has_to_go_is_told(placement: Placement, stream: ClusterSt
     request.groups[0].CopyFrom(asks(("x", 9)))
     never = await placement.answer(request)
     assert (never.outcome, len(never.victims)) == (INFEASIBLE, 0)
-    assert never.explanation.summary.startswith("even if all that may be removed were gone: 8 of 9 members fit")
+    assert never.explanation.summary.startswith("even if all potential victims were evicted: 8 of 9 members fit")
 
 
 async def test_g08_reservations_of_others_may_be_what_has_to_go(placement: Placement) -> None:

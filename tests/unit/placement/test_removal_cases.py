@@ -51,7 +51,7 @@ def test_g44_nothing_goes_for_a_gang_that_can_never_fit() -> None:
     refused = refusal(answer)
     assert refused.proved
     assert (refused.explanation.fit, refused.explanation.needed) == (4, 5)
-    assert refused.explanation.summary.startswith("even if all that may be removed were gone: 4 of 5 members fit")
+    assert refused.explanation.summary.startswith("even if all potential victims were evicted: 4 of 5 members fit")
 
 
 def test_g45_spare_members_go_first_and_their_gang_stays() -> None:

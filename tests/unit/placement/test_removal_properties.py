@@ -3,9 +3,8 @@
 from hypothesis import given, settings
 
 from builders.placement.preemption_oracle import Instance, check, confined_instances, instances
-from muster.placement.preemption.holds import Holds
-from muster.placement.preemption.spare_pods import Spare
-from muster.placement.preemption.whole_gangs import greedy_gangs
+from muster.placement.preemption.spare_pods import SparePods
+from muster.placement.preemption.whole_gangs import GangUsage, few_gangs
 
 
 @settings(max_examples=100, deadline=None)
@@ -24,18 +23,18 @@ def test_removal_for_mixed_members_is_the_least_there_is(instance: Instance) -> 
 @given(instances(most_roles=2))
 def test_gangs_chosen_by_what_helps_most_suffice(instance: Instance) -> None:
     """What large instances are left to, on small ones."""
-    trial = instance.trial()
-    candidates = trial.candidates
-    spare = Spare(trial, candidates.count)
-    holds = Holds(trial, spare.limited, spare.first, candidates.count - spare.first)
-    removed = greedy_gangs(holds, spare.first_beside) if spare.limited else spare.first_beside(())
-    assert (removed is not None) == trial.fits(candidates.count)
-    if removed is not None:
-        gone: dict[tuple[str, str], int] = {}
-        for of_gang in candidates.answer(removed):
-            for pods in of_gang.pods:
-                gone[pods.node, pods.class_id] = gone.get((pods.node, pods.class_id), 0) + pods.count
-        assert instance.fits(gone)
+    dry_run = instance.dry_run()
+    table = dry_run.table
+    spare_pods = SparePods(dry_run, table.count)
+    usage = GangUsage(dry_run, spare_pods.limited, spare_pods.first, table.count - spare_pods.first)
+    victims = few_gangs(usage, spare_pods.select_first) if spare_pods.limited else spare_pods.select_first(())
+    assert (victims is not None) == dry_run.fits(table.count)
+    if victims is not None:
+        evicted: dict[tuple[str, str], int] = {}
+        for gang in table.victim_gangs(victims):
+            for pods in gang.pods:
+                evicted[pods.node, pods.class_id] = evicted.get((pods.node, pods.class_id), 0) + pods.count
+        assert instance.fits(evicted)
 
 
 @settings(max_examples=150, deadline=None)

@@ -1,4 +1,4 @@
-"""Who goes for a gang that must stay in one domain: each domain is looked at as if there were no room elsewhere."""
+"""Selects victims for gangs that need one topology domain: domain by domain, with all other nodes excluded."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from msgspec import structs
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelPolicy
 from muster.gangs.solve import SolveGang, SolveGroup
-from muster.placement.preemption.dry_run import NOTHING_FREE, DryRun
+from muster.placement.preemption.dry_run import EXCLUDED, DryRun
 from muster.placement.preemption.victim_table import VictimTable
 from muster.placement.solve.feasibility import is_constrained
 from muster.placement.solve.instance import Part
@@ -21,29 +21,30 @@ from muster.placement.state.nodes import Bool
 from muster.placement.state.trees import Tree
 
 MAX_ENTRIES: Final = 4_000
-"""Entries of candidates times domains that are looked at: more domains where less may go."""
-_WIDE: Final = 64
-"""Entries of candidates up to which what is found everywhere needs no second look."""
-_FEWEST_DOMAINS: Final = 2
+"""Entries of the victim table times domains that are examined: the smaller the table, the more domains."""
+_SMALL_TABLE: Final = 64
+"""Entries up to which the search over all nodes is good enough."""
+_MIN_DOMAINS: Final = 2
 _MAX_DOMAINS: Final = 16
+_NEVER: Final = np.iinfo(np.int64).max
 
-WhoGoes = Callable[[DryRun], Int64 | None]
-"""How many pods of each entry go."""
+SelectVictims = Callable[[DryRun], Int64 | None]
+"""The victims, int64[entries], None if none were found."""
 
 
 @dataclass(frozen=True)
-class Confined:
-    """The gang's members must all be in one of the domains: `domain_of` is int64[rows], -1 for rows that are in none.
+class PackedGang:
+    """A gang whose members must all be in one domain: `domain_of` is int64[rows], -1 for rows outside every domain.
 
-    `gang`: what else it asks for.
+    `gang` has the remaining constraints.
     """
 
     gang: SolveGang
     domain_of: Int64
 
 
-def confinement(state: CapacityState, group: SolveGroup) -> Confined | None:
-    """What confines a group of one gang to one domain: hard packs from the top of its tree down to a level."""
+def packed_gang(state: CapacityState, group: SolveGroup) -> PackedGang | None:
+    """The single gang of a group if hard pack constraints, from the top of its tree down, confine it to one domain."""
     if len(group.gangs) != 1:
         return None
     [gang] = group.gangs
@@ -59,66 +60,61 @@ def confinement(state: CapacityState, group: SolveGroup) -> Confined | None:
     names = {tree.level_names[level] for level in packed}
     rest = tuple(each for each in gang.constraints if each.level not in names or each.policy is not LevelPolicy.PACK)
     inside_only = packed[0] < len(tree.levels)
-    return Confined(structs.replace(gang, constraints=rest), _domains(state, tree, gang, packed[-1], inside_only))
+    return PackedGang(structs.replace(gang, constraints=rest), _domains(state, tree, gang, packed[-1], inside_only))
 
 
-def who_goes_of_one_domain(
+def victims_in_one_domain(
     state: CapacityState,
     group: SolveGroup,
     parts: Sequence[Part],
-    candidates: VictimTable,
-    confined: Confined,
-    who_goes: WhoGoes,
+    table: VictimTable,
+    packed: PackedGang,
+    select_victims: SelectVictims,
 ) -> Int64 | None:
-    """How many pods of each entry go: the best of what is found for each of the most promising domains."""
-    inside = structs.replace(group, gangs=(confined.gang,))
+    """The least harmful victims found in the most promising domains."""
+    inside = structs.replace(group, gangs=(packed.gang,))
     found = []
-    for domain in _promising(state, inside, parts, candidates, confined.domain_of):
-        with _nothing_free_but_in(state, confined.domain_of == domain):
-            found.append(who_goes(DryRun(state, inside, parts, candidates)))
-    return _least_harm(candidates, found)
+    for domain in _promising_domains(state, inside, parts, table, packed.domain_of):
+        with _only_nodes(state, packed.domain_of == domain):
+            found.append(select_victims(DryRun(state, inside, parts, table)))
+    return _least_harmful(table, found)
 
 
-def who_goes_near(
+def victims_near(
     state: CapacityState,
     group: SolveGroup,
     parts: Sequence[Part],
-    candidates: VictimTable,
+    table: VictimTable,
     nodes: Iterable[str],
-    who_goes: WhoGoes,
+    select_victims: SelectVictims,
 ) -> Int64 | None:
-    """How many pods of each entry go: looked for everywhere, and, where that is a wide field, also in the domains of
-    some nodes alone, on which the group would have its place if all were gone.
+    """The least harmful victims found on all nodes and, for a constrained group and a large table, in the domains of
+    `nodes` alone: the nodes on which the group would be placed if all potential victims were evicted.
     """
-    found = [who_goes(DryRun(state, group, parts, candidates))]
-    if is_constrained(group) and len(candidates) > _WIDE:
-        with _nothing_free_but_in(state, _around(state, group, nodes)):
-            found.append(who_goes(DryRun(state, group, parts, candidates)))
-    return _least_harm(candidates, found)
+    found = [select_victims(DryRun(state, group, parts, table))]
+    if is_constrained(group) and len(table) > _SMALL_TABLE:
+        with _only_nodes(state, _domains_of_nodes(state, group, nodes)):
+            found.append(select_victims(DryRun(state, group, parts, table)))
+    return _least_harmful(table, found)
 
 
-def _around(state: CapacityState, group: SolveGroup, nodes: Iterable[str]) -> Bool:
-    """Rows of the domains that nodes are in, of the lowest constrained level above the nodes of each gang's tree."""
+def _domains_of_nodes(state: CapacityState, group: SolveGroup, nodes: Iterable[str]) -> Bool:
+    """Rows in the domains of the nodes, at the lowest constrained level above the nodes of each gang's tree."""
     rows = np.array(sorted({row for name in nodes if (row := state.nodes.row(name)) is not None}), np.int64)
-    around: Bool = np.zeros(state.nodes.rows, np.bool_)
-    around[rows] = True
+    included: Bool = np.zeros(state.nodes.rows, np.bool_)
+    included[rows] = True
     for gang in group.gangs:
         tree = state.trees.get(gang.tree)
         if tree is not None and tree.levels:
             named = {each.level for each in gang.constraints}
             levels = [level for level in tree.levels if level.name in named] or tree.levels[-1:]
             of = levels[-1].of
-            around[tree.rows[np.isin(of, of[tree.place[rows]])]] = True
-    return around
-
-
-def _least_harm(candidates: VictimTable, found: Iterable[Int64 | None]) -> Int64 | None:
-    ways = [removed for removed in found if removed is not None]
-    return min(ways, key=lambda removed: _harm(candidates, removed), default=None)
+            included[tree.rows[np.isin(of, of[tree.place[rows]])]] = True
+    return included
 
 
 def _domains(state: CapacityState, tree: Tree, gang: SolveGang, level: int, inside_only: bool) -> Int64:
-    """The domain of each row; if members are placed already, only theirs."""
+    """The domain of each row; if members are placed already, only their domain."""
     of = tree.levels[level].of if level < len(tree.levels) else np.arange(len(tree.rows))
     of = of.copy()
     if inside_only:
@@ -130,53 +126,56 @@ def _domains(state: CapacityState, tree: Tree, gang: SolveGang, level: int, insi
     return domain_of
 
 
-def _promising(
-    state: CapacityState, group: SolveGroup, parts: Sequence[Part], candidates: VictimTable, domain_of: Int64
+def _promising_domains(
+    state: CapacityState, group: SolveGroup, parts: Sequence[Part], table: VictimTable, domain_of: Int64
 ) -> list[int]:
-    """Domains that would have seats enough by each class alone: those for which the lowest levels suffice come first,
-    then those that lack least.
-    """
-    trial = DryRun(state, group, parts, candidates)
-    level_of = np.array([gang.level for gang in candidates.gangs], np.int64)[candidates.gang]
+    """Domains with enough seats for each class by itself: lowest preemption level first, then fewest missing seats."""
+    dry_run = DryRun(state, group, parts, table)
+    level_of = table.level
     domains = int(domain_of.max(initial=-1)) + 1
     inside = domain_of >= 0
-    here = domain_of[candidates.rows]
-    lowest = np.full(domains, np.iinfo(np.int64).max)
-    lacking = np.zeros(domains, np.int64)
+    domain_of_node = domain_of[table.rows]
+    lowest_level = np.full(domains, _NEVER)
+    missing = np.zeros(domains, np.int64)
     for level in (None, *np.unique(level_of).tolist()):
-        removed = np.where(level_of <= level, candidates.count, 0) if level is not None else candidates.count * 0
-        freed = trial.free + candidates.freed(removed)
+        victims = np.where(level_of <= level, table.count, 0) if level is not None else table.count * 0
+        free = dry_run.free + table.freed_by(victims)
         enough: Bool = np.ones(domains, np.bool_)
-        for need in trial.needs:
+        for need in dry_run.needs:
             fits = np.where(inside, need.now, 0)
-            fits[candidates.rows] = np.where(here >= 0, need.fits(freed), 0)
+            fits[table.rows] = np.where(domain_of_node >= 0, need.fits(free), 0)
             seats = np.bincount(domain_of[inside], fits[inside], domains).astype(np.int64)
             enough &= seats >= need.needed
             if level is None:
-                lacking += np.maximum(need.needed - seats, 0)
-        lowest[enough & (lowest == np.iinfo(np.int64).max)] = -1 if level is None else level
-    possible = np.flatnonzero(lowest < np.iinfo(np.int64).max)
-    order = possible[np.lexsort((lacking[possible], lowest[possible]))]
-    most = min(_MAX_DOMAINS, max(_FEWEST_DOMAINS, MAX_ENTRIES // max(1, len(candidates))))
+                missing += np.maximum(need.needed - seats, 0)
+        lowest_level[enough & (lowest_level == _NEVER)] = -1 if level is None else level
+    possible = np.flatnonzero(lowest_level < _NEVER)
+    order = possible[np.lexsort((missing[possible], lowest_level[possible]))]
+    most = min(_MAX_DOMAINS, max(_MIN_DOMAINS, MAX_ENTRIES // max(1, len(table))))
     chosen: list[int] = order[:most].tolist()
     return chosen
 
 
-def _harm(candidates: VictimTable, removed: Int64) -> tuple[int, int, list[int], int]:
-    """The highest level, how many gangs lose more than they can spare, which, and pods in all."""
-    lost = np.bincount(candidates.gang, removed, len(candidates.gangs)).astype(np.int64)
-    gone = np.flatnonzero(lost)
-    level = max((candidates.gangs[gang].level for gang in gone.tolist()), default=-1)
-    whole = [gang for gang in gone.tolist() if lost[gang] > candidates.gangs[gang].spare]
-    return level, len(whole), whole, int(removed.sum())
+def _least_harmful(table: VictimTable, found: Iterable[Int64 | None]) -> Int64 | None:
+    selections = [victims for victims in found if victims is not None]
+    return min(selections, key=lambda victims: _harm(table, victims), default=None)
+
+
+def _harm(table: VictimTable, victims: Int64) -> tuple[int, int, list[int], int]:
+    """The highest preemption level, the number of gangs that lose more than they can spare, these gangs, all pods."""
+    lost = table.pods_by_gang(victims)
+    losing = np.flatnonzero(lost).tolist()
+    level = max((table.gangs[gang].level for gang in losing), default=-1)
+    whole = [gang for gang in losing if lost[gang] > table.gangs[gang].spare]
+    return level, len(whole), whole, int(victims.sum())
 
 
 @contextmanager
-def _nothing_free_but_in(state: CapacityState, rows: Bool) -> Iterator[None]:
-    """As if all other nodes were full, and remained so whoever goes."""
+def _only_nodes(state: CapacityState, rows: Bool) -> Iterator[None]:
+    """Exclude all other nodes, whatever is evicted."""
     others = np.flatnonzero(~rows)
     checkpoint = state.checkpoint()
-    state.change_free(others, np.full((len(state.free), len(others)), -NOTHING_FREE))
+    state.change_free(others, np.full((len(state.free), len(others)), -EXCLUDED))
     try:
         yield
     finally:

@@ -1,6 +1,7 @@
-"""Who has to go so that a group has a place: the lowest levels, spare pods, few gangs, and nobody for nothing.
+"""Selects the victims for a group that does not fit: lowest levels first, spare pods before whole gangs, fewest gangs,
+and no pod that is not needed.
 
-Nobody goes for soft constraints.
+Soft constraints never cause an eviction.
 """
 
 from bisect import bisect_left
@@ -13,27 +14,25 @@ from msgspec.structs import replace
 from muster.gangs.capacity import Int64
 from muster.gangs.solve import PotentialVictim, SolveGroup
 from muster.placement.preemption.dry_run import DryRun, EffortSpent
-from muster.placement.preemption.fewest import fewest_gangs
-from muster.placement.preemption.holds import Holds
-from muster.placement.preemption.one_domain import confinement, who_goes_near, who_goes_of_one_domain
+from muster.placement.preemption.one_domain import packed_gang, victims_in_one_domain, victims_near
 from muster.placement.preemption.reprieve import reprieve
-from muster.placement.preemption.spare_pods import Spare
+from muster.placement.preemption.spare_pods import SparePods
 from muster.placement.preemption.victim_table import VictimTable, victim_table
-from muster.placement.preemption.whole_gangs import greedy_gangs
+from muster.placement.preemption.whole_gangs import GangUsage, few_gangs, fewest_gangs
 from muster.placement.solve.feasibility import only_hard
 from muster.placement.solve.instance import NotPlaced, Part, Placed
 from muster.placement.state.capacity import CapacityState
 from muster.placement.state.nominated import NominatedAmounts
 
 _EFFORTS: Final = 5_000
-"""For each stage of a removal; a quarter of a second, which only the largest come near."""
+"""For each stage of a selection: a quarter of a second, which only the largest instances reach."""
 _EFFORTS_PER_MEMBER: Final = 8
-"""More where members are seated one by one."""
+"""Added where members are seated one by one."""
 _EFFORTS_FOR_FEWEST: Final = 600
-"""For trying sets of gangs, whose number has no end."""
+"""For the enumeration of sets of gangs, which is unbounded otherwise."""
 
-PlaceWhole = Callable[[], Placed | NotPlaced]
-"""Places the group in the room as it is then."""
+Place = Callable[[], Placed | NotPlaced]
+"""Places the whole group in the current capacity state."""
 
 
 def place_by_preemption(
@@ -41,87 +40,88 @@ def place_by_preemption(
     group: SolveGroup,
     parts: Sequence[Part],
     potential_victims: Sequence[PotentialVictim],
-    kept: NominatedAmounts,
-    place: PlaceWhole,
-    present: NotPlaced,
+    nominated: NominatedAmounts,
+    place: Place,
+    not_placed: NotPlaced,
 ) -> Placed | NotPlaced:
-    """Place a group that has no place at `present`, if it has one once some of the potential_victims pods are gone."""
-    candidates = victim_table(state, potential_victims, kept)
-    if not len(candidates):
-        return present
+    """Place a group with victims; if no victims make it fit, it is not placed. `not_placed` is the answer without
+    preemption.
+    """
+    table = victim_table(state, potential_victims, nominated)
+    if not len(table):
+        return not_placed
     checkpoint = state.checkpoint()
-    candidates.let_go(state, candidates.count)
-    answer = place()
+    table.evict(state, table.count)
+    with_all_victims = place()
     state.rollback(checkpoint)
-    if isinstance(answer, NotPlaced):
-        summary = f"even if all that may be removed were gone: {answer.explanation.summary}"
-        return replace(answer, explanation=replace(answer.explanation, summary=summary))
-    removed = _who_goes_for(state, only_hard(group), parts, candidates, answer)
-    if removed is None:
-        return NotPlaced(False, present.explanation)
-    candidates.let_go(state, removed)
+    if isinstance(with_all_victims, NotPlaced):
+        summary = f"even if all potential victims were evicted: {with_all_victims.explanation.summary}"
+        return replace(with_all_victims, explanation=replace(with_all_victims.explanation, summary=summary))
+    victims = _select(state, only_hard(group), parts, table, with_all_victims)
+    if victims is None:
+        return NotPlaced(False, not_placed.explanation)
+    table.evict(state, victims)
     answer = place()
     if isinstance(answer, NotPlaced):
         state.rollback(checkpoint)
-        return NotPlaced(False, present.explanation)
-    return replace(answer, victims=candidates.answer(removed))
+        return NotPlaced(False, not_placed.explanation)
+    return replace(answer, victims=table.victim_gangs(victims))
 
 
-def _who_goes_for(
-    state: CapacityState, group: SolveGroup, parts: Sequence[Part], candidates: VictimTable, if_all_went: Placed
+def _select(
+    state: CapacityState, group: SolveGroup, parts: Sequence[Part], table: VictimTable, with_all_victims: Placed
 ) -> Int64 | None:
-    confined = confinement(state, group)
-    if confined is not None:
-        return who_goes_of_one_domain(state, group, parts, candidates, confined, _who_goes)
-    return who_goes_near(
-        state, group, parts, candidates, (assignment.node for assignment in if_all_went.assignments), _who_goes
-    )
+    packed = packed_gang(state, group)
+    if packed is not None:
+        return victims_in_one_domain(state, group, parts, table, packed, _select_victims)
+    nodes = (assignment.node for assignment in with_all_victims.assignments)
+    return victims_near(state, group, parts, table, nodes, _select_victims)
 
 
-def _who_goes(trial: DryRun) -> Int64 | None:
-    """How many pods of each entry go; None if that is too hard to tell, which leaves all of them where they are."""
-    trial.allow(_EFFORTS)
-    allowed = _lowest_levels(trial)
-    if not trial.fits(allowed):
+def _select_victims(dry_run: DryRun) -> Int64 | None:
+    """The victims, int64[entries]; None if the effort did not suffice to find out, so that no pod is evicted."""
+    dry_run.limit_effort(_EFFORTS)
+    allowed = _lowest_levels(dry_run)
+    if not dry_run.fits(allowed):
         return None
-    spare = Spare(trial, allowed)
-    trial.allow(_EFFORTS + _EFFORTS_PER_MEMBER * trial.members)
-    removed = _unless_spent(lambda: spare.beside(()))
-    if removed is None:
-        removed = _some_gangs(trial, allowed, spare)
-    return reprieve(trial, removed, spare.allowance, _EFFORTS)
+    spare_pods = SparePods(dry_run, allowed)
+    dry_run.limit_effort(_EFFORTS + _EFFORTS_PER_MEMBER * dry_run.members)
+    victims = _unless_spent(spare_pods.select)
+    if victims is None:
+        victims = _with_whole_gangs(dry_run, allowed, spare_pods)
+    return reprieve(dry_run, victims, spare_pods.spare, _EFFORTS)
 
 
-def _lowest_levels(trial: DryRun) -> Int64:
-    """All pods of the levels that suffice, by entry."""
-    candidates = trial.candidates
-    level_of = np.array([gang.level for gang in candidates.gangs], np.int64)[candidates.gang]
+def _lowest_levels(dry_run: DryRun) -> Int64:
+    """All pods of as few preemption levels as suffice, the lowest first: int64[entries]."""
+    table = dry_run.table
+    level_of = table.level
     levels = np.unique(level_of)
 
     def up_to(index: int) -> Int64:
-        pods: Int64 = np.where(level_of <= levels[index], candidates.count, 0)
+        pods: Int64 = np.where(level_of <= levels[index], table.count, 0)
         return pods
 
-    return up_to(bisect_left(range(len(levels) - 1), True, key=lambda index: trial.fits(up_to(index))))
+    return up_to(bisect_left(range(len(levels) - 1), True, key=lambda index: dry_run.fits(up_to(index))))
 
 
-def _some_gangs(trial: DryRun, allowed: Int64, spare: Spare) -> Int64:
-    """What goes if gangs have to go whole: as few as can be found; in the worst case all that is allowed."""
-    trial.allow(_EFFORTS_FOR_FEWEST)
-    holds = Holds(trial, spare.limited, spare.most, allowed - spare.most)
-    removed = _unless_spent(lambda: fewest_gangs(holds, spare.beside))
-    if removed is not None:
-        return removed
-    trial.allow(_EFFORTS)
-    holds = Holds(trial, spare.limited, spare.first, allowed - spare.first)
-    removed = _unless_spent(lambda: greedy_gangs(holds, spare.first_beside))
-    if removed is None:
+def _with_whole_gangs(dry_run: DryRun, allowed: Int64, spare_pods: SparePods) -> Int64:
+    """Victims when spare pods do not suffice: as few whole gangs as can be found, at worst all pods allowed."""
+    dry_run.limit_effort(_EFFORTS_FOR_FEWEST)
+    usage = GangUsage(dry_run, spare_pods.limited, spare_pods.most, allowed - spare_pods.most)
+    victims = _unless_spent(lambda: fewest_gangs(usage, spare_pods.select))
+    if victims is not None:
+        return victims
+    dry_run.limit_effort(_EFFORTS)
+    usage = GangUsage(dry_run, spare_pods.limited, spare_pods.first, allowed - spare_pods.first)
+    victims = _unless_spent(lambda: few_gangs(usage, spare_pods.select_first))
+    if victims is None:
         return allowed
-    lost = np.bincount(trial.candidates.gang, removed, len(spare.allowance))
-    whole = np.flatnonzero(lost > spare.allowance).tolist()
-    trial.allow(_EFFORTS + _EFFORTS_PER_MEMBER * trial.members)
-    fewer_pods = _unless_spent(lambda: spare.beside(whole))
-    return removed if fewer_pods is None else fewer_pods
+    lost = dry_run.table.pods_by_gang(victims)
+    whole = np.flatnonzero(lost > spare_pods.spare).tolist()
+    dry_run.limit_effort(_EFFORTS + _EFFORTS_PER_MEMBER * dry_run.members)
+    with_fewer_pods = _unless_spent(lambda: spare_pods.select(whole))
+    return victims if with_fewer_pods is None else with_fewer_pods
 
 
 def _unless_spent(search: Callable[[], Int64 | None]) -> Int64 | None:

@@ -1,4 +1,4 @@
-"""Nothing goes that need not: what was found to go is put back as far as the group still has a place then."""
+"""Reprieves victims: removes from the set every whole gang and every spare pod that the group does not need evicted."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,64 +9,68 @@ from muster.placement.preemption.dry_run import DryRun, EffortSpent
 from muster.placement.state.nodes import Bool
 
 
-def reprieve(trial: DryRun, removed: Int64, allowance: Sequence[int], efforts: int) -> Int64:
-    """What goes after whole gangs, then spare pods one by one, were put back where that can be, the last ones first."""
-    entries = removed > 0
+def reprieve(dry_run: DryRun, victims: Int64, spare: Sequence[int], max_efforts: int) -> Int64:
+    """The remaining victims after whole gangs, then single spare pods, are reprieved, the last in request order first.
+
+    `spare` is how many pods each gang can spare.
+    """
+    entries = victims > 0
     if not entries.any():
-        return removed
-    trial = trial.among(trial.candidates.only(entries))
-    trial.allow(efforts)
-    needed = removed.copy()
-    needed[entries] = _Back(trial, removed[entries], allowance).put()
-    return needed
+        return victims
+    dry_run = dry_run.restricted_to(dry_run.table.restricted_to(entries))
+    dry_run.limit_effort(max_efforts)
+    remaining = victims.copy()
+    remaining[entries] = _Reprieve(dry_run, victims[entries], spare).run()
+    return remaining
 
 
-class _Back:
-    def __init__(self, trial: DryRun, removed: Int64, allowance: Sequence[int]) -> None:
-        self._trial = trial
-        self._removed = removed
-        self._allowance = np.array(allowance, np.int64)
+class _Reprieve:
+    def __init__(self, dry_run: DryRun, victims: Int64, spare: Sequence[int]) -> None:
+        self._dry_run = dry_run
+        self._table = dry_run.table
+        self._victims = victims
+        self._spare = np.array(spare, np.int64)
 
-    def put(self) -> Int64:
+    def run(self) -> Int64:
         try:
-            self._put_gangs()
-            self._put_spare_pods()
+            self._reprieve_gangs()
+            self._reprieve_spare_pods()
         except EffortSpent:
-            pass  # what goes is enough, if perhaps not all of it needed
-        return self._removed
+            pass  # the remaining victims suffice, though some may be unneeded
+        return self._victims
 
-    def _put_gangs(self) -> None:
-        gang = self._trial.candidates.gang
-        whole = np.unique(gang[self._whole()])
-        removed = self._removed
-        self._put_last(len(whole), lambda back: np.where(np.isin(gang, whole[back]), 0, removed))
+    def _reprieve_gangs(self) -> None:
+        gang = self._table.gang
+        whole = np.unique(gang[self._evicted_whole()])
+        victims = self._victims
+        self._reprieve_from_last(len(whole), lambda units: np.where(np.isin(gang, whole[units]), 0, victims))
 
-    def _put_spare_pods(self) -> None:
-        in_order = self._trial.candidates.in_order
-        spare = np.where(self._whole(), 0, self._removed)
+    def _reprieve_spare_pods(self) -> None:
+        in_order = self._table.request_order
+        spare = np.where(self._evicted_whole(), 0, self._victims)
         entry = np.repeat(in_order, spare[in_order])
-        removed = self._removed
-        self._put_last(len(entry), lambda back: removed - np.bincount(entry[back], minlength=len(removed)))
+        victims = self._victims
+        self._reprieve_from_last(len(entry), lambda units: victims - np.bincount(entry[units], minlength=len(victims)))
 
-    def _whole(self) -> Bool:
-        """Entries of gangs that lose more than they can spare."""
-        gang = self._trial.candidates.gang
-        lost = np.bincount(gang, self._removed, len(self._allowance))
-        whole: Bool = (lost > self._allowance)[gang]
+    def _evicted_whole(self) -> Bool:
+        """Entries of gangs that lose more pods than they can spare."""
+        lost = self._table.pods_by_gang(self._victims)
+        whole: Bool = (lost > self._spare)[self._table.gang]
         return whole
 
-    def _put_last(self, units: int, without: Callable[[Bool], Int64]) -> None:
-        """Put back units from the last, in steps that grow as long as all of a step can be put back; `without` says
-        what goes when some of the units are back.
+    def _reprieve_from_last(self, units: int, victims_without: Callable[[Bool], Int64]) -> None:
+        """Reprieve units from the last one on, in steps that double as long as a whole step can be reprieved.
+
+        `victims_without` gives the victims that remain if some of the units are reprieved.
         """
-        back: Bool = np.zeros(units, np.bool_)
+        reprieved: Bool = np.zeros(units, np.bool_)
         end, step = units, 1
         while end:
-            attempt = back.copy()
+            attempt = reprieved.copy()
             attempt[max(0, end - step) : end] = True
-            removed = without(attempt)
-            if self._trial.fits(removed):
-                self._removed, back = removed, attempt
+            victims = victims_without(attempt)
+            if self._dry_run.fits(victims):
+                self._victims, reprieved = victims, attempt
                 end, step = max(0, end - step), 2 * step
             elif step > 1:
                 step = 1

@@ -1,107 +1,274 @@
-"""Which pods go one by one: of every gang no more than it can spare, and never one that is of no use."""
+"""Selects spare pods as victims: pods that their gangs can lose and keep their minimums, and as few as possible."""
 
 from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop, heappush
 from itertools import islice, product
 from typing import Final
 
 import numpy as np
 
 from muster.gangs.capacity import Int64
+from muster.placement.inter_pod.seating import seat
 from muster.placement.preemption.dry_run import DryRun
-from muster.placement.preemption.economy import spare_for
+from muster.placement.preemption.victim_table import VictimTable
+from muster.placement.solve.instance import Solution
+from muster.placement.state.capacity import ClassCapacity
+from muster.placement.state.filters import USABLE
 
-_GANGS_VARIED: Final = 7
-_CHOICES_TRIED: Final = 200
-"""Of the ways to choose among the pods of gangs that can spare some of them but not all; of more gangs there are more
-ways than would be tried.
-"""
+_MAX_GANGS_VARIED: Final = 7
+_MAX_CHOICES: Final = 200
+"""Bounds on the choices among the pods of gangs that can spare some of them but not all."""
+_UNREACHABLE: Final = 2**62
+
+Pods = list[tuple[int, int]]
+"""Entries and the number of pods of each."""
 
 
-class Spare:
-    """Spare pods among those allowed. `most` are those of each entry that may go if no others of their gang do, `first`
-    the first of each gang; pods that are of no use to the group are left out.
+class SparePods:
+    """Spare pods among the pods that may be evicted. Pods that are of no use to the group are left out.
 
-    `allowance` is how many pods each gang can spare; those that cannot spare all that are of use are `limited`.
+    - `spare`: how many pods each gang can spare, by index into the request.
+    - `limited`: gangs that cannot spare all of their useful pods.
+    - `most`: int64[entries]; pods of the entry that may be evicted if no other pods of the gang are.
+    - `first`: int64[entries]; for each gang, its first spare pods in request order.
     """
 
-    def __init__(self, trial: DryRun, allowed: Int64) -> None:
-        candidates = trial.candidates
-        self.allowance = [gang.spare for gang in candidates.gangs]
-        self._trial = trial
+    def __init__(self, dry_run: DryRun, allowed: Int64) -> None:
+        table = dry_run.table
+        self.spare = [gang.spare for gang in table.gangs]
+        self._dry_run = dry_run
         self._allowed = allowed
-        spare = np.array(self.allowance, np.int64)[candidates.gang]
-        useful: Int64 = np.where(trial.useful(), allowed, 0)
+        spare = np.array(self.spare, np.int64)[table.gang]
+        useful: Int64 = np.where(dry_run.useful(), allowed, 0)
         self.most: Int64 = np.minimum(useful, spare)
-        self.first = _first(trial, self.most, self.allowance)
-        totals = np.bincount(candidates.gang, useful, len(self.allowance)).tolist()
-        self.limited = [gang for gang, total in enumerate(totals) if total > self.allowance[gang]]
+        self.first = _first(table, self.most, self.spare)
+        totals = table.pods_by_gang(useful).tolist()
+        self.limited = [gang for gang, total in enumerate(totals) if total > self.spare[gang]]
 
-    def beside(self, whole: Sequence[int]) -> Int64 | None:
-        """What goes if these gangs go whole and spare pods of others besides; None if no place is found then.
+    def select(self, whole: Sequence[int] = ()) -> Int64 | None:
+        """The victims if the gangs in `whole` are evicted whole and other gangs lose spare pods.
+
+        None if no placement is found then.
 
         Raises EffortSpent.
         """
-        trial, gang = self._trial, self._trial.candidates.gang
-        goes_whole = np.isin(gang, whole)
-        removed: Int64 = np.where(goes_whole, self._allowed, 0)
+        dry_run = self._dry_run
+        is_whole = np.isin(dry_run.table.gang, whole)
+        victims: Int64 = np.where(is_whole, self._allowed, 0)
         if not self.most.any():
-            return removed if whole and trial.fits(removed) else None
-        available: Int64 = np.where(goes_whole, 0, self.most)
-        if not trial.fits(removed + available):
+            return victims if whole and dry_run.fits(victims) else None
+        available: Int64 = np.where(is_whole, 0, self.most)
+        if not dry_run.fits(victims + available):
             return None
-        found = spare_for(trial, removed, available, self.allowance)
-        if found is not None and trial.fits(found):
+        found = _select_while_seating(dry_run, victims, available, self.spare)
+        if found is not None and dry_run.fits(found):
             return found
         for choice in self._choices(available):
-            if trial.fits(removed + choice):
-                return removed + choice
+            if dry_run.fits(victims + choice):
+                return victims + choice
         return None
 
-    def first_beside(self, whole: Sequence[int]) -> Int64 | None:
-        """As `beside`, but the first pods of each gang go whether they are needed or not."""
-        goes_whole = np.isin(self._trial.candidates.gang, whole)
-        removed: Int64 = np.where(goes_whole, self._allowed, self.first)
-        return removed if self._trial.fits(removed) else None
+    def select_first(self, whole: Sequence[int]) -> Int64 | None:
+        """As `select`, with the first spare pods of every other gang as victims, needed or not."""
+        is_whole = np.isin(self._dry_run.table.gang, whole)
+        victims: Int64 = np.where(is_whole, self._allowed, self.first)
+        return victims if self._dry_run.fits(victims) else None
 
     def _choices(self, available: Int64) -> Iterator[Int64]:
-        """Ways to choose as many as each gang can spare: the first pods of each, then others as far as that goes."""
-        candidates = self._trial.candidates
+        """Choices of as many pods as each gang can spare: its first pods, then other combinations."""
+        table = self._dry_run.table
         first = np.minimum(self.first, available)
         yield first
-        if len(self.limited) > _GANGS_VARIED:
+        if len(self.limited) > _MAX_GANGS_VARIED:
             return
-        in_order = candidates.in_order
-        of_gang, held = candidates.gang[in_order], available[in_order]
-        totals = np.bincount(candidates.gang, available, len(self.allowance))
-        binding = [gang for gang in self.limited if totals[gang] > self.allowance[gang]]
-        entries = [in_order[(of_gang == gang) & (held > 0)] for gang in binding]
-        ways = [
-            list(islice(_ways(available[each].tolist(), self.allowance[gang]), _CHOICES_TRIED))
+        in_order = table.request_order
+        gang_of, pods = table.gang[in_order], available[in_order]
+        totals = table.pods_by_gang(available)
+        binding = [gang for gang in self.limited if totals[gang] > self.spare[gang]]
+        entries = [in_order[(gang_of == gang) & (pods > 0)] for gang in binding]
+        combinations = [
+            list(islice(_combinations(available[each].tolist(), self.spare[gang]), _MAX_CHOICES))
             for gang, each in zip(binding, entries, strict=True)
         ]
-        for way in islice(product(*ways), _CHOICES_TRIED):
+        for combination in islice(product(*combinations), _MAX_CHOICES):
             choice = first.copy()
-            for each, counts in zip(entries, way, strict=True):
+            for each, counts in zip(entries, combination, strict=True):
                 choice[each] = counts
             yield choice
 
 
-def _first(trial: DryRun, available: Int64, allowance: Sequence[int]) -> Int64:
-    in_order = trial.candidates.in_order
-    gang, held = trial.candidates.gang[in_order], available[in_order]
-    before = held.cumsum() - held
+def _first(table: VictimTable, available: Int64, spare: Sequence[int]) -> Int64:
+    in_order = table.request_order
+    gang, pods = table.gang[in_order], available[in_order]
+    before = pods.cumsum() - pods
     before -= before[np.searchsorted(gang, gang)]
     first: Int64 = np.zeros(len(available), np.int64)
-    first[in_order] = np.clip(np.array(allowance, np.int64)[gang] - before, 0, held)
+    first[in_order] = np.clip(np.array(spare, np.int64)[gang] - before, 0, pods)
     return first
 
 
-def _ways(held: Sequence[int], spare: int) -> Iterator[tuple[int, ...]]:
-    """Ways to take `spare` from these, the first ones first."""
-    if not held:
+def _combinations(pods: Sequence[int], spare: int) -> Iterator[tuple[int, ...]]:
+    """Combinations of `spare` pods, the first pods first."""
+    if not pods:
         if not spare:
             yield ()
         return
-    for count in range(min(held[0], spare), max(0, spare - sum(held[1:])) - 1, -1):
-        for others in _ways(held[1:], spare - count):
+    for count in range(min(pods[0], spare), max(0, spare - sum(pods[1:])) - 1, -1):
+        for others in _combinations(pods[1:], spare - count):
             yield (count, *others)
+
+
+def _select_while_seating(dry_run: DryRun, victims: Int64, available: Int64, spare: Sequence[int]) -> Int64 | None:
+    """Seat the group and add victims where the fewest are needed per seat: at most the `available` pods of each entry,
+    and at most what each gang can spare. None if the members cannot be seated one after another.
+
+    Raises EffortSpent.
+    """
+    checkpoint = dry_run.state.checkpoint()
+    for order in _orders(dry_run):
+        try:
+            seating = _Seating(dry_run, victims.copy(), available.copy(), list(spare))
+            if seating.seat_minimums(order):
+                return seating.victims
+        finally:
+            dry_run.state.rollback(checkpoint)
+    return None
+
+
+def _orders(dry_run: DryRun) -> Iterator[list[int]]:
+    """Hardest parts first; before that, if members may be left out, in the order of roles."""
+    seats = [int(dry_run.state.of(part.class_id).fits.sum()) for part in dry_run.parts]
+    hardest_first = sorted(range(len(seats)), key=lambda index: (seats[index], index))
+    if sum(gang.minimum for gang in dry_run.group.gangs) < dry_run.members and len(seats) > 1:
+        yield list(range(len(seats)))
+    yield hardest_first
+
+
+class _Seating:
+    """Seats a group and collects `victims` on the way; `available` and `spare` shrink as victims are added."""
+
+    def __init__(self, dry_run: DryRun, victims: Int64, available: Int64, spare: list[int]) -> None:
+        self.victims = victims
+        self._dry_run = dry_run
+        self._state = dry_run.state
+        self._table = dry_run.table
+        self._available = available
+        self._spare = spare
+        self._table.evict(self._state, victims)
+
+    def seat_minimums(self, order: Sequence[int]) -> bool:
+        left = [gang.minimum for gang in self._dry_run.group.gangs]
+        for index in order:
+            part = self._dry_run.parts[index]
+            missing = min(part.wanted, left[part.gang])
+            if missing:
+                seated = seat(self._state, 0, part, missing, None, Solution([0]))
+                if seated < missing:
+                    seated += self._seat_by_eviction(self._state.of(part.class_id), missing - seated)
+                left[part.gang] -= seated
+        return not any(left)
+
+    def _seat_by_eviction(self, of_class: ClassCapacity, missing: int) -> int:
+        """Seat up to `missing` members on the nodes that need fewest victims per seat; returns how many were seated."""
+        rank = self._state.nodes.rank[self._table.rows].tolist()
+        costs = self._costs(of_class)
+        heap = [(cost, rank[node], node) for node, cost in enumerate(costs.tolist()) if cost < _UNREACHABLE]
+        heapify(heap)
+        seated = 0
+        while heap and seated < missing:
+            self._dry_run.spend(2)
+            _, by_name, node = heappop(heap)
+            pods = self._victims_for_seat(of_class, node)
+            if pods is None:
+                continue
+            cost = sum(count for _, count in pods)
+            if heap and (cost, by_name) > heap[0][:2]:
+                heappush(heap, (cost, by_name, node))  # the estimate was too low: its gangs have spared pods elsewhere
+                continue
+            here = self._seat_on(of_class, node, pods, missing - seated)
+            seated += here
+            if here:
+                heappush(heap, (cost, by_name, node))
+        return seated
+
+    def _costs(self, of_class: ClassCapacity) -> Int64:
+        """Lower bound on the victims for one seat: int64[nodes]; each node as if gangs had no spare pods elsewhere."""
+        table, columns = self._table, of_class.columns
+        costs = np.full(len(table.rows), _UNREACHABLE)
+        if not len(table):
+            return costs
+        available = np.minimum(self._available, np.array(self._spare, np.int64)[table.gang])
+        amounts = table.amounts[columns]
+        missing = (of_class.amounts[:, None] - self._state.free[columns[:, None], table.rows])[:, table.node]
+        missing -= _sum_before(table, amounts * available)
+        most = np.where(amounts > 0, -(-missing // np.maximum(amounts, 1)), np.where(missing > 0, _UNREACHABLE, 0))
+        here = np.maximum(most.max(axis=0, initial=0), 0)
+        pods = np.where(here <= available, _sum_before(table, available[None])[0] + here, _UNREACHABLE)
+        costs = np.minimum.reduceat(pods, table.starts)
+        costs[of_class.filters.reason[table.rows] != USABLE] = _UNREACHABLE
+        return costs
+
+    def _victims_for_seat(self, of_class: ClassCapacity, node: int) -> Pods | None:
+        """Pods to evict for one more member on a node; None if spare pods do not suffice."""
+        table, columns = self._table, of_class.columns
+        start = int(table.starts[node])
+        end = int(table.starts[node + 1]) if node + 1 < len(table.rows) else len(table)
+        amounts = table.amounts[columns, start:end].T.tolist()
+        missing = (of_class.amounts - self._state.free[columns, table.rows[node]]).tolist()
+        taken: dict[int, int] = {}
+        pods: Pods = []
+        gangs, available = table.gang[start:end].tolist(), self._available[start:end].tolist()
+        for entry, (gang, held, each) in enumerate(zip(gangs, available, amounts, strict=True)):
+            if max(missing, default=0) <= 0:
+                break
+            useful = max((-(-lack // amount) for lack, amount in zip(missing, each, strict=True) if amount), default=0)
+            count = min(held, self._spare[gang] - taken.get(gang, 0), useful)
+            if count > 0:
+                pods.append((start + entry, count))
+                taken[gang] = taken.get(gang, 0) + count
+                missing = [lack - count * amount for lack, amount in zip(missing, each, strict=True)]
+        if max(missing, default=0) > 0:
+            return None
+        return _without_unneeded(pods, [amounts[entry - start] for entry, _ in pods], missing)
+
+    def _seat_on(self, of_class: ClassCapacity, node: int, pods: Pods, missing: int) -> int:
+        """Evict the pods and seat as many members on the node as fit then; if none fits, the pods are not evicted."""
+        table = self._table
+        checkpoint, victims = self._state.checkpoint(), np.zeros(len(table), np.int64)
+        freed = np.zeros(len(self._state.free), np.int64)
+        for entry, count in pods:
+            freed += table.amounts[:, entry] * count
+            victims[entry] = count
+        row = table.rows[node : node + 1]
+        self._state.change_free(row, freed[:, None], table.tracked_evictions(victims))
+        fits = int((self._state.free[of_class.columns, row[0]] // of_class.amounts).min(initial=missing))
+        if of_class.inter_pod is not None:
+            fits = min(fits, int(self._state.of(of_class.pod_class.id).fits[row[0]]))
+        if not fits:
+            self._state.rollback(checkpoint)
+            return 0
+        for entry, count in pods:
+            self.victims[entry] += count
+            self._available[entry] -= count
+            self._spare[int(table.gang[entry])] -= count
+        self._state.reserve(of_class, row, np.array([fits]))
+        return fits
+
+
+def _sum_before(table: VictimTable, each: Int64) -> Int64:
+    """Sums over the entries before each one on its node: int64[some, entries]."""
+    sums = each.cumsum(axis=1) - each
+    before: Int64 = sums - sums[:, table.starts][:, table.node]
+    return before
+
+
+def _without_unneeded(pods: Pods, amounts: list[list[int]], missing: list[int]) -> Pods:
+    """The pods without those that others made unnecessary, the last ones removed first; `missing` is 0 or less."""
+    needed: Pods = []
+    for (entry, count), each in zip(reversed(pods), reversed(amounts), strict=True):
+        idle = min((-lack // amount for lack, amount in zip(missing, each, strict=True) if amount), default=count)
+        idle = min(idle, count)
+        missing = [lack + idle * amount for lack, amount in zip(missing, each, strict=True)]
+        if count > idle:
+            needed.append((entry, count - idle))
+    return needed[::-1]
