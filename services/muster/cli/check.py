@@ -1,4 +1,4 @@
-"""`muster check`: starts a gang of two pods, sees both run, and takes them away: the whole way through Muster, once."""
+"""`muster check`: starts a gang of two pods, waits until both run, and deletes them: an end-to-end smoke test."""
 
 import asyncio
 import time
@@ -26,8 +26,8 @@ JSON = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Trial:
-    """What is tried."""
+class CheckOptions:
+    """Options of one check."""
 
     kube: KubeSettings
     namespace: str
@@ -36,58 +36,63 @@ class Trial:
     timeout_seconds: float
 
 
-def check(trial: Trial) -> None:
-    """Raises CliError if they do not run in time, with what was said of them last."""
+def check(options: CheckOptions) -> None:
+    """Raises CliError if the pods do not run in time, with their last status."""
     try:
-        asyncio.run(_check(trial))
+        asyncio.run(_check(options))
     except (CannotStart, KubeUnreachable) as error:
         raise CliError(str(error)) from error
 
 
-async def _check(trial: Trial) -> None:
-    session = await KubeSession.connect(trial.kube, connections=4)
+async def _check(options: CheckOptions) -> None:
+    session = await KubeSession.connect(options.kube, connections=4)
     gang = f"muster-check-{uuid4().hex[:8]}"
     try:
         began = time.monotonic()
         try:
             for number in range(_PODS):
-                await _create(session, trial, _pod(gang, number, trial))
+                await _create(session, options, _pod(gang, number, options))
             seen: dict[str, JSON] = {}
             try:
-                async with asyncio.timeout(trial.timeout_seconds):
-                    await _until_running(session, trial, gang, seen)
+                async with asyncio.timeout(options.timeout_seconds):
+                    await _until_running(session, options, gang, seen)
             except TimeoutError:
-                raise CliError(f"not both pods run after {trial.timeout_seconds:g} s: {_told(gang, seen)}") from None
-            typer.echo(f"{_PODS} pods of one gang run, {time.monotonic() - began:.1f} s after they were created")
+                raise CliError(
+                    f"the gang did not start within {options.timeout_seconds:g} s: {_status(gang, seen)}"
+                ) from None
+            typer.echo(f"a gang of {_PODS} pods runs, {time.monotonic() - began:.1f} s after it was created")
         finally:
-            await asyncio.shield(_clear(session, trial, gang))
+            await asyncio.shield(_delete(session, options, gang))
     finally:
         await session.close()
 
 
-async def _create(session: KubeSession, trial: Trial, pod: JSON) -> None:
-    answer = await session.request("POST", _path(trial), body=msgspec.json.encode(pod), timeout_seconds=_CALL_SECONDS)
+async def _create(session: KubeSession, options: CheckOptions, pod: JSON) -> None:
+    answer = await session.request("POST", _path(options), body=msgspec.json.encode(pod), timeout_seconds=_CALL_SECONDS)
     if answer.status >= 300:
-        raise CliError(f"the API server does not take a pod: {ApiStatusError.from_response(answer)}")
+        raise CliError(f"the API server rejected a pod: {ApiStatusError.from_response(answer)}")
 
 
-async def _until_running(session: KubeSession, trial: Trial, gang: str, seen: dict[str, JSON]) -> None:
-    """Follow the pods, by list and watch, until both run; `seen` is what is known of them."""
-    chosen = {"labelSelector": f"{_GANG}={gang}"}
+async def _until_running(session: KubeSession, options: CheckOptions, gang: str, seen: dict[str, JSON]) -> None:
+    """List and watch the pods until both run; `seen` collects their latest versions by name."""
+    selector = {"labelSelector": f"{_GANG}={gang}"}
     while True:
-        listed = await session.request("GET", _path(trial), query=chosen, timeout_seconds=_CALL_SECONDS)
+        listed = await session.request("GET", _path(options), query=selector, timeout_seconds=_CALL_SECONDS)
         if listed.status != 200:
-            raise CliError(f"pods cannot be listed: {ApiStatusError.from_response(listed)}")
+            raise CliError(f"cannot list pods: {ApiStatusError.from_response(listed)}")
         body = msgspec.json.decode(listed.body)
         for pod in body["items"]:
             seen[pod["metadata"]["name"]] = pod
         if _all_run(seen):
             return
         since = {"watch": "true", "resourceVersion": body["metadata"]["resourceVersion"]}
-        with suppress(KubeUnreachable):  # listed again
-            async with session.stream(_path(trial), {**chosen, **since}, read_timeout_seconds=300) as (status, lines):
+        with suppress(KubeUnreachable):  # then list again
+            async with session.stream(_path(options), {**selector, **since}, read_timeout_seconds=300) as (
+                status,
+                lines,
+            ):
                 if status != 200:
-                    raise CliError(f"pods cannot be watched: the API server answers {status}")
+                    raise CliError(f"cannot watch pods: the API server answered {status}")
                 async for line in lines:
                     change = msgspec.json.decode(line)
                     if change["type"] == "ERROR":
@@ -100,12 +105,12 @@ async def _until_running(session: KubeSession, trial: Trial, gang: str, seen: di
 def _all_run(seen: Mapping[str, JSON]) -> bool:
     phases = [pod.get("status", {}).get("phase") for pod in seen.values()]
     if ended := next((phase for phase in phases if phase in _ENDED), None):
-        raise CliError(f"a pod that should run for ever is {ended}: does its image run here? (--image)")
+        raise CliError(f"a pod has ended with phase {ended}: its image must run until it is stopped (--image)")
     return phases == ["Running"] * _PODS
 
 
-def _told(gang: str, seen: Mapping[str, JSON]) -> str:
-    """What the pods say of why they do not run."""
+def _status(gang: str, seen: Mapping[str, JSON]) -> str:
+    """Phase, node and first false condition of each pod."""
     lines = []
     for name, pod in sorted(seen.items()):
         status = pod.get("status", {})
@@ -113,24 +118,24 @@ def _told(gang: str, seen: Mapping[str, JSON]) -> str:
         why = next((each.get("message") or each.get("reason") for each in conditions), "")
         node = pod["spec"].get("nodeName")
         lines.append(f"{name} is {status.get('phase', 'Pending')} on {node or 'no node'}{f' ({why})' if why else ''}")
-    return "; ".join(lines) or f"nothing is seen of {gang}"
+    return "; ".join(lines) or f"no pod of {gang} was seen"
 
 
-async def _clear(session: KubeSession, trial: Trial, gang: str) -> None:
+async def _delete(session: KubeSession, options: CheckOptions, gang: str) -> None:
     for number in range(_PODS):
         with suppress(KubeUnreachable):
-            await session.request("DELETE", f"{_path(trial)}/{gang}-{number}", timeout_seconds=_CALL_SECONDS)
+            await session.request("DELETE", f"{_path(options)}/{gang}-{number}", timeout_seconds=_CALL_SECONDS)
 
 
-def _path(trial: Trial) -> str:
-    return f"/api/v1/namespaces/{trial.namespace}/pods"
+def _path(options: CheckOptions) -> str:
+    return f"/api/v1/namespaces/{options.namespace}/pods"
 
 
-def _pod(gang: str, number: int, trial: Trial) -> JSON:
-    """One that the strictest pod security standard lets in."""
+def _pod(gang: str, number: int, options: CheckOptions) -> JSON:
+    """Manifest that the Restricted Pod Security Standard admits."""
     container = {
         "name": "main",
-        "image": trial.image,
+        "image": options.image,
         "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "32Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -143,7 +148,7 @@ def _pod(gang: str, number: int, trial: Trial) -> JSON:
         "kind": "Pod",
         "metadata": {"name": f"{gang}-{number}", "labels": {_GANG: gang, _MINIMUM: str(_PODS)}},
         "spec": {
-            "schedulerName": trial.scheduler_name,
+            "schedulerName": options.scheduler_name,
             "containers": [container],
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,

@@ -1,4 +1,4 @@
-"""`muster conformance`: runs the suite, shows each case as it ends, and says in the exit code what came of it."""
+"""`muster conformance`: runs the suite and prints each case as it ends; exits with 1 if a required case failed."""
 
 import asyncio
 import json
@@ -12,18 +12,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from muster.cli.errors import CliError
-from muster.cli.screen import show
+from muster.cli.output import show
 from muster.config.settings import CannotStart
 from muster.conformance.suite import Case, Group, NotTested, Options, Outcome, Report, Verdict, chosen, run
 from muster.telemetry.logs import configure_logs
 
 _COLOURS = {Verdict.PASSED: "green", Verdict.FAILED: "red", Verdict.SKIPPED: "yellow"}
-_EVERY_GROUP = "all"
+_ALL_GROUPS = "all"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the user asked for."""
+class ConformanceRun:
+    """Options of one run."""
 
     target: str
     listen: str
@@ -33,9 +33,9 @@ class Asked:
     call_seconds: float
 
 
-def list_all(only: Sequence[str], *, as_json: bool) -> None:
-    """Print the cases. Raises CliError if none are chosen."""
-    cases = _chosen(only)
+def print_cases(only: Sequence[str], *, as_json: bool) -> None:
+    """Print the cases. Raises CliError if none match."""
+    cases = _matching_cases(only)
     if as_json:
         typer.echo(json.dumps({"cases": [_case_as_json(case) for case in cases]}, indent=2))
         return
@@ -45,33 +45,33 @@ def list_all(only: Sequence[str], *, as_json: bool) -> None:
     show(table)
 
 
-def run_suite(asked: Asked, *, as_json: bool) -> None:
-    """Run the suite; exits with 1 if something required failed. Raises CliError."""
-    _chosen(asked.only)
+def run_suite(wanted: ConformanceRun, as_json: bool) -> None:
+    """Run the suite; exits with 1 if a required case failed. Raises CliError."""
+    _matching_cases(wanted.only)
     options = Options(
-        target=asked.target,
-        listen=asked.listen,
-        wait_seconds=asked.wait_seconds,
-        call_seconds=asked.call_seconds,
-        only=tuple(asked.only),
-        required=_groups(asked.require),
+        target=wanted.target,
+        listen=wanted.listen,
+        wait_seconds=wanted.wait_seconds,
+        call_seconds=wanted.call_seconds,
+        only=tuple(wanted.only),
+        required=_groups(wanted.require),
     )
     configure_logs("conformance", "warning", "console")
     if not as_json:
-        typer.echo(f"waiting for an implementation that follows the cluster-state on {asked.listen}", err=True)
+        typer.echo(f"waiting for an implementation that watches the cluster-state on {wanted.listen}", err=True)
     try:
-        report = asyncio.run(run(options, (lambda _: None) if as_json else _tell))
+        report = asyncio.run(run(options, (lambda _: None) if as_json else _print_outcome))
     except (NotTested, CannotStart) as error:
         raise CliError(str(error)) from error
     if as_json:
         typer.echo(json.dumps(_report_as_json(report), indent=2))
     else:
-        _summarise(report)
+        _print_summary(report)
     if not report.conforms:
         sys.exit(1)
 
 
-def _chosen(only: Sequence[str]) -> list[Case]:
+def _matching_cases(only: Sequence[str]) -> list[Case]:
     cases = chosen(only)
     if not cases:
         raise CliError(
@@ -81,39 +81,38 @@ def _chosen(only: Sequence[str]) -> list[Case]:
 
 
 def _groups(names: Sequence[str]) -> frozenset[Group]:
-    if _EVERY_GROUP in names:
+    if _ALL_GROUPS in names:
         return frozenset(Group)
     try:
         return frozenset(map(Group, names)) or Options.required
     except ValueError as error:
-        known = ", ".join((*(group.value for group in Group), _EVERY_GROUP))
-        raise CliError(f"--require: {error}", hint=f"there are {known}", usage=True) from error
+        known = ", ".join((*(group.value for group in Group), _ALL_GROUPS))
+        raise CliError(f"--require: {error}", hint=f"groups are {known}", usage=True) from error
 
 
-def _tell(outcome: Outcome) -> None:
-    """One case, as soon as it is over."""
-    word = f"[{_COLOURS[outcome.verdict]}]{outcome.verdict.value:<8}[/]"
+def _print_outcome(outcome: Outcome) -> None:
+    verdict = f"[{_COLOURS[outcome.verdict]}]{outcome.verdict.value:<8}[/]"
     table = Table.grid(padding=(0, 2))
     table.add_column(width=4)
     table.add_column(width=8)
     table.add_column(ratio=1)
     needs = f" [dim](needs {', '.join(outcome.case.needs)})[/]" if outcome.verdict is Verdict.SKIPPED else ""
-    table.add_row(outcome.case.id, word, escape(outcome.case.asks) + needs)
+    table.add_row(outcome.case.id, verdict, escape(outcome.case.asks) + needs)
     if outcome.verdict is Verdict.FAILED:
         table.add_row("", "", f"{'[red]unsafe[/] ' if outcome.unsafe else ''}[dim]{escape(outcome.why)}[/]")
     show(table)
     sys.stdout.flush()
 
 
-def _summarise(report: Report) -> None:
-    who = report.implementation
-    features = ", ".join(sorted(who.features)) or "none"
+def _print_summary(report: Report) -> None:
+    tested = report.implementation
+    features = ", ".join(sorted(tested.features)) or "none"
     counts = ", ".join(f"{report.count(verdict)} {verdict.value}" for verdict in Verdict)
     required = ", ".join(sorted(report.required))
     verdict = "[green]conforms[/]" if report.conforms else "[red]does not conform[/]"
     show(
         "",
-        f"{escape(who.name or 'an implementation without a name')} {escape(who.version)} (features: {features})",
+        f"{escape(tested.name or 'an implementation without a name')} {escape(tested.version)} (features: {features})",
         f"{counts}; required: {required}",
         verdict,
     )

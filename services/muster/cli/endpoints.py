@@ -1,4 +1,4 @@
-"""Where the parts of a local Muster listen, kept in its state directory so that other commands find them."""
+"""Addresses of a local cluster: the file in its state directory, and the ConfigMap kube-public/muster."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ STATE_DIRECTORY = Path(".muster")
 """Default state directory, below the working directory."""
 
 PUBLISHED_NAMESPACE, PUBLISHED_NAME = "kube-public", "muster"
-"""The ConfigMap that says to those who have only a kubeconfig where Muster's parts listen."""
+"""ConfigMap with the addresses, for users who have only a kubeconfig."""
 
 _FILE = "endpoints.json"
 
@@ -18,7 +18,7 @@ class Endpoints(msgspec.Struct, frozen=True):
     """Addresses are "host:port"; paths are absolute."""
 
     pid: int
-    """Of the process that runs it all."""
+    """Process id of `muster up`."""
     kubeconfig: str
     etcd: str
     cluster_state: str
@@ -27,18 +27,18 @@ class Endpoints(msgspec.Struct, frozen=True):
     coordinator: str
     lifecycle: str = ""
     traces: str = ""
-    """File that spans are kept in; empty: none."""
+    """Trace file; empty: none."""
     metrics: dict[str, str] = {}
-    """Where services tell their metrics, at /metrics, by the names of their processes."""
+    """Process name -> address that serves /metrics."""
 
     def write(self, directory: Path) -> None:
-        """Put it into a state directory, whole or not at all."""
+        """Write the file atomically."""
         partial = directory / f".{_FILE}.partial"
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
         partial.replace(directory / _FILE)
 
-    def published(self) -> dict[str, Any]:
-        """The ConfigMap, with what people ask of."""
+    def config_map(self) -> dict[str, Any]:
+        """The ConfigMap with the addresses that users call."""
         return {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -48,21 +48,24 @@ class Endpoints(msgspec.Struct, frozen=True):
 
 
 def read_endpoints(directory: Path) -> Endpoints | None:
-    """What the local Muster of that state directory wrote; None if there is none."""
+    """The file of that state directory; None if no local cluster runs with it."""
     try:
         return msgspec.json.decode((directory / _FILE).read_bytes(), type=Endpoints)
     except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
         return None
 
 
-def find_endpoints(start: Path) -> Endpoints | None:
-    """Like `read_endpoints` for the default state directory of `start` or the nearest directory above that has one."""
-    for directory in (start, *start.parents):
+def local_endpoints(state_directory: Path | None) -> Endpoints | None:
+    """Those of the given state directory, else of the default one here or in the nearest directory above."""
+    if state_directory is not None:
+        return read_endpoints(state_directory)
+    here = Path.cwd()
+    for directory in (here, *here.parents):
         if (found := read_endpoints(directory / STATE_DIRECTORY)) is not None:
             return found
     return None
 
 
-def forget_endpoints(directory: Path) -> None:
-    """Say that nothing runs there any more."""
+def remove_endpoints(directory: Path) -> None:
+    """Delete the file: the local cluster has stopped."""
     (directory / _FILE).unlink(missing_ok=True)

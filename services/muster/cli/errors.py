@@ -1,10 +1,12 @@
-"""What goes wrong on the command line, in words for the user, and the exit code that says so to scripts."""
+"""Errors of the command line: a message and a hint on stderr, and an exit code."""
 
+import contextlib
 import sys
+from collections.abc import Iterator
 
 
 class CliError(Exception):
-    """`message` says what happened, `hint` what to do."""
+    """`message` says what happened, `hint` what to do. Exit code 2 for wrong usage, else 1."""
 
     def __init__(self, message: str, *, hint: str = "", usage: bool = False) -> None:
         super().__init__(message)
@@ -19,3 +21,18 @@ class CliError(Exception):
         console.print(f"[bold red]error:[/] {escape(self.message)}")
         if self.hint:
             console.print(f"[dim]{escape(self.hint)}[/]")
+
+
+@contextlib.contextmanager
+def exit_on_error() -> Iterator[None]:
+    """Turn errors into messages and exit codes, at the entry point of a program."""
+    try:
+        yield
+    except CliError as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # `muster gangs | head`
+        sys.stderr.close()
+        sys.exit(141)

@@ -1,4 +1,4 @@
-"""Gangs and durations in words, colours and JSON: the same on every screen."""
+"""Formats of gangs, durations and amounts for all commands."""
 
 import time
 from datetime import UTC, datetime
@@ -20,17 +20,17 @@ _COLOURS = {
 
 
 def phase_word(phase: Phase.ValueType) -> str:
-    """In words: "queued", "timed-out", ..."""
+    """Phase as in all output: "queued", "timed-out", ..."""
     return Phase.Name(phase).removeprefix("PHASE_").lower().replace("_", "-")
 
 
 def phase_markup(phase: Phase.ValueType) -> str:
-    """The word in its colour."""
+    """`phase_word` in its colour, as rich markup."""
     return f"[{_COLOURS.get(phase, 'white')}]{phase_word(phase)}[/]"
 
 
 def duration(seconds: float) -> str:
-    """Three digits that matter: "412 us", "3.21 ms", "1.52 s", "4 min 05 s"."""
+    """Three significant digits: "412 us", "3.21 ms", "1.52 s", "4 min 05 s"."""
     if seconds < 0.001:
         return f"{seconds * 1e6:.0f} us"
     if seconds < 1:
@@ -45,26 +45,26 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02} min"
 
 
-def moment(unix_millis: int) -> str:
-    """A time of day, here, and how far away it is."""
+def local_time(unix_millis: int) -> str:
+    """Local time of day and the time until then: "14:05:00 (in 4 min 05 s)"."""
     seconds = unix_millis / 1000 - time.time()
     at = datetime.fromtimestamp(unix_millis / 1000, UTC).astimezone().strftime("%H:%M:%S")
     return f"{at} (in {duration(seconds)})" if seconds > 0 else at
 
 
-def pods_words(bound: int, members: int) -> str:
-    """How many are bound of how many: "3/8"."""
+def bound_of_members(bound: int, members: int) -> str:
+    """Bound pods of all members: "3/8"."""
     return f"{bound}/{members}"
 
 
 def brief_reason(gang: Gang) -> str:
-    """The reason without the gang's name, where that stands beside it."""
+    """The reason without the gang's name, for tables that have a column for it."""
     name = f"gang {gang.namespace}/{gang.name} "
     return gang.reason.removeprefix(f"{name}cannot start: ").removeprefix(f"{name}is pending: ")
 
 
 def amount(resource: str, number: int) -> str:
-    """An amount of a resource: cpu in cores ("1.5"), memory and storage with a unit ("12.5Gi"), others as they are."""
+    """Amount of a resource: cpu in cores ("1.5"), memory and storage with a unit ("12.5Gi"), others unchanged."""
     if resource == "cpu":
         return f"{number / 1000:g}" if abs(number) < 10_000_000 else f"{number / 1000:.0f}"
     if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
@@ -75,7 +75,7 @@ def amount(resource: str, number: int) -> str:
 
 
 def gang_as_json(gang: Gang) -> dict[str, Any]:
-    """For --output json: what the coordinator says, with phases as words and absent figures as null."""
+    """For --output json: the message Gang with phases as words and absent numbers as null."""
     return {
         "id": gang.id,
         "dialect": gang.dialect,

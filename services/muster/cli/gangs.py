@@ -1,4 +1,4 @@
-"""`muster gangs`: all gangs in a table, once or as they change."""
+"""`muster gangs`: a table of all gangs, printed once or updated as they change."""
 
 import asyncio
 import json
@@ -11,17 +11,17 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from muster.cli.coordinator import CALL_SECONDS, ask, connected
-from muster.cli.format import brief_reason, duration, gang_as_json, phase_markup, phase_word, pods_words
-from muster.cli.screen import show
+from muster.cli.coordinator import CALL_SECONDS, call, connected
+from muster.cli.format import bound_of_members, brief_reason, duration, gang_as_json, phase_markup, phase_word
+from muster.cli.output import show
 from muster.coordinator.v1.coordinator_pb2 import Gang, ListRequest, Phase, WatchRequest, WatchResponse
 
-_FEW = 12  # gangs whose reasons a screen has room for in full
+_MAX_GANGS_WITH_FULL_REASONS = 12  # on a live screen
 
 
 def list_gangs(address: str, namespace: str, *, as_json: bool) -> None:
     """Print all gangs once. Raises CliError."""
-    answer = ask(address, lambda stub: stub.List(ListRequest(namespace=namespace), timeout=CALL_SECONDS))
+    answer = call(address, lambda stub: stub.List(ListRequest(namespace=namespace), timeout=CALL_SECONDS))
     if as_json:
         typer.echo(json.dumps({"gangs": [gang_as_json(gang) for gang in answer.gangs]}, indent=2))
     elif not answer.gangs:
@@ -63,11 +63,11 @@ def _print_step(step: WatchResponse, *, as_json: bool) -> None:
         line = json.dumps(gang_as_json(gang)) if as_json else gang_line(gang)
         typer.echo(line)
     for removed in step.removed:
-        typer.echo(json.dumps({"id": removed, "removed": True}) if as_json else f"{removed} is gone")
+        typer.echo(json.dumps({"id": removed, "removed": True}) if as_json else f"{removed} removed")
 
 
 def apply_step(gangs: dict[str, Gang], step: WatchResponse) -> None:
-    """Bring a picture of all gangs up to date with one step of Watch."""
+    """Apply one step of Watch to the gangs by id."""
     for gang in step.gangs:
         gangs[gang.id] = gang
     for removed in step.removed:
@@ -75,7 +75,7 @@ def apply_step(gangs: dict[str, Gang], step: WatchResponse) -> None:
 
 
 def in_order(gangs: Iterable[Gang]) -> list[Gang]:
-    """Those that wait first, in the queue's order; then those that started."""
+    """Pending gangs in queue order, then satisfied ones."""
     return sorted(
         gangs,
         key=lambda gang: (
@@ -90,13 +90,13 @@ def in_order(gangs: Iterable[Gang]) -> list[Gang]:
 
 def gang_line(gang: Gang) -> str:
     """One gang as a plain line."""
-    because = f": {gang.reason}" if gang.reason else ""
-    return f"{gang.id} {phase_word(gang.phase)}, {pods_words(gang.bound, gang.members)} bound{because}"
+    reason = f": {gang.reason}" if gang.reason else ""
+    return f"{gang.id} {phase_word(gang.phase)}, {bound_of_members(gang.bound, gang.members)} bound{reason}"
 
 
 def gangs_table(gangs: list[Gang], *, brief: bool = False) -> Table:
-    """Columns as kubectl users know them; the reason takes what room is left, when brief and of many only a line."""
-    one_line = brief and len(gangs) > _FEW
+    """Table in kubectl's style. With `brief` it fits the terminal: a reason takes one line if there are many gangs."""
+    one_line = brief and len(gangs) > _MAX_GANGS_WITH_FULL_REASONS
     table = Table(box=None, pad_edge=False, header_style="bold", expand=brief)
     table.add_column("NAMESPACE", no_wrap=True)
     table.add_column("NAME", no_wrap=True)
@@ -115,7 +115,7 @@ def gangs_table(gangs: list[Gang], *, brief: bool = False) -> Table:
             escape(gang.name),
             escape(gang.dialect),
             phase_markup(gang.phase),
-            pods_words(gang.bound, gang.members),
+            bound_of_members(gang.bound, gang.members),
             str(gang.minimum or "-"),
             start,
             escape(brief_reason(gang)),

@@ -1,7 +1,7 @@
-"""`kubectl muster`: the commands that ask about gangs, as a plugin of kubectl, for the cluster that kubectl talks to.
+"""`kubectl muster`: the commands about gangs as a kubectl plugin, for the cluster that kubectl talks to.
 
-kubectl starts the program kubectl-muster with all that stands after `muster`. Options of kubectl (--kubeconfig,
---context, -n, ...) may stand anywhere there, and are handed on to kubectl whenever the plugin needs something of it.
+kubectl starts the program kubectl-muster with all arguments after `muster`. kubectl's own options (--kubeconfig,
+--context, -n, ...) may be anywhere among them and are passed on whenever the plugin calls kubectl.
 """
 
 import sys
@@ -12,29 +12,30 @@ from typing import Annotated, Final
 import typer
 from msgspec import Struct
 
-from muster.cli.errors import CliError
+from muster.cli.discovery import Kubectl, MusterDiscovery
+from muster.cli.errors import CliError, exit_on_error
 from muster.cli.options import Output, TextOutput
-from muster.cli.reaching import Kubectl, Reach
 
-_HANDED_ON: Final = (
+_KUBECTL_OPTIONS: Final = (
     *("--kubeconfig", "--context", "--cluster", "--user", "--as", "--as-group", "--as-uid", "-s", "--server"),
     *("--token", "--certificate-authority", "--client-certificate", "--client-key", "--tls-server-name"),
     *("--cache-dir", "--request-timeout"),
 )
 _NAMESPACE: Final = ("-n", "--namespace")
 _ALL_NAMESPACES: Final = ("-A", "--all-namespaces")
-_OURS: Final = {
+_DISCOVERY_OPTIONS: Final = {
     "--coordinator": "MUSTER_COORDINATOR",
     "--cluster-state": "MUSTER_CLUSTER_STATE",
     "--muster-namespace": "MUSTER_NAMESPACE",
 }
+"""Option -> environment variable that it overrides."""
 
 app = typer.Typer(
     name="kubectl muster",
-    help="Ask Muster about gangs, on the cluster that kubectl talks to.",
-    epilog="Options of kubectl, as --kubeconfig, --context, -n and -A, may stand anywhere. Muster is found by the "
-    "ConfigMap kube-public/muster, or forwarded to in the namespace --muster-namespace (muster-system); or say with "
-    "--coordinator and --cluster-state HOST:PORT where it listens.",
+    help="Show gangs and topology of the cluster that kubectl talks to.",
+    epilog="kubectl's options, such as --kubeconfig, --context, -n and -A, may be anywhere. Muster is located by the "
+    "ConfigMap kube-public/muster, or by a port forward in the namespace --muster-namespace (muster-system), or at the "
+    "addresses of --coordinator and --cluster-state HOST:PORT.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -43,61 +44,61 @@ app = typer.Typer(
 )
 
 
-class Asked(Struct):
-    """What stood on the command line, apart from what the commands take themselves."""
+class Arguments(Struct):
+    """The command line, split into options of kubectl, options for discovery, and the rest for the commands."""
 
     kubectl: tuple[str, ...] = ()
     """Options for kubectl, in its own form."""
     namespace: str = ""
     all_namespaces: bool = False
-    ours: dict[str, str] = {}
-    """By variable."""
+    discovery: dict[str, str] = {}
+    """By environment variable."""
     rest: tuple[str, ...] = ()
 
 
-def taken_apart(arguments: Sequence[str]) -> Asked:
+def parse_arguments(arguments: Sequence[str]) -> Arguments:
     """Raises CliError if an option lacks its value."""
-    asked, given, rest = Asked(), list(arguments), []
-    handed_on: list[str] = []
-    while given:
-        argument = given.pop(0)
+    parsed, remaining, rest = Arguments(), list(arguments), []
+    kubectl: list[str] = []
+    while remaining:
+        argument = remaining.pop(0)
         name, equals, value = argument.partition("=")
         if argument in _ALL_NAMESPACES:
-            asked.all_namespaces = True
-        elif name in (*_HANDED_ON, *_NAMESPACE, *_OURS):
+            parsed.all_namespaces = True
+        elif name in (*_KUBECTL_OPTIONS, *_NAMESPACE, *_DISCOVERY_OPTIONS):
             if not equals:
-                if not given:
+                if not remaining:
                     raise CliError(f"{name} needs a value", usage=True)
-                value = given.pop(0)
+                value = remaining.pop(0)
             if name in _NAMESPACE:
-                asked.namespace = value
-            elif name in _OURS:
-                asked.ours[_OURS[name]] = value
+                parsed.namespace = value
+            elif name in _DISCOVERY_OPTIONS:
+                parsed.discovery[_DISCOVERY_OPTIONS[name]] = value
             else:
-                handed_on += [name, value]
+                kubectl += [name, value]
         elif argument == "--":
-            rest += [argument, *given]
+            rest += [argument, *remaining]
             break
         else:
             rest.append(argument)
-    asked.kubectl, asked.rest = tuple(handed_on), tuple(rest)
-    return asked
+    parsed.kubectl, parsed.rest = tuple(kubectl), tuple(rest)
+    return parsed
 
 
 @app.command()
 def gangs(
     context: typer.Context,
     *,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, showing changes.")] = False,
-    output: Annotated[Output, typer.Option("--output", "-o", help="How to print.")] = Output.TABLE,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep showing changes.")] = False,
+    output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
 ) -> None:
-    """List gangs of a namespace, or of all with -A: where each stands and why it waits."""
+    """List the gangs of a namespace, or of all with -A: phase and reason of each."""
     from muster.cli.gangs import list_gangs, watch_gangs
 
-    asked, reach = _reach(context)
-    namespace = "" if asked.all_namespaces else _namespace(asked, reach)
+    arguments, discovery = _discovery(context)
+    namespace = "" if arguments.all_namespaces else _namespace(arguments, discovery)
     show = watch_gangs if watch else list_gangs
-    with reach.coordinator() as address:
+    with discovery.coordinator() as address:
         show(address, namespace, as_json=output is Output.JSON)
 
 
@@ -106,14 +107,14 @@ def explain(
     context: typer.Context,
     gang: Annotated[str, typer.Argument(metavar="GANG", help="Name, namespace/name, or dialect/namespace/name.")],
     *,
-    output: Annotated[TextOutput, typer.Option("--output", "-o", help="How to print.")] = TextOutput.TEXT,
+    output: Annotated[TextOutput, typer.Option("--output", "-o", help="Output format.")] = TextOutput.TEXT,
 ) -> None:
-    """Tell all about one gang: what was declared, state, what it misses, what would let it start."""
+    """Explain one gang: its declaration, its phase, what it lacks, and what would let it start."""
     from muster.cli.explain import explain
 
-    asked, reach = _reach(context)
-    name = _qualified(gang, asked, reach)
-    with reach.coordinator() as address:
+    arguments, discovery = _discovery(context)
+    name = _qualified(gang, arguments, discovery)
+    with discovery.coordinator() as address:
         explain(address, name, as_json=output is TextOutput.JSON)
 
 
@@ -122,22 +123,22 @@ def trace(
     context: typer.Context,
     gang: Annotated[str, typer.Argument(metavar="GANG", help="Name, namespace/name, or dialect/namespace/name.")],
     *,
-    output: Annotated[TextOutput, typer.Option("--output", "-o", help="How to print.")] = TextOutput.TEXT,
-    everything: Annotated[bool, typer.Option("--all", help="Every span, also of many alike.")] = False,
+    output: Annotated[TextOutput, typer.Option("--output", "-o", help="Output format.")] = TextOutput.TEXT,
+    everything: Annotated[bool, typer.Option("--all", help="Every span, without summaries.")] = False,
     file: Annotated[
-        Path | None, typer.Option(help="Trace file to read; by default that of a local cluster.", show_default=False)
+        Path | None, typer.Option(help="Trace file; default: that of the local cluster.", show_default=False)
     ] = None,
 ) -> None:
-    """Show a gang's trace as a tree. Traces of a real cluster are in its tracing backend: then its id is told."""
+    """Show a gang's trace as a tree. If its spans are in a tracing backend, print the trace id to look for there."""
     from muster.cli.trace import trace
 
-    asked, reach = _reach(context)
-    name = _qualified(gang, asked, reach)
-    with reach.coordinator() as address:
-        kept = file or reach.trace_file()
-        if kept is None:
-            raise _kept_elsewhere(address, name)
-        trace(kept, address, name, as_json=output is TextOutput.JSON, everything=everything)
+    arguments, discovery = _discovery(context)
+    name = _qualified(gang, arguments, discovery)
+    with discovery.coordinator() as address:
+        found = file or discovery.trace_file()
+        if found is None:
+            raise _trace_in_backend(address, name)
+        trace(found, address, name, as_json=output is TextOutput.JSON, everything=everything)
 
 
 @app.command()
@@ -145,54 +146,46 @@ def topology(
     context: typer.Context,
     tree: Annotated[str, typer.Argument(metavar="[TREE]", help="Only this tree.", show_default=False)] = "",
     *,
-    nodes: Annotated[bool, typer.Option("--nodes", help="Nodes one by one, too.")] = False,
-    output: Annotated[Output, typer.Option("--output", "-o", help="How to print.")] = Output.TABLE,
+    nodes: Annotated[bool, typer.Option("--nodes", help="Show every node, too.")] = False,
+    output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
 ) -> None:
-    """Show the topology trees: domains, nodes, what is free in them, and what is wrong."""
+    """Show the topology trees: domains, nodes, free capacity, and problems."""
     from muster.cli.topology import show_topology
 
-    _, reach = _reach(context)
-    with reach.cluster_state() as address:
+    _, discovery = _discovery(context)
+    with discovery.cluster_state() as address:
         show_topology(address, tree, with_nodes=nodes, as_json=output is Output.JSON)
 
 
 def run() -> None:
-    """Entry point: errors of our own become one line on stderr and an exit code."""
-    try:
-        asked = taken_apart(sys.argv[1:])
-        app(list(asked.rest), obj=asked)
-    except CliError as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)
+    """Entry point of the program kubectl-muster."""
+    with exit_on_error():
+        arguments = parse_arguments(sys.argv[1:])
+        app(list(arguments.rest), obj=arguments)
 
 
-def _reach(context: typer.Context) -> tuple[Asked, Reach]:
-    asked: Asked = context.obj
-    return asked, Reach(Kubectl(asked.kubectl), asked.ours)
+def _discovery(context: typer.Context) -> tuple[Arguments, MusterDiscovery]:
+    arguments: Arguments = context.obj
+    return arguments, MusterDiscovery(Kubectl(arguments.kubectl), arguments.discovery)
 
 
-def _namespace(asked: Asked, reach: Reach) -> str:
-    return asked.namespace or reach.kubectl.namespace()
+def _namespace(arguments: Arguments, discovery: MusterDiscovery) -> str:
+    return arguments.namespace or discovery.kubectl.namespace()
 
 
-def _qualified(gang: str, asked: Asked, reach: Reach) -> str:
-    return gang if "/" in gang else f"{_namespace(asked, reach)}/{gang}"
+def _qualified(gang: str, arguments: Arguments, discovery: MusterDiscovery) -> str:
+    return gang if "/" in gang else f"{_namespace(arguments, discovery)}/{gang}"
 
 
-def _kept_elsewhere(address: str, gang: str) -> CliError:
-    from muster.cli.coordinator import ask, explain_gang
+def _trace_in_backend(address: str, gang: str) -> CliError:
+    from muster.cli.coordinator import call, explain_gang
 
-    trace_id = ask(address, lambda stub: explain_gang(stub, address, gang)).gang.trace_id
+    trace_id = call(address, lambda stub: explain_gang(stub, address, gang)).gang.trace_id
     if not trace_id:
-        return CliError(f"{gang} has no trace yet", hint="it gets one with its first pod")
+        return CliError(f"{gang} has no trace yet", hint="its first pod starts one")
     return CliError(
-        "traces of this cluster are not in a file here",
-        hint=f"look for trace {trace_id} in the tracing backend that Muster sends them to",
+        "this cluster writes no trace file on this machine",
+        hint=f"look for trace {trace_id} in the tracing backend that Muster exports to",
     )
 
 

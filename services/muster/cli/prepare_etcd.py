@@ -1,4 +1,4 @@
-"""`muster prepare-etcd`: what an etcd needs before a coordinator can use it, once and again without harm."""
+"""`muster prepare-etcd`: creates the coordinators' etcd user and enables authentication. Idempotent."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from muster.telemetry.logs import configure_logs
 
 @dataclass(frozen=True)
 class Etcd:
-    """Where it is, and as what it knows us."""
+    """Client endpoints, and the files for mutual TLS."""
 
     endpoints: str
     certificate_file: Path | None
@@ -44,7 +44,7 @@ def _password(file: Path) -> str:
     try:
         password = file.read_text().rstrip("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise CliError(f"no password can be read from {str(file)!r}: {error}", usage=True) from error
+        raise CliError(f"cannot read the password file {str(file)!r}: {error}", usage=True) from error
     if not password:
-        raise CliError(f"the file {str(file)!r} is empty where a password should be", usage=True)
+        raise CliError(f"the password file {str(file)!r} is empty", usage=True)
     return password

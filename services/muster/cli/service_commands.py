@@ -1,4 +1,4 @@
-"""`muster run SERVICE`: one flag per setting, made from the service's Settings so that there is one source of truth."""
+"""`muster run SERVICE`: one flag for each field of the service's Settings."""
 
 import importlib
 import inspect
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 SERVICES: Mapping[str, tuple[str, str]] = {
     "cluster-state": ("clusterstate", "Read the Kubernetes API and stream the state of the cluster."),
-    "placement": ("placement", "Decide where gangs go."),
-    "first-fit": ("firstfit", "Decide where gangs go in the simplest way, in placement's stead."),
+    "placement": ("placement", "Solve the placement of gangs."),
+    "first-fit": ("firstfit", "Solve the placement of gangs by first fit, a minimal replacement of placement."),
     "binding": ("binding", "Write binds, conditions and events to the Kubernetes API."),
-    "lifecycle": ("lifecycle", "Keep PodGroups, QueueJobs and quota as they should be."),
-    "coordinator": ("coordinator", "Decide when gangs start, durably."),
+    "lifecycle": ("lifecycle", "Reconcile PodGroups, QueueJobs and quota."),
+    "coordinator": ("coordinator", "Decide when gangs start, and persist their permits."),
 }
-"""Name on the command line to package and purpose."""
+"""Name on the command line -> package, purpose."""
 
-_PLAIN_SECTION = "kube"  # its settings are --kubeconfig and --context, as everywhere
+_UNPREFIXED_SECTION = "kube"  # its flags are --kubeconfig and --context, as in other programs
 
 
 class ServiceGroup(TyperGroup):
-    """Knows the services by name; imports the settings of one when it is asked for."""
+    """Commands of all services; imports a service's settings when its command is looked up."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(SERVICES)
@@ -50,7 +50,7 @@ class ServiceGroup(TyperGroup):
 
 @dataclass(frozen=True)
 class Setting:
-    """One leaf of a Settings model and how it is given."""
+    """One field of a Settings model with its flag and environment variable."""
 
     path: tuple[str, ...]
     field: "FieldInfo"
@@ -62,7 +62,7 @@ class Setting:
 
     @property
     def flag(self) -> str:
-        path = self.path[1:] if self.path[0] == _PLAIN_SECTION else self.path
+        path = self.path[1:] if self.path[0] == _UNPREFIXED_SECTION else self.path
         return "--" + "-".join(path).replace("_", "-")
 
     @property
@@ -79,7 +79,7 @@ class Setting:
 
     @property
     def default(self) -> str:
-        """In words; empty when there is nothing to show."""
+        """Default for the help text; empty if there is none to show."""
         if self.field.is_required():
             return "required"
         value = self.field.get_default(call_default_factory=True, validated_data={})
@@ -91,7 +91,7 @@ class Setting:
 
 
 def settings_of(model: "type[ServiceSettings]") -> list[Setting]:
-    """The leaves of a Settings model, nested ones by their path."""
+    """All fields of a Settings model, nested ones by their path."""
     config = model.model_config
     prefix = config.get("env_prefix") or ""
     return list(_leaves(model, (), prefix, config.get("env_nested_delimiter") or "__"))
@@ -160,7 +160,7 @@ def _metavar(setting: Setting) -> str:
 
 
 def _listed(values: list[str]) -> list[str]:
-    """Flags of many values may be repeated, or have commas."""
+    """Values of a flag that may be repeated or have commas."""
     return [part.strip() for value in values for part in value.split(",") if part.strip()]
 
 
@@ -171,11 +171,11 @@ def _loaded(model: "type[ServiceSettings]", flags: Mapping[str, Any], settings: 
         return load(model, flags)
     except BadSettings as error:
         lines = [_with_flag(line, settings) for line in str(error).splitlines()]
-        raise CliError("settings that do not make sense:\n  " + "\n  ".join(lines), usage=True) from error
+        raise CliError("invalid settings:\n  " + "\n  ".join(lines), usage=True) from error
 
 
 def _with_flag(line: str, settings: list[Setting]) -> str:
-    """Name the flag beside the variable that a complaint begins with."""
+    """The line with the flag before the environment variable that it begins with."""
     variable, colon, rest = line.partition(":")
     flags = {setting.environment: setting.flag for setting in settings}
     return f"{flags[variable]} or {variable}{colon}{rest}" if variable in flags else line
@@ -205,7 +205,7 @@ def _run(service: str, package: str, settings: Any) -> None:
 
 
 async def _served(service: str, run: Callable[[Any], Awaitable[None]], settings: Any) -> None:
-    """Run a service, and tell its metrics meanwhile if somebody may ask for them."""
+    """Run a service, and serve its metrics if metrics_listen is set."""
     if settings.metrics_listen is None:
         await run(settings)
         return
@@ -218,7 +218,7 @@ async def _served(service: str, run: Callable[[Any], Awaitable[None]], settings:
 
 
 def _leaves_of(error: Exception) -> Iterator[Exception]:
-    """The errors that a task group may have put together."""
+    """The errors of an exception group, at any depth."""
     if isinstance(error, ExceptionGroup):
         for inner in error.exceptions:
             yield from _leaves_of(inner)

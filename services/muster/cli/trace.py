@@ -1,4 +1,4 @@
-"""`muster trace GANG`: the spans of a gang's trace as a tree beside a time line."""
+"""`muster trace GANG`: the spans of a gang's trace as a tree with a timeline."""
 
 import asyncio
 import json
@@ -13,9 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.cli.coordinator import connected, explain_gang, unknown_gang
+from muster.cli.endpoints import STATE_DIRECTORY, local_endpoints
 from muster.cli.errors import CliError
 from muster.cli.format import duration
-from muster.cli.screen import show, terminal_columns
+from muster.cli.output import show, terminal_columns
 from muster.cli.trace_file import Span, newest_trace_with, spans_of_trace, values_of
 from muster.cli.trace_tree import Row, rows_of
 
@@ -32,6 +33,20 @@ _SERVICE_COLOURS = {
 }
 
 
+def find_trace_file(file: Path | None, state_directory: Path | None) -> Path:
+    """The given file, or that of the local cluster, which may have stopped. Raises CliError if there is none."""
+    endpoints = local_endpoints(state_directory)
+    default = (state_directory or STATE_DIRECTORY) / "traces.jsonl"
+    found = file or (Path(endpoints.traces) if endpoints and endpoints.traces else default)
+    if not found.exists():
+        raise CliError(
+            f"there is no trace file {found}",
+            hint="`muster up` writes one to its state directory; a real cluster exports spans to its tracing backend",
+            usage=file is not None,
+        )
+    return found
+
+
 def trace(file: Path, coordinator: str | None, name: str, *, as_json: bool, everything: bool) -> None:
     """Print a gang's trace. Raises CliError."""
     trace_id: str = name if _TRACE_ID.fullmatch(name) else _trace_id(file, coordinator, name)
@@ -39,7 +54,7 @@ def trace(file: Path, coordinator: str | None, name: str, *, as_json: bool, ever
     if not spans:
         raise CliError(
             f"{file} has no spans of trace {trace_id}",
-            hint="spans arrive some seconds after they end, and the oldest go when the file is full",
+            hint="spans arrive some seconds after they end, and a full file drops the oldest",
         )
     if as_json:
         typer.echo(json.dumps({"trace_id": trace_id, "spans": [msgspec.to_builtins(span) for span in spans]}, indent=2))
@@ -48,11 +63,11 @@ def trace(file: Path, coordinator: str | None, name: str, *, as_json: bool, ever
 
 
 def _trace_id(file: Path, coordinator: str | None, name: str) -> str:
-    """From the coordinator if it knows the gang, else the newest in the file that names it."""
+    """Trace id from the coordinator if it knows the gang, else of the newest trace of the gang in the file."""
     unknown: CliError | None = None
     if coordinator is not None:
         try:
-            if trace_id := asyncio.run(_ask(coordinator, name)):
+            if trace_id := asyncio.run(_current_trace_id(coordinator, name)):
                 return trace_id
         except CliError as error:
             if error.exit_code == 2:  # the name fits several gangs
@@ -65,13 +80,13 @@ def _trace_id(file: Path, coordinator: str | None, name: str) -> str:
     raise unknown or unknown_gang(name, gangs)
 
 
-async def _ask(address: str, name: str) -> str:
+async def _current_trace_id(address: str, name: str) -> str:
     async with connected(address) as stub:
         return (await explain_gang(stub, address, name)).gang.trace_id
 
 
 def rendered(trace_id: str, spans: list[Span], *, everything: bool) -> Iterator[Table | str]:
-    """What is printed: a heading, the tree, and what it means when spans are missing."""
+    """Heading, tree, and a legend if parent spans are missing."""
     begin, end = min(span.start_ns for span in spans), max(span.end_ns for span in spans)
     gang = next((str(span.attributes[GANG_ATTRIBUTE]) for span in spans if GANG_ATTRIBUTE in span.attributes), "")
     yield (
@@ -89,7 +104,7 @@ def rendered(trace_id: str, spans: list[Span], *, everything: bool) -> Iterator[
         table.add_row(*_cells(row, begin, end, cells))
     yield table
     if any(row.orphan for row in rows_of(spans, everything=True)):
-        yield "[dim]~ its parent span has not ended, or was not kept[/]"
+        yield "[dim]~ the parent span has not ended, or is no longer in the file[/]"
 
 
 def _cells(row: Row, begin: int, end: int, cells: int) -> tuple[Text | str, ...]:
@@ -113,7 +128,7 @@ def _cells(row: Row, begin: int, end: int, cells: int) -> tuple[Text | str, ...]
 
 
 def _bar(start: int, stop: int, whole: int, cells: int) -> str:
-    """Where the span lies in the trace, to an eighth of a cell at its end; never nothing."""
+    """Bar from start to stop of a timeline of `cells` columns, exact to an eighth of a column; never empty."""
     if whole <= 0:
         return "▏"
     first = min(cells - 1, start * cells // whole)

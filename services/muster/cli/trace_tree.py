@@ -1,4 +1,4 @@
-"""Spans in the order and shape in which people read them: children under parents, many alike as one row."""
+"""Rows of a trace: child spans under their parents, many siblings of one name summarised as one row."""
 
 import statistics
 from collections import defaultdict
@@ -9,13 +9,13 @@ from typing import Any
 from muster.cli.format import duration
 from muster.cli.trace_file import Span
 
-_ALIKE = 6  # siblings of one name that are shown singly; more become one row
-_EVENTS = 5
-_DETAIL_CHARACTERS = 60
-_VALUE_CHARACTERS = 24
-_REASON_CHARACTERS = 120
-_PLUMBING = ("rpc.", "server.", "network.", "otel.", "thread.", "net.", "k8s.")
-_OUR_PREFIX = "muster-"  # of service names, so that they are known among others'
+_MAX_SIBLINGS = 6  # of one name; more are summarised
+_MAX_EVENTS = 5
+_MAX_DETAIL_CHARACTERS = 60
+_MAX_VALUE_CHARACTERS = 24
+_MAX_REASON_CHARACTERS = 120
+_INSTRUMENTATION_PREFIXES = ("rpc.", "server.", "network.", "otel.", "thread.", "net.", "k8s.")
+_SERVICE_PREFIX = "muster-"
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Row:
 
 
 def rows_of(spans: list[Span], *, everything: bool) -> Iterator[Row]:
-    """Rows, top down. Spans whose parent is not there are roots."""
+    """Rows from the top. Spans whose parent is missing are roots."""
     ids = {span.span_id for span in spans}
     children: dict[str, list[Span]] = defaultdict(list)
     for span in sorted(spans, key=lambda span: span.start_ns):
@@ -46,7 +46,7 @@ def rows_of(spans: list[Span], *, everything: bool) -> Iterator[Row]:
 
 
 def _rows(
-    alike: list[Span],
+    siblings: list[Span],
     guide: str,
     below: str,
     children: Mapping[str, list[Span]],
@@ -54,17 +54,17 @@ def _rows(
     *,
     orphan: bool = False,
 ) -> Iterator[Row]:
-    """One span, or several alike as one row, and what is under them."""
-    if len(alike) > 1:
-        yield _summary(alike, guide)
+    """One span with its events and children, or one summary row of several siblings."""
+    if len(siblings) > 1:
+        yield _summary(siblings, guide)
         return
-    span = alike[0]
+    span = siblings[0]
     yield Row(
         guide=guide,
         label=_short(span.name),
         start_ns=span.start_ns,
         end_ns=span.end_ns,
-        service=span.service.removeprefix(_OUR_PREFIX),
+        service=span.service.removeprefix(_SERVICE_PREFIX),
         took_seconds=span.seconds,
         detail=span.message or _reason(span) or _detail(span.attributes, everything=everything),
         error=span.error,
@@ -83,13 +83,13 @@ def _rows(
 
 
 def _groups(siblings: list[Span], everything: bool) -> list[list[Span]]:
-    """Siblings one by one; of a name that many have, those that did not fail together, where the first stands."""
+    """Siblings in order, each alone or, if more than six have one name, with all of that name that did not fail."""
     named: dict[str, list[Span]] = defaultdict(list)
     for span in siblings:
         named[span.name].append(span)
     groups, merged = [], set()
     for span in siblings:
-        if everything or span.error or len(named[span.name]) <= _ALIKE:
+        if everything or span.error or len(named[span.name]) <= _MAX_SIBLINGS:
             groups.append([span])
         elif span.name not in merged:
             merged.add(span.name)
@@ -97,22 +97,22 @@ def _groups(siblings: list[Span], everything: bool) -> list[list[Span]]:
     return groups
 
 
-def _summary(alike: list[Span], guide: str) -> Row:
-    took = sorted(span.seconds for span in alike)
-    start, end = min(span.start_ns for span in alike), max(span.end_ns for span in alike)
+def _summary(siblings: list[Span], guide: str) -> Row:
+    took = sorted(span.seconds for span in siblings)
+    start, end = min(span.start_ns for span in siblings), max(span.end_ns for span in siblings)
     return Row(
         guide=guide,
-        label=f"{len(alike)} x {_short(alike[0].name)}",
+        label=f"{len(siblings)} x {_short(siblings[0].name)}",
         start_ns=start,
         end_ns=end,
-        service=alike[0].service.removeprefix(_OUR_PREFIX),
+        service=siblings[0].service.removeprefix(_SERVICE_PREFIX),
         took_seconds=(end - start) / 1e9,
         detail=f"median {duration(statistics.median(took))}, longest {duration(took[-1])}",
     )
 
 
 def _events(span: Span, everything: bool) -> Iterator[Row]:
-    shown = span.events if everything or len(span.events) <= _EVENTS else span.events[: _EVENTS - 1]
+    shown = span.events if everything or len(span.events) <= _MAX_EVENTS else span.events[: _MAX_EVENTS - 1]
     for event in shown:
         yield Row("", event.name, event.at_ns, None, detail=_detail(event.attributes, everything=everything))
     if (more := len(span.events) - len(shown)) > 0:
@@ -120,27 +120,27 @@ def _events(span: Span, everything: bool) -> Iterator[Row]:
 
 
 def _short(name: str) -> str:
-    """Calls by their method: "muster.placement.v1.PlacementService/Solve" is "Solve"."""
+    """Method of a call: "Solve" for "muster.placement.v1.PlacementService/Solve"."""
     return name.rpartition("/")[2]
 
 
-def _says_something(key: str, value: Any) -> bool:
-    plumbing = key.startswith(_PLUMBING) or key == "muster.gang"
-    return not plumbing and len(str(value)) <= _VALUE_CHARACTERS
+def _is_shown(key: str, value: Any) -> bool:
+    hidden = key.startswith(_INSTRUMENTATION_PREFIXES) or key == "muster.gang"
+    return not hidden and len(str(value)) <= _MAX_VALUE_CHARACTERS
 
 
 def _reason(span: Span) -> str:
-    """Why a phase of a gang was a setback; "" if it was none."""
+    """Reason of a gang's setback; "" if the span is none."""
     text = str(span.attributes.get("muster.gang.reason", ""))
-    return text if len(text) <= _REASON_CHARACTERS else text[: _REASON_CHARACTERS - 1] + "…"
+    return text if len(text) <= _MAX_REASON_CHARACTERS else text[: _MAX_REASON_CHARACTERS - 1] + "…"
 
 
 def _detail(attributes: Mapping[str, Any], *, everything: bool) -> str:
-    """Attributes on one line; the plumbing's and what is too long are left out unless everything is wanted."""
-    chosen = [
+    """Attributes on one line, without those of the instrumentation and long ones unless `everything`."""
+    shown = [
         f"{key.removeprefix('muster.')}={value}"
         for key, value in attributes.items()
-        if everything or _says_something(key, value)
+        if everything or _is_shown(key, value)
     ]
-    text = " ".join(chosen)
-    return text if everything or len(text) <= _DETAIL_CHARACTERS else text[: _DETAIL_CHARACTERS - 1] + "…"
+    text = " ".join(shown)
+    return text if everything or len(text) <= _MAX_DETAIL_CHARACTERS else text[: _MAX_DETAIL_CHARACTERS - 1] + "…"

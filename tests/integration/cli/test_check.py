@@ -1,4 +1,4 @@
-"""`muster check` where nobody schedules: it says what the pods say, and leaves nothing behind."""
+"""`muster check` without a scheduler: it prints the status of the pods and deletes them."""
 
 import asyncio
 import sys
@@ -23,7 +23,7 @@ async def api(tmp_path: Path) -> AsyncIterator[tuple[Path, KubeSession]]:
 
 
 async def check(kubeconfig: Path, *arguments: str) -> tuple[int | None, str]:
-    """Exit code, and all that was printed."""
+    """Exit code and output."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "muster.cli", "check", "--kubeconfig", str(kubeconfig), *arguments),
         stdout=asyncio.subprocess.PIPE,
@@ -38,15 +38,15 @@ async def left(session: KubeSession) -> list[str]:
     return [pod["metadata"]["name"] for pod in msgspec.json.decode(answer.body)["items"]]
 
 
-async def test_pods_that_nobody_schedules_are_told_of_and_taken_away(api: tuple[Path, KubeSession]) -> None:
+async def test_pending_pods_are_reported_and_deleted(api: tuple[Path, KubeSession]) -> None:
     kubeconfig, session = api
     code, said = await check(kubeconfig, "--timeout", "1")
     assert code == 1
-    assert "not both pods run after 1 s" in said and "on no node" in said
+    assert "the gang did not start within 1 s" in said and "on no node" in said
     assert not await left(session)
 
 
-async def test_an_image_that_ends_is_no_success(api: tuple[Path, KubeSession]) -> None:
+async def test_an_image_that_exits_fails_the_check(api: tuple[Path, KubeSession]) -> None:
     kubeconfig, session = api
     created: asyncio.Queue[str] = asyncio.Queue()
 
@@ -67,11 +67,11 @@ async def test_an_image_that_ends_is_no_success(api: tuple[Path, KubeSession]) -
         following.cancel()
         checking.cancel()
     assert code == 1
-    assert "is Failed" in said
+    assert "ended with phase Failed" in said
     assert not await left(session)
 
 
-async def test_a_namespace_that_is_not_there_is_told(api: tuple[Path, KubeSession]) -> None:
+async def test_an_unknown_namespace_is_an_error(api: tuple[Path, KubeSession]) -> None:
     code, said = await check(api[0], "--namespace", "nowhere")
     assert code == 1
     assert "nowhere" in said

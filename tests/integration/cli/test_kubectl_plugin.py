@@ -97,7 +97,7 @@ def names(ran: Ran) -> list[str]:
 class TestPublishedAddresses:
     async def test_the_cluster_says_where_it_listens(self, api: ApiClient, tmp_path: Path, leader: str) -> None:
         endpoints = Endpoints(1, "", "", "127.0.0.1:1", "", "", leader)
-        await api.created(KUBE_PUBLIC, endpoints.published())
+        await api.created(KUBE_PUBLIC, endpoints.config_map())
         config = str(tmp_path / "config")
         assert names(await kubectl_muster(tmp_path, "gangs", "-A", "-o", "json", "--kubeconfig", config)) == [
             "resnet",
@@ -107,7 +107,7 @@ class TestPublishedAddresses:
         assert names(await kubectl_muster(tmp_path, "-n", "ml", "gangs", "-o", "json", KUBECONFIG=config)) == ["resnet"]
 
     async def test_a_gang_is_looked_for_in_the_namespace(self, api: ApiClient, tmp_path: Path, leader: str) -> None:
-        await api.created(KUBE_PUBLIC, Endpoints(1, "", "", "127.0.0.1:1", "", "", leader).published())
+        await api.created(KUBE_PUBLIC, Endpoints(1, "", "", "127.0.0.1:1", "", "", leader).config_map())
         config = str(tmp_path / "config")
         ran = await kubectl_muster(tmp_path, "explain", "resnet", "-n", "ml", KUBECONFIG=config)
         assert ran.code == 0, ran.err
@@ -118,7 +118,7 @@ class TestPublishedAddresses:
     async def test_the_trace_of_a_real_cluster_is_elsewhere_and_its_id_is_told(
         self, api: ApiClient, tmp_path: Path, leader: str
     ) -> None:
-        await api.created(KUBE_PUBLIC, Endpoints(1, "", "", "127.0.0.1:1", "", "", leader).published())
+        await api.created(KUBE_PUBLIC, Endpoints(1, "", "", "127.0.0.1:1", "", "", leader).config_map())
         ran = await kubectl_muster(tmp_path, "trace", "ml/resnet", KUBECONFIG=str(tmp_path / "config"))
         assert ran.code == 1
         assert f"look for trace {RESNET.trace_id} in the tracing backend" in ran.err
@@ -127,7 +127,7 @@ class TestPublishedAddresses:
         stream = ClusterStream()
         stream.opens_with(Batch(trees=(flat_tree(),)), {})
         async with serving(stream) as address:
-            await api.created(KUBE_PUBLIC, Endpoints(1, "", "", address, "", "", "127.0.0.1:1").published())
+            await api.created(KUBE_PUBLIC, Endpoints(1, "", "", address, "", "", "127.0.0.1:1").config_map())
             ran = await kubectl_muster(tmp_path, "topology", "-o", "json", KUBECONFIG=str(tmp_path / "config"))
         assert [tree["name"] for tree in json.loads(ran.out)["trees"]] == ["flat"]
 

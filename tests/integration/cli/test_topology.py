@@ -1,4 +1,4 @@
-"""`muster topology` asks a cluster-state and prints what it says, for people and for scripts."""
+"""`muster topology` reads a cluster-state and prints tables or JSON."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from builders.clusterstate.stream import ClusterStream, begin, part, serving
-from muster.cli.cluster import find_cluster_state
+from muster.cli.cluster_state import find_cluster_state
 from muster.cli.endpoints import Endpoints
 from muster.cli.errors import CliError
 from muster.cli.topology import show_topology
@@ -64,7 +64,7 @@ async def shown(address: str, tree: str = "", *, with_nodes: bool = False, as_js
     await asyncio.to_thread(show_topology, address, tree, with_nodes=with_nodes, as_json=as_json)
 
 
-async def test_trees_as_tables_the_default_one_first(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_trees_are_tables_with_the_default_first(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     await shown(address)
     assert capsys.readouterr().out.splitlines() == [
         "halls of ConfigMap default/m, the default: hall > rack > node",
@@ -103,24 +103,24 @@ async def test_as_json(address: str, capsys: pytest.CaptureFixture[str]) -> None
     assert (tree["whole"]["nodes"], tree["outside"]["nodes"], tree["absent_nodes"]) == (2, 1, [])
 
 
-async def test_a_tree_that_does_not_exist(address: str) -> None:
+async def test_an_unknown_tree_suggests_similar_names(address: str) -> None:
     with pytest.raises(CliError) as raised:
         await shown(address, "hall")
     assert "'hall'" in raised.value.message
     assert raised.value.hint == "did you mean halls?"
 
 
-async def test_where_nothing_answers() -> None:
-    with pytest.raises(CliError, match="cannot tell"):
+async def test_an_unreachable_cluster_state_is_an_error() -> None:
+    with pytest.raises(CliError, match=r"cluster-state at .* is unavailable"):
         await shown("127.0.0.1:1")
 
 
-async def test_a_snapshot_that_breaks_off_is_not_taken_for_whole(address: str, stream: ClusterStream) -> None:
+async def test_an_incomplete_snapshot_is_an_error(address: str, stream: ClusterStream) -> None:
     stream.opening = [begin(), part(BATCH)]
     asking = asyncio.create_task(shown(address))
     await stream.until_subscribed()
     stream.cut()
-    with pytest.raises(CliError, match="cannot tell"):
+    with pytest.raises(CliError, match=r"cluster-state at .* is unavailable"):
         await asking
 
 
@@ -138,7 +138,7 @@ async def test_the_command_line(address: str, tmp_path: Path) -> None:
     assert paths == ["h0", "h0/r0", "h0/r0/a", "h0/r1", "h0/r1/b"]
 
 
-def test_which_cluster_state_is_asked(tmp_path: Path) -> None:
+def test_address_of_cluster_state(tmp_path: Path) -> None:
     assert find_cluster_state("here:1", tmp_path) == "here:1"
     with pytest.raises(CliError) as raised:
         find_cluster_state("", tmp_path)

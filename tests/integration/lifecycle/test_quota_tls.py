@@ -72,7 +72,7 @@ async def test_clients_without_a_certificate_are_refused_if_one_is_asked_for(tmp
         writer.close()
 
 
-def test_files_that_are_of_no_use_are_named(tmp_path: Path) -> None:
+def test_unusable_certificate_files_are_named(tmp_path: Path) -> None:
     missing, nonsense = tmp_path / "missing.crt", tmp_path / "nonsense"
     nonsense.write_text("?")
     with pytest.raises(BadWebhookCertificate, match=r"missing\.crt"):

@@ -27,7 +27,7 @@ def test_without_the_extra_up_says_what_to_install(monkeypatch: pytest.MonkeyPat
     assert ran.exception.exit_code == 2
 
 
-def test_an_unknown_command_is_wrong_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_command_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
     ran = CliRunner().invoke(app, ["dance"])
     assert ran.exit_code == 2

@@ -1,4 +1,4 @@
-"""How spans become a tree that people can read."""
+"""Rows of the tree that `muster trace` prints."""
 
 from muster.cli.trace_file import Span, SpanEvent
 from muster.cli.trace_tree import rows_of
@@ -16,17 +16,17 @@ def drawn(spans: list[Span], *, everything: bool = False) -> list[str]:
     return [row.guide + row.label for row in rows_of(spans, everything=everything)]
 
 
-def test_children_stand_under_their_parents_by_start() -> None:
+def test_children_are_below_their_parents_by_start() -> None:
     spans = [span(1, "gang"), span(5, "binding", 1), span(2, "solving", 1), span(3, "Solve", 2), span(6, "Bind", 5)]
     assert drawn(spans) == ["gang", "├─ solving", "│  └─ Solve", "└─ binding", "   └─ Bind"]
 
 
-def test_a_span_whose_parent_is_not_there_is_a_root_and_says_so() -> None:
+def test_a_span_without_its_parent_is_a_marked_root() -> None:
     rows = list(rows_of([span(2, "solving", 99), span(1, "gang")], everything=False))
     assert [(row.label, row.orphan) for row in rows] == [("gang", False), ("solving", True)]
 
 
-def test_many_alike_become_one_row_but_the_one_that_failed_stays() -> None:
+def test_many_siblings_are_summarised_except_failed_ones() -> None:
     binds = [span(number, "bind pod", 1) for number in range(10, 18)]
     failed = span(30, "bind pod", 1, error=True, message="409 Conflict")
     rows = list(rows_of([span(1, "gang"), *binds, failed], everything=False))
@@ -36,24 +36,24 @@ def test_many_alike_become_one_row_but_the_one_that_failed_stays() -> None:
     assert len(drawn([span(1, "gang"), *binds, failed], everything=True)) == 10
 
 
-def test_a_failed_one_among_many_alike_does_not_empty_the_row() -> None:
+def test_a_failed_span_leaves_the_summary_of_its_siblings() -> None:
     spans = [span(1, "gang"), *(span(number, "bind pod", 1, error=True) for number in range(10, 20))]
     assert drawn(spans) == ["gang", *["├─ bind pod"] * 9, "└─ bind pod"]
 
 
-def test_events_stand_under_their_span() -> None:
+def test_events_are_below_their_span() -> None:
     events = tuple(SpanEvent("bound", number * MS, {"pod": f"p{number}"}) for number in range(9))
     spans = [span(1, "Bind", events=events), span(2, "write", 1)]
     assert drawn(spans) == ["Bind", *["├╴bound"] * 4, "├╴and 5 more events", "└─ write"]
     assert drawn(spans, everything=True) == ["Bind", *["├╴bound"] * 9, "└─ write"]
 
 
-def test_plumbing_attributes_are_left_out() -> None:
+def test_instrumentation_attributes_are_left_out() -> None:
     [row] = rows_of([span(1, "Solve", attributes={"rpc.system": "grpc", "muster.pods": 8})], everything=False)
     assert row.detail == "pods=8"
 
 
-def test_a_setback_says_why_however_long_that_is() -> None:
+def test_a_setback_shows_a_long_reason() -> None:
     why = "gang ml/a cannot start: 8 pods wanted, 3 fit: 5 of 9 nodes short of cpu"
     attributes = {"muster.gang.reason": why, "muster.gang.next_phase": "queued"}
     [row] = rows_of([span(1, "gang.solving", attributes=attributes)], everything=False)

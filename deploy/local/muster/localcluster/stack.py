@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from muster.cli.endpoints import Endpoints, forget_endpoints
+from muster.cli.endpoints import Endpoints, remove_endpoints
 from muster.config.settings import PLAIN_TEXT, KubeSettings, TlsSettings
 from muster.kube.session import KubeSession
 from muster.localcluster.certificates import can_make_certificates
@@ -153,7 +153,7 @@ class Stack:
             children = [self.children[name] for name in group if name in self.children]
             for child in children:  # one after the other, so that nobody logs that its server is gone
                 await child.stop(_GRACE_SECONDS)
-        forget_endpoints(self.directory)
+        remove_endpoints(self.directory)
 
     async def _start_and_wait(self, names: list[str]) -> None:
         await asyncio.gather(*(self.children[name].start() for name in names))

@@ -132,7 +132,7 @@ class _Up:
             await stack.start(timeout_seconds=_START_SECONDS)
             endpoints = stack.endpoints(self._traces.path)
             endpoints.write(self._directory)
-            await apply_manifests(session, [Manifest(endpoints.published())])
+            await apply_manifests(session, [Manifest(endpoints.config_map())])
             background.push_async_callback(
                 _cancelled, asyncio.create_task(follow(stack.addresses["coordinator"], self._picture))
             )

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from muster.cli.format import pods_words
+from muster.cli.format import bound_of_members
 from muster.cli.gangs import gang_line, gangs_table, in_order
 from muster.coordinator.v1.coordinator_pb2 import Gang, Phase
 from muster.localcluster.stack import Stack
@@ -141,7 +141,7 @@ def _hints_table(stack: Stack) -> Table:
 def _counted(gangs: Sequence[Gang]) -> str:
     started = sum(gang.phase == Phase.PHASE_SATISFIED for gang in gangs)
     bound, pods = sum(gang.bound for gang in gangs), sum(gang.members for gang in gangs)
-    return f"{started} of {len(gangs)} gangs started, {pods_words(bound, pods)} pods bound"
+    return f"{started} of {len(gangs)} gangs started, {bound_of_members(bound, pods)} pods bound"
 
 
 def print_outcome(outcome: Outcome, *, as_json: bool) -> None:
@@ -157,7 +157,7 @@ def print_outcome(outcome: Outcome, *, as_json: bool) -> None:
             "[green]✓[/]" if gang.as_expected else "[red]✗[/]",
             escape(gang.namespace),
             escape(gang.name),
-            pods_words(gang.bound, gang.pods),
+            bound_of_members(gang.bound, gang.pods),
             gang.phase,
             gang.expected,
             "-" if gang.seconds is None else f"{gang.seconds:.3f}",

@@ -1,4 +1,4 @@
-"""The cluster as cluster-state tells it, at one moment: what is in its first snapshot."""
+"""Client of cluster-state: locates it and reads one snapshot of nodes, topology trees and pods."""
 
 import asyncio
 from collections import Counter
@@ -7,46 +7,46 @@ from pathlib import Path
 import grpc
 from msgspec import Struct
 
-from muster.cli.coordinator import channel_to, no_common_tls
-from muster.cli.endpoints import find_endpoints, read_endpoints
+from muster.cli.channel import channel_to, tls_error
+from muster.cli.endpoints import local_endpoints
 from muster.cli.errors import CliError
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
 from muster.gangs.facts import Amounts, NodeFacts, TopologyTree
 from muster.rpc.facts_codec import decode_batch
 
-_SNAPSHOT_SECONDS = 120.0  # of the largest clusters, a million pods
+_SNAPSHOT_SECONDS = 120.0  # enough for the largest clusters, a million pods
 
 
 class Cluster(Struct):
-    """Nodes and trees by name, and how many pods of each class are on each node."""
+    """Nodes and trees by name, and the number of pods of each class on each node."""
 
     nodes: dict[str, NodeFacts] = {}
     trees: dict[str, TopologyTree] = {}
     requests: dict[str, Amounts] = {}
-    """By pod class."""
+    """Pod class id -> requests of one pod."""
     seated: dict[str, Counter[str]] = {}
-    """Node -> pod class -> pods."""
+    """Node -> pod class id -> number of pods."""
 
     def free(self, node: NodeFacts) -> dict[str, int]:
-        """What the node offers and no pod on it has."""
-        room = dict(node.allocatable)
+        """Allocatable minus the requests of the pods on the node."""
+        free = dict(node.allocatable)
         for class_id, pods in self.seated.get(node.name, Counter()).items():
-            for resource, each in self.requests.get(class_id, ()):
-                if resource in room:
-                    room[resource] -= pods * each
-        return room
+            for resource, request in self.requests.get(class_id, ()):
+                if resource in free:
+                    free[resource] -= pods * request
+        return free
 
 
 def find_cluster_state(address: str, state_directory: Path | None) -> str:
-    """Address given, or that of the local cluster. Raises CliError if there is neither."""
+    """The given address, or that of the local cluster. Raises CliError if there is neither."""
     if address:
         return address
-    endpoints = find_endpoints(Path.cwd()) if state_directory is None else read_endpoints(state_directory)
+    endpoints = local_endpoints(state_directory)
     if endpoints is None:
         raise CliError(
-            "there is no cluster-state to ask: no local cluster runs here",
-            hint="start one with `muster up`, or say where it is with --cluster-state HOST:PORT or "
+            "no cluster-state found: no local cluster runs here",
+            hint="start one with `muster up`, or give an address with --cluster-state HOST:PORT or "
             "MUSTER_CLUSTER_STATE",
             usage=True,
         )
@@ -54,7 +54,7 @@ def find_cluster_state(address: str, state_directory: Path | None) -> str:
 
 
 def read_cluster(address: str) -> Cluster:
-    """What cluster-state knows now. Raises CliError."""
+    """The current snapshot. Raises CliError."""
     return asyncio.run(_read(address))
 
 
@@ -70,17 +70,17 @@ async def _read(address: str) -> Cluster:
                     case "snapshot_begin":
                         cluster = Cluster()
                     case "batch":
-                        _take(cluster, message.batch)
+                        _apply(cluster, message.batch)
                     case "synced":
                         return cluster
         except grpc.aio.AioRpcError as error:
-            raise _in_words(address, error) from error
+            raise _call_error(address, error) from error
         finally:
             call.cancel()
-    raise CliError(f"cluster-state at {address} ended its snapshot before it was whole", hint="try again")
+    raise CliError(f"cluster-state at {address} closed the stream before the snapshot was complete", hint="try again")
 
 
-def _take(cluster: Cluster, message: pb.Batch) -> None:
+def _apply(cluster: Cluster, message: pb.Batch) -> None:
     batch = decode_batch(message)
     cluster.nodes.update((node.name, node) for node in batch.nodes)
     cluster.trees.update((tree.name, tree) for tree in batch.trees)
@@ -90,15 +90,15 @@ def _take(cluster: Cluster, message: pb.Batch) -> None:
             cluster.seated.setdefault(pod.node, Counter())[pod.class_id] += 1
 
 
-def _in_words(address: str, error: grpc.aio.AioRpcError) -> CliError:
-    said = error.details() or error.code().name
-    if (without_tls := no_common_tls("cluster-state", address, said)) is not None:
-        return without_tls
+def _call_error(address: str, error: grpc.aio.AioRpcError) -> CliError:
+    detail = error.details() or error.code().name
+    if (failed_tls := tls_error("cluster-state", address, detail)) is not None:
+        return failed_tls
     if error.code() is grpc.StatusCode.UNAVAILABLE:
         return CliError(
-            f"cluster-state at {address} cannot tell: {said}",
-            hint="is it running? `muster up` starts a local one; --cluster-state says where else",
+            f"cluster-state at {address} is unavailable: {detail}",
+            hint="is it running? `muster up` starts a local one; --cluster-state sets its address",
         )
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return CliError(f"cluster-state at {address} did not end its snapshot in {_SNAPSHOT_SECONDS:g} s")
-    return CliError(f"cluster-state at {address} refused: {said} ({error.code().name})")
+        return CliError(f"cluster-state at {address} did not complete its snapshot within {_SNAPSHOT_SECONDS:g} s")
+    return CliError(f"cluster-state at {address} rejected the call: {detail} ({error.code().name})")

@@ -1,20 +1,20 @@
-"""Where output goes: a terminal with its width and colours, or a file or pipe, which have neither."""
+"""Output to a terminal with its width and colours, or to a file or pipe without either."""
 
 import sys
 
 from rich.console import Console, RenderableType
 
-_WIDE = 10_000  # lines in files and pipes are as long as they are
+_UNLIMITED_COLUMNS = 10_000  # lines in files and pipes are not wrapped
 
 
 def show(*parts: RenderableType) -> None:
-    """Print to stdout: fitted to a terminal, else one line per row without padding at its end."""
+    """Print to stdout: fitted to a terminal, else one line per row without trailing padding."""
     if sys.stdout.isatty():
         console = Console(highlight=False)
         for part in parts:
             console.print(part)
         return
-    console = Console(highlight=False, width=_WIDE, color_system=None)
+    console = Console(highlight=False, width=_UNLIMITED_COLUMNS, color_system=None)
     with console.capture() as captured:
         for part in parts:
             console.print(part)
@@ -23,5 +23,5 @@ def show(*parts: RenderableType) -> None:
 
 
 def terminal_columns() -> int:
-    """Width of the terminal; very wide when there is none."""
-    return Console().width if sys.stdout.isatty() else _WIDE
+    """Width of the terminal; practically unlimited when stdout is none."""
+    return Console().width if sys.stdout.isatty() else _UNLIMITED_COLUMNS

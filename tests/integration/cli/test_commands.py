@@ -1,4 +1,4 @@
-"""The command line against a coordinator that says what a test wants: what people read, and exit codes for scripts."""
+"""The program `muster` with a fake coordinator: output and exit codes."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ BERT = pb.Gang(
 
 
 class Coordinator(coordinator_pb2_grpc.CoordinatorServiceServicer):
-    """Says what it is told to."""
+    """Answers as a test configures it."""
 
     def __init__(self) -> None:
         self.gangs = [RESNET, BERT]
@@ -75,7 +75,7 @@ class Coordinator(coordinator_pb2_grpc.CoordinatorServiceServicer):
 
 @dataclass
 class Ran:
-    """What a command did."""
+    """Outcome of a command."""
 
     code: int
     out: str
@@ -105,7 +105,7 @@ async def muster(directory: Path, *arguments: str, **environment: str) -> Ran:
     return Ran(process.returncode or 0, out.decode(), err.decode())
 
 
-async def test_gangs_are_listed_with_why_they_wait(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
+async def test_gangs_are_listed_with_their_reasons(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
     ran = await muster(tmp_path, "gangs", "--coordinator", coordinator[1])
     assert ran.code == 0
     assert "resnet" in ran.out
@@ -114,7 +114,7 @@ async def test_gangs_are_listed_with_why_they_wait(tmp_path: Path, coordinator: 
     assert "12.3 ms" in ran.out
 
 
-async def test_gangs_as_json_have_words_for_phases(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
+async def test_gangs_as_json_have_phases_as_words(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
     ran = await muster(tmp_path, "gangs", "-o", "json", MUSTER_COORDINATOR=coordinator[1])
     gangs = json.loads(ran.out)["gangs"]
     assert [(gang["name"], gang["phase"], gang["start_seconds"]) for gang in gangs] == [
@@ -123,24 +123,22 @@ async def test_gangs_as_json_have_words_for_phases(tmp_path: Path, coordinator: 
     ]
 
 
-async def test_only_one_namespace_can_be_listed(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
+async def test_gangs_of_one_namespace(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
     ran = await muster(tmp_path, "gangs", "-n", "other", "--coordinator", coordinator[1])
     assert (ran.code, ran.out) == (0, "")
     assert "no gangs in namespace other" in ran.err
 
 
-async def test_changes_are_told_line_by_line(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
+async def test_watch_prints_a_line_per_change(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
     ran = await muster(tmp_path, "gangs", "--watch", "--coordinator", coordinator[1])
     assert ran.out.splitlines() == [
         "koordinator/ml/resnet queued, 0/8 bound: 6 of 8 members fit; short of 2 cpu for the next",
         "coscheduling/ml/bert satisfied, 4/4 bound",
-        "koordinator/ml/resnet is gone",
+        "koordinator/ml/resnet removed",
     ]
 
 
-async def test_an_explanation_says_what_is_short_who_is_ahead_and_what_would_help(
-    tmp_path: Path, coordinator: tuple[Coordinator, str]
-) -> None:
+async def test_explain_shows_shortage_queue_and_remedies(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
     coordinator[0].explanation = pb.ExplainResponse(
         gang=RESNET,
         group=[RESNET.id, "koordinator/etl/feeder"],
@@ -163,8 +161,8 @@ async def test_an_explanation_says_what_is_short_who_is_ahead_and_what_would_hel
     for words in (
         "ml/resnet is queued",
         "starts together with koordinator/etl/feeder",
-        "turn 2",
-        "5 tries so far",
+        "position 2",
+        "5 attempts",
         "6 of 8 members fit at best",
         "short by 1.5 cpu, 2Gi memory",
         "17 nodes  Insufficient cpu",
@@ -177,34 +175,34 @@ async def test_an_explanation_says_what_is_short_who_is_ahead_and_what_would_hel
         assert words in ran.out, words
 
 
-async def test_an_unknown_gang_is_met_with_names_like_it(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
+async def test_an_unknown_gang_suggests_similar_names(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
     ran = await muster(tmp_path, "explain", "resnt", "--coordinator", coordinator[1])
     assert ran.code == 1
     assert "no gang is named 'resnt'" in ran.err
     assert "did you mean koordinator/ml/resnet?" in ran.err
 
 
-async def test_a_replica_that_does_not_lead_says_who_does(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
+async def test_a_standby_replica_names_the_leader(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
     coordinator[0].refusal = (grpc.StatusCode.UNAVAILABLE, "this replica does not lead; muster-1 leads")
     ran = await muster(tmp_path, "gangs", "--coordinator", coordinator[1])
     assert ran.code == 1
     assert "muster-1 leads" in ran.err
 
 
-async def test_nobody_there_is_said_with_what_to_do(tmp_path: Path) -> None:
+async def test_an_unreachable_coordinator_is_an_error_with_a_hint(tmp_path: Path) -> None:
     ran = await muster(tmp_path, "gangs", "--coordinator", "127.0.0.1:1")
     assert ran.code == 1
-    assert "nothing answers at 127.0.0.1:1" in ran.err
+    assert "no coordinator answers at 127.0.0.1:1" in ran.err
     assert "muster up" in ran.err
 
 
-async def test_no_local_cluster_and_no_address_is_wrong_use(tmp_path: Path) -> None:
+async def test_neither_local_cluster_nor_address_is_a_usage_error(tmp_path: Path) -> None:
     ran = await muster(tmp_path, "gangs")
     assert ran.code == 2
     assert "--coordinator" in ran.err
 
 
-async def test_the_local_cluster_is_found_from_a_directory_below(
+async def test_the_local_cluster_is_found_from_a_subdirectory(
     tmp_path: Path, coordinator: tuple[Coordinator, str]
 ) -> None:
     write_endpoints(tmp_path, coordinator[1])
@@ -214,7 +212,7 @@ async def test_the_local_cluster_is_found_from_a_directory_below(
     assert "resnet" in ran.out
 
 
-async def test_a_trace_is_drawn_as_a_tree(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
+async def test_a_trace_is_printed_as_a_tree(tmp_path: Path, coordinator: tuple[Coordinator, str]) -> None:
     write_endpoints(tmp_path, coordinator[1])
     ran = await muster(tmp_path, "trace", "resnet")
     assert ran.code == 0
@@ -228,7 +226,7 @@ async def test_a_trace_is_drawn_as_a_tree(tmp_path: Path, coordinator: tuple[Coo
     assert "+5.00 ms" in lines[3]
 
 
-async def test_a_gang_that_the_coordinator_forgot_is_found_in_the_trace_file(tmp_path: Path) -> None:
+async def test_a_deleted_gang_is_found_in_the_trace_file(tmp_path: Path) -> None:
     write_endpoints(tmp_path, "127.0.0.1:1")
     ran = await muster(tmp_path, "trace", "ml/resnet", "-o", "json")
     assert [span["name"] for span in json.loads(ran.out)["spans"]] == ["gang", "Solve"]
@@ -244,13 +242,13 @@ async def test_a_gang_that_the_coordinator_forgot_is_found_in_the_trace_file(tmp
         (("up", "--examples", "nowhere.yaml"), "there is no file or directory nowhere.yaml"),
     ],
 )
-async def test_wrong_use_is_said_and_exits_with_2(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+async def test_usage_errors_exit_with_2(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
     ran = await muster(tmp_path, *arguments)
     assert ran.code == 2
     assert words in ran.err
 
 
-async def test_every_setting_of_a_service_is_a_flag_with_its_variable(tmp_path: Path) -> None:
+async def test_help_lists_every_setting_with_its_variable(tmp_path: Path) -> None:
     ran = await muster(tmp_path, "run", "coordinator", "--help")
     assert ran.code == 0
     for words in ("--lease-seconds", "MUSTER_COORDINATOR_LEASE_SECONDS", "Default: 3.", "--tls-ca-file"):
@@ -271,7 +269,7 @@ async def test_every_setting_of_a_service_is_a_flag_with_its_variable(tmp_path: 
         ),
     ],
 )
-async def test_a_service_that_cannot_start_says_why_in_one_line(
+async def test_a_service_that_cannot_start_prints_one_line(
     arguments: tuple[str, ...], complaint: str, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").touch()
@@ -282,13 +280,13 @@ async def test_a_service_that_cannot_start_says_why_in_one_line(
     assert "Traceback" not in ran.err
 
 
-async def test_the_version_is_told(tmp_path: Path) -> None:
+async def test_version(tmp_path: Path) -> None:
     assert (await muster(tmp_path, "version")).out.strip() == "0.1.0"
     assert json.loads((await muster(tmp_path, "version", "--output", "json")).out) == {"version": "0.1.0"}
 
 
 def write_endpoints(directory: Path, coordinator: str) -> None:
-    """A local cluster's state directory with a trace of resnet."""
+    """Write the state directory of a local cluster, with a trace of resnet."""
     state_directory = directory / ".muster"
     traces = state_directory / "traces.jsonl"
     ms = 1_000_000

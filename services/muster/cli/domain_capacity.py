@@ -1,17 +1,17 @@
-"""What is in the domains of a topology tree: nodes, and what is free on them."""
+"""Capacity of the domains of a topology tree: nodes, allocatable and free resources."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from muster.cli.cluster import Cluster
+from muster.cli.cluster_state import Cluster
 from muster.gangs.facts import NodeFacts, TopologyTree
 from muster.topology.ranks import Path, natural_order
 from muster.topology.trees import Whereabouts, is_listed
 
 
 @dataclass
-class Room:
-    """Of nodes together; only those that take pods, which are ready and not cordoned, have anything free."""
+class DomainCapacity:
+    """Sum over nodes. Only schedulable nodes, which are ready and not cordoned, have free resources."""
 
     nodes: int = 0
     usable: int = 0
@@ -29,50 +29,50 @@ class Room:
 
 @dataclass(frozen=True)
 class Domain:
-    """A domain, or a node, by its path from the top of the tree."""
+    """A domain or a node, by its path from the root of the tree."""
 
     path: Path
     level: str
-    room: Room
+    capacity: DomainCapacity
 
 
 @dataclass(frozen=True)
-class TreeFigures:
-    """A tree with its domains, each followed by those in it, in the natural order of names."""
+class TreeCapacity:
+    """A tree with its domains, each followed by its subdomains, in the natural order of names."""
 
     tree: TopologyTree
     domains: tuple[Domain, ...]
-    whole: Room
-    outside: Room
+    whole: DomainCapacity
+    outside: DomainCapacity
     """Nodes that are not in the tree."""
     absent: tuple[str, ...]
-    """Nodes of the tree that are not in the cluster."""
+    """Names of nodes that the tree lists and the cluster does not have."""
 
 
-def tree_figures(tree: TopologyTree, cluster: Cluster, *, with_nodes: bool) -> TreeFigures:
-    """What is in the tree; nodes one by one only if asked for."""
+def tree_capacity(tree: TopologyTree, cluster: Cluster, *, with_nodes: bool) -> TreeCapacity:
+    """Capacity of every domain of the tree, and with `with_nodes` of every node."""
     where = Whereabouts(tree)
-    rooms: dict[Path, Room] = {path: Room() for path in _listed(tree)}
-    whole, outside = Room(), Room()
+    capacities: dict[Path, DomainCapacity] = {path: DomainCapacity() for path in _listed(tree)}
+    whole, outside = DomainCapacity(), DomainCapacity()
     for node in cluster.nodes.values():
         path, free = where.path(node.name, node.labels), cluster.free(node)
         if path is None:
             outside.add(node, free)
             continue
         whole.add(node, free)
-        above = (*path, node.name) if with_nodes else path
-        for depth in range(1, len(above) + 1):
-            rooms.setdefault(above[:depth], Room()).add(node, free)
+        counted = (*path, node.name) if with_nodes else path
+        for depth in range(1, len(counted) + 1):
+            capacities.setdefault(counted[:depth], DomainCapacity()).add(node, free)
     domains = tuple(
-        Domain(path, tree.levels[len(path) - 1].name, rooms[path])
-        for path in sorted(rooms, key=lambda path: [natural_order(name) for name in path])
+        Domain(path, tree.levels[len(path) - 1].name, capacities[path])
+        for path in sorted(capacities, key=lambda path: [natural_order(name) for name in path])
     )
     absent = tuple(sorted(where.absent(cluster.nodes), key=natural_order))
-    return TreeFigures(tree, domains, whole, outside, absent)
+    return TreeCapacity(tree, domains, whole, outside, absent)
 
 
 def _listed(tree: TopologyTree) -> Iterator[Path]:
-    """Domains that the tree lists, also those without nodes."""
+    """Domains that the tree lists, including those without nodes."""
     paths: list[Path] = []
     if is_listed(tree):
         for domain in tree.domains:
