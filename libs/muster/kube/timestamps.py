@@ -26,5 +26,10 @@ def parse_timestamp(text: str) -> int:
 
 
 def timestamp(unix_seconds: float) -> str:
-    """The time as the API has it, to the second."""
+    """Format a metav1.Time: whole seconds."""
     return datetime.fromtimestamp(int(unix_seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_timestamp(unix_seconds: float) -> str:
+    """Format a metav1.MicroTime: exactly six digits after the point."""
+    return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,18 +1,20 @@
-"""A Bind call: one job per pod, results gathered as they come. Pods whose claims have no volume yet come last.
+"""A Bind call: one job per pod. Pods with claims are bound once their volumes are provisioned.
 
-Labels are on a pod before it is bound: what starts in it may read them once. Binding it is what cannot be taken back,
-so a crash in between leaves a pod with labels, which the next try sets again, and not one that runs without them.
+Labels are written before the pod is bound, because its containers may read them at their start. Only the bind is
+irreversible, so a crash in between leaves a labelled pod, which the next attempt labels again, and never a running pod
+without its labels.
 
-answer to the bind          result
-2xx                         BOUND
-404                         GONE
-409                         the pod tells: on that node BOUND, on another CONFLICT, deleted, ended or another
-                            pod GONE; free after all: try again, some times
-500 and the like            try again, for some seconds: FAILED; who decided on the node may decide otherwise
-not final (see verdicts)    try again, until the deadline: FAILED
-anything else               FAILED
+answer to the bind           result
+2xx                          BOUND
+404                          GONE
+409                          by the state of the pod: on that node BOUND, on another CONFLICT; deleted, ended or
+                             another uid GONE; otherwise retry a few times
+500 and similar              retry for a few seconds: FAILED; the coordinator may choose another node
+retryable (see retry_policy) retry until the deadline: FAILED
+anything else                FAILED
 
-Answers to the labels mean the same, but nothing is BOUND or a CONFLICT by them; 422 may also be a pod of another uid.
+Answers to the patch of labels have the same meaning, except that they never mean BOUND or CONFLICT, and that 422 may be
+a pod with another uid.
 """
 
 import asyncio
@@ -23,15 +25,16 @@ import structlog
 from msgspec import Struct
 
 from muster.binding.claim_watch import ClaimWatch
-from muster.binding.metrics import binds_ended
-from muster.binding.pipeline import Job, Pipeline, Urgency
-from muster.binding.request_bodies import MERGE, binding, marks_patch, pod_path
+from muster.binding.metrics import count_binds
+from muster.binding.pipeline import Job, Pipeline, WriteType
+from muster.binding.request_bodies import MERGE_PATCH, binding_body, metadata_patch
 from muster.binding.results import Results
-from muster.binding.retry_policy import DONE, Again, Verdict, no_answer, repeatable, said
-from muster.binding.spans import PodTrace, Settled
+from muster.binding.retry_policy import DONE, Retry, WriteOutcome, retryable, status_text, unreachable_outcome
+from muster.binding.spans import CallTrace, SettledPod
 from muster.binding.v1 import binding_pb2 as pb
-from muster.binding.volume_claims import Claims
+from muster.binding.volume_claims import VolumeClaims
 from muster.kube.objects import BadObject, Pod, decode_pod
+from muster.kube.paths import pod_path
 from muster.kube.responses import KubeUnreachable, Response
 from muster.kube.session import KubeSession
 
@@ -40,15 +43,15 @@ if TYPE_CHECKING:
 
     Outcome: TypeAlias = pb.BindResult.Outcome.ValueType
 
-_CONFLICTS_WITHOUT_CAUSE: Final = 4  # then what the API server says is taken for its last word
-_OWN_TROUBLE_SECONDS: Final = 3.0  # of a pod whose bind fails while others get through; the caller tries a few times
+_MAX_UNEXPLAINED_CONFLICTS: Final = 4  # then the API server's answer is final
+_MAX_RETRY_SECONDS: Final = 3.0  # of a pod whose bind fails while others succeed; the caller retries it a few times
 
 BOUND: Final = pb.BindResult.OUTCOME_BOUND
 CONFLICT: Final = pb.BindResult.OUTCOME_CONFLICT
 GONE: Final = pb.BindResult.OUTCOME_GONE
 FAILED: Final = pb.BindResult.OUTCOME_FAILED
 
-_WORDS: Final = {BOUND: "bound", CONFLICT: "conflict", GONE: "gone", FAILED: "failed"}
+_NAMES: Final = {BOUND: "bound", CONFLICT: "conflict", GONE: "gone", FAILED: "failed"}
 
 _log = structlog.get_logger()
 
@@ -60,7 +63,7 @@ class _Result(Struct, frozen=True):
 
 
 class BindCall:
-    """The pods of one request on their way."""
+    """Binds the pods of one request."""
 
     def __init__(
         self,
@@ -69,69 +72,69 @@ class BindCall:
         pipeline: Pipeline,
         watch: ClaimWatch,
         deadline: float,
-        trace: PodTrace,
+        trace: CallTrace,
     ) -> None:
-        """`deadline`: a time of the event loop's clock; what is not settled then has failed."""
+        """`deadline`: a time of the event loop's clock; pods that are not settled by then have failed."""
         self.session = session
         self.loop = asyncio.get_running_loop()
         self._request = request
         self._deadline = deadline
-        self._flow = pipeline.open(Urgency.BIND, deadline)
+        self._flow = pipeline.open(WriteType.BIND, deadline)
         self._jobs = {pod.uid: _BindPod(self, pod) for pod in request.pods}
-        self._claims = Claims(
-            request.pods, session, watch, self._flow, ready=self._has_volumes, failed=self._has_no_volumes
+        self._claims = VolumeClaims(
+            request.pods, session, watch, self._flow, ready=self._volumes_ready, failed=self._volumes_failed
         )
         self._trace = trace
-        self._results: Results[pb.BindResult] = Results(len(request.pods), binds_ended)
+        self._results: Results[pb.BindResult] = Results(len(request.pods), count_binds)
 
     async def results(self) -> AsyncIterator[list[pb.BindResult]]:
-        """Every pod's result, in batches."""
-        self._claims.serve(self._deadline)
+        """The results of all pods, in batches."""
+        self._claims.provision(self._deadline)
         self._flow.add([job for job in self._jobs.values() if not job.pod.claims])
         async for batch in self._results.batches():
             yield batch
         self._log_end()
 
-    def stop(self, why: str) -> None:
-        """Send no new binds; pods that were not sent, or would have to be repeated, have failed."""
-        self._flow.close(why)
+    def stop(self, reason: str) -> None:
+        """Send no more binds; pods that are queued, or whose attempts would be retried, have failed."""
+        self._flow.close(reason)
 
-    def _has_volumes(self, uid: str) -> None:
+    def _volumes_ready(self, uid: str) -> None:
         self._flow.add([self._jobs[uid]])
 
-    def _has_no_volumes(self, uid: str, why: str) -> None:
-        self.settle(self._jobs[uid], _Result(FAILED, message=why))
+    def _volumes_failed(self, uid: str, reason: str) -> None:
+        self.settle(self._jobs[uid], _Result(FAILED, message=reason))
 
     def settle(self, job: "_BindPod", result: _Result) -> None:
-        """The pod's result is known."""
+        """Report the result of a pod."""
         pod, seconds = job.pod, self.loop.time() - job.began if job.attempts or job.pod.claims else 0.0
-        word = _WORDS[result.outcome]
-        error = "" if result.outcome == BOUND else result.message or word
+        name = _NAMES[result.outcome]
+        error = "" if result.outcome == BOUND else result.message or name
         if self._trace.on:
-            trouble = job.last_trouble
-            settled = Settled(pod.namespace, pod.name, pod.uid, word, seconds, job.attempts, trouble, pod.node)
+            failure = job.last_failure
+            settled = SettledPod(pod.namespace, pod.name, pod.uid, name, seconds, job.attempts, failure, pod.node)
             self._trace.add(settled, error=error)
         if result.outcome != BOUND:
             _log.warning(
-                "pod not bound",
+                "pod_bind_failed",
                 group=self._request.group,
                 pod=f"{pod.namespace}/{pod.name}",
                 uid=pod.uid,
                 node=pod.node,
-                outcome=word,
+                outcome=name,
                 on_node=result.node,
                 message=result.message,
                 attempts=job.attempts,
                 **self._trace.log_fields,
             )
-        told = pb.BindResult(uid=pod.uid, outcome=result.outcome, node=result.node, message=result.message)
-        self._results.add(told, word, job.attempts)
+        message = pb.BindResult(uid=pod.uid, outcome=result.outcome, node=result.node, message=result.message)
+        self._results.add(message, name, job.attempts)
         if self._results.complete:
             self._trace.close()
 
     def _log_end(self) -> None:
         _log.info(
-            "bind call",
+            "bind_call_finished",
             group=self._request.group,
             leader_epoch=self._request.leader_epoch,
             pods=len(self._request.pods),
@@ -140,7 +143,7 @@ class BindCall:
 
 
 class _BindPod(Job):
-    __slots__ = ("_call", "_conflicts", "_labelled", "pod", "started", "waits_since")
+    __slots__ = ("_call", "_conflicts", "_labelled", "pod", "queued_at", "started")
 
     def __init__(self, call: BindCall, pod: pb.PodBinding) -> None:
         super().__init__()
@@ -148,78 +151,80 @@ class _BindPod(Job):
         self._conflicts = 0
         self._labelled = not pod.labels
         self.started = 0.0
-        self.waits_since = call.loop.time()
+        self.queued_at = call.loop.time()
 
     @property
     def began(self) -> float:
-        """When something was done for it first: its volumes count."""
-        return self.waits_since if self.pod.claims else self.started
+        """Start of the first attempt, or of the wait for volumes."""
+        return self.queued_at if self.pod.claims else self.started
 
-    async def attempt(self, timeout_seconds: float) -> Verdict:
+    async def attempt(self, timeout_seconds: float) -> WriteOutcome:
         pod, call = self.pod, self._call
         if not self.started:
             self.started = call.loop.time()
         path = pod_path(pod.namespace, pod.name)
         try:
-            if not self._labelled and (verdict := await self._label(path, timeout_seconds)) is not None:
-                return verdict
-            body = binding(pod.namespace, pod.name, pod.uid, pod.node, pod.annotations)
+            if not self._labelled and (outcome := await self._label(path, timeout_seconds)) is not None:
+                return outcome
+            body = binding_body(pod.namespace, pod.name, pod.uid, pod.node, pod.annotations)
             response = await call.session.request("POST", path + "/binding", body=body, timeout_seconds=timeout_seconds)
             if response.status == 409:
                 return await self._resolve(response, path, timeout_seconds)
         except KubeUnreachable as error:
-            return no_answer(error)
+            return unreachable_outcome(error)
         if response.status < 300:
             return self._settled(_Result(BOUND))
         if response.status == 404:
-            return self._settled(_Result(GONE, message=said(response)))
-        return self._repeated(response)
+            return self._settled(_Result(GONE, message=status_text(response)))
+        return self._retried(response)
 
-    def give_up(self, why: str) -> None:
-        self._call.settle(self, _Result(FAILED, message=why))
+    def give_up(self, reason: str) -> None:
+        self._call.settle(self, _Result(FAILED, message=reason))
 
-    async def _label(self, path: str, timeout_seconds: float) -> Verdict | None:
-        """Put its labels on the pod; None: they are there. Raises KubeUnreachable."""
+    async def _label(self, path: str, timeout_seconds: float) -> WriteOutcome | None:
+        """Set the labels of the pod; None: done. Raises KubeUnreachable."""
         pod, call = self.pod, self._call
-        body = marks_patch(pod.uid, labels=pod.labels)
+        body = metadata_patch(pod.uid, labels=pod.labels)
         response = await call.session.request(
-            "PATCH", path, body=body, content_type=MERGE, timeout_seconds=timeout_seconds
+            "PATCH", path, body=body, content_type=MERGE_PATCH, timeout_seconds=timeout_seconds
         )
         if response.status < 300:
             self._labelled = True
             return None
         if response.status == 404:
-            return self._settled(_Result(GONE, message=said(response)))
+            return self._settled(_Result(GONE, message=status_text(response)))
         if response.status in (409, 422):
             return await self._resolve(response, path, timeout_seconds, final=response.status == 422)
-        return self._repeated(response, "its labels: ")
+        return self._retried(response, "its labels: ")
 
-    async def _resolve(self, conflict: Response, path: str, timeout_seconds: float, *, final: bool = False) -> Verdict:
-        """The API server says that something is in the way: look at the pod to see what. `final`: if nothing is, it is
-        not tried again. Raises KubeUnreachable.
+    async def _resolve(
+        self, conflict: Response, path: str, timeout_seconds: float, *, final: bool = False
+    ) -> WriteOutcome:
+        """Read the pod after a conflict to find its cause. `final`: without a cause the pod has failed, and is
+        not retried. Raises KubeUnreachable.
         """
         response = await self._call.session.request("GET", path, timeout_seconds=timeout_seconds)
         if response.status == 404:
-            return self._settled(_Result(GONE, message=said(response)))
+            return self._settled(_Result(GONE, message=status_text(response)))
         if response.status != 200:
-            return self._repeated(response)
+            return self._retried(response)
         try:
             found = decode_pod(response.body)
         except BadObject as error:
-            return self._settled(_Result(FAILED, message=f"{said(conflict)}; {error}"))
-        result = self._standing(found)
+            return self._settled(_Result(FAILED, message=f"{status_text(conflict)}; {error}"))
+        result = self._result_by_state(found)
         if result is not None:
             return self._settled(result)
         self._conflicts += 1
-        if self._conflicts < _CONFLICTS_WITHOUT_CAUSE and not found.spec.scheduling_gates and not final:
-            return Again(said(conflict))
-        what = "" if self._labelled else "its labels: "
-        return self._settled(_Result(FAILED, message=what + said(conflict)))
+        if self._conflicts < _MAX_UNEXPLAINED_CONFLICTS and not found.spec.scheduling_gates and not final:
+            return Retry(status_text(conflict))
+        prefix = "" if self._labelled else "its labels: "
+        return self._settled(_Result(FAILED, message=prefix + status_text(conflict)))
 
-    def _standing(self, found: Pod) -> _Result | None:
-        """What the state of the pod means for the bind; None if nothing is in its way."""
+    def _result_by_state(self, found: Pod) -> _Result | None:
+        """The result that the state of the pod implies; None if the pod can be bound."""
         if found.metadata.uid != self.pod.uid:
-            return _Result(GONE, message=f"another pod has the name: its uid is {found.metadata.uid!r}")
+            return _Result(GONE, message=f"another pod has the name, with uid {found.metadata.uid!r}")
         node = found.spec.node_name
         if node == self.pod.node:
             return _Result(BOUND)
@@ -231,14 +236,14 @@ class _BindPod(Job):
             return _Result(GONE, message=f"the pod has ended: {found.status.phase}")
         return None
 
-    def _repeated(self, response: Response, what: str = "") -> Verdict:
-        """Try again, if the answer is not final and the pod has not been in trouble for long. `what`: about what."""
-        verdict = repeatable(response)
+    def _retried(self, response: Response, prefix: str = "") -> WriteOutcome:
+        """Retry if the answer is retryable and the pod's own failures are recent. `prefix`: of the failure message."""
+        outcome = retryable(response)
         seconds = self._call.loop.time() - self.started
-        if verdict is None or (isinstance(verdict, Again) and seconds >= _OWN_TROUBLE_SECONDS):
-            return self._settled(_Result(FAILED, message=what + said(response)))
-        return verdict
+        if outcome is None or (isinstance(outcome, Retry) and seconds >= _MAX_RETRY_SECONDS):
+            return self._settled(_Result(FAILED, message=prefix + status_text(response)))
+        return outcome
 
-    def _settled(self, result: _Result) -> Verdict:
+    def _settled(self, result: _Result) -> WriteOutcome:
         self._call.settle(self, result)
         return DONE

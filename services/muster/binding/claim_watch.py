@@ -1,4 +1,4 @@
-"""Tells what becomes of claims while somebody waits for them, so that nobody has to ask again and again."""
+"""Watches PersistentVolumeClaims while Bind calls wait for their volumes, instead of polling them."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,48 +14,50 @@ from muster.kube.volume_facts import PersistentVolumeClaim
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    Tell: TypeAlias = Callable[[PersistentVolumeClaim | None], None]
+    Callback: TypeAlias = Callable[[PersistentVolumeClaim | None], None]
 
-_LOOK_SECONDS: Final = (2.0, 30.0)
+_POLL_SECONDS: Final = (2.0, 30.0)  # before and after the first complete list
 
 
 class ClaimWatch:
-    """One watch of all claims, from the first one that is waited for until `stop`. Nothing of them is kept."""
+    """One watch of all claims, from the first subscription until `stop`. Claims are not cached."""
 
     def __init__(self, session: KubeSession) -> None:
-        self._informer = Informer(session, CLAIMS, self._take_in)
+        self._informer = Informer(session, CLAIMS, self._on_changes)
         self._task: asyncio.Task[None] | None = None
-        self._tells: dict[str, list[Tell]] = {}  # by uid
-        self._heard = False
+        self._callbacks: dict[str, list[Callback]] = {}  # by uid
+        self._listed = False
 
     @property
-    def look_seconds(self) -> float:
-        """After so long it is better to look at a claim than to go on waiting to be told."""
-        return _LOOK_SECONDS[self._heard]
+    def poll_seconds(self) -> float:
+        """How long to wait for an update before reading the claim directly."""
+        return _POLL_SECONDS[self._listed]
 
-    def follow(self, uid: str, tell: "Tell") -> Callable[[], None]:
-        """Call `tell` with the claim at every change from now on, with None when it is gone. Returns what ends it."""
+    def subscribe(self, uid: str, callback: "Callback") -> Callable[[], None]:
+        """Call `callback` with the claim after every change, and with None after its deletion. Returns the function
+        that unsubscribes.
+        """
         if self._task is None:
             self._task = asyncio.create_task(self._informer.run())
-        self._tells.setdefault(uid, []).append(tell)
+        self._callbacks.setdefault(uid, []).append(callback)
 
-        def end() -> None:
-            self._tells[uid].remove(tell)
-            if not self._tells[uid]:
-                del self._tells[uid]
+        def unsubscribe() -> None:
+            self._callbacks[uid].remove(callback)
+            if not self._callbacks[uid]:
+                del self._callbacks[uid]
 
-        return end
+        return unsubscribe
 
     async def stop(self) -> None:
-        """Tell nothing more."""
+        """Stop the watch."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
 
-    def _take_in(self, changes: ObjectChanges[PersistentVolumeClaim]) -> None:
-        self._heard = self._heard or changes.through > 0
+    def _on_changes(self, changes: ObjectChanges[PersistentVolumeClaim]) -> None:
+        self._listed = self._listed or changes.through > 0
         for item in changes.items:
             uid, claim = (item.uid, None) if isinstance(item, Removed) else (item.metadata.uid, item)
-            for tell in list(self._tells.get(uid, ())):
-                tell(claim)
+            for callback in list(self._callbacks.get(uid, ())):
+                callback(claim)

@@ -1,7 +1,7 @@
-"""Conditions of pods: read, compared, and patched only if something changes.
+"""Writes conditions of pods: reads the pod, compares, and patches only if the condition changes.
 
-The patch carries the version that was read, so it cannot overwrite what others did meanwhile: PodScheduled=False never
-lands on a pod that has just been bound, whoever bound it.
+The patch carries the resourceVersion that was read, so it cannot overwrite concurrent changes: PodScheduled=False is
+never written to a pod that another scheduler has just bound.
 """
 
 import time
@@ -11,15 +11,17 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from muster.binding.request_bodies import STRATEGIC_MERGE, condition_patch, pod_path, timestamp
-from muster.binding.retry_policy import Again, Verdict, no_answer, repeatable, said
+from muster.binding.request_bodies import STRATEGIC_MERGE_PATCH, condition_patch
+from muster.binding.retry_policy import Retry, WriteOutcome, retryable, status_text, unreachable_outcome
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.write_call import WriteCall, WriteJob
 from muster.kube.objects import BadObject, Pod, decode_pod
+from muster.kube.paths import pod_path
 from muster.kube.responses import KubeUnreachable
 from muster.kube.session import KubeSession
+from muster.kube.timestamps import timestamp
 
-_MESSAGE_CHARACTERS: Final = 1024
+_MAX_MESSAGE_CHARACTERS: Final = 1024
 
 _log = structlog.get_logger()
 
@@ -35,7 +37,7 @@ _conditions = msgspec.json.Decoder(list[_Condition] | None)
 
 
 class WriteCondition(WriteJob):
-    """Brings one condition of one pod about."""
+    """Sets one condition of one pod."""
 
     __slots__ = ("_condition",)
 
@@ -43,25 +45,25 @@ class WriteCondition(WriteJob):
         super().__init__(call, session)
         self._condition = condition
 
-    async def attempt(self, timeout_seconds: float) -> Verdict:
+    async def attempt(self, timeout_seconds: float) -> WriteOutcome:
         try:
             return await self._attempt(timeout_seconds)
         except KubeUnreachable as error:
-            return no_answer(error)
+            return unreachable_outcome(error)
 
-    def give_up(self, why: str) -> None:
+    def give_up(self, reason: str) -> None:
         about = self._condition
         pod = f"{about.namespace}/{about.name}"
-        _log.warning("condition not written", pod=pod, uid=about.uid, condition=about.type, message=why)
-        self._call.failure(f"condition {about.type} of pod {pod}: {why}")
+        _log.warning("condition_write_failed", pod=pod, uid=about.uid, condition=about.type, message=reason)
+        self._call.failure(f"condition {about.type} of pod {pod}: {reason}")
 
-    async def _attempt(self, timeout_seconds: float) -> Verdict:
+    async def _attempt(self, timeout_seconds: float) -> WriteOutcome:
         path = pod_path(self._condition.namespace, self._condition.name)
         response = await self._session.request("GET", path, timeout_seconds=timeout_seconds)
         if response.status == 404:
             return self._gone()
         if response.status != 200:
-            return repeatable(response) or self._refused(said(response))
+            return retryable(response) or self._refused(status_text(response))
         try:
             pod = decode_pod(response.body)
         except BadObject as error:
@@ -75,7 +77,7 @@ class WriteCondition(WriteJob):
             "PATCH",
             path + "/status",
             body=condition_patch(pod.metadata.uid, pod.metadata.resource_version, change),
-            content_type=STRATEGIC_MERGE,
+            content_type=STRATEGIC_MERGE_PATCH,
             timeout_seconds=timeout_seconds,
         )
         if response.status < 300:
@@ -83,8 +85,8 @@ class WriteCondition(WriteJob):
         if response.status == 404:
             return self._gone()
         if response.status == 409:  # the pod has changed since it was read
-            return Again(said(response))
-        return repeatable(response) or self._refused(said(response))
+            return Retry(status_text(response))
+        return retryable(response) or self._refused(status_text(response))
 
     def _is_moot(self, pod: Pod) -> bool:
         if pod.metadata.uid != self._condition.uid:
@@ -94,9 +96,9 @@ class WriteCondition(WriteJob):
         return bool(pod.spec.node_name) or pod.status.phase in ("Succeeded", "Failed")
 
     def _change(self, pod: Pod) -> dict[str, Any] | None:
-        """The condition to merge into the pod's; None if it is there already."""
+        """The condition to merge into the pod's status; None if the pod has it already."""
         wanted = self._condition
-        message = wanted.message[:_MESSAGE_CHARACTERS]
+        message = wanted.message[:_MAX_MESSAGE_CHARACTERS]
         before = _found(pod, wanted.type)
         if before is not None and (before.status, before.reason or "", before.message or "") == (
             wanted.status,
@@ -109,7 +111,7 @@ class WriteCondition(WriteJob):
             "status": wanted.status,
             "reason": wanted.reason,
             "message": message,
-            "lastProbeTime": None,  # as kube-scheduler leaves it: nobody probes
+            "lastProbeTime": None,  # unset, as kube-scheduler leaves it
         }
         if before is None or before.status != wanted.status:
             change["lastTransitionTime"] = timestamp(time.time())

@@ -1,8 +1,9 @@
-"""Which events are worth an object of their own, which are repetitions of one, and which are too many.
+"""Aggregates repeated events into series and rate-limits new events per object.
 
-The same event within 10 minutes raises the count of the first one; its count is written at most once per some seconds.
-New ones draw from an allowance of the object they are about, so that nothing can flood the API server. Pure: the clock
-is the caller's. What is remembered is bounded; what is forgotten costs an event more, never one less.
+An event that repeats within 10 minutes raises the count of its first occurrence; counts are written at most every
+COUNT_INTERVAL_SECONDS. New events take a token from the bucket of the object they regard, so that no object can flood
+the API server. Pure: the caller passes the time. Memory is bounded; forgetting a series costs one more event object and
+never loses an event.
 """
 
 from collections import OrderedDict
@@ -10,18 +11,18 @@ from typing import Final
 
 from msgspec import Struct
 
-SAME_SECONDS: Final = 600.0
-COUNT_SECONDS: Final = 5.0
-"""Between two writes of a count."""
-BURST: Final = 25.0
+SERIES_SECONDS: Final = 600.0
+COUNT_INTERVAL_SECONDS: Final = 5.0
+"""Least time between two writes of a count."""
+BURST: Final = 25.0  # events; as client-go's event recorder has it
 REFILL_SECONDS: Final = 300.0
-"""Until an object may have one event more. Both figures are those of the recorders of Kubernetes."""
-MOST_SERIES: Final = 8192
-MOST_OBJECTS: Final = 8192
+"""Time until an object gets one more token, as client-go's event recorder has it."""
+MAX_SERIES: Final = 8192
+MAX_OBJECTS: Final = 8192
 
 
-class About(Struct, frozen=True):
-    """The object that an event is about."""
+class Regarding(Struct, frozen=True):
+    """The object that an event regards."""
 
     api_version: str
     kind: str
@@ -30,10 +31,10 @@ class About(Struct, frozen=True):
     uid: str
 
 
-class Occurrence(Struct, frozen=True):
-    """Equal ones are the same event."""
+class EventKey(Struct, frozen=True):
+    """Identity of an event: equal keys are repetitions of one event."""
 
-    about: About
+    regarding: Regarding
     type: str
     reason: str
     action: str
@@ -41,83 +42,83 @@ class Occurrence(Struct, frozen=True):
 
 
 class Series:
-    """An event object and how often it has happened."""
+    """An event object and its number of occurrences."""
 
     __slots__ = ("count", "count_due", "event", "first_seen", "last_seen", "last_written", "name", "written_count")
 
-    def __init__(self, event: Occurrence, name: str, now: float) -> None:
+    def __init__(self, event: EventKey, name: str, now: float) -> None:
         self.event, self.name = event, name
         self.first_seen = self.last_seen = self.last_written = now
         self.count = self.written_count = 1
         self.count_due = False
-        """A write of the count has been asked for and not begun."""
+        """A write of the count is scheduled and has not begun."""
 
 
-class Allowances:
+class ObjectRateLimiter:
     """A token bucket per object."""
 
-    def __init__(self, most: int = MOST_OBJECTS) -> None:
-        self._most = most
-        self._buckets: OrderedDict[About, _Bucket] = OrderedDict()
+    def __init__(self, max_objects: int = MAX_OBJECTS) -> None:
+        self._max_objects = max_objects
+        self._buckets: OrderedDict[Regarding, _Bucket] = OrderedDict()
 
-    def take(self, about: About, now: float) -> bool:
-        """True if the object may have one event more."""
-        bucket = self._buckets.get(about)
+    def take(self, regarding: Regarding, now: float) -> bool:
+        """Take a token of the object; False: it has none left, and the event is suppressed."""
+        bucket = self._buckets.get(regarding)
         if bucket is None:
-            bucket = self._buckets[about] = _Bucket(BURST, now)
-            if len(self._buckets) > self._most:
+            bucket = self._buckets[regarding] = _Bucket(BURST, now)
+            if len(self._buckets) > self._max_objects:
                 self._buckets.popitem(last=False)
-        self._buckets.move_to_end(about)
+        self._buckets.move_to_end(regarding)
         bucket.tokens = min(BURST, bucket.tokens + (now - bucket.at) / REFILL_SECONDS)
         bucket.at = now
         if bucket.tokens < 1:
-            bucket.left_out += 1
+            bucket.suppressed += 1
             return False
         bucket.tokens -= 1
         return True
 
-    def left_out(self, about: About) -> int:
-        """Events that the object was refused since it was last given one."""
-        bucket = self._buckets.get(about)
-        return bucket.left_out if bucket else 0
+    def suppressed(self, regarding: Regarding) -> int:
+        """Number of suppressed events of the object since the last `reset_suppressed`."""
+        bucket = self._buckets.get(regarding)
+        return bucket.suppressed if bucket else 0
 
-    def forgive(self, about: About) -> None:
-        """What was left out has been told: count anew."""
-        bucket = self._buckets.get(about)
+    def reset_suppressed(self, regarding: Regarding) -> None:
+        """Restart the count of suppressed events, after it has been logged."""
+        bucket = self._buckets.get(regarding)
         if bucket:
-            bucket.left_out = 0
+            bucket.suppressed = 0
 
 
 class _Bucket:
-    __slots__ = ("at", "left_out", "tokens")
+    __slots__ = ("at", "suppressed", "tokens")
 
     def __init__(self, tokens: float, at: float) -> None:
-        self.tokens, self.at, self.left_out = tokens, at, 0
+        self.tokens, self.at, self.suppressed = tokens, at, 0
 
 
-class SeriesBook:
-    """Remembers the events of the last minutes, the most recent ones."""
+class SeriesCache:
+    """The most recent event series."""
 
-    def __init__(self, most: int = MOST_SERIES) -> None:
-        self._most = most
-        self._known: OrderedDict[Occurrence, Series] = OrderedDict()
+    def __init__(self, max_series: int = MAX_SERIES) -> None:
+        self._max_series = max_series
+        self._known: OrderedDict[EventKey, Series] = OrderedDict()
 
-    def find(self, event: Occurrence, now: float) -> Series | None:
-        """The series that this is a repetition of."""
+    def find(self, event: EventKey, now: float) -> Series | None:
+        """The series that this event repeats; None: the event is new."""
         series = self._known.get(event)
-        if series is None or now - series.last_seen > SAME_SECONDS:
+        if series is None or now - series.last_seen > SERIES_SECONDS:
             return None
         self._known.move_to_end(event)
         return series
 
-    def begin(self, series: Series) -> None:
-        """Remember it."""
+    def add(self, series: Series) -> None:
+        """Add a series; the one that repeated longest ago is dropped beyond `max_series`."""
         self._known[series.event] = series
         self._known.move_to_end(series.event)
-        if len(self._known) > self._most:
+        if len(self._known) > self._max_series:
             self._known.popitem(last=False)
 
     def forget(self, series: Series) -> None:
-        """There is no such object at the API server; the next occurrence begins anew."""
+        """Drop a series whose object does not exist; the next occurrence creates a new one."""
         if self._known.get(series.event) is series:
             del self._known[series.event]

@@ -1,4 +1,4 @@
-"""Events: written through events.k8s.io/v1, which kubectl describe, new and old, shows with its count or age."""
+"""Records events through events.k8s.io/v1, which old and new kubectl show with count and age."""
 
 import asyncio
 import time
@@ -6,109 +6,118 @@ from typing import Any, Final
 
 import structlog
 
-from muster.binding.event_series import COUNT_SECONDS, About, Allowances, Occurrence, Series, SeriesBook
-from muster.binding.pipeline import Flow, Job, Pipeline, Urgency
-from muster.binding.request_bodies import MERGE, encode, events_path, micro_timestamp
-from muster.binding.retry_policy import DONE, Verdict, no_answer, repeatable, said
+from muster.binding.event_series import (
+    COUNT_INTERVAL_SECONDS,
+    EventKey,
+    ObjectRateLimiter,
+    Regarding,
+    Series,
+    SeriesCache,
+)
+from muster.binding.pipeline import Flow, Job, Pipeline, WriteType
+from muster.binding.request_bodies import MERGE_PATCH, encode
+from muster.binding.retry_policy import DONE, WriteOutcome, retryable, status_text, unreachable_outcome
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.write_call import WriteCall
+from muster.kube.paths import events_path
 from muster.kube.responses import KubeUnreachable, Response
 from muster.kube.session import KubeSession
+from muster.kube.timestamps import micro_timestamp
 
 CONTROLLER: Final = "muster"
-_NOTE_BYTES: Final = 1024  # what the API takes
-_WORD_CHARACTERS: Final = 128
-_NAME_CHARACTERS: Final = 253
-_CLUSTER_SCOPED_NAMESPACE: Final = "default"  # where kubectl looks for events about nodes and the like
-_MOST_COUNT_ATTEMPTS: Final = 20
+_MAX_NOTE_BYTES: Final = 1024  # the API's limit
+_MAX_WORD_CHARACTERS: Final = 128
+_MAX_NAME_CHARACTERS: Final = 253
+_CLUSTER_SCOPED_NAMESPACE: Final = "default"  # namespace of events regarding nodes and other cluster-scoped objects
+_MAX_COUNT_ATTEMPTS: Final = 20
 
 _log = structlog.get_logger()
 
 
 class EventRecorder:
-    """Turns events of Write calls into objects, counts, or nothing."""
+    """Creates event objects for new events, raises the count of repeated ones, and suppresses floods."""
 
     def __init__(self, session: KubeSession, pipeline: Pipeline, instance: str) -> None:
         self.session = session
-        self.instance = instance[:_WORD_CHARACTERS]
-        self.book = SeriesBook()
-        self._allowances = Allowances()
+        self.instance = instance[:_MAX_WORD_CHARACTERS]
+        self.series_cache = SeriesCache()
+        self._rate_limiter = ObjectRateLimiter()
         self._loop = asyncio.get_running_loop()
-        self._counts = pipeline.open(Urgency.EVENT)
+        self._counts = pipeline.open(WriteType.EVENT)
         self._timers: dict[Series, asyncio.TimerHandle] = {}
-        self._made = 0
+        self._names = 0
 
     def record(self, event: pb.Event, call: WriteCall, flow: Flow) -> None:
-        """Have it written. The call expects to be told what came of it."""
-        occurrence = _occurrence(event)
+        """Write an event, and report its outcome to the call."""
+        key = _event_key(event)
         now = time.time()
-        series = self.book.find(occurrence, now)
+        series = self.series_cache.find(key, now)
         if series is not None:
             series.count += 1
             series.last_seen = now
-            self._have_counted(series, now)
+            self._schedule_count(series, now)
             call.written()
-        elif self._may_have_another(occurrence.about, now):
-            series = Series(occurrence, self._name(occurrence.about.name), now)
-            self.book.begin(series)
+        elif self._admit(key.regarding, now):
+            series = Series(key, self._name(key.regarding.name), now)
+            self.series_cache.add(series)
             flow.add([_WriteEvent(self, series, call)])
         else:
             call.suppressed()
 
     def flush(self) -> None:
-        """Have the counts written that wait for their time; the pipeline is drained next."""
+        """Write all scheduled counts now; the caller drains the pipeline next."""
         for series, timer in list(self._timers.items()):
             timer.cancel()
             self._write_count(series)
 
     def stop(self) -> None:
-        """Give up the counts that are not under way."""
-        self._counts.close("the service stops")
+        """Give up the counts that are not in flight."""
+        self._counts.close("the service is stopping")
 
-    def _have_counted(self, series: Series, now: float) -> None:
+    def _schedule_count(self, series: Series, now: float) -> None:
         if not series.count_due:
             series.count_due = True
-            pause = max(0.0, series.last_written + COUNT_SECONDS - now)
+            pause = max(0.0, series.last_written + COUNT_INTERVAL_SECONDS - now)
             self._timers[series] = self._loop.call_later(pause, self._write_count, series)
 
     def _write_count(self, series: Series) -> None:
         self._timers.pop(series, None)
         self._counts.add([_WriteCount(self, series)])
 
-    def _may_have_another(self, about: About, now: float) -> bool:
-        may = self._allowances.take(about, now)
-        left_out = self._allowances.left_out(about)
-        where = {"kind": about.kind, "object": f"{about.namespace}/{about.name}", "uid": about.uid}
-        if may and left_out:
-            _log.warning("events were left out: too many about one object", left_out=left_out, **where)
-            self._allowances.forgive(about)
-        elif left_out == 1:
-            _log.warning("events are left out from now on: too many about one object", **where)
-        return may
+    def _admit(self, regarding: Regarding, now: float) -> bool:
+        admitted = self._rate_limiter.take(regarding, now)
+        suppressed = self._rate_limiter.suppressed(regarding)
+        fields = {"kind": regarding.kind, "object": f"{regarding.namespace}/{regarding.name}", "uid": regarding.uid}
+        if admitted and suppressed:
+            _log.warning("event_suppression_ended", suppressed=suppressed, **fields)
+            self._rate_limiter.reset_suppressed(regarding)
+        elif suppressed == 1:
+            _log.warning("event_suppression_started", **fields)
+        return admitted
 
-    def _name(self, of: str) -> str:
-        self._made += 1
-        suffix = f".{time.time_ns():x}{self._made & 0xFFFF:04x}"
-        return of[: _NAME_CHARACTERS - len(suffix)].rstrip("-.") + suffix
+    def _name(self, object_name: str) -> str:
+        self._names += 1
+        suffix = f".{time.time_ns():x}{self._names & 0xFFFF:04x}"
+        return object_name[: _MAX_NAME_CHARACTERS - len(suffix)].rstrip("-.") + suffix
 
     def body(self, series: Series) -> bytes:
-        """The whole event."""
+        """The event object as JSON."""
         event = series.event
         content: dict[str, Any] = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": series.name, "namespace": namespace_of(event.about)},
+            "metadata": {"name": series.name, "namespace": namespace_of(event.regarding)},
             "eventTime": micro_timestamp(series.first_seen),
             "type": event.type,
             "reason": event.reason,
             "action": event.action,
             "note": event.note,
             "regarding": {
-                "apiVersion": event.about.api_version,
-                "kind": event.about.kind,
-                "namespace": event.about.namespace,
-                "name": event.about.name,
-                "uid": event.about.uid,
+                "apiVersion": event.regarding.api_version,
+                "kind": event.regarding.kind,
+                "namespace": event.regarding.namespace,
+                "name": event.regarding.name,
+                "uid": event.regarding.uid,
             },
             "reportingController": CONTROLLER,
             "reportingInstance": self.instance,
@@ -118,12 +127,12 @@ class EventRecorder:
         return encode(content)
 
     def series(self, series: Series) -> dict[str, Any]:
-        """How often and how lately it happened."""
+        """The `series` field: number and time of occurrences."""
         return {"count": series.count, "lastObservedTime": micro_timestamp(series.last_seen)}
 
 
 class _WriteEvent(Job):
-    """Creates an event object."""
+    """Creates the object of a new event."""
 
     __slots__ = ("_call", "_recorder", "_series")
 
@@ -131,34 +140,34 @@ class _WriteEvent(Job):
         super().__init__()
         self._recorder, self._series, self._call = recorder, series, call
 
-    async def attempt(self, timeout_seconds: float) -> Verdict:
+    async def attempt(self, timeout_seconds: float) -> WriteOutcome:
         try:
             response = await create(self._recorder, self._series, timeout_seconds)
         except KubeUnreachable as error:
-            return no_answer(error)
-        if response.status < 300 or response.status == 409:  # an earlier try of ours got through
+            return unreachable_outcome(error)
+        if response.status < 300 or response.status == 409:  # 409: an earlier attempt succeeded without an answer
             self._call.written()
             return DONE
-        again = repeatable(response)
-        if again is not None:
-            return again
+        retry = retryable(response)
+        if retry is not None:
+            return retry
         if _namespace_is_gone(response):
-            self._recorder.book.forget(self._series)
+            self._recorder.series_cache.forget(self._series)
             self._call.gone()
             return DONE
-        self.give_up(said(response))
+        self.give_up(status_text(response))
         return DONE
 
-    def give_up(self, why: str) -> None:
+    def give_up(self, reason: str) -> None:
         event = self._series.event
-        self._recorder.book.forget(self._series)
-        what = f"event {event.reason} about {event.about.kind} {event.about.namespace}/{event.about.name}: {why}"
-        _log.warning("event not written", reason=event.reason, message=why, note=event.note)
-        self._call.failure(what)
+        self._recorder.series_cache.forget(self._series)
+        regarding = f"{event.regarding.kind} {event.regarding.namespace}/{event.regarding.name}"
+        _log.warning("event_write_failed", reason=event.reason, message=reason, note=event.note)
+        self._call.failure(f"event {event.reason} about {regarding}: {reason}")
 
 
 class _WriteCount(Job):
-    """Brings the count of an event object up to date; creates it anew if it has expired."""
+    """Writes the count of an event object; creates the object again if it has expired."""
 
     __slots__ = ("_recorder", "_series")
 
@@ -166,77 +175,75 @@ class _WriteCount(Job):
         super().__init__()
         self._recorder, self._series = recorder, series
 
-    async def attempt(self, timeout_seconds: float) -> Verdict:
+    async def attempt(self, timeout_seconds: float) -> WriteOutcome:
         recorder, series = self._recorder, self._series
         series.count_due = False
         count, series.last_written = series.count, time.time()
         try:
             response = await recorder.session.request(
                 "PATCH",
-                events_path(namespace_of(series.event.about), series.name),
+                events_path(namespace_of(series.event.regarding), series.name),
                 body=encode({"series": recorder.series(series)}),
-                content_type=MERGE,
+                content_type=MERGE_PATCH,
                 timeout_seconds=timeout_seconds,
             )
             if response.status == 404:
                 response = await create(recorder, series, timeout_seconds)
         except KubeUnreachable as error:
-            return self._again(no_answer(error))
+            return self._retry(unreachable_outcome(error))
         if response.status < 300:
             series.written_count = count
             return DONE
-        again = repeatable(response)
-        if again is not None:
-            return self._again(again)
+        retry = retryable(response)
+        if retry is not None:
+            return self._retry(retry)
         if not _namespace_is_gone(response):
-            self.give_up(said(response))
+            self.give_up(status_text(response))
         return DONE
 
-    def _again(self, verdict: Verdict) -> Verdict:
-        if self.attempts < _MOST_COUNT_ATTEMPTS:
-            return verdict
-        self.give_up("tried often enough")
+    def _retry(self, outcome: WriteOutcome) -> WriteOutcome:
+        if self.attempts < _MAX_COUNT_ATTEMPTS:
+            return outcome
+        self.give_up(f"{self.attempts} attempts failed")
         return DONE
 
-    def give_up(self, why: str) -> None:
+    def give_up(self, reason: str) -> None:
         event = self._series.event
         missing = self._series.count - self._series.written_count
-        _log.warning(
-            "count of an event not written", reason=event.reason, note=event.note, missing=missing, message=why
-        )
+        _log.warning("event_count_write_failed", reason=event.reason, note=event.note, missing=missing, message=reason)
 
 
 async def create(recorder: EventRecorder, series: Series, timeout_seconds: float) -> Response:
-    """Raises KubeUnreachable."""
+    """Create the event object. Raises KubeUnreachable."""
     return await recorder.session.request(
         "POST",
-        events_path(namespace_of(series.event.about)),
+        events_path(namespace_of(series.event.regarding)),
         body=recorder.body(series),
         timeout_seconds=timeout_seconds,
     )
 
 
-def namespace_of(about: About) -> str:
-    """Where events about the object are kept."""
-    return about.namespace or _CLUSTER_SCOPED_NAMESPACE
+def namespace_of(regarding: Regarding) -> str:
+    """Namespace of the events that regard an object."""
+    return regarding.namespace or _CLUSTER_SCOPED_NAMESPACE
 
 
-def _occurrence(event: pb.Event) -> Occurrence:
-    about = event.regarding
-    return Occurrence(
-        About(about.api_version, about.kind, about.namespace, about.name, about.uid),
+def _event_key(event: pb.Event) -> EventKey:
+    regarding = event.regarding
+    return EventKey(
+        Regarding(regarding.api_version, regarding.kind, regarding.namespace, regarding.name, regarding.uid),
         event.type,
-        event.reason[:_WORD_CHARACTERS],
-        event.action[:_WORD_CHARACTERS],
-        _cut(event.note, _NOTE_BYTES),
+        event.reason[:_MAX_WORD_CHARACTERS],
+        event.action[:_MAX_WORD_CHARACTERS],
+        _cut(event.note, _MAX_NOTE_BYTES),
     )
 
 
-def _cut(text: str, most_bytes: int) -> str:
+def _cut(text: str, max_bytes: int) -> str:
     encoded = text.encode()
-    return text if len(encoded) <= most_bytes else encoded[:most_bytes].decode(errors="ignore")
+    return text if len(encoded) <= max_bytes else encoded[:max_bytes].decode(errors="ignore")
 
 
 def _namespace_is_gone(response: Response) -> bool:
-    """It does not exist, or is being deleted and takes nothing new."""
+    """The namespace does not exist, or is being deleted and accepts no new objects."""
     return response.status == 404 or (response.status == 403 and b"being terminated" in response.body)

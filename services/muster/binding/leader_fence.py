@@ -1,7 +1,7 @@
-"""Fencing: once a later leader has called, earlier ones are refused, and their running calls send nothing more.
+"""Leader fence: rejects calls with a leader epoch below the highest seen, and stops running calls of earlier leaders.
 
-What was seen is kept in memory. After a restart the first caller sets the mark anew; a leader that was deposed before
-and calls first is bounded by what it had made durable while it led.
+The highest epoch is kept in memory. After a restart the first caller sets it; a deposed leader that calls first can
+only write what it had made durable while it led.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,18 +15,18 @@ from muster.rpc.errors import RpcError
 _log = structlog.get_logger()
 
 
-class Epochs:
-    """Knows the highest leader epoch seen, and which calls run."""
+class LeaderFence:
+    """The highest leader epoch seen, and the running calls by epoch."""
 
     def __init__(self) -> None:
         self._highest = 0
         self._running: dict[Callable[[str], None], int] = {}
 
     @contextmanager
-    def admitted(self, epoch: int, stop: Callable[[str], None]) -> Iterator[None]:
-        """A call of that leader runs inside; `stop` is called with the reason when a later leader comes meanwhile.
+    def admit(self, epoch: int, stop: Callable[[str], None]) -> Iterator[None]:
+        """Run a call of the leader with this epoch inside; `stop` is called with the reason if a later leader calls.
 
-        Raises RpcError: INVALID_ARGUMENT without an epoch, FAILED_PRECONDITION with one that is too low.
+        Raises RpcError: INVALID_ARGUMENT without an epoch, FAILED_PRECONDITION if the epoch is too low.
         """
         if epoch == 0:
             raise RpcError(
@@ -34,7 +34,7 @@ class Epochs:
                 "leader_epoch is 0; set it to the create revision of the caller's leader key",
             )
         if epoch < self._highest:
-            raise RpcError(grpc.StatusCode.FAILED_PRECONDITION, _deposed(epoch, self._highest))
+            raise RpcError(grpc.StatusCode.FAILED_PRECONDITION, _superseded(epoch, self._highest))
         if epoch > self._highest:
             self._raise_to(epoch)
         self._running[stop] = epoch
@@ -46,10 +46,10 @@ class Epochs:
     def _raise_to(self, epoch: int) -> None:
         earlier, self._highest = self._highest, epoch
         if earlier:
-            _log.info("a later leader called", leader_epoch=epoch, earlier=earlier, stopped_calls=len(self._running))
+            _log.info("leader_epoch_raised", leader_epoch=epoch, earlier=earlier, stopped_calls=len(self._running))
         for stop, of_call in list(self._running.items()):
-            stop(_deposed(of_call, epoch))
+            stop(_superseded(of_call, epoch))
 
 
-def _deposed(epoch: int, highest: int) -> str:
-    return f"leader epoch {epoch} is over: epoch {highest} has called; the caller no longer leads"
+def _superseded(epoch: int, highest: int) -> str:
+    return f"leader epoch {epoch} is superseded: epoch {highest} has called; the caller no longer leads"

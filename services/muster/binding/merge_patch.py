@@ -1,4 +1,4 @@
-"""What patches of objects come to: merge patches as RFC 7386 has them, and lists of conditions."""
+"""Computes merge patches (RFC 7386) of objects and of their lists of conditions."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -6,33 +6,32 @@ from typing import Any, Final
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.validation import quoted
 
-_MOST_CONDITIONS: Final = 256
-"""Of an object; more are none of ours."""
-_MESSAGE_CHARACTERS: Final = 32768  # as metav1.Condition has it
-_METADATA: Final = frozenset({"labels", "annotations"})
-_NEVER: Final = frozenset({"apiVersion", "kind"})
+_MAX_CONDITIONS: Final = 256  # of an object
+_MAX_MESSAGE_CHARACTERS: Final = 32768  # the limit of metav1.Condition
+_PATCHABLE_METADATA: Final = frozenset({"labels", "annotations"})
+_IMMUTABLE: Final = frozenset({"apiVersion", "kind"})
 
 
 class BadPatch(ValueError):
-    """A patch that cannot be carried out. The message quotes what is wrong with it, or with the object."""
+    """An invalid patch, or an object that cannot be patched. The message quotes the offending value."""
 
 
 def check_patch(patch: Mapping[str, Any], subresource: str, *, has_conditions: bool) -> None:
-    """Raises BadPatch for what would change what the object is, or is not of the subresource."""
+    """Check that a patch changes neither the object's identity nor fields outside its subresource. Raises BadPatch."""
     metadata = patch.get("metadata", {})
-    if not isinstance(metadata, dict) or not _METADATA.issuperset(metadata):
-        raise BadPatch(f"its merge patch has metadata {quoted(str(metadata))}: only labels and annotations are written")
-    if given := sorted(_NEVER.intersection(patch)):
-        raise BadPatch(f"its merge patch sets {quoted(given[0])}, which is never written")
+    if not isinstance(metadata, dict) or not _PATCHABLE_METADATA.issuperset(metadata):
+        raise BadPatch(f"its merge patch has metadata {quoted(str(metadata))}: only labels and annotations are allowed")
+    if given := sorted(_IMMUTABLE.intersection(patch)):
+        raise BadPatch(f"its merge patch sets {quoted(given[0])}, which cannot be changed")
     if subresource and (strange := sorted(patch.keys() - {subresource})):
         raise BadPatch(f"its merge patch sets {quoted(strange[0])}, which is not in subresource {quoted(subresource)}")
     status = patch.get("status", {})
     if has_conditions and (not isinstance(status, dict) or "conditions" in status):
-        raise BadPatch("its merge patch sets status.conditions, and so do its conditions")
+        raise BadPatch("its merge patch sets status.conditions, which its field `conditions` sets too")
 
 
-def merged(target: Any, patch: Any) -> Any:
-    """What a merge patch makes of a value."""
+def apply_merge_patch(target: Any, patch: Any) -> Any:
+    """The value after the merge patch."""
     if not isinstance(patch, Mapping):
         return patch
     result = dict(target) if isinstance(target, Mapping) else {}
@@ -40,23 +39,24 @@ def merged(target: Any, patch: Any) -> Any:
         if value is None:
             result.pop(key, None)
         else:
-            result[key] = merged(result.get(key), value)
+            result[key] = apply_merge_patch(result.get(key), value)
     return result
 
 
-def changed_conditions(before: Any, wanted: Iterable[pb.ObjectCondition], now: str) -> list[Any] | None:
-    """The object's conditions with those that are wanted in place of the ones of their types; None: nothing changes.
+def updated_conditions(before: Any, wanted: Iterable[pb.ObjectCondition], now: str) -> list[Any] | None:
+    """The object's conditions after replacing those of the wanted types; None if nothing changes.
+
     `now` is the time of transitions. Raises BadPatch.
     """
-    if not isinstance(before, list) or len(before) > _MOST_CONDITIONS:
-        raise BadPatch(f"its status.conditions is no list of up to {_MOST_CONDITIONS} conditions")
+    if not isinstance(before, list) or len(before) > _MAX_CONDITIONS:
+        raise BadPatch(f"its status.conditions is not a list of at most {_MAX_CONDITIONS} conditions")
     after = list(before)
     for each in wanted:
-        index = next((at for at, there in enumerate(after) if _type_of(there) == each.type), None)
-        there = after[index] if index is not None else None
-        if not _is_written(each, there):
+        index = next((at for at, present in enumerate(after) if _type_of(present) == each.type), None)
+        present = after[index] if index is not None else None
+        if not _is_written(each, present):
             continue
-        condition = _condition(each, there, now)
+        condition = _condition(each, present, now)
         if index is None:
             after.append(condition)
         else:
@@ -68,28 +68,28 @@ def _type_of(condition: Any) -> object:
     return condition.get("type") if isinstance(condition, dict) else None
 
 
-def _is_written(wanted: pb.ObjectCondition, there: Mapping[str, Any] | None) -> bool:
+def _is_written(wanted: pb.ObjectCondition, present: Mapping[str, Any] | None) -> bool:
     match wanted.write_rule:
         case pb.ObjectCondition.WRITE_RULE_UNLESS_TRUE:
-            return there is None or there.get("status") != "True"
+            return present is None or present.get("status") != "True"
         case pb.ObjectCondition.WRITE_RULE_IF_PRESENT:
-            return there is not None
+            return present is not None
         case _:
             return True
 
 
-def _condition(wanted: pb.ObjectCondition, there: Mapping[str, Any] | None, now: str) -> dict[str, Any]:
+def _condition(wanted: pb.ObjectCondition, present: Mapping[str, Any] | None, now: str) -> dict[str, Any]:
     condition: dict[str, Any] = {
         "type": wanted.type,
         "status": wanted.status,
         "reason": wanted.reason,
-        "message": wanted.message[:_MESSAGE_CHARACTERS],
+        "message": wanted.message[:_MAX_MESSAGE_CHARACTERS],
         "lastTransitionTime": now,
     }
     if wanted.observed_generation:
         condition["observedGeneration"] = wanted.observed_generation
-    if there is None:
+    if present is None:
         return condition
-    if there.get("status") == wanted.status and isinstance(there.get("lastTransitionTime"), str):
-        condition["lastTransitionTime"] = there["lastTransitionTime"]
-    return {**there, **condition}
+    if present.get("status") == wanted.status and isinstance(present.get("lastTransitionTime"), str):
+        condition["lastTransitionTime"] = present["lastTransitionTime"]
+    return {**present, **condition}

@@ -1,37 +1,37 @@
-"""Metrics of what is written to the API server."""
+"""Metrics of writes to the API server."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from muster.telemetry.metrics import counter, sampled
 
-PODS_BOUND: Final = counter("muster_pods_bound_total", "Pods that are bound to the node that was decided.")
+PODS_BOUND: Final = counter("muster_pods_bound_total", "Pods bound to the node of their permit.")
 BIND_ERRORS: Final = counter(
     "muster_bind_errors_total",
-    "Pods that could not be bound: conflict (it is on another node), gone (deleted, ended or replaced) or failed "
-    "(refused, or there was no answer in time).",
+    "Pods that could not be bound: conflict (bound to another node), gone (deleted, ended or replaced) or failed "
+    "(rejected, or no answer before the deadline).",
     ("reason",),
     known=[("conflict",), ("gone",), ("failed",)],
 )
 EVICTIONS: Final = counter(
     "muster_evictions_total",
-    "Pods that were to be evicted, by what came of it.",
+    "Requested evictions of pods by outcome.",
     ("outcome",),
     known=[("evicted",), ("gone",), ("failed",)],
 )
-REPEATED: Final = counter(
-    "muster_writes_repeated_total",
-    "Tries of a write that have to be repeated: again (it alone had trouble) or strained (the API server asks for "
-    "less, or does not answer, and all writes pause).",
-    ("why",),
-    known=[("again",), ("strained",)],
+RETRIES: Final = counter(
+    "muster_write_retries_total",
+    "Write attempts that are retried: write_failed (only this write failed) or server_unavailable (the API server "
+    "throttles or does not answer, and all writes pause).",
+    ("reason",),
+    known=[("write_failed",), ("server_unavailable",)],
 )
-WAITING: Final = sampled("muster_writes_waiting", "Writes that wait for their turn, by what goes first.", ("urgency",))
+PENDING: Final = sampled("muster_writes_pending", "Writes in the queue by type, in order of priority.", ("type",))
 IN_FLIGHT: Final = sampled("muster_writes_in_flight", "Writes that the API server has not answered yet.")
 
 
-def binds_ended(outcomes: Mapping[str, int]) -> None:
-    """All pods of a Bind call are settled."""
+def count_binds(outcomes: Mapping[str, int]) -> None:
+    """Count the pods of a finished Bind call by outcome."""
     for outcome, pods in outcomes.items():
         if outcome == "bound":
             PODS_BOUND.add(pods)
@@ -39,7 +39,7 @@ def binds_ended(outcomes: Mapping[str, int]) -> None:
             BIND_ERRORS.labels(outcome).add(pods)
 
 
-def evictions_ended(outcomes: Mapping[str, int]) -> None:
-    """All pods of an Evict call are settled."""
+def count_evictions(outcomes: Mapping[str, int]) -> None:
+    """Count the pods of a finished Evict call by outcome."""
     for outcome, pods in outcomes.items():
         EVICTIONS.labels(outcome).add(pods)

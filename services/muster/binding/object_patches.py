@@ -1,7 +1,7 @@
-"""Objects that define gangs: read, compared, and patched only if something changes.
+"""Patches objects that define gangs: reads, compares, and patches only if something changes.
 
-The patch carries the version that was read: it takes effect on the object that is meant and on no other. A merge patch
-can only replace a list as a whole; this way no condition is lost that somebody else wrote meanwhile.
+The patch carries the uid and resourceVersion that were read. A merge patch can only replace a list as a whole; with the
+version no condition is lost that another controller wrote concurrently.
 """
 
 import time
@@ -12,15 +12,16 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from muster.binding.merge_patch import BadPatch, changed_conditions, check_patch, merged
-from muster.binding.request_bodies import MERGE, encode, timestamp
-from muster.binding.retry_policy import Again, Verdict, no_answer, repeatable, said
+from muster.binding.merge_patch import BadPatch, apply_merge_patch, check_patch, updated_conditions
+from muster.binding.request_bodies import MERGE_PATCH, encode
+from muster.binding.retry_policy import Retry, WriteOutcome, retryable, status_text, unreachable_outcome
 from muster.binding.v1 import binding_pb2 as pb
-from muster.binding.validation import named_object, quoted
+from muster.binding.validation import object_text, quoted
 from muster.binding.write_call import WriteCall, WriteJob
 from muster.kube.paths import object_path
 from muster.kube.responses import KubeUnreachable, Response
 from muster.kube.session import KubeSession
+from muster.kube.timestamps import timestamp
 
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -41,7 +42,7 @@ _object: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 class WriteObject(WriteJob):
-    """Brings fields and conditions of one object about."""
+    """Sets fields and conditions of one object."""
 
     __slots__ = ("_patch",)
 
@@ -49,20 +50,20 @@ class WriteObject(WriteJob):
         super().__init__(call, session)
         self._patch = patch
 
-    async def attempt(self, timeout_seconds: float) -> Verdict:
+    async def attempt(self, timeout_seconds: float) -> WriteOutcome:
         try:
             return await self._attempt(timeout_seconds)
         except KubeUnreachable as error:
-            return no_answer(error)
+            return unreachable_outcome(error)
         except BadPatch as error:
             return self._refused(str(error))
 
-    def give_up(self, why: str) -> None:
-        what = named_object(self._patch)
-        _log.warning("object not written", object=what, uid=self._patch.object.uid, message=why)
-        self._call.failure(f"{what}: {why}")
+    def give_up(self, reason: str) -> None:
+        text = object_text(self._patch)
+        _log.warning("object_write_failed", object=text, uid=self._patch.object.uid, message=reason)
+        self._call.failure(f"{text}: {reason}")
 
-    async def _attempt(self, timeout_seconds: float) -> Verdict:
+    async def _attempt(self, timeout_seconds: float) -> WriteOutcome:
         about, patch = self._patch.object, self._patch
         path = object_path(about.api_version, patch.plural, about.namespace, about.name)
         wanted = self._wanted()
@@ -70,7 +71,7 @@ class WriteObject(WriteJob):
         if response.status == 404:
             return self._gone()
         if response.status != 200:
-            return repeatable(response) or self._refused(said(response))
+            return retryable(response) or self._refused(status_text(response))
         try:
             head, found = _head.decode(response.body).metadata, _object.decode(response.body)
         except _UNREADABLE as error:
@@ -85,48 +86,48 @@ class WriteObject(WriteJob):
             "PATCH",
             f"{path}/{patch.subresource}" if patch.subresource else path,
             body=encode({**change, "metadata": meta}),
-            content_type=MERGE,
+            content_type=MERGE_PATCH,
             timeout_seconds=timeout_seconds,
         )
         return self._answered(response)
 
-    def _answered(self, response: Response) -> Verdict:
+    def _answered(self, response: Response) -> WriteOutcome:
         if response.status < 300:
             return self._written()
-        if response.status == 409:  # it has changed since it was read
-            return Again(said(response))
+        if response.status == 409:  # the object has changed since it was read
+            return Retry(status_text(response))
         if response.status == 404 and self._patch.subresource:
-            return self._no_status(response)
+            return self._missing_subresource(response)
         if response.status == 404:
             return self._gone()
-        return repeatable(response) or self._refused(said(response))
+        return retryable(response) or self._refused(status_text(response))
 
-    def _no_status(self, response: Response) -> Verdict:
-        """It was there a moment ago. If it still is, its kind has no status of its own."""
-        if self.last_trouble:
-            why = f"its kind has no subresource {quoted(self._patch.subresource)}: its definition must declare it"
-            return self._refused(f"{why} ({said(response)})")
-        return Again(said(response))
+    def _missing_subresource(self, response: Response) -> WriteOutcome:
+        """The object was just read: if the retry gets a 404 as well, its kind does not have the subresource."""
+        if self.last_failure:
+            reason = f"its kind has no subresource {quoted(self._patch.subresource)}: its definition must declare it"
+            return self._refused(f"{reason} ({status_text(response)})")
+        return Retry(status_text(response))
 
     def _wanted(self) -> dict[str, Any]:
-        """What is to be merged, besides conditions. Raises BadPatch."""
+        """The decoded merge patch, without conditions. Raises BadPatch."""
         if not self._patch.merge_patch:
             return {}
         try:
             wanted = _object.decode(self._patch.merge_patch)
         except _UNREADABLE as error:
-            raise BadPatch(f"its merge patch is no JSON object: {error}") from error
+            raise BadPatch(f"its merge patch is not a JSON object: {error}") from error
         check_patch(wanted, self._patch.subresource, has_conditions=bool(self._patch.conditions))
         return wanted
 
     def _change(self, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """What is to be merged into the object as it is; nothing if that makes no difference. Raises BadPatch."""
-        change = dict(wanted) if merged(found, wanted) != found else {}
+        """The patch to send for the object's current state; empty if nothing changes. Raises BadPatch."""
+        change = dict(wanted) if apply_merge_patch(found, wanted) != found else {}
         if not self._patch.conditions:
             return change
         status = found.get("status")
         before = status.get("conditions") if isinstance(status, dict) else None
-        conditions = changed_conditions(before or [], self._patch.conditions, timestamp(time.time()))
+        conditions = updated_conditions(before or [], self._patch.conditions, timestamp(time.time()))
         if conditions is not None:
             change["status"] = {**change.get("status", {}), "conditions": conditions}
         return change

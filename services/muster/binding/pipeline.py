@@ -1,11 +1,11 @@
-"""All writes go through here: a bounded number at once, the urgent first, and every call gets its turn.
+"""Queue of all writes: limits concurrency, orders by type of write and shares turns fairly between calls.
 
-A call opens a flow and adds jobs. Among flows of equal urgency one job is taken from each in turn, so a gang of 8 need
-not wait for a gang of 5,000. A job that has to be repeated returns to the head of its flow. What is under way is never
-broken off: closing a flow only gives up what waits.
+A call opens a flow and adds jobs. Among flows of the same type each gets one job in turn, so a gang of 8 need not wait
+for a gang of 5,000. A job that is retried returns to the head of its flow. Attempts in flight are never cancelled:
+closing a flow gives up only its waiting jobs.
 
-Evictions may fill only a share of the window: the API server may keep each of them for many seconds, while it settles
-with a disruption budget that others write to as well, and binds must not wait for that.
+Evictions may fill only a share of the window: the API server may keep each of them for many seconds while it retries
+conflicting updates of a disruption budget, and binds must not wait for that.
 """
 
 import asyncio
@@ -19,21 +19,21 @@ from typing import Final
 
 import structlog
 
-from muster.binding.concurrency_limit import Pace
-from muster.binding.metrics import REPEATED
-from muster.binding.retry_policy import Again, Done, Verdict
+from muster.binding.concurrency_limit import ConcurrencyLimit
+from muster.binding.metrics import RETRIES
+from muster.binding.retry_policy import Done, Retry, WriteOutcome
 from muster.retry.retrying import jittered_seconds
 
-_ATTEMPT_SECONDS: Final = 10.0  # then the answer is taken for lost
-_EVICTION_ATTEMPT_SECONDS: Final = 30.0  # the API server itself repeats what conflicts, up to 10 s for each step
-_EVICTION_SHARE: Final = 4  # one in so many
+_ATTEMPT_SECONDS: Final = 10.0  # then the answer is considered lost
+_EVICTION_ATTEMPT_SECONDS: Final = 30.0  # the API server retries conflicts itself, up to 10 s for each step
+_EVICTION_SHARE: Final = 4  # evictions fill at most one in this many requests
 _RETRY_SECONDS: Final = (0.05, 2.0)
 
 _log = structlog.get_logger()
 
 
-class Urgency(IntEnum):
-    """What goes first when several wait."""
+class WriteType(IntEnum):
+    """Types of writes; lower values are sent first."""
 
     BIND = 0
     EVICTION = 1
@@ -42,186 +42,185 @@ class Urgency(IntEnum):
 
 
 class Job(ABC):
-    """One write. Exactly one of `attempt` returning DONE and `give_up` ends it."""
+    """One write. It ends with exactly one of `attempt` returning DONE and `give_up`."""
 
-    __slots__ = ("attempts", "last_trouble")
+    __slots__ = ("attempts", "last_failure")
 
     def __init__(self) -> None:
         self.attempts = 0
-        """Tries so far."""
-        self.last_trouble = ""
-        """Why the last try has to be repeated."""
+        """Attempts so far, the current one included."""
+        self.last_failure = ""
+        """Reason of the last retry."""
 
     @abstractmethod
-    async def attempt(self, timeout_seconds: float) -> Verdict:
-        """Try once; every request may take `timeout_seconds`."""
+    async def attempt(self, timeout_seconds: float) -> WriteOutcome:
+        """Try once; each request may take `timeout_seconds`."""
 
     @abstractmethod
-    def give_up(self, why: str) -> None:
-        """It will not be tried (again)."""
+    def give_up(self, reason: str) -> None:
+        """Settle as failed; no further attempt follows."""
 
 
 class Pipeline:
     """Owns the tasks that write. Use within one event loop."""
 
     def __init__(self, requests_in_flight: int) -> None:
-        self._pace = Pace(requests_in_flight)
-        self._most_evictions = max(1, requests_in_flight // _EVICTION_SHARE)
+        self._limit = ConcurrencyLimit(requests_in_flight)
+        self._max_evictions = max(1, requests_in_flight // _EVICTION_SHARE)
         self._evictions = 0
-        self._turns: dict[Urgency, deque[Flow]] = {urgency: deque() for urgency in Urgency}
+        self._flows: dict[WriteType, deque[Flow]] = {write_type: deque() for write_type in WriteType}
         self._running: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
         self._wake: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
-    def open(self, urgency: Urgency, deadline: float | None = None) -> "Flow":
-        """A flow of jobs that are given up at `deadline`, a time of the event loop's clock."""
-        return Flow(self, urgency, deadline)
+    def open(self, write_type: WriteType, deadline: float | None = None) -> "Flow":
+        """A flow whose jobs are given up at `deadline`, a time of the event loop's clock."""
+        return Flow(self, write_type, deadline)
 
     @property
     def waiting(self) -> int:
-        """Jobs that wait for their turn."""
-        return sum(self.waiting_by_urgency().values())
+        """Number of queued jobs."""
+        return sum(self.waiting_by_type().values())
 
-    def waiting_by_urgency(self) -> dict[Urgency, int]:
-        """Jobs that wait for their turn."""
-        return {urgency: sum(len(flow.waiting) for flow in turns) for urgency, turns in self._turns.items()}
+    def waiting_by_type(self) -> dict[WriteType, int]:
+        return {write_type: sum(len(flow.waiting) for flow in flows) for write_type, flows in self._flows.items()}
 
     @property
     def in_flight(self) -> int:
-        """Jobs that are being tried."""
+        """Number of attempts in flight."""
         return len(self._running)
 
     async def drain(self) -> None:
-        """Wait until nothing is under way. Bounded, as every attempt is; flows should be closed."""
+        """Wait until no attempt is in flight. Close the flows first; the wait is bounded by the attempts' timeouts."""
         await self._idle.wait()
 
-    def pump(self) -> None:
-        """Start what may be started now."""
+    def dispatch(self) -> None:
+        """Start as many jobs as the limit allows."""
         now = self._loop.time()
-        if now < self._pace.paused_until:
-            self._wake_at(self._pace.paused_until)
+        if now < self._limit.paused_until:
+            self._wake_at(self._limit.paused_until)
             return
-        while len(self._running) < self._pace.window:
+        while len(self._running) < self._limit.window:
             found = self._next()
             if found is None:
                 return
             self._start(*found)
 
     def _next(self) -> "tuple[Flow, Job] | None":
-        for urgency, turns in self._turns.items():
-            if urgency is Urgency.EVICTION and self._evictions >= self._most_evictions:
+        for write_type, flows in self._flows.items():
+            if write_type is WriteType.EVICTION and self._evictions >= self._max_evictions:
                 continue
-            while turns:
-                flow = turns.popleft()
+            while flows:
+                flow = flows.popleft()
                 if not flow.waiting:
-                    flow.in_turn = False
+                    flow.queued = False
                     continue
                 job = flow.waiting.popleft()
-                turns.append(flow)
+                flows.append(flow)
                 return flow, job
         return None
 
-    def enlist(self, flow: "Flow") -> None:
-        """The flow has jobs waiting."""
-        if not flow.in_turn:
-            flow.in_turn = True
-            self._turns[flow.urgency].append(flow)
-        self.pump()
+    def enqueue(self, flow: "Flow") -> None:
+        """Queue a flow with waiting jobs."""
+        if not flow.queued:
+            flow.queued = True
+            self._flows[flow.write_type].append(flow)
+        self.dispatch()
 
     def _start(self, flow: "Flow", job: Job) -> None:
-        task = self._loop.create_task(self._try(flow, job), context=flow.context)
+        task = self._loop.create_task(self._attempt(flow, job), context=flow.context)
         self._running.add(task)
-        self._evictions += flow.urgency is Urgency.EVICTION
+        self._evictions += flow.write_type is WriteType.EVICTION
         self._idle.clear()
-        task.add_done_callback(partial(self._ended, flow.urgency))
+        task.add_done_callback(partial(self._ended, flow.write_type))
 
-    def _ended(self, urgency: Urgency, task: asyncio.Task[None]) -> None:
+    def _ended(self, write_type: WriteType, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
-        self._evictions -= urgency is Urgency.EVICTION
+        self._evictions -= write_type is WriteType.EVICTION
         if not self._running:
             self._idle.set()
-        self.pump()
+        self.dispatch()
 
-    async def _try(self, flow: "Flow", job: Job) -> None:
+    async def _attempt(self, flow: "Flow", job: Job) -> None:
         started = self._loop.time()
         job.attempts += 1
         try:
-            verdict = await job.attempt(flow.attempt_seconds(started))
+            outcome = await job.attempt(flow.attempt_timeout(started))
         except Exception as error:
-            _log.exception("a write failed in a way nobody thought of")
+            _log.exception("write_attempt_crashed")
             job.give_up(f"{type(error).__name__}: {error}")
             return
-        if isinstance(verdict, Done):
-            self._pace.eased(started)
+        if isinstance(outcome, Done):
+            self._limit.succeeded(started)
             return
-        job.last_trouble = verdict.why
-        REPEATED.labels("again" if isinstance(verdict, Again) else "strained").add()
-        if isinstance(verdict, Again):
+        job.last_failure = outcome.reason
+        RETRIES.labels("write_failed" if isinstance(outcome, Retry) else "server_unavailable").add()
+        if isinstance(outcome, Retry):
             pause = jittered_seconds(_RETRY_SECONDS, job.attempts)
-            flow.again(job, max(verdict.after_seconds or 0.0, pause))
+            flow.retry(job, max(outcome.after_seconds or 0.0, pause))
             return
-        self._pace.strained(
-            started, self._loop.time(), after_seconds=verdict.after_seconds, unreachable=verdict.unreachable
+        self._limit.throttled(
+            started, self._loop.time(), after_seconds=outcome.after_seconds, unreachable=outcome.unreachable
         )
-        flow.again(job, 0)
+        flow.retry(job, 0)
 
     def _wake_at(self, when: float) -> None:
-        if self._wake is None:  # else it wakes earlier, and then sees that the pause has become longer
+        if self._wake is None:  # a timer that fires earlier reads the extended pause then
             self._wake = self._loop.call_at(when, self._woken)
 
     def _woken(self) -> None:
         self._wake = None
-        self.pump()
+        self.dispatch()
 
 
 class Flow:
     """The jobs of one call."""
 
-    def __init__(self, pipeline: Pipeline, urgency: Urgency, deadline: float | None) -> None:
+    def __init__(self, pipeline: Pipeline, write_type: WriteType, deadline: float | None) -> None:
         """Use `Pipeline.open`."""
-        self.urgency = urgency
+        self.write_type = write_type
         self.waiting: deque[Job] = deque()
-        self.in_turn = False
-        self.context = contextvars.copy_context()  # so that what jobs log belongs to the call's trace
+        self.queued = False
+        self.context = contextvars.copy_context()  # so that log lines of jobs carry the call's trace
         self._pipeline = pipeline
         self._delayed: dict[Job, asyncio.TimerHandle] = {}
-        self._closed_because = ""
+        self._close_reason = ""
         self._deadline = deadline
         self._loop = asyncio.get_running_loop()
-        self._alarm = None if deadline is None else self._loop.call_at(deadline, self.close, "there was no time left")
+        self._alarm = None if deadline is None else self._loop.call_at(deadline, self.close, "the deadline passed")
 
     def add(self, jobs: Iterable[Job]) -> None:
-        """Have these done."""
-        if self._closed_because:
+        """Queue jobs; a closed flow gives them up."""
+        if self._close_reason:
             for job in jobs:
                 self._give_up(job)
             return
         self.waiting.extend(jobs)
-        self._pipeline.enlist(self)
+        self._pipeline.enqueue(self)
 
-    def again(self, job: Job, after_seconds: float) -> None:
-        """Have this done before the others, after a pause."""
-        if self._closed_because:
+    def retry(self, job: Job, after_seconds: float) -> None:
+        """Queue a job at the head, after a pause."""
+        if self._close_reason:
             self._give_up(job)
         elif after_seconds > 0:
             self._delayed[job] = self._loop.call_later(after_seconds, self._return, job)
         else:
             self._return(job)
 
-    def hasten(self, job: Job) -> None:
-        """If this one waits for its pause to end, it need not any more."""
+    def retry_now(self, job: Job) -> None:
+        """End the pause of a job, if it is paused."""
         timer = self._delayed.get(job)
         if timer is not None:
             timer.cancel()
             self._return(job)
 
-    def close(self, why: str) -> None:
-        """Give up what waits; what is under way ends by itself, and is not repeated."""
-        if self._closed_because:
+    def close(self, reason: str) -> None:
+        """Give up all waiting jobs; attempts in flight end by themselves and are not retried."""
+        if self._close_reason:
             return
-        self._closed_because = why
+        self._close_reason = reason
         if self._alarm is not None:
             self._alarm.cancel()
         given_up = [*self.waiting, *self._delayed]
@@ -232,15 +231,17 @@ class Flow:
         for job in given_up:
             self._give_up(job)
 
-    def attempt_seconds(self, now: float) -> float:
-        """How long an attempt that starts now may take."""
-        most = _EVICTION_ATTEMPT_SECONDS if self.urgency is Urgency.EVICTION else _ATTEMPT_SECONDS
-        return most if self._deadline is None else max(0.001, min(most, self._deadline - now))
+    def attempt_timeout(self, now: float) -> float:
+        """Seconds that an attempt which starts now may take."""
+        longest = _EVICTION_ATTEMPT_SECONDS if self.write_type is WriteType.EVICTION else _ATTEMPT_SECONDS
+        return longest if self._deadline is None else max(0.001, min(longest, self._deadline - now))
 
     def _return(self, job: Job) -> None:
         self._delayed.pop(job, None)
         self.waiting.appendleft(job)
-        self._pipeline.enlist(self)
+        self._pipeline.enqueue(self)
 
     def _give_up(self, job: Job) -> None:
-        job.give_up(f"{self._closed_because}; last: {job.last_trouble}" if job.last_trouble else self._closed_because)
+        job.give_up(
+            f"{self._close_reason}; last failure: {job.last_failure}" if job.last_failure else self._close_reason
+        )

@@ -1,18 +1,16 @@
-"""What is sent to the API server: paths and JSON, made for speed because there is one per pod."""
+"""JSON request bodies for the API server, encoded from structs because every bind sends one."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
-MERGE: Final = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-"""Annotation of a claim: where its pod goes. Whoever makes the volume takes it off if that cannot be done there."""
+"""Annotation of a claim with its pod's node. The provisioner removes it if it cannot create the volume there."""
 
 _NONE: Final[Mapping[str, str | None]] = MappingProxyType({})
 
@@ -40,32 +38,20 @@ class _Binding(Struct, frozen=True, gc=False):
 _encode = msgspec.json.Encoder().encode
 
 
-def pod_path(namespace: str, name: str) -> str:
-    """Of a pod. Names that are no names stay within their part of the path."""
-    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
-
-
-def binding(namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> bytes:
-    """Puts the pod with that uid on a node; the annotations are added to the pod in the same write."""
+def binding_body(namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> bytes:
+    """Binding of the pod with that uid to a node; the API server adds the annotations to the pod in the same write."""
     meta = _BindingMeta(name, namespace, uid, dict(annotations) if annotations else UNSET)
     return _encode(_Binding(meta, _Target(node)))
 
 
-def claim_path(namespace: str, name: str) -> str:
-    """Of a PersistentVolumeClaim."""
-    return f"/api/v1/namespaces/{quote(namespace, safe='')}/persistentvolumeclaims/{quote(name, safe='')}"
-
-
 def selected_node_patch(uid: str, resource_version: str, node: str) -> bytes:
-    """Asks for a volume that can be used on the node, unless the claim is another or has changed since that version. A
-    merge patch.
-    """
+    """Merge patch that requests a volume for the node, if the claim still has that uid and version."""
     metadata = {"uid": uid, "resourceVersion": resource_version, "annotations": {SELECTED_NODE: node}}
     return _encode({"metadata": metadata})
 
 
-def eviction(namespace: str, name: str, uid: str) -> bytes:
-    """Evicts the pod with that uid, and no other."""
+def eviction_body(namespace: str, name: str, uid: str) -> bytes:
+    """Eviction of the pod with that uid, and of no other."""
     return _encode(
         {
             "apiVersion": "policy/v1",
@@ -76,47 +62,20 @@ def eviction(namespace: str, name: str, uid: str) -> bytes:
     )
 
 
-def marks_patch(
+def metadata_patch(
     uid: str, *, labels: Mapping[str, str | None] = _NONE, annotations: Mapping[str, str | None] = _NONE
 ) -> bytes:
-    """Sets labels and annotations, and removes those that are None, unless the pod is another. A merge patch."""
+    """Merge patch that sets labels and annotations, and removes those that are None, if the pod has that uid."""
     given = {"labels": labels, "annotations": annotations}
-    return _encode({"metadata": {"uid": uid, **{name: dict(marks) for name, marks in given.items() if marks}}})
+    return _encode({"metadata": {"uid": uid, **{name: dict(values) for name, values in given.items() if values}}})
 
 
 def condition_patch(uid: str, resource_version: str, condition: Mapping[str, Any]) -> bytes:
-    """Sets one condition, unless the pod is another or has changed since that version. A strategic merge patch."""
+    """Strategic merge patch that sets one condition, if the pod still has that uid and version."""
     return _encode(
         {"metadata": {"uid": uid, "resourceVersion": resource_version}, "status": {"conditions": [condition]}}
     )
 
 
-def volume_path(name: str) -> str:
-    """Of a PersistentVolume."""
-    return f"/api/v1/persistentvolumes/{quote(name, safe='')}"
-
-
-def node_path(name: str) -> str:
-    """Of a node."""
-    return f"/api/v1/nodes/{quote(name, safe='')}"
-
-
-def events_path(namespace: str, name: str = "") -> str:
-    """Of a namespace's events, or of one of them."""
-    path = f"/apis/events.k8s.io/v1/namespaces/{quote(namespace, safe='')}/events"
-    return f"{path}/{quote(name, safe='')}" if name else path
-
-
 def encode(content: Mapping[str, Any]) -> bytes:
-    """Any JSON object."""
     return _encode(content)
-
-
-def timestamp(unix_seconds: float) -> str:
-    """metav1.Time: whole seconds."""
-    return datetime.fromtimestamp(int(unix_seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def micro_timestamp(unix_seconds: float) -> str:
-    """metav1.MicroTime: exactly six digits after the point."""
-    return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

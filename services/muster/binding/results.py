@@ -1,21 +1,21 @@
-"""Results of a call's pods on their way to the caller: those that come close together travel together."""
+"""Batches the results of a call's pods for the response stream."""
 
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final, Generic, TypeVar
 
-_GATHERING_SECONDS: Final = 0.005
-_MOST_PER_MESSAGE: Final = 1000
+_BATCH_SECONDS: Final = 0.005  # results within this time share a message
+_MAX_PER_MESSAGE: Final = 1000
 
 R = TypeVar("R")
 
 
 class Results(Generic[R]):
-    """Counts until every pod of a call has its result."""
+    """Results of a call, until every pod has one."""
 
     def __init__(self, pods: int, ended: Callable[[Mapping[str, int]], None]) -> None:
-        """`ended` is told how many pods had which outcome, when all have one."""
+        """`ended` is called with the number of pods by outcome when every pod has a result."""
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
         self._unsettled = pods
@@ -31,7 +31,7 @@ class Results(Generic[R]):
         return not self._unsettled
 
     def add(self, result: R, outcome: str, attempts: int) -> None:
-        """A pod has its result, which `outcome` names for logs, after so many attempts."""
+        """Add a pod's result; `outcome` is its name in logs and metrics."""
         self._waiting.append(result)
         self._outcomes[outcome] += 1
         self._retries += max(0, attempts - 1)
@@ -42,21 +42,21 @@ class Results(Generic[R]):
             self._ended(self._outcomes)
 
     async def batches(self) -> AsyncIterator[list[R]]:
-        """All results as they come."""
+        """All results in batches, as they arrive."""
         while self._unsettled or self._waiting:
             await self._some.wait()
             if self._unsettled:
                 try:
-                    async with asyncio.timeout(_GATHERING_SECONDS):
+                    async with asyncio.timeout(_BATCH_SECONDS):
                         await self._all.wait()
                 except TimeoutError:
                     pass
-            batch, self._waiting = self._waiting[:_MOST_PER_MESSAGE], self._waiting[_MOST_PER_MESSAGE:]
+            batch, self._waiting = self._waiting[:_MAX_PER_MESSAGE], self._waiting[_MAX_PER_MESSAGE:]
             if not self._waiting:
                 self._some.clear()
             yield batch
 
     def summary(self) -> dict[str, object]:
-        """For the line that a call leaves in the log."""
+        """Retries, seconds and pods by outcome, for the call's log line."""
         seconds = round(self._loop.time() - self._started, 4)
         return {"retries": self._retries, "seconds": seconds, **self._outcomes}

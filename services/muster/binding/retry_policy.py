@@ -1,13 +1,13 @@
-"""What an attempt at a write came to: done for good, to be tried again, or a sign that the API server wants less.
+"""Retry policy of writes: whether an attempt is final, is retried alone, or makes all writes back off.
 
-    answer                      verdict
-    no answer, 503              Strained: everybody pauses, then all is repeated, a few at a time
-    429                         Strained, for as long as Retry-After says
-    429 of a disruption budget  Again: it is about this pod, not about the API server
-    408, 500, 502, 504          Again: this one only, later
-    anything else               the answer is final; its meaning is the writer's to know
+    answer                      outcome
+    no answer, 503              ServerUnavailable: all writes pause, then resume with few at a time
+    429                         ServerUnavailable, for the seconds of Retry-After
+    429 of a disruption budget  Retry: it concerns this pod, not the API server
+    408, 500, 502, 504          Retry: this write only
+    anything else               final; its meaning depends on the kind of write
 
-Repeating is safe because every write carries the uid of the object it is meant for.
+Retries are safe because every write carries the uid of its object.
 """
 
 from typing import Final
@@ -18,35 +18,36 @@ from msgspec import Struct
 from muster.kube.responses import ApiStatusError, KubeUnreachable, Response
 
 _BUDGET_CAUSE: Final = "DisruptionBudget"
-_LONGEST_PAUSE_SECONDS: Final = 30.0  # whatever Retry-After says; deadlines bound it further
+_MAX_PAUSE_SECONDS: Final = 30.0  # an upper bound for Retry-After; deadlines bound it further
+_MAX_TEXT_CHARACTERS: Final = 512
 
 
 class Done(Struct, frozen=True):
-    """It was settled, whatever came of it."""
+    """The write is settled, successfully or not."""
 
 
-class Again(Struct, frozen=True):
-    """Try this one again: after the given seconds, or a pause that grows with every try."""
+class Retry(Struct, frozen=True):
+    """Retry this write after the given seconds, or after an exponential backoff."""
 
-    why: str
+    reason: str
     after_seconds: float | None = None
 
 
-class Strained(Struct, frozen=True):
-    """Try again, but nobody sends anything for the given seconds, or a pause that grows while nothing gets through."""
+class ServerUnavailable(Struct, frozen=True):
+    """Retry this write, and pause all writes for the given seconds, or for an exponential backoff."""
 
-    why: str
+    reason: str
     after_seconds: float | None = None
     unreachable: bool = False
 
 
-Verdict = Done | Again | Strained
+WriteOutcome = Done | Retry | ServerUnavailable
 DONE: Final = Done()
 
 
-def no_answer(error: KubeUnreachable) -> Strained:
-    """What to make of a request without an answer."""
-    return Strained(str(error), unreachable=True)
+def unreachable_outcome(error: KubeUnreachable) -> ServerUnavailable:
+    """Outcome of a request without an answer."""
+    return ServerUnavailable(str(error), unreachable=True)
 
 
 class _Cause(Struct, frozen=True):
@@ -65,8 +66,8 @@ class _Refusal(Struct, frozen=True):
 _refusal: Final = msgspec.json.Decoder(_Refusal)
 
 
-def refused_by_budget(response: Response) -> Again | None:
-    """An eviction that a disruption budget has no room for, with the budget's name and numbers; else None."""
+def blocked_by_budget(response: Response) -> Retry | None:
+    """A retry, with the budget's name and numbers, if a disruption budget blocks the eviction; else None."""
     if response.status != 429:
         return None
     try:
@@ -76,28 +77,28 @@ def refused_by_budget(response: Response) -> Again | None:
     causes = [each for each in (details and details.causes) or () if each.reason == _BUDGET_CAUSE]
     if not causes:
         return None
-    told = " ".join([said(response), *(each.message for each in causes if each.message)])
-    return Again(told, _bounded(ApiStatusError.from_response(response).retry_after_seconds))
+    text = " ".join([status_text(response), *(each.message for each in causes if each.message)])
+    return Retry(text, _bounded(ApiStatusError.from_response(response).retry_after_seconds))
 
 
-def repeatable(response: Response) -> Again | Strained | None:
-    """What to make of an answer; None: it is final."""
+def retryable(response: Response) -> Retry | ServerUnavailable | None:
+    """How to retry after this answer; None: the answer is final."""
     status = response.status
     if status < 500 and status not in (408, 429):
         return None
     error = ApiStatusError.from_response(response)
     seconds = _bounded(error.retry_after_seconds)
     if status in (429, 503):
-        return Strained(str(error), seconds)
+        return ServerUnavailable(str(error), seconds)
     if status in (408, 500, 502, 504):
-        return Again(str(error), seconds)
+        return Retry(str(error), seconds)
     return None
 
 
-def said(response: Response) -> str:
-    """What the API server said, for people."""
-    return str(ApiStatusError.from_response(response))[:512]
+def status_text(response: Response) -> str:
+    """Status, reason and message of the answer, for messages."""
+    return str(ApiStatusError.from_response(response))[:_MAX_TEXT_CHARACTERS]
 
 
 def _bounded(seconds: float | None) -> float | None:
-    return None if seconds is None else min(seconds, _LONGEST_PAUSE_SECONDS)
+    return None if seconds is None else min(seconds, _MAX_PAUSE_SECONDS)

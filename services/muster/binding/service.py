@@ -1,7 +1,9 @@
-"""The process: from start to the last write."""
+"""The binding process: start, readiness and shutdown."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Final
 
 import structlog
 
@@ -9,16 +11,19 @@ from muster.binding import metrics
 from muster.binding.claim_watch import ClaimWatch
 from muster.binding.events import EventRecorder
 from muster.binding.pipeline import Pipeline
-from muster.binding.readiness import follow_readiness
 from muster.binding.servicer import FULL_NAME, BindingServicer
 from muster.binding.settings import Settings
 from muster.binding.v1.binding_pb2_grpc import add_BindingServiceServicer_to_server
+from muster.kube.responses import KubeUnreachable
 from muster.kube.session import KubeSession
 from muster.rpc.lifetime import until_stopped
 from muster.rpc.server import RpcServer
 
-_SPARE_CONNECTIONS = 3  # for the watch, and so that looking whether the API server is well never waits behind writes
-_LAST_COUNTS_SECONDS = 2.0
+_SPARE_CONNECTIONS: Final = 3  # for the watch of claims, and so that readiness probes never queue behind writes
+_LAST_COUNTS_SECONDS: Final = 2.0
+_POLL_SECONDS: Final = 2.0
+_PROBE_TIMEOUT_SECONDS: Final = 3.0
+_GRACE_SECONDS: Final = 10.0  # calls ride out shorter outages
 
 _log = structlog.get_logger()
 
@@ -42,7 +47,7 @@ async def run(settings: Settings) -> None:
 
 
 class BindingService:
-    """One replica, without the process around it."""
+    """One replica."""
 
     def __init__(self, session: KubeSession, settings: Settings) -> None:
         self._session = session
@@ -54,25 +59,25 @@ class BindingService:
         servicer = BindingServicer(session, self._pipeline, self._events, self._claims)
         self._server.add(add_BindingServiceServicer_to_server, servicer, FULL_NAME)
         self._readiness: asyncio.Task[None] | None = None
-        metrics.WAITING.read_from(self._waiting_by_urgency)
+        metrics.PENDING.read_from(self._waiting_by_type)
         metrics.IN_FLIGHT.read_from(lambda: {(): self._pipeline.in_flight})
 
     @property
     def waiting(self) -> int:
-        """Writes that wait for their turn."""
+        """Number of queued writes."""
         return self._pipeline.waiting
 
-    def _waiting_by_urgency(self) -> dict[tuple[str, ...], float]:
-        return {(urgency.name.lower(),): count for urgency, count in self._pipeline.waiting_by_urgency().items()}
+    def _waiting_by_type(self) -> dict[tuple[str, ...], float]:
+        return {(write_type.name.lower(),): count for write_type, count in self._pipeline.waiting_by_type().items()}
 
     async def start(self) -> int:
-        """Listen; returns the port. Ready as soon as the API server answers."""
+        """Listen; returns the port. The replica is ready as soon as the API server answers."""
         port = await self._server.start()
-        self._readiness = asyncio.create_task(follow_readiness(self._session, self._server.set_ready))
+        self._readiness = asyncio.create_task(report_readiness(self._session, self._server.set_ready))
         return port
 
     async def stop(self) -> None:
-        """Take no new calls, let running ones finish for a while, write the last counts of events."""
+        """Refuse new calls, let running calls finish for `drain_seconds`, and write the last counts of events."""
         if self._readiness is not None:
             self._readiness.cancel()
             with suppress(asyncio.CancelledError):
@@ -84,3 +89,42 @@ class BindingService:
             async with asyncio.timeout(_LAST_COUNTS_SECONDS):
                 await self._pipeline.drain()
         self._events.stop()
+
+
+async def report_readiness(
+    session: KubeSession,
+    set_ready: Callable[[bool], None],
+    *,
+    poll_seconds: float = _POLL_SECONDS,
+    grace_seconds: float = _GRACE_SECONDS,
+) -> None:
+    """Report, until cancelled, whether the API server is usable.
+
+    Not ready before its first answer; then ready until it has not answered for `grace_seconds`.
+    """
+    loop = asyncio.get_running_loop()
+    answered = float("-inf")
+    problem = ""
+    while True:
+        before, problem = problem, await _server_problem(session)
+        if not problem:
+            answered = loop.time()
+            if before:
+                _log.info("api_server_recovered", server=session.server)
+        elif problem != before:
+            _log.warning("api_server_unavailable", server=session.server, problem=problem)
+        set_ready(loop.time() - answered <= grace_seconds)
+        await asyncio.sleep(poll_seconds)
+
+
+async def _server_problem(session: KubeSession) -> str:
+    """The reason why the API server is not usable; empty if it is."""
+    try:
+        response = await session.request("GET", "/readyz", timeout_seconds=_PROBE_TIMEOUT_SECONDS)
+    except KubeUnreachable as error:
+        return str(error)
+    if response.status == 401:
+        return "401: the API server rejects the credentials"
+    if response.status >= 500:
+        return f"{response.status}: the API server is not ready"
+    return ""

@@ -1,4 +1,4 @@
-"""What binding is told at its start."""
+"""Settings of the binding service."""
 
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
@@ -14,9 +14,9 @@ class Settings(ServiceSettings):
     listen: Address = f"0.0.0.0:{BINDING_PORT}"
     kube: KubeSettings = Field(default_factory=KubeSettings)
     requests_in_flight: int = Field(default=64, ge=1, le=1024)
-    """Requests under way at the API server at once, each on its own connection; fewer while it asks for less.
+    """Maximum number of concurrent requests to the API server, each on its own connection; fewer while it throttles.
 
-    64 keep an API server busy that answers in 30 ms, and leave most of its default share for others.
+    64 saturate an API server that answers in 30 ms, and leave most of its default concurrency share to other clients.
     """
     drain_seconds: float = Field(default=10.0, ge=0, le=300)
-    """How long running calls may go on after SIGTERM; below the 30 s that Kubernetes gives a pod."""
+    """How long running calls may continue after SIGTERM; below the 30 s that Kubernetes gives a pod."""

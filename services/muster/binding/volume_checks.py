@@ -1,45 +1,45 @@
-"""Looks around a claim: may its volume be used on a node, and what was last said about it."""
+"""Checks whether a claim's volume is usable on a node, and finds the newest event about a claim."""
 
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from muster.binding.request_bodies import events_path, node_path, volume_path
-from muster.binding.retry_policy import Verdict, repeatable, said
+from muster.binding.retry_policy import WriteOutcome, retryable, status_text
 from muster.gangs.node_filters import term_matches
 from muster.gangs.quoting import quoted
 from muster.kube.node_facts import node_facts
 from muster.kube.objects import BadObject, decode_node
+from muster.kube.paths import events_path, node_path, volume_path
 from muster.kube.responses import KubeUnreachable, Response
 from muster.kube.session import KubeSession
 from muster.kube.volume_facts import decode_volume, volume_facts
 
-_SHOWN_CHARACTERS: Final = 300
+_MAX_CHARACTERS: Final = 300
 
 
-async def why_unusable(session: KubeSession, volume: str, node: str, timeout_seconds: float) -> str | Verdict:
-    """Why the volume cannot be used on the node; empty if it can. Raises KubeUnreachable."""
-    found = await session.request("GET", volume_path(volume), timeout_seconds=timeout_seconds)
-    if found.status != 200:
-        return _unread(found)
-    where = await session.request("GET", node_path(node), timeout_seconds=timeout_seconds)
-    if where.status != 200:
-        return _unread(where)
+async def unusable_reason(session: KubeSession, volume: str, node: str, timeout_seconds: float) -> str | WriteOutcome:
+    """The reason why the node cannot use the volume; empty if it can. Raises KubeUnreachable."""
+    volume_response = await session.request("GET", volume_path(volume), timeout_seconds=timeout_seconds)
+    if volume_response.status != 200:
+        return _unread(volume_response)
+    node_response = await session.request("GET", node_path(node), timeout_seconds=timeout_seconds)
+    if node_response.status != 200:
+        return _unread(node_response)
     try:
-        facts, at = volume_facts(decode_volume(found.body)), node_facts(decode_node(where.body))
+        of_volume = volume_facts(decode_volume(volume_response.body))
+        of_node = node_facts(decode_node(node_response.body))
     except BadObject as error:
         return str(error)
-    if all(any(term_matches(term, at) for term in demand) for demand in facts.demands):
+    if all(any(term_matches(term, of_node) for term in terms) for terms in of_volume.demands):
         return ""
     return f"its volume {quoted(volume)} cannot be used on node {quoted(node)}"
 
 
-async def last_word(session: KubeSession, namespace: str, uid: str, timeout_seconds: float) -> str:
-    """What the newest warning about an object says, for the end of a sentence; where there is none, the newest event;
-    empty if there is none of these to be had.
+async def newest_event_text(session: KubeSession, namespace: str, uid: str, timeout_seconds: float) -> str:
+    """The newest warning about an object, or else its newest event, as the end of a sentence; empty without events.
 
-    Warnings come first, because the controller of volumes tells after each of them what the claim waits for again.
+    Warnings come first because the volume controller records a normal event after each of them.
     """
     query = {"fieldSelector": f"regarding.uid={uid}"}
     try:
@@ -51,11 +51,11 @@ async def last_word(session: KubeSession, namespace: str, uid: str, timeout_seco
         return ""
     newest = max(events, key=lambda event: (event.is_warning, event.seen))
     kind = "warning" if newest.is_warning else "event"
-    return f"; its newest {kind}: {newest.reason}: {newest.note.strip()}"[:_SHOWN_CHARACTERS]
+    return f"; its newest {kind}: {newest.reason}: {newest.note.strip()}"[:_MAX_CHARACTERS]
 
 
-def _unread(response: Response) -> str | Verdict:
-    return repeatable(response) or said(response)
+def _unread(response: Response) -> str | WriteOutcome:
+    return retryable(response) or status_text(response)
 
 
 class _Series(Struct, rename="camel", frozen=True):
@@ -73,15 +73,14 @@ class _Event(Struct, rename="camel", frozen=True):
 
     @property
     def is_warning(self) -> bool:
-        """It tells of something that went wrong."""
         return self.type == "Warning"
 
     @property
     def seen(self) -> str:
-        """When it was last seen; texts that are compared to the second."""
+        """Time of the last occurrence, as text that compares to the second."""
         last = self.series.last_observed_time if self.series is not None else None
-        made = self.metadata.get("creationTimestamp")
-        return str(last or self.deprecated_last_timestamp or self.event_time or made or "")[:19]
+        created = self.metadata.get("creationTimestamp")
+        return str(last or self.deprecated_last_timestamp or self.event_time or created or "")[:19]
 
 
 class _Events(Struct, frozen=True):

@@ -1,16 +1,16 @@
-"""Claims that get their volume only once they are told the node: each is told, then waited for.
+"""Provisions volumes of WaitForFirstConsumer claims: sets each claim's selected node, then waits until it is bound.
 
-    the claim                                   what is done
-    not told                                    tell it the node, unless it has changed since it was looked at
-    told this node                              wait
-    was told, and is not any more               FAILED: who makes the volumes cannot on this node; with the last word
-    told another node                           by this call, for another pod: wait. By others: FAILED
-    bound                                       its pods are bound; those on other nodes than it was told only if the
-                                                volume can be used there
-    not there, being deleted, lost its volume   FAILED
+    state of the claim                          action
+    no selected node                            set it, unless the claim has changed since it was read
+    this node is selected                       wait
+    the selected node was removed               FAILED: the provisioner cannot create the volume there; quotes its event
+    another node is selected                    by this call, for another pod: wait. By others: FAILED
+    bound                                       its pods are bound; on a node other than the selected one only if the
+                                                volume is usable there
+    missing, being deleted, volume lost         FAILED
 
-All claims of a call are told before any is waited for. The answer to a request may be lost and the request repeated at
-any time: what the claim says counts. A choice is taken back only by who makes the volumes, which may be under way.
+The nodes of all claims of a call are set before the call waits for any claim. Answers may be lost and requests repeated
+at any time, so only the state of the claim counts. Only the provisioner, which may be at work, removes a selected node.
 """
 
 import asyncio
@@ -19,23 +19,24 @@ from typing import Final
 
 from muster.binding.claim_watch import ClaimWatch
 from muster.binding.pipeline import Flow, Job
-from muster.binding.request_bodies import MERGE, SELECTED_NODE, claim_path, selected_node_patch
-from muster.binding.retry_policy import DONE, Again, Verdict, no_answer, repeatable, said
+from muster.binding.request_bodies import MERGE_PATCH, SELECTED_NODE, selected_node_patch
+from muster.binding.retry_policy import DONE, Retry, WriteOutcome, retryable, status_text, unreachable_outcome
 from muster.binding.v1 import binding_pb2 as pb
-from muster.binding.volume_checks import last_word, why_unusable
+from muster.binding.volume_checks import newest_event_text, unusable_reason
 from muster.gangs.quoting import quoted
 from muster.kube.objects import BadObject, BadResourceVersion
+from muster.kube.paths import claim_path
 from muster.kube.responses import KubeUnreachable, Response
 from muster.kube.session import KubeSession
 from muster.kube.volume_facts import ClaimFacts, PersistentVolumeClaim, claim_facts, decode_claim
 
-_LAST_LOOK_SECONDS: Final = 1.0  # before the deadline, so that there is time to say what was waited for
-_LAST_LOOK_SHARE: Final = 0.2
-_CHANGES_WITHOUT_CAUSE: Final = 4  # then what the API server says is taken for its last word
+_FINAL_READ_SECONDS: Final = 1.0  # before the deadline, so that the failure can name the claim's newest event
+_FINAL_READ_SHARE: Final = 0.2
+_MAX_CONFLICTS: Final = 4  # then the API server's answer is final
 
 
-class Claims:
-    """The claims of one call's pods."""
+class VolumeClaims:
+    """The claims of all pods of one call."""
 
     def __init__(
         self,
@@ -47,103 +48,104 @@ class Claims:
         ready: Callable[[str], None],
         failed: Callable[[str, str], None],
     ) -> None:
-        """`ready` is told the uid of a pod all claims of which are bound, `failed` that of one that waits in vain, and
-        why; exactly one of them for every pod that has claims.
+        """`ready` is called with the uid of a pod when all its claims are bound, `failed` with the uid and the reason
+        when one cannot be; exactly one of them for every pod that has claims.
         """
         self.session, self.watch, self.flow = session, watch, flow
         self._ready, self._failed = ready, failed
-        self._missing: dict[str, set[str]] = {pod.uid: set(pod.claims) for pod in pods if pod.claims}
+        self._unbound: dict[str, set[str]] = {pod.uid: set(pod.claims) for pod in pods if pod.claims}
         users: dict[tuple[str, str], list[pb.PodBinding]] = {}
         for pod in pods:
             for name in dict.fromkeys(pod.claims):
                 users.setdefault((pod.namespace, name), []).append(pod)
-        self._serving = {ServeClaim(self, *claim, of) for claim, of in users.items()}
-        self.late = False
+        self._jobs = {ProvisionClaim(self, *claim, of) for claim, of in users.items()}
+        self.is_last_attempt = False
         self._alarm: asyncio.TimerHandle | None = None
 
-    def serve(self, deadline: float) -> None:
-        """Tell all of them their nodes. `deadline`: that of the flow."""
-        if not self._serving:
+    def provision(self, deadline: float) -> None:
+        """Start the jobs of all claims. `deadline`: the deadline of the flow."""
+        if not self._jobs:
             return
         loop = asyncio.get_running_loop()
-        margin = min(_LAST_LOOK_SECONDS, _LAST_LOOK_SHARE * (deadline - loop.time()))
-        self._alarm = loop.call_at(deadline - margin, self._look_last)
-        in_order: list[ServeClaim] = sorted(self._serving, key=lambda each: each.order)
+        margin = min(_FINAL_READ_SECONDS, _FINAL_READ_SHARE * (deadline - loop.time()))
+        self._alarm = loop.call_at(deadline - margin, self._attempt_last)
+        in_order: list[ProvisionClaim] = sorted(self._jobs, key=lambda each: each.order)
         self.flow.add(in_order)
 
-    def bound(self, name: str, uid: str) -> None:
-        """A pod may use one of its claims."""
-        missing = self._missing.get(uid)
-        if missing is not None:
-            missing.discard(name)
-            if not missing:
-                del self._missing[uid]
+    def claim_bound(self, name: str, uid: str) -> None:
+        """One of the pod's claims is bound and usable on the pod's node."""
+        unbound = self._unbound.get(uid)
+        if unbound is not None:
+            unbound.discard(name)
+            if not unbound:
+                del self._unbound[uid]
                 self._ready(uid)
 
-    def unbound(self, uid: str, why: str) -> None:
-        """A pod may not use one of its claims."""
-        if self._missing.pop(uid, None) is not None:
-            self._failed(uid, why)
+    def claim_failed(self, uid: str, reason: str) -> None:
+        """One of the pod's claims has no volume that is usable on the pod's node."""
+        if self._unbound.pop(uid, None) is not None:
+            self._failed(uid, reason)
 
-    def settled(self, served: "ServeClaim") -> None:
-        """Nothing more is done about a claim."""
-        self._serving.discard(served)
-        if not self._serving and self._alarm is not None:
+    def settled(self, job: "ProvisionClaim") -> None:
+        """The job of a claim has ended."""
+        self._jobs.discard(job)
+        if not self._jobs and self._alarm is not None:
             self._alarm.cancel()
 
-    def _look_last(self) -> None:
-        self.late = True
-        for each in list(self._serving):
-            self.flow.hasten(each)
+    def _attempt_last(self) -> None:
+        self.is_last_attempt = True
+        for each in list(self._jobs):
+            self.flow.retry_now(each)
 
 
-class ServeClaim(Job):
-    """Tells one claim the node of its pods, and waits until it is bound."""
+class ProvisionClaim(Job):
+    """Sets the selected node of one claim, and waits until it is bound."""
 
     __slots__ = (
-        "_changes",
         "_claims",
-        "_end_of_news",
+        "_conflicts",
         "_name",
         "_namespace",
-        "_news",
         "_node",
         "_pods",
         "_seen",
-        "_told",
+        "_selected_at",
+        "_unsubscribe",
+        "_update",
     )
 
-    def __init__(self, claims: Claims, namespace: str, name: str, pods: list[pb.PodBinding]) -> None:
+    def __init__(self, claims: VolumeClaims, namespace: str, name: str, pods: list[pb.PodBinding]) -> None:
         super().__init__()
         self._claims, self._namespace, self._name = claims, namespace, name
         self._node = pods[0].node
         self._pods = {pod.uid: pod.node for pod in pods}
-        self._changes = 0
-        self._seen = self._told = 0  # resourceVersions: of what was looked at, and since when it is told the node
-        self._news: PersistentVolumeClaim | None = None
-        self._end_of_news: Callable[[], None] | None = None
+        self._conflicts = 0
+        self._seen = 0  # resourceVersion of the newest state read
+        self._selected_at = 0  # resourceVersion since which the node is selected; 0: never
+        self._update: PersistentVolumeClaim | None = None
+        self._unsubscribe: Callable[[], None] | None = None
 
     @property
     def order(self) -> tuple[str, str]:
-        """The same for every request."""
+        """Sort key that is the same in every call."""
         return self._namespace, self._name
 
-    async def attempt(self, timeout_seconds: float) -> Verdict:
+    async def attempt(self, timeout_seconds: float) -> WriteOutcome:
         try:
-            found = await self._look(timeout_seconds)
+            found = await self._get(timeout_seconds)
             if isinstance(found, PersistentVolumeClaim):
                 return await self._proceed(found, timeout_seconds)
             return found
         except KubeUnreachable as error:
-            return no_answer(error)
+            return unreachable_outcome(error)
 
-    def give_up(self, why: str) -> None:
-        self._fail(why)
+    def give_up(self, reason: str) -> None:
+        self._fail(reason)
 
-    async def _look(self, timeout_seconds: float) -> PersistentVolumeClaim | Verdict:
-        """The claim as the watch told it, else as it is now. Raises KubeUnreachable."""
-        if self._news is not None:
-            claim, self._news = self._news, None
+    async def _get(self, timeout_seconds: float) -> PersistentVolumeClaim | WriteOutcome:
+        """The claim from the watch, or else from the API server. Raises KubeUnreachable."""
+        if self._update is not None:
+            claim, self._update = self._update, None
             return claim
         path = claim_path(self._namespace, self._name)
         response = await self._claims.session.request("GET", path, timeout_seconds=timeout_seconds)
@@ -151,7 +153,7 @@ class ServeClaim(Job):
             return self._refused(response)
         return self._read(response)
 
-    def _read(self, response: Response) -> PersistentVolumeClaim | Verdict:
+    def _read(self, response: Response) -> PersistentVolumeClaim | WriteOutcome:
         try:
             claim = decode_claim(response.body)
             self._seen = max(self._seen, claim.metadata.revision)
@@ -159,44 +161,46 @@ class ServeClaim(Job):
             return self._fail(str(error))
         return claim
 
-    async def _proceed(self, claim: PersistentVolumeClaim, timeout_seconds: float) -> Verdict:
-        """Do what its state asks for. Raises KubeUnreachable."""
+    async def _proceed(self, claim: PersistentVolumeClaim, timeout_seconds: float) -> WriteOutcome:
+        """Act on the state of the claim; see the table. Raises KubeUnreachable."""
         facts = claim_facts(claim)
         if facts.deleting:
             return self._fail(f"{self._what} is being deleted")
         if facts.lost:
             return self._fail(f"{self._what} has lost its volume {quoted(facts.volume)}")
         if facts.bound:
-            return await self._deliver(facts, timeout_seconds)
+            return await self._settle_pods(facts, timeout_seconds)
         if facts.selected_node == self._node:
             return await self._wait(claim, timeout_seconds)
         if facts.selected_node:
             return self._fail(
-                f"{self._what} waits for a volume on node {quoted(facts.selected_node)} already ({SELECTED_NODE}); "
-                f"until that is taken back none is made for node {quoted(self._node)}"
+                f"{self._what} already waits for a volume on node {quoted(facts.selected_node)} ({SELECTED_NODE}); "
+                f"until that annotation is removed no volume can be created on node {quoted(self._node)}"
             )
-        if self._told:
-            why = await last_word(self._claims.session, self._namespace, facts.uid, timeout_seconds)
+        if self._selected_at:
+            reason = await newest_event_text(self._claims.session, self._namespace, facts.uid, timeout_seconds)
             node = quoted(self._node)
             return self._fail(
-                f"no volume can be made for {self._what} on node {node}: {SELECTED_NODE} was removed{why}"
+                f"no volume can be created for {self._what} on node {node}: {SELECTED_NODE} was removed{reason}"
             )
-        return await self._tell(claim, timeout_seconds)
+        return await self._select_node(claim, timeout_seconds)
 
-    async def _tell(self, claim: PersistentVolumeClaim, timeout_seconds: float) -> Verdict:
+    async def _select_node(self, claim: PersistentVolumeClaim, timeout_seconds: float) -> WriteOutcome:
         """Raises KubeUnreachable."""
         metadata = claim.metadata
-        self._follow(metadata.uid)
+        self._subscribe(metadata.uid)
         response = await self._claims.session.request(
             "PATCH",
             claim_path(self._namespace, self._name),
             body=selected_node_patch(metadata.uid, metadata.resource_version, self._node),
-            content_type=MERGE,
+            content_type=MERGE_PATCH,
             timeout_seconds=timeout_seconds,
         )
-        if response.status in (409, 422):  # it has changed, or is another by now
-            self._changes += 1
-            return Again(said(response)) if self._changes < _CHANGES_WITHOUT_CAUSE else self._fail(said(response))
+        if response.status in (409, 422):  # the claim has changed, or another claim has the name
+            self._conflicts += 1
+            if self._conflicts < _MAX_CONFLICTS:
+                return Retry(status_text(response))
+            return self._fail(status_text(response))
         if response.status >= 300:
             return self._refused(response)
         changed = self._read(response)
@@ -204,57 +208,57 @@ class ServeClaim(Job):
             return await self._wait(changed, timeout_seconds)
         return changed
 
-    async def _wait(self, claim: PersistentVolumeClaim, timeout_seconds: float) -> Verdict:
-        """For the watch to tell something newer; it is looked at now and then nevertheless. Raises KubeUnreachable."""
-        why = f"{self._what} has no volume on node {quoted(self._node)} yet"
-        self._told = self._told or claim.metadata.revision
-        if self._end_of_news is None:
-            self._follow(claim.metadata.uid)
-            return Again(why)  # look once more: what happened before it was followed is not told
-        if self._claims.late:
+    async def _wait(self, claim: PersistentVolumeClaim, timeout_seconds: float) -> WriteOutcome:
+        """Retry when the watch has an update, or when it is time to poll. Raises KubeUnreachable."""
+        reason = f"{self._what} has no volume on node {quoted(self._node)} yet"
+        self._selected_at = self._selected_at or claim.metadata.revision
+        if self._unsubscribe is None:
+            self._subscribe(claim.metadata.uid)
+            return Retry(reason)  # read once more: the watch does not replay changes from before the subscription
+        if self._claims.is_last_attempt:
             uid = claim.metadata.uid
-            last = await last_word(self._claims.session, self._namespace, uid, timeout_seconds)
-            return self._fail(why + last)
-        return Again(why, None if self._news is not None else self._claims.watch.look_seconds)
+            last = await newest_event_text(self._claims.session, self._namespace, uid, timeout_seconds)
+            return self._fail(reason + last)
+        return Retry(reason, None if self._update is not None else self._claims.watch.poll_seconds)
 
-    async def _deliver(self, facts: ClaimFacts, timeout_seconds: float) -> Verdict:
-        """It has a volume: whoever made it for a node knows that it can be used there. Raises KubeUnreachable."""
+    async def _settle_pods(self, facts: ClaimFacts, timeout_seconds: float) -> WriteOutcome:
+        """Settle the pods of a bound claim, whose volume is usable on its selected node. Raises KubeUnreachable."""
         for uid, node in list(self._pods.items()):
-            why: str | Verdict = ""
+            reason: str | WriteOutcome = ""
             if node != facts.selected_node:
-                why = await why_unusable(self._claims.session, facts.volume, node, timeout_seconds)
-            if not isinstance(why, str):
-                return why
+                reason = await unusable_reason(self._claims.session, facts.volume, node, timeout_seconds)
+            if not isinstance(reason, str):
+                return reason
             del self._pods[uid]
-            if why:
-                self._claims.unbound(uid, f"{self._what}: {why}")
+            if reason:
+                self._claims.claim_failed(uid, f"{self._what}: {reason}")
             else:
-                self._claims.bound(self._name, uid)
+                self._claims.claim_bound(self._name, uid)
         return self._done()
 
-    def _follow(self, uid: str) -> None:
-        if self._end_of_news is None:
-            self._end_of_news = self._claims.watch.follow(uid, self._take_news)
+    def _subscribe(self, uid: str) -> None:
+        if self._unsubscribe is None:
+            self._unsubscribe = self._claims.watch.subscribe(uid, self._on_update)
 
-    def _take_news(self, claim: PersistentVolumeClaim | None) -> None:
+    def _on_update(self, claim: PersistentVolumeClaim | None) -> None:
         if claim is not None:
             if claim.metadata.revision <= self._seen:
                 return
             self._seen = claim.metadata.revision
-        self._news = claim
-        self._claims.flow.hasten(self)
+        self._update = claim
+        self._claims.flow.retry_now(self)
 
-    def _refused(self, response: Response) -> Verdict:
-        return repeatable(response) or self._fail(f"{self._what}: {said(response)}")
+    def _refused(self, response: Response) -> WriteOutcome:
+        return retryable(response) or self._fail(f"{self._what}: {status_text(response)}")
 
-    def _fail(self, why: str) -> Verdict:
+    def _fail(self, reason: str) -> WriteOutcome:
         for uid in self._pods:
-            self._claims.unbound(uid, why)
+            self._claims.claim_failed(uid, reason)
         return self._done()
 
-    def _done(self) -> Verdict:
-        if self._end_of_news is not None:
-            self._end_of_news()
+    def _done(self) -> WriteOutcome:
+        if self._unsubscribe is not None:
+            self._unsubscribe()
         self._claims.settled(self)
         return DONE
 

@@ -1,18 +1,18 @@
-"""A Write call: conditions and events on their way, and the count of what came of them."""
+"""A Write call: counts the outcomes of its conditions, annotations, objects and events."""
 
 import asyncio
 from typing import Final
 
 from muster.binding.pipeline import Job
-from muster.binding.retry_policy import DONE, Verdict
+from muster.binding.retry_policy import DONE, WriteOutcome
 from muster.binding.v1 import binding_pb2 as pb
 from muster.kube.session import KubeSession
 
-_MOST_FAILURES: Final = 10
+_MAX_FAILURE_MESSAGES: Final = 10
 
 
 class WriteCall:
-    """Counts until everything that was expected has been settled."""
+    """Counts settled writes until all expected ones are settled."""
 
     def __init__(self) -> None:
         self.response = pb.WriteResponse()
@@ -23,39 +23,39 @@ class WriteCall:
 
     @property
     def failed(self) -> int:
-        """Writes given up, also those that the response has no room for."""
+        """Number of failed writes; the response has the messages of the first few."""
         return self._failed
 
     def expect(self, writes: int) -> None:
-        """So many will be settled."""
+        """Add to the number of writes to wait for."""
         self._unsettled += writes
         if self._unsettled:
             self._all.clear()
 
     def written(self) -> None:
-        """The API server took it, or it was so already."""
+        """Count a write that the API server accepted, or that would have changed nothing."""
         self.response.written += 1
         self._settled()
 
     def gone(self) -> None:
-        """There is nothing to write it to."""
+        """Count a write whose object does not exist any more."""
         self.response.gone += 1
         self._settled()
 
-    def failure(self, what: str) -> None:
-        """Given up."""
+    def failure(self, message: str) -> None:
+        """Count a failed write."""
         self._failed += 1
-        if len(self.response.failures) < _MOST_FAILURES:
-            self.response.failures.append(what)
+        if len(self.response.failures) < _MAX_FAILURE_MESSAGES:
+            self.response.failures.append(message)
         self._settled()
 
     def suppressed(self) -> None:
-        """Left out on purpose."""
+        """Count an event suppressed by the rate limit."""
         self.response.suppressed += 1
         self._settled()
 
     async def finished(self) -> pb.WriteResponse:
-        """When all is settled."""
+        """Wait until all writes are settled."""
         await self._all.wait()
         return self.response
 
@@ -66,7 +66,7 @@ class WriteCall:
 
 
 class WriteJob(Job):
-    """A job that the call counts, once; what it is about is its own business."""
+    """Base of the jobs of a Write call, each counted once by the call."""
 
     __slots__ = ("_call", "_session")
 
@@ -74,14 +74,14 @@ class WriteJob(Job):
         super().__init__()
         self._call, self._session = call, session
 
-    def _written(self) -> Verdict:
+    def _written(self) -> WriteOutcome:
         self._call.written()
         return DONE
 
-    def _gone(self) -> Verdict:
+    def _gone(self) -> WriteOutcome:
         self._call.gone()
         return DONE
 
-    def _refused(self, why: str) -> Verdict:
-        self.give_up(why)
+    def _refused(self, reason: str) -> WriteOutcome:
+        self.give_up(reason)
         return DONE

@@ -1,4 +1,4 @@
-"""A binding service in this process, an API server behind a place where things break, and a client."""
+"""A binding service in this process, its client, and an API server behind a proxy that injects faults."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ Object = dict[str, Any]
 
 
 class Rig:
-    """What a test needs of it all."""
+    """A running binding service with its client, the cluster and the faults."""
 
     def __init__(
         self, service: BindingService, port: int, stub: Any, kube: KubeCalls, session: KubeSession, faults: Faults
@@ -40,7 +40,7 @@ class Rig:
         self.kube = kube
         self._session = session
 
-    # -- the cluster, seen past the faults
+    # -- the cluster, bypassing the faults
 
     async def pods(self, *names: str, **spec: Any) -> list[Object]:
         """Create pods."""
@@ -67,14 +67,14 @@ class Rig:
         return pods
 
     async def budget(self, name: str, allowed: int, **spec: Any) -> None:
-        """A disruption budget for pods with the label app=NAME, once it allows so many disruptions."""
+        """Create a disruption budget for pods with the label app=NAME; wait until it allows `allowed` disruptions."""
         selector = {"matchLabels": {"app": name}}
         body = {"metadata": {"name": name}, "spec": {"selector": selector, **spec}}
         await self.kube.create("PodDisruptionBudget", body)
         await self.allows(name, allowed)
 
     async def allows(self, name: str, allowed: int) -> None:
-        """Wait until a disruption budget allows so many disruptions."""
+        """Wait until a disruption budget allows that number of disruptions."""
         path = f"/apis/policy/v1/namespaces/ml/poddisruptionbudgets/{name}"
 
         async def allowed_now() -> bool:
@@ -84,12 +84,12 @@ class Rig:
         await eventually(allowed_now, seconds=SECONDS)
 
     async def is_going(self, name: str) -> bool:
-        """The pod is gone or being deleted."""
+        """Whether the pod is gone or being deleted."""
         items = (await self.get("/api/v1/namespaces/ml/pods"))["items"]
         return all("deletionTimestamp" in each["metadata"] for each in items if each["metadata"]["name"] == name)
 
     async def nodes_of(self, pods: Iterable[Object]) -> list[str]:
-        """Where they are bound to now; "" for nowhere."""
+        """The nodes that the pods are bound to; "" for unbound pods."""
         found = await self.get("/api/v1/namespaces/ml/pods")
         nodes = {pod["metadata"]["uid"]: pod["spec"].get("nodeName", "") for pod in found["items"]}
         return [nodes[pod["metadata"]["uid"]] for pod in pods]
@@ -116,7 +116,7 @@ class Rig:
     # -- the service
 
     async def until_waiting(self, jobs: int) -> None:
-        """Wait until so many writes wait for their turn."""
+        """Wait until that number of writes is queued."""
         await eventually(lambda: self.service.waiting == jobs)
 
     def bind_call(
@@ -130,8 +130,8 @@ class Rig:
         gang_span: str = "",
         **more: str,
     ) -> Any:
-        """A running Bind call to one node, or each pod to its own; `more` are annotations. Claims are those of pods."""
-        seats = [
+        """A running Bind call to one node, or to one node per pod; `more` are annotations."""
+        bindings = [
             pb.PodBinding(
                 uid=pod["metadata"]["uid"],
                 namespace=pod["metadata"]["namespace"],
@@ -143,7 +143,7 @@ class Rig:
             )
             for pod, where in zip(pods, [node] * len(pods) if isinstance(node, str) else node, strict=True)
         ]
-        request = pb.BindRequest(leader_epoch=epoch, group="ml/gang", pods=seats)
+        request = pb.BindRequest(leader_epoch=epoch, group="ml/gang", pods=bindings)
         return self.stub.Bind(request, timeout=timeout, metadata=of_gang(gang_span))
 
     async def bind(
@@ -179,7 +179,7 @@ class Rig:
 
 
 async def results_of(call: Any) -> list[Any]:
-    """What a Bind or Evict call still sends."""
+    """The remaining results of a Bind or Evict call."""
     results = []
     async for response in call:
         results.extend(response.results)
@@ -199,13 +199,13 @@ def claims_of(pod: Object) -> list[str]:
 
 
 def name_of(pod: Object) -> pb.PodName:
-    """What names the pod to binding."""
+    """The pod's reference in requests."""
     meta = pod["metadata"]
     return pb.PodName(uid=meta["uid"], namespace=meta["namespace"], name=meta["name"])
 
 
 def annotated(pod: Object, *remove: str, **more: str) -> pb.PodAnnotations:
-    """Annotations to be set, and keys of those to be removed."""
+    """A request to set annotations (`more`) and to remove others by key."""
     return pb.PodAnnotations(pod=name_of(pod), set=more, remove=remove)
 
 
@@ -228,7 +228,7 @@ def event(pod: Object, note: str = "0/20 nodes are free", **more: str) -> pb.Eve
 
 @asynccontextmanager
 async def rig(directory: Path, **settings: Any) -> AsyncIterator[Rig]:
-    """All of it, ready, with the namespace "ml"."""
+    """A ready rig with the namespace "ml"."""
     server = ApiServer()
     await server.start()
     server.write_kubeconfig(directory / "direct")

@@ -1,4 +1,4 @@
-"""A binding that does what a test tells it to: it keeps what it is asked, and answers by a script."""
+"""A scripted binding service that records its requests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -19,8 +19,8 @@ FULL_NAME = "muster.binding.v1.BindingService"
 
 
 class BindingStub(pb_grpc.BindingServiceServicer):
-    """Binds all that it is asked to. Streams `evict_answers`, then breaks off with `evict_error` if there is one.
-    Answers writes by `write_answers`, one after the other, then with success.
+    """Binds all pods. Streams `evict_answers`, then fails with `evict_error` if it is set. Answers writes with
+    `write_answers` in turn, then with success.
     """
 
     def __init__(self) -> None:
@@ -51,11 +51,11 @@ class BindingStub(pb_grpc.BindingServiceServicer):
         self._asked.set()
         answer = self.write_answers.pop(0) if self.write_answers else pb.WriteResponse()
         if isinstance(answer, grpc.StatusCode):
-            raise RpcError(answer, "as the test wants it")
+            raise RpcError(answer, "scripted by the test")
         return answer
 
     async def until_written(self, holds: Callable[[list[pb.WriteRequest]], bool]) -> None:
-        """Wait until it is so of the writes."""
+        """Wait until the condition holds for the recorded writes."""
         async with asyncio.timeout(30):
             while not holds(self.writes):
                 self._asked.clear()
@@ -64,7 +64,7 @@ class BindingStub(pb_grpc.BindingServiceServicer):
 
 @asynccontextmanager
 async def serving(stub: BindingStub) -> AsyncIterator[aio.Channel]:
-    """Serve it; yields a channel to it."""
+    """Serve the stub; yields a channel to it."""
     server = RpcServer("127.0.0.1:0", PLAIN_TEXT, "binding-stub")
     server.add(pb_grpc.add_BindingServiceServicer_to_server, stub, FULL_NAME)
     port = await server.start()

@@ -1,4 +1,4 @@
-"""What binding counts is what became of pods and of its requests."""
+"""Metrics of binding: pods by outcome, requests and retries."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,7 +16,7 @@ async def muster(tmp_path: Path) -> AsyncIterator[Rig]:
         yield found
 
 
-async def test_every_pod_counts_once_by_what_became_of_it(muster: Rig) -> None:
+async def test_every_pod_counts_once_by_outcome(muster: Rig) -> None:
     pods = await muster.pods("bound", "gone", "refused")
     bound, gone, refused = pods
     await muster.kube.delete("Pod", "gone")
@@ -35,10 +35,10 @@ async def test_every_pod_counts_once_by_what_became_of_it(muster: Rig) -> None:
     for code, requests in {"201": 1, "404": 1, "409": 1, "403": 1}.items():
         name = "rest_client_requests_total"
         assert now(name, method="POST", code=code) - before(name, method="POST", code=code) >= requests, code
-    assert now("muster_writes_in_flight") == now("muster_writes_waiting") == 0
+    assert now("muster_writes_in_flight") == now("muster_writes_pending") == 0
 
 
-async def test_writes_that_have_to_be_repeated_are_told_apart(muster: Rig) -> None:
+async def test_retries_are_counted_by_reason(muster: Rig) -> None:
     pods = await muster.pods("a", "b")
     before = Figures.here()
 
@@ -48,6 +48,6 @@ async def test_writes_that_have_to_be_repeated_are_told_apart(muster: Rig) -> No
         await muster.bind(pods[1:], "node-0")
 
     now = Figures.here()
-    for why in ("strained", "again"):
-        name = "muster_writes_repeated_total"
-        assert now(name, why=why) - before(name, why=why) >= 1, why
+    for reason in ("server_unavailable", "write_failed"):
+        name = "muster_write_retries_total"
+        assert now(name, reason=reason) - before(name, reason=reason) >= 1, reason

@@ -1,4 +1,4 @@
-"""Bind against an API server over real gRPC: each pod gets one true result, whatever happens on the way."""
+"""Bind over real gRPC against an API server: each pod gets exactly one correct result, whatever fails."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ def names(count: int, prefix: str = "trainer") -> list[str]:
     return [f"{prefix}-{number}" for number in range(count)]
 
 
-# -- what becomes of a pod
+# -- results by state of the pod
 
 
 async def test_pods_are_bound_with_their_annotations(muster: Rig) -> None:
@@ -39,7 +39,7 @@ async def test_pods_are_bound_with_their_annotations(muster: Rig) -> None:
     assert (await muster.pod("trainer-3"))["metadata"]["annotations"]["muster.dev/trace-id"] == "abc"
 
 
-async def test_i4_repeating_a_bind_is_a_success_and_another_node_a_conflict(muster: Rig) -> None:
+async def test_i4_repeated_bind_succeeds_and_another_node_is_a_conflict(muster: Rig) -> None:
     pods = await muster.pods("trainer-0")
     assert (await muster.bind(pods, "node-0"))[0].outcome == BOUND
     assert (await muster.bind(pods, "node-0"))[0].outcome == BOUND
@@ -48,7 +48,7 @@ async def test_i4_repeating_a_bind_is_a_success_and_another_node_a_conflict(must
     assert await muster.nodes_of(pods) == ["node-0"]
 
 
-async def test_a_pod_that_is_not_there(muster: Rig) -> None:
+async def test_missing_pod_is_gone(muster: Rig) -> None:
     pods = await muster.pods("trainer-0", "trainer-1")
     await muster.kube.delete("Pod", "trainer-0")
     gone, bound = await muster.bind(pods)
@@ -57,7 +57,7 @@ async def test_a_pod_that_is_not_there(muster: Rig) -> None:
     assert bound.outcome == BOUND
 
 
-async def test_another_pod_of_the_same_name_is_left_alone(muster: Rig) -> None:
+async def test_recreated_pod_is_not_bound(muster: Rig) -> None:
     before = await muster.pods("trainer-0")
     await muster.kube.delete("Pod", "trainer-0")
     now = await muster.pods("trainer-0")
@@ -67,7 +67,7 @@ async def test_another_pod_of_the_same_name_is_left_alone(muster: Rig) -> None:
     assert await muster.nodes_of(now) == [""]
 
 
-async def test_a_pod_that_is_being_deleted(muster: Rig) -> None:
+async def test_pod_being_deleted_is_gone(muster: Rig) -> None:
     pods = await muster.pods("trainer-0")
     await muster.kube.patch("Pod", "trainer-0", {"metadata": {"finalizers": ["example.com/wait"]}})
     await muster.kube.delete("Pod", "trainer-0")
@@ -75,14 +75,14 @@ async def test_a_pod_that_is_being_deleted(muster: Rig) -> None:
     assert (result.outcome, result.message) == (GONE, "the pod is being deleted")
 
 
-async def test_a_pod_with_a_scheduling_gate_fails_with_what_the_api_server_says(muster: Rig) -> None:
+async def test_gated_pod_fails_with_the_server_message(muster: Rig) -> None:
     pods = await muster.pods("trainer-0", schedulingGates=[{"name": "example.com/wait"}])
     (result,) = await muster.bind(pods)
     assert result.outcome == FAILED
     assert "schedulingGates" in result.message
 
 
-async def test_an_answer_that_is_final_is_not_repeated(muster: Rig) -> None:
+async def test_final_answer_is_not_retried(muster: Rig) -> None:
     pods = await muster.pods("trainer-0")
     with muster.faults.refuse(BINDS, 403) as refused:
         (result,) = await muster.bind(pods)
@@ -90,11 +90,11 @@ async def test_an_answer_that_is_final_is_not_repeated(muster: Rig) -> None:
     assert (result.outcome, result.message) == (FAILED, "403: made to fail")
 
 
-async def test_no_pods_no_results(muster: Rig) -> None:
+async def test_empty_request_has_no_results(muster: Rig) -> None:
     assert await muster.bind([]) == []
 
 
-async def test_bad_requests_are_refused_whole(muster: Rig) -> None:
+async def test_invalid_request_is_rejected_whole(muster: Rig) -> None:
     pods = await muster.pods("trainer-0")
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await muster.bind(pods, "no node")
@@ -103,19 +103,19 @@ async def test_bad_requests_are_refused_whole(muster: Rig) -> None:
     assert await muster.nodes_of(pods) == [""]
 
 
-# -- trouble on the way
+# -- retries
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-async def test_i6_what_may_be_repeated_is_repeated(muster: Rig, status: int) -> None:
+async def test_i6_retryable_answers_are_retried(muster: Rig, status: int) -> None:
     pods = await muster.pods(*names(10))
     with muster.faults.refuse(BINDS, status, times=15, headers={"Retry-After": "0"}):
         results = await muster.bind(pods)
     assert {result.outcome for result in results} == {BOUND}
 
 
-async def test_g37_a_pod_that_alone_is_in_trouble_has_failed_long_before_the_deadline(muster: Rig) -> None:
-    """Whoever decided on the node may decide otherwise; the others are bound meanwhile."""
+async def test_g37_pod_that_alone_fails_is_settled_long_before_the_deadline(muster: Rig) -> None:
+    """The coordinator may choose another node; the other pods are bound meanwhile."""
     pods = await muster.pods(*names(4))
     with muster.faults.refuse(Requests("POST", "/trainer-2/binding"), 500) as refused:
         results = in_order(pods, await results_of(muster.bind_call(pods, timeout=300)))
@@ -125,7 +125,7 @@ async def test_g37_a_pod_that_alone_is_in_trouble_has_failed_long_before_the_dea
 
 
 @pytest.mark.parametrize("carried_out", [False, True])
-async def test_i4_a_connection_that_breaks_before_or_after_the_bind(muster: Rig, carried_out: bool) -> None:
+async def test_i4_connection_breaks_before_or_after_the_bind(muster: Rig, carried_out: bool) -> None:
     pods = await muster.pods(*names(10))
     with muster.faults.cut(BINDS, times=12, carried_out=carried_out):
         results = await muster.bind(pods, "node-3")
@@ -133,7 +133,7 @@ async def test_i4_a_connection_that_breaks_before_or_after_the_bind(muster: Rig,
     assert await muster.nodes_of(pods) == ["node-3"] * 10
 
 
-async def test_the_answer_to_a_bind_is_lost_and_so_is_the_look_at_the_pod(muster: Rig) -> None:
+async def test_lost_answers_to_the_bind_and_to_the_read_of_the_pod(muster: Rig) -> None:
     pods = await muster.pods("trainer-0")
     with (
         muster.faults.cut(BINDS, times=1, carried_out=True),
@@ -144,7 +144,7 @@ async def test_the_answer_to_a_bind_is_lost_and_so_is_the_look_at_the_pod(muster
     assert result.outcome == BOUND
 
 
-async def test_a_conflict_that_has_no_cause_is_tried_again_but_not_for_ever(muster: Rig) -> None:
+async def test_unexplained_conflict_is_retried_a_few_times(muster: Rig) -> None:
     pods = await muster.pods("trainer-0")
     with muster.faults.refuse(BINDS, 409, times=2):
         (result,) = await muster.bind(pods)
@@ -155,26 +155,26 @@ async def test_a_conflict_that_has_no_cause_is_tried_again_but_not_for_ever(must
     assert (result.outcome, result.message) == (FAILED, "409: made to fail")
 
 
-async def test_a_retry_after_holds_back_everybody(muster: Rig) -> None:
+async def test_retry_after_pauses_all_binds(muster: Rig) -> None:
     pods = await muster.pods(*names(20))
     with muster.faults.refuse(BINDS, 429, headers={"Retry-After": "30"}), capture_logs() as logs:
         results = in_order(pods, await results_of(muster.bind_call(pods, timeout=5)))
-    sent = sum(line["attempts"] for line in logs if line["event"] == "pod not bound")
-    assert 1 <= sent <= 8, "only what was under way before the first answer"
+    sent = sum(line["attempts"] for line in logs if line["event"] == "pod_bind_failed")
+    assert 1 <= sent <= 8, "only requests in flight before the first answer"
     assert {result.outcome for result in results} == {FAILED}
     assert any("429" in result.message for result in results)
 
 
-async def test_the_deadline_bounds_an_outage_and_every_pod_is_told(muster: Rig) -> None:
+async def test_deadline_bounds_an_outage_and_settles_every_pod(muster: Rig) -> None:
     pods = await muster.pods(*names(30))
     with muster.faults.cut(BINDS):
         results = in_order(pods, await results_of(muster.bind_call(pods, timeout=5)))
     assert {result.outcome for result in results} == {FAILED}
-    assert all(result.message.startswith("there was no time left") for result in results)
-    assert {result.outcome for result in await muster.bind(pods)} == {BOUND}, "the caller tries again"
+    assert all(result.message.startswith("the deadline passed") for result in results)
+    assert {result.outcome for result in await muster.bind(pods)} == {BOUND}, "the caller retries"
 
 
-async def test_i6_a_pod_that_hangs_has_failed_at_the_deadline(muster: Rig) -> None:
+async def test_i6_hanging_bind_fails_at_the_deadline(muster: Rig) -> None:
     pods = await muster.pods("trainer-0")
     with muster.faults.hold(BINDS):
         (result,) = await results_of(muster.bind_call(pods, timeout=5))
@@ -183,10 +183,10 @@ async def test_i6_a_pod_that_hangs_has_failed_at_the_deadline(muster: Rig) -> No
     assert (await muster.bind(pods))[0].outcome == BOUND
 
 
-# -- how much at once, and whose turn it is
+# -- concurrency and order
 
 
-async def test_no_more_under_way_than_set(muster: Rig) -> None:
+async def test_concurrency_never_exceeds_the_setting(muster: Rig) -> None:
     pods = await muster.pods(*names(30))
     with muster.faults.hold(BINDS) as held:
         call = asyncio.create_task(muster.bind(pods))
@@ -196,7 +196,7 @@ async def test_no_more_under_way_than_set(muster: Rig) -> None:
     assert {result.outcome for result in await call} == {BOUND}
 
 
-async def test_a_gang_of_8_need_not_wait_for_a_large_one(muster: Rig) -> None:
+async def test_small_gang_does_not_wait_for_a_large_one(muster: Rig) -> None:
     large, small = await muster.pods(*names(300, "large")), await muster.pods(*names(8, "small"))
     with muster.faults.hold(BINDS) as held:
         of_large = asyncio.create_task(muster.bind(large))
@@ -210,7 +210,7 @@ async def test_a_gang_of_8_need_not_wait_for_a_large_one(muster: Rig) -> None:
     assert left > 100, "most of the large gang still waits when the small one is done"
 
 
-async def test_results_of_many_travel_together(muster: Rig) -> None:
+async def test_results_are_batched(muster: Rig) -> None:
     pods = await muster.pods(*names(200))
     messages = 0
     results = []
@@ -221,7 +221,7 @@ async def test_results_of_many_travel_together(muster: Rig) -> None:
     assert messages < 100
 
 
-async def test_the_first_results_come_before_the_last_pod_is_bound(muster: Rig) -> None:
+async def test_first_results_arrive_before_the_last_pod_is_bound(muster: Rig) -> None:
     pods = await muster.pods(*names(12))
     with muster.faults.hold(BINDS, let_pass=4) as held:
         call = muster.bind_call(pods)
@@ -232,10 +232,10 @@ async def test_the_first_results_come_before_the_last_pod_is_bound(muster: Rig) 
     in_order(pods, results)
 
 
-# -- callers that leave, leaders that change
+# -- disconnected callers and earlier leaders
 
 
-async def test_a_caller_that_leaves_stops_new_binds_but_not_those_under_way(muster: Rig) -> None:
+async def test_disconnect_stops_queued_binds_but_not_those_in_flight(muster: Rig) -> None:
     pods = await muster.pods(*names(30))
     with muster.faults.hold(BINDS) as held, capture_logs() as logs:
         call = muster.bind_call(pods)
@@ -243,25 +243,25 @@ async def test_a_caller_that_leaves_stops_new_binds_but_not_those_under_way(must
         await held.until(8)
         call.cancel()
         await asyncio.gather(reading, return_exceptions=True)
-        await eventually(lambda: sum(line["event"] == "pod not bound" for line in logs) == 22)
+        await eventually(lambda: sum(line["event"] == "pod_bind_failed" for line in logs) == 22)
         held.release()
         await muster.service.stop()
     assert len(held.paths) == 8
     assert (await muster.nodes_of(pods)).count("") == 22
 
 
-async def test_a_deposed_leader_is_refused(muster: Rig) -> None:
+async def test_earlier_leader_is_rejected(muster: Rig) -> None:
     pods = await muster.pods("trainer-0")
     await muster.bind([], epoch=7)
-    with pytest.raises(grpc.aio.AioRpcError, match="leader epoch 6 is over: epoch 7 has called") as refused:
+    with pytest.raises(grpc.aio.AioRpcError, match="leader epoch 6 is superseded: epoch 7 has called") as refused:
         await muster.bind(pods, epoch=6)
     assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-    with pytest.raises(grpc.aio.AioRpcError, match="leader epoch 6 is over"):
+    with pytest.raises(grpc.aio.AioRpcError, match="leader epoch 6 is superseded"):
         await muster.write(epoch=6)
     assert await muster.nodes_of(pods) == [""]
 
 
-async def test_i4_running_binds_of_a_deposed_leader_send_nothing_more(muster: Rig) -> None:
+async def test_i4_running_binds_of_an_earlier_leader_stop(muster: Rig) -> None:
     pods = await muster.pods(*names(30))
     with muster.faults.hold(BINDS) as held:
         call = asyncio.create_task(muster.bind(pods, epoch=6))
@@ -271,17 +271,17 @@ async def test_i4_running_binds_of_a_deposed_leader_send_nothing_more(muster: Ri
         results = await call
     outcomes = [result.outcome for result in results]
     assert (outcomes.count(BOUND), outcomes.count(FAILED)) == (8, 22)
-    assert all("epoch 6 is over" in result.message for result in results if result.outcome == FAILED)
+    assert all("epoch 6 is superseded" in result.message for result in results if result.outcome == FAILED)
     assert len(held.paths) == 8
     assert (await muster.nodes_of(pods)).count("") == 22
 
 
-async def test_each_pod_that_failed_and_each_call_has_its_line(muster: Rig) -> None:
+async def test_failed_pods_and_calls_are_logged(muster: Rig) -> None:
     pods = await muster.pods("trainer-0", "trainer-1")
     await muster.kube.delete("Pod", "trainer-1")
     with capture_logs() as logs:
         await muster.bind(pods)
-    (failed,) = (line for line in logs if line["event"] == "pod not bound")
+    (failed,) = (line for line in logs if line["event"] == "pod_bind_failed")
     assert (failed["pod"], failed["outcome"], failed["group"]) == ("ml/trainer-1", "gone", "ml/gang")
-    (call,) = (line for line in logs if line["event"] == "bind call")
+    (call,) = (line for line in logs if line["event"] == "bind_call_finished")
     assert (call["pods"], call["bound"], call["gone"]) == (2, 1, 1)

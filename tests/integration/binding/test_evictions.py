@@ -1,4 +1,4 @@
-"""Evict against an API server over real gRPC: each pod gets one true result, and disruption budgets hold."""
+"""Evict over real gRPC against an API server: each pod gets one correct result, and disruption budgets hold."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,10 +32,10 @@ def names(count: int, prefix: str = "trainer") -> list[str]:
     return [f"{prefix}-{number}" for number in range(count)]
 
 
-# -- what becomes of a pod
+# -- results by state of the pod
 
 
-async def test_pods_are_evicted_with_their_grace(muster: Rig) -> None:
+async def test_pods_are_evicted_with_their_grace_period(muster: Rig) -> None:
     pods = await muster.running(*names(5))
     results = await muster.evict(pods)
     assert [(result.outcome, result.message) for result in results] == [(EVICTED, "")] * 5
@@ -44,7 +44,7 @@ async def test_pods_are_evicted_with_their_grace(muster: Rig) -> None:
     assert "DisruptionTarget" in [condition["type"] for condition in found["status"]["conditions"]]
 
 
-async def test_repeating_an_eviction_is_a_success(muster: Rig) -> None:
+async def test_repeated_eviction_succeeds(muster: Rig) -> None:
     pods = await muster.running("trainer-0")
     await muster.evict(pods)
     with muster.faults.refuse(EVICTIONS, 500):
@@ -52,7 +52,7 @@ async def test_repeating_an_eviction_is_a_success(muster: Rig) -> None:
     assert again.outcome == EVICTED
 
 
-async def test_a_pod_that_is_not_there(muster: Rig) -> None:
+async def test_missing_pod_is_gone(muster: Rig) -> None:
     pods = await muster.running("trainer-0", "trainer-1")
     await muster.kube.delete("Pod", "trainer-0")
     gone, evicted = await muster.evict(pods)
@@ -60,7 +60,7 @@ async def test_a_pod_that_is_not_there(muster: Rig) -> None:
     assert "not found" in gone.message
 
 
-async def test_another_pod_of_the_same_name_is_left_alone_and_so_is_its_budget(muster: Rig) -> None:
+async def test_recreated_pod_and_its_budget_are_left_alone(muster: Rig) -> None:
     before = await muster.running("trainer-0", app="web")
     await muster.kube.delete("Pod", "trainer-0")
     await muster.running("trainer-0", app="web")
@@ -72,7 +72,7 @@ async def test_another_pod_of_the_same_name_is_left_alone_and_so_is_its_budget(m
     await muster.allows("web", 1)
 
 
-async def test_a_pod_that_is_replaced_between_looking_and_evicting_is_left_alone(muster: Rig) -> None:
+async def test_pod_replaced_between_read_and_eviction_is_left_alone(muster: Rig) -> None:
     before = await muster.running("trainer-0")
     with muster.faults.hold(EVICTIONS) as held:
         evicting = asyncio.create_task(muster.evict(before))
@@ -85,7 +85,7 @@ async def test_a_pod_that_is_replaced_between_looking_and_evicting_is_left_alone
     assert not await muster.is_going("trainer-0")
 
 
-async def test_a_pod_that_goes_between_looking_and_evicting(muster: Rig) -> None:
+async def test_pod_deleted_between_read_and_eviction_is_gone(muster: Rig) -> None:
     pods = await muster.running("trainer-0")
     with muster.faults.hold(EVICTIONS) as held:
         evicting = asyncio.create_task(muster.evict(pods))
@@ -97,7 +97,7 @@ async def test_a_pod_that_goes_between_looking_and_evicting(muster: Rig) -> None
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-async def test_a_pod_that_has_ended_is_kept_for_who_wants_to_see_how(muster: Rig, phase: str) -> None:
+async def test_ended_pod_is_not_evicted(muster: Rig, phase: str) -> None:
     pods = await muster.running("trainer-0")
     await muster.kube.patch("Pod", "trainer-0", {"status": {"phase": phase}}, part="/status")
     (result,) = await muster.evict(pods)
@@ -105,13 +105,13 @@ async def test_a_pod_that_has_ended_is_kept_for_who_wants_to_see_how(muster: Rig
     assert not await muster.is_going("trainer-0")
 
 
-async def test_no_pods_no_results(muster: Rig) -> None:
+async def test_empty_request_has_no_results(muster: Rig) -> None:
     assert await muster.evict([]) == []
 
 
-async def test_bad_requests_are_refused_whole(muster: Rig) -> None:
+async def test_invalid_request_is_rejected_whole(muster: Rig) -> None:
     (pod,) = await muster.running("trainer-0")
-    with pytest.raises(grpc.aio.AioRpcError, match="is there twice") as refused:
+    with pytest.raises(grpc.aio.AioRpcError, match="is given twice") as refused:
         await muster.evict([pod, pod])
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert not await muster.is_going("trainer-0")
@@ -120,7 +120,7 @@ async def test_bad_requests_are_refused_whole(muster: Rig) -> None:
 # -- disruption budgets
 
 
-async def test_what_a_budget_forbids_waits_until_it_allows_it(muster: Rig) -> None:
+async def test_eviction_waits_until_its_budget_allows_it(muster: Rig) -> None:
     pods = await muster.running("web-0", "web-1", app="web")
     await muster.budget("web", 1, minAvailable=1)
     call = muster.evict_call(pods)
@@ -132,7 +132,7 @@ async def test_what_a_budget_forbids_waits_until_it_allows_it(muster: Rig) -> No
     assert not await muster.is_going("web-2")
 
 
-async def test_what_a_budget_forbids_until_the_deadline_has_failed_in_the_words_of_the_api_server(muster: Rig) -> None:
+async def test_eviction_blocked_by_its_budget_fails_with_the_server_message(muster: Rig) -> None:
     pods = await muster.running("web-0", app="web")
     await muster.budget("web", 0, minAvailable=1)
     with capture_logs() as logs:
@@ -141,11 +141,11 @@ async def test_what_a_budget_forbids_until_the_deadline_has_failed_in_the_words_
     assert "Cannot evict pod as it would violate the pod's disruption budget." in result.message
     assert "The disruption budget web needs 1 healthy pods and has 1 currently" in result.message
     assert not await muster.is_going("web-0")
-    (line,) = (line for line in logs if line["event"] == "pod not evicted")
-    assert 2 <= line["attempts"] < 15, "with growing pauses"
+    (line,) = (line for line in logs if line["event"] == "pod_eviction_failed")
+    assert 2 <= line["attempts"] < 15, "pauses grow"
 
 
-async def test_a_budget_without_room_holds_up_nobody_else(muster: Rig) -> None:
+async def test_exhausted_budget_does_not_block_other_pods(muster: Rig) -> None:
     stuck = await muster.running(*names(30, "web"), app="web")
     await muster.budget("web", 0, maxUnavailable=0)
     others, new = await muster.running(*names(8, "other")), await muster.pods(*names(8, "new"))
@@ -157,7 +157,7 @@ async def test_a_budget_without_room_holds_up_nobody_else(muster: Rig) -> None:
     assert {result.outcome for result in await evicting} == {FAILED}
 
 
-async def test_a_pod_of_several_budgets_has_failed_at_once(muster: Rig) -> None:
+async def test_pod_with_several_budgets_fails_at_once(muster: Rig) -> None:
     pods = await muster.running("web-0", app="web")
     await muster.budget("web", 1, minAvailable=0)
     await muster.kube.create(
@@ -168,10 +168,10 @@ async def test_a_pod_of_several_budgets_has_failed_at_once(muster: Rig) -> None:
         (result,) = await muster.evict(pods)
     assert result.outcome == FAILED
     assert "more than one PodDisruptionBudget" in result.message
-    assert [line["attempts"] for line in logs if line["event"] == "pod not evicted"] == [1]
+    assert [line["attempts"] for line in logs if line["event"] == "pod_eviction_failed"] == [1]
 
 
-async def test_a_pod_that_has_not_started_is_evicted_whatever_the_budget(muster: Rig) -> None:
+async def test_pod_that_has_not_started_is_evicted_despite_its_budget(muster: Rig) -> None:
     pods = await muster.pods("web-0")
     await muster.kube.patch("Pod", "web-0", {"metadata": {"labels": {"app": "web"}}})
     await muster.budget("web", 0, minAvailable=1)
@@ -179,18 +179,18 @@ async def test_a_pod_that_has_not_started_is_evicted_whatever_the_budget(muster:
     assert result.outcome == EVICTED
 
 
-# -- trouble on the way
+# -- retries
 
 
 @pytest.mark.parametrize("status", [409, 429, 500, 502, 503, 504])
-async def test_what_may_be_repeated_is_repeated(muster: Rig, status: int) -> None:
+async def test_retryable_answers_are_retried(muster: Rig, status: int) -> None:
     pods = await muster.running(*names(6))
     with muster.faults.refuse(EVICTIONS, status, times=8, headers={"Retry-After": "0"}):
         results = await muster.evict(pods)
     assert {result.outcome for result in results} == {EVICTED}
 
 
-async def test_an_answer_that_is_final_is_not_repeated(muster: Rig) -> None:
+async def test_final_answer_is_not_retried(muster: Rig) -> None:
     pods = await muster.running("trainer-0")
     with muster.faults.refuse(EVICTIONS, 403):
         (result,) = await muster.evict(pods)
@@ -198,7 +198,7 @@ async def test_an_answer_that_is_final_is_not_repeated(muster: Rig) -> None:
 
 
 @pytest.mark.parametrize("carried_out", [False, True])
-async def test_a_connection_that_breaks_before_or_after_the_eviction(muster: Rig, carried_out: bool) -> None:
+async def test_connection_breaks_before_or_after_the_eviction(muster: Rig, carried_out: bool) -> None:
     pods = await muster.running(*names(6))
     with muster.faults.cut(EVICTIONS, times=6, carried_out=carried_out), muster.faults.cut(READS_OF_PODS, times=3):
         results = await muster.evict(pods)
@@ -206,30 +206,30 @@ async def test_a_connection_that_breaks_before_or_after_the_eviction(muster: Rig
     assert all([await muster.is_going(name) for name in names(6)])
 
 
-async def test_the_deadline_bounds_an_outage_and_every_pod_is_told(muster: Rig) -> None:
+async def test_deadline_bounds_an_outage_and_settles_every_pod(muster: Rig) -> None:
     pods = await muster.running(*names(10))
     with muster.faults.cut(EVICTIONS):
         results = await muster.evict(pods, timeout=2)
     assert {result.outcome for result in results} == {FAILED}
-    assert all(result.message.startswith("there was no time left") for result in results)
-    assert {result.outcome for result in await muster.evict(pods)} == {EVICTED}, "the caller tries again"
+    assert all(result.message.startswith("the deadline passed") for result in results)
+    assert {result.outcome for result in await muster.evict(pods)} == {EVICTED}, "the caller retries"
 
 
-# -- how much at once, and whose turn it is
+# -- concurrency and order
 
 
-async def test_evictions_that_the_api_server_keeps_leave_room_for_binds(muster: Rig) -> None:
+async def test_slow_evictions_leave_connections_for_binds(muster: Rig) -> None:
     victims, new = await muster.running(*names(10)), await muster.pods(*names(10, "new"))
     with muster.faults.hold(EVICTIONS) as held:
         evicting = asyncio.create_task(muster.evict(victims))
         await held.until(2)
         results = await muster.bind(new)
-        assert len(held.paths) == 2, "a quarter of what may be under way"
+        assert len(held.paths) == 2, "a quarter of the window"
     assert {result.outcome for result in results} == {pb.BindResult.OUTCOME_BOUND}
     assert {result.outcome for result in await evicting} == {EVICTED}
 
 
-async def test_evictions_go_before_conditions(muster: Rig) -> None:
+async def test_evictions_precede_conditions(muster: Rig) -> None:
     busy, waiters = await muster.pods(*names(8, "busy")), await muster.pods(*names(20, "waiter"))
     victims = await muster.running(*names(2))
     with muster.faults.hold(Requests("POST", "/busy-[^/]+/binding")) as held, muster.faults.hold(WRITES_OF_STATUS):
@@ -245,19 +245,19 @@ async def test_evictions_go_before_conditions(muster: Rig) -> None:
     await asyncio.gather(binding, writing)
 
 
-# -- callers that leave, leaders that change
+# -- disconnected callers and earlier leaders
 
 
-async def test_a_deposed_leader_evicts_nobody(muster: Rig) -> None:
+async def test_earlier_leader_cannot_evict(muster: Rig) -> None:
     pods = await muster.running("trainer-0")
     await muster.bind([], epoch=7)
-    with pytest.raises(grpc.aio.AioRpcError, match="leader epoch 6 is over: epoch 7 has called") as refused:
+    with pytest.raises(grpc.aio.AioRpcError, match="leader epoch 6 is superseded: epoch 7 has called") as refused:
         await muster.evict(pods, epoch=6)
     assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
     assert not await muster.is_going("trainer-0")
 
 
-async def test_running_evictions_of_a_deposed_leader_send_nothing_more(muster: Rig) -> None:
+async def test_running_evictions_of_an_earlier_leader_stop(muster: Rig) -> None:
     pods = await muster.running(*names(10))
     with muster.faults.hold(EVICTIONS) as held:
         call = asyncio.create_task(muster.evict(pods, epoch=6))
@@ -267,11 +267,11 @@ async def test_running_evictions_of_a_deposed_leader_send_nothing_more(muster: R
         results = await call
     outcomes = [result.outcome for result in results]
     assert (outcomes.count(EVICTED), outcomes.count(FAILED)) == (2, 8)
-    assert all("epoch 6 is over" in result.message for result in results if result.outcome == FAILED)
+    assert all("epoch 6 is superseded" in result.message for result in results if result.outcome == FAILED)
     assert len(held.paths) == 2
 
 
-async def test_a_caller_that_leaves_stops_new_evictions(muster: Rig) -> None:
+async def test_disconnect_stops_queued_evictions(muster: Rig) -> None:
     pods = await muster.running(*names(10))
     with muster.faults.hold(EVICTIONS) as held, capture_logs() as logs:
         call = muster.evict_call(pods)
@@ -279,28 +279,28 @@ async def test_a_caller_that_leaves_stops_new_evictions(muster: Rig) -> None:
         await held.until(2)
         call.cancel()
         await asyncio.gather(reading, return_exceptions=True)
-        await eventually(lambda: sum(line["event"] == "pod not evicted" for line in logs) == 8)
+        await eventually(lambda: sum(line["event"] == "pod_eviction_failed" for line in logs) == 8)
         held.release()
         await muster.service.stop()
     assert len(held.paths) == 2
 
 
-# -- what can be seen of it
+# -- logs and traces
 
 
-async def test_each_pod_and_each_call_has_its_line(muster: Rig) -> None:
+async def test_pods_and_calls_are_logged(muster: Rig) -> None:
     pods = await muster.running("trainer-0", "trainer-1")
     await muster.kube.delete("Pod", "trainer-1")
     with capture_logs() as logs:
         await muster.evict(pods)
-    lines = {line["pod"]: line for line in logs if line["event"] == "pod evicted"}
+    lines = {line["pod"]: line for line in logs if line["event"] == "pod_evicted"}
     assert (lines["ml/trainer-0"]["outcome"], lines["ml/trainer-1"]["outcome"]) == ("evicted", "gone")
     assert lines["ml/trainer-0"]["gang"] == "koordinator/ml/gang"
-    (call,) = (line for line in logs if line["event"] == "evict call")
+    (call,) = (line for line in logs if line["event"] == "evict_call_finished")
     assert (call["pods"], call["evicted"], call["gone"]) == (2, 1, 1)
 
 
-async def test_a_trace_tells_what_became_of_each_pod(muster: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_trace_has_the_outcome_of_each_pod(muster: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     pods = await muster.running("quick", "retried")
     async with collecting() as (collector, endpoint):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
@@ -319,15 +319,15 @@ async def test_a_trace_tells_what_became_of_each_pod(muster: Rig, monkeypatch: p
             await asyncio.to_thread(shutdown)
     call = collector.named("muster.binding.v1.BindingService/Evict")
     assert call.trace_id.hex() in gang
-    told: dict[str, str] = {}
+    found: dict[str, str] = {}
     for event in call.events:
         columns: dict[str, Any] = {pair.key: pair.value.array_value.values for pair in event.attributes}
         assert set(columns) == {"muster.pods", "muster.outcomes", "muster.milliseconds"}
         names, outcomes = (
             [value.string_value for value in columns[name]] for name in ("muster.pods", "muster.outcomes")
         )
-        told |= dict(zip(names, outcomes, strict=True))
-    assert told == {f"ml/{pod['metadata']['name']}": "evicted" for pod in pods}
-    assert [line["trace_id"] in gang for line in logs if line["event"] == "pod evicted"] == [True, True]
+        found |= dict(zip(names, outcomes, strict=True))
+    assert found == {f"ml/{pod['metadata']['name']}": "evicted" for pod in pods}
+    assert [line["trace_id"] in gang for line in logs if line["event"] == "pod_evicted"] == [True, True]
     slow = collector.named("evict pod")
     assert {pair.key: pair.value for pair in slow.attributes}["muster.attempts"].int_value == 2

@@ -1,4 +1,4 @@
-"""Labels that a pod has before it is bound: its containers find them when they start."""
+"""Labels written before a pod is bound, so that its containers can read them at their start."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ async def labels_of(muster: Rig, pod: str) -> dict[str, str]:
     return dict((await muster.pod(pod))["metadata"].get("labels") or {})
 
 
-async def test_labels_are_there_before_the_pod_is_bound(muster: Rig) -> None:
+async def test_labels_are_written_before_the_bind(muster: Rig) -> None:
     pods = await muster.pods("member-0")
     await muster.kube.patch("Pod", "member-0", {"metadata": {"labels": {"app": "kept"}}})
     with muster.faults.hold(BINDS) as held:
@@ -47,7 +47,7 @@ async def test_labels_are_there_before_the_pod_is_bound(muster: Rig) -> None:
 
 
 @pytest.mark.parametrize("status", [403, 422])
-async def test_a_pod_that_is_refused_its_labels_is_not_bound(muster: Rig, status: int) -> None:
+async def test_pod_whose_labels_are_refused_is_not_bound(muster: Rig, status: int) -> None:
     pods = await muster.pods("member-0")
     with muster.faults.refuse(PATCHES, status):
         (result,) = await muster.bind(pods, labels={RANK: "3"})
@@ -56,7 +56,7 @@ async def test_a_pod_that_is_refused_its_labels_is_not_bound(muster: Rig, status
 
 
 @pytest.mark.parametrize("status", [409, 429, 500, 503])
-async def test_labels_get_through_trouble(muster: Rig, status: int) -> None:
+async def test_labels_are_retried(muster: Rig, status: int) -> None:
     pods = await muster.pods("member-0", "member-1")
     with (
         muster.faults.refuse(PATCHES, status, times=3, headers={"Retry-After": "0"}),
@@ -68,14 +68,14 @@ async def test_labels_get_through_trouble(muster: Rig, status: int) -> None:
     assert [await labels_of(muster, f"member-{index}") for index in range(2)] == [{RANK: "3"}] * 2
 
 
-async def test_a_label_that_is_there_is_not_written_again_when_the_bind_is(muster: Rig) -> None:
+async def test_retried_bind_does_not_write_labels_again(muster: Rig) -> None:
     pods = await muster.pods("member-0")
     with muster.faults.refuse(BINDS, 503, times=2), muster.faults.seen(PATCHES) as patches:
         (result,) = await muster.bind(pods, labels={RANK: "3"})
     assert (result.outcome, len(patches)) == (BOUND, 1)
 
 
-async def test_a_request_may_be_repeated(muster: Rig) -> None:
+async def test_bind_with_labels_can_be_repeated(muster: Rig) -> None:
     pods = await muster.pods("member-0")
     with muster.faults.hold(BINDS) as held:
         call = muster.bind_call(pods, labels={RANK: "3"})
@@ -88,7 +88,7 @@ async def test_a_request_may_be_repeated(muster: Rig) -> None:
     assert await labels_of(muster, "member-0") == {RANK: "3"}
 
 
-async def test_another_pod_of_the_name_gets_no_labels(muster: Rig) -> None:
+async def test_recreated_pod_gets_no_labels(muster: Rig) -> None:
     gone, other = await muster.pods("gone", "other")
     await muster.kube.delete("Pod", "gone")
     await muster.kube.delete("Pod", "other")
@@ -98,7 +98,7 @@ async def test_another_pod_of_the_name_gets_no_labels(muster: Rig) -> None:
     assert await labels_of(muster, "other") == {}
 
 
-async def test_a_pod_that_somebody_else_bound_is_a_conflict(muster: Rig) -> None:
+async def test_labelled_pod_bound_elsewhere_is_a_conflict(muster: Rig) -> None:
     pods = await muster.pods("member-0")
     await muster.kube.bind("member-0", "node-7")
     (result,) = await muster.bind(pods, labels={RANK: "3"})
@@ -106,24 +106,22 @@ async def test_a_pod_that_somebody_else_bound_is_a_conflict(muster: Rig) -> None
 
 
 @pytest.mark.parametrize(
-    ("labels", "said"),
+    ("labels", "message"),
     [
-        pytest.param({"no key": "1"}, "'no key' is no key that Kubernetes allows", id="key"),
+        pytest.param({"no key": "1"}, "'no key' is not a valid key", id="key"),
         pytest.param({RANK: "x" * 64}, "label 'sakkara.member.rank': 'xxx", id="long value"),
-        pytest.param({RANK: "a b"}, "'a b' is no value that Kubernetes allows", id="value"),
+        pytest.param({RANK: "a b"}, "'a b' is not a valid value", id="value"),
     ],
 )
-async def test_what_is_no_label_is_refused_before_anything_is_done(
-    muster: Rig, labels: dict[str, str], said: str
-) -> None:
+async def test_invalid_labels_are_rejected_before_any_write(muster: Rig, labels: dict[str, str], message: str) -> None:
     pods = await muster.pods("member-0")
-    with pytest.raises(grpc.aio.AioRpcError, match=said) as refused:
+    with pytest.raises(grpc.aio.AioRpcError, match=message) as refused:
         await results_of(muster.bind_call(pods, labels=labels))
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert await muster.nodes_of(pods) == [""]
 
 
-async def test_labels_of_pods_are_set_and_removed_by_write(muster: Rig) -> None:
+async def test_write_sets_and_removes_labels(muster: Rig) -> None:
     (pod,) = await muster.pods("member-0")
     await muster.kube.patch("Pod", "member-0", {"metadata": {"labels": {"app": "kept", "old": "1"}}})
     wanted = pb.PodAnnotations(
@@ -134,7 +132,7 @@ async def test_labels_of_pods_are_set_and_removed_by_write(muster: Rig) -> None:
     assert (await muster.pod("member-0"))["metadata"]["annotations"] == {"note": "2"}
 
 
-async def test_bad_labels_hold_up_nobody(muster: Rig) -> None:
+async def test_invalid_labels_do_not_block_others(muster: Rig) -> None:
     (pod,) = await muster.pods("member-0")
     bad = [
         pb.PodAnnotations(pod=name_of(pod), set_labels={RANK: "a b"}),

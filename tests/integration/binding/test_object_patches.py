@@ -1,4 +1,4 @@
-"""Write patches the objects that define gangs: only the one that is meant, and only what differs."""
+"""Write patches objects that define gangs: only the object with the given uid, and only if something differs."""
 
 import asyncio
 import json
@@ -77,14 +77,14 @@ async def group_now(muster: Rig, name: str = "train") -> Object:
     return await muster.get(f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/ml/podgroups/{name}")
 
 
-async def test_fields_are_set_and_removed_and_others_stay(muster: Rig) -> None:
+async def test_fields_are_set_and_removed_and_others_kept(muster: Rig) -> None:
     each = await config_map(muster, size="8", old="1")
     response = await muster.write(objects=[of_map(each, status="Bound", old=None)])
     assert (response.written, list(response.failures)) == (1, [])
     assert (await map_now(muster))["data"] == {"size": "8", "status": "Bound"}
 
 
-async def test_what_is_so_already_is_not_sent(muster: Rig) -> None:
+async def test_equal_fields_are_not_sent(muster: Rig) -> None:
     each = await config_map(muster, status="Bound")
     with muster.faults.seen(PATCHES) as patches:
         assert (await muster.write(objects=[of_map(each, status="Bound", never=None)])).written == 1
@@ -93,24 +93,24 @@ async def test_what_is_so_already_is_not_sent(muster: Rig) -> None:
 
 async def test_conditions_are_merged_by_type(muster: Rig) -> None:
     each = await pod_group(muster)
-    first = [condition("A", "False", "Waiting", message="for room"), condition("B")]
+    first = [condition("A", "False", "Waiting", message="for nodes"), condition("B")]
     assert (
         await muster.write(objects=[with_conditions(each, *first, patch={"status": {"scheduled": 2}})])
     ).written == 1
     status = (await group_now(muster))["status"]
     assert status["scheduled"] == 2
     a, b = status["conditions"]
-    assert (a["type"], a["status"], a["reason"], a["message"]) == ("A", "False", "Waiting", "for room")
+    assert (a["type"], a["status"], a["reason"], a["message"]) == ("A", "False", "Waiting", "for nodes")
     version = (await group_now(muster))["metadata"]["resourceVersion"]
     assert (await muster.write(objects=[with_conditions(each, *first)])).written == 1
-    assert (await group_now(muster))["metadata"]["resourceVersion"] == version, "nothing differed"
+    assert (await group_now(muster))["metadata"]["resourceVersion"] == version, "nothing differs"
     await muster.write(objects=[with_conditions(each, condition("A", "True", "Placed"))])
     after = (await group_now(muster))["status"]["conditions"]
     assert [(each["type"], each["status"]) for each in after] == [("A", "True"), ("B", "True")]
     assert after[1] == b
 
 
-async def test_a_condition_may_be_final_or_only_replace_one(muster: Rig) -> None:
+async def test_write_rules_of_conditions(muster: Rig) -> None:
     each = await pod_group(muster)
     final, replacing = pb.ObjectCondition.WRITE_RULE_UNLESS_TRUE, pb.ObjectCondition.WRITE_RULE_IF_PRESENT
     await muster.write(objects=[with_conditions(each, condition("Placed", write_rule=final))])
@@ -125,7 +125,7 @@ async def test_a_condition_may_be_final_or_only_replace_one(muster: Rig) -> None
     assert [(each["type"], each["status"]) for each in status["conditions"]] == [("Placed", "True")]
 
 
-async def test_an_object_that_is_gone_or_another_is_left_alone(muster: Rig) -> None:
+async def test_deleted_and_recreated_objects_are_left_alone(muster: Rig) -> None:
     gone, other = await config_map(muster, "gone", a="1"), await config_map(muster, "other", a="1")
     await muster.kube.delete("ConfigMap", "gone")
     await muster.kube.delete("ConfigMap", "other")
@@ -135,7 +135,7 @@ async def test_an_object_that_is_gone_or_another_is_left_alone(muster: Rig) -> N
     assert (await map_now(muster, "other"))["data"] == {"a": "1"}
 
 
-async def test_what_others_write_meanwhile_is_not_overwritten(muster: Rig) -> None:
+async def test_concurrent_changes_are_kept(muster: Rig) -> None:
     each = await config_map(muster, mine="1", theirs="1")
     with muster.faults.hold(PATCHES) as held:
         call = asyncio.create_task(muster.write(objects=[of_map(each, mine="2")]))
@@ -147,7 +147,7 @@ async def test_what_others_write_meanwhile_is_not_overwritten(muster: Rig) -> No
 
 
 @pytest.mark.parametrize("status", [409, 429, 500, 503])
-async def test_objects_get_through_trouble(muster: Rig, status: int) -> None:
+async def test_object_patches_are_retried(muster: Rig, status: int) -> None:
     each = await config_map(muster)
     with (
         muster.faults.refuse(PATCHES, status, times=3, headers={"Retry-After": "0"}),
@@ -159,14 +159,14 @@ async def test_objects_get_through_trouble(muster: Rig, status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [403, 422])
-async def test_what_the_api_server_refuses_is_told_in_its_words(muster: Rig, status: int) -> None:
+async def test_refusal_is_reported_with_the_server_message(muster: Rig, status: int) -> None:
     each = await config_map(muster)
     with muster.faults.refuse(PATCHES, status):
         response = await muster.write(objects=[of_map(each, status="Bound")])
     assert list(response.failures) == [f"ConfigMap 'ml/group-a': {status}: made to fail"]
 
 
-async def test_a_kind_without_a_status_is_told(muster: Rig) -> None:
+async def test_missing_status_subresource_is_reported(muster: Rig) -> None:
     each = await config_map(muster)
     response = await muster.write(objects=[patch_of(each, "configmaps", {"status": {"a": 1}}, "status")])
     (failure,) = response.failures
@@ -174,32 +174,37 @@ async def test_a_kind_without_a_status_is_told(muster: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("patch", "more", "said"),
+    ("patch", "more", "message"),
     [
-        pytest.param({"metadata": {"name": "x"}}, {}, "only labels and annotations are written", id="metadata"),
-        pytest.param({"kind": "Secret"}, {}, "sets 'kind', which is never written", id="kind"),
-        pytest.param([1], {}, "its merge patch is no JSON object", id="no object"),
+        pytest.param({"metadata": {"name": "x"}}, {}, "only labels and annotations are allowed", id="metadata"),
+        pytest.param({"kind": "Secret"}, {}, "sets 'kind', which cannot be changed", id="kind"),
+        pytest.param([1], {}, "its merge patch is not a JSON object", id="no object"),
         pytest.param({"data": {}}, {"subresource": "status"}, "sets 'data', which is not in subresource", id="status"),
-        pytest.param({}, {"subresource": "scale"}, "subresource 'scale' is not status or empty", id="subresource"),
-        pytest.param({"data": {"a": "x" * 2**20}}, {}, "1048576 are allowed", id="size"),
+        pytest.param({}, {"subresource": "scale"}, "subresource 'scale' is neither status nor empty", id="subresource"),
+        pytest.param({"data": {"a": "x" * 2**20}}, {}, "the limit is 1048576", id="size"),
         pytest.param(None, {"conditions": [condition("A", "Maybe")]}, "'Maybe' is not True, False", id="condition"),
-        pytest.param(None, {"conditions": [condition("A", reason="")]}, "'' is no reason", id="no reason"),
-        pytest.param(None, {"conditions": [condition("A")] * 2}, "condition 'A' is there twice", id="twice"),
-        pytest.param({"status": {"conditions": []}}, {"conditions": [condition("A")]}, "and so do its", id="both"),
+        pytest.param(None, {"conditions": [condition("A", reason="")]}, "reason '' is not valid", id="no reason"),
+        pytest.param(None, {"conditions": [condition("A")] * 2}, "condition 'A' is given twice", id="twice"),
+        pytest.param(
+            {"status": {"conditions": []}},
+            {"conditions": [condition("A")]},
+            "which its field `conditions` sets too",
+            id="both",
+        ),
     ],
 )
-async def test_bad_ones_hold_up_nobody(muster: Rig, patch: Any, more: dict[str, Any], said: str) -> None:
+async def test_invalid_patches_do_not_block_others(muster: Rig, patch: Any, more: dict[str, Any], message: str) -> None:
     each = await config_map(muster, a="1")
     response = await muster.write(objects=[patch_of(each, "configmaps", patch, **more), of_map(each, a="2")])
     assert response.written == 1
-    assert len(response.failures) == 1 and said in response.failures[0], response.failures
+    assert len(response.failures) == 1 and message in response.failures[0], response.failures
     assert (await map_now(muster))["data"] == {"a": "2"}
 
 
-async def test_an_object_without_uid_or_kind_is_refused(muster: Rig) -> None:
+async def test_object_without_uid_or_kind_is_rejected(muster: Rig) -> None:
     each = await config_map(muster)
     nameless, kindless = of_map(each), of_map(each)
     nameless.object.uid = ""
     kindless.plural = "../secrets"
     response = await muster.write(objects=[nameless, kindless])
-    assert ["no uid" in response.failures[0], "no kind as paths have it" in response.failures[1]] == [True, True]
+    assert ["no uid" in response.failures[0], "is not a plural and API version" in response.failures[1]] == [True, True]

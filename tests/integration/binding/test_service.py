@@ -1,4 +1,4 @@
-"""The service as a whole: when it is ready, how it ends, what it leaves in traces."""
+"""The binding service as a whole: readiness, shutdown and traces."""
 
 import asyncio
 import os
@@ -17,8 +17,7 @@ from builders.e2e.faults import BINDS, EVERYTHING, Requests
 from builders.telemetry.collector import attributes_of, collecting
 from builders.wait import yield_to_loop
 from muster.binding import service
-from muster.binding.readiness import follow_readiness
-from muster.binding.service import run
+from muster.binding.service import report_readiness, run
 from muster.binding.settings import Settings
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
@@ -40,7 +39,7 @@ async def muster(tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 async def healthy(port: int, wanted: int) -> None:
-    """Wait until health says so."""
+    """Wait until the health service reports the status."""
     async with open_channel(f"127.0.0.1:{port}") as channel, asyncio.timeout(SECONDS):
         watch = health_pb2_grpc.HealthStub(channel).Watch(
             health_pb2.HealthCheckRequest(service="muster.binding.v1.BindingService"), wait_for_ready=True
@@ -51,40 +50,40 @@ async def healthy(port: int, wanted: int) -> None:
                 return
 
 
-async def test_it_is_ready_while_the_api_server_answers(muster: Rig, tmp_path: Path) -> None:
+async def test_service_is_ready_while_the_api_server_answers(muster: Rig, tmp_path: Path) -> None:
     session = await KubeSession.connect(KubeSettings(kubeconfig=tmp_path / "faulty"))
-    told: asyncio.Queue[bool] = asyncio.Queue()
+    reported: asyncio.Queue[bool] = asyncio.Queue()
 
-    async def until_told(wanted: bool) -> None:
+    async def until_reported(wanted: bool) -> None:
         async with asyncio.timeout(SECONDS):
-            while await told.get() is not wanted:
+            while await reported.get() is not wanted:
                 pass
 
-    following = asyncio.create_task(
-        follow_readiness(session, told.put_nowait, look_seconds=0.005, silence_seconds=0.05)
+    reporting = asyncio.create_task(
+        report_readiness(session, reported.put_nowait, poll_seconds=0.005, grace_seconds=0.05)
     )
-    await until_told(True)
+    await until_reported(True)
     with muster.faults.cut(EVERYTHING):
-        await until_told(False)
-    await until_told(True)
+        await until_reported(False)
+    await until_reported(True)
     with muster.faults.refuse(READY, 500):
-        await until_told(False)
-    await until_told(True)
+        await until_reported(False)
+    await until_reported(True)
     with muster.faults.refuse(READY, 401):
-        await until_told(False)
+        await until_reported(False)
     with muster.faults.refuse(READY, 403):
-        await until_told(True)
-    following.cancel()
+        await until_reported(True)
+    reporting.cancel()
     await session.close()
 
 
-async def test_it_is_not_ready_before_the_api_server_has_answered(muster: Rig, tmp_path: Path) -> None:
+async def test_service_is_not_ready_before_the_api_server_answers(muster: Rig, tmp_path: Path) -> None:
     session = await KubeSession.connect(KubeSettings(kubeconfig=tmp_path / "faulty"))
-    told: asyncio.Queue[bool] = asyncio.Queue()
+    reported: asyncio.Queue[bool] = asyncio.Queue()
     with muster.faults.cut(READY):
-        following = asyncio.create_task(follow_readiness(session, told.put_nowait))
-        assert await told.get() is False
-    following.cancel()
+        reporting = asyncio.create_task(report_readiness(session, reported.put_nowait))
+        assert await reported.get() is False
+    reporting.cancel()
     await session.close()
 
 
@@ -121,7 +120,7 @@ async def _goes_away(channel: grpc.aio.Channel) -> None:
             return
 
 
-async def test_binds_that_do_not_finish_end_with_the_grace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unfinished_binds_end_after_the_drain_period(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "_LAST_COUNTS_SECONDS", 0.05)
     async with rig(tmp_path, requests_in_flight=4, drain_seconds=0.2) as muster:
         pods = await muster.pods("trainer-0")
@@ -134,7 +133,7 @@ async def test_binds_that_do_not_finish_end_with_the_grace(tmp_path: Path, monke
                 await reading
 
 
-async def test_a_trace_tells_what_became_of_each_pod_and_why_it_took_long(
+async def test_trace_has_the_outcome_of_each_pod_and_the_reason_of_retries(
     muster: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pods = await muster.pods("quick", "retried")
@@ -155,15 +154,15 @@ async def test_a_trace_tells_what_became_of_each_pod_and_why_it_took_long(
             await asyncio.to_thread(shutdown)
     call = collector.named("muster.binding.v1.BindingService/Bind")
     assert call.trace_id.hex() in gang
-    told = [pod for event in call.events for pod in _pods_of(event)]
-    assert sorted((name, node, outcome) for name, node, outcome, _ in told) == [
+    found = [pod for event in call.events for pod in _pods_of(event)]
+    assert sorted((name, node, outcome) for name, node, outcome, _ in found) == [
         ("ml/quick", "node-3", "bound"),
         ("ml/retried", "node-3", "bound"),
     ]
     slow = collector.named("bind pod")
     assert slow.parent_span_id == call.span_id
     attributes = attributes_of(slow)
-    assert "made to fail" in attributes.pop("muster.last_trouble")
+    assert "made to fail" in attributes.pop("muster.last_failure")
     assert attributes == {
         "k8s.namespace.name": "ml",
         "k8s.pod.name": "retried",
@@ -175,9 +174,7 @@ async def test_a_trace_tells_what_became_of_each_pod_and_why_it_took_long(
     assert [f"{link.trace_id.hex()}-{link.span_id.hex()}" for link in slow.links] == [root[3:-3]]
 
 
-async def test_the_trace_of_a_large_gang_has_all_pods_in_few_events(
-    muster: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_trace_of_a_large_gang_batches_pods_into_few_events(muster: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     pods = await muster.pods(*(f"trainer-{number}" for number in range(250)))
     async with collecting() as (collector, endpoint):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
@@ -194,7 +191,7 @@ async def test_the_trace_of_a_large_gang_has_all_pods_in_few_events(
 
 
 def _pods_of(event: Any) -> list[tuple[Any, ...]]:
-    """(name, node, outcome, milliseconds) of each pod in a span's event."""
+    """(name, node, outcome, milliseconds) of each pod in a span event."""
     columns = {pair.key: pair.value.array_value.values for pair in event.attributes}
     texts = ([value.string_value for value in columns[f"muster.{name}"]] for name in ("pods", "nodes", "outcomes"))
     return list(zip(*texts, [value.int_value for value in columns["muster.milliseconds"]], strict=True))

@@ -1,4 +1,4 @@
-"""Pods whose volumes are made only once their node is known: claims are told the node and waited for."""
+"""Pods with WaitForFirstConsumer volumes: the node of each claim is selected, then its volume is awaited."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ async def muster(tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 async def storage_class(muster: Rig, name: str = "fast", **parameters: str) -> None:
-    """One whose volumes wait for the first pod."""
+    """A class with WaitForFirstConsumer binding."""
     body = {"provisioner": "muster.dev/simulated", "volumeBindingMode": "WaitForFirstConsumer"}
     await muster.kube.create("StorageClass", {"metadata": {"name": name}, "parameters": parameters, **body})
 
@@ -47,7 +47,7 @@ async def claims(muster: Rig, *names: str, of_class: str = "fast", **metadata: A
 
 
 async def pods_with(muster: Rig, **claims_of: list[str]) -> list[Object]:
-    """Pods by name, with the claims that they use."""
+    """Create pods by name with their claims."""
     made = []
     for name, used in claims_of.items():
         volumes = [{"name": f"v{i}", "persistentVolumeClaim": {"claimName": each}} for i, each in enumerate(used)]
@@ -56,7 +56,7 @@ async def pods_with(muster: Rig, **claims_of: list[str]) -> list[Object]:
 
 
 async def gang(muster: Rig, size: int, **metadata: Any) -> list[Object]:
-    """Pods with a claim each."""
+    """Create pods with one claim each."""
     names = [f"data-{number}" for number in range(size)]
     await claims(muster, *names, **metadata)
     return await pods_with(muster, **{f"trainer-{number}": [name] for number, name in enumerate(names)})
@@ -70,10 +70,10 @@ async def selected(muster: Rig, name: str) -> str:
     return str((await claim(muster, name))["metadata"].get("annotations", {}).get(SELECTED, ""))
 
 
-# -- what becomes of claims and pods
+# -- results by state of the claim
 
 
-async def test_pods_are_bound_when_their_claims_have_volumes_on_their_nodes(muster: Rig) -> None:
+async def test_pods_are_bound_once_their_volumes_exist_on_their_nodes(muster: Rig) -> None:
     await storage_class(muster)
     pods = await gang(muster, 12)
     nodes = [NODES[number % 4] for number in range(12)]
@@ -87,7 +87,7 @@ async def test_pods_are_bound_when_their_claims_have_volumes_on_their_nodes(must
         assert term["matchExpressions"][0]["values"] == [node]
 
 
-async def test_no_pod_is_bound_before_its_claims_are_and_others_do_not_wait(muster: Rig) -> None:
+async def test_pod_waits_for_its_own_claims_only(muster: Rig) -> None:
     await storage_class(muster)
     await storage_class(muster, "slow", seconds="3600")
     await claims(muster, "quick")
@@ -103,28 +103,28 @@ async def test_no_pod_is_bound_before_its_claims_are_and_others_do_not_wait(must
     call.cancel()
 
 
-async def test_all_claims_are_told_before_any_is_waited_for(muster: Rig) -> None:
+async def test_nodes_of_all_claims_are_selected_before_waiting_for_any(muster: Rig) -> None:
     await storage_class(muster, seconds="3600")
     pods = await gang(muster, 40)
-    with muster.faults.seen(SELECTIONS) as told:
+    with muster.faults.seen(SELECTIONS) as selections:
         call = asyncio.create_task(results_of(muster.bind_call(pods, "node-1")))
-        await eventually(lambda: len(told) == 40)
+        await eventually(lambda: len(selections) == 40)
         call.cancel()
-    assert {each.status for each in told} == {200}
+    assert {each.status for each in selections} == {200}
 
 
-async def test_a_claim_that_is_bound_already_is_left_alone(muster: Rig) -> None:
+async def test_bound_claim_is_not_patched(muster: Rig) -> None:
     await storage_class(muster)
     pods = await gang(muster, 1)
     assert (await muster.bind(pods, "node-1"))[0].outcome == BOUND
     (again,) = await pods_with(muster, again=["data-0"])
-    with muster.faults.seen(SELECTIONS) as told:
+    with muster.faults.seen(SELECTIONS) as selections:
         (result,) = await muster.bind([again], "node-1")
-    assert (result.outcome, told) == (BOUND, [])
+    assert (result.outcome, selections) == (BOUND, [])
 
 
-async def test_a_volume_that_cannot_be_used_on_the_node(muster: Rig) -> None:
-    """Another pod was there first, in this request or an earlier one."""
+async def test_volume_unusable_on_the_node_fails_the_pod(muster: Rig) -> None:
+    """The volume was provisioned for another pod, of this request or of an earlier one."""
     await storage_class(muster, topologyKey="zone")
     await claims(muster, "shared")
     pods = await pods_with(muster, first=["shared"], near=["shared"], far=["shared"])
@@ -138,26 +138,27 @@ async def test_a_volume_that_cannot_be_used_on_the_node(muster: Rig) -> None:
     assert result.outcome == BOUND
 
 
-async def test_a_choice_of_somebody_else_is_not_overwritten(muster: Rig) -> None:
+async def test_node_selected_by_another_scheduler_is_kept(muster: Rig) -> None:
     await storage_class(muster, seconds="3600")
     pods = await gang(muster, 1, annotations={SELECTED: "node-3"})
     (result,) = await muster.bind(pods, "node-1")
     assert (result.outcome, result.message) == (
         FAILED,
-        'PersistentVolumeClaim "data-0" waits for a volume on node "node-3" already '
-        '(volume.kubernetes.io/selected-node); until that is taken back none is made for node "node-1"',
+        'PersistentVolumeClaim "data-0" already waits for a volume on node "node-3" '
+        "(volume.kubernetes.io/selected-node); "
+        'until that annotation is removed no volume can be created on node "node-1"',
     )
     assert await selected(muster, "data-0") == "node-3"
 
 
-async def test_a_node_on_which_no_volume_can_be_made(muster: Rig) -> None:
-    """The node was selected, that is taken back, and another node may be tried."""
+async def test_provisioner_removes_the_selected_node(muster: Rig) -> None:
+    """The pod fails with the provisioner's warning, and another node can be selected."""
     await storage_class(muster, refusedNodes="node-1")
     pods = await gang(muster, 2)
     results = await muster.bind(pods, ["node-1", "node-2"])
     assert [result.outcome for result in results] == [FAILED, BOUND]
     assert results[0].message == (
-        'no volume can be made for PersistentVolumeClaim "data-0" on node "node-1": '
+        'no volume can be created for PersistentVolumeClaim "data-0" on node "node-1": '
         "volume.kubernetes.io/selected-node was removed; its newest warning: ProvisioningFailed: failed to provision "
         "volume with StorageClass \"fast\": no room on node 'node-1'"
     )
@@ -166,8 +167,8 @@ async def test_a_node_on_which_no_volume_can_be_made(muster: Rig) -> None:
     assert (await muster.bind(pods[:1], "node-2"))[0].outcome == BOUND
 
 
-async def test_the_deadline_comes_before_the_volume(muster: Rig) -> None:
-    """What was last said is told; the choice stays, and repeating the request is safe."""
+async def test_volume_is_not_provisioned_by_the_deadline(muster: Rig) -> None:
+    """The failure quotes the newest event; the selected node stays, and the request can be repeated."""
     await storage_class(muster, failure="quota is used up")
     pods = await gang(muster, 1)
     (result,) = in_order(pods, await results_of(muster.bind_call(pods, "node-1", timeout=2)))
@@ -177,7 +178,7 @@ async def test_the_deadline_comes_before_the_volume(muster: Rig) -> None:
     assert await selected(muster, "data-0") == "node-1"
 
 
-async def test_a_pod_fails_once_whatever_is_wrong_with_its_claims(muster: Rig) -> None:
+async def test_pod_with_several_failing_claims_fails_once(muster: Rig) -> None:
     await storage_class(muster, refusedNodes="node-0")
     await claims(muster, "data-0", finalizers=["example.com/wait"])
     await muster.kube.delete("PersistentVolumeClaim", "data-0")
@@ -188,23 +189,23 @@ async def test_a_pod_fails_once_whatever_is_wrong_with_its_claims(muster: Rig) -
     assert (worker.outcome, worker.message[-9:]) == (FAILED, "not found")
 
 
-async def test_a_claim_that_goes_while_it_is_waited_for(muster: Rig) -> None:
+async def test_claim_deleted_during_the_wait_fails_the_pod(muster: Rig) -> None:
     await storage_class(muster, seconds="3600")
     pods = await gang(muster, 1)
-    with muster.faults.seen(SELECTIONS) as told, muster.faults.seen(READS_OF_CLAIMS) as looks:
+    with muster.faults.seen(SELECTIONS) as selections, muster.faults.seen(READS_OF_CLAIMS) as looks:
         call = asyncio.create_task(muster.bind(pods))
-        await eventually(lambda: len(told) == 1 and len(looks) >= 1)
+        await eventually(lambda: len(selections) == 1 and len(looks) >= 1)
         await muster.kube.delete("PersistentVolumeClaim", "data-0")
         (result,) = await call
     assert result.outcome == FAILED
     assert "not found" in result.message
 
 
-# -- trouble on the way
+# -- retries
 
 
 @pytest.mark.parametrize("status", [409, 429, 500, 503])
-async def test_i6_what_may_be_repeated_is_repeated(muster: Rig, status: int) -> None:
+async def test_i6_retryable_answers_are_retried(muster: Rig, status: int) -> None:
     await storage_class(muster)
     pods = await gang(muster, 6)
     with muster.faults.refuse(SELECTIONS, status, times=8, headers={"Retry-After": "0"}):
@@ -213,7 +214,7 @@ async def test_i6_what_may_be_repeated_is_repeated(muster: Rig, status: int) -> 
 
 
 @pytest.mark.parametrize("carried_out", [False, True])
-async def test_i4_a_connection_that_breaks_before_or_after_the_choice(muster: Rig, carried_out: bool) -> None:
+async def test_i4_connection_breaks_before_or_after_the_selection(muster: Rig, carried_out: bool) -> None:
     await storage_class(muster)
     pods = await gang(muster, 6)
     with muster.faults.cut(SELECTIONS, times=8, carried_out=carried_out):
@@ -222,7 +223,7 @@ async def test_i4_a_connection_that_breaks_before_or_after_the_choice(muster: Ri
     assert await muster.nodes_of(pods) == ["node-2"] * 6
 
 
-async def test_a_claim_that_somebody_else_changes_meanwhile(muster: Rig) -> None:
+async def test_concurrent_change_of_a_claim_is_kept(muster: Rig) -> None:
     await storage_class(muster)
     pods = await gang(muster, 1)
     with muster.faults.hold(SELECTIONS) as held:
@@ -235,7 +236,7 @@ async def test_a_claim_that_somebody_else_changes_meanwhile(muster: Rig) -> None
     assert (await claim(muster, "data-0"))["metadata"]["labels"] == {"a": "b"}
 
 
-async def test_another_scheduler_is_faster(muster: Rig) -> None:
+async def test_concurrent_selection_by_another_scheduler_wins(muster: Rig) -> None:
     await storage_class(muster, seconds="3600")
     pods = await gang(muster, 1)
     with muster.faults.hold(SELECTIONS) as held:
@@ -249,7 +250,7 @@ async def test_another_scheduler_is_faster(muster: Rig) -> None:
     assert await selected(muster, "data-0") == "node-3"
 
 
-async def test_without_the_right_to_watch_claims_are_looked_at(muster: Rig) -> None:
+async def test_claims_are_polled_without_the_right_to_watch(muster: Rig) -> None:
     await storage_class(muster, seconds="0.2")
     pods = await gang(muster, 3)
     with muster.faults.refuse(WATCHES_OF_CLAIMS, 403):
@@ -257,19 +258,19 @@ async def test_without_the_right_to_watch_claims_are_looked_at(muster: Rig) -> N
     assert {result.outcome for result in results} == {BOUND}
 
 
-async def test_a_watch_that_breaks_misses_nothing(muster: Rig) -> None:
+async def test_broken_watch_misses_no_update(muster: Rig) -> None:
     await storage_class(muster, seconds="2.5")
     pods = await gang(muster, 3)
-    with muster.faults.seen(SELECTIONS) as told, muster.faults.seen(READS_OF_CLAIMS) as looks:
+    with muster.faults.seen(SELECTIONS) as selections, muster.faults.seen(READS_OF_CLAIMS) as looks:
         call = asyncio.create_task(muster.bind(pods))
-        await eventually(lambda: len(told) == 3)
+        await eventually(lambda: len(selections) == 3)
         muster.faults.break_watches()
         results = await call
     assert {result.outcome for result in results} == {BOUND}
-    assert len(looks) == 3, "nobody asks again and again"
+    assert len(looks) == 3, "claims are not polled"
 
 
-async def test_without_the_right_to_change_claims_it_is_told(muster: Rig) -> None:
+async def test_forbidden_patch_is_reported(muster: Rig) -> None:
     await storage_class(muster)
     pods = await gang(muster, 1)
     with muster.faults.refuse(SELECTIONS, 403):
@@ -277,27 +278,27 @@ async def test_without_the_right_to_change_claims_it_is_told(muster: Rig) -> Non
     assert (result.outcome, result.message) == (FAILED, 'PersistentVolumeClaim "data-0": 403: made to fail')
 
 
-# -- callers that come again, leaders that change
+# -- repeated calls and earlier leaders
 
 
-async def test_repeating_a_request_goes_on_where_the_first_was(muster: Rig) -> None:
+async def test_repeated_request_continues_the_wait(muster: Rig) -> None:
     await storage_class(muster, seconds="1")
     pods = await gang(muster, 3)
-    with muster.faults.seen(SELECTIONS) as told:
+    with muster.faults.seen(SELECTIONS) as selections:
         first = asyncio.create_task(results_of(muster.bind_call(pods)))
-        await eventually(lambda: len(told) == 3)
+        await eventually(lambda: len(selections) == 3)
         first.cancel()
         results = await muster.bind(pods, epoch=6)
         assert {result.outcome for result in results} == {BOUND}
-        assert len(told) == 3
+        assert len(selections) == 3
 
 
-async def test_what_happens_between_a_look_and_the_watch_is_not_missed(muster: Rig) -> None:
+async def test_update_between_the_read_and_the_watch_is_not_missed(muster: Rig) -> None:
     await storage_class(muster, seconds="0.5")
     pods = await gang(muster, 1)
-    with muster.faults.seen(SELECTIONS) as told:
+    with muster.faults.seen(SELECTIONS) as selections:
         first = asyncio.create_task(results_of(muster.bind_call(pods)))
-        await eventually(lambda: bool(told))
+        await eventually(lambda: bool(selections))
         first.cancel()
     with muster.faults.hold(READS_OF_CLAIMS, carried_out=True) as held:
         again = asyncio.create_task(muster.bind(pods, timeout=300))
@@ -314,7 +315,7 @@ async def test_what_happens_between_a_look_and_the_watch_is_not_missed(muster: R
     assert result.outcome == BOUND
 
 
-async def test_i4_a_deposed_leader_chooses_no_more_nodes(muster: Rig) -> None:
+async def test_i4_earlier_leader_selects_no_more_nodes(muster: Rig) -> None:
     await storage_class(muster)
     pods = await gang(muster, 20)
     with muster.faults.hold(SELECTIONS) as held:
@@ -324,13 +325,13 @@ async def test_i4_a_deposed_leader_chooses_no_more_nodes(muster: Rig) -> None:
         held.release()
         results = await call
     assert {result.outcome for result in results} == {FAILED}
-    assert all("epoch 6 is over" in result.message for result in results)
+    assert all("epoch 6 is superseded" in result.message for result in results)
     assert len(held.paths) == 8
     assert [await selected(muster, f"data-{number}") for number in range(20)].count("") == 12
     assert await muster.nodes_of(pods) == [""] * 20
 
 
-async def test_a_bad_name_of_a_claim_is_refused(muster: Rig) -> None:
+async def test_invalid_claim_name_is_rejected(muster: Rig) -> None:
     pods = await pods_with(muster, trainer=[])
     pods[0]["spec"]["volumes"] = [{"persistentVolumeClaim": {"claimName": "../secrets/a"}}]
     with pytest.raises(grpc.aio.AioRpcError, match=r"'../secrets/a'") as refused:

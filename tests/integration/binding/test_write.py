@@ -1,4 +1,4 @@
-"""Write against an API server: conditions as upstream keeps them, events that kubectl shows and that flood nobody."""
+"""Write against an API server: conditions as kube-scheduler keeps them, and rate-limited events."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ COUNTS = Requests("PATCH", "/events/[^/]+")
 
 @pytest.fixture
 async def muster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
-    monkeypatch.setattr(events_module, "COUNT_SECONDS", 0.05)
+    monkeypatch.setattr(events_module, "COUNT_INTERVAL_SECONDS", 0.05)
     async with rig(tmp_path, requests_in_flight=8) as found:
         yield found
 
@@ -34,7 +34,7 @@ async def condition(muster: Rig, pod: str, kind: str = "PodScheduled") -> dict[s
 # -- conditions
 
 
-async def test_i10_a_waiting_pod_says_why(muster: Rig) -> None:
+async def test_i10_pending_pod_has_a_condition_with_the_reason(muster: Rig) -> None:
     pods = await muster.pods("trainer-0", "trainer-1")
     response = await muster.write([waiting(pod) for pod in pods])
     assert (response.written, response.gone, list(response.failures)) == (2, 0, [])
@@ -44,7 +44,7 @@ async def test_i10_a_waiting_pod_says_why(muster: Rig) -> None:
     assert found.get("lastProbeTime") is None
 
 
-async def test_the_transition_time_changes_only_with_the_status(muster: Rig) -> None:
+async def test_transition_time_changes_only_with_the_status(muster: Rig) -> None:
     (pod,) = await muster.pods("trainer-0")
     long_ago = "2026-01-31T12:00:00Z"
     before = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "old"}
@@ -58,10 +58,12 @@ async def test_the_transition_time_changes_only_with_the_status(muster: Rig) -> 
     found = await condition(muster, "trainer-0")
     assert found["status"] == "Unknown"
     assert found["lastTransitionTime"] > long_ago
-    assert (await condition(muster, "trainer-0", "Ready"))["lastTransitionTime"] == long_ago, "others stay"
+    assert (await condition(muster, "trainer-0", "Ready"))["lastTransitionTime"] == long_ago, (
+        "other conditions are kept"
+    )
 
 
-async def test_what_is_so_already_is_not_written_again(muster: Rig) -> None:
+async def test_equal_condition_is_not_written_again(muster: Rig) -> None:
     (pod,) = await muster.pods("trainer-0")
     await muster.write([waiting(pod)])
     before = (await muster.pod("trainer-0"))["metadata"]["resourceVersion"]
@@ -70,7 +72,7 @@ async def test_what_is_so_already_is_not_written_again(muster: Rig) -> None:
     assert (await muster.pod("trainer-0"))["metadata"]["resourceVersion"] == before
 
 
-async def test_long_messages_are_cut(muster: Rig) -> None:
+async def test_long_messages_are_truncated(muster: Rig) -> None:
     (pod,) = await muster.pods("trainer-0")
     await muster.write([waiting(pod, "ü" * 5000)])
     assert (await condition(muster, "trainer-0"))["message"] == "ü" * 1024
@@ -78,7 +80,7 @@ async def test_long_messages_are_cut(muster: Rig) -> None:
         assert (await muster.write([waiting(pod, "ü" * 5000)])).written == 1
 
 
-async def test_pods_that_are_gone_or_others_or_bound_are_left_alone(muster: Rig) -> None:
+async def test_deleted_recreated_and_bound_pods_are_left_alone(muster: Rig) -> None:
     gone, other, bound = await muster.pods("gone", "other", "bound")
     await muster.kube.delete("Pod", "gone")
     await muster.kube.delete("Pod", "other")
@@ -90,7 +92,7 @@ async def test_pods_that_are_gone_or_others_or_bound_are_left_alone(muster: Rig)
     assert not [each for each in (await muster.pod("other"))["status"].get("conditions", []) if each.get("message")]
 
 
-async def test_a_pod_bound_between_reading_and_writing_stays_scheduled(muster: Rig) -> None:
+async def test_pod_bound_between_read_and_write_stays_scheduled(muster: Rig) -> None:
     (pod,) = await muster.pods("trainer-0")
     with muster.faults.hold(WRITES_OF_STATUS) as held:
         writing = asyncio.create_task(muster.write([waiting(pod)]))
@@ -102,7 +104,7 @@ async def test_a_pod_bound_between_reading_and_writing_stays_scheduled(muster: R
     assert (await condition(muster, "trainer-0"))["status"] == "True"
 
 
-async def test_a_pod_that_changes_between_reading_and_writing_is_read_again(muster: Rig) -> None:
+async def test_pod_changed_between_read_and_write_is_read_again(muster: Rig) -> None:
     (pod,) = await muster.pods("trainer-0")
     with muster.faults.hold(WRITES_OF_STATUS) as held:
         writing = asyncio.create_task(muster.write([waiting(pod)]))
@@ -113,7 +115,7 @@ async def test_a_pod_that_changes_between_reading_and_writing_is_read_again(must
     assert (await condition(muster, "trainer-0"))["status"] == "False"
 
 
-async def test_conditions_get_through_trouble(muster: Rig) -> None:
+async def test_conditions_are_retried(muster: Rig) -> None:
     pods = await muster.pods(*(f"trainer-{number}" for number in range(10)))
     with (
         muster.faults.cut(WRITES_OF_STATUS, times=5, carried_out=True),
@@ -124,7 +126,7 @@ async def test_conditions_get_through_trouble(muster: Rig) -> None:
     assert response.written == 10
 
 
-async def test_what_could_not_be_written_is_told_but_not_at_length(muster: Rig) -> None:
+async def test_failures_are_reported_up_to_a_limit(muster: Rig) -> None:
     pods = await muster.pods(*(f"trainer-{number:02}" for number in range(12)))
     bad = waiting(pods[0], status="Maybe")
     with muster.faults.refuse(WRITES_OF_STATUS, 403):
@@ -135,19 +137,19 @@ async def test_what_could_not_be_written_is_told_but_not_at_length(muster: Rig) 
     assert response.failures[1].endswith("403: made to fail")
 
 
-async def test_the_deadline_bounds_writes_too(muster: Rig) -> None:
+async def test_deadline_bounds_writes(muster: Rig) -> None:
     (pod,) = await muster.pods("trainer-0")
     with muster.faults.cut(READS_OF_PODS), muster.faults.cut(NEW_EVENTS):
         response = await muster.write([waiting(pod)], [event(pod)], seconds=5)
     assert len(response.failures) == 2
     assert (await muster.write([waiting(pod)], [event(pod)])).written == 2
-    assert len(await muster.events("trainer-0")) == 1, "it was not remembered as written"
+    assert len(await muster.events("trainer-0")) == 1, "the failed event is not counted as written"
 
 
 # -- events
 
 
-async def test_i10_kubectl_describe_finds_the_event(muster: Rig) -> None:
+async def test_i10_kubectl_describe_shows_the_event(muster: Rig) -> None:
     (pod,) = await muster.pods("trainer-0")
     assert (await muster.write(events=[event(pod)])).written == 1
     (found,) = await muster.events("trainer-0")
@@ -158,7 +160,7 @@ async def test_i10_kubectl_describe_finds_the_event(muster: Rig) -> None:
 
 
 async def counted(muster: Rig, pod: str, count: int) -> list[dict[str, Any]]:
-    """The pod's events once one of them has that count."""
+    """Wait until an event of the pod has that count; returns the pod's events."""
 
     async def with_count() -> list[dict[str, Any]]:
         found = await muster.events(pod)
@@ -167,7 +169,7 @@ async def counted(muster: Rig, pod: str, count: int) -> list[dict[str, Any]]:
     return await eventually(with_count, f"an event of {pod} with count {count}", seconds=20)
 
 
-async def test_the_same_event_again_is_counted_in_few_writes(muster: Rig) -> None:
+async def test_repeated_event_is_counted_in_few_writes(muster: Rig) -> None:
     (pod,) = await muster.pods("trainer-0")
     with muster.faults.hold(COUNTS) as held:
         assert (await muster.write(events=[event(pod)] * 30)).written == 30
@@ -180,13 +182,13 @@ async def test_the_same_event_again_is_counted_in_few_writes(muster: Rig) -> Non
     assert found["series"]["lastObservedTime"] >= found["eventTime"]
 
 
-async def test_another_note_is_another_event(muster: Rig) -> None:
+async def test_different_note_is_a_new_event(muster: Rig) -> None:
     (pod,) = await muster.pods("trainer-0")
     await muster.write(events=[event(pod, "one"), event(pod, "two"), event(pod, "one")])
     assert {each["message"] for each in await counted(muster, "trainer-0", 2)} == {"one", "two"}
 
 
-async def test_a_count_whose_event_has_expired_begins_a_new_one(muster: Rig) -> None:
+async def test_count_of_an_expired_event_creates_it_again(muster: Rig) -> None:
     (pod,) = await muster.pods("trainer-0")
     with muster.faults.hold(COUNTS) as held:
         await muster.write(events=[event(pod), event(pod)])
@@ -198,7 +200,7 @@ async def test_a_count_whose_event_has_expired_begins_a_new_one(muster: Rig) -> 
     assert second["message"] == first["message"]
 
 
-async def test_a_flood_about_one_object_is_stopped_and_told(muster: Rig) -> None:
+async def test_flood_of_events_about_one_object_is_suppressed_and_logged(muster: Rig) -> None:
     noisy, quiet = await muster.pods("noisy", "quiet")
     with capture_logs() as logs:
         flood = [event(noisy, f"note {number}") for number in range(100)]
@@ -206,18 +208,18 @@ async def test_a_flood_about_one_object_is_stopped_and_told(muster: Rig) -> None
     assert (response.written, response.suppressed) == (event_series.BURST + 1, 100 - event_series.BURST)
     assert len(await muster.events("noisy")) == event_series.BURST
     assert len(await muster.events("quiet")) == 1
-    (line,) = (line for line in logs if "left out" in line["event"])
+    (line,) = (line for line in logs if line["event"] == "event_suppression_started")
     assert (line["object"], line["log_level"]) == ("ml/noisy", "warning")
 
 
-async def test_an_event_whose_answer_was_lost_is_there_once(muster: Rig) -> None:
+async def test_event_with_a_lost_answer_is_created_once(muster: Rig) -> None:
     (pod,) = await muster.pods("trainer-0")
     with muster.faults.cut(NEW_EVENTS, times=1, carried_out=True):
         assert (await muster.write(events=[event(pod)])).written == 1
     assert len(await muster.events("trainer-0")) == 1
 
 
-async def test_notes_are_cut_to_what_the_api_takes(muster: Rig) -> None:
+async def test_notes_are_truncated_to_the_limit_of_the_api(muster: Rig) -> None:
     (pod,) = await muster.pods("trainer-0")
     assert (await muster.write(events=[event(pod, "ü" * 2000, reason="R" * 300)])).written == 1
     (found,) = await muster.events("trainer-0")
@@ -225,7 +227,7 @@ async def test_notes_are_cut_to_what_the_api_takes(muster: Rig) -> None:
     assert found["reason"] == "R" * 128
 
 
-async def test_an_event_about_a_node_goes_where_kubectl_looks(muster: Rig) -> None:
+async def test_event_about_a_node_is_in_the_default_namespace(muster: Rig) -> None:
     (pod,) = await muster.pods("trainer-0")
     about = event(pod)
     about.regarding.kind, about.regarding.namespace, about.regarding.name = "Node", "", "node-0"
@@ -234,7 +236,7 @@ async def test_an_event_about_a_node_goes_where_kubectl_looks(muster: Rig) -> No
     assert [each["involvedObject"]["name"] for each in found["items"]] == ["node-0"]
 
 
-async def test_a_namespace_that_is_gone(muster: Rig) -> None:
+async def test_event_in_a_missing_namespace_counts_as_gone(muster: Rig) -> None:
     (pod,) = await muster.pods("trainer-0")
     about = event(pod)
     about.regarding.namespace = "nowhere"
@@ -242,10 +244,8 @@ async def test_a_namespace_that_is_gone(muster: Rig) -> None:
     assert (response.gone, list(response.failures)) == (1, [])
 
 
-async def test_counts_that_wait_are_written_before_the_service_stops(
-    muster: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(events_module, "COUNT_SECONDS", 3600.0)
+async def test_pending_counts_are_written_at_shutdown(muster: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events_module, "COUNT_INTERVAL_SECONDS", 3600.0)
     (pod,) = await muster.pods("trainer-0")
     await muster.write(events=[event(pod)])
     await muster.write(events=[event(pod)] * 2)
@@ -255,7 +255,7 @@ async def test_counts_that_wait_are_written_before_the_service_stops(
     assert found["series"]["count"] == 3
 
 
-async def test_binds_go_before_conditions(muster: Rig) -> None:
+async def test_binds_precede_conditions(muster: Rig) -> None:
     busy = await muster.pods(*(f"busy-{number}" for number in range(8)))
     waiters = await muster.pods(*(f"waiter-{number}" for number in range(40)))
     urgent = await muster.pods(*(f"urgent-{number}" for number in range(8)))

@@ -48,12 +48,12 @@ async def test_each_pod_has_its_result() -> None:
 async def test_pods_without_a_result_when_the_call_breaks_off_have_failed_with_it() -> None:
     stub = BindingStub()
     stub.evict_answers = [told((2, pb.EvictResult.OUTCOME_EVICTED))]
-    stub.evict_error = RpcError(grpc.StatusCode.FAILED_PRECONDITION, "leader epoch 7 is over")
+    stub.evict_error = RpcError(grpc.StatusCode.FAILED_PRECONDITION, "leader epoch 7 is superseded")
     first, last = await events_of(stub)
     assert isinstance(first, EvictResults)
     assert isinstance(last, EvictCallFailed)
     assert sorted(last.uids) == ["uid-0", "uid-1", "uid-3"]
-    assert "leader epoch 7 is over" in last.message
+    assert "leader epoch 7 is superseded" in last.message
 
 
 async def test_a_call_that_ends_too_early_is_told_too() -> None:

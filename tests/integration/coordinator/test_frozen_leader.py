@@ -236,6 +236,6 @@ async def test_i4_binds_that_arrive_when_another_leads_are_refused(scene: Scene)
     await binds.answered()
     await scene.go_on()
     epochs = scene.history.terms
-    await scene.first.until_logged(f"leader epoch {epochs[0]} is over: epoch {epochs[1]} has called")
+    await scene.first.until_logged(f"leader epoch {epochs[0]} is superseded: epoch {epochs[1]} has called")
     assert len(scene.bindings) == sent, "what the old leader asked for never got to the API server"
     await scene.check()

@@ -1,92 +1,100 @@
-"""Which events are new, which are repetitions, which are too many."""
+"""Series of repeated events, and the rate limit of events per object."""
 
 from msgspec.structs import replace
 
-from muster.binding.event_series import BURST, REFILL_SECONDS, SAME_SECONDS, About, Allowances, Occurrence, Series
-from muster.binding.event_series import SeriesBook as Book
+from muster.binding.event_series import (
+    BURST,
+    REFILL_SECONDS,
+    SERIES_SECONDS,
+    EventKey,
+    ObjectRateLimiter,
+    Regarding,
+    Series,
+    SeriesCache,
+)
 
-POD = About("v1", "Pod", "ml", "trainer-0", "uid-0")
-WAITS = Occurrence(POD, "Warning", "FailedScheduling", "Scheduling", "0/20 nodes are free")
+POD = Regarding("v1", "Pod", "ml", "trainer-0", "uid-0")
+PENDING = EventKey(POD, "Warning", "FailedScheduling", "Scheduling", "0/20 nodes are free")
 
 
-def begun(book: Book, event: Occurrence, now: float = 0.0) -> Series:
+def add_series(cache: SeriesCache, event: EventKey, now: float = 0.0) -> Series:
     series = Series(event, "trainer-0.1", now)
-    book.begin(series)
+    cache.add(series)
     return series
 
 
-def test_the_same_event_within_ten_minutes_is_a_repetition() -> None:
-    book = Book()
-    series = begun(book, WAITS)
-    assert book.find(WAITS, SAME_SECONDS) is series
-    assert book.find(WAITS, SAME_SECONDS + 1) is None
+def test_same_event_within_ten_minutes_repeats_its_series() -> None:
+    cache = SeriesCache()
+    series = add_series(cache, PENDING)
+    assert cache.find(PENDING, SERIES_SECONDS) is series
+    assert cache.find(PENDING, SERIES_SECONDS + 1) is None
 
 
-def test_the_ten_minutes_count_from_the_last_occurrence() -> None:
-    book = Book()
-    series = begun(book, WAITS)
+def test_ten_minutes_count_from_the_last_occurrence() -> None:
+    cache = SeriesCache()
+    series = add_series(cache, PENDING)
     series.last_seen = 500.0
-    assert book.find(WAITS, 500 + SAME_SECONDS) is series
+    assert cache.find(PENDING, 500 + SERIES_SECONDS) is series
 
 
-def test_another_note_reason_or_object_is_another_event() -> None:
-    book = Book()
-    begun(book, WAITS)
-    assert book.find(replace(WAITS, note="0/21 nodes are free"), 1) is None
-    assert book.find(replace(WAITS, reason="GangWaits"), 1) is None
-    assert book.find(replace(WAITS, about=replace(POD, uid="uid-1")), 1) is None, "a pod re-created under the name"
+def test_different_note_reason_or_object_is_a_new_event() -> None:
+    cache = SeriesCache()
+    add_series(cache, PENDING)
+    assert cache.find(replace(PENDING, note="0/21 nodes are free"), 1) is None
+    assert cache.find(replace(PENDING, reason="GangWaits"), 1) is None
+    assert cache.find(replace(PENDING, regarding=replace(POD, uid="uid-1")), 1) is None, "a recreated pod"
 
 
-def test_only_the_most_recent_series_are_remembered() -> None:
-    book = Book(most=2)
-    events = [replace(WAITS, note=str(number)) for number in range(3)]
-    first, second = begun(book, events[0]), begun(book, events[1])
-    assert book.find(events[0], 1) is first
-    begun(book, events[2])
-    assert book.find(events[0], 1) is first
-    assert book.find(events[1], 1) is None, "it was used longest ago"
+def test_cache_keeps_only_the_most_recent_series() -> None:
+    cache = SeriesCache(max_series=2)
+    events = [replace(PENDING, note=str(number)) for number in range(3)]
+    first, second = add_series(cache, events[0]), add_series(cache, events[1])
+    assert cache.find(events[0], 1) is first
+    add_series(cache, events[2])
+    assert cache.find(events[0], 1) is first
+    assert cache.find(events[1], 1) is None, "the least recently used is dropped"
     assert second.count == 1
 
 
-def test_what_could_not_be_written_is_begun_anew() -> None:
-    book = Book()
-    series = begun(book, WAITS)
-    book.forget(series)
-    assert book.find(WAITS, 1) is None
+def test_forgotten_series_is_new_again() -> None:
+    cache = SeriesCache()
+    series = add_series(cache, PENDING)
+    cache.forget(series)
+    assert cache.find(PENDING, 1) is None
 
 
-def test_an_object_may_have_a_burst_then_one_per_refill() -> None:
-    allowances = Allowances()
-    assert sum(allowances.take(POD, 0.0) for _ in range(100)) == BURST
-    assert allowances.left_out(POD) == 100 - BURST
-    assert not allowances.take(POD, REFILL_SECONDS - 1)
-    assert allowances.take(POD, REFILL_SECONDS)
-    assert not allowances.take(POD, REFILL_SECONDS + 1)
+def test_object_gets_a_burst_then_one_event_per_refill() -> None:
+    limiter = ObjectRateLimiter()
+    assert sum(limiter.take(POD, 0.0) for _ in range(100)) == BURST
+    assert limiter.suppressed(POD) == 100 - BURST
+    assert not limiter.take(POD, REFILL_SECONDS - 1)
+    assert limiter.take(POD, REFILL_SECONDS)
+    assert not limiter.take(POD, REFILL_SECONDS + 1)
 
 
-def test_objects_do_not_share_an_allowance() -> None:
-    allowances = Allowances()
-    while allowances.take(POD, 0.0):
+def test_rate_limit_is_per_object() -> None:
+    limiter = ObjectRateLimiter()
+    while limiter.take(POD, 0.0):
         pass
-    assert allowances.take(replace(POD, uid="uid-1"), 0.0)
+    assert limiter.take(replace(POD, uid="uid-1"), 0.0)
 
 
-def test_what_was_left_out_is_counted_until_it_is_told() -> None:
-    allowances = Allowances()
-    while allowances.take(POD, 0.0):
+def test_suppressed_events_are_counted_until_reset() -> None:
+    limiter = ObjectRateLimiter()
+    while limiter.take(POD, 0.0):
         pass
-    allowances.forgive(POD)
-    assert allowances.left_out(POD) == 0
-    allowances.take(POD, 0.0)
-    assert allowances.left_out(POD) == 1
+    limiter.reset_suppressed(POD)
+    assert limiter.suppressed(POD) == 0
+    limiter.take(POD, 0.0)
+    assert limiter.suppressed(POD) == 1
 
 
-def test_allowances_of_many_objects_stay_bounded() -> None:
-    allowances = Allowances(most=2)
+def test_rate_limiter_forgets_the_least_recent_object() -> None:
+    limiter = ObjectRateLimiter(max_objects=2)
     objects = [replace(POD, uid=str(number)) for number in range(3)]
     for _ in range(int(BURST)):
-        allowances.take(objects[0], 0.0)
-    assert not allowances.take(objects[0], 0.0)
-    allowances.take(objects[1], 0.0)
-    allowances.take(objects[2], 0.0)
-    assert allowances.take(objects[0], 0.0), "the one used longest ago was forgotten"
+        limiter.take(objects[0], 0.0)
+    assert not limiter.take(objects[0], 0.0)
+    limiter.take(objects[1], 0.0)
+    limiter.take(objects[2], 0.0)
+    assert limiter.take(objects[0], 0.0), "the least recently used was forgotten"

@@ -1,10 +1,10 @@
-"""What merge patches and conditions make of objects."""
+"""Objects after merge patches, and lists of conditions after updates."""
 
 from typing import Any
 
 import pytest
 
-from muster.binding.merge_patch import BadPatch, changed_conditions, check_patch, merged
+from muster.binding.merge_patch import BadPatch, apply_merge_patch, check_patch, updated_conditions
 from muster.binding.v1 import binding_pb2 as pb
 
 NOW, BEFORE = "2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"
@@ -12,7 +12,7 @@ NOW, BEFORE = "2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"
 
 @pytest.mark.parametrize(
     ("target", "patch", "result"),
-    [  # as RFC 7386 has them
+    [  # examples of RFC 7386
         ({"a": "b"}, {"a": "c"}, {"a": "c"}),
         ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
         ({"a": "b"}, {"a": None}, {}),
@@ -26,40 +26,40 @@ NOW, BEFORE = "2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"
         ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
     ],
 )
-def test_a_merge_patch(target: Any, patch: Any, result: Any) -> None:
-    assert merged(target, patch) == result
+def test_merge_patch(target: Any, patch: Any, result: Any) -> None:
+    assert apply_merge_patch(target, patch) == result
 
 
 def condition(status: str = "True", **more: Any) -> pb.ObjectCondition:
     return pb.ObjectCondition(type="Placed", status=status, reason="Enough", **more)
 
 
-def there(status: str = "True", **more: Any) -> dict[str, Any]:
+def present(status: str = "True", **more: Any) -> dict[str, Any]:
     found = {"type": "Placed", "status": status, "reason": "Enough", "message": "", "lastTransitionTime": BEFORE}
     return {**found, **more}
 
 
-def test_a_new_condition_comes_last() -> None:
+def test_new_condition_is_appended() -> None:
     other = {"type": "Other", "status": "True"}
-    assert changed_conditions([other], [condition()], NOW) == [other, there(lastTransitionTime=NOW)]
+    assert updated_conditions([other], [condition()], NOW) == [other, present(lastTransitionTime=NOW)]
 
 
-def test_what_is_so_changes_nothing() -> None:
-    assert changed_conditions([there()], [condition()], NOW) is None
+def test_equal_condition_changes_nothing() -> None:
+    assert updated_conditions([present()], [condition()], NOW) is None
 
 
-def test_the_time_is_that_of_the_last_change_of_status() -> None:
-    assert changed_conditions([there()], [condition(message="more")], NOW) == [there(message="more")]
-    assert changed_conditions([there()], [condition("False")], NOW) == [there("False", lastTransitionTime=NOW)]
+def test_transition_time_changes_only_with_the_status() -> None:
+    assert updated_conditions([present()], [condition(message="more")], NOW) == [present(message="more")]
+    assert updated_conditions([present()], [condition("False")], NOW) == [present("False", lastTransitionTime=NOW)]
 
 
-def test_what_others_say_in_a_condition_stays() -> None:
-    before = [there(theirs=1)]
-    assert changed_conditions(before, [condition("False")], NOW) == [there("False", theirs=1, lastTransitionTime=NOW)]
+def test_unknown_fields_of_a_condition_are_kept() -> None:
+    before = [present(theirs=1)]
+    assert updated_conditions(before, [condition("False")], NOW) == [present("False", theirs=1, lastTransitionTime=NOW)]
 
 
-def test_a_generation_is_written_if_it_is_known() -> None:
-    assert changed_conditions([there()], [condition(observed_generation=3)], NOW) == [there(observedGeneration=3)]
+def test_observed_generation_is_written_if_given() -> None:
+    assert updated_conditions([present()], [condition(observed_generation=3)], NOW) == [present(observedGeneration=3)]
 
 
 @pytest.mark.parametrize(
@@ -73,19 +73,19 @@ def test_a_generation_is_written_if_it_is_known() -> None:
         (pb.ObjectCondition.WRITE_RULE_UNSPECIFIED, ["True"], True),
     ],
 )
-def test_rules(rule: Any, before: list[str], written: bool) -> None:
-    conditions = [there(status) for status in before]
-    assert (changed_conditions(conditions, [condition("False", write_rule=rule)], NOW) is not None) is written
+def test_write_rules(rule: Any, before: list[str], written: bool) -> None:
+    conditions = [present(status) for status in before]
+    assert (updated_conditions(conditions, [condition("False", write_rule=rule)], NOW) is not None) is written
 
 
 @pytest.mark.parametrize("before", [{"type": "Placed"}, "True", [{}] * 257])
-def test_what_is_no_list_of_conditions_is_left_alone(before: Any) -> None:
-    with pytest.raises(BadPatch, match="no list of up to 256"):
-        changed_conditions(before, [condition()], NOW)
+def test_invalid_list_of_conditions_is_rejected(before: Any) -> None:
+    with pytest.raises(BadPatch, match="not a list of at most 256"):
+        updated_conditions(before, [condition()], NOW)
 
 
-def test_entries_that_are_no_conditions_stay() -> None:
-    assert changed_conditions(["odd"], [condition()], NOW) == ["odd", there(lastTransitionTime=NOW)]
+def test_entries_that_are_not_conditions_are_kept() -> None:
+    assert updated_conditions(["odd"], [condition()], NOW) == ["odd", present(lastTransitionTime=NOW)]
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,6 @@ def test_entries_that_are_no_conditions_stay() -> None:
         ({"status": 1}, "status"),
     ],
 )
-def test_what_no_patch_may_say(patch: Any, subresource: str) -> None:
+def test_forbidden_fields_of_a_patch_are_rejected(patch: Any, subresource: str) -> None:
     with pytest.raises(BadPatch):
         check_patch(patch, subresource, has_conditions=True)
