@@ -47,7 +47,7 @@ def kind(metric: Declared) -> str:
     """Its type in the words of Prometheus."""
     if isinstance(metric, Histogram):
         return "histogram"
-    return "counter" if isinstance(metric, Counter) or metric.rises else "gauge"
+    return "counter" if isinstance(metric, Counter) or metric.monotonic else "gauge"
 
 
 def table(modules: Sequence[str]) -> str:
@@ -56,7 +56,7 @@ def table(modules: Sequence[str]) -> str:
     for module in modules:
         for metric in declared(module):
             labels = ", ".join(f"`{name}`" for name in metric.label_names)
-            meaning = metric.meaning.replace("|", "\\|").replace("<", "&lt;")
+            meaning = metric.help_text.replace("|", "\\|").replace("<", "&lt;")
             rows.append(f"| `{metric.name}` | {kind(metric)} | {labels} | {meaning} |")
     return "\n".join(rows)
 

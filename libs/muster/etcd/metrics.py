@@ -1,4 +1,4 @@
-"""Metrics of requests to etcd, as their callers wait for them."""
+"""Metrics of requests to etcd, measured by their callers."""
 
 from typing import Final
 
@@ -8,14 +8,14 @@ OPERATIONS: Final = ("range", "commit", "election", "health")
 
 DURATION: Final = histogram(
     "muster_etcd_request_duration_seconds",
-    "How long requests to etcd took, with the wait for their turn: range reads records, commit writes them, election "
-    "is about leases and the leader key, health is asked every second.",
+    "Duration of requests to etcd, queueing included: range reads records, commit writes them, election handles leases "
+    "and the leader key, health is the probe of every second.",
     CALL_BUCKETS,
     ("operation",),
 )
-FAILURES: Final = counter(
-    "muster_etcd_failures_total",
-    "Requests that no etcd member answered in time, or refused.",
+ERRORS: Final = counter(
+    "muster_etcd_request_errors_total",
+    "Requests that no etcd member answered in time, or that etcd rejected.",
     ("operation",),
     known=[(operation,) for operation in OPERATIONS],
 )

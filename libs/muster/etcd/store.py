@@ -14,7 +14,7 @@ from muster.etcd.client_pool import Password
 from muster.etcd.connection import Answer, Connection
 from muster.etcd.errors import BadEndpoints, EtcdUnavailable, Fenced, TooLarge
 from muster.etcd.etcd3_import import etcdrpc
-from muster.etcd.metrics import DURATION, FAILURES
+from muster.etcd.metrics import DURATION, ERRORS
 
 __all__ = ["BadEndpoints", "EtcdUnavailable", "Fence", "Fenced", "Store", "TooLarge"]
 
@@ -119,7 +119,7 @@ class Store:
         try:
             answer = await loop.run_in_executor(threads or self._threads, self.connection.call, request)
         except (EtcdUnavailable, TooLarge):
-            FAILURES.labels(operation).add()
+            ERRORS.labels(operation).add()
             raise
         finally:
             DURATION.labels(operation).observe(perf_counter() - began)

@@ -100,7 +100,7 @@ class Informer(Generic[T]):
         self._log = _log.bind(kind=resource.kind)
         self.heard_at: float | None = None
         """When the API server last said anything of it, by the monotonic clock; None: never, or it is not to be had."""
-        metrics.watch(self)
+        metrics.expose_watch(self)
 
     @property
     def kind(self) -> str:

@@ -38,7 +38,7 @@ def serving(method: str, traceparent: str) -> AbstractContextManager[Span | None
         return nullcontext()
     return tracing.tracer().start_as_current_span(
         method.removeprefix("/"),
-        context=tracing.below(traceparent),
+        context=tracing.child_context(traceparent),
         kind=SpanKind.SERVER,
         attributes=_described(method),
         record_exception=False,

@@ -1,4 +1,4 @@
-"""Logs: one structured line per event on stderr, with the trace they belong to."""
+"""Structured logs on stderr: one line per event, with its trace."""
 
 import logging
 import os
@@ -11,18 +11,18 @@ import structlog
 from opentelemetry import trace
 from structlog.typing import Processor
 
-_FIRST = ("timestamp", "level", "event")
-_OTHERS_LEVEL = logging.WARNING  # libraries are heard when something is wrong
+_FIRST_KEYS = ("timestamp", "level", "event")
+_LIBRARY_LEVEL = logging.WARNING  # the least level of lines of libraries
 
 
 def configure_logs(service: str, level: str = "info", format: Literal["json", "console"] = "json") -> None:  # noqa: A002
-    """Send the logs of this process, and those of libraries, to stderr. `level`: debug, info, warning or error.
+    """Write the logs of this process, libraries included, to stderr. `level`: debug, info, warning or error.
 
-    Counts for all loggers, also those made before. To be called before the first line is written: a logger keeps what
-    it is told with its first line, so that lines below the level cost next to nothing.
+    Applies to existing loggers too. Call before the first line is written: a logger caches its configuration with its
+    first line, so that lines below the level cost next to nothing.
     """
     number = getattr(logging, level.upper())
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # gRPC's core writes lines of its own, of every lost connection
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # gRPC's core logs every lost connection
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -37,14 +37,14 @@ def configure_logs(service: str, level: str = "info", format: Literal["json", "c
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    others = logging.StreamHandler(sys.stderr)
-    others.setFormatter(
+    library_handler = logging.StreamHandler(sys.stderr)
+    library_handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
             foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
         )
     )
-    logging.basicConfig(handlers=[others], level=max(number, _OTHERS_LEVEL), force=True)
+    logging.basicConfig(handlers=[library_handler], level=max(number, _LIBRARY_LEVEL), force=True)
 
 
 class _Service:
@@ -73,10 +73,10 @@ def _console_renderers() -> list[Processor]:
 
 
 def _to_json(event: Any, **_options: Any) -> str:
-    event = {key: event[key] for key in _FIRST if key in event} | event
+    event = {key: event[key] for key in _FIRST_KEYS if key in event} | event
     try:
         return msgspec.json.encode(event, enc_hook=repr).decode()
-    except (TypeError, ValueError):  # keys that are no strings, text that is no Unicode: never lose a line for it
+    except (TypeError, ValueError):  # keys that are not strings, text that is not Unicode: never lose a line
         return msgspec.json.encode({str(key): _plain(value) for key, value in event.items()}).decode()
 
 

@@ -1,8 +1,8 @@
-"""Metrics: one registry per process, and the few kinds of figures that are told.
+"""The registry of this process, and the kinds of metrics.
 
-A metric is declared once, at the top of the `metrics.py` of the service or library that it is about. Its labels have
-few values that are known beforehand; a pod, a gang or a node is never one. What is counted anyway is read when somebody
-asks (`sampled`) and costs nothing until then.
+A metric is declared once, at the top of the `metrics.py` of its service or library. Labels have few values, known in
+advance; never a pod, a gang or a node. Values that exist anyway are read at scrape time (`sampled`) and cost nothing
+until then.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,16 +24,16 @@ __all__ = [
     "Histogram",
     "Sampled",
     "counter",
+    "expose_build",
+    "expose_leadership",
     "histogram",
     "sampled",
-    "tell_build",
-    "tell_leading",
 ]
 
 CALL_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds of one call to another process, or of one step of scheduling."""
 SOLVE_BUCKETS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-"""Seconds of computing."""
+"""Seconds of computation."""
 WAIT_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 """Seconds that a gang or a pod waits, from an instant to an hour."""
 
@@ -42,33 +42,33 @@ ProcessCollector(registry=REGISTRY)
 GCCollector(registry=REGISTRY)
 
 
-def counter(name: str, meaning: str, labels: Sequence[str] = (), known: Iterable[tuple[str, ...]] = ()) -> Counter:
-    """What only rises; the name ends in _total. The series of `known` labels are told before anything was counted."""
-    made = Counter(name, meaning, labels, known)
+def counter(name: str, help_text: str, labels: Sequence[str] = (), known: Iterable[tuple[str, ...]] = ()) -> Counter:
+    """Declare a counter; its name ends in _total. Series with `known` label values are exposed as 0 from the start."""
+    made = Counter(name, help_text, labels, known)
     REGISTRY.register(made)
     return made
 
 
-def histogram(name: str, meaning: str, buckets: Sequence[float], labels: Sequence[str] = ()) -> Histogram:
-    """How figures are distributed."""
-    made = Histogram(name, meaning, buckets, labels)
+def histogram(name: str, help_text: str, buckets: Sequence[float], labels: Sequence[str] = ()) -> Histogram:
+    """Declare a histogram."""
+    made = Histogram(name, help_text, buckets, labels)
     REGISTRY.register(made)
     return made
 
 
 Source = Callable[[], Mapping[tuple[str, ...], float]]
-"""Figures by the values of their labels."""
+"""Values by label values."""
 
 
 class Sampled(Collector):
-    """A gauge or counter that is read from where it is known when somebody asks for the metrics."""
+    """A gauge or counter that is read from its source at scrape time."""
 
-    def __init__(self, name: str, meaning: str, labels: Sequence[str], *, rises: bool) -> None:
-        self.name, self.meaning, self.label_names, self.rises = name, meaning, tuple(labels), rises
+    def __init__(self, name: str, help_text: str, labels: Sequence[str], *, monotonic: bool) -> None:
+        self.name, self.help_text, self.label_names, self.monotonic = name, help_text, tuple(labels), monotonic
         self._source: Source | None = None
 
     def read_from(self, source: Source | None) -> None:
-        """Ask there from now on; None: nothing is told."""
+        """Set the source; None: expose no series."""
         self._source = source
 
     def describe(self) -> Iterable[Metric]:
@@ -77,34 +77,34 @@ class Sampled(Collector):
     def collect(self) -> Iterable[Metric]:
         family = self._family()
         if self._source is not None:
-            for values, figure in self._source().items():
-                family.add_metric(values, figure)
+            for values, value in self._source().items():
+                family.add_metric(values, value)
         return [family]
 
     def _family(self) -> CounterMetricFamily | GaugeMetricFamily:
-        kind = CounterMetricFamily if self.rises else GaugeMetricFamily
-        return kind(self.name, self.meaning, labels=self.label_names)
+        kind = CounterMetricFamily if self.monotonic else GaugeMetricFamily
+        return kind(self.name, self.help_text, labels=self.label_names)
 
 
-def sampled(name: str, meaning: str, labels: Sequence[str] = (), *, rises: bool = False) -> Sampled:
-    """What is known anyway. `rises`: it is a counter."""
-    made = Sampled(name, meaning, labels, rises=rises)
+def sampled(name: str, help_text: str, labels: Sequence[str] = (), *, monotonic: bool = False) -> Sampled:
+    """Declare a gauge that is read at scrape time; `monotonic`: a counter."""
+    made = Sampled(name, help_text, labels, monotonic=monotonic)
     REGISTRY.register(made)
     return made
 
 
-_BUILD: Final = sampled("muster_build_info", "Which Muster this is; always 1.", ("service", "version"))
+_BUILD: Final = sampled("muster_build_info", "Service and version of this process; always 1.", ("service", "version"))
 _LEADER: Final = sampled(
-    "muster_leader", "1 while this replica leads, otherwise 0. One of coordinator does, and one of lifecycle."
+    "muster_leader", "1 while this replica is leader, otherwise 0. coordinator and lifecycle elect one each."
 )
 
 
-def tell_leading(leads: bool) -> None:
-    """Say whether this replica leads; replicas of services that elect nobody say nothing."""
+def expose_leadership(leads: bool) -> None:
+    """Expose whether this replica is leader; services without an election expose nothing."""
     _LEADER.read_from(lambda: {(): float(leads)})
 
 
-def tell_build(service: str) -> None:
-    """Say which service and version this process is."""
+def expose_build(service: str) -> None:
+    """Expose service and version of this process."""
     build = (service, version("muster"))
     _BUILD.read_from(lambda: {build: 1.0})

@@ -1,4 +1,4 @@
-"""Whether this process tells metrics: known without loading what counts, which commands of people need not wait for."""
+"""Whether this process exposes metrics; a module of its own so that CLI commands need not import prometheus_client."""
 
 
 class _State:
@@ -6,10 +6,10 @@ class _State:
 
 
 def enable_metrics() -> None:
-    """From now on, what is made counts: servers and channels that are there already do not."""
+    """Have servers and channels that are created from now on record metrics."""
     _State.on = True
 
 
 def metrics_enabled() -> bool:
-    """Somebody may ask for this process's metrics."""
+    """Whether this process exposes metrics."""
     return _State.on

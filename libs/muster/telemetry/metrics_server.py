@@ -1,7 +1,7 @@
-"""Tells metrics by HTTP, as Prometheus asks for them: GET /metrics, nothing else, in bounded memory.
+"""HTTP server for Prometheus: GET /metrics, nothing else, in bounded memory.
 
-It runs in the loop of the service, so that what is read belongs to one moment. It has no TLS: who may reach it is for
-the network to say, and nothing told is secret.
+It runs on the service's event loop, so that all samples of a scrape are of one moment. It has no TLS: NetworkPolicies
+restrict access, and no metric is secret.
 """
 
 import asyncio
@@ -15,29 +15,28 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from muster.config.settings import CannotStart
-from muster.telemetry.metrics import CALL_BUCKETS, REGISTRY, histogram, sampled, tell_build
+from muster.telemetry.metrics import CALL_BUCKETS, REGISTRY, expose_build, histogram, sampled
 from muster.telemetry.tracing import span_counts
 
 PATH: Final = "/metrics"
 
 _HEAD_BYTES: Final = 16 * 1024
 _EXCHANGE_SECONDS: Final = 10.0
-"""Prometheus gives up after ten seconds, too."""
+"""Prometheus' default scrape timeout."""
 _CONNECTIONS: Final = 16
-"""Few ask for metrics; who holds connections open must not take the service's file descriptors."""
-_BEAT_SECONDS: Final = 0.5
+"""Scrapers are few; idle connections must not exhaust the service's file descriptors."""
+_LAG_INTERVAL_SECONDS: Final = 0.5
 _PLAIN: Final = "text/plain; charset=utf-8"
 
 SPANS: Final = sampled(
     "muster_spans_total",
-    "Spans of traces by what became of them: sent, dropped (too many waited to be sent) or failed (the collector did "
-    "not take them).",
+    "Spans of traces by outcome: sent, dropped (the queue was full) or failed (the collector did not accept them).",
     ("outcome",),
-    rises=True,
+    monotonic=True,
 )
-LOOP_DELAY: Final = histogram(
-    "muster_loop_delay_seconds",
-    "How much later than asked for the event loop came back to a task, twice a second: how busy the process is.",
+EVENT_LOOP_LAG: Final = histogram(
+    "muster_event_loop_lag_seconds",
+    "Delay of a timer beyond its time, measured twice a second: how busy the event loop is.",
     CALL_BUCKETS,
 )
 
@@ -45,13 +44,13 @@ _log = structlog.get_logger(__name__)
 
 
 class CannotServeMetrics(CannotStart):
-    """The address for metrics is taken, or not one of this machine."""
+    """The address for metrics is in use, or not an address of this machine."""
 
 
 @asynccontextmanager
 async def serving_metrics(listen: str, service: str) -> AsyncIterator[int]:
     """Serve on "HOST:PORT", port 0 for any free one, while the block runs. Raises CannotServeMetrics."""
-    tell_build(service)
+    expose_build(service)
     host, _, port = listen.rpartition(":")
     exchanges = _Exchanges()
     try:
@@ -59,22 +58,22 @@ async def serving_metrics(listen: str, service: str) -> AsyncIterator[int]:
     except OSError as error:
         raise CannotServeMetrics(f"metrics cannot be served on {listen!r}: {error}; choose another address") from error
     taken: int = server.sockets[0].getsockname()[1]
-    _log.info("metrics are served", listen=listen, port=taken)
-    watching = asyncio.create_task(_watch_loop())
+    _log.info("metrics_server_started", listen=listen, port=taken)
+    measuring = asyncio.create_task(_measure_lag())
     try:
         yield taken
     finally:
-        watching.cancel()
+        measuring.cancel()
         server.close()
         exchanges.end()
 
 
-async def _watch_loop() -> None:
-    """Measure how late the loop is: whatever it does for long, others wait for."""
+async def _measure_lag() -> None:
+    """Measure by how much the event loop delays a timer."""
     while True:
-        asked = perf_counter()
-        await asyncio.sleep(_BEAT_SECONDS)
-        LOOP_DELAY.observe(max(0.0, perf_counter() - asked - _BEAT_SECONDS))
+        started = perf_counter()
+        await asyncio.sleep(_LAG_INTERVAL_SECONDS)
+        EVENT_LOOP_LAG.observe(max(0.0, perf_counter() - started - _LAG_INTERVAL_SECONDS))
 
 
 def _spans() -> dict[tuple[str, ...], float]:
@@ -88,7 +87,7 @@ SPANS.read_from(_spans)
 
 
 class _Exchanges:
-    """One request and its answer per connection, and a few connections at a time."""
+    """Answers one request per connection, on a limited number of connections."""
 
     def __init__(self) -> None:
         self._open: set[asyncio.StreamWriter] = set()
@@ -98,60 +97,62 @@ class _Exchanges:
         try:
             async with asyncio.timeout(_EXCHANGE_SECONDS):
                 if len(self._open) > _CONNECTIONS:
-                    writer.write(_refusal("503 Service Unavailable", f"{_CONNECTIONS} others ask at once: try again"))
+                    writer.write(_refusal("503 Service Unavailable", f"{_CONNECTIONS} requests are running: try again"))
                 else:
                     writer.write(await _answered(reader))
                 await writer.drain()
         except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
-            pass  # the caller is slow or has gone: nothing of ours is wrong
+            pass  # the scraper is slow or has disconnected
         finally:
             self._open.discard(writer)
             writer.close()
 
     def end(self) -> None:
-        """Cut off whoever is still reading."""
+        """Close all connections."""
         for writer in self._open:
             writer.transport.abort()
 
 
 async def _answered(reader: asyncio.StreamReader) -> bytes:
-    """The answer to the request that comes in."""
+    """Read a request, and return its response."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
-        return _refusal("431 Request Header Fields Too Large", f"a request has at most {_HEAD_BYTES} bytes here")
+        return _refusal(
+            "431 Request Header Fields Too Large", f"the head of a request must not exceed {_HEAD_BYTES} bytes"
+        )
     first, *lines = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
-        return _refusal("400 Bad Request", "this is no request of HTTP/1.1")
+        return _refusal("400 Bad Request", "not an HTTP/1.1 request")
     method, target, _ = words
     if target.partition("?")[0] != PATH:
-        return _refusal("404 Not Found", f"metrics are at {PATH}, and nothing else is here")
+        return _refusal("404 Not Found", f"only {PATH} is served here")
     if method not in ("GET", "HEAD"):
-        return _refusal("405 Method Not Allowed", f"metrics can only be asked for, by GET {PATH}")
+        return _refusal("405 Method Not Allowed", f"use GET {PATH}")
     try:
-        encode, content_type = _form(_accepted(lines))
+        encode, content_type = _encoder(_accepted(lines))
         body = encode(REGISTRY)
-    except Exception as error:  # one wrong figure must neither pass for the truth nor end anything but this answer
-        _log.error("metrics cannot be told", exc_info=error)
+    except Exception as error:  # a broken metric must neither be exposed nor break more than this response
+        _log.error("metrics_collection_failed", exc_info=error)
         return _refusal("500 Internal Server Error", f"a metric cannot be read: {type(error).__name__}; see the log")
     head_only = method == "HEAD"
     return _response("200 OK", content_type, body, head_only=head_only)
 
 
 def _accepted(lines: list[str]) -> str:
-    """What the caller says that it can read; there are two forms, and only one of them has exemplars."""
+    """The value of the Accept header; only one of the two formats has exemplars."""
     for line in lines:
         name, _, value = line.partition(":")
-        if name.lower() == "accept" and value.strip().isprintable():  # parts of it go back to the caller
+        if name.lower() == "accept" and value.strip().isprintable():  # parts of it are echoed in Content-Type
             return value.strip()
     return ""
 
 
-def _form(accepted: str) -> tuple[Callable[[Collector], bytes], str]:
+def _encoder(accepted: str) -> tuple[Callable[[Collector], bytes], str]:
     try:
         return choose_encoder(accepted)
-    except TypeError:  # a version that is no number
+    except TypeError:  # a version that is not a number
         return choose_encoder("")
 
 

@@ -1,8 +1,8 @@
-"""Where spans go and which are kept, read from the standard OTEL_* variables.
+"""Settings of tracing, read from the standard OTEL_* variables.
 
-OpenTelemetry passes over a value that it does not understand with a log line; here it is an error before the service
-starts, so that nobody looks for traces that were sent nowhere. A variable with _TRACES_ in its name wins over the
-general one. Values of headers are never quoted: they are secrets.
+OpenTelemetry logs and ignores invalid values; here they are errors before the service starts, so that traces are not
+lost silently. A variable with _TRACES_ in its name overrides the general one. Values of headers are secret and never
+quoted.
 """
 
 import math
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 Protocol: TypeAlias = Literal["grpc", "http/protobuf"]
 Compression: TypeAlias = Literal["none", "gzip"]
 
-EXPORT_SECONDS: Final = 2.0
-"""One try to send, if not told otherwise; spans are not worth a slow shutdown."""
-SEND_AFTER_MILLISECONDS: Final = 1000
-"""Not OpenTelemetry's 5 s: that much of a trace is lost with a process that is killed, and who asks for a trace has
-often just seen its gang start."""
+EXPORT_TIMEOUT_SECONDS: Final = 2.0
+"""Default timeout of an export; spans are not worth a slow shutdown."""
+EXPORT_INTERVAL_MILLISECONDS: Final = 1000
+"""Less than OpenTelemetry's 5 s: a killed process loses the spans of that time, and traces are often looked up right
+after a gang has started."""
 QUEUE_SPANS: Final = 2048
 BATCH_SPANS: Final = 512
 
@@ -42,26 +42,26 @@ SAMPLERS: Final = (
 _PROTOCOLS: Final = ("grpc", "http/protobuf")
 _COMPRESSIONS: Final = ("none", "gzip")
 _HEADER_NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
-_YES_NO: Final = {"true": True, "false": False}
+_BOOLEANS: Final = {"true": True, "false": False}
 
 
 class BadTracing(CannotStart):
-    """OTEL_* variables do not make sense; the message has a line per mistake, with the value and the rule."""
+    """Invalid OTEL_* variables; the message has a line per mistake, with the value and the rule."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A collector and how it is reached."""
+    """A collector and how to connect to it."""
 
     protocol: Protocol
     endpoint: str
-    """For gRPC HOST:PORT, for HTTP the whole URL."""
+    """HOST:PORT for gRPC, the URL for HTTP."""
     secure: bool
     headers: tuple[tuple[str, str], ...] = ()
     compression: Compression = "none"
-    timeout_seconds: float = EXPORT_SECONDS
+    timeout_seconds: float = EXPORT_TIMEOUT_SECONDS
     ca_file: Path | None = None
-    """Who signs the collector's certificate; None: those whom the machine trusts."""
+    """CA of the collector's certificate; None: the system's CAs."""
     certificate_file: Path | None = None
     key_file: Path | None = None
 
@@ -69,14 +69,14 @@ class Target:
         return f"Target({self.protocol} {self.endpoint})"
 
     def credentials(self) -> "ChannelCredentials":
-        """For gRPC with TLS."""
+        """TLS credentials for gRPC."""
         from grpc import ssl_channel_credentials
 
         files = (self.ca_file, self.key_file, self.certificate_file)
         return ssl_channel_credentials(*(file.read_bytes() if file is not None else None for file in files))
 
     def ssl_context(self) -> "SSLContext":
-        """For HTTP with TLS."""
+        """TLS context for HTTP."""
         import ssl
 
         context = ssl.create_default_context(cafile=self.ca_file)
@@ -87,24 +87,24 @@ class Target:
 
 @dataclass(frozen=True)
 class OtlpSettings:
-    """All that the environment says of traces."""
+    """Where spans are sent and which traces are sampled."""
 
     target: Target
     sampler: str = "parentbased_always_on"
     ratio: float = 1.0
-    """Of the traces that a sampler with "traceidratio" in its name keeps."""
+    """Share of traces sampled by a `traceidratio` sampler."""
     resource: tuple[tuple[str, str], ...] = ()
-    """Attributes of the process."""
+    """Resource attributes of the process."""
     queue_spans: int = QUEUE_SPANS
     batch_spans: int = BATCH_SPANS
-    send_after_seconds: float = SEND_AFTER_MILLISECONDS / 1000
+    export_interval_seconds: float = EXPORT_INTERVAL_MILLISECONDS / 1000
 
 
 def read_otlp(environment: Mapping[str, str]) -> OtlpSettings | None:
-    """None if no spans are wanted: no endpoint, or they are turned off. Raises BadTracing."""
+    """Read the settings; None if tracing is off: no endpoint, or disabled. Raises BadTracing."""
     read = _Reader(environment)
     exporter = read.choice("OTEL_TRACES_EXPORTER", ("otlp", "none"), "otlp")
-    off = read.yes("OTEL_SDK_DISABLED") or exporter == "none"
+    off = read.boolean("OTEL_SDK_DISABLED") or exporter == "none"
     if off or not (read.text("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or read.text("OTEL_EXPORTER_OTLP_ENDPOINT")):
         read.done()
         return None
@@ -112,27 +112,27 @@ def read_otlp(environment: Mapping[str, str]) -> OtlpSettings | None:
     settings = OtlpSettings(
         target=_target(read),
         sampler=sampler,
-        ratio=read.share("OTEL_TRACES_SAMPLER_ARG") if sampler.endswith("traceidratio") else 1.0,
+        ratio=read.ratio("OTEL_TRACES_SAMPLER_ARG") if sampler.endswith("traceidratio") else 1.0,
         resource=_resource(read),
         queue_spans=read.number("OTEL_BSP_MAX_QUEUE_SIZE", QUEUE_SPANS),
         batch_spans=read.number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", BATCH_SPANS),
-        send_after_seconds=read.number("OTEL_BSP_SCHEDULE_DELAY", SEND_AFTER_MILLISECONDS) / 1000,
+        export_interval_seconds=read.number("OTEL_BSP_SCHEDULE_DELAY", EXPORT_INTERVAL_MILLISECONDS) / 1000,
     )
     read.done()
     return settings
 
 
 class _Reader:
-    """Values by name; what is wrong with them is gathered, so that it is told at once."""
+    """Reads variables, and collects all mistakes into one error."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
         self._mistakes: list[str] = []
 
     def done(self) -> None:
-        """Raises BadTracing if anything was wrong."""
+        """Raises BadTracing if there were mistakes."""
         if self._mistakes:
-            raise BadTracing("traces cannot be sent as the environment says:\n  " + "\n  ".join(self._mistakes))
+            raise BadTracing("invalid tracing settings in the environment:\n  " + "\n  ".join(self._mistakes))
 
     def wrong(self, name: str, rule: str) -> None:
         self._mistakes.append(f"{name}: {rule}")
@@ -141,7 +141,7 @@ class _Reader:
         return self._environment.get(name, "").strip()
 
     def otlp(self, suffix: str) -> tuple[str, str]:
-        """Name and value of OTEL_EXPORTER_OTLP_TRACES_<suffix>, or else of OTEL_EXPORTER_OTLP_<suffix>."""
+        """Name and value of OTEL_EXPORTER_OTLP_TRACES_<suffix>, else of OTEL_EXPORTER_OTLP_<suffix>."""
         own, general = f"OTEL_EXPORTER_OTLP_TRACES_{suffix}", f"OTEL_EXPORTER_OTLP_{suffix}"
         return (own, self.text(own)) if self.text(own) else (general, self.text(general))
 
@@ -152,14 +152,14 @@ class _Reader:
         self.wrong(name, f"must be one of {', '.join(choices)}, got {value!r:.100}")
         return default
 
-    def yes(self, name: str) -> bool:
+    def boolean(self, name: str) -> bool:
         value = self.text(name)
-        if value and value.lower() not in _YES_NO:
+        if value and value.lower() not in _BOOLEANS:
             self.wrong(name, f"must be true or false, got {value!r:.100}")
         return value.lower() == "true"
 
     def number(self, name: str, default: int) -> int:
-        """Of something that there is at least one of."""
+        """A positive integer."""
         value = self.text(name)
         if not value:
             return default
@@ -168,7 +168,7 @@ class _Reader:
         self.wrong(name, f"must be a whole number from 1 to 1000000000, got {value!r:.100}")
         return default
 
-    def share(self, name: str) -> float:
+    def ratio(self, name: str) -> float:
         value = self.text(name) or "1.0"
         try:
             share = float(value)
@@ -176,7 +176,7 @@ class _Reader:
             share = math.nan
         if 0.0 <= share <= 1.0:
             return share
-        self.wrong(name, f"must be a share of the traces from 0 to 1, e.g. 0.1, got {value!r:.100}")
+        self.wrong(name, f"must be a ratio from 0 to 1, e.g. 0.1, got {value!r:.100}")
         return 1.0
 
     def file(self, suffix: str) -> Path | None:
@@ -209,7 +209,7 @@ def _target(read: _Reader) -> Target:
         secure=secure,
         headers=_headers(read),
         compression=compression,
-        timeout_seconds=read.number(name, int(EXPORT_SECONDS * 1000)) / 1000,
+        timeout_seconds=read.number(name, int(EXPORT_TIMEOUT_SECONDS * 1000)) / 1000,
         ca_file=read.file("CERTIFICATE"),
         certificate_file=certificate,
         key_file=key,
@@ -217,7 +217,7 @@ def _target(read: _Reader) -> Target:
 
 
 def _endpoint(read: _Reader, protocol: Protocol) -> tuple[str, bool]:
-    """What the exporter is given, and whether TLS is wanted."""
+    """The exporter's endpoint, and whether to use TLS."""
     name, value = read.otlp("ENDPOINT")
     bare = protocol == "grpc" and "://" not in value
     insecure_name, _ = read.otlp("INSECURE")
@@ -233,11 +233,9 @@ def _endpoint(read: _Reader, protocol: Protocol) -> tuple[str, bool]:
         )
         return "", False
     if url.username is not None:
-        read.wrong(
-            name, "must not have a user or password, which would be seen in logs; use OTEL_EXPORTER_OTLP_HEADERS"
-        )
+        read.wrong(name, "must not have a user or password, which would show in logs; use OTEL_EXPORTER_OTLP_HEADERS")
         return "", False
-    secure = not read.yes(insecure_name) if bare else url.scheme == "https"
+    secure = not read.boolean(insecure_name) if bare else url.scheme == "https"
     if protocol == "grpc":
         return (url.netloc if url.port else f"{url.netloc}:4317"), secure
     own = name == "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
@@ -253,9 +251,7 @@ def _headers(read: _Reader) -> tuple[tuple[str, str], ...]:
         if equals and _HEADER_NAME.fullmatch(key):
             headers.append((key, unquote(text.strip())))
         else:
-            read.wrong(
-                name, f"must be NAME=VALUE,NAME=VALUE with URL-encoded values; that is not so of number {number}"
-            )
+            read.wrong(name, f"must be NAME=VALUE,NAME=VALUE with URL-encoded values; number {number} is not")
     return tuple(headers)
 
 

@@ -1,4 +1,4 @@
-"""Which traces are kept: what was decided when a trace began counts for all of it, also after a restart."""
+"""Sampling of traces: the decision at the start of a trace holds for all its spans, also after a restart."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace.span import TraceState
     from opentelemetry.util.types import Attributes
 
-    from muster.telemetry.tracing import GivenIds
+    from muster.telemetry.tracing import PreassignedIds
 
 _WITHOUT_RATIO: Final = {
     "always_on": sampling.ALWAYS_ON,
@@ -22,14 +22,14 @@ _WITHOUT_RATIO: Final = {
 }
 
 
-class AsDecided(Sampler):
-    """A span whose name was given out before is kept or not as its name says; of others another sampler decides.
+class PreassignedSampler(Sampler):
+    """Samples a span with a preassigned traceparent by its sampled flag, and delegates other spans.
 
-    A gang's first span is recorded last, perhaps by a process that was told of another share than the one that decided.
+    A gang's root span is recorded last, perhaps by a process with another sampling ratio than the one that decided.
     """
 
-    def __init__(self, ids: "GivenIds", others: Sampler) -> None:
-        self._ids, self._others = ids, others
+    def __init__(self, ids: "PreassignedIds", delegate: Sampler) -> None:
+        self._ids, self._delegate = ids, delegate
 
     def should_sample(
         self,
@@ -41,19 +41,19 @@ class AsDecided(Sampler):
         links: "Sequence[Link] | None" = None,
         trace_state: "TraceState | None" = None,
     ) -> SamplingResult:
-        given = self._ids.given
-        if given is None:
-            return self._others.should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)
-        if given.trace_flags.sampled:
+        assigned = self._ids.assigned
+        if assigned is None:
+            return self._delegate.should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)
+        if assigned.trace_flags.sampled:
             return SamplingResult(Decision.RECORD_AND_SAMPLE, attributes, trace_state)
         return SamplingResult(Decision.DROP)
 
     def get_description(self) -> str:
-        return f"AsDecided{{{self._others.get_description()}}}"
+        return f"PreassignedSampler{{{self._delegate.get_description()}}}"
 
 
-def sampler_of(name: str, ratio: float) -> Sampler:
-    """The sampler that OTEL_TRACES_SAMPLER names."""
+def sampler_by_name(name: str, ratio: float) -> Sampler:
+    """The sampler for a value of OTEL_TRACES_SAMPLER."""
     if name in _WITHOUT_RATIO:
         return _WITHOUT_RATIO[name]
     by_ratio = sampling.TraceIdRatioBased(ratio)

@@ -1,7 +1,7 @@
-"""The way of spans out of the process: a bounded queue, a thread that sends what is in it, and what is lost, counted.
+"""Exports spans: a bounded queue, a thread that sends batches, and counts of lost spans.
 
-OpenTelemetry's own batching may hold up the end of a process for half a minute, and tells of failed tries in lines of
-its own. Here the end takes no longer than a try or two, and what was lost in a minute is one line.
+OpenTelemetry's own batch processor may delay the end of a process by half a minute, and logs every failed attempt. Here
+shutdown takes one or two attempts, and losses are logged once a minute.
 """
 
 import logging
@@ -17,21 +17,21 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from muster.telemetry.otlp import OtlpSettings, Target
 
-TELL_SECONDS: Final = 60.0
-"""Losses are told at most so often."""
-_EXPORTERS_LOGS: Final = "opentelemetry.exporter.otlp"
-_LOGGERS: Final = (f"{_EXPORTERS_LOGS}.proto.grpc.exporter", f"{_EXPORTERS_LOGS}.proto.http.trace_exporter")
+LOSS_LOG_SECONDS: Final = 60.0
+"""Least time between two log lines about lost spans."""
+_EXPORTER_LOGGER: Final = "opentelemetry.exporter.otlp"
+_LOGGERS: Final = (f"{_EXPORTER_LOGGER}.proto.grpc.exporter", f"{_EXPORTER_LOGGER}.proto.http.trace_exporter")
 
 
 @dataclass(slots=True)
 class SpanCounts:
-    """Spans of this process since it started."""
+    """Spans of this process by outcome, since its start."""
 
     sent: int = 0
     dropped: int = 0
-    """Because the queue was full."""
+    """The queue was full."""
     failed: int = 0
-    """Because the collector did not take them."""
+    """The collector did not accept them."""
 
     @property
     def lost(self) -> int:
@@ -39,16 +39,16 @@ class SpanCounts:
 
 
 class SpanQueue(SpanProcessor):
-    """Takes ended spans without ever waiting, and sends them from a thread of its own."""
+    """Queues ended spans without blocking, and sends them from a thread."""
 
     def __init__(self, exporter: SpanExporter, settings: OtlpSettings) -> None:
         self.counts = SpanCounts()
         self._exporter, self._settings = exporter, settings
-        self._most, self._batch = settings.queue_spans, min(settings.batch_spans, settings.queue_spans)
+        self._max, self._batch = settings.queue_spans, min(settings.batch_spans, settings.queue_spans)
         self._queue: deque[ReadableSpan] = deque()
-        self._some, self._full, self._closing = threading.Event(), threading.Event(), threading.Event()
-        self._failures = _Reasons()
-        self._told, self._told_lost = -TELL_SECONDS, 0
+        self._nonempty, self._full, self._closing = threading.Event(), threading.Event(), threading.Event()
+        self._failures = _LastError()
+        self._logged_at, self._logged_lost = -LOSS_LOG_SECONDS, 0
         self._thread = threading.Thread(target=self._send_all, name="spans", daemon=True)
         self._thread.start()
 
@@ -57,43 +57,43 @@ class SpanQueue(SpanProcessor):
         if context is None or not context.trace_flags.sampled:
             return
         queued = len(self._queue)
-        if queued >= self._most or self._closing.is_set():
+        if queued >= self._max or self._closing.is_set():
             self.counts.dropped += 1
             return
         self._queue.append(span)
-        if not self._some.is_set():
-            self._some.set()
+        if not self._nonempty.is_set():
+            self._nonempty.set()
         if queued + 1 >= self._batch and not self._full.is_set():
             self._full.set()
 
     def shutdown(self) -> None:
-        """Send what is queued, unless the collector does not take it; returns when that is over."""
+        """Send queued spans; stops at the first failure."""
         if self._closing.is_set():
             return
         self._closing.set()
         self._full.set()
-        self._some.set()
+        self._nonempty.set()
         self._thread.join(self._settings.target.timeout_seconds * 1.5)
         self._exporter.shutdown()
         self._thread.join(self._settings.target.timeout_seconds)
         self.counts.dropped += len(self._queue)
-        self._tell(final=True)
+        self._log_losses(final=True)
         self._failures.close()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """What is queued is sent soon anyway: nothing is waited for."""
+        """Does not wait: queued spans are sent soon anyway."""
         return not self._queue
 
     def _send_all(self) -> None:
         while True:
-            self._some.wait()
-            self._full.wait(self._settings.send_after_seconds)
+            self._nonempty.wait()
+            self._full.wait(self._settings.export_interval_seconds)
             self._full.clear()
-            self._some.clear()
+            self._nonempty.clear()
             while self._queue:
                 if not self._send() and self._closing.is_set():
                     break
-            self._tell()
+            self._log_losses()
             if self._closing.is_set():
                 return
 
@@ -101,7 +101,7 @@ class SpanQueue(SpanProcessor):
         batch = [self._queue.popleft() for _ in range(min(len(self._queue), self._batch))]
         try:
             sent = self._exporter.export(batch) is SpanExportResult.SUCCESS
-        except Exception as error:  # an exporter must not end the thread: spans are lost then for as long as it lives
+        except Exception as error:  # an exporter error must not end the thread
             self._failures.last, sent = f"{type(error).__name__}: {error}", False
         if sent:
             self.counts.sent += len(batch)
@@ -109,30 +109,32 @@ class SpanQueue(SpanProcessor):
             self.counts.failed += len(batch)
         return sent
 
-    def _tell(self, *, final: bool = False) -> None:
+    def _log_losses(self, *, final: bool = False) -> None:
         now, lost = time.monotonic(), self.counts.lost
-        if lost == self._told_lost or (now - self._told < TELL_SECONDS and not final):
+        if lost == self._logged_lost or (now - self._logged_at < LOSS_LOG_SECONDS and not final):
             return
         structlog.get_logger().warning(
-            "spans lost",
-            spans=lost - self._told_lost,
+            "spans_lost",
+            spans=lost - self._logged_lost,
             since_start=lost,
             dropped_because_full=self.counts.dropped,
-            not_taken_by_collector=self.counts.failed,
+            rejected_by_collector=self.counts.failed,
             collector=self._settings.target.endpoint,
             reason=self._failures.last or None,
         )
-        self._told, self._told_lost = now, lost
+        self._logged_at, self._logged_lost = now, lost
 
 
-class _Reasons(logging.Filter):
-    """Keeps why the exporter failed last, of which it tells in logs only, and keeps its lines out of ours."""
+class _LastError(logging.Filter):
+    """Captures the exporter's last error, which it only logs, and suppresses its log lines."""
 
     def __init__(self) -> None:
         super().__init__()
         self.last = ""
         for name in _LOGGERS:
-            logging.getLogger(name).filters.insert(0, self)  # the exporter's own one passes over what it saw before
+            logging.getLogger(name).filters.insert(
+                0, self
+            )  # before the exporter's own filter, which drops repeated lines
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno >= logging.WARNING:
@@ -144,12 +146,12 @@ class _Reasons(logging.Filter):
             logging.getLogger(name).removeFilter(self)
 
 
-def exporter_to(target: Target) -> SpanExporter:
-    """What sends to that collector."""
-    return _by_grpc(target) if target.protocol == "grpc" else _by_http(target)
+def create_exporter(target: Target) -> SpanExporter:
+    """An exporter to a collector."""
+    return _grpc_exporter(target) if target.protocol == "grpc" else _http_exporter(target)
 
 
-def _by_grpc(target: Target) -> SpanExporter:
+def _grpc_exporter(target: Target) -> SpanExporter:
     from grpc import Compression
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 
@@ -163,20 +165,20 @@ def _by_grpc(target: Target) -> SpanExporter:
     )
 
 
-def _by_http(target: Target) -> SpanExporter:
+def _http_exporter(target: Target) -> SpanExporter:
     from opentelemetry.exporter.otlp.proto.http import Compression
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from requests import Session
 
-    class OwnAuthority(Session):
-        """requests prefers the file in REQUESTS_CA_BUNDLE to the one that it is given."""
+    class SessionWithOwnCa(Session):
+        """Overrides requests' preference of REQUESTS_CA_BUNDLE over the given file."""
 
         def merge_environment_settings(self, *of_request: Any) -> Any:
             return super().merge_environment_settings(*of_request) | {"verify": self.verify}
 
     return OTLPSpanExporter(
         endpoint=target.endpoint,
-        session=OwnAuthority() if target.ca_file else None,
+        session=SessionWithOwnCa() if target.ca_file else None,
         certificate_file=str(target.ca_file) if target.ca_file else None,
         client_key_file=str(target.key_file) if target.key_file else None,
         client_certificate_file=str(target.certificate_file) if target.certificate_file else None,

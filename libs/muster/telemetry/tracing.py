@@ -1,8 +1,8 @@
-"""Traces: OpenTelemetry spans, sent by OTLP when OTEL_EXPORTER_OTLP_ENDPOINT says where to, otherwise costing nothing.
+"""Traces: OpenTelemetry spans, exported by OTLP if OTEL_EXPORTER_OTLP_ENDPOINT is set; otherwise they cost nothing.
 
-Between processes and in etcd a span is named by its W3C traceparent, a string; "" stands for none. A span may be given
-its name before it is recorded (`new_traceparent`), so that children, also those of a later process, can hang below one
-whose end is not known yet. All times are nanoseconds since 1970 UTC.
+Between processes and in etcd a span is identified by its W3C traceparent, a string; "" is no span. A traceparent can be
+assigned before its span is recorded (`new_traceparent`), so that children, also of a later process, can refer to a
+parent that has not ended. All times are nanoseconds since 1970 UTC.
 """
 
 import os
@@ -32,46 +32,46 @@ _TRACEPARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-(
 _NO_CONTEXT: Final = Context()
 
 
-class GivenIds:
-    """Makes ids, or hands out those that the running thread was given for its next span."""
+class PreassignedIds:
+    """Generates ids, or returns those assigned to the next span of the current thread."""
 
     def __init__(self) -> None:
-        self._of_thread = threading.local()
+        self._thread_local = threading.local()
 
     @property
-    def given(self) -> SpanContext | None:
-        """Name of the next span of this thread."""
-        return getattr(self._of_thread, "given", None)
+    def assigned(self) -> SpanContext | None:
+        """Context assigned to the next span of this thread."""
+        return getattr(self._thread_local, "assigned", None)
 
-    def give(self, context: SpanContext | None) -> None:
-        """Name the next span of this thread so; None: it gets ids of its own."""
-        self._of_thread.given = context
+    def assign(self, context: SpanContext | None) -> None:
+        """Assign a context to the next span of this thread; None: it gets new ids."""
+        self._thread_local.assigned = context
 
     def generate_trace_id(self) -> int:
-        given = self.given
-        return given.trace_id if given else int.from_bytes(os.urandom(16)) or 1
+        assigned = self.assigned
+        return assigned.trace_id if assigned else int.from_bytes(os.urandom(16)) or 1
 
     def generate_span_id(self) -> int:
-        given = self.given
-        return given.span_id if given else int.from_bytes(os.urandom(8)) or 1
+        assigned = self.assigned
+        return assigned.span_id if assigned else int.from_bytes(os.urandom(8)) or 1
 
     def is_trace_id_random(self) -> bool:
         return True
 
 
 class _Tracing:
-    """What is on, if anything is."""
+    """State of tracing in this process."""
 
     provider: "TracerProvider | None" = None
     tracer: Tracer = trace.NoOpTracer()
     counts: "SpanCounts | None" = None
-    ids: GivenIds = GivenIds()
+    ids: PreassignedIds = PreassignedIds()
 
 
 def configure_tracing(service: str, instance: str) -> Callable[[], None]:
-    """Turn tracing on if the environment names an OTLP endpoint. Returns what flushes and turns it off.
+    """Enable tracing if the environment has an OTLP endpoint. Returns the function that flushes and disables it.
 
-    `service` is e.g. "coordinator", `instance` tells replicas apart. Call the result at the end of the process. Raises
+    `service` is e.g. "coordinator", `instance` identifies the replica. Call the result at the end of the process. Raises
     BadTracing.
     """
     settings = read_otlp(os.environ)
@@ -79,31 +79,31 @@ def configure_tracing(service: str, instance: str) -> Callable[[], None]:
         return lambda: None
     try:
         return _begin(settings, service, instance)
-    except (ValueError, OSError) as error:  # of the SDK: limits of spans, files that are no certificates
-        raise BadTracing(f"traces cannot be sent as the environment says: {error}") from error
+    except (ValueError, OSError) as error:  # of the SDK: span limits, invalid certificates
+        raise BadTracing(f"invalid tracing settings in the environment: {error}") from error
 
 
 def _begin(settings: OtlpSettings, service: str, instance: str) -> Callable[[], None]:
-    # Imported here because it takes a quarter of a second that a process without tracing need not spend.
+    # Imported here: it takes a quarter of a second, which processes without tracing save.
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
 
-    from muster.telemetry.sampling import AsDecided, sampler_of
-    from muster.telemetry.span_export import SpanQueue, exporter_to
+    from muster.telemetry.sampling import PreassignedSampler, sampler_by_name
+    from muster.telemetry.span_export import SpanQueue, create_exporter
 
-    described = {
+    attributes = {
         "service.name": f"muster-{service}",
         "service.namespace": "muster",
         "service.version": version("muster"),
         "service.instance.id": instance,
     }
     provider = TracerProvider(
-        sampler=AsDecided(_Tracing.ids, sampler_of(settings.sampler, settings.ratio)),
-        resource=Resource.create({**described, **dict(settings.resource)}),
+        sampler=PreassignedSampler(_Tracing.ids, sampler_by_name(settings.sampler, settings.ratio)),
+        resource=Resource.create({**attributes, **dict(settings.resource)}),
         id_generator=_Tracing.ids,  # type: ignore[arg-type]  # has all of IdGenerator's methods; its class is slow to import
         shutdown_on_exit=False,
     )
-    queue = SpanQueue(exporter_to(settings.target), settings)
+    queue = SpanQueue(create_exporter(settings.target), settings)
     provider.add_span_processor(queue)
     _Tracing.provider, _Tracing.counts = provider, queue.counts
     _Tracing.tracer = provider.get_tracer(_SCOPE, version("muster"))
@@ -117,33 +117,33 @@ def _begin(settings: OtlpSettings, service: str, instance: str) -> Callable[[], 
 
 
 def enabled() -> bool:
-    """Spans go somewhere."""
+    """Whether spans are recorded."""
     return _Tracing.provider is not None
 
 
 def span_counts() -> "SpanCounts | None":
-    """What became of the spans of this process; None if tracing was never on."""
+    """Spans of this process by outcome; None if tracing was never enabled."""
     return _Tracing.counts
 
 
 def tracer() -> Tracer:
-    """What makes spans of the running code: `start_as_current_span(...)`. Ask for it at each use."""
+    """The tracer, for `start_as_current_span(...)`. Call this at each use: it changes when tracing is enabled."""
     return _Tracing.tracer
 
 
-# -- names of spans
+# -- traceparents
 
 
 def to_traceparent(context: SpanContext) -> str:
-    """Name of a span; "" if it is not a valid one."""
+    """The traceparent of a span; "" if the context is not valid."""
     if not context.is_valid:
         return ""
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags & 0xFF:02x}"
 
 
-@lru_cache(1024)  # many spans hang below the same few
+@lru_cache(1024)  # many spans share a few parents
 def from_traceparent(traceparent: str) -> SpanContext | None:
-    """The span of that name, as one of another process; None if the text names none."""
+    """The remote span context of a traceparent; None if it is malformed."""
     match = _TRACEPARENT.fullmatch(traceparent)
     if match is None or match[1] == "ff" or (match[1] == "00" and match[5]):
         return None
@@ -153,25 +153,25 @@ def from_traceparent(traceparent: str) -> SpanContext | None:
     return context if context.is_valid else None
 
 
-def below(traceparent: str) -> Context:
-    """Context for `start_as_current_span(context=...)`: a child of that span, or a root if it names none."""
+def child_context(traceparent: str) -> Context:
+    """Context for `start_as_current_span(context=...)` of a child of that span; a root span if it is malformed."""
     parent = from_traceparent(traceparent)
     return _NO_CONTEXT if parent is None else trace.set_span_in_context(NonRecordingSpan(parent), _NO_CONTEXT)
 
 
-def is_kept(traceparent: str) -> bool:
-    """The trace of that span is sent: it can be looked up."""
+def is_sampled(traceparent: str) -> bool:
+    """Whether the trace of that span is sampled."""
     context = from_traceparent(traceparent)
     return context is not None and context.trace_flags.sampled
 
 
 def current_traceparent() -> str:
-    """Name of the span that the running code is in; "" outside of any."""
+    """Traceparent of the current span; "" outside of any."""
     return to_traceparent(trace.get_current_span().get_span_context())
 
 
 def new_traceparent(parent: str = "") -> str:
-    """A name for a span to be recorded later, below `parent` or as the root of a new trace; "" while tracing is off."""
+    """Traceparent for a span to be recorded later, a child of `parent` or a new root; "" while tracing is off."""
     if _Tracing.provider is None:
         return ""
     above = from_traceparent(parent)
@@ -186,32 +186,32 @@ def new_traceparent(parent: str = "") -> str:
 
 
 def links_to(traceparents: Iterable[str]) -> list[Link]:
-    """Links to those spans, without those that name none."""
+    """Links to those spans; malformed traceparents are skipped."""
     return [Link(context) for each in traceparents if (context := from_traceparent(each)) is not None]
 
 
 @contextmanager
-def joint_span(
+def linked_span(
     name: str, traceparents: Sequence[str], attributes: Mapping[str, Attribute] | None = None
 ) -> Iterator[str]:
-    """A span for what is done for several traces at once: a child in the first, with links to the others. Gives its
-    name, to which those may link in turn; "" if none is kept.
+    """A span for work on behalf of several traces: a child in the first sampled one, with links to the others. Yields
+    its traceparent; "" if none is sampled.
     """
-    kept = [each for each in traceparents if is_kept(each)] if enabled() else []
+    kept = [each for each in traceparents if is_sampled(each)] if enabled() else []
     if not kept:
-        token = attach(below(next(iter(traceparents), "")))
+        token = attach(child_context(next(iter(traceparents), "")))
         try:
             yield ""
         finally:
             detach(token)
         return
     with tracer().start_as_current_span(
-        name, below(kept[0]), attributes=attributes, links=links_to(kept[1:]), record_exception=False
+        name, child_context(kept[0]), attributes=attributes, links=links_to(kept[1:]), record_exception=False
     ):
         yield current_traceparent()
 
 
-# -- spans whose times are known
+# -- spans with given times
 
 
 def record_span(
@@ -227,21 +227,21 @@ def record_span(
     error: str = "",
     error_type: str = "",
 ) -> str:
-    """Record a span that has ended. Returns its name; "" while tracing is off.
+    """Record an ended span. Returns its traceparent; "" while tracing is off.
 
-    `parent` names the span above it; `traceparent` is its own name if it was given one; `links` name spans that have to
-    do with it; `error` says why it failed, and `error_type` in one word of few.
+    `parent` and `links` are traceparents of other spans; `traceparent` is its own if preassigned; `error` is the reason
+    of its failure, and `error_type` a word of low cardinality.
     """
     if _Tracing.provider is None:
         return ""
     own = from_traceparent(traceparent)
-    _Tracing.ids.give(own)
+    _Tracing.ids.assign(own)
     try:
         span = _Tracing.tracer.start_span(
-            name, below(parent), kind, attributes, links_to(links), start_unix_nanos, record_exception=False
+            name, child_context(parent), kind, attributes, links_to(links), start_unix_nanos, record_exception=False
         )
     finally:
-        _Tracing.ids.give(None)
+        _Tracing.ids.assign(None)
     if error:
         span.set_status(Status(StatusCode.ERROR, error))
         if error_type:

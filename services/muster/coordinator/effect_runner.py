@@ -119,7 +119,7 @@ class EffectRunner:
         # A batch is one call, shown in the trace of its first gang; the traces of the others link to it.
         gangs = {group.id: group.gangs[0].id for group in effect.groups if group.gangs}
         traceparents = {group: self._traces.phase_of(gang) for group, gang in gangs.items()}
-        with tracing.joint_span("solve", list(traceparents.values()), {"muster.groups": len(effect.groups)}) as batch:
+        with tracing.linked_span("solve", list(traceparents.values()), {"muster.groups": len(effect.groups)}) as batch:
             for gang in list(gangs.values())[1:]:
                 self._traces.link(gang, batch)
             started = monotonic()
@@ -130,7 +130,7 @@ class EffectRunner:
         self._enqueue(answer)
 
     async def _bind(self, effect: effects.Bind) -> None:
-        token = context.attach(tracing.below(self._traces.phase_of(effect.gang)))
+        token = context.attach(tracing.child_context(self._traces.phase_of(effect.gang)))
         try:
             trace_id, root = self._traces.sampled_trace_id(effect.gang), self._traces.root_of(effect.gang)
             async for event in self._binder.bind(effect, trace_id, root):
@@ -139,7 +139,7 @@ class EffectRunner:
             context.detach(token)
 
     async def _evict(self, effect: effects.Evict) -> None:
-        token = context.attach(tracing.below(self._traces.phase_of(effect.gang)))
+        token = context.attach(tracing.child_context(self._traces.phase_of(effect.gang)))
         try:
             async for event in self._binder.evict(effect, self._traces.root_of(effect.gang)):
                 self._enqueue(event)

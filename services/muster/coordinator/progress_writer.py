@@ -87,7 +87,7 @@ class ProgressWriter:
         while True:
             gang = await self._next()
             self._in_flight.add(gang)
-            token = context.attach(tracing.below(self._traceparent_of(gang)))
+            token = context.attach(tracing.child_context(self._traceparent_of(gang)))
             try:
                 reached = await self._write(gang)
             finally:

@@ -17,7 +17,7 @@ from muster.retry.retrying import Backoff
 from muster.rpc.channel import open_channel
 from muster.rpc.lifetime import until_stopped
 from muster.rpc.server import RpcServer
-from muster.telemetry.metrics import tell_leading
+from muster.telemetry.metrics import expose_leadership
 
 HEALTH_SECONDS = 1.0
 """Interval of health checks of etcd."""
@@ -67,10 +67,10 @@ async def _campaign_and_lead(
     )
     servicer.standby(election.leader)
     backoff = Backoff()
-    tell_leading(False)
+    expose_leadership(False)
     while True:
         leadership = await election.campaign()
-        tell_leading(True)
+        expose_leadership(True)
         term = Term(settings, channels, store, leadership)
         servicer.lead(term)
         try:
@@ -82,7 +82,7 @@ async def _campaign_and_lead(
         else:
             failed = False
         finally:
-            tell_leading(False)
+            expose_leadership(False)
             servicer.standby(election.leader)
             await election.resign()
         if failed:

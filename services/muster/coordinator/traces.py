@@ -72,7 +72,7 @@ class GangTraces:
 
     def sampled_trace_id(self, gang: str) -> str:
         """Returns the trace id for users; "" if there is none or the trace is not sampled, so a lookup would fail."""
-        return self.trace_id(gang) if tracing.is_kept(self.root_of(gang)) else ""
+        return self.trace_id(gang) if tracing.is_sampled(self.root_of(gang)) else ""
 
     def link(self, gang: str, traceparent: str) -> None:
         """Links the span of the gang's phase to a span of another trace."""
@@ -121,7 +121,7 @@ class GangTraces:
 
     def _record_phase(self, change: PhaseChanged, trace: _Trace, gang: Gang | None, now: int) -> None:
         links, trace.links = tuple(trace.links), {}
-        if change.before is None or not tracing.is_kept(trace.root):
+        if change.before is None or not tracing.is_sampled(trace.root):
             return
         after = change.after.name.lower() if change.after is not None else "gone"
         attributes: dict[str, tracing.Attribute] = {"muster.gang": change.gang, "muster.gang.next_phase": after}

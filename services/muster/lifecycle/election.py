@@ -16,7 +16,7 @@ from muster.kube.responses import ApiStatusError, KubeUnreachable, Response
 from muster.kube.session import KubeSession
 from muster.lifecycle.lease import BadLease, LeaseSpec, Seen, Vigil, decode_lease, encode_lease, given_back, taken
 from muster.lifecycle.settings import Settings, lease_namespace
-from muster.telemetry.metrics import tell_leading
+from muster.telemetry.metrics import expose_leadership
 
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # goes on while the machine is suspended
 _SAFE_PART: Final = 0.8  # of the lease: the rest is for a late wake-up and for clocks that run at different speeds
@@ -62,7 +62,7 @@ class Leadership:
             _log.info("leading")
             self._lost.clear()
             self._gained.set()
-            tell_leading(True)
+            expose_leadership(True)
         self._set_alarm()
 
     def lose(self, why: str, *, wanted: bool = False) -> None:
@@ -71,7 +71,7 @@ class Leadership:
             (_log.info if wanted else _log.warning)("not leading any more", why=why)
             self._gained.clear()
             self._lost.set()
-            tell_leading(False)
+            expose_leadership(False)
 
     def _set_alarm(self) -> None:
         if self._alarm is not None:
@@ -99,7 +99,7 @@ class Election:
 
     async def run(self) -> None:
         """Stand, lead, and stand again, until cancelled; then the lease is given back."""
-        tell_leading(self._leadership.leads)
+        expose_leadership(self._leadership.leads)
         try:
             while True:
                 pause = await self._step()

@@ -444,7 +444,7 @@ class TestMetrics:
 
         now = Figures.here()
         assert now("muster_watched_objects", kind="pods") == 5
-        assert now("muster_lists_total", kind="pods") - before("muster_lists_total", kind="pods") == 1
+        assert now("muster_watch_lists_total", kind="pods") - before("muster_watch_lists_total", kind="pods") == 1
         assert now("muster_watch_failures_total", kind="pods") - before("muster_watch_failures_total", kind="pods") == 2
         assert now("muster_watch_events_total", kind="pods") - before("muster_watch_events_total", kind="pods") == 1
         assert informer.heard_at > heard

@@ -133,7 +133,7 @@ async def test_who_holds_connections_open_keeps_only_others_of_his_kind_out(serv
         writer.write(b"GET /metr")
         await writer.drain()
     status, _, text = await served.get()
-    assert (status, text) == (503, "16 others ask at once: try again\n")
+    assert (status, text) == (503, "16 requests are running: try again\n")
 
     for reader, writer in idle:
         writer.write(b"ics HTTP/1.1\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Alerts: Prometheus itself says when they fire, and that nothing fires while all is well; each has its advice."""
+"""Alerts, tested with promtool: silent on a healthy cluster, and each fires in its case; each has a runbook entry."""
 
 import json
 import re
@@ -11,15 +11,15 @@ from builders.deploy.promtool import promtool
 from builders.docs.metrics import ROOT
 
 ALERTS = ROOT / "deploy" / "dashboards" / "alerts.yaml"
-ADVICE = ROOT / "docs" / "alerts.md"
+RUNBOOK = ROOT / "docs" / "alerts.md"
 RULES: list[dict[str, Any]] = yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]
 
 Series = dict[str, str | None]
-"""Values by series in promtool's notation, one a minute; None: the series is not there."""
+"""Values by series in promtool's notation, one per minute; None: the series is absent."""
 
 
 def latencies(name: str, labels: str, *, slow: bool) -> Series:
-    """A hundred figures a minute, all below 50 ms or all above 5 s."""
+    """A hundred observations per minute, all below 50 ms or all above 5 s."""
     fast = "0+0x60" if slow else "0+100x60"
     bounds = {"0.05": fast, "0.5": fast, "1": fast, "5": fast, "10": "0+100x60", "+Inf": "0+100x60"}
     return {f'{name}_bucket{{{labels}, le="{bound}"}}': values for bound, values in bounds.items()}
@@ -34,12 +34,12 @@ PLACED, NO_ANSWER = (
 )
 FAILED_BINDS = 'muster_bind_errors_total{job="binding", reason="failed"}'
 REPAIRING = 'muster_gangs{job="coordinator", phase="repairing"}'
-STRAINED = 'muster_writes_repeated_total{job="binding", why="strained"}'
+THROTTLED = 'muster_write_retries_total{job="binding", reason="server_unavailable"}'
 FORBIDDEN = 'rest_client_requests_total{job="binding", method="PATCH", code="403"}'
-ETCD_FAILURES = 'muster_etcd_failures_total{job="coordinator", operation="health"}'
+ETCD_FAILURES = 'muster_etcd_request_errors_total{job="coordinator", operation="health"}'
 ETCD_SIZE = 'etcd_mvcc_db_total_size_in_bytes{job="etcd", instance="etcd-1"}'
 VIEW = 'muster_cache_synced{job="placement", instance="a"}'
-SILENCE = 'muster_watch_silence_seconds{job="cluster-state", instance="a", kind="pods"}'
+SILENCE = 'muster_watch_idle_seconds{job="cluster-state", instance="a", kind="pods"}'
 WRONG = 'muster_placements_rejected_total{job="coordinator", reason="no_room"}'
 RETRIES = 'workqueue_retries_total{job="lifecycle", name="quota"}'
 UNDECIDED = 'muster_quota_review_duration_seconds_count{job="lifecycle", code="503"}'
@@ -47,9 +47,9 @@ CERTIFICATE = 'muster_certificate_expiration_timestamp_seconds{job="binding", in
 DROPPED = 'muster_spans_total{job="binding", outcome="dropped"}'
 SLI, FIRST_TRY = "scheduler_pod_scheduling_sli_duration_seconds", 'job="coordinator", attempts="1"'
 ETCD, COMMIT = "muster_etcd_request_duration_seconds", 'job="coordinator", operation="commit"'
-LOOP, PROCESS = "muster_loop_delay_seconds", 'job="coordinator", instance="a"'
+LAG, PROCESS = "muster_event_loop_lag_seconds", 'job="coordinator", instance="a"'
 
-WELL: Series = {
+HEALTHY: Series = {
     **{f'up{{job="{job}", instance="{job}-1"}}': "1x60" for job in SERVICES},
     LEADER: "1x60",
     STANDBY: "0x60",
@@ -64,8 +64,8 @@ WELL: Series = {
     FAILED_BINDS: "0+1x60",
     'muster_bind_errors_total{job="binding", reason="gone"}': "0+400x60",
     REPAIRING: "0 1 1 0 0 2 0x60",
-    STRAINED: "0+1x60",
-    'muster_writes_repeated_total{job="binding", why="again"}': "0+60x60",
+    THROTTLED: "0+1x60",
+    'muster_write_retries_total{job="binding", reason="write_failed"}': "0+60x60",
     'rest_client_requests_total{job="binding", method="POST", code="201"}': "0+800x60",
     FORBIDDEN: "0x60",
     ETCD_FAILURES: "0 0 0 0 0 2x60",
@@ -76,25 +76,25 @@ WELL: Series = {
     SILENCE: "10 30 25x60",
     WRONG: "0x60",
     'muster_placements_rejected_total{job="coordinator", reason="overtaken"}': "0+9x60",
-    **latencies(LOOP, PROCESS, slow=False),
+    **latencies(LAG, PROCESS, slow=False),
     RETRIES: "0+1x60",
     'muster_quota_review_duration_seconds_count{job="lifecycle", code="200"}': "0+60x60",
     UNDECIDED: "0x60",
     'muster_spans_total{job="binding", outcome="sent"}': "0+600x60",
     DROPPED: "0x60",
-    # The default scheduler tells figures by the same names.
+    # The default scheduler exposes metrics of the same names.
     'scheduler_pending_pods{job="kube-scheduler", queue="active"}': "8x60",
     'scheduler_schedule_attempts_total{job="kube-scheduler", result="error"}': "0+1000x60",
     **latencies(SLI, 'job="kube-scheduler", attempts="1"', slow=True),
-    CERTIFICATE: "864000x90",  # in ten days: promtool's time begins in 1970
+    CERTIFICATE: "864000x90",  # in ten days: promtool's clock starts in 1970
 }
 
 CASES: list[tuple[str, str, Series, dict[str, str]]] = [
     ("MusterNoLeader", "10m", {LEADER: "0x60"}, {}),
     ("MusterNoLeader", "10m", {LEADER: None, STANDBY: None}, {}),
     ("MusterLeaderChanges", "40m", {TERMS: "0+1x60"}, {}),
-    ("MusterServiceGone", "10m", {'up{job="binding", instance="binding-1"}': None}, {"job": "binding"}),
-    ("MusterServiceGone", "10m", {'up{job="placement", instance="placement-1"}': "0x60"}, {"job": "placement"}),
+    ("MusterServiceDown", "10m", {'up{job="binding", instance="binding-1"}': None}, {"job": "binding"}),
+    ("MusterServiceDown", "10m", {'up{job="placement", instance="placement-1"}': "0x60"}, {"job": "placement"}),
     (
         "MusterReplicaDown",
         "10m",
@@ -107,29 +107,29 @@ CASES: list[tuple[str, str, Series, dict[str, str]]] = [
         {'up{job="etcd", instance="etcd-2"}': "0x60"},
         {"job": "etcd", "instance": "etcd-2"},
     ),
-    ("MusterStuck", "30m", {PLACED: "5x60", NO_ANSWER: "5x60"}, {}),
-    ("MusterAttemptsFail", "30m", {NO_ANSWER: "0+50x60"}, {}),
+    ("MusterSchedulingStalled", "30m", {PLACED: "5x60", NO_ANSWER: "5x60"}, {}),
+    ("MusterAttemptsFailing", "30m", {NO_ANSWER: "0+50x60"}, {}),
     ("MusterSlowStarts", "40m", latencies(SLI, FIRST_TRY, slow=True), {}),
     ("MusterBindErrors", "40m", {FAILED_BINDS: "0+100x60"}, {}),
     ("MusterGangsRepairing", "50m", {REPAIRING: "2x60"}, {}),
-    ("MusterWritesStrained", "40m", {STRAINED: "0+60x60"}, {}),
+    ("MusterApiServerThrottling", "40m", {THROTTLED: "0+60x60"}, {}),
     ("MusterForbidden", "40m", {FORBIDDEN: "0+6x60"}, {"job": "binding", "method": "PATCH", "code": "403"}),
-    ("MusterEtcdFails", "20m", {ETCD_FAILURES: "0+60x60"}, {}),
+    ("MusterEtcdUnavailable", "20m", {ETCD_FAILURES: "0+60x60"}, {}),
     ("MusterEtcdSlow", "40m", latencies(ETCD, COMMIT, slow=True), {}),
     ("MusterEtcdFull", "30m", {ETCD_SIZE: "1700000000x60"}, {"job": "etcd", "instance": "etcd-1"}),
-    ("MusterViewStale", "10m", {VIEW: "0x60"}, {"job": "placement", "instance": "a"}),
+    ("MusterCacheNotSynced", "10m", {VIEW: "0x60"}, {"job": "placement", "instance": "a"}),
     (
-        "MusterWatchSilent",
+        "MusterWatchStalled",
         "10m",
         {SILENCE: "0+60x60"},
         {"job": "cluster-state", "instance": "a", "kind": "pods"},
     ),
-    ("MusterAnswersRejected", "30m", {WRONG: "0+1x60"}, {"reason": "no_room"}),
-    ("MusterLoopBusy", "40m", latencies(LOOP, PROCESS, slow=True), {"job": "coordinator", "instance": "a"}),
-    ("MusterControllerFails", "40m", {RETRIES: "0+60x60"}, {"name": "quota"}),
-    ("MusterQuotaUndecided", "30m", {UNDECIDED: "0+5x60"}, {}),
+    ("MusterPlacementsRejected", "30m", {WRONG: "0+1x60"}, {"reason": "no_room"}),
+    ("MusterEventLoopLag", "40m", latencies(LAG, PROCESS, slow=True), {"job": "coordinator", "instance": "a"}),
+    ("MusterControllerFailing", "40m", {RETRIES: "0+60x60"}, {"name": "quota"}),
+    ("MusterQuotaReviewsFailing", "30m", {UNDECIDED: "0+5x60"}, {}),
     (
-        "MusterCertificateEnds",
+        "MusterCertificateExpiring",
         "70m",
         {CERTIFICATE: "432000x90"},
         {"job": "binding", "instance": "a", "file": "tls.crt"},
@@ -139,7 +139,7 @@ CASES: list[tuple[str, str, Series, dict[str, str]]] = [
 
 
 def firing(selector: str, at: str, series: Series, expected: list[str]) -> dict[str, Any]:
-    """One test of promtool: which alerts fire then."""
+    """A promtool test of the alerts that fire at a time."""
     return {
         "interval": "1m",
         "input_series": [{"series": name, "values": values} for name, values in series.items() if values is not None],
@@ -157,25 +157,25 @@ def fires(name: str, at: str, changed: Series, labels: dict[str, str]) -> dict[s
     rule = next(rule for rule in RULES if rule["alert"] == name)
     has = {"alertname": name, "alertstate": "firing", "severity": rule["labels"]["severity"], **labels}
     expected = "ALERTS{" + ", ".join(f"{label}={json.dumps(value)}" for label, value in has.items()) + "}"
-    return firing(f', alertname="{name}"', at, WELL | changed, [expected])
+    return firing(f', alertname="{name}"', at, HEALTHY | changed, [expected])
 
 
-def test_prometheus_takes_the_rules() -> None:
+def test_prometheus_accepts_the_rules() -> None:
     promtool("check", "rules", ALERTS)
 
 
-def test_alerts_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
-    tests = [firing("", "55m", WELL, []), *(fires(*case) for case in CASES)]
+def test_alerts_fire_in_their_cases_only(tmp_path: Path) -> None:
+    tests = [firing("", "55m", HEALTHY, []), *(fires(*case) for case in CASES)]
     file = tmp_path / "alerts.test.yaml"
     file.write_text(yaml.safe_dump({"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": tests}))
 
     promtool("test", "rules", file)
 
 
-def test_every_alert_has_a_case_and_advice() -> None:
+def test_every_alert_has_a_case_and_a_runbook_entry() -> None:
     names = [rule["alert"] for rule in RULES]
     assert sorted({name for name, *_ in CASES}) == sorted(names)
-    assert re.findall(r"^## (Muster\w+)$", ADVICE.read_text(), re.M) == names
+    assert re.findall(r"^## (Muster\w+)$", RUNBOOK.read_text(), re.M) == names
     for rule in RULES:
         assert rule["annotations"]["runbook_url"] == f"docs/alerts.md#{rule['alert'].lower()}"
         assert rule["labels"]["severity"] in ("critical", "warning", "info")

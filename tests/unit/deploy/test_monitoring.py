@@ -44,8 +44,8 @@ def test_alerts_are_those_of_the_file_about_this_namespace(tmp_path: Path) -> No
 
 def test_a_placement_that_is_elsewhere_is_not_missed() -> None:
     elsewhere = "placement: {implementation: external, external: {address: 'solver:1'}}"
-    assert 'absent(up{namespace="muster-system",job="placement"})' in rules(rendered(ON))["MusterServiceGone"]["expr"]
-    there = rules(rendered(f"{ON}\n{elsewhere}"))["MusterServiceGone"]["expr"]
+    assert 'absent(up{namespace="muster-system",job="placement"})' in rules(rendered(ON))["MusterServiceDown"]["expr"]
+    there = rules(rendered(f"{ON}\n{elsewhere}"))["MusterServiceDown"]["expr"]
     assert re.findall(r'absent\(up\{[^}]*job="([^"]*)"\}\)', there) == ["cluster-state", "binding"]
 
 

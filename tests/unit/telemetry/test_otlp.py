@@ -100,7 +100,7 @@ def test_all_that_is_said_is_taken(tmp_path: Path) -> None:
         "k8s.namespace.name": "kube-system",
         "service.name": "scheduler",
     }
-    assert (settings.send_after_seconds, settings.queue_spans) == (0.2, 10)
+    assert (settings.export_interval_seconds, settings.queue_spans) == (0.2, 10)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_a_name_is_the_same_after_reading_and_writing() -> None:
 )
 def test_what_is_no_name_names_nothing(text: str) -> None:
     assert tracing.from_traceparent(text) is None
-    assert trace.get_current_span(tracing.below(text)) is trace.INVALID_SPAN
+    assert trace.get_current_span(tracing.child_context(text)) is trace.INVALID_SPAN
 
 
 def test_names_of_later_versions_are_read_as_far_as_they_are_known() -> None:
@@ -58,7 +58,7 @@ def test_while_it_is_off_nothing_is_named_or_recorded(monkeypatch: pytest.Monkey
 
 
 def test_while_it_is_off_a_callers_trace_is_still_carried_on() -> None:
-    with tracing.tracer().start_as_current_span("x", context=tracing.below(NAME)):
+    with tracing.tracer().start_as_current_span("x", context=tracing.child_context(NAME)):
         assert tracing.current_traceparent() == NAME
 
 
