@@ -118,9 +118,7 @@ async def _answered(reader: asyncio.StreamReader) -> bytes:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
-        return _refusal(
-            "431 Request Header Fields Too Large", f"the head of a request must not exceed {_HEAD_BYTES} bytes"
-        )
+        return _refusal("431 Request Header Fields Too Large", f"request heads are limited to {_HEAD_BYTES} bytes")
     first, *lines = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):

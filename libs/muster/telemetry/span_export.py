@@ -132,9 +132,7 @@ class _LastError(logging.Filter):
         super().__init__()
         self.last = ""
         for name in _LOGGERS:
-            logging.getLogger(name).filters.insert(
-                0, self
-            )  # before the exporter's own filter, which drops repeated lines
+            logging.getLogger(name).filters.insert(0, self)  # before its filter of repeated lines
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno >= logging.WARNING:

@@ -71,8 +71,8 @@ class _Tracing:
 def configure_tracing(service: str, instance: str) -> Callable[[], None]:
     """Enable tracing if the environment has an OTLP endpoint. Returns the function that flushes and disables it.
 
-    `service` is e.g. "coordinator", `instance` identifies the replica. Call the result at the end of the process. Raises
-    BadTracing.
+    `service` is e.g. "coordinator", `instance` identifies the replica. Call the result at the end of the process.
+    Raises BadTracing.
     """
     settings = read_otlp(os.environ)
     if settings is None:

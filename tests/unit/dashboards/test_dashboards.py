@@ -47,14 +47,10 @@ def test_queries_use_only_exposed_metrics_and_labels(where: str, expression: str
     for match in found:
         name = match[1] if match[1] in EXPOSED else series_of(match[1])
         assert name in EXPOSED, f"{where} queries {match[1]}, which is not exposed"
-        assert (name == match[1]) == (EXPOSED[name].kind != "histogram"), (
-            f"{match[1]} is of the type {EXPOSED[name].kind}"
-        )
+        assert (name == match[1]) == (EXPOSED[name].kind != "histogram"), f"{match[1]} is a {EXPOSED[name].kind}"
         labels |= EXPOSED[name].labels
         selected = set(_SELECTED.findall(match[2] or ""))
-        assert selected <= EXPOSED[name].labels | FROM_PROMETHEUS, (
-            f"{where} selects by labels that {name} does not have"
-        )
+        assert selected <= EXPOSED[name].labels | FROM_PROMETHEUS, f"{where} selects by labels that {name} lacks"
     for grouped in re.findall(r"\bby \(([^)]*)\)", expression):
         assert set(re.split(r",\s*", grouped)) <= labels, f"{where} groups by labels that do not exist"
 
