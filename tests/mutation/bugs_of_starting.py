@@ -198,7 +198,7 @@ BUGS_OF_STARTING = (
     Bug(
         "pods are told once why they wait, and not when that changes",
         "report/reports.py",
-        "            elif before.text != said.text:\n                changed = True\n",
+        "            elif before.text != message.text:\n                changed = True\n",
         "",
     ),
     Bug(
