@@ -1,12 +1,12 @@
-"""How long an outage is felt: what fails is struck while a gang of two comes every 0.1 s, and the gaps are measured.
+"""Measures the effect of outages on scheduling, with a gang of two pods created every 0.1 s.
 
 python tests/chaos/outages.py [CASE ...] [--rounds 3] [--output table|json]
 
 Two of every service and three members of etcd (with fsync), all on this machine. For each case, over the rounds:
 
-longest_gap      the longest time in which no gang was permitted, from the blow on (without a blow: about 0.1 s)
-after_return     of what was away altogether: from its return to the next permit; "-" where others stood in
-slowest_gang     from the creation of a gang to its last bind, of those that came from one second before the blow on
+longest_gap      the longest time without a permit, from the fault on (without a fault: about 0.1 s)
+after_return     total outages only: time from recovery to the next permit; "-" where a replica took over
+slowest_gang     longest time from creation to the last bind of a gang created from one second before the fault on
 """
 
 import argparse
@@ -36,96 +36,96 @@ import uvloop
 from builders.e2e.cluster import Cluster, running_cluster
 from builders.e2e.faults import EVERYTHING
 from builders.e2e.world import Scene
-from chaos.blows import dead, frozen, leader_of_coordinators, leader_of_etcd
-from chaos.play import REPLICAS
-from chaos.probes import Probes
+from chaos.chaos_run import REPLICAS
+from chaos.faults import coordinator_leader, etcd_leader, paused, stopped
+from chaos.probe_gangs import ProbeGangs
 
 _STEADY_SECONDS = 3.0
 _NODES, _PODS = 8, 10_000
-Away = Callable[[Cluster, int], AbstractAsyncContextManager[Any]]
-"""In the block something is away; the number of the round chooses among replicas."""
+Outage = Callable[[Cluster, int], AbstractAsyncContextManager[Any]]
+"""Keeps up a fault in the block; the number of the round selects a replica."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is struck, and for how long."""
+    """A fault and its duration."""
 
-    away: Away
+    outage: Outage
     seconds: float
-    altogether: bool = False
-    """Nobody stands in: what counts is the time from its return on."""
+    total: bool = False
+    """No replica takes over: the time from recovery to the next permit is measured."""
 
 
-def _one_of(service: str, cluster: Cluster, number: int, *, in_order: bool = False) -> Any:
+def _one_of(service: str, cluster: Cluster, number: int, *, graceful: bool = False) -> Any:
     replicas = cluster.stack.replicas_of(service)
-    return dead(cluster, replicas[number % len(replicas)], in_order=in_order)
+    return stopped(cluster, replicas[number % len(replicas)], graceful=graceful)
 
 
 def _all_of(service: str, cluster: Cluster, _number: int) -> Any:
-    return dead(cluster, *cluster.stack.replicas_of(service))
+    return stopped(cluster, *cluster.stack.replicas_of(service))
 
 
 @asynccontextmanager
-async def _leader(cluster: Cluster, _number: int, *, in_order: bool = False) -> Any:
-    async with dead(cluster, await leader_of_coordinators(cluster), in_order=in_order):
+async def _stopped_leader(cluster: Cluster, _number: int, *, graceful: bool = False) -> Any:
+    async with stopped(cluster, await coordinator_leader(cluster), graceful=graceful):
         yield
 
 
 @asynccontextmanager
 async def _frozen_leader(cluster: Cluster, _number: int) -> Any:
-    async with frozen(cluster, [await leader_of_coordinators(cluster)]):
+    async with paused(cluster, [await coordinator_leader(cluster)]):
         yield
 
 
 @asynccontextmanager
-async def _etcd_leader(cluster: Cluster, _number: int) -> Any:
-    async with dead(cluster, await leader_of_etcd(cluster)):
+async def _stopped_etcd_leader(cluster: Cluster, _number: int) -> Any:
+    async with stopped(cluster, await etcd_leader(cluster)):
         yield
 
 
 def _etcd(members: slice, cluster: Cluster, _number: int) -> Any:
-    return dead(cluster, *list(cluster.stack.etcd_addresses)[members])
+    return stopped(cluster, *list(cluster.stack.etcd_addresses)[members])
 
 
-def _api_server(cluster: Cluster, _number: int) -> Any:
+def _stopped_api_server(cluster: Cluster, _number: int) -> Any:
     return cluster.faults.away()
 
 
 @asynccontextmanager
-async def _storm(cluster: Cluster, _number: int) -> Any:
+async def _throttled(cluster: Cluster, _number: int) -> Any:
     with cluster.faults.refuse(EVERYTHING, 429, headers={"Retry-After": "1"}):
         yield
 
 
 @asynccontextmanager
-async def _cut_watches(cluster: Cluster, _number: int) -> Any:
+async def _broken_watches(cluster: Cluster, _number: int) -> Any:
     cluster.faults.break_watches()
     yield
 
 
 CASES = {
-    "nothing": Case(lambda _cluster, _number: dead(_cluster), 3.0),
-    "coordinator-killed": Case(_leader, 3.0),
-    "coordinator-stopped": Case(partial(_leader, in_order=True), 3.0),
-    "coordinator-frozen": Case(_frozen_leader, 6.0),
+    "nothing": Case(lambda _cluster, _number: stopped(_cluster), 3.0),
+    "coordinator-killed": Case(_stopped_leader, 3.0),
+    "coordinator-stopped": Case(partial(_stopped_leader, graceful=True), 3.0),
+    "coordinator-paused": Case(_frozen_leader, 6.0),
     "placement-killed": Case(partial(_one_of, "placement"), 3.0),
-    "placement-stopped": Case(partial(_one_of, "placement", in_order=True), 3.0),
+    "placement-stopped": Case(partial(_one_of, "placement", graceful=True), 3.0),
     "binding-killed": Case(partial(_one_of, "binding"), 3.0),
-    "binding-stopped": Case(partial(_one_of, "binding", in_order=True), 3.0),
+    "binding-stopped": Case(partial(_one_of, "binding", graceful=True), 3.0),
     "cluster-state-killed": Case(partial(_one_of, "cluster-state"), 3.0),
-    "cluster-state-stopped": Case(partial(_one_of, "cluster-state", in_order=True), 3.0),
-    "all-placement-killed": Case(partial(_all_of, "placement"), 3.0, altogether=True),
-    "all-binding-killed": Case(partial(_all_of, "binding"), 3.0, altogether=True),
-    "all-cluster-state-killed": Case(partial(_all_of, "cluster-state"), 3.0, altogether=True),
-    "all-coordinators-killed": Case(partial(_all_of, "coordinator"), 3.0, altogether=True),
-    "etcd-leader-killed": Case(_etcd_leader, 5.0),
+    "cluster-state-stopped": Case(partial(_one_of, "cluster-state", graceful=True), 3.0),
+    "all-placement-killed": Case(partial(_all_of, "placement"), 3.0, total=True),
+    "all-binding-killed": Case(partial(_all_of, "binding"), 3.0, total=True),
+    "all-cluster-state-killed": Case(partial(_all_of, "cluster-state"), 3.0, total=True),
+    "all-coordinators-killed": Case(partial(_all_of, "coordinator"), 3.0, total=True),
+    "etcd-leader-killed": Case(_stopped_etcd_leader, 5.0),
     "etcd-member-killed": Case(partial(_etcd, slice(2, 3)), 3.0),
-    "etcd-without-quorum": Case(partial(_etcd, slice(1, 3)), 5.0, altogether=True),
-    "etcd-restarted": Case(partial(_etcd, slice(0, 3)), 0.0, altogether=True),
-    "api-server-restarted": Case(_api_server, 1.0, altogether=True),
-    "api-server-away-30-s": Case(_api_server, 30.0, altogether=True),
-    "api-server-429": Case(_storm, 10.0, altogether=True),
-    "watches-cut": Case(_cut_watches, 1.0),
+    "etcd-without-quorum": Case(partial(_etcd, slice(1, 3)), 5.0, total=True),
+    "etcd-restarted": Case(partial(_etcd, slice(0, 3)), 0.0, total=True),
+    "api-server-restarted": Case(_stopped_api_server, 1.0, total=True),
+    "api-server-down-30-s": Case(_stopped_api_server, 30.0, total=True),
+    "api-server-429": Case(_throttled, 10.0, total=True),
+    "watches-cut": Case(_broken_watches, 1.0),
 }
 
 
@@ -147,44 +147,44 @@ def main() -> None:
 
 
 async def measure(directory: Path, cases: list[str], rounds: int) -> dict[str, dict[str, Any]]:
-    """The cases one after the other on one cluster."""
+    """Measures the cases one after the other on one cluster."""
     found: dict[str, dict[str, Any]] = {}
     async with running_cluster(directory, replicas=REPLICAS, etcd_members=3, durable=True) as cluster:
         scene = Scene(cluster)
         await scene.nodes(*[64] * _NODES, pods=_PODS)
         await cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": scene.name}})
-        probes = Probes(cluster, scene.name, scene.here)
-        flow = asyncio.create_task(probes.flow())
+        probes = ProbeGangs(cluster, scene.name, scene.here)
+        load = asyncio.create_task(probes.load())
         try:
             await probes.bound_since(time.monotonic())
             for name in cases:
-                found[name] = _over([await _round(cluster, probes, CASES[name], number) for number in range(rounds)])
+                found[name] = _summary([await _round(cluster, probes, CASES[name], number) for number in range(rounds)])
                 print(name, found[name], file=sys.stderr, flush=True)
         finally:
-            flow.cancel()
-            await asyncio.gather(flow, return_exceptions=True)
+            load.cancel()
+            await asyncio.gather(load, return_exceptions=True)
     return found
 
 
-async def _round(cluster: Cluster, probes: Probes, case: Case, number: int) -> dict[str, float]:
+async def _round(cluster: Cluster, probes: ProbeGangs, case: Case, number: int) -> dict[str, float]:
     await cluster.stack.ready()
     await probes.bound_since(time.monotonic())
     await asyncio.sleep(_STEADY_SECONDS)
-    blow = time.monotonic()
-    async with case.away(cluster, number):
+    injected = time.monotonic()
+    async with case.outage(cluster, number):
         await asyncio.sleep(case.seconds)
-        back = time.monotonic()
-    await probes.bound_since(blow)
+        restored = time.monotonic()
+    await probes.bound_since(injected)
     until = time.monotonic()
-    starts = [moment for moment in probes.starts(blow - 1.0) if moment <= until]
-    gaps = [later - earlier for earlier, later in pairwise(starts) if later > blow]
-    figures = {"longest_gap": max(gaps), "slowest_gang": max(probes.waited(blow - 1.0, until))}
-    if case.altogether:
-        figures["after_return"] = next(moment for moment in starts if moment > back) - back
+    starts = [moment for moment in probes.starts(injected - 1.0) if moment <= until]
+    gaps = [later - earlier for earlier, later in pairwise(starts) if later > injected]
+    figures = {"longest_gap": max(gaps), "slowest_gang": max(probes.waited(injected - 1.0, until))}
+    if case.total:
+        figures["after_return"] = next(moment for moment in starts if moment > restored) - restored
     return figures
 
 
-def _over(rounds: list[dict[str, float]]) -> dict[str, Any]:
+def _summary(rounds: list[dict[str, float]]) -> dict[str, Any]:
     return {
         name: {
             "median": round(statistics.median(each[name] for each in rounds), 2),

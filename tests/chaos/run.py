@@ -1,11 +1,11 @@
-"""Trouble without end for a whole Muster under load, two of every service and three members of etcd; prints figures.
+"""Runs faults against a complete Muster under load, with two replicas of every service and three etcd members.
 
 python tests/chaos/run.py [--seconds 1800] [--seed N]
 
-Every process is killed, stopped and frozen, alone and together, etcd loses its leader, its quorum and all members, the
-API server goes away, answers 429 and 500 and breaks watches; meanwhile gangs of every kind come and go. Exits with 1 if
-an invariant is violated: see tests/builders/e2e/invariants.py and chaos/traffic.py. The same seed strikes the same
-blows in the same order; what they meet differs.
+Every process is killed, stopped and frozen, alone and together; etcd loses its leader, its quorum and all members; the
+API server is unavailable, answers 429 and 500 and breaks watches. Meanwhile gangs of every kind are created and
+deleted. Prints the result as JSON. Exits with 1 if an invariant is violated: see tests/builders/e2e/invariants.py and
+chaos/traffic.py. The same seed injects the same faults in the same order, but not at the same state of the cluster.
 """
 
 import argparse
@@ -25,13 +25,13 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # see muster.cli.main
 import structlog
 import uvloop
 
-from chaos.play import Play, ground
+from chaos.chaos_run import ChaosRun, chaos_cluster
 
 
 def main() -> None:
     """Parse the command line, run, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long blows fall; it settles afterwards")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long to inject faults")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
     parser.add_argument("--directory", type=Path, help="where logs and etcd's files are kept; default: nowhere")
     options = parser.parse_args()
@@ -43,15 +43,17 @@ def main() -> None:
 
 
 async def _run(directory: Path, seconds: float, seed: int) -> bool:
-    """Play and print the figures; whether anything was violated."""
-    async with ground(directory) as cluster:
-        told = await Play(cluster, seed, say).run(seconds)
-        print(json.dumps(told.figures(), indent=2), flush=True)  # now: what did not settle is judged again at the end
-        return bool(told.violations)
+    """ChaosRun and print the figures; whether anything was violated."""
+    async with chaos_cluster(directory) as cluster:
+        result = await ChaosRun(cluster, seed, say).run(seconds)
+        print(
+            json.dumps(result.figures(), indent=2), flush=True
+        )  # now: leaving the cluster checks the invariants again and may raise
+        return bool(result.violations)
 
 
 def say(text: str) -> None:
-    """Progress, for people."""
+    """Prints progress to stderr."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Gangs that come at an even pace and always have room: whatever they wait for is somebody's absence."""
+"""Gangs created at a constant rate that always fit, so that any delay is the effect of a fault."""
 
 import asyncio
 import itertools
@@ -10,14 +10,14 @@ from builders.e2e.cluster import JSON, Cluster, node_of
 from builders.gangs.workloads import Workload, gang
 from muster.coordinator.v1.record_pb2 import GangRecord
 
-EVERY_SECONDS = 0.1
+INTERVAL_SECONDS = 0.1
 SIZE = 2
 _BOUND_SECONDS = 180.0
 
 
 @dataclass
 class Probe:
-    """One gang; times are of the monotonic clock, 0: not yet."""
+    """One gang; times are monotonic seconds, 0 if not yet."""
 
     workload: Workload
     created: float
@@ -27,8 +27,8 @@ class Probe:
     pods: set[str] = field(default_factory=set)
 
 
-class Probes:
-    """All that came, in their order."""
+class ProbeGangs:
+    """All gangs created so far, in order."""
 
     def __init__(self, cluster: Cluster, namespace: str, place: Callable[[Workload], Workload]) -> None:
         self._cluster, self._namespace, self._place = cluster, namespace, place
@@ -39,11 +39,11 @@ class Probes:
         cluster.on_pod = self._pod_changed
         cluster.on_record = self._recorded
 
-    async def flow(self) -> None:
-        """Until cancelled."""
+    async def load(self) -> None:
+        """Creates gangs until cancelled."""
         began = time.monotonic()
         for number in itertools.count():
-            await asyncio.sleep(max(0.0, began + number * EVERY_SECONDS - time.monotonic()))
+            await asyncio.sleep(max(0.0, began + number * INTERVAL_SECONDS - time.monotonic()))
             workload = self._place(gang(f"p{number:05}").of(SIZE).asking(cpu="1m").in_namespace(self._namespace))
             probe = Probe(workload, time.monotonic())
             self._by_id[workload.id] = probe
@@ -52,7 +52,7 @@ class Probes:
             self.all.append(probe)
 
     async def bound_since(self, moment: float) -> None:
-        """Wait until every gang that was created before now and was not bound at that moment is bound, and one more."""
+        """Waits until all gangs created so far are bound, and a later one exists."""
         now = time.monotonic()
         async with asyncio.timeout(_BOUND_SECONDS):
             while not (self.all and self.all[-1].created > now) or any(
@@ -62,20 +62,20 @@ class Probes:
                 await self._changed.wait()
 
     def starts(self, since: float) -> list[float]:
-        """When gangs were permitted after that moment."""
+        """Returns the times of permits after that moment."""
         return sorted(probe.permitted for probe in self.all if probe.permitted > since)
 
     def binds(self, since: float) -> list[float]:
-        """When gangs were bound whole after that moment."""
+        """Returns the times after that moment at which gangs were completely bound."""
         return sorted(probe.bound for probe in self.all if probe.bound > since)
 
     def waited(self, since: float, until: float) -> list[float]:
-        """How long those took that came in that time."""
+        """Returns seconds from creation to the last bind, for gangs created in that interval."""
         return [probe.bound - probe.created for probe in self.all if since <= probe.created <= until and probe.bound]
 
     @property
     def epoch(self) -> int:
-        """Of the leader that permitted last."""
+        """Epoch of the leader that gave the last permit."""
         return max((probe.epoch for probe in self.all), default=0)
 
     def _recorded(self, id_: str, record: GangRecord | None) -> None:

@@ -1,16 +1,16 @@
-"""Figures from times: how long things took, and the longest time in which nothing happened."""
+"""Percentiles of durations."""
 
 import statistics
 from collections.abc import Sequence
 
 
-def spread(seconds: Sequence[float]) -> dict[str, float]:
-    """Median, 99th percentile and the longest."""
+def percentiles(seconds: Sequence[float]) -> dict[str, float]:
+    """Returns the median, the 99th percentile and the maximum."""
     if not seconds:
         return {}
     ordered = sorted(seconds)
     return {
         "p50": round(statistics.median(ordered), 3),
         "p99": round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))], 3),
-        "longest": round(ordered[-1], 3),
+        "max": round(ordered[-1], 3),
     }
