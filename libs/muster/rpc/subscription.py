@@ -31,7 +31,7 @@ class SnapshotBegun(Struct, frozen=True):
     reason: str
 
 
-class Changes(Struct, frozen=True):
+class BatchReceived(Struct, frozen=True):
     """Part of the snapshot that has begun, or a delta after it."""
 
     batch: Batch
@@ -49,7 +49,7 @@ class Disconnected(Struct, frozen=True):
     reason: str
 
 
-Step = SnapshotBegun | Changes | SnapshotComplete | Disconnected
+Step = SnapshotBegun | BatchReceived | SnapshotComplete | Disconnected
 
 
 async def subscribe(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Step, None]:
@@ -124,7 +124,7 @@ async def _one_stream(channel: aio.Channel, subscriber: str) -> AsyncGenerator[S
             elif kind == "batch":
                 if not begun:
                     raise OutOfOrder("cluster-state sent changes before a snapshot")
-                yield Changes(decode_batch(message.batch))
+                yield BatchReceived(decode_batch(message.batch))
             elif kind == "synced":
                 if not begun or synced:
                     raise OutOfOrder("cluster-state ended a snapshot that it never began")

@@ -5,12 +5,12 @@ from contextlib import aclosing
 
 from grpc import aio
 
-from muster.coordinator.core.events import Changes, Snapshot, ViewLost
+from muster.coordinator.core.events import Delta, Snapshot, ViewLost
 from muster.gangs.facts import NODE_REVISIONS, POD_REVISIONS, Batch
 from muster.rpc import subscription
 
 
-async def watch_cluster(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Snapshot | Changes | ViewLost, None]:
+async def watch_cluster(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Snapshot | Delta | ViewLost, None]:
     """Yields events forever, the first snapshot before any changes. Close the generator to end the subscription."""
     snapshot: list[Batch] | None = None
     async with aclosing(subscription.subscribe(channel, subscriber)) as steps:
@@ -18,9 +18,9 @@ async def watch_cluster(channel: aio.Channel, subscriber: str) -> AsyncGenerator
             match step:
                 case subscription.SnapshotBegun():
                     snapshot = []
-                case subscription.Changes(batch):
+                case subscription.BatchReceived(batch):
                     if snapshot is None:
-                        yield Changes(batch)
+                        yield Delta(batch)
                     else:
                         snapshot.append(batch)
                 case subscription.SnapshotComplete():

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 
 from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts
-from muster.rpc.subscription import Changes, Disconnected, SnapshotBegun, SnapshotComplete, Step
+from muster.rpc.subscription import BatchReceived, Disconnected, SnapshotBegun, SnapshotComplete, Step
 
 
 class Outdated(Exception):
@@ -72,7 +72,7 @@ class Follower:
                 self._building = Picture()
                 if self.picture is not None:  # classes never change, and need not be sent twice
                     self._building.classes.update(self.picture.classes)
-            case Changes(batch):
+            case BatchReceived(batch):
                 target = self._building or self.picture
                 assert target is not None, "changes come after a snapshot has begun"
                 target.apply(batch)

@@ -6,7 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 
 from muster.gangs.facts import DisruptionBudget, GangFacts, NodeFacts, PodClass, PodFacts, TopologyTree
 from muster.rpc.channel import open_channel
-from muster.rpc.subscription import Changes, Disconnected, SnapshotBegun, SnapshotComplete, subscribe
+from muster.rpc.subscription import BatchReceived, Disconnected, SnapshotBegun, SnapshotComplete, subscribe
 
 
 class Mirror:
@@ -67,7 +67,7 @@ class Mirror:
         """Pods by "namespace/name"; the newest if an old one is on its way out."""
         return {f"{pod.namespace}/{pod.name}": pod for pod in sorted(self.pods.values(), key=lambda pod: pod.revision)}
 
-    def _take(self, step: SnapshotBegun | Changes | SnapshotComplete | Disconnected) -> None:
+    def _take(self, step: SnapshotBegun | BatchReceived | SnapshotComplete | Disconnected) -> None:
         match step:
             case SnapshotBegun():
                 self._synced = False
@@ -78,7 +78,7 @@ class Mirror:
                 self._synced, self.through = True, through
             case Disconnected():
                 self.disconnected += 1
-            case Changes(batch=batch):
+            case BatchReceived(batch=batch):
                 self.classes.update((each.id, each) for each in batch.pod_classes)
                 self.nodes.update((node.name, node) for node in batch.nodes)
                 self.gangs.update((gang.id, gang) for gang in batch.gangs)

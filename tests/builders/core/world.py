@@ -35,7 +35,7 @@ from muster.coordinator.core.events import (
     BindOutcome,
     BindResult,
     BindResults,
-    Changes,
+    Delta,
     Event,
     EvictCallFailed,
     EvictOutcome,
@@ -313,9 +313,9 @@ class Story:
             removed_gangs=tuple(remove_gangs or ()),
         )
         if self.lagging:
-            self.stream.append(Changes(batch))
+            self.stream.append(Delta(batch))
         else:
-            self.tell(Changes(batch))
+            self.tell(Delta(batch))
 
     def add(self, *builders: GangBuilder) -> None:
         for builder in builders:

@@ -16,7 +16,7 @@ from builders.wait import eventually
 from muster.localcluster.kubelets.fleet import Kubelets
 from muster.localcluster.kubelets.shapes import NodeShape
 from muster.rpc.channel import open_channel
-from muster.rpc.subscription import Changes, subscribe
+from muster.rpc.subscription import BatchReceived, subscribe
 
 _PODS_PER_NODE = 110
 _DELETIONS_UNDER_WAY = 64
@@ -239,7 +239,7 @@ class Scene(Sights):
         channel = open_channel(self.cluster.stack.addresses["cluster-state"])
         async with channel, asyncio.timeout(WAIT_SECONDS), aclosing(subscribe(channel, "test")) as steps:
             async for step in steps:
-                if isinstance(step, Changes) and any(
+                if isinstance(step, BatchReceived) and any(
                     each.name == node and each.unschedulable for each in step.batch.nodes
                 ):
                     return

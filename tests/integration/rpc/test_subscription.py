@@ -7,7 +7,7 @@ import pytest
 
 from builders.net.grpc import ClusterState, channel_to, serving
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
-from muster.rpc.subscription import Changes, Disconnected, SnapshotBegun, SnapshotComplete, Step, subscribe
+from muster.rpc.subscription import BatchReceived, Disconnected, SnapshotBegun, SnapshotComplete, Step, subscribe
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def marks(steps: list[Step]) -> list[str | tuple[str, ...] | int]:
         match step:
             case SnapshotBegun(reason):
                 short.append(reason)
-            case Changes(batch):
+            case BatchReceived(batch):
                 short.append(batch.removed_pods)
             case SnapshotComplete(through):
                 short.append(through["pods"])

@@ -8,7 +8,7 @@ from builders.core.actions import answered, asks_for_room, crowded, ends, evicte
 from builders.core.objects import GangBuilder, gang, node, plain_pod
 from builders.core.world import Story
 from muster.coordinator.core.effects import Solve
-from muster.coordinator.core.events import Changes
+from muster.coordinator.core.events import Delta
 from muster.gangs.facts import Batch, PodFacts
 
 
@@ -37,7 +37,7 @@ def goes_with(story: Story, head: GangBuilder, question: Solve) -> None:
     for uid in uids:
         story.cluster.drop_pod(uid)
     story.cluster.gangs.pop(head.id)
-    story.tell(Changes(Batch(removed_pods=uids, removed_gangs=(head.id,))), answer)
+    story.tell(Delta(Batch(removed_pods=uids, removed_gangs=(head.id,))), answer)
     story.run_effects()
     assert head.id not in {kept.owner for kept in story.leader.cache.kept.values()}
 

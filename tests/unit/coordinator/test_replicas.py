@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from builders.core.objects import GangBuilder, gang, node, pod_class
 from builders.core.world import Story
 from muster.coordinator.core.effects import Phase, Solve
-from muster.coordinator.core.events import Changes, Solved, SolveFailed
+from muster.coordinator.core.events import Delta, Solved, SolveFailed
 from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.core.solve.concurrent import FIRST_PAUSE_SECONDS
 from muster.gangs.facts import Batch, HostPort, NodeFacts, PodClass, PodTerm, SpreadConstraint
@@ -375,7 +375,7 @@ def test_i3_what_the_ledger_would_not_find_is_never_solved_at_the_same_time(what
 def test_pods_that_mind_each_other_are_not_apart_in_pools_of_their_own(what: str) -> None:
     story = pools()
     told = tuple(replace(_of_pool(pool), id=f"minding-{pool}", **MINDING[what]) for pool in "xy")  # type: ignore[arg-type]
-    story.tell(Changes(Batch(pod_classes=told)))
+    story.tell(Delta(Batch(pod_classes=told)))
     apart = story.leader.cache.apart
     assert apart.are(["in-x"], ["minding-y"])
     assert not apart.are(["minding-x"], ["minding-y"])

@@ -9,7 +9,7 @@ from builders.core.actions import answered, until
 from builders.core.objects import gang, pod_class
 from builders.core.world import Story
 from muster.coordinator.core.effects import Bind, Persist, Phase, Solve
-from muster.coordinator.core.events import Changes, Persisted
+from muster.coordinator.core.events import Delta, Persisted
 from muster.coordinator.core.report.reasons import reason
 from muster.gangs.facts import Batch, NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass, PodFacts
 
@@ -106,7 +106,7 @@ def test_a_bind_that_is_acknowledged_and_not_seen_yet_is_not_counted_twice() -> 
     story.lagging = True
     story.do(story.under_way.index(bind))
     older = tuple(replace(pod, class_id=on("a").id, claims=()) for pod in pods)
-    story.tell(Changes(Batch(pods=older)))
+    story.tell(Delta(Batch(pods=older)))
     capacity = story.leader.cache.ledger.capacity
     assert capacity.used[capacity.rows["a"]].max() == 2000
     story.deliver()

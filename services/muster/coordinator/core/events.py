@@ -105,19 +105,19 @@ class Recovered(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """All there is in the cluster; what is not in it is gone."""
+    """The whole state of the cluster; objects that are not in it are gone."""
 
     batch: Batch
 
 
-class Changes(Struct, frozen=True):
-    """What changed since."""
+class Delta(Struct, frozen=True):
+    """Changes since the snapshot or the last delta."""
 
     batch: Batch
 
 
 class ViewLost(Struct, frozen=True):
-    """The cluster is not seen until the next snapshot."""
+    """cluster-state is unreachable; a new snapshot follows once it is back."""
 
     reason: str
 
@@ -193,7 +193,7 @@ class Tick(Struct, frozen=True):
 Event = (
     Recovered
     | Snapshot
-    | Changes
+    | Delta
     | ViewLost
     | Solved
     | SolveFailed

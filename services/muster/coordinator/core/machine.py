@@ -9,7 +9,7 @@ from muster.coordinator.core.effects import Effect, Solve
 from muster.coordinator.core.events import (
     BindCallFailed,
     BindResults,
-    Changes,
+    Delta,
     Event,
     EvictCallFailed,
     EvictResults,
@@ -139,7 +139,7 @@ class Machine:
 
     def _take(self, event: Event) -> None:
         match event:
-            case Changes(batch):
+            case Delta(batch):
                 self.cache.apply(batch)
             case Solved() | SolveFailed():
                 for group, gangs in self._solves.ended(event, self._now):

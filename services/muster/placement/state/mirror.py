@@ -10,7 +10,7 @@ import structlog
 
 from muster.placement.state.cluster import Cluster, UnknownClass
 from muster.retry.retrying import Backoff
-from muster.rpc.subscription import Changes, Disconnected, SnapshotBegun, SnapshotComplete, Step
+from muster.rpc.subscription import BatchReceived, Disconnected, SnapshotBegun, SnapshotComplete, Step
 
 _log = structlog.get_logger()
 
@@ -65,7 +65,7 @@ class Mirror:
     def apply_step(self, step: Step) -> None:
         """Apply one step of the stream. Raises UnknownClass."""
         match step:
-            case Changes(batch):
+            case BatchReceived(batch):
                 target = self._next if self._next is not None else self.cluster
                 assert target is not None, "changes before a snapshot"
                 target.apply(batch)
