@@ -21,8 +21,8 @@ SECTIONS: Final[Sequence[tuple[str, Sequence[str]]]] = (
         (
             "muster.telemetry.metrics",
             "muster.telemetry.metrics_server",
-            "muster.rpc.metering",
-            "muster.rpc.validity",
+            "muster.rpc.call_metrics",
+            "muster.rpc.credentials",
         ),
     ),
     ("Services that follow cluster-state: coordinator, placement", ("muster.rpc.subscription",)),

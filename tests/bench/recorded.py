@@ -18,12 +18,12 @@ import uvloop
 from grpc import aio
 from msgspec import structs
 
-from muster.clusterstate.messages import batch_message, begin_message, synced_message
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.clusterstate.watch import FULL_NAME
 from muster.config.settings import PLAIN_TEXT
 from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass, PodFacts, PodPhase, PodTerm
 from muster.rpc.server import RpcServer
+from muster.rpc.watch_codec import batch_step, snapshot_begin_step, synced_step
 from muster.telemetry.logs import configure_logs
 
 GIB: Final = 2**30
@@ -57,6 +57,10 @@ class _Life:
         return stage
 
 
+def _encoded(step: pb.WatchResponse) -> bytes:
+    return step.SerializeToString()
+
+
 class Recording:
     """The snapshot of a cluster and what happens in it afterwards, as messages."""
 
@@ -64,18 +68,22 @@ class Recording:
         self._chance = random.Random(7)
         self._nodes = [f"node-{index:06}.zone-{index % _ZONES}.compute.internal" for index in range(nodes)]
         self._revision = 1000
-        self.snapshot = [begin_message("subscribed")]
-        self.snapshot.append(batch_message(Batch(pod_classes=tuple(map(_pod_class, range(_CLASSES))))))
+        self.snapshot = [_encoded(snapshot_begin_step("subscribed"))]
+        self.snapshot.append(_encoded(batch_step(Batch(pod_classes=tuple(map(_pod_class, range(_CLASSES)))))))
         for start in range(0, nodes, _PIECE):
             facts = tuple(map(self._node, range(start, min(start + _PIECE, nodes))))
-            self.snapshot.append(batch_message(Batch(nodes=facts)))
+            self.snapshot.append(_encoded(batch_step(Batch(nodes=facts))))
         for start in range(0, pods, _PIECE):
             running = tuple(self._pod(index, running=True) for index in range(start, min(start + _PIECE, pods)))
             self._revision += _PIECE
-            self.snapshot.append(batch_message(Batch(pods=running)))
-        self.snapshot.append(synced_message({"pods": self._revision, "nodes": 1000}))
+            self.snapshot.append(_encoded(batch_step(Batch(pods=running))))
+        self.snapshot.append(_encoded(synced_step({"pods": self._revision, "nodes": 1000})))
         self._revision += 1
-        again = [begin_message("again"), *self.snapshot[1:-1], synced_message({"pods": self._revision, "nodes": 1000})]
+        again = [
+            _encoded(snapshot_begin_step("again")),
+            *self.snapshot[1:-1],
+            _encoded(synced_step({"pods": self._revision, "nodes": 1000})),
+        ]
         self.parts = [Part(self._revision, again), *(self._part(changes, size) for size in batch_sizes)]
 
     def _part(self, changes: int, batch_size: int) -> Part:
@@ -98,7 +106,7 @@ class Recording:
     def _batch(self, pods: list[PodFacts], gone: list[str]) -> bytes:
         self._revision += len(pods) + len(gone) + 1
         through = {"pods": self._revision}
-        return batch_message(Batch(pods=tuple(pods), removed_pods=tuple(gone), changed=through, through=through))
+        return _encoded(batch_step(Batch(pods=tuple(pods), removed_pods=tuple(gone), changed=through, through=through)))
 
     def _stages(self, index: int) -> Iterator[PodFacts]:
         pod = self._pod(index, running=False)

@@ -15,9 +15,9 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
 from muster.rpc.errors import outcome_of
-from muster.rpc.methods import is_plumbing, is_subscription
 from muster.telemetry import tracing
 
+_INFRASTRUCTURE: Final = ("/grpc.health.", "/grpc.reflection.")
 _GANG: Final = "muster-gang-traceparent"
 _SERVERS_FAULT: Final = frozenset(
     {
@@ -30,6 +30,16 @@ _SERVERS_FAULT: Final = frozenset(
     }
 )
 """Statuses that make an error of a server's span; others tell of the caller's request. For the caller each is one."""
+
+
+def is_infrastructure(method: str) -> bool:
+    """A method of gRPC's health or reflection service: neither traced, measured nor logged."""
+    return method.startswith(_INFRASTRUCTURE)
+
+
+def is_subscription(method: str) -> bool:
+    """A stream that lasts until one side closes it; our contracts call them Watch, as gRPC's health service does."""
+    return method.endswith("/Watch")
 
 
 def serving(method: str, traceparent: str) -> AbstractContextManager[Span | None]:
@@ -117,7 +127,7 @@ def _failed(span: Span, code: grpc.StatusCode, message: str) -> None:
 
 def _is_told(method: str) -> bool:
     """A call that is made now is of a trace that is kept."""
-    if not tracing.enabled() or is_plumbing(method) or is_subscription(method):
+    if not tracing.enabled() or is_infrastructure(method) or is_subscription(method):
         return False
     return trace.get_current_span().get_span_context().trace_flags.sampled
 

@@ -8,10 +8,10 @@ from grpc import aio
 
 from muster.config.settings import PLAIN_TEXT, TlsSettings
 from muster.rpc import call_spans
+from muster.rpc.call_spans import is_subscription
 from muster.rpc.credentials import Certificates, Pem, channel_credentials
 from muster.rpc.errors import MissingDeadline
-from muster.rpc.methods import is_subscription
-from muster.rpc.renewing import RenewingChannel
+from muster.rpc.rotating_channel import RenewingChannel
 from muster.telemetry.metrics_enabled import metrics_enabled
 from muster.telemetry.tracing import current_traceparent, to_traceparent
 
@@ -74,7 +74,7 @@ def _counting() -> Callable[[Any, aio.ClientCallDetails], None] | None:
     """What counts calls; None where nobody asks for metrics: commands of people need not load what counts."""
     if not metrics_enabled():
         return None
-    from muster.rpc.metering import count_call
+    from muster.rpc.call_metrics import count_call
 
     return count_call
 

@@ -11,10 +11,10 @@ from grpc_reflection.v1alpha import reflection
 
 from muster.config.settings import CannotStart, ServiceSettings, TlsSettings
 from muster.rpc import health
-from muster.rpc.callers import Callers
+from muster.rpc.authorization import Callers
 from muster.rpc.channel import MESSAGE_BYTES, PING_SECONDS
 from muster.rpc.credentials import server_credentials
-from muster.rpc.interception import ServerInterceptor
+from muster.rpc.server_interceptor import ServerInterceptor
 
 _log = structlog.get_logger()
 

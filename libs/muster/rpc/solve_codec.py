@@ -29,8 +29,8 @@ from muster.gangs.solve import (
     VictimGang,
 )
 from muster.placement.v1 import placement_pb2 as pb
-from muster.rpc.class_codec import decode_amounts, encode_amounts
 from muster.rpc.errors import RpcError
+from muster.rpc.pod_class_codec import decode_amounts, encode_amounts
 from muster.rpc.topology_codec import UnknownPolicy, decode_constraint, encode_constraint
 
 _MAX_TEXT_LENGTH: Final = 1024

@@ -13,7 +13,7 @@ from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
 from muster.gangs.facts import Batch
 from muster.retry.retrying import Backoff
 from muster.rpc.errors import describe
-from muster.rpc.facts_codec import decode_batch, decode_revision
+from muster.rpc.watch_codec import decode_batch, decode_revision
 from muster.telemetry.metrics import sampled
 
 VIEW_CURRENT: Final = sampled(

@@ -16,7 +16,7 @@ from muster.binding.settings import Settings
 from muster.binding.v1.binding_pb2_grpc import add_BindingServiceServicer_to_server
 from muster.kube.responses import KubeUnreachable
 from muster.kube.session import KubeSession
-from muster.rpc.lifetime import until_stopped
+from muster.rpc.process import until_stopped
 from muster.rpc.server import RpcServer
 
 _SPARE_CONNECTIONS: Final = 3  # for the watch of claims, and so that readiness probes never queue behind writes

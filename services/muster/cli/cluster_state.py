@@ -13,7 +13,7 @@ from muster.cli.errors import CliError
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
 from muster.gangs.facts import Amounts, NodeFacts, TopologyTree
-from muster.rpc.facts_codec import decode_batch
+from muster.rpc.watch_codec import decode_batch
 
 _SNAPSHOT_SECONDS = 120.0  # enough for the largest clusters, a million pods
 

@@ -183,7 +183,7 @@ def _with_flag(line: str, settings: list[Setting]) -> str:
 
 def _run(service: str, package: str, settings: Any) -> None:
     from muster.config.settings import CannotStart
-    from muster.rpc.lifetime import run_async
+    from muster.rpc.process import run_async
     from muster.telemetry.logs import configure_logs
     from muster.telemetry.otlp import BadTracing
     from muster.telemetry.tracing import configure_tracing

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.clusterstate.incarnation import Incarnation, Member, Standing
+from muster.clusterstate.gang_incarnation import Incarnation, Member, MemberState
 from muster.dialects import registry
 from muster.dialects.definitions import Definition
 from muster.dialects.marks import NO_PRIORITIES, GangMarks, MarkSet, PodAge
@@ -142,7 +142,7 @@ class _Gang:
         self.definitions: dict[str, Definition] = {}
         self._incarnation = Incarnation()
         self._pods: dict[str, _Place] = {}
-        self._kin: dict[Standing, dict[GangMarks, _Kin]] = {}
+        self._kin: dict[MemberState, dict[GangMarks, _Kin]] = {}
         self._read: tuple[object, ...] = ()
 
     @property
@@ -159,7 +159,7 @@ class _Gang:
                 return False
             self._leave(known)
             self._incarnation.change(known.member, member)
-        kins = self._kin.setdefault(member.standing, {})
+        kins = self._kin.setdefault(member.state, {})
         kin = kins.get(marks)
         if kin is None:
             kin = kins[marks] = _Kin(marks)
@@ -201,8 +201,8 @@ class _Gang:
         return replace(registry.read_gang(gang_id, definition, mark_sets, priorities, rivals), incarnation=name)
 
     def _mark_sets(self) -> list[MarkSet]:
-        for standing in Standing:
-            if kins := self._kin.get(standing):
+        for state in MemberState:
+            if kins := self._kin.get(state):
                 return [MarkSet(kin.marks, kin.ages[0]) for kin in kins.values()]
         return []
 
@@ -210,7 +210,7 @@ class _Gang:
         kin = place.kin
         del kin.ages[bisect_left(kin.ages, place.member.age)]
         if not kin.ages:
-            del self._kin[place.member.standing][kin.marks]
+            del self._kin[place.member.state][kin.marks]
 
 
 def _age(definition: Definition) -> tuple[int, str, str]:

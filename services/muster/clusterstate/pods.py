@@ -1,17 +1,18 @@
 """Pods as they are now: those that hold room on a node, and all that are ours. Others do not matter to anybody."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cached_property
 
 from msgspec.structs import replace
 
-from muster.clusterstate.classes import Classes
 from muster.clusterstate.label_sets import LabelSet
-from muster.clusterstate.narrowing import Narrowing
-from muster.clusterstate.selectors import Selectors
+from muster.clusterstate.pod_classes import Classes
+from muster.clusterstate.pod_selectors import Selectors
 from muster.clusterstate.volumes import Use, Volumes, no_right
 from muster.dialects.definitions import ControllerGang
 from muster.dialects.marks import Membership, Pairs
 from muster.gangs.facts import PodClass, PodFacts
+from muster.gangs.quoting import quoted
 from muster.kube.api_resources import NAMESPACES
 from muster.kube.objects import Pod, PodSpec
 from muster.kube.pod_facts import DEFAULT_SCHEDULER, Priorities, pod_facts
@@ -38,7 +39,7 @@ class Pods:
         self._unresolved: dict[str, PodSpec] = {}  # pods of which admission left something open
         self._with_more: dict[str, str] = {}
         """Pods that name selectors or use claims, and what is wrong with them apart from their claims."""
-        self._narrowed: dict[str, Narrowing] = {}  # pods whose job has a say in where they may go
+        self._narrowed: dict[str, MergedNodeSelector] = {}  # pods whose job has a say in where they may go
         self._unread: Collection[str] = ()
 
     def is_ours(self, pod: Pod) -> bool:
@@ -125,7 +126,7 @@ class Pods:
 
     def _narrow(self, uid: str, own_selector: Pairs, membership: Membership, job: ControllerGang | None) -> None:
         if job is not None and job.node_selector and job.gang_id == membership.gang_id:
-            self._narrowed[uid] = Narrowing(own_selector, job)
+            self._narrowed[uid] = MergedNodeSelector(own_selector, job)
         elif self._narrowed:
             self._narrowed.pop(uid, None)
 
@@ -237,3 +238,25 @@ def _reworded(problem: str, before: str, after: str) -> str:
     """What is wrong with a pod, of which its marks' problem is the first part: `after` in place of `before`."""
     rest = problem.removeprefix(before).removeprefix("; ") if before else problem
     return "; ".join([each for each in (after, rest) if each])
+
+
+class MergedNodeSelector:
+    """A pod's own node selector, together with that of its job."""
+
+    def __init__(self, own: Pairs, job: ControllerGang) -> None:
+        self.own, self._job = own, job
+
+    @cached_property
+    def node_selector(self) -> Pairs:
+        """Labels that a node must have. Where the two clash it has the pod's: the pod waits for that anyway."""
+        return tuple(sorted({**dict(self._job.node_selector), **dict(self.own)}.items()))
+
+    @cached_property
+    def clash(self) -> str:
+        """Why no node can satisfy both; empty: they do not clash."""
+        own = dict(self.own)
+        for key, value in self._job.node_selector:
+            if own.get(key, value) != value:
+                said = f"nodeSelector has {quoted(key)}: {quoted(own[key])}"
+                return f"{said}, but {self._job.source} has {quoted(value)}: no node can have both, so mend one of them"
+        return ""

@@ -1,4 +1,4 @@
-"""cluster-state's main path: informers tell what happens, the state turns it into facts, the hub tells subscribers."""
+"""cluster-state's main path: informers report object changes, the state derives facts, the broadcaster sends them."""
 
 import asyncio
 import gc
@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 from muster.clusterstate import metrics
-from muster.clusterstate.hub import Hub
+from muster.clusterstate.broadcaster import Broadcaster
 from muster.clusterstate.settings import Settings
 from muster.clusterstate.state import ClusterState
 from muster.clusterstate.trees import Trees
@@ -18,7 +18,7 @@ from muster.kube.api_resources import ALL, BUDGETS, CLAIMS, NAMESPACES, STORAGE_
 from muster.kube.informer import Informer, Pace
 from muster.kube.object_changes import ObjectChanges
 from muster.kube.session import KubeSession
-from muster.rpc.lifetime import until_stopped
+from muster.rpc.process import until_stopped
 from muster.rpc.server import RpcServer
 
 _log = structlog.get_logger(__name__)
@@ -63,10 +63,10 @@ class ClusterStateService:
     def __init__(self, session: KubeSession, settings: Settings, pace: Pace = Pace()) -> None:  # noqa: B008 (frozen)
         trees = Trees(settings.label_keys, settings.default_tree)
         self.state = ClusterState(settings.scheduler_names, trees, settings.arbitrator_owner_kinds)
-        self.hub = Hub(self.state.snapshot)
+        self.broadcaster = Broadcaster(self.state.snapshot)
         self.whole = asyncio.Event()
         """All kinds have been listed: snapshots may be sent."""
-        self._watch = WatchServicer(self.hub, self.whole)
+        self._watch = WatchServicer(self.broadcaster, self.whole)
         self._server = RpcServer.by(settings, "cluster-state")
         self._server.add(register, self._watch, FULL_NAME)
         resources = (*ALL, topologies(settings.topology_namespace))
@@ -104,7 +104,7 @@ class ClusterStateService:
     def _take_in(self, changes: ObjectChanges[Any]) -> None:
         batch = self.state.apply(changes)
         if self.whole.is_set():
-            self.hub.publish(batch)
+            self.broadcaster.publish(batch)
         if self.state.trees.stale:
             self._stale.set()
 
@@ -114,7 +114,7 @@ class ClusterStateService:
             await self._stale.wait()
             await asyncio.sleep(_REVIEW_SECONDS)
             self._stale.clear()
-            self.hub.publish(self.state.review())
+            self.broadcaster.publish(self.state.review())
 
 
 async def _start(tasks: asyncio.TaskGroup, informers: Sequence[Informer[Any]]) -> None:

@@ -6,16 +6,14 @@ from typing import Any, Final
 
 import structlog
 
-from muster.clusterstate.budgets import Budgets
+from muster.clusterstate.controller_gangs import ControllerGangs, ControllerKey, OwnedPod
+from muster.clusterstate.disruption_budgets import Budgets
+from muster.clusterstate.gang_incarnation import NO_CONTROLLER, Member, MemberState
 from muster.clusterstate.gangs import Gangs
-from muster.clusterstate.incarnation import NO_CONTROLLER, Member, Standing
-from muster.clusterstate.key_trees import KeyTrees
-from muster.clusterstate.news import News
 from muster.clusterstate.nodes import Nodes
-from muster.clusterstate.owners import OwnedPod, OwnerKey, Owners
+from muster.clusterstate.pending_batch import PendingBatch
 from muster.clusterstate.pods import Pods
-from muster.clusterstate.snapshot import Snapshot
-from muster.clusterstate.trees import Trees
+from muster.clusterstate.trees import LabelKeyTrees, Trees
 from muster.dialects import registry
 from muster.dialects.definitions import ControllerGang, DefinitionKind
 from muster.dialects.marks import GangMarks, Membership
@@ -63,7 +61,7 @@ class ClusterState:
         self.trees = trees or Trees()
         self.pods = Pods(scheduler_names)
         self.gangs = Gangs()
-        self.owners = Owners(waiting_kinds)
+        self.owners = ControllerGangs(waiting_kinds)
         self.budgets = Budgets()
         self.through: dict[str, int] = {}
         self._priority_classes: dict[str, PriorityClass] = {}
@@ -71,8 +69,8 @@ class ClusterState:
         self._newest: dict[str, int] = {}  # changes of what has a say in classes of pods, by kind
         self._settled = False
         self._in_order = False
-        self._news = News()
-        self._key_trees = KeyTrees()
+        self._pending = PendingBatch()
+        self._label_key_trees = LabelKeyTrees()
         self._put: dict[str, Callable[[Any], bool]] = {
             NODES.kind: self._put_node,
             PODS.kind: self._put_pod,
@@ -114,15 +112,15 @@ class ClusterState:
                 _log.exception("an object is left out", kind=changes.kind, object=_name(item), error=str(error))
                 continue
             if matters:
-                self._news.raise_revision(changes.kind, revision)
+                self._pending.raise_revision(changes.kind, revision)
             if changes.kind in _IN_CLASSES:
                 self._newest[changes.kind] = max(revision, self._newest.get(changes.kind, 0))
         if changes.through:
             self.through[changes.kind] = max(changes.through, self.through.get(changes.kind, 0))
             if changes.kind in self._unread:
                 self._unread.discard(changes.kind)
-                if self._news.tell_pods(self.pods.unread(self._unread)):
-                    self._news.raise_revision(changes.kind, changes.through)
+                if self._pending.add_pods(self.pods.unread(self._unread)):
+                    self._pending.raise_revision(changes.kind, changes.through)
         return self._tell()
 
     def settle(self, unread: Iterable[str] = ()) -> None:
@@ -131,7 +129,7 @@ class ClusterState:
         """
         self._settled = True
         self._unread = set(unread)
-        self._news.tell_pods(self.pods.unread(self._unread))
+        self._pending.add_pods(self.pods.unread(self._unread))
         self.review()
 
     def review(self) -> Batch:
@@ -144,16 +142,16 @@ class ClusterState:
             self._settle_trees()
         return self._tell()
 
-    def snapshot(self) -> Snapshot:
-        """Everything, as it is now."""
-        return Snapshot(
-            self.pods.classes.all(),
-            list(self.nodes.facts.values()),
-            list(self.gangs.facts.values()),
-            list(self.pods.facts.values()),
-            dict(self.through),
-            list(self.budgets.facts.values()),
-            list(self.trees.facts.values()),
+    def snapshot(self) -> Batch:
+        """The whole state."""
+        return Batch(
+            pod_classes=self.pods.classes.all(),
+            nodes=tuple(self.nodes.facts.values()),
+            pods=tuple(self.pods.facts.values()),
+            gangs=tuple(self.gangs.facts.values()),
+            through=dict(self.through),
+            budgets=tuple(self.budgets.facts.values()),
+            trees=tuple(self.trees.facts.values()),
         )
 
     def sweep(self) -> None:
@@ -182,14 +180,14 @@ class ClusterState:
         before = self.nodes.facts.get(node.metadata.name)
         facts = self.nodes.put(node)
         if facts is not None:
-            self._news.nodes[facts.name] = facts
+            self._pending.nodes[facts.name] = facts
             self.trees.node_changed(before, facts)
         return facts is not None
 
     def _drop_node(self, gone: Removed) -> bool:
         name = self.nodes.remove(gone.uid)
         if name is not None:
-            self._news.nodes[name] = None
+            self._pending.nodes[name] = None
             self.trees.node_changed(None, None)
         return name is not None
 
@@ -207,10 +205,10 @@ class ClusterState:
             marks = gang_marks(pod, job.name if job is not None else "")
             membership = registry.membership_of(marks) or PLAIN
             budgets = self.budgets.covering(metadata.namespace, metadata.labels)
-        changed = self._news.tell_pods(self.pods.put(pod, membership, budgets, job))
+        changed = self._pending.add_pods(self.pods.put(pod, membership, budgets, job))
         if changed and self.pods.depends_on_others(metadata.uid):
             for kind, revision in self._newest.items():  # a replica that has yet to see them has another class for it
-                self._news.raise_revision(kind, revision)
+                self._pending.raise_revision(kind, revision)
         self._join_gang(pod, membership.gang_id, marks, controller)
         return changed
 
@@ -223,20 +221,20 @@ class ClusterState:
             self.gangs.drop_pod(facts.uid, PODS.kind, facts.revision, decide=self._in_order)
             if not owned:
                 return
-        standing = Standing.LEAVING if facts.deleting else Standing.ENDED if facts.phase.ended else Standing.LIVE
-        member = Member(pod_age(pod), standing, controller.uid if controller is not None else NO_CONTROLLER)
+        state = MemberState.DELETING if facts.deleting else MemberState.ENDED if facts.phase.ended else MemberState.LIVE
+        member = Member(pod_age(pod), state, controller.uid if controller is not None else NO_CONTROLLER)
         if owned and controller is not None:
             self.owners.put_pod(facts.namespace, controller, OwnedPod(marks, member))
         if gang_id:
             self.gangs.put_pod(gang_id, member, marks, PODS.kind, facts.revision, decide=self._in_order)
 
-    def _rejoin(self, owners: Iterable[OwnerKey], kind: str, revision: int) -> bool:
+    def _rejoin(self, owners: Iterable[ControllerKey], kind: str, revision: int) -> bool:
         """The pods of these controllers may be another job than before."""
         changed = False
         for job, pod, remarked in self.owners.remark(owners):
             before, after = (registry.membership_of(each.marks) or PLAIN for each in (pod, remarked))
             uid = pod.member.age.uid
-            changed |= self._news.tell_pods(self.pods.rejoin(uid, before, after, job))
+            changed |= self._pending.add_pods(self.pods.rejoin(uid, before, after, job))
             if after.gang_id:
                 marks = remarked.marks
                 self.gangs.put_pod(after.gang_id, pod.member, marks, kind, revision, decide=self._in_order)
@@ -250,8 +248,8 @@ class ClusterState:
         others = self.pods.remove(gone.uid)
         if others is None:
             return False
-        self._news.pods[gone.uid] = None
-        self._news.tell_pods(others)
+        self._pending.pods[gone.uid] = None
+        self._pending.add_pods(others)
         return True
 
     def _put_priority_class(self, priority_class: PriorityClass) -> bool:
@@ -264,36 +262,36 @@ class ClusterState:
     def _reprioritise(self, revision: int) -> bool:
         priorities = Priorities.of(self._priority_classes.values())
         self.gangs.reprioritise(priorities.by_name, PRIORITY_CLASSES.kind, revision)
-        return self._news.tell_pods(self.pods.reprioritise(priorities))
+        return self._pending.add_pods(self.pods.reprioritise(priorities))
 
     def _put_namespace(self, namespace: Namespace) -> bool:
         metadata = namespace.metadata
         selectors = self.pods.selectors
-        return self._news.tell_pods(
+        return self._pending.add_pods(
             self.pods.selected(selectors.put_namespace(metadata.uid, metadata.name, metadata.labels))
         )
 
     def _drop_namespace(self, gone: Removed) -> bool:
-        return self._news.tell_pods(self.pods.selected(self.pods.selectors.drop_namespace(gone.uid)))
+        return self._pending.add_pods(self.pods.selected(self.pods.selectors.drop_namespace(gone.uid)))
 
     def _look_again(self, uids: Collection[str]) -> bool:
-        return self._news.tell_pods(self.pods.look_again(uids)) if uids else False
+        return self._pending.add_pods(self.pods.look_again(uids)) if uids else False
 
     def _put_budget(self, budget: PodDisruptionBudget) -> bool:
         change = self.budgets.put(budget)
         if change.facts is not None:
-            self._news.budgets[change.facts.id] = change.facts
+            self._pending.budgets[change.facts.id] = change.facts
         covers = change.covers_others and self._cover(budget.metadata.namespace)
         return change.facts is not None or covers
 
     def _cover(self, namespace: str) -> bool:
-        return self._news.tell_pods(self.pods.cover(namespace, self.budgets.covering))
+        return self._pending.add_pods(self.pods.cover(namespace, self.budgets.covering))
 
     def _drop_budget(self, gone: Removed) -> bool:
         id_ = self.budgets.remove(gone.uid)
         if id_ is None:
             return False
-        self._news.budgets[id_] = None
+        self._pending.budgets[id_] = None
         self._cover(id_.partition("/")[0])
         return True
 
@@ -307,8 +305,8 @@ class ClusterState:
         if not self._settled:
             return False
         changed, gone = self.trees.settle(self.nodes.facts)
-        self._news.trees.update((tree.name, tree) for tree in changed)
-        self._news.trees.update((name, None) for name in gone)
+        self._pending.trees.update((tree.name, tree) for tree in changed)
+        self._pending.trees.update((name, None) for name in gone)
         return bool(changed or gone)
 
     def _put_definition(self, kind: DefinitionKind, group: PodGroup) -> bool:
@@ -333,12 +331,12 @@ class ClusterState:
         gone: list[str] = []
         if self._settled:
             gangs, gone, revisions = self.gangs.settle()
-            if self._key_trees.take(gangs, gone):
-                self.trees.offer(self._key_trees.labels())
+            if self._label_key_trees.take(gangs, gone):
+                self.trees.offer(self._label_key_trees.labels())
                 self._settle_trees()
             for kind, revision in revisions.items():
-                self._news.raise_revision(kind, revision)
-        return self._news.batch(self.pods.classes.untold(), gangs, gone, self.through)
+                self._pending.raise_revision(kind, revision)
+        return self._pending.take(self.pods.classes.take_unsent(), gangs, gone, self.through)
 
 
 def _name(item: Any) -> str:

@@ -12,17 +12,29 @@ Of ConfigMaps whose trees have the same name the oldest that can be read counts.
 its last tree; one that never could has no domains, so that gangs with hard constraints wait rather than start anywhere.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.gangs.facts import NodeFacts, Problem, Severity, TopologyTree
+from muster.gangs.facts import GangFacts, NodeFacts, Problem, Severity, TopologyTree
 from muster.gangs.quoting import quoted
 from muster.kube.topology_config_maps import ConfigMap, created_seconds, topology_tree
 from muster.topology.sakkara import DEFAULT_NAME
-from muster.topology.trees import FLAT, LABELS, SAKKARA_RACK, flat_tree, is_unread, key_tree, label_tree, misfits
+from muster.topology.trees import (
+    FLAT,
+    LABELS,
+    MOST_KEY_TREES,
+    SAKKARA_RACK,
+    flat_tree,
+    is_unread,
+    key_of_tree,
+    key_tree,
+    label_tree,
+    misfits,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -161,3 +173,49 @@ def _report(tree: TopologyTree, before: TopologyTree | None) -> None:
     problems = [problem.message for problem in tree.problems]
     if problems and (before is None or before.problems != tree.problems):
         _log.warning("a topology tree has problems", tree=tree.name, problems=problems)
+
+
+# -- trees by node labels that gangs name
+
+
+class LabelKeyTrees:
+    """The labels by gang."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, tuple[int, str, str]] = {}  # gang id -> its creation, its id, the label
+        self._gangs: Counter[str] = Counter()  # by label
+
+    def take(self, changed: Iterable[GangFacts], gone: Iterable[str]) -> bool:
+        """Gangs changed, or are gone. True: other labels are asked for now, or the same by gangs of another age."""
+        before = set(self._gangs)
+        aged = False
+        for facts in changed:
+            key = key_of_tree(facts.tree)
+            asks = (facts.created_seconds, facts.id, key) if key else None
+            aged |= asks != self._asked.get(facts.id)
+            self._drop(facts.id)
+            if asks is not None:
+                self._asked[facts.id] = asks
+                self._gangs[key] += 1
+        for gang_id in gone:
+            aged |= gang_id in self._asked
+            self._drop(gang_id)
+        return before != set(self._gangs) or (aged and len(self._gangs) > MOST_KEY_TREES)
+
+    def labels(self) -> list[str]:
+        """Those that get a tree, in the order of the alphabet."""
+        if len(self._gangs) <= MOST_KEY_TREES:
+            return sorted(self._gangs)
+        oldest: dict[str, None] = {}
+        for _, _, key in sorted(self._asked.values()):
+            oldest[key] = None
+            if len(oldest) == MOST_KEY_TREES:
+                break
+        return sorted(oldest)
+
+    def _drop(self, gang_id: str) -> None:
+        asked = self._asked.pop(gang_id, None)
+        if asked is not None:
+            self._gangs[asked[2]] -= 1
+            if not self._gangs[asked[2]]:
+                del self._gangs[asked[2]]

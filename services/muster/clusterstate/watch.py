@@ -1,4 +1,4 @@
-"""The RPC by which others subscribe: bytes that the hub encoded once go out as they are."""
+"""The RPC by which others subscribe: bytes that the broadcaster encoded once go out as they are."""
 
 import asyncio
 from contextlib import aclosing
@@ -7,7 +7,7 @@ from typing import Any, Final
 import grpc
 from grpc import aio
 
-from muster.clusterstate.hub import Hub
+from muster.clusterstate.broadcaster import Broadcaster
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.rpc.errors import RpcError
 
@@ -18,9 +18,9 @@ _LONGEST_NAME: Final = 253
 class WatchServicer:
     """ClusterStateService, with responses as bytes."""
 
-    def __init__(self, hub: Hub, whole: asyncio.Event) -> None:
+    def __init__(self, broadcaster: Broadcaster, whole: asyncio.Event) -> None:
         """`whole` says that snapshots may be sent."""
-        self._hub = hub
+        self._broadcaster = broadcaster
         self._whole = whole
 
     async def watch(self, request: pb.WatchRequest, context: aio.ServicerContext[Any, Any]) -> None:
@@ -33,7 +33,7 @@ class WatchServicer:
             )
         if not self._whole.is_set():
             raise RpcError(grpc.StatusCode.UNAVAILABLE, "the first lists of the API server are not complete yet")
-        async with aclosing(self._hub.subscribe(request.subscriber)) as messages:
+        async with aclosing(self._broadcaster.subscribe(request.subscriber)) as messages:
             async for message in messages:
                 await context.write(message)
 

@@ -14,7 +14,7 @@ from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
 from muster.conformance.world import World
 from muster.gangs.facts import NODE_REVISIONS, POD_REVISIONS, Batch
 from muster.rpc.errors import RpcError
-from muster.rpc.facts_codec import encode_batch, encode_revision
+from muster.rpc.watch_codec import encode_batch, encode_revision
 
 FULL_NAME: Final = "muster.clusterstate.v1.ClusterStateService"
 KINDS: Final = (NODE_REVISIONS, POD_REVISIONS)

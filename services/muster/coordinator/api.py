@@ -14,8 +14,8 @@ from muster.coordinator.v1 import coordinator_pb2 as pb
 from muster.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
 from muster.etcd.errors import EtcdUnavailable
 from muster.rpc.errors import RpcError
-from muster.rpc.facts_codec import encode_problem
 from muster.rpc.solve_codec import encode_explanation
+from muster.rpc.watch_codec import encode_problem
 
 FULL_NAME = "muster.coordinator.v1.CoordinatorService"
 COALESCE_SECONDS = 0.05

@@ -20,7 +20,7 @@ from muster.coordinator.core.events import PodName
 from muster.dialects.registry import timeout_annotations
 from muster.retry.retrying import Backoff
 from muster.rpc.errors import describe
-from muster.rpc.facts_codec import encode_reference
+from muster.rpc.watch_codec import encode_reference
 
 MAX_WRITES_PER_CALL: Final = 500
 WRITE_TIMEOUT_SECONDS: Final = 60.0

@@ -22,7 +22,7 @@ from muster.dialects.progress import ObjectWrite, PodWrite, Progress, Writes
 from muster.dialects.registry import progress_writes, writes_progress
 from muster.retry.retrying import Backoff
 from muster.rpc.errors import describe
-from muster.rpc.facts_codec import encode_reference
+from muster.rpc.watch_codec import encode_reference
 from muster.telemetry import tracing
 
 MAX_CALLS: Final = 8

@@ -15,7 +15,7 @@ from muster.etcd.election import Election
 from muster.etcd.store import Store
 from muster.retry.retrying import Backoff
 from muster.rpc.channel import open_channel
-from muster.rpc.lifetime import until_stopped
+from muster.rpc.process import until_stopped
 from muster.rpc.server import RpcServer
 from muster.telemetry.metrics import expose_leadership
 

@@ -16,12 +16,12 @@ from muster.firstfit.table import Table
 from muster.placement.v1 import placement_pb2 as pb
 from muster.placement.v1 import placement_pb2_grpc as pb_grpc
 from muster.rpc.channel import open_channel
-from muster.rpc.class_codec import decode_amounts
 from muster.rpc.errors import RpcError
-from muster.rpc.facts_codec import decode_revision, encode_revision
-from muster.rpc.lifetime import until_stopped
+from muster.rpc.pod_class_codec import decode_amounts
+from muster.rpc.process import until_stopped
 from muster.rpc.server import RpcServer
 from muster.rpc.subscription import subscribe
+from muster.rpc.watch_codec import decode_revision, encode_revision
 
 FULL_NAME: Final = "muster.placement.v1.PlacementService"
 _LONGEST_WAIT_SECONDS: Final = 60.0

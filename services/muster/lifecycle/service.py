@@ -14,7 +14,7 @@ from muster.lifecycle.settings import Settings
 from muster.lifecycle.surroundings import Controller, Surroundings
 from muster.lifecycle.watches import Watches
 from muster.retry.retrying import Backoff
-from muster.rpc.lifetime import until_stopped
+from muster.rpc.process import until_stopped
 from muster.rpc.server import RpcServer
 
 _log = structlog.get_logger(__name__)

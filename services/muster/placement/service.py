@@ -29,11 +29,11 @@ from muster.placement.v1 import placement_pb2_grpc as pb_grpc
 from muster.placement.validation import check_classes, check_constraints, class_ids
 from muster.rpc.channel import open_channel
 from muster.rpc.errors import RpcError
-from muster.rpc.facts_codec import encode_revision
-from muster.rpc.lifetime import until_stopped
+from muster.rpc.process import until_stopped
 from muster.rpc.server import RpcServer
 from muster.rpc.solve_codec import decode_solve_request, encode_solve_result
 from muster.rpc.subscription import Step, subscribe
+from muster.rpc.watch_codec import encode_revision
 from muster.telemetry.tracing import current_traceparent, record_span, tracer
 
 FULL_NAME: Final = "muster.placement.v1.PlacementService"

@@ -13,22 +13,10 @@ from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
 from muster.config.settings import PLAIN_TEXT
 from muster.gangs.facts import Batch
 from muster.rpc.errors import RpcError
-from muster.rpc.facts_codec import encode_batch, encode_revision
 from muster.rpc.server import RpcServer
+from muster.rpc.watch_codec import batch_step, snapshot_begin_step, synced_step
 
 FULL_NAME = "muster.clusterstate.v1.ClusterStateService"
-
-
-def begin(reason: str = "subscribed") -> pb.WatchResponse:
-    return pb.WatchResponse(snapshot_begin=pb.SnapshotBegin(reason=reason))
-
-
-def part(batch: Batch) -> pb.WatchResponse:
-    return pb.WatchResponse(batch=encode_batch(batch))
-
-
-def synced(through: Mapping[str, int]) -> pb.WatchResponse:
-    return pb.WatchResponse(synced=pb.Synced(through=encode_revision(through)))
 
 
 class ClusterStream(pb_grpc.ClusterStateServiceServicer):
@@ -42,7 +30,7 @@ class ClusterStream(pb_grpc.ClusterStateServiceServicer):
 
     def opens_with(self, batch: Batch, through: Mapping[str, int]) -> None:
         """The snapshot that new subscribers get."""
-        self.opening = [begin(), part(batch), synced(through)]
+        self.opening = [snapshot_begin_step("subscribed"), batch_step(batch), synced_step(through)]
 
     def send(self, *messages: pb.WatchResponse) -> None:
         """To all who are there now."""

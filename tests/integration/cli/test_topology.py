@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from builders.clusterstate.stream import ClusterStream, begin, part, serving
+from builders.clusterstate.stream import ClusterStream, serving
 from muster.cli.cluster_state import find_cluster_state
 from muster.cli.endpoints import Endpoints
 from muster.cli.errors import CliError
@@ -27,6 +27,7 @@ from muster.gangs.facts import (
     TreeDomain,
     TreeLevel,
 )
+from muster.rpc.watch_codec import batch_step, snapshot_begin_step
 from muster.topology.trees import label_tree
 
 TREE = TopologyTree(
@@ -116,7 +117,7 @@ async def test_an_unreachable_cluster_state_is_an_error() -> None:
 
 
 async def test_an_incomplete_snapshot_is_an_error(address: str, stream: ClusterStream) -> None:
-    stream.opening = [begin(), part(BATCH)]
+    stream.opening = [snapshot_begin_step("subscribed"), batch_step(BATCH)]
     asking = asyncio.create_task(shown(address))
     await stream.until_subscribed()
     stream.cut()

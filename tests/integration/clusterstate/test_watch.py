@@ -9,8 +9,7 @@ import pytest
 from grpc import aio
 
 from builders.clusterstate.mirror import mirroring
-from muster.clusterstate.hub import Hub
-from muster.clusterstate.snapshot import Snapshot
+from muster.clusterstate.broadcaster import Broadcaster
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
 from muster.clusterstate.watch import FULL_NAME, WatchServicer, register
@@ -24,7 +23,7 @@ class Cluster:
     """Pods that change all the time, at the port of a server."""
 
     def __init__(self) -> None:
-        self.hub = Hub(self._snapshot, backlog_changes=2_000)
+        self.broadcaster = Broadcaster(self._snapshot, backlog_changes=2_000)
         self.server = RpcServer("127.0.0.1:0", PLAIN_TEXT, "test")
         self.port = 0
         self.revision = 0
@@ -34,10 +33,12 @@ class Cluster:
         """A hundred pods of 500 bytes change."""
         self.revision += 1
         self._pods = tuple(PodFacts(f"{n}", "ml", f"{n}", "c", self.revision, problem="x" * 400) for n in range(100))
-        self.hub.publish(Batch(pods=self._pods, changed={"pods": self.revision}, through={"pods": self.revision}))
+        self.broadcaster.publish(
+            Batch(pods=self._pods, changed={"pods": self.revision}, through={"pods": self.revision})
+        )
 
-    def _snapshot(self) -> Snapshot:
-        return Snapshot([PodClass("c")], [], [], self._pods, {"pods": self.revision})
+    def _snapshot(self) -> Batch:
+        return Batch(pod_classes=(PodClass("c"),), pods=self._pods, through={"pods": self.revision})
 
 
 @asynccontextmanager
@@ -46,7 +47,7 @@ async def serving(*, whole: bool = True) -> AsyncIterator[Cluster]:
     known = asyncio.Event()
     if whole:
         known.set()
-    cluster.server.add(register, WatchServicer(cluster.hub, known), FULL_NAME)
+    cluster.server.add(register, WatchServicer(cluster.broadcaster, known), FULL_NAME)
     cluster.port = await cluster.server.start()
     try:
         yield cluster
@@ -89,7 +90,7 @@ async def test_who_does_not_read_gets_a_new_snapshot_and_holds_up_nobody() -> No
             cluster.change()
             await mirror.until(lambda: mirror.through == {"pods": cluster.revision})
         assert mirror.snapshots == 1
-        assert len(cluster.hub) == 2
+        assert len(cluster.broadcaster) == 2
         reasons = []
         async with asyncio.timeout(20):
             while (message := await anext(messages)).synced.through.kinds.get("pods") != cluster.revision:
@@ -102,9 +103,9 @@ async def test_who_leaves_is_forgotten() -> None:
     async with serving() as cluster:
         async with reading(cluster, "short") as messages:
             await anext(messages)
-            assert len(cluster.hub) == 1
+            assert len(cluster.broadcaster) == 1
         async with mirroring(cluster.port) as mirror:
-            await mirror.until(lambda: len(cluster.hub) == 1)
+            await mirror.until(lambda: len(cluster.broadcaster) == 1)
 
 
 async def test_a_stopping_server_ends_subscriptions() -> None:
@@ -112,4 +113,4 @@ async def test_a_stopping_server_ends_subscriptions() -> None:
         await mirror.until(lambda: True)
         await cluster.server.stop()
         await mirror.until_disconnected()
-        assert len(cluster.hub) == 0
+        assert len(cluster.broadcaster) == 0

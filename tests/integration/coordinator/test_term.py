@@ -9,7 +9,7 @@ import pytest
 from grpc import aio
 from msgspec.structs import replace
 
-from builders.clusterstate.stream import ClusterStream, begin, part, serving, synced
+from builders.clusterstate.stream import ClusterStream, serving
 from builders.core.objects import node, plain_pod, pod_class
 from builders.etcd.server import etcd_in, store_at
 from builders.wait import eventually
@@ -26,6 +26,7 @@ from muster.gangs.facts import Batch
 from muster.localcluster.etcd import EtcdProcess
 from muster.localcluster.ports import free_port
 from muster.rpc.channel import open_channel
+from muster.rpc.watch_codec import batch_step, snapshot_begin_step, synced_step
 
 ONE_POD = Batch(pod_classes=(pod_class(1),), nodes=(node("n", 4),), pods=(plain_pod("p"),), changed={"pods": 1})
 POD_OF_NO_CLASS = Batch(pods=(replace(plain_pod("p"), node="n"),), nodes=(node("n", 4),))
@@ -92,7 +93,7 @@ async def test_before_its_first_look_at_the_cluster_a_leader_does_not_say_that_t
     etcd: EtcdProcess,
 ) -> None:
     stream = ClusterStream()
-    stream.opening = [begin(), part(ONE_POD)]
+    stream.opening = [snapshot_begin_step("subscribed"), batch_step(ONE_POD)]
     async with serving(stream) as address:
         told = settings(etcd, address)
         running = asyncio.create_task(service.run(told))
@@ -110,7 +111,7 @@ async def test_before_its_first_look_at_the_cluster_a_leader_does_not_say_that_t
                         await ask()
                     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
                 assert not first_read.done()
-                stream.send(synced({"pods": 1}))
+                stream.send(synced_step({"pods": 1}))
                 first, second = await first_read, await watch.read()
                 assert isinstance(first, pb.WatchResponse)
                 assert isinstance(second, pb.WatchResponse)

@@ -18,7 +18,7 @@ import yaml
 from builders.deploy.chart import bare_api_server
 from builders.deploy.helm import CHART, RELEASE, helm, program
 from muster.kube.session import KubeSession
-from muster.rpc.validity import expiry
+from muster.rpc.credentials import expiry
 
 JSON = dict[str, Any]
 

@@ -5,16 +5,17 @@ import asyncio
 import grpc
 from grpc_health.v1 import health_pb2
 
-from builders.clusterstate.stream import ClusterStream, begin, part, synced
+from builders.clusterstate.stream import ClusterStream
 from builders.placement.clusters import node, pod_class
 from builders.placement.service import Placement, asks, bound, running, snapshot, where
 from muster.gangs.facts import Batch
 from muster.placement.service import FULL_NAME
 from muster.placement.v1 import placement_pb2 as pb
+from muster.rpc.watch_codec import batch_step, snapshot_begin_step, synced_step
 
 
 async def test_before_the_first_snapshot_it_is_not_ready_and_refuses(stream: ClusterStream) -> None:
-    stream.opening = [begin(), part(snapshot("a"))]
+    stream.opening = [snapshot_begin_step("subscribed"), batch_step(snapshot("a"))]
     async with running(stream) as service:
         await stream.until_subscribed()
         status = await service.health.Check(health_pb2.HealthCheckRequest(service=FULL_NAME), timeout=10)
@@ -23,18 +24,18 @@ async def test_before_the_first_snapshot_it_is_not_ready_and_refuses(stream: Clu
         assert code is grpc.StatusCode.UNAVAILABLE
         described = await service.stub.Describe(pb.DescribeRequest(), timeout=10)
         assert not described.HasField("revision")
-        stream.send(synced({"pods": 1}))
+        stream.send(synced_step({"pods": 1}))
         await service.until_ready()
         assert where((await service.solve(asks(("x", 4)))).results[0]) == {"a": 4}
 
 
 async def test_a_solve_never_sees_half_a_snapshot(placement: Placement, stream: ClusterStream) -> None:
-    stream.send(begin("fell behind"), part(Batch(nodes=(node("new", 100),), through={"pods": 50})))
+    stream.send(snapshot_begin_step("fell behind"), batch_step(Batch(nodes=(node("new", 100),), through={"pods": 50})))
     waiting = asyncio.create_task(placement.solve(asks(("x", 1)), pods=50))
     # what was complete goes on being used while its successor is built
     assert where((await placement.solve(asks(("x", 8)))).results[0]) == {"a": 4, "b": 4}
     assert not waiting.done()
-    stream.send(synced({"pods": 51}))
+    stream.send(synced_step({"pods": 51}))
     assert where((await waiting).results[0]) == {"new": 1}
     described = await placement.stub.Describe(pb.DescribeRequest(), timeout=10)
     assert (described.implementation, described.nodes, described.revision.kinds["pods"]) == ("best-fit", 1, 51)
@@ -43,8 +44,12 @@ async def test_a_solve_never_sees_half_a_snapshot(placement: Placement, stream: 
 async def test_a_snapshot_that_starts_over_still_knows_the_classes_sent_before(
     placement: Placement, stream: ClusterStream
 ) -> None:
-    stream.send(begin(), part(Batch(pod_classes=(pod_class("late", 2),))))
-    stream.send(begin(), part(Batch(nodes=(node("a", 4),), pods=(bound("p", "a", "late"),))), synced({"pods": 80}))
+    stream.send(snapshot_begin_step("subscribed"), batch_step(Batch(pod_classes=(pod_class("late", 2),))))
+    stream.send(
+        snapshot_begin_step("subscribed"),
+        batch_step(Batch(nodes=(node("a", 4),), pods=(bound("p", "a", "late"),))),
+        synced_step({"pods": 80}),
+    )
     assert where((await placement.solve(asks(("x", 2)), pods=80)).results[0]) == {"a": 2}
 
 
@@ -58,7 +63,7 @@ async def test_what_is_known_is_not_used_while_cluster_state_is_lost(
     assert code is grpc.StatusCode.UNAVAILABLE
     assert "cut by the test" in message
     await stream.until_subscribed(2)
-    stream.send(begin(), part(snapshot("c")), synced({"pods": 60}))
+    stream.send(snapshot_begin_step("subscribed"), batch_step(snapshot("c")), synced_step({"pods": 60}))
     assert where((await placement.solve(asks(("x", 2)), pods=60)).results[0]) == {"c": 2}
     await placement.until_ready()
 
@@ -67,6 +72,6 @@ async def test_a_pod_of_a_class_never_sent_makes_it_ask_for_a_new_snapshot(
     placement: Placement, stream: ClusterStream
 ) -> None:
     stream.opens_with(snapshot("c"), {"pods": 70})
-    stream.send(part(Batch(pods=(bound("p", "a", "never sent"),), through={"pods": 61})))
+    stream.send(batch_step(Batch(pods=(bound("p", "a", "never sent"),), through={"pods": 61})))
     await stream.until_subscribed(2)
     assert where((await placement.solve(asks(("x", 2)), pods=70)).results[0]) == {"c": 2}

@@ -4,7 +4,7 @@ import grpc
 import pytest
 from msgspec import structs
 
-from builders.clusterstate.stream import ClusterStream, part
+from builders.clusterstate.stream import ClusterStream
 from builders.placement.service import (
     INFEASIBLE,
     PARTIAL,
@@ -25,6 +25,7 @@ from muster.gangs import solve as values
 from muster.gangs.facts import Batch
 from muster.gangs.solve import Role, SolveGang, SolveGroup, SolveOutcome
 from muster.placement.v1 import placement_pb2 as pb
+from muster.rpc.watch_codec import batch_step
 
 
 async def test_a_partial_group_is_placed_as_far_as_there_is_room(placement: Placement) -> None:
@@ -47,7 +48,7 @@ async def test_withheld_room_is_not_given_and_told_of(placement: Placement) -> N
 
 async def test_g43_who_has_to_go_is_told(placement: Placement, stream: ClusterStream) -> None:
     pods = tuple(bound(f"{on}{i}", on) for on in "ab" for i in range(4))
-    stream.send(part(Batch(pods=pods, through={"pods": 11})))
+    stream.send(batch_step(Batch(pods=pods, through={"pods": 11})))
     revision = state_pb.Revision(kinds={"pods": 11})
     gangs = [
         *(potential_victim(f"loses-one-{i}", ("a", "x", 1), ("gone", "x", 1)) for i in range(2)),
@@ -124,7 +125,7 @@ async def test_a_potential_victim_of_an_unknown_class_is_a_failed_precondition(p
 
 
 async def test_the_coordinator_asks_and_understands_all_of_it(placement: Placement, stream: ClusterStream) -> None:
-    stream.send(part(Batch(pods=tuple(bound(f"a{i}", "a") for i in range(4)), through={"pods": 11})))
+    stream.send(batch_step(Batch(pods=tuple(bound(f"a{i}", "a") for i in range(4)), through={"pods": 11})))
     solver = Solver(Replicas([Endpoint("placement", placement.channel)]), timeout_seconds=10)
     group = SolveGroup("g", (SolveGang("g", 6, (Role("x", 6),)),), partial=True)
     kept = (values.NominatedCapacity("b", (("cpu", 1000),)),)

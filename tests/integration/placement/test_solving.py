@@ -6,11 +6,12 @@ import grpc
 import pytest
 from grpc import aio
 
-from builders.clusterstate.stream import ClusterStream, part
+from builders.clusterstate.stream import ClusterStream
 from builders.placement.clusters import node
 from builders.placement.service import INFEASIBLE, PLACED, Placement, asks, bound, where
 from muster.gangs.facts import Batch, PodPhase
 from muster.placement.v1 import placement_pb2 as pb
+from muster.rpc.watch_codec import batch_step
 
 
 async def test_a_batch_is_answered_in_order_with_runs_and_explanations(placement: Placement) -> None:
@@ -34,14 +35,14 @@ async def test_a_solve_keeps_nothing(placement: Placement) -> None:
 
 
 async def test_deltas_change_what_is_free(placement: Placement, stream: ClusterStream) -> None:
-    stream.send(part(Batch(pods=(bound("p", "a", "y"), bound("q", "b", "y")), through={"pods": 11})))
+    stream.send(batch_step(Batch(pods=(bound("p", "a", "y"), bound("q", "b", "y")), through={"pods": 11})))
     assert where((await placement.solve(asks(("x", 4)), pods=11)).results[0]) == {"a": 2, "b": 2}
     ended = bound("p", "a", "y", PodPhase.SUCCEEDED)
-    stream.send(part(Batch(pods=(ended,), removed_pods=("q",), removed_nodes=("b",), through={"pods": 12})))
+    stream.send(batch_step(Batch(pods=(ended,), removed_pods=("q",), removed_nodes=("b",), through={"pods": 12})))
     assert where((await placement.solve(asks(("x", 4)), pods=12)).results[0]) == {"a": 4}
-    stream.send(part(Batch(nodes=(node("c", 2),), through={"nodes": 6, "pods": 13})))
+    stream.send(batch_step(Batch(nodes=(node("c", 2),), through={"nodes": 6, "pods": 13})))
     assert where((await placement.solve(asks(("x", 6)), pods=13)).results[0]) == {"a": 4, "c": 2}
-    stream.send(part(Batch(nodes=(node("c", 2, unschedulable=True),), through={"nodes": 7, "pods": 14})))
+    stream.send(batch_step(Batch(nodes=(node("c", 2, unschedulable=True),), through={"nodes": 7, "pods": 14})))
     [refused] = (await placement.solve(asks(("x", 6)), pods=14)).results
     assert ("node(s) were unschedulable", 1) in [
         (lost.reason, lost.nodes) for lost in refused.explanation.filtered_nodes
@@ -54,7 +55,7 @@ async def test_p32_reservations_count_until_their_pods_are_seen_and_then_no_more
     held = (pb.Reservation(node="a", class_id="y", pod_uids=["p", "q"]),)
     [before] = (await placement.solve(asks(("x", 5)), held=held)).results
     assert before.explanation.fit == 4
-    stream.send(part(Batch(pods=(bound("p", "a", "y"),), through={"pods": 11})))
+    stream.send(batch_step(Batch(pods=(bound("p", "a", "y"),), through={"pods": 11})))
     [half] = (await placement.solve(asks(("x", 5)), held=held, pods=11)).results
     assert half.explanation.fit == 4
     assert (await placement.solve(asks(("x", 8)))).results[0].explanation.fit == 6
@@ -64,7 +65,7 @@ async def test_p33_a_solve_waits_for_the_revision_it_asks_for(placement: Placeme
     waiting = asyncio.create_task(placement.solve(asks(("x", 8)), pods=12))
     await placement.solve(asks(("x", 8)))
     assert not waiting.done()
-    stream.send(part(Batch(pods=(bound("p", "a"),), through={"pods": 12})))
+    stream.send(batch_step(Batch(pods=(bound("p", "a"),), through={"pods": 12})))
     [result] = (await waiting).results
     assert result.outcome == INFEASIBLE
 

@@ -166,7 +166,7 @@ class TestClasses:
         history.remove(PODS, "uid-b")
         history.state.sweep()
         history.state.sweep()
-        assert history.state.snapshot().pod_classes == []
+        assert history.state.snapshot().pod_classes == ()
         assert len(history.pods(pod_object("c")).pod_classes) == 1
 
     def test_a_pod_that_changes_its_class_lets_go_of_the_old_one(self) -> None:

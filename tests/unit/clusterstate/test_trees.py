@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from builders.clusterstate.history import TOPOLOGY_MAPS, History, node_object, topology_map_object
+from muster.clusterstate.chunks import snapshot_chunks
 from muster.clusterstate.settings import Settings
 from muster.clusterstate.trees import Trees
 from muster.config.settings import BadSettings, load
@@ -211,7 +212,9 @@ class TestWhatIsTold:
     def test_each_tree_is_a_piece_of_the_snapshot_of_its_own(self) -> None:
         history = cluster()
         history.topologies(topology_map_object("m", ONE_RACK), topology_map_object("n", TWO_RACKS, name="east"))
-        told = [[tree.name for tree in piece.trees] for piece in history.state.snapshot().pieces() if piece.trees]
+        told = [
+            [tree.name for tree in chunk.trees] for chunk in snapshot_chunks(history.state.snapshot()) if chunk.trees
+        ]
         assert sorted(told) == [["default-tree"], ["east"]]
 
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.gangs.facts import LevelConstraint, LevelPolicy, TopologyTree
-from muster.rpc.facts_codec import decode_problem, decode_reference, encode_problem, encode_reference
 from muster.rpc.topology_codec import decode_constraint, decode_tree, encode_constraint, encode_tree
+from muster.rpc.watch_codec import decode_problem, decode_reference, encode_problem, encode_reference
 from muster.topology.constraints import (
     LARGEST_NUMBER,
     MOST_SAID,

@@ -10,7 +10,7 @@ from muster.conformance.building import alone, bound, node, nodes, pod_class, wo
 from muster.conformance.case import Cases, Failed, Unsafe
 from muster.conformance.trial import Trial, expect, not_placed, placed
 from muster.gangs.facts import Batch
-from muster.rpc.facts_codec import encode_batch, encode_revision
+from muster.rpc.watch_codec import encode_batch, encode_revision
 
 CASES: Final = Cases()
 _case = CASES.case

@@ -6,7 +6,7 @@ from pathlib import Path
 import structlog
 
 from muster.config.settings import CannotStart
-from muster.rpc.validity import UnreadableCertificate, tell_expiry
+from muster.rpc.credentials import UnreadableCertificate, tell_expiry
 
 _log = structlog.get_logger(__name__)
 

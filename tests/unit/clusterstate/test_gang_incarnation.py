@@ -2,10 +2,10 @@
 
 import pytest
 
-from muster.clusterstate.incarnation import NO_CONTROLLER, Incarnation, Member, Standing
+from muster.clusterstate.gang_incarnation import NO_CONTROLLER, Incarnation, Member, MemberState
 from muster.dialects.marks import PodAge
 
-LIVE, ENDED, LEAVING = Standing.LIVE, Standing.ENDED, Standing.LEAVING
+LIVE, ENDED, DELETING = MemberState.LIVE, MemberState.ENDED, MemberState.DELETING
 
 
 class Life:
@@ -15,8 +15,8 @@ class Life:
         self._incarnation = Incarnation()
         self._members: dict[str, Member] = {}
 
-    def pod(self, uid: str, standing: Standing = LIVE, *, line: str = NO_CONTROLLER, second: int = 0) -> str:
-        return self._change(uid, Member(PodAge(second, uid, uid), standing, line))
+    def pod(self, uid: str, state: MemberState = LIVE, *, controller: str = NO_CONTROLLER, second: int = 0) -> str:
+        return self._change(uid, Member(PodAge(second, uid, uid), state, controller))
 
     def gone(self, uid: str) -> str:
         return self._change(uid, None)
@@ -39,7 +39,7 @@ def test_g16_it_outlives_the_pod_that_named_it() -> None:
     life = Life()
     life.pod("a")
     life.pod("b", second=1)
-    assert life.pod("a", LEAVING) == "a"
+    assert life.pod("a", DELETING) == "a"
     assert life.gone("a") == "a"
     assert life.pod("a2", second=9) == "a"
 
@@ -48,8 +48,8 @@ def test_g35_new_pods_after_all_old_ones_are_being_deleted_are_another_gang() ->
     life = Life()
     life.pod("a")
     life.pod("b")
-    life.pod("a", LEAVING)
-    assert life.pod("b", LEAVING) == "a", "nothing follows it yet"
+    life.pod("a", DELETING)
+    assert life.pod("b", DELETING) == "a", "nothing follows it yet"
     assert life.pod("c", second=5) == "c"
     life.gone("a")
     assert life.gone("b") == "c"
@@ -64,19 +64,19 @@ def test_g35_new_pods_after_all_old_ones_are_gone_are_another_gang() -> None:
 
 def test_pods_of_a_controller_are_named_by_it_and_made_anew_by_it() -> None:
     life = Life()
-    assert life.pod("a", line="job-1") == "job-1"
-    life.pod("a", LEAVING, line="job-1")
+    assert life.pod("a", controller="job-1") == "job-1"
+    life.pod("a", DELETING, controller="job-1")
     life.gone("a")
-    assert life.pod("a2", line="job-1") == "job-1"
+    assert life.pod("a2", controller="job-1") == "job-1"
 
 
 def test_g35_a_controller_created_anew_takes_over_when_the_old_ones_pods_are_no_longer_live() -> None:
     life = Life()
-    life.pod("a", line="job-1")
-    life.pod("b", line="job-1")
-    assert life.pod("c", line="job-2", second=5) == "job-1", "the old pods have not been deleted yet"
-    life.pod("a", LEAVING, line="job-1")
-    assert life.pod("b", LEAVING, line="job-1") == "job-2"
+    life.pod("a", controller="job-1")
+    life.pod("b", controller="job-1")
+    assert life.pod("c", controller="job-2", second=5) == "job-1", "the old pods have not been deleted yet"
+    life.pod("a", DELETING, controller="job-1")
+    assert life.pod("b", DELETING, controller="job-1") == "job-2"
 
 
 def test_a_failed_pod_waits_for_its_replacement() -> None:
@@ -88,8 +88,8 @@ def test_a_failed_pod_waits_for_its_replacement() -> None:
 
 def test_ended_pods_of_an_earlier_job_do_not_keep_its_life() -> None:
     life = Life()
-    life.pod("a", ENDED, line="job-1")
-    assert life.pod("b", line="job-2", second=5) == "job-2"
+    life.pod("a", ENDED, controller="job-1")
+    assert life.pod("b", controller="job-2", second=5) == "job-2"
 
 
 def test_whoever_comes_later_finds_the_same_when_the_naming_pod_is_still_there() -> None:
@@ -102,8 +102,8 @@ def test_whoever_comes_later_finds_the_same_when_the_naming_pod_is_still_there()
     assert late.name == early.pod("b", second=1)
 
 
-@pytest.mark.parametrize("line", [NO_CONTROLLER, "job"])
-def test_whoever_comes_when_all_are_being_deleted_lets_the_next_begin(line: str) -> None:
+@pytest.mark.parametrize("controller", [NO_CONTROLLER, "job"])
+def test_whoever_comes_when_all_are_being_deleted_lets_the_next_begin(controller: str) -> None:
     life = Life()
-    assert life.pod("a", LEAVING, line=line) == (line or "a")
-    assert life.pod("b", line=line, second=3) == (line or "b")
+    assert life.pod("a", DELETING, controller=controller) == (controller or "a")
+    assert life.pod("b", controller=controller, second=3) == (controller or "b")

@@ -13,12 +13,12 @@ from collections.abc import Collection, Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.clusterstate.incarnation import Member
+from muster.clusterstate.gang_incarnation import Member
 from muster.dialects.definitions import ControllerGang, Definition
 from muster.dialects.marks import GangMarks
 from muster.kube.objects import OwnerReference
 
-OwnerKey = tuple[str, str]
+ControllerKey = tuple[str, str]
 """Namespace and uid: a definition has no say in pods of other namespaces, whatever uid it names."""
 
 
@@ -29,15 +29,15 @@ class OwnedPod(Struct, frozen=True, gc=False):
     member: Member
 
 
-class Owners:
+class ControllerGangs:
     """Controllers that have pods of ours or a definition of their own."""
 
     def __init__(self, waiting_kinds: Collection[str] = ()) -> None:
         """`waiting_kinds`: "Kind.group" of controllers whose pods always wait for their definition."""
         self._waiting_kinds = frozenset(waiting_kinds)
-        self._owners: dict[OwnerKey, _Owner] = {}
-        self._of_pod: dict[str, OwnerKey] = {}
-        self._of_definition: dict[str, OwnerKey] = {}
+        self._owners: dict[ControllerKey, _Controller] = {}
+        self._of_pod: dict[str, ControllerKey] = {}
+        self._of_definition: dict[str, ControllerKey] = {}
 
     def __len__(self) -> int:
         return len(self._owners)
@@ -71,7 +71,7 @@ class Owners:
             del self._owners[key].pods[uid]
             self._forget_if_empty(key)
 
-    def remark(self, keys: Iterable[OwnerKey]) -> Iterator[tuple[ControllerGang | None, OwnedPod, OwnedPod]]:
+    def remark(self, keys: Iterable[ControllerKey]) -> Iterator[tuple[ControllerGang | None, OwnedPod, OwnedPod]]:
         """Mark all pods of these controllers with the job that they are now; yields it, and each as it was and is."""
         for key in keys:
             owner = self._owners.get(key)
@@ -85,7 +85,7 @@ class Owners:
 
     # -- definitions
 
-    def put_definition(self, definition: Definition, job: ControllerGang | None) -> Iterable[OwnerKey]:
+    def put_definition(self, definition: Definition, job: ControllerGang | None) -> Iterable[ControllerKey]:
         """A definition came or changed. Returns the controllers whose pods may be another job than before."""
         key = (definition.namespace, job.owner_uid) if job is not None else None
         changed = set()
@@ -101,7 +101,7 @@ class Owners:
                 changed.add(key)
         return changed
 
-    def drop_definition(self, uid: str) -> Iterable[OwnerKey]:
+    def drop_definition(self, uid: str) -> Iterable[ControllerKey]:
         """A definition is gone, or has no controller any more."""
         key = self._of_definition.pop(uid, None)
         if key is None:
@@ -113,19 +113,19 @@ class Owners:
         self._forget_if_empty(key)
         return (key,) if changed else ()
 
-    def _owner(self, key: OwnerKey) -> "_Owner":
+    def _owner(self, key: ControllerKey) -> "_Controller":
         owner = self._owners.get(key)
         if owner is None:
-            owner = self._owners[key] = _Owner()
+            owner = self._owners[key] = _Controller()
         return owner
 
-    def _forget_if_empty(self, key: OwnerKey) -> None:
+    def _forget_if_empty(self, key: ControllerKey) -> None:
         owner = self._owners[key]
         if not owner.pods and not owner.jobs:
             del self._owners[key]
 
 
-class _Owner:
+class _Controller:
     """One controller: its pods, and the definitions that make a job of them, of which the oldest counts."""
 
     __slots__ = ("controller", "former", "jobs", "pods")

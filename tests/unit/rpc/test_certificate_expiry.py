@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builders.net.certificates import Authority
-from muster.rpc.validity import UnreadableCertificate, expiry
+from muster.rpc.credentials import UnreadableCertificate, expiry
 
 
 def by_openssl(certificate: Path) -> datetime:

@@ -14,7 +14,7 @@ from builders.clusterstate.history import (
     priority_class_object,
     topology_map_object,
 )
-from muster.clusterstate.key_trees import KeyTrees
+from muster.clusterstate.trees import LabelKeyTrees
 from muster.dialects import native
 from muster.gangs.facts import GangFacts, Severity, TopologyTree, TreeLevel
 from muster.kube.api_resources import definitions
@@ -117,7 +117,7 @@ def asks(name: str, key: str, age: int) -> GangFacts:
 def test_labels_that_older_gangs_name_go_first_whatever_was_seen_first() -> None:
     old = [asks(f"g{n}", f"k{n:03}", n) for n in range(MOST_KEY_TREES)]
     young = asks("young", "a", 1000)
-    one, other = KeyTrees(), KeyTrees()
+    one, other = LabelKeyTrees(), LabelKeyTrees()
     assert one.take([*old, young], [])
     for each in (young, *reversed(old)):
         other.take([each], [])
@@ -128,7 +128,7 @@ def test_labels_that_older_gangs_name_go_first_whatever_was_seen_first() -> None
 
 
 def test_nothing_has_changed_unless_labels_have() -> None:
-    keys = KeyTrees()
+    keys = LabelKeyTrees()
     assert keys.take([asks("g", "k", 1)], [])
     assert not keys.take([asks("g", "k", 1), asks("h", "k", 2)], [])
     assert not keys.take([], ["native/a/g", "other/a/x"])
@@ -151,7 +151,7 @@ GANGS = st.builds(asks, st.sampled_from("abcdef"), st.sampled_from(["", *map(str
 
 @given(st.lists(GANGS | st.sampled_from("abcdef"), max_size=30))
 def test_trees_follow_from_the_gangs_that_there_are_and_changes_are_told(steps: list[GangFacts | str]) -> None:
-    keys, there = KeyTrees(), dict[str, GangFacts]()
+    keys, there = LabelKeyTrees(), dict[str, GangFacts]()
     for step in steps:
         before = keys.labels()
         if isinstance(step, str):
@@ -161,6 +161,6 @@ def test_trees_follow_from_the_gangs_that_there_are_and_changes_are_told(steps: 
             there[step.id] = step
             told = keys.take([step], [])
         assert told or keys.labels() == before
-        anew = KeyTrees()
+        anew = LabelKeyTrees()
         anew.take(there.values(), [])
         assert keys.labels() == anew.labels()

@@ -1,7 +1,6 @@
 """Pod classes that subscribers have been told of, for as long as pods have them and a while longer."""
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -26,7 +25,7 @@ class Classes:
         self._known: dict[str, PodClass] = {}
         self._users: Counter[str] = Counter()
         self._idle: set[str] = set()
-        self._untold: list[PodClass] = []
+        self._unsent: list[PodClass] = []
         self._completed: dict[tuple[str, tuple[str, ...], tuple[NodeTerms, ...], Pairs], PodClass] = {}
 
     def __len__(self) -> int:
@@ -62,7 +61,7 @@ class Classes:
         self._users[pod_class.id] += 1
         if pod_class.id not in self._known:
             self._known[pod_class.id] = pod_class
-            self._untold.append(pod_class)
+            self._unsent.append(pod_class)
 
     def drop(self, class_id: str) -> None:
         """One pod less has it."""
@@ -70,10 +69,10 @@ class Classes:
         if not self._users[class_id]:
             del self._users[class_id]
 
-    def untold(self) -> tuple[PodClass, ...]:
+    def take_unsent(self) -> tuple[PodClass, ...]:
         """Those that subscribers have to be told of; they count as told then."""
-        untold, self._untold = self._untold, []
-        return tuple(untold)
+        unsent, self._unsent = self._unsent, []
+        return tuple(unsent)
 
     def sweep(self) -> int:
         """Forget those that no pod had at the last sweep nor has now; returns how many."""
@@ -85,6 +84,6 @@ class Classes:
         self._idle = unused - forgotten
         return len(forgotten)
 
-    def all(self) -> Sequence[PodClass]:
+    def all(self) -> tuple[PodClass, ...]:
         """All known classes."""
-        return list(self._known.values())
+        return tuple(self._known.values())

@@ -8,7 +8,7 @@ import pytest
 
 WAITS = """
 import asyncio, sys
-from muster.rpc.lifetime import run_async, until_stopped
+from muster.rpc.process import run_async, until_stopped
 
 async def waits(name):
     await until_stopped()

@@ -13,10 +13,10 @@ import structlog
 from grpc import aio
 
 from muster.rpc import call_spans
-from muster.rpc.callers import Callers
+from muster.rpc.authorization import Callers
+from muster.rpc.call_metrics import counted, counted_subscription
+from muster.rpc.call_spans import is_infrastructure, is_subscription
 from muster.rpc.errors import RpcError, status_of
-from muster.rpc.metering import counted, counted_subscription
-from muster.rpc.methods import is_plumbing, is_subscription
 from muster.telemetry.metrics_enabled import metrics_enabled
 
 if TYPE_CHECKING:
@@ -61,8 +61,10 @@ class ServerInterceptor(aio.ServerInterceptor):
             behavior = _only_for(self._callers, behavior)
         if is_subscription(method):
             wrapped = self._subscription(method, behavior)
-            wrapped = counted_subscription(method, wrapped) if self._measured and not is_plumbing(method) else wrapped
-        elif is_plumbing(method):
+            wrapped = (
+                counted_subscription(method, wrapped) if self._measured and not is_infrastructure(method) else wrapped
+            )
+        elif is_infrastructure(method):
             if not self._callers:
                 return found  # type: ignore[no-any-return]
             wrapped = _unobserved_call(method, behavior)

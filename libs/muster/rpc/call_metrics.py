@@ -8,8 +8,8 @@ from typing import Any, Final
 import grpc
 from grpc import aio
 
+from muster.rpc.call_spans import is_infrastructure, is_subscription
 from muster.rpc.errors import outcome_of
-from muster.rpc.methods import is_plumbing, is_subscription
 from muster.telemetry.metrics import CALL_BUCKETS, histogram, sampled
 
 _LABELS: Final = ("rpc_system_name", "rpc_method", "rpc_response_status_code")
@@ -78,7 +78,7 @@ def counted_subscription(method: str, behavior: _Behavior) -> _Behavior:
 def count_call(call: Any, details: aio.ClientCallDetails) -> None:
     """Time a call that was just begun, until it has ended."""
     method = details.method.decode() if isinstance(details.method, bytes) else details.method
-    if is_plumbing(method) or is_subscription(method):
+    if is_infrastructure(method) or is_subscription(method):
         return
     traceparent = next((str(value) for key, value in details.metadata or () if key == "traceparent"), "")
     name, began = method.removeprefix("/"), perf_counter()

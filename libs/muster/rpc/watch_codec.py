@@ -25,7 +25,14 @@ from muster.gangs.facts import (
     Taint,
     TaintEffect,
 )
-from muster.rpc.class_codec import EFFECTS, decode_amounts, decode_pod_class, encode_amounts, encode_pod_class, number
+from muster.rpc.pod_class_codec import (
+    EFFECTS,
+    decode_amounts,
+    decode_pod_class,
+    encode_amounts,
+    encode_pod_class,
+    number,
+)
 from muster.rpc.topology_codec import UnknownPolicy, decode_constraint, decode_tree, encode_constraint, encode_tree
 
 _MODES: Final = {mode.value: mode for mode in GangMode}
@@ -36,6 +43,24 @@ _SEVERITIES: Final = {severity.value: severity for severity in Severity}
 
 _INT32_MAX: Final = 2**31 - 1
 _intern = sys.intern  # names that many pods share are kept once and compare by identity
+
+
+# -- steps of the stream
+
+
+def snapshot_begin_step(reason: str) -> pb.WatchResponse:
+    """The step that begins a snapshot; `reason` is for the subscriber's log."""
+    return pb.WatchResponse(snapshot_begin=pb.SnapshotBegin(reason=reason))
+
+
+def batch_step(batch: Batch) -> pb.WatchResponse:
+    """Part of a snapshot, or a delta."""
+    return pb.WatchResponse(batch=encode_batch(batch))
+
+
+def synced_step(through: Mapping[str, int]) -> pb.WatchResponse:
+    """The step that ends a snapshot, which is complete up to these resourceVersions by kind."""
+    return pb.WatchResponse(synced=pb.Synced(through=encode_revision(through)))
 
 
 # -- batches and revisions

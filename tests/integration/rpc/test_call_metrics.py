@@ -19,7 +19,7 @@ SIDES = ("rpc_server_call_duration_seconds", "rpc_client_call_duration_seconds")
 
 @pytest.fixture(autouse=True)
 def _measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster.telemetry.metrics_enabled._Measuring.on", True)
+    monkeypatch.setattr("muster.telemetry.metrics_enabled._State.on", True)
 
 
 def calls(status: grpc.StatusCode) -> list[float]:

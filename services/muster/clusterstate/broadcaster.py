@@ -1,35 +1,33 @@
-"""Hands every change to every subscriber, each at its own speed: none waits for another."""
+"""Sends every delta to every subscriber at the subscriber's own speed: none waits for another."""
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 
 import structlog
-from msgspec.structs import replace
 
-from muster.clusterstate.messages import batch_message, begin_message, synced_message
+from muster.clusterstate.chunks import change_count, delta_chunks, object_count, snapshot_chunks
 from muster.clusterstate.metrics import CHANGES, SNAPSHOTS
-from muster.clusterstate.snapshot import PIECE, Snapshot
 from muster.gangs.facts import Batch
+from muster.rpc.watch_codec import batch_step, snapshot_begin_step, synced_step
 
 _log = structlog.get_logger(__name__)
 
-BACKLOG_CHANGES = 20_000
+MAX_BACKLOG_CHANGES = 20_000
 """A subscriber that is further behind than this, and by more changes than there are objects, gets a snapshot instead:
-that costs about as much, and memory stays bounded. With less room a large snapshot would be begun again and again,
-because of what changes while it is sent.
+that costs about as much, and memory stays bounded. With a smaller backlog a large snapshot would be restarted again and
+again, because of what changes while it is sent.
 """
-_LEAVES_PER_CHANGE = 10
-"""Nodes of a tree that take as much memory as one change of another kind."""
 _SUBSCRIBED = "subscribed"
 QUIET_SECONDS = 1.0
-"""News that only the revision rose is sent at once, but not again for so long."""
+"""A batch that only raises the revision is sent at once, but then not again for this long."""
 
 
-class Hub:
-    """Subscribers, and what they have yet to be sent."""
+class Broadcaster:
+    """Subscribers and their backlogs."""
 
-    def __init__(self, take_snapshot: Callable[[], Snapshot], backlog_changes: int = BACKLOG_CHANGES) -> None:
+    def __init__(self, take_snapshot: Callable[[], Batch], backlog_changes: int = MAX_BACKLOG_CHANGES) -> None:
+        """`take_snapshot` returns the whole state, with `through`."""
         self._take_snapshot = take_snapshot
         self._backlog_changes = backlog_changes
         self._subscriptions: set[_Subscription] = set()
@@ -41,30 +39,30 @@ class Hub:
         """Number of subscribers."""
         return len(self._subscriptions)
 
-    def publish(self, batch: Batch) -> None:
-        """Queue a batch for all subscribers; one that changes nothing only raises `through`."""
-        before, self._through = self._through, batch.through
-        changes = _changes(batch)
+    def publish(self, delta: Batch) -> None:
+        """Queue a delta for all subscribers; one that changes nothing only raises `through`."""
+        before, self._through = self._through, delta.through
+        changes = change_count(delta)
         CHANGES.add(changes)
         if changes:
-            for piece in _pieces(batch, before):
-                self._send(piece, _changes(piece))
+            for chunk in delta_chunks(delta, before):
+                self._send(chunk, change_count(chunk))
         elif self._timer is None:
             loop = asyncio.get_running_loop()
             if loop.time() >= self._quiet_until:
-                self._send(batch, 0)
+                self._send(delta, 0)
             else:
                 self._timer = loop.call_at(self._quiet_until, self._send_through)
 
     async def subscribe(self, name: str) -> AsyncGenerator[bytes]:
-        """Encoded WatchResponses for one subscriber, for ever. Close it when the subscriber leaves."""
+        """Encoded WatchResponses for one subscriber, without end. Close the generator when the subscriber leaves."""
         subscription = _Subscription(self._backlog_changes)
         self._subscriptions.add(subscription)
         log = _log.bind(subscriber=name)
         try:
             while True:
-                if (reason := subscription.fresh()) is not None:
-                    log.info("snapshot", reason=reason)
+                if (reason := subscription.start_snapshot()) is not None:
+                    log.info("snapshot_sent", reason=reason)
                     SNAPSHOTS.labels("subscribed" if reason == _SUBSCRIBED else "behind").add()
                     async for message in self._snapshot(subscription, reason):
                         yield message
@@ -73,19 +71,19 @@ class Hub:
                 await subscription.wait()
         finally:
             self._subscriptions.discard(subscription)
-            log.info("subscriber left")
+            log.info("subscriber_left")
 
     async def _snapshot(self, subscription: "_Subscription", reason: str) -> AsyncGenerator[bytes]:
-        """A snapshot of now; later changes are queued behind it. Given up when the queue overflows meanwhile."""
+        """A snapshot of now, with later deltas queued behind it. Stops early if the backlog overflows meanwhile."""
         snapshot = self._take_snapshot()
-        subscription.limit = max(self._backlog_changes, len(snapshot))
-        yield begin_message(reason)
-        for piece in snapshot.pieces():
-            if subscription.stale:
+        subscription.limit = max(self._backlog_changes, object_count(snapshot))
+        yield snapshot_begin_step(reason).SerializeToString()
+        for chunk in snapshot_chunks(snapshot):
+            if subscription.needs_snapshot:
                 return
-            yield batch_message(piece)
+            yield batch_step(chunk).SerializeToString()
             await asyncio.sleep(0)
-        yield synced_message(snapshot.through)
+        yield synced_step(snapshot.through).SerializeToString()
 
     def _send(self, batch: Batch, changes: int) -> None:
         if self._timer is not None:
@@ -93,7 +91,7 @@ class Hub:
             self._timer = None
         self._quiet_until = asyncio.get_running_loop().time() + QUIET_SECONDS
         if self._subscriptions:
-            message = batch_message(batch)
+            message = batch_step(batch).SerializeToString()
             for subscription in self._subscriptions:
                 subscription.put(message, changes)
 
@@ -103,22 +101,22 @@ class Hub:
 
 
 class _Subscription:
-    """What one subscriber has yet to be sent."""
+    """The backlog of one subscriber."""
 
     def __init__(self, backlog_changes: int) -> None:
         self.limit = backlog_changes
         self._queue: deque[tuple[bytes, int]] = deque()
         self._changes = 0
         self._reason: str | None = _SUBSCRIBED
-        self._news = asyncio.Event()
+        self._ready = asyncio.Event()
 
     @property
-    def stale(self) -> bool:
-        """What was queued is lost: a snapshot must come."""
+    def needs_snapshot(self) -> bool:
+        """The backlog was dropped, so that only a snapshot helps."""
         return self._reason is not None
 
-    def fresh(self) -> str | None:
-        """Why a snapshot must come, if so. From now on changes are queued behind it."""
+    def start_snapshot(self) -> str | None:
+        """Why a snapshot is needed; None if none is. From now on deltas are queued behind it."""
         reason, self._reason = self._reason, None
         return reason
 
@@ -133,7 +131,7 @@ class _Subscription:
             self._changes = 0
         else:
             self._queue.append((message, changes))
-        self._news.set()
+        self._ready.set()
 
     def next(self) -> bytes | None:
         if self._reason is not None or not self._queue:
@@ -143,36 +141,7 @@ class _Subscription:
         return message
 
     async def wait(self) -> None:
-        """For something to send."""
+        """Wait for something to send."""
         if not self._queue and self._reason is None:
-            self._news.clear()
-            await self._news.wait()
-
-
-def _pieces(batch: Batch, before: dict[str, int]) -> Iterator[Batch]:
-    """The batch, or several that make it up, if very many pods are in it, as when a selector comes that selects all.
-
-    None but the last says that what changed has been told: nobody who waits for that is shown a part.
-    """
-    last = max(0, len(batch.pods) - 1) // PIECE * PIECE
-    if last:
-        yield Batch(pod_classes=batch.pod_classes, pods=batch.pods[:PIECE], through=before)
-        for start in range(PIECE, last, PIECE):
-            yield Batch(pods=batch.pods[start : start + PIECE], through=before)
-        batch = replace(batch, pod_classes=(), pods=batch.pods[last:])
-    yield batch
-
-
-def _changes(batch: Batch) -> int:
-    return (
-        len(batch.nodes)
-        + len(batch.removed_nodes)
-        + len(batch.pods)
-        + len(batch.removed_pods)
-        + len(batch.gangs)
-        + len(batch.removed_gangs)
-        + len(batch.budgets)
-        + len(batch.removed_budgets)
-        + sum(1 + len(tree.leaves) // _LEAVES_PER_CHANGE for tree in batch.trees)
-        + len(batch.removed_trees)
-    )
+            self._ready.clear()
+            await self._ready.wait()

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.gangs import facts
 from muster.gangs.facts import Batch, GangFacts, GangMode, NodeOperator, PodFacts, PodPhase, Severity, TaintEffect
-from muster.rpc import class_codec
-from muster.rpc import facts_codec as codec
+from muster.rpc import pod_class_codec as class_codec
+from muster.rpc import watch_codec as codec
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 INT32 = st.integers(-(2**31), 2**31 - 1)

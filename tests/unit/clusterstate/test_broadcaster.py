@@ -4,36 +4,40 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
-from muster.clusterstate.hub import Hub
-from muster.clusterstate.snapshot import Snapshot
+from muster.clusterstate.broadcaster import Broadcaster
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts, TopologyTree
-from muster.rpc.facts_codec import decode_batch
+from muster.rpc.watch_codec import decode_batch
 from muster.topology.trees import flat_tree
 
 
 class Cluster:
-    """A state of pods alone, and its hub."""
+    """A state of pods alone, and its broadcaster."""
 
     def __init__(self, backlog_changes: int = 1000) -> None:
         self.pods: dict[str, PodFacts] = {}
         self.revision = 0
-        self.hub = Hub(self.snapshot, backlog_changes)
+        self.broadcaster = Broadcaster(self.snapshot, backlog_changes)
 
-    def snapshot(self) -> Snapshot:
-        return Snapshot([PodClass("c")], [NodeFacts("n")], [], list(self.pods.values()), {"pods": self.revision})
+    def snapshot(self) -> Batch:
+        return Batch(
+            pod_classes=(PodClass("c"),),
+            nodes=(NodeFacts("n"),),
+            pods=tuple(self.pods.values()),
+            through={"pods": self.revision},
+        )
 
     def put(self, *names: str) -> None:
         """Pods change, in one batch."""
         self.revision += 1
         pods = tuple(PodFacts(name, "ml", name, "c", revision=self.revision) for name in names)
         self.pods.update((pod.uid, pod) for pod in pods)
-        self.hub.publish(Batch(pods=pods, changed={"pods": self.revision}, through={"pods": self.revision}))
+        self.broadcaster.publish(Batch(pods=pods, changed={"pods": self.revision}, through={"pods": self.revision}))
 
     def bookmark(self) -> None:
         """Nothing happens, but the revision rises."""
         self.revision += 1
-        self.hub.publish(Batch(through={"pods": self.revision}))
+        self.broadcaster.publish(Batch(through={"pods": self.revision}))
 
 
 class Subscriber:
@@ -71,7 +75,7 @@ class Subscriber:
 
 @asynccontextmanager
 async def subscribed(cluster: Cluster, name: str = "test") -> AsyncIterator[Subscriber]:
-    async with aclosing(cluster.hub.subscribe(name)) as messages:
+    async with aclosing(cluster.broadcaster.subscribe(name)) as messages:
         yield Subscriber(messages)
 
 
@@ -178,7 +182,10 @@ async def test_falling_further_behind_during_a_snapshot_begins_it_anew() -> None
 
 async def test_a_batch_is_encoded_once_for_all() -> None:
     cluster = Cluster()
-    async with aclosing(cluster.hub.subscribe("one")) as one, aclosing(cluster.hub.subscribe("two")) as two:
+    async with (
+        aclosing(cluster.broadcaster.subscribe("one")) as one,
+        aclosing(cluster.broadcaster.subscribe("two")) as two,
+    ):
         for messages in (one, two):
             while pb.WatchResponse.FromString(await anext(messages)).WhichOneof("step") != "synced":
                 pass
@@ -216,8 +223,8 @@ async def test_a_subscriber_that_leaves_is_forgotten() -> None:
     cluster = Cluster()
     async with subscribed(cluster) as subscriber:
         await subscriber.until(lambda: subscriber.synced)
-        assert len(cluster.hub) == 1
-    assert len(cluster.hub) == 0
+        assert len(cluster.broadcaster) == 1
+    assert len(cluster.broadcaster) == 0
 
 
 async def test_a_tree_is_told_at_once_and_weighs_as_much_as_its_nodes() -> None:
@@ -226,10 +233,10 @@ async def test_a_tree_is_told_at_once_and_weighs_as_much_as_its_nodes() -> None:
     large = Batch(trees=(TopologyTree("large", leaves=tuple((f"n{number}", -1) for number in range(300))),))
     async with subscribed(cluster) as subscriber:
         await subscriber.until(lambda: subscriber.synced)
-        cluster.hub.publish(flat)
+        cluster.broadcaster.publish(flat)
         assert [tree.name for tree in (await subscriber.step()).batch.trees] == ["flat"]
-        cluster.hub.publish(removed)
+        cluster.broadcaster.publish(removed)
         assert list((await subscriber.step()).batch.removed_trees) == ["flat"]
-        cluster.hub.publish(large)
+        cluster.broadcaster.publish(large)
         await subscriber.until(lambda: len(subscriber.reasons) == 2)
         assert "fell behind" in subscriber.reasons[1]

@@ -1,0 +1,82 @@
+"""Collects the facts that changed since the last batch."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from muster.gangs.facts import (
+    Batch,
+    DisruptionBudget,
+    GangFacts,
+    NodeFacts,
+    PodClass,
+    PodFacts,
+    TopologyTree,
+)
+
+T = TypeVar("T")
+
+
+class PendingBatch:
+    """The newest facts by uid, name or id (None: removed), and the revisions of the changes that caused them."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeFacts | None] = {}
+        self.pods: dict[str, PodFacts | None] = {}
+        self.budgets: dict[str, DisruptionBudget | None] = {}
+        self.trees: dict[str, TopologyTree | None] = {}
+        self._changed: dict[str, int] = {}
+
+    def raise_revision(self, kind: str, revision: int) -> None:
+        """Note that the batch contains a change of this kind."""
+        self._changed[kind] = max(revision, self._changed.get(kind, 0))
+
+    def add_pods(self, changed: Sequence[PodFacts]) -> bool:
+        """Add pods; returns whether there are any."""
+        for facts in changed:
+            self.pods[facts.uid] = facts
+        return bool(changed)
+
+    def take(
+        self,
+        pod_classes: tuple[PodClass, ...],
+        gangs: list[GangFacts],
+        removed_gangs: list[str],
+        through: Mapping[str, int],
+    ) -> Batch:
+        """The batch of all that was collected; nothing is left here.
+
+        Only revisions that are not yet in `through` stay: in the middle of a list, the objects read so far are no
+        state that the cluster ever had, so that no subscriber may wait for it.
+        """
+        reached = {kind: revision for kind, revision in self._changed.items() if revision <= through.get(kind, 0)}
+        for kind in reached:
+            del self._changed[kind]
+        nodes, removed_nodes = _taken(self.nodes)
+        pods, removed_pods = _taken(self.pods)
+        budgets, removed_budgets = _taken(self.budgets)
+        trees, removed_trees = _taken(self.trees)
+        return Batch(
+            pod_classes=pod_classes,
+            nodes=nodes,
+            removed_nodes=removed_nodes,
+            pods=pods,
+            removed_pods=removed_pods,
+            gangs=tuple(gangs),
+            removed_gangs=tuple(removed_gangs),
+            changed={kind: revision for kind, revision in reached.items() if revision},
+            through=dict(through),
+            budgets=budgets,
+            removed_budgets=removed_budgets,
+            trees=trees,
+            removed_trees=removed_trees,
+        )
+
+
+def _taken(facts: dict[str, T | None]) -> tuple[tuple[T, ...], tuple[str, ...]]:
+    """Facts that exist and names of removed ones; both are cleared."""
+    if not facts:
+        return (), ()
+    existing = tuple([each for each in facts.values() if each is not None])
+    removed = tuple([name for name, each in facts.items() if each is None])
+    facts.clear()
+    return existing, removed
