@@ -29,10 +29,11 @@ from bench.plot import plot_speed
 from builders.placement.clusters import GPU, alone
 from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass, PodFacts, TopologyTree, TreeLevel
 from muster.gangs.solve import Role, SolveGang, SolveGroup
+from muster.placement.solve.algorithms import STEPS_PER_GROUP
 from muster.placement.solve.branch_and_bound import Budget
 from muster.placement.solve.homogeneous import NoSeats, seats_for
 from muster.placement.solve.instance import Placed, Solution, assignments_of, parts_of, result_of
-from muster.placement.solve.solve import STEPS_PER_GROUP, solve
+from muster.placement.solve.solve import solve
 from muster.placement.state.cluster import Cluster
 from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.solve_codec import encode_solve_result

@@ -53,7 +53,7 @@ def best_of_ladder(case: Case) -> Cost | None:
     assert tree is not None
     asked = [ConstrainedGang(gang, rules_of(gang.constraints, tree.level_names)) for gang in case.group.gangs]
     programme = DynamicProgramme(tree_instance(state, tree, asked, parts), Budget(10**9), any_parts=True)
-    cell = best_cell(programme.climb(), parts, [gang.minimum for gang in case.group.gangs])
+    cell = best_cell(programme.solve(), parts, [gang.minimum for gang in case.group.gangs])
     if cell is None:
         return None
     solution = programme.solution(cell)

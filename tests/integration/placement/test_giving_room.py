@@ -41,7 +41,7 @@ async def test_withheld_room_is_not_given_and_told_of(placement: Placement) -> N
     kept = [nominated("a", cpu=3000), nominated("b", cpu=4000, **{"no such thing": 7}), nominated("gone", cpu=1)]
     result = await placement.answer(pb.SolveRequest(groups=[asks(("x", 2))], nominated=kept))
     assert result.explanation.fit == 1
-    assert result.explanation.summary.endswith("; room is kept for others on 2 nodes")
+    assert result.explanation.summary.endswith("; capacity is nominated for others on 2 nodes")
     again = await placement.answer(pb.SolveRequest(groups=[asks(("x", 8))]))
     assert where(again) == {"a": 4, "b": 4}
 

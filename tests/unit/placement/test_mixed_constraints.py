@@ -20,7 +20,7 @@ from muster.gangs.facts import Batch, NodeFacts, TopologyTree, TreeDomain, TreeL
 from muster.gangs.solve import PodsOnNode, PotentialVictim, Role, SolveGang, SolveGroup
 from muster.placement.explain.explainer import Explainer
 from muster.placement.solve.branch_and_bound import Budget
-from muster.placement.solve.heterogeneous import place_heterogeneous
+from muster.placement.solve.constrained import place_constrained
 from muster.placement.solve.instance import Answer, NotPlaced, PartiallyPlaced, Placed, parts_of
 from muster.placement.state.cluster import Cluster
 from muster.topology.constraints import parse_constraints
@@ -106,7 +106,7 @@ def test_without_budget_nothing_is_proved() -> None:
     built = planted("r0(a:4,b:4) r1(c:4,d:4)", classes=CLASSES)
     built.state.refresh()
     group = SolveGroup("g", (mixed("rack: hard partition(2); node: hard factor(2)", ("large", 3), ("two", 1)),))
-    answer = place_heterogeneous(built.state, group, parts_of(group), Explainer(built.state), Budget(0))
+    answer = place_constrained(built.state, group, parts_of(group), Explainer(built.state), Budget(0))
     assert isinstance(answer, NotPlaced)
     assert not answer.proved
     assert refusal(answers(built, group)[0]).proved

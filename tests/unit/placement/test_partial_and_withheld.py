@@ -182,7 +182,7 @@ def test_the_reason_says_when_room_is_kept_for_others() -> None:
     told = refusal(place(nodes, alone("g", ("x", 5)), kept("a", 4), kept("c", 0.5), kept("d", 4))).explanation
     assert told.summary == (
         "4 of 5 members fit; short of 1 cpu for the next; 0/4 nodes are available: 3 Insufficient cpu, "
-        "1 node(s) were unschedulable; room is kept for others on 1 node"
+        "1 node(s) were unschedulable; capacity is nominated for others on 1 node"
     )
     without = refusal(place(nodes, alone("g", ("x", 9)))).explanation
     assert "kept" not in without.summary
@@ -192,4 +192,4 @@ def test_the_reason_of_mixed_members_says_it_too() -> None:
     nodes = [node("a", 4), node("b", 8)]
     told = refusal(place(nodes, alone("g", ("x", 1), ("big", 1)), kept("b", 1))).explanation
     assert told.class_id == "big"
-    assert told.summary.endswith("; room is kept for others on 1 node")
+    assert told.summary.endswith("; capacity is nominated for others on 1 node")

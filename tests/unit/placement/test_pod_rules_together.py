@@ -199,4 +199,4 @@ def test_room_that_is_kept_is_told_only_where_it_is_in_the_way() -> None:
     built = cluster(nodes, [lonely, member()], [("p", "lonely", "a")])
     kept = [NominatedCapacity("a", (("cpu", 1000),)), NominatedCapacity("b", (("cpu", 1000),))]
     [answer] = answers(built, alone("g", ("x", 1)), nominated=kept)
-    assert refusal(answer).explanation.summary.endswith("room is kept for others on 1 node")
+    assert refusal(answer).explanation.summary.endswith("capacity is nominated for others on 1 node")

@@ -24,7 +24,7 @@ def why(forest: str, constraints: str, members: int, placed: dict[str, int] | No
 def test_no_domain_has_room_for_more_members_than_there_are() -> None:
     told = why("r0(a:4,b:4) r1(c:4)", "node: hard pack", 6)
     assert told.summary == (
-        "4 of 6 members fit as the hard constraints ask; r0 has room for 6 of them; "
+        "4 of 6 members fit under the hard constraints; 6 of them fit in r0; "
         'it would fit if the constraint "node: hard pack" were soft'
     )
     assert told.best_domain_fit == 6
@@ -36,7 +36,7 @@ def test_nodes_outside_of_the_tree_are_no_best_domain_for_those_who_keep_to_it()
     on.apply(Batch(trees=(listed,)))
     [answer] = answers(on, asking("rack: hard pack", 2))
     assert refusal(answer).explanation.summary == (
-        "1 of 2 members fit as the hard constraints ask; r0 has room for 1 of them; "
+        "1 of 2 members fit under the hard constraints; 1 of them fit in r0; "
         "2 nodes with free capacity are not in the tree; "
         'it would fit if the constraint "rack: hard pack" were soft'
     )
@@ -45,22 +45,22 @@ def test_nodes_outside_of_the_tree_are_no_best_domain_for_those_who_keep_to_it()
 def test_a_gang_that_is_in_one_rack_already_is_told_of_that_rack() -> None:
     told = why("r0(a:1) r1(b:2)", "rack: hard pack", 2, placed={"a": 1})
     assert (told.best_domain, told.best_domain_fit) == ("r0", 1)
-    assert "; there are members in r0, which has room for 1 more; " in told.summary
+    assert "; members are placed in r0 already, where 1 more would fit; " in told.summary
     told = why("r0(a:0) r1(b:2)", "rack: hard pack; node: pack", 2, placed={"a": 1})
-    assert "; there are members in r0, which has room for 0 more; " in told.summary
+    assert "; members are placed in r0 already, where 0 more would fit; " in told.summary
     told = why("r0(a:1) r1(b:2)", "rack: hard pack", 2, placed={"a": 1, "b": 1})
-    assert "; there are members in 2 domains already, r0 and r1 among them; " in told.summary
+    assert "; members are placed in 2 domains already, among them r0 and r1; " in told.summary
 
 
 def test_nodes_help_a_packed_gang_in_the_best_domain_only() -> None:
     told = why("r0(a:4,b:2) r1(c:4)", "rack: hard pack", 11)
     assert told.remedy == 'it would fit with 2 more nodes like "a", empty, in r0'
     assert told.summary == (
-        "6 of 11 members fit as the hard constraints ask; without them 10 of 11 members fit; "
+        "6 of 11 members fit under the hard constraints; without them 10 of 11 members fit; "
         "short of 1 cpu for the next; 0/3 nodes are available: 3 Insufficient cpu"
     )
     assert why("r0(a:1) r1(b:1)", "rack: hard pack; node: hard factor(2)", 4).remedy == (
-        '2 more of its members would have room with 2 more nodes like "a", empty'
+        '2 more of its members would fit with 2 more nodes like "a", empty'
     )
 
 
@@ -70,7 +70,7 @@ def test_nodes_that_may_not_be_used_are_told_where_there_are_no_others() -> None
     on.apply(Batch(trees=(listed,)))
     [answer] = answers(on, asking("rack: hard pack", 2))
     assert refusal(answer).explanation.remedy == (
-        '2 more of its members would have room if its pods could use the node lost to "node(s) were unschedulable"'
+        '2 more of its members would fit if its pods could use the node lost to "node(s) were unschedulable"'
     )
 
 
@@ -100,9 +100,7 @@ def test_no_nodes_in_one_rack_are_proposed_to_those_who_keep_away_from_one_anoth
 
 def test_members_that_differ_are_told_of_those_that_lack_room() -> None:
     [answer] = answers(cluster([node("a", 4)], [pod_class("x", 1), pod_class("z", 3)]), alone("g", ("x", 6), ("z", 3)))
-    assert refusal(answer).explanation.remedy == (
-        '2 more of its members would have room with 1 more node like "a", empty'
-    )
+    assert refusal(answer).explanation.remedy == ('2 more of its members would fit with 1 more node like "a", empty')
 
 
 def test_gangs_that_have_room_but_not_as_they_ask_are_told_so() -> None:
@@ -116,16 +114,14 @@ def test_gangs_that_have_room_but_not_as_they_ask_are_told_so() -> None:
     told = refusal(answer).explanation
     assert told.gang == "g1"
     assert told.summary == (
-        "no place was found in which all hard constraints hold; it would fit if none of its constraints were hard"
+        "no placement was found that satisfies all hard constraints; it would fit if none of its constraints were hard"
     )
 
 
 def test_a_group_of_equal_members_is_told_of_its_first_gang_that_lacks_room() -> None:
     asked = group(gang("a", ("x", 4)), gang("b", ("x", 4)))
     [answer] = answers(cluster([node("n", 2)], [pod_class("x")]), asked)
-    assert refusal(answer).explanation.remedy == (
-        '2 more of its members would have room with 1 more node like "n", empty'
-    )
+    assert refusal(answer).explanation.remedy == ('2 more of its members would fit with 1 more node like "n", empty')
 
 
 @pytest.mark.parametrize("seed", range(8))

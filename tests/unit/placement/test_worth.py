@@ -5,8 +5,8 @@ import pytest
 
 from builders.placement.trees import planted
 from muster.gangs.solve import Role, SolveGang, SolveGroup
-from muster.placement.solve.constrained import narrowed
-from muster.placement.solve.costs import is_best, solution_cost
+from muster.placement.solve.constrained import restricted
+from muster.placement.solve.costs import is_optimal, solution_cost
 from muster.placement.solve.instance import ConstrainedGang, Solution, TreeInstance, parts_of, tree_instance
 from muster.placement.solve.level_rules import rules_of
 from muster.topology.constraints import parse_constraints
@@ -54,13 +54,13 @@ NOT_BEST = [
 @pytest.mark.parametrize(("constraints", "nodes"), BEST)
 def test_places_that_nothing_can_be_better_than(constraints: str, nodes: dict[str, int]) -> None:
     where = instance(constraints)
-    assert is_best(where, on(where, **nodes))
+    assert is_optimal(where, on(where, **nodes))
 
 
 @pytest.mark.parametrize(("constraints", "nodes"), NOT_BEST)
 def test_places_that_something_may_be_better_than(constraints: str, nodes: dict[str, int]) -> None:
     where = instance(constraints)
-    assert not is_best(where, on(where, **nodes))
+    assert not is_optimal(where, on(where, **nodes))
 
 
 def test_members_left_out_are_worth_more_than_any_constraint() -> None:
@@ -71,9 +71,9 @@ def test_members_left_out_are_worth_more_than_any_constraint() -> None:
 def test_the_domain_that_holds_the_gang_most_tightly_is_looked_at_first() -> None:
     tree = " ".join(f"r{rack}({','.join(f'n{rack}{i}:{rack}' for i in range(4))})" for rack in range(1, 8))
     where = instance("rack: pack", members=12, tree=tree)
-    some = narrowed(where, 8)
+    some = restricted(where, 8)
     names = {where.state.nodes.name(int(where.tree.rows[at])) for at in np.flatnonzero(some.fits.any(axis=0))}
     assert len(names) == 8
     assert sum(name.startswith("n3") for name in names) >= 2
-    assert where.whole
-    assert not some.whole
+    assert where.complete
+    assert not some.complete

@@ -1,4 +1,4 @@
-"""Why a group has no place: exact counts of what fits, what is short, which nodes are lost to what; and a sentence."""
+"""Infeasibility explanations: members that fit, missing resources, filtered nodes by reason, and a sentence."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,50 +9,51 @@ from msgspec.structs import replace
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import PODS, Amounts
 from muster.gangs.solve import Explanation, SolveGang, SolveGroup
-from muster.placement.explain.relaxation import best_domain, make_room, reach, telling_level
+from muster.placement.explain.relaxation import best_domain, informative_level, reachable, smallest_change
 from muster.placement.inter_pod.rules import Filtered
 from muster.placement.solve.instance import Part, Solution, reserve_again
 from muster.placement.state.capacity import MAX_FITS, CapacityState, ClassCapacity
 from muster.placement.state.filters import ABSENT, USABLE
 from muster.placement.state.nominated import NO_NOMINATIONS, NominatedAmounts
 
-MAX_REASONS_TOLD: Final = 8
-"""Reasons named in the sentence; taints with a value per node would make it endless. All of them are in the counts."""
+MAX_REASONS: Final = 8
+"""Reasons named in the sentence; taints with a value per node would make it endless. `filtered_nodes` has all of them.
+"""
 
 FilteredNodes = tuple[tuple[str, int], ...]
-"""Reasons and how many nodes are lost to each, most first."""
+"""Reasons and the number of nodes filtered by each, largest first."""
 
 _MAX_INT64: Final = 2**63 - 1
 _CHECKED_FIRST: Final = (PODS, "cpu", "memory", "ephemeral-storage")
 
 
 class Explainer:
-    """Explains for one solve; groups that ask the same of the same room share the work."""
+    """Explanations for one batch; groups with the same request in the same state share the work."""
 
-    def __init__(self, state: CapacityState, kept: NominatedAmounts = NO_NOMINATIONS) -> None:
+    def __init__(self, state: CapacityState, nominated: NominatedAmounts = NO_NOMINATIONS) -> None:
         self._state = state
-        self._nominated = kept
-        self._lost: dict[tuple[str, int], tuple[FilteredNodes, int]] = {}
+        self._nominated = nominated
+        self._filtered: dict[tuple[str, int], tuple[FilteredNodes, int]] = {}
 
-    def too_many(self, group: SolveGroup, gang_index: int, class_id: str, fit: int) -> Explanation:
-        """For members that are all equal: `fit` is how many of the gang's have room, in the room as it is."""
+    def homogeneous(self, group: SolveGroup, gang_index: int, class_id: str, fit: int) -> Explanation:
+        """For homogeneous groups: `fit` members of the gang fit in the current state."""
         domain, domain_fit = self.best_domain(group.gangs[gang_index], class_id)
         is_all = gang_index == len(group.gangs) - 1
-        explanation = self.full(group, gang_index, class_id, fit, is_all=is_all)
+        explanation = self.at_capacity(group, gang_index, class_id, fit, is_all=is_all)
         return replace(explanation, best_domain=domain, best_domain_fit=min(domain_fit, fit))
 
     def best_domain(self, gang: SolveGang, class_id: str) -> tuple[str, int]:
-        """In which domain most members of the class would fit, and how many."""
+        """The domain in which most members of the class fit, and how many."""
         tree = self._state.trees.get(gang.tree)
         if tree is None or not tree.levels:
             return "", 0
         caps = np.minimum(self._state.of(class_id).fits[tree.rows], sum(role.wanted for role in gang.roles))
-        return best_domain(tree, telling_level(tree, gang.constraints), np.where(reach(tree, gang), caps, 0))
+        return best_domain(tree, informative_level(tree, gang.constraints), np.where(reachable(tree, gang), caps, 0))
 
-    def stuck(
+    def lacking_part(
         self, group: SolveGroup, parts: Sequence[Part], gang_index: int, part_index: int, best: Solution
     ) -> Explanation:
-        """For mixed members: what is in the way of a part once the best attempt has been seated."""
+        """For heterogeneous groups: explains the part that lacks members after placing the best solution."""
         state = self._state
         fit, needed = best.of_gang(parts, gang_index), group.gangs[gang_index].minimum
         checkpoint = state.checkpoint()
@@ -66,19 +67,19 @@ class Explainer:
         finally:
             state.rollback(checkpoint)
 
-    def full(self, group: SolveGroup, gang_index: int, class_id: str, fit: int, *, is_all: bool) -> Explanation:
-        """With members of the class on every node, as many as fit there. `is_all`: with room for the others of the
-        gang, the group would start.
+    def at_capacity(self, group: SolveGroup, gang_index: int, class_id: str, fit: int, *, is_all: bool) -> Explanation:
+        """With as many members of the class on every node as fit. `is_all`: capacity for the missing members would
+        start the group.
         """
         state, of_class = self._state, self._state.of(class_id)
         needed, fits = group.gangs[gang_index].minimum, of_class.fits
         if of_class.inter_pod is None:
             return self._explanation(group, gang_index, of_class, fits, fit, needed - fit, is_all=is_all)
         checkpoint, rows = state.checkpoint(), np.flatnonzero(fits)
-        state.reserve(of_class, rows, fits[rows])  # members may keep others away, and hold ports
+        state.reserve(of_class, rows, fits[rows])  # members may exclude others and occupy host ports
         try:
-            nobody = np.zeros_like(fits)
-            return self._explanation(group, gang_index, of_class, nobody, fit, needed - fit, is_all=is_all)
+            none = np.zeros_like(fits)
+            return self._explanation(group, gang_index, of_class, none, fit, needed - fit, is_all=is_all)
         finally:
             state.rollback(checkpoint)
 
@@ -94,29 +95,29 @@ class Explainer:
         is_all: bool,
     ) -> Explanation:
         left = _left(self._state, of_class, seated)
-        lost, kept = self._nodes_lost(of_class, left)
+        filtered, nominated = self._filtered_nodes(of_class, left)
         short_by = self._short_by(of_class, left, missing)
         gang = group.gangs[gang_index]
         needed = gang.minimum
-        summary = _sentence(fit, needed, len(self._state.nodes), lost, short_by)
-        if kept:
-            summary += f"; room is kept for others on {kept} node{'s' if kept != 1 else ''}"
-        remedy = make_room(self._state, of_class, missing, is_all=is_all) if missing > 0 else ""
-        return Explanation(summary, gang.id, of_class.pod_class.id, fit, needed, lost, short_by, remedy=remedy)
+        summary = _sentence(fit, needed, len(self._state.nodes), filtered, short_by)
+        if nominated:
+            summary += f"; capacity is nominated for others on {nominated} node{'s' if nominated != 1 else ''}"
+        remedy = smallest_change(self._state, of_class, missing, is_all=is_all) if missing > 0 else ""
+        return Explanation(summary, gang.id, of_class.pod_class.id, fit, needed, filtered, short_by, remedy=remedy)
 
-    def _nodes_lost(self, of_class: ClassCapacity, left: Int64) -> tuple[FilteredNodes, int]:
-        """Nodes by what is in the way, and on how many it is only what is kept for others."""
+    def _filtered_nodes(self, of_class: ClassCapacity, left: Int64) -> tuple[FilteredNodes, int]:
+        """Nodes by filter, and the number of nodes filtered by nominated capacity alone."""
         key = (of_class.pod_class.id, self._state.clock)
-        lost = self._lost.get(key)
-        if lost is None:
-            lost = _nodes_lost(self._state, of_class, left), self._nominated.blocked_nodes(of_class, left)
-            self._lost[key] = lost
-        return lost
+        filtered = self._filtered.get(key)
+        if filtered is None:
+            filtered = _filtered_nodes(self._state, of_class, left), self._nominated.blocked_nodes(of_class, left)
+            self._filtered[key] = filtered
+        return filtered
 
     def _short_by(self, of_class: ClassCapacity, left: Int64, missing: int) -> Amounts:
-        """What `missing` more members need at the least beyond what is free.
+        """Lower bounds on what `missing` more members need beyond what is free.
 
-        Of each resource by itself, and never less than what the node that lacks least lacks for the next member.
+        Per resource, and at least what the closest node lacks for the next member.
         """
         by_name = self._state.nodes.order
         usable = by_name[of_class.filters.reason[by_name] == USABLE]
@@ -135,21 +136,21 @@ class Explainer:
 
 
 def _left(state: CapacityState, of_class: ClassCapacity, seated: Int64) -> Int64:
-    """Free after seating members on top of what is taken, of the class's resources: int64[its resources, rows]."""
+    """Free amounts of the class's resources after placing `seated` members: int64[its resources, rows]."""
     left: Int64 = state.free[of_class.columns] - of_class.amounts[:, None] * seated
     return left
 
 
-def _nodes_lost(state: CapacityState, of_class: ClassCapacity, left: Int64) -> FilteredNodes:
-    judge = of_class.filters
-    late = judge.after_resources
+def _filtered_nodes(state: CapacityState, of_class: ClassCapacity, left: Int64) -> FilteredNodes:
+    filters = of_class.filters
+    after_resources = filters.after_resources
     counts: dict[str, int] = {}
-    for code, nodes in zip(*np.unique(judge.reason, return_counts=True), strict=True):
-        if code not in (ABSENT, USABLE, *late):
-            counts[judge.reasons[code]] = int(nodes)
-    undecided = np.flatnonzero(np.isin(judge.reason, (USABLE, *late)))
+    for code, nodes in zip(*np.unique(filters.reason, return_counts=True), strict=True):
+        if code not in (ABSENT, USABLE, *after_resources):
+            counts[filters.reasons[code]] = int(nodes)
+    undecided = np.flatnonzero(np.isin(filters.reason, (USABLE, *after_resources)))
     if of_class.inter_pod is not None:
-        undecided = _lose(counts, undecided, of_class.inter_pod.filtered_before_resources())
+        undecided = _count_filtered(counts, undecided, of_class.inter_pod.filtered_before_resources())
     names = {column: name for name, column in state.capacity.resources.items()}
     asked = [(names[column], index) for index, column in enumerate(of_class.columns.tolist())]
     for name, index in sorted(asked, key=_check_order):
@@ -157,15 +158,17 @@ def _nodes_lost(state: CapacityState, of_class: ClassCapacity, left: Int64) -> F
         if short.any():
             counts["Too many pods" if name == PODS else f"Insufficient {name}"] = int(short.sum())
             undecided = undecided[~short]
-    undecided = _lose(counts, undecided, [(judge.reasons[code], judge.reason == code) for code in late])
+    undecided = _count_filtered(
+        counts, undecided, [(filters.reasons[code], filters.reason == code) for code in after_resources]
+    )
     if of_class.inter_pod is not None:
-        _lose(counts, undecided, of_class.inter_pod.filtered_after_resources())
+        _count_filtered(counts, undecided, of_class.inter_pod.filtered_after_resources())
     return tuple(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
 
 
-def _lose(counts: dict[str, int], undecided: Int64, lost: Filtered) -> Int64:
-    """Count each of the undecided rows under the first reason that holds for it; returns those that stay undecided."""
-    for reason, rows in lost:
+def _count_filtered(counts: dict[str, int], undecided: Int64, filtered: Filtered) -> Int64:
+    """Counts each undecided row under the first reason that applies; returns the rows that stay undecided."""
+    for reason, rows in filtered:
         here = rows[undecided]
         if here.any():
             counts[reason] = counts.get(reason, 0) + int(here.sum())
@@ -179,7 +182,7 @@ def _check_order(asked: tuple[str, int]) -> tuple[int, str]:
 
 
 def _short_alone(left: Int64, amount: int, missing: int) -> int:
-    """The least that has to be added to some of the nodes so that `missing` members get `amount` each."""
+    """The smallest amount to add to some nodes so that `missing` members get `amount` each."""
     fits = int(np.minimum(left // amount, MAX_FITS).sum())
     if fits >= missing:
         return 0
@@ -188,11 +191,13 @@ def _short_alone(left: Int64, amount: int, missing: int) -> int:
     return amount * to_fill - int(remainders.sum())
 
 
-def _sentence(fit: int, needed: int, nodes: int, lost: FilteredNodes, short_by: Amounts) -> str:
-    told = [f"{count} {reason}" for reason, count in lost[:MAX_REASONS_TOLD]]
-    if len(lost) > MAX_REASONS_TOLD:
-        told.append(f"{sum(count for _, count in lost[MAX_REASONS_TOLD:])} for other reasons")
-    available = f"0/{nodes} nodes are available: {', '.join(told)}" if nodes else "no nodes available to schedule pods"
+def _sentence(fit: int, needed: int, nodes: int, filtered: FilteredNodes, short_by: Amounts) -> str:
+    reasons = [f"{count} {reason}" for reason, count in filtered[:MAX_REASONS]]
+    if len(filtered) > MAX_REASONS:
+        reasons.append(f"{sum(count for _, count in filtered[MAX_REASONS:])} for other reasons")
+    available = (
+        f"0/{nodes} nodes are available: {', '.join(reasons)}" if nodes else "no nodes available to schedule pods"
+    )
     short = " and ".join(in_words(name, amount) for name, amount in short_by)
     if needed == 1:
         return available + (f"; short of {short}" if short else "")
@@ -203,7 +208,7 @@ def _sentence(fit: int, needed: int, nodes: int, lost: FilteredNodes, short_by: 
 
 
 def in_words(resource: str, amount: int) -> str:
-    """An amount for people: "1.5 cpu", "512Mi memory", "2 nvidia.com/gpu"."""
+    """An amount in words: "1.5 cpu", "512Mi memory", "2 nvidia.com/gpu"."""
     if resource == "cpu":
         return f"{amount / 1000:g} cpu"
     if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):

@@ -164,7 +164,7 @@ def _kinds(state: CapacityState, group: SolveGroup, classes: Sequence[ClassCapac
     for gang in group.gangs:
         tree = state.trees.get(gang.tree) if gang.constraints else None
         if tree is not None:
-            facts.extend(level.of[tree.place[rows]].tolist() for level in tree.levels)
+            facts.extend(level.of[tree.position[rows]].tolist() for level in tree.levels)
     keys: set[str] = set()
     for rules in [each.inter_pod for each in classes if each.inter_pod is not None]:
         facts.append(rules.caps()[rows].tolist())

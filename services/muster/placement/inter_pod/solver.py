@@ -174,7 +174,7 @@ class _Solver:
             return self.topology.explanation(best)
         incomplete = [i for i, part in enumerate(parts) if part.gang == gang and best.placed[i] < part.wanted]
         fit_nowhere = [i for i in incomplete if not self._state.of(parts[i].class_id).fits.any()]
-        return explainer.stuck(self._group, parts, gang, (fit_nowhere or incomplete)[0], best)
+        return explainer.lacking_part(self._group, parts, gang, (fit_nowhere or incomplete)[0], best)
 
     def _score_of(self, solution: Solution) -> _Score:
         feasible = minimums_reached(self._group, self._parts, solution) and self.topology.satisfied_by(solution)

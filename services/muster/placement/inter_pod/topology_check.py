@@ -86,9 +86,9 @@ class TopologyCheck:
         sizes = np.zeros(len(tree.rows), np.int64)
         for index, (rows, counts) in solution.seats:
             if self._parts[index].gang == gang:
-                np.add.at(sizes, tree.place[rows], counts)
+                np.add.at(sizes, tree.position[rows], counts)
         for pods in self._group.gangs[gang].placed:
-            place = tree.place_of(pods.node)
+            place = tree.position_of(pods.node)
             if place is not None and place >= 0:
                 sizes[place] += pods.count
         used = np.flatnonzero(sizes)

@@ -27,7 +27,7 @@ def cheapest(
     loosest = len(ways) - 1
     room = capacities(caps, ways[loosest], starts, tiers, wanted)
     most = min(wanted, room[0])
-    nodes, counts, is_best = np.empty(0, np.int64), np.empty(0, np.int64), False
+    nodes, counts, is_optimal = np.empty(0, np.int64), np.empty(0, np.int64), False
     cost = np.empty((len(ways[0]), _TERMS), np.int64)
     for members in range(most, max(minimum, most - _FEWER_TRIED) - 1, -1):
         for way in range(len(ways)):
@@ -36,7 +36,7 @@ def cheapest(
                 continue
             other, sizes, shapes, none_better = search(ways[way], starts, tiers, able, members)
             if way == 0:
-                is_best = none_better
+                is_optimal = none_better
             if not len(other):
                 continue
             if loosest:
@@ -46,7 +46,7 @@ def cheapest(
                 cost = its_cost
             nodes, counts = other, sizes
         if len(nodes):
-            return nodes, counts, members, most, is_best
+            return nodes, counts, members, most, is_optimal
     return nodes, counts, 0, most, False
 
 

@@ -109,7 +109,7 @@ def _domains_of_nodes(state: CapacityState, group: SolveGroup, nodes: Iterable[s
             named = {each.level for each in gang.constraints}
             levels = [level for level in tree.levels if level.name in named] or tree.levels[-1:]
             of = levels[-1].of
-            included[tree.rows[np.isin(of, of[tree.place[rows]])]] = True
+            included[tree.rows[np.isin(of, of[tree.position[rows]])]] = True
     return included
 
 
@@ -119,7 +119,7 @@ def _domains(state: CapacityState, tree: Tree, gang: SolveGang, level: int, insi
     of = of.copy()
     if inside_only:
         of[tree.inside :] = -1
-    for place in {tree.place_of(pods.node) for pods in gang.placed} - {None}:
+    for place in {tree.position_of(pods.node) for pods in gang.placed} - {None}:
         of[of != of[place]] = -1
     domain_of: Int64 = np.full(state.nodes.rows, -1, np.int64)
     domain_of[tree.rows] = of

@@ -1,4 +1,4 @@
-"""Proofs by counting that members cannot all be placed; cheap, and silent where only a search could tell."""
+"""Upper bounds that prove infeasibility by counting; cheap, and inconclusive where only a search could decide."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from muster.placement.solve.level_rules import Shape, relaxed
 from muster.placement.state.capacity import CapacityState
 
 _ROUNDING: Final = 1 + 1e-12
-"""Sums are floats, which cannot wrap around; exact below 2**53, and beyond that this keeps a proof a proof."""
+"""Sums are floats, which cannot overflow; they are exact below 2**53, and the factor keeps proofs valid above that."""
 
 
-def impossible(state: CapacityState, parts: Sequence[Part], required: Sequence[int]) -> bool:
-    """Proved that the gangs cannot all have `required[gang]` members placed."""
+def infeasible(state: CapacityState, parts: Sequence[Part], required: Sequence[int]) -> bool:
+    """Proves that not every gang can have `required[gang]` members."""
     return _too_few_seats(state, parts, required) or _too_little_free(state, parts, required)
 
 
-def too_little_within(instance: TreeInstance, required: Sequence[int]) -> bool:
-    """Proved that hard constraints let some gang not have `required[gang]` members, whatever the others get."""
+def infeasible_on_tree(instance: TreeInstance, required: Sequence[int]) -> bool:
+    """Proves that hard constraints keep some gang from `required[gang]` members, regardless of the other gangs."""
     return any(
         _too_few_as_asked(instance, gang, needed)
         or _no_domain_for_all(instance, gang, needed)
@@ -32,10 +32,10 @@ def too_little_within(instance: TreeInstance, required: Sequence[int]) -> bool:
 
 
 def _too_few_as_asked(instance: TreeInstance, gang: int, needed: int) -> bool:
-    """Members of all classes together, as if they did not need room beside one another."""
+    """Members of all classes together, as if they did not compete for resources."""
     ours = [part.gang == gang for part in instance.parts]
     caps = instance.fits[ours].sum(axis=0)
-    rules = relaxed(instance.asked[gang].rules)[-1]
+    rules = relaxed(instance.gangs[gang].rules)[-1]
     tiers = instance.tree.tiers([rule.level for rule in rules], len(caps))
     held = instance.placed[gang]
     if held.any():
@@ -45,9 +45,9 @@ def _too_few_as_asked(instance: TreeInstance, gang: int, needed: int) -> bool:
 
 
 def _no_domain_for_all(instance: TreeInstance, gang: int, needed: int) -> bool:
-    """All must be in one domain, and none has the seats for each class alone."""
+    """All members must be in one domain, and no domain has enough seats for each class alone."""
     levels = instance.tree.levels
-    packed = list(takewhile(lambda rule: rule.shape is Shape.PACK and rule.shape_is_hard, instance.asked[gang].rules))
+    packed = list(takewhile(lambda rule: rule.shape is Shape.PACK and rule.shape_is_hard, instance.gangs[gang].rules))
     if not packed:
         return False
     of = levels[packed[-1].level].of if packed[-1].level < len(levels) else np.arange(len(instance.tree.rows))
@@ -60,8 +60,8 @@ def _no_domain_for_all(instance: TreeInstance, gang: int, needed: int) -> bool:
 
 
 def _too_few_of_a_class(instance: TreeInstance, gang: int, needed: int) -> bool:
-    """Hard shapes let some class have fewer seats than it must, since they let it use so many domains only."""
-    rules, levels = instance.asked[gang].rules, instance.tree.levels
+    """Hard shapes limit the domains of some class so that it has fewer seats than required."""
+    rules, levels = instance.gangs[gang].rules, instance.tree.levels
     limited = [rule for rule in rules if rule.shape_is_hard and rule.shape is not Shape.SPREAD]
     parts = [(index, part.wanted) for index, part in enumerate(instance.parts) if part.gang == gang]
     wanted = sum(count for _, count in parts)
@@ -97,7 +97,9 @@ def _too_few_seats(state: CapacityState, parts: Sequence[Part], required: Sequen
 
 
 def _too_little_free(state: CapacityState, parts: Sequence[Part], required: Sequence[int]) -> bool:
-    """Each resource by itself: the members that ask least of it ask more than nodes that take any of them have."""
+    """Each resource alone: the members with the smallest requests exceed what is free on nodes that any of them may
+    use.
+    """
     class_capacities = {part.class_id: state.of(part.class_id) for part in parts}
     useful = np.logical_or.reduce([of_class.fits > 0 for of_class in class_capacities.values()])
     resources = len(state.free)

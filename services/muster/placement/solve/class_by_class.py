@@ -1,5 +1,6 @@
-"""Groups under constraints that are too large to look at all ways: members of one class after another, each as equal
-members are divided, with those before them as members that are there already.
+"""Heuristic for large heterogeneous groups under constraints: divides the members of one class after another.
+
+Each class is divided as a homogeneous gang, with the members of earlier classes as placed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,7 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.placement.solve.branch_and_bound import Budget, OutOfBudget
-from muster.placement.solve.costs import Cost, cost_of, holds, is_best, may_hold, reaches_bounds, solution_cost
+from muster.placement.solve.costs import Cost, cost_of, holds, is_optimal, may_hold, reaches_bounds, solution_cost
 from muster.placement.solve.instance import Solution, TreeInstance, reserve_again
 from muster.placement.solve.level_rules import Rule, Shape
 from muster.placement.solve.packing import Seats
@@ -18,14 +19,14 @@ from muster.placement.solve.tree_slice import TreeSlice
 from muster.placement.state.nodes import Bool
 
 _DOMAINS_TRIED: Final = 8
-_DOMAINS_FOR_MORE: Final = 2
-"""Of those that have room for all by each class alone; and where it is only sought how many fit."""
-_PLACES_PER_STEP: Final = 50
-"""Places that members of a class are divided over in the time of one step of a search."""
+_DOMAINS_IF_FEW: Final = 2
+"""Domains tried among those in which each class fits alone; the second when only the number of members is sought."""
+_NODES_PER_STEP: Final = 50
+"""Nodes over which members of a class are divided in the time of one search step."""
 
 
 def place_by_class(instance: TreeInstance, least: Sequence[int], budget: Budget) -> Solution | None:
-    """Seats, not taken, for all members, else for `least[gang]` and as many more as can be found.
+    """A solution, not reserved, with all members, else with `least[gang]` and as many more as are found.
 
     Raises OutOfBudget.
     """
@@ -33,25 +34,25 @@ def place_by_class(instance: TreeInstance, least: Sequence[int], budget: Budget)
     if found is not None:
         return found
     found = _place(instance, least, budget)
-    return None if found is None else _raised(instance, found, least, _wanted(instance), budget)
+    return None if found is None else _extended(instance, found, least, _wanted(instance), budget)
 
 
 def any_by_class(instance: TreeInstance, least: Sequence[int], budget: Budget) -> Solution | None:
-    """Seats, not taken, for `least[gang]` members. Raises OutOfBudget."""
+    """A solution, not reserved, with `least[gang]` members. Raises OutOfBudget."""
     return _place(instance, least, budget)
 
 
 def most_by_class(instance: TreeInstance, minimums: Sequence[int], budget: Budget) -> Solution | None:
-    """Seats, not taken, for as many members toward the minimums as can be found, while more are to come.
+    """A solution, not reserved, with as many members toward the minimums as are found, if more members will follow.
 
     Raises OutOfBudget.
     """
-    nobody = Solution([0] * len(instance.parts))
-    found = _raised(instance, nobody, [0] * len(minimums), minimums, budget, unfinished=True)
+    empty = Solution([0] * len(instance.parts))
+    found = _extended(instance, empty, [0] * len(minimums), minimums, budget, unfinished=True)
     return found if found.total else None
 
 
-def _raised(
+def _extended(
     instance: TreeInstance,
     found: Solution,
     least: Sequence[int],
@@ -60,7 +61,7 @@ def _raised(
     *,
     unfinished: bool = False,
 ) -> Solution:
-    """More members than the `least` that were found, up to the `most`; first gangs first."""
+    """Extends a solution with `least` members up to `most`, earlier gangs first."""
     for gang, limit in enumerate(most):
         too_many = limit + 1
         while least[gang] + 1 < too_many:
@@ -75,27 +76,27 @@ def _raised(
 
 
 def _wanted(instance: TreeInstance) -> list[int]:
-    return [sum(part.wanted for part in instance.parts if part.gang == gang) for gang in range(len(instance.asked))]
+    return [sum(part.wanted for part in instance.parts if part.gang == gang) for gang in range(len(instance.gangs))]
 
 
 def _place(
     instance: TreeInstance, needed: Sequence[int], budget: Budget, *, few: bool = False, unfinished: bool = False
 ) -> Solution | None:
-    """So many members of each gang; in a `few` tries, if it is only sought how many fit."""
+    """A solution with `needed` members of each gang; with `few`, from one order and few domains."""
     state = instance.state
     checkpoint = state.checkpoint()
     best: Solution | None = None
     try:
-        in_turn = _orders(instance)
+        orders = _orders(instance)
         if list(needed) != _wanted(instance):
-            in_turn.reverse()
-        for order in in_turn[: 1 if few else None]:
-            domains = _DOMAINS_FOR_MORE if few else _DOMAINS_TRIED
-            solution = _Tries(instance, order, needed, budget, domains, unfinished=unfinished).seat_gangs()
+            orders.reverse()
+        for order in orders[: 1 if few else None]:
+            domains = _DOMAINS_IF_FEW if few else _DOMAINS_TRIED
+            solution = _ClassByClass(instance, order, needed, budget, domains, unfinished=unfinished).seat_gangs()
             state.rollback(checkpoint)
             if solution is None:
                 continue
-            if is_best(instance, solution):
+            if is_optimal(instance, solution):
                 return solution
             if best is None or solution_cost(instance, solution) < solution_cost(instance, best):
                 best = solution
@@ -104,8 +105,8 @@ def _place(
     return best
 
 
-class _Tries:
-    """Parts in one order, of each as many as fit until its gang has so many members."""
+class _ClassByClass:
+    """Places parts in one order, each as many as fit until its gang has the needed members."""
 
     def __init__(
         self,
@@ -117,7 +118,7 @@ class _Tries:
         *,
         unfinished: bool,
     ) -> None:
-        self._ground = instance
+        self._instance = instance
         self._order = order
         self._needed = needed
         self._budget = budget
@@ -125,23 +126,23 @@ class _Tries:
         self._unfinished = unfinished
 
     def seat_gangs(self) -> Solution | None:
-        """Gang by gang; what is found stays taken."""
-        solution = Solution([0] * len(self._ground.parts))
-        for gang in dict.fromkeys(self._ground.parts[index].gang for index in self._order):
+        """Gang by gang; reservations stay."""
+        solution = Solution([0] * len(self._instance.parts))
+        for gang in dict.fromkeys(self._instance.parts[index].gang for index in self._order):
             seats = self._best_seats(gang)
             if seats is None:
                 return None
-            reserve_again(self._ground.state, self._ground.parts, Solution([], seats))
+            reserve_again(self._instance.state, self._instance.parts, Solution([], seats))
             solution.seats += seats
             for index, (_, counts) in seats:
                 solution.placed[index] += int(counts.sum())
         return solution
 
     def _best_seats(self, gang: int) -> list[tuple[int, Seats]] | None:
-        """The best of some domains of the lowest level that has any, the first if they are alike; nothing is taken."""
-        state, tree, rules = self._ground.state, self._ground.tree, self._ground.asked[gang].rules
-        parts = [index for index in self._order if self._ground.parts[index].gang == gang]
-        for tier in self._where(gang):
+        """The best seats in domains of the lowest level with a solution, ties to the first; nothing is reserved."""
+        state, tree, rules = self._instance.state, self._instance.tree, self._instance.gangs[gang].rules
+        parts = [index for index in self._order if self._instance.parts[index].gang == gang]
+        for tier in self._slices(gang):
             best: tuple[Cost, list[tuple[int, Seats]]] | None = None
             for first, last in tier:
                 checkpoint = state.checkpoint()
@@ -152,9 +153,9 @@ class _Tries:
                 sizes, seats = seated
                 used = np.flatnonzero(sizes)
                 cost = cost_of(rules, tree, used, sizes[used])
-                if self._keeps(gang, used, sizes[used]) and (best is None or cost < best[0]):
+                if self._satisfies(gang, used, sizes[used]) and (best is None or cost < best[0]):
                     best = cost, seats
-                    if reaches_bounds(self._ground, gang, sizes):
+                    if reaches_bounds(self._instance, gang, sizes):
                         break
             if best is not None:
                 return best[1]
@@ -163,12 +164,12 @@ class _Tries:
     def _seat_parts(
         self, gang: int, parts: Sequence[int], first: int, last: int
     ) -> tuple[Int64, list[tuple[int, Seats]]] | None:
-        """Members of the gang on each place once all its parts are seated, and the seats, which are taken."""
-        tree_slice = TreeSlice(self._ground, gang, first, last)
+        """Members of the gang on each tree node after placing all its parts, and their seats, which are reserved."""
+        tree_slice = TreeSlice(self._instance, gang, first, last)
         seats: list[tuple[int, Seats]] = []
         left = self._needed[gang]
         for index in parts:
-            wanted = min(self._ground.parts[index].wanted, left)
+            wanted = min(self._instance.parts[index].wanted, left)
             if not wanted:
                 continue
             self._spend(last - first)
@@ -178,30 +179,30 @@ class _Tries:
                 left -= int(taken[1].sum())
         return None if left else (tree_slice.held, seats)
 
-    def _keeps(self, gang: int, nodes: Int64, counts: Int64) -> bool:
-        """Everything hard is kept, or can be once the rest has come."""
-        rules, tree = self._ground.asked[gang].rules, self._ground.tree
+    def _satisfies(self, gang: int, nodes: Int64, counts: Int64) -> bool:
+        """All hard rules hold, or can hold once the remaining members are placed."""
+        rules, tree = self._instance.gangs[gang].rules, self._instance.tree
         return (may_hold if self._unfinished else holds)(rules, tree, nodes, counts)
 
-    def _where(self, gang: int) -> Iterator[Iterator[tuple[int, int]]]:
-        """Stretches to try: single domains of the levels that are to be packed, the lowest first; then all."""
-        tree, rules = self._ground.tree, self._ground.asked[gang].rules
+    def _slices(self, gang: int) -> Iterator[Iterator[tuple[int, int]]]:
+        """Slices to try: single domains of packed levels, lowest level first; then the whole tree."""
+        tree, rules = self._instance.tree, self._instance.gangs[gang].rules
         packed = list(takewhile(lambda rule: rule.shape is Shape.PACK, rules[:-1]))
         for at in range(len(packed) - 1, -1, -1):
             level = tree.levels[packed[at].level]
-            domains = self._holding_all(gang, level.of, rules[at + 1])
+            domains = self._domains_holding_all(gang, level.of, rules[at + 1])
             yield ((int(level.starts[domain]), int(level.starts[domain + 1])) for domain in domains)
         if any(rule.shape_is_hard for rule in packed):
             return
-        if tree.inside < len(tree.rows) and self._ground.asked[gang].asks:
+        if tree.inside < len(tree.rows) and self._instance.gangs[gang].is_constrained:
             yield iter([(0, tree.inside)])
         yield iter([(0, len(tree.rows))])
 
-    def _holding_all(self, gang: int, of: Int64, below: Rule) -> list[int]:
-        """Domains that have room for every part of the gang alone: those that can be divided best by the rule below,
-        and of these the tightest.
+    def _domains_holding_all(self, gang: int, of: Int64, below: Rule) -> list[int]:
+        """Domains in which every part of the gang fits alone, by how well the rule below can be satisfied, then the
+        tightest.
         """
-        instance = self._ground
+        instance = self._instance
         ours = [index for index, part in enumerate(instance.parts) if part.gang == gang]
         rows = instance.tree.rows
         seats = [
@@ -211,40 +212,42 @@ class _Tries:
         wanted = [instance.parts[index].wanted for index in ours]
         targets = [max(0, self._needed[gang] - sum(wanted) + count) for count in wanted]
         total = np.bincount(of, np.sum(seats, axis=0))
-        enough = _enough(seats, targets, of) & (total >= self._needed[gang])
-        there = np.bincount(of, instance.placed[gang])
-        if there.any():
-            enough &= there == there.sum()
+        enough = _domains_with_seats(seats, targets, of) & (total >= self._needed[gang])
+        placed = np.bincount(of, instance.placed[gang])
+        if placed.any():
+            enough &= placed == placed.sum()
         whole = np.flatnonzero(enough)
         lower = (
             instance.tree.levels[below.level].of if below.level < len(instance.tree.levels) else np.arange(len(rows))
         )
-        promise = self._promise(seats, targets, self._needed[gang], lower, below, of)
-        found: list[int] = whole[np.lexsort((total[whole], -promise[whole]))][: self._domains].tolist()
+        divisibility = self._divisibility(seats, targets, self._needed[gang], lower, below, of)
+        found: list[int] = whole[np.lexsort((total[whole], -divisibility[whole]))][: self._domains].tolist()
         return found
 
-    def _promise(
+    def _divisibility(
         self, seats: Sequence[Int64], targets: Sequence[int], needed: int, lower: Int64, below: Rule, of: Int64
     ) -> Int64:
-        """How well the members of each domain can be divided over those below it, more is better: int64[domains]."""
+        """How well each domain's members can be divided by the rule below it, more is better: int64[domains]."""
         if below.shape is Shape.PACK:
-            good, most = _enough(seats, targets, lower), 1
+            good, most = _domains_with_seats(seats, targets, lower), 1
         else:
             good = np.bincount(lower, np.sum(seats, axis=0)) > 0
             most = below.parts if below.shape is Shape.PARTITION else needed
         first = np.flatnonzero(np.diff(lower, prepend=-1))
-        promise: Int64 = np.minimum(np.bincount(of[first], good[lower[first]], int(of[-1]) + 1), most).astype(np.int64)
-        return promise
+        divisibility: Int64 = np.minimum(np.bincount(of[first], good[lower[first]], int(of[-1]) + 1), most).astype(
+            np.int64
+        )
+        return divisibility
 
-    def _spend(self, places: int) -> None:
-        steps = 1 + places // _PLACES_PER_STEP
+    def _spend(self, nodes: int) -> None:
+        steps = 1 + nodes // _NODES_PER_STEP
         if steps > self._budget.left:
             raise OutOfBudget
         self._budget.left -= steps
 
 
-def _enough(seats: Sequence[Int64], targets: Sequence[int], of: Int64) -> Bool:
-    """Domains that have seats for each part alone: bool[domains]."""
+def _domains_with_seats(seats: Sequence[Int64], targets: Sequence[int], of: Int64) -> Bool:
+    """Domains with enough seats for each part alone: bool[domains]."""
     enough: Bool = np.all(
         [np.bincount(of, each) >= target for each, target in zip(seats, targets, strict=True)], axis=0
     )
@@ -252,7 +255,7 @@ def _enough(seats: Sequence[Int64], targets: Sequence[int], of: Int64) -> Bool:
 
 
 def _orders(instance: TreeInstance) -> list[list[int]]:
-    """The hardest part first; the one with most members first; as they come, which is the preferred one first."""
+    """Orders of parts: by fewest seats, by most members, and by role."""
     seats = instance.fits.sum(axis=1).tolist()
     parts = range(len(seats))
     hardest = sorted(parts, key=lambda index: (seats[index], index))

@@ -1,4 +1,4 @@
-"""What a division over a tree is worth: by how much it misses each constraint, from the top of the tree down."""
+"""Costs of placements under soft rules, top level first, and their encoding in integers for the dynamic programme."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,23 +15,23 @@ from muster.placement.solve.level_rules import UNBOUNDED, Rule, Shape
 from muster.placement.state.trees import Tree
 
 Cost = tuple[int, ...]
-"""Smaller is better. Per level from the top: members by which domains miss the range, domains that miss the factor,
-and by the shape the domains used, the squares of their sizes, or how many parts are too few or many and the squares.
+"""Smaller is better. Per level, top first: members above or below the range, domains that miss the factor, and the
+shape: domains used, sum of squared sizes, or surplus or missing parts and the sum of squared sizes.
 """
 
 
 def holds(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) -> bool:
-    """Everything that is hard is kept by `counts` members on `nodes`, indexes into the tree's rows, rising."""
+    """`counts` members on `nodes` satisfy all hard rules; `nodes` are ascending indexes into the tree's rows."""
     return all(_holds(rule, *measured) for rule, measured in _measured(rules, tree, nodes, counts))
 
 
 def may_hold(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) -> bool:
-    """What is hard and broken by `counts` members on `nodes` may be kept once more members have come."""
-    return not any(_is_lost(rule, *measured) for rule, measured in _measured(rules, tree, nodes, counts))
+    """Hard rules that `counts` members on `nodes` violate can still be satisfied by placing more members."""
+    return not any(_is_unsatisfiable(rule, *measured) for rule, measured in _measured(rules, tree, nodes, counts))
 
 
 def cost_of(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) -> Cost:
-    """The cost of `counts` members on `nodes`, indexes into the tree's rows, rising."""
+    """The cost of `counts` members on `nodes`, ascending indexes into the tree's rows."""
     cost: list[int] = []
     for rule, (few, many, odd, used, off, squares, _, _) in _measured(rules, tree, nodes, counts):
         cost += few + many, odd
@@ -45,7 +45,7 @@ def cost_of(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) -> C
 
 
 def _measured(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) -> Iterator[tuple[Rule, list[int]]]:
-    """What `measure` says of each rule that counts."""
+    """The result of `measure` for each declared rule."""
     counting, asked = _asked(tuple(rules), len(tree.levels))
     found = measure(asked, tree.of, np.ascontiguousarray(nodes), np.ascontiguousarray(counts))
     return zip(counting, found.tolist(), strict=True)
@@ -53,7 +53,7 @@ def _measured(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) ->
 
 @lru_cache(maxsize=4096)
 def _asked(rules: tuple[Rule, ...], levels: int) -> tuple[tuple[Rule, ...], Int64]:
-    """The rules that count, as they are and as `measure` takes them."""
+    """The declared rules, as they are and in the format of `measure`."""
     counting = tuple(rule for rule in rules if rule.counts)
     asked = np.zeros((len(counting), 5), np.int64)
     for at, rule in enumerate(counting):
@@ -74,7 +74,7 @@ def _holds(
     return difference <= 1 and (rule.shape is Shape.SPREAD or not off)
 
 
-def _is_lost(
+def _is_unsatisfiable(
     rule: Rule, few: int, many: int, odd: int, used: int, off: int, squares: int, difference: int, most_parts: int
 ) -> bool:
     if rule.range_is_hard and many:
@@ -84,17 +84,17 @@ def _is_lost(
 
 
 def solution_cost(instance: TreeInstance, solution: Solution) -> Cost:
-    """Smaller is better: members left out, members outside of the tree, then what each gang's constraints miss."""
+    """Smaller is better: members left out, members outside of the tree, then the cost of each gang's rules."""
     added = _added(instance, solution)
     cost = [sum(part.wanted for part in instance.parts) - solution.total, _outside(instance, added)]
-    for one, sizes in zip(instance.asked, added + instance.placed, strict=True):
+    for one, sizes in zip(instance.gangs, added + instance.placed, strict=True):
         used = np.flatnonzero(sizes)
         cost += cost_of(one.rules, instance.tree, used, sizes[used])
     return tuple(cost)
 
 
-def is_best(instance: TreeInstance, solution: Solution) -> bool:
-    """No place can be better, by bounds that are often reached; if not, there may be a better one or not."""
+def is_optimal(instance: TreeInstance, solution: Solution) -> bool:
+    """Lower bounds prove that no solution is better; False is inconclusive."""
     added = _added(instance, solution)
     if solution.total < sum(part.wanted for part in instance.parts) or _outside(instance, added):
         return False
@@ -102,13 +102,13 @@ def is_best(instance: TreeInstance, solution: Solution) -> bool:
 
 
 def reaches_bounds(instance: TreeInstance, gang: int, sizes: Int64) -> bool:
-    """From the top down, as long as each level's bound is reached: how many domains are used above is known then."""
+    """Every level reaches its lower bound. Top level first: the bound of a level depends on the domains used above."""
     usable = np.flatnonzero(instance.fits.any(axis=0) | (instance.placed[gang] > 0))
     used = np.flatnonzero(sizes)
     if not len(used):
         return True
     above = np.zeros(len(sizes), np.int64)
-    for rule, of in _levels(instance, instance.asked[gang]):
+    for rule, of in _levels(instance, instance.gangs[gang]):
         distinct = usable[np.flatnonzero(np.diff(of[usable], prepend=-1))]
         most_within = int(np.bincount(above[distinct]).max(initial=0))
         first = np.flatnonzero(np.diff(of[used], prepend=-1))
@@ -120,7 +120,7 @@ def reaches_bounds(instance: TreeInstance, gang: int, sizes: Int64) -> bool:
 
 
 def _reaches_bound(rule: Rule, sizes: Int64, within: Int64, most_within: int) -> bool:
-    """`within`: domains used within each one used above; `most_within`: how many could be used there at most."""
+    """`within`: domains used within each used domain above; `most_within`: the largest number usable there."""
     if ((sizes < rule.least) | (sizes > rule.most) | (sizes % rule.step != 0)).any():
         return False
     if rule.shape is Shape.PACK:
@@ -132,7 +132,7 @@ def _reaches_bound(rule: Rule, sizes: Int64, within: Int64, most_within: int) ->
 
 
 def _levels(instance: TreeInstance, one: ConstrainedGang) -> Iterator[tuple[Rule, Int64]]:
-    """Rules that count, and the domain of each place."""
+    """Declared rules with the domain of each tree node."""
     levels = instance.tree.levels
     for rule in one.rules:
         if rule.counts:
@@ -140,133 +140,134 @@ def _levels(instance: TreeInstance, one: ConstrainedGang) -> Iterator[tuple[Rule
 
 
 def _outside(instance: TreeInstance, added: Int64) -> int:
-    """New members outside of the tree, of gangs that ask something of it."""
-    asking = [one.asks for one in instance.asked]
-    return int(added[asking, instance.tree.inside :].sum())
+    """New members of constrained gangs outside of the tree."""
+    constrained = [one.is_constrained for one in instance.gangs]
+    return int(added[constrained, instance.tree.inside :].sum())
 
 
 def _added(instance: TreeInstance, solution: Solution) -> Int64:
-    """Members of each gang that the attempt has on each place: int64[gangs, places]."""
+    """Members of each gang that the solution places on each tree node: int64[gangs, nodes]."""
     added = np.zeros_like(instance.placed)
     for index, (rows, counts) in solution.seats:
-        np.add.at(added[instance.parts[index].gang], instance.tree.place[rows], counts)
+        np.add.at(added[instance.parts[index].gang], instance.tree.position[rows], counts)
     return added
 
 
 IMPOSSIBLE: Final = 2**61
-"""The price of what cannot be, or must not; two of them can still be added."""
+"""The cost of infeasible table cells; the sum of two still fits."""
 _BITS: Final = 60
-_FITS_BITS: Final = 6
-"""Domains are told apart by how much room they have, in so many bits."""
+_FIT_BITS: Final = 6
+"""Bits of the term for free capacity of domains."""
 
 
 class Term(IntEnum):
-    """What is counted, in the order of its worth on one level."""
+    """Terms of the cost, in the order of their weight on one level."""
 
     RANGE = 0
     FACTOR = 1
     PARTS = 2
     SHAPE = 3
-    WISHES = 4
+    PENALTIES = 4
     FIT = 5
 
 
 _Key = tuple[int, int, Term]
 """Gang, level and term."""
-_WISHES: Final = (-1, -1, Term.WISHES)
+_PENALTIES: Final = (-1, -1, Term.PENALTIES)
 MAX_PENALTY: Final = 15
-"""Of a member for its node, from 0."""
+"""Largest penalty of a member for its node, from 0."""
 
 
 @dataclass(frozen=True)
-class Shares:
-    """One gang: how many members it may have in all, those placed included, and its rules from the top down."""
+class GangShares:
+    """One gang: its largest number of members, including those placed earlier, and its rules, top level first."""
 
     most: int
     rules: Sequence[Rule]
 
 
 class CostEncoding:
-    """Where each term of each rule has its bits. What is worth least is left out if there are too many.
+    """Packs the terms of a cost into one integer, the weightiest in the highest bits; if bits run out, the least are
+    dropped.
 
-    `unfinished`: more members will come, so that of what is hard only that is refused which they could not mend.
+    `unfinished`: more members will follow, so hard rules only exclude what those could not repair.
     """
 
-    def __init__(self, gangs: Sequence[Shares], *, unfinished: bool = False) -> None:
+    def __init__(self, gangs: Sequence[GangShares], *, unfinished: bool = False) -> None:
         self._gangs = gangs
         self._unfinished = unfinished
         self._shift: dict[_Key, int] = {}
         members = sum(gang.most for gang in gangs)
         left = _BITS - members.bit_length()
         self.outside = left
-        """Bits to shift the number of members outside of trees."""
-        self.wishes: int | None = None
-        """Bits to shift how much members dislike their nodes; None if there is no place for that."""
+        """Shift of the number of members outside of trees."""
+        self.penalties: int | None = None
+        """Shift of the node penalties of members; None if they were dropped."""
         for key, bound in self._terms():
             bits = bound.bit_length()
             if bits > left:
                 continue
             left -= bits
             self._shift[key] = left
-        self.wishes = self._shift.get(_WISHES)
-        self.ties = left if self.wishes is None else self.wishes + (members * MAX_PENALTY).bit_length()
-        """Bits of what nobody asked for."""
+        self.penalties = self._shift.get(_PENALTIES)
+        self.ties = left if self.penalties is None else self.penalties + (members * MAX_PENALTY).bit_length()
+        """Number of low bits that hold undeclared terms."""
 
     def of_sizes(self, gang: int, rule: Rule) -> Int64:
-        """The price of a domain by how many members it has: int64[most + 1]."""
+        """The cost of a domain by its number of members: int64[most + 1]."""
         sizes = np.arange(self._gangs[gang].most + 1)
         missed = np.maximum(rule.least - sizes, 0) + np.maximum(sizes - rule.most, 0)
         uneven = (sizes % rule.step != 0).astype(np.int64)
-        prices: Int64 = self._priced(gang, rule, Term.RANGE, missed) + self._priced(gang, rule, Term.FACTOR, uneven)
+        costs: Int64 = self._shifted(gang, rule, Term.RANGE, missed) + self._shifted(gang, rule, Term.FACTOR, uneven)
         shape = np.ones_like(sizes) if rule.shape is Shape.PACK else sizes * sizes
-        prices += self._priced(gang, rule, Term.SHAPE, shape)
+        costs += self._shifted(gang, rule, Term.SHAPE, shape)
         if rule.range_is_hard:
-            prices[sizes > rule.most if self._unfinished else missed > 0] = IMPOSSIBLE
+            costs[sizes > rule.most if self._unfinished else missed > 0] = IMPOSSIBLE
         if rule.step_is_hard and not self._unfinished:
-            prices[uneven > 0] = IMPOSSIBLE
-        prices[0] = 0
-        return prices
+            costs[uneven > 0] = IMPOSSIBLE
+        costs[0] = 0
+        return costs
 
     def of_parts(self, gang: int, rule: Rule, most: int) -> Int64:
-        """The price of how many domains one above has its members in: int64[most + 1]."""
+        """The cost of the number of domains used within one domain above: int64[most + 1]."""
         parts = np.arange(most + 1)
         if rule.shape is not Shape.PARTITION:
             return np.zeros(most + 1, np.int64)
-        prices = self._priced(gang, rule, Term.PARTS, np.abs(parts - rule.parts))
+        costs = self._shifted(gang, rule, Term.PARTS, np.abs(parts - rule.parts))
         if rule.shape_is_hard:
-            prices[parts > rule.parts if self._unfinished else parts != rule.parts] = IMPOSSIBLE
-        prices[0] = 0
-        return prices
+            costs[parts > rule.parts if self._unfinished else parts != rule.parts] = IMPOSSIBLE
+        costs[0] = 0
+        return costs
 
-    def of_fit(self, gang: int, rule: Rule, state: Int64) -> Int64:
-        """The price of using each domain, the one with the least room first: `room` is int64[domains]."""
-        if rule.shape is Shape.SPREAD or not len(state):
-            return np.zeros(len(state), np.int64)
-        _, ranks = np.unique(state, return_inverse=True)
-        return self._priced(gang, rule, Term.FIT, (ranks.astype(np.int64) << _FITS_BITS) // (int(ranks.max()) + 1))
+    def of_fit(self, gang: int, rule: Rule, size: Int64) -> Int64:
+        """The cost of using each domain, increasing with its capacity, `size`: int64[domains]."""
+        if rule.shape is Shape.SPREAD or not len(size):
+            return np.zeros(len(size), np.int64)
+        _, ranks = np.unique(size, return_inverse=True)
+        return self._shifted(gang, rule, Term.FIT, (ranks.astype(np.int64) << _FIT_BITS) // (int(ranks.max()) + 1))
 
-    def _priced(self, gang: int, rule: Rule, term: Term, counts: Int64) -> Int64:
+    def _shifted(self, gang: int, rule: Rule, term: Term, counts: Int64) -> Int64:
         shift = self._shift.get((gang, rule.level, term))
         return np.zeros_like(counts) if shift is None else counts << shift
 
     def _terms(self) -> list[tuple[_Key, int]]:
-        """Keys and the largest sums there can be, by worth: what was asked for, wishes, best fit, the rest."""
-        asked: list[tuple[_Key, int]] = []
+        """Keys and upper bounds of terms by weight: declared rules, node penalties, best fit, undeclared rules."""
+        declared: list[tuple[_Key, int]] = []
         fit: list[tuple[_Key, int]] = []
-        unasked: list[tuple[_Key, int]] = []
+        undeclared: list[tuple[_Key, int]] = []
         for index, gang in enumerate(self._gangs):
             most = gang.most
             for rule in gang.rules:
                 if rule.has_range and not rule.range_is_hard:
                     short = min(rule.least, UNBOUNDED) - 1
-                    asked.append(((index, rule.level, Term.RANGE), most * max(short, 1)))
+                    declared.append(((index, rule.level, Term.RANGE), most * max(short, 1)))
                 if rule.has_step and not rule.step_is_hard:
-                    asked.append(((index, rule.level, Term.FACTOR), most))
+                    declared.append(((index, rule.level, Term.FACTOR), most))
                 if rule.shape is Shape.PARTITION and not rule.shape_is_hard:
-                    asked.append(((index, rule.level, Term.PARTS), most * max(rule.parts, 1)))
+                    declared.append(((index, rule.level, Term.PARTS), most * max(rule.parts, 1)))
                 shape = most if rule.shape is Shape.PACK else most * most
-                (asked if rule.counts else unasked).append(((index, rule.level, Term.SHAPE), shape))
+                (declared if rule.counts else undeclared).append(((index, rule.level, Term.SHAPE), shape))
                 if rule.shape is not Shape.SPREAD:
-                    (fit if rule.counts else unasked).append(((index, rule.level, Term.FIT), most << _FITS_BITS))
+                    (fit if rule.counts else undeclared).append(((index, rule.level, Term.FIT), most << _FIT_BITS))
         members = sum(gang.most for gang in self._gangs)
-        return [*asked, (_WISHES, members * MAX_PENALTY), *fit, *unasked]
+        return [*declared, (_PENALTIES, members * MAX_PENALTY), *fit, *undeclared]

@@ -1,4 +1,4 @@
-"""One way to divide equal members over a tree: level by level from the top, towards the cheapest by the rules."""
+"""Divides equal members over a tree, level by level from the top, for new gangs and for gangs with placed members."""
 
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
@@ -14,7 +14,7 @@ from muster.placement.state.trees import Tiers
 
 @dataclass(frozen=True)
 class Division:
-    """Members on nodes: `nodes` are indexes into the tree's rows, rising, `counts` how many go there, both int64;
+    """Members on nodes: `nodes` are ascending indexes into the tree's rows, `counts` the members on each, both int64;
     `members` is their sum.
     """
 
@@ -24,10 +24,10 @@ class Division:
 
 
 class Divider:
-    """Divides over the nodes of a tree by rules, ranges and factors taken as hard.
+    """Divides members over the nodes of a tree; soft ranges and factors count as hard.
 
-    `caps` is int64[nodes]: how many members each node can take; `tiers` as Tree.tiers of the rules' levels. `capacity`
-    is a bound on how many can be placed: more can not, as many perhaps.
+    `caps` is int64[nodes]: members that fit on each node; `tiers` as Tree.tiers of the rules' levels. `capacity` is an
+    upper bound on the members that can be placed.
     """
 
     def __init__(self, rules: tuple[Rule, ...], tiers: Tiers, caps: Int64, wanted: int) -> None:
@@ -37,16 +37,18 @@ class Divider:
         self.capacity = int(self._caps[0])
 
     def place(self, members: int) -> Division | None:
-        """So many members; None if this way of dividing does not find a place."""
+        """A division of exactly `members` members; None if the search finds none."""
         tiers = self._tiers
         nodes, counts, _, _ = search(self._rules, tiers.starts, tiers.table, self._caps, members)
         return Division(nodes, counts, members) if len(nodes) else None
 
 
 class Growing:
-    """`caps` and `held` are int64[nodes]: members that each node can still take, and has; `tiers` as in Divider.
+    """Adds members to a gang with placed members so that its rules hold.
 
-    `capacity` is a bound on how many can be added.
+    Later members are few, and the placed ones determine where they may go, so no alternatives are searched. `caps` and
+    `held` are int64[nodes]: members that still fit on each node, and placed members; `tiers` as in Divider. `capacity`
+    is an upper bound on the members that can be added.
     """
 
     def __init__(self, rules: tuple[Rule, ...], tiers: Tiers, caps: Int64, held: Int64) -> None:
@@ -64,7 +66,7 @@ class Growing:
         self.capacity = int(self._capacity(0, total, np.zeros(1, np.int64))[0]) if len(caps) else 0
 
     def place(self, members: int) -> Division | None:
-        """So many more; None if no place was found, or none that keeps what is hard."""
+        """A division of `members` more members; None if none is found that satisfies the hard rules."""
         added: dict[int, int] = {}
         if not self._grow(0, 0, len(self._caps[0]), members, added):
             return None
@@ -72,7 +74,7 @@ class Growing:
         return Division(nodes, np.array([added[node] for node in nodes.tolist()], np.int64), members)
 
     def _capacity(self, tier: int, total: Int64, starts: Int64) -> Int64:
-        """What goes into each domain above a tier; `total` if its rule were soft."""
+        """Upper bound for each domain above a tier; `total` if the tier's rule is soft."""
         rule = self._rules[tier]
         if rule.shape is not Shape.PACK or not rule.shape_is_hard:
             return total
@@ -87,7 +89,7 @@ class Growing:
         if rule.shape is Shape.PACK:
             counts = _packed(rule, caps, held, members)
         else:
-            counts = _levelled(rule, caps, held, members)
+            counts = _spread_evenly(rule, caps, held, members)
         if counts is None:
             return False
         for at in np.flatnonzero(counts).tolist():
@@ -102,7 +104,7 @@ class Growing:
 
 
 def _allowed(rule: Rule, caps: Int64, held: Int64) -> Int64:
-    """How many more each domain can take by the rule's range."""
+    """How many more members each domain may take by the rule's range."""
     if rule.has_range:
         caps = np.minimum(caps, np.maximum(rule.most - held, 0))
         caps = np.where(held + caps >= rule.least, caps, 0)
@@ -110,7 +112,7 @@ def _allowed(rule: Rule, caps: Int64, held: Int64) -> Int64:
 
 
 def _packed(rule: Rule, caps: Int64, held: Int64, members: int) -> Int64 | None:
-    """Where members are first, the tightest that has room for all of them before the roomiest."""
+    """Domains with members first; the tightest that holds all, else the largest first."""
     counts = np.zeros(len(caps), np.int64)
     for used in (True, False):
         free = np.where((held > 0) == used, caps, 0)
@@ -130,8 +132,8 @@ def _packed(rule: Rule, caps: Int64, held: Int64, members: int) -> Int64 | None:
     return None
 
 
-def _levelled(rule: Rule, caps: Int64, held: Int64, members: int) -> Int64 | None:
-    """One after another where there are fewest, in no more domains than a partition has parts if that can be."""
+def _spread_evenly(rule: Rule, caps: Int64, held: Int64, members: int) -> Int64 | None:
+    """One member at a time to the smallest domain, in no more domains than a partition has parts if possible."""
     used = held > 0
     parts = int(used.sum())
     open_ = used & (caps > 0)

@@ -1,4 +1,4 @@
-"""Whether a group has a place at all as its hard constraints ask; soft ones have no say."""
+"""Feasibility of groups under hard constraints alone, and partial placement of groups that do not fit."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.gangs.solve import SolveGroup
 from muster.placement.inter_pod.solver import find_interacting, members_interact
 from muster.placement.solve.branch_and_bound import Budget, search_exactly
-from muster.placement.solve.constrained import has_any_place, part_that_fits
+from muster.placement.solve.constrained import has_solution, partial_solution
 from muster.placement.solve.heterogeneous import fill_minimums, fill_up, seat_minimums
 from muster.placement.solve.homogeneous import NoSeats, seats_for
 from muster.placement.solve.instance import Part, Solution, is_homogeneous, reserve_again
@@ -22,10 +22,10 @@ _SHAPES: Final = (LevelPolicy.PACK, LevelPolicy.SPREAD, LevelPolicy.PARTITION)
 
 
 def only_hard(group: SolveGroup) -> SolveGroup:
-    """The group without soft constraints that do not matter to what is hard.
+    """The group without soft constraints that do not affect hard ones.
 
-    Hard shapes are kept within each domain of the levels above that have a constraint, so levels stay where there are
-    any, with their shapes, and only soft ranges and factors go.
+    Hard shapes apply within each domain of constrained levels above. Therefore such levels stay, with their shapes, and
+    only soft ranges and factors are removed.
     """
     gangs = (structs.replace(gang, constraints=_hard_of(gang.constraints)) for gang in group.gangs)
     return structs.replace(group, gangs=tuple(gangs))
@@ -34,19 +34,19 @@ def only_hard(group: SolveGroup) -> SolveGroup:
 def _hard_of(constraints: Sequence[LevelConstraint]) -> tuple[LevelConstraint, ...]:
     if not any(each.hard and each.policy in _SHAPES for each in constraints):
         return tuple(each for each in constraints if each.hard)
-    kept = [each for each in constraints if each.hard or each.policy in _SHAPES]
+    remaining = [each for each in constraints if each.hard or each.policy in _SHAPES]
     levels = dict.fromkeys(each.level for each in constraints)
-    shaped = {each.level for each in kept}
-    return *kept, *(LevelConstraint(level, LevelPolicy.PACK) for level in levels if level not in shaped)
+    shaped = {each.level for each in remaining}
+    return *remaining, *(LevelConstraint(level, LevelPolicy.PACK) for level in levels if level not in shaped)
 
 
 def is_constrained(group: SolveGroup) -> bool:
-    """It asks for more than room."""
+    """Some gang has topology constraints."""
     return any(gang.constraints for gang in group.gangs)
 
 
 def has_place(state: CapacityState, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> bool:
-    """All minimums have a place together, as far as the budget reaches to tell. Nothing stays taken."""
+    """All minimums have a placement that is found within the budget. Nothing stays reserved."""
     if members_interact(state, parts):
         return find_interacting(state, group, parts, budget) is not None
     if not is_constrained(group):
@@ -58,42 +58,42 @@ def has_place(state: CapacityState, group: SolveGroup, parts: Sequence[Part], bu
         seats = seats_for(state, group.gangs[0], parts[0], budget)
         if not isinstance(seats, NoSeats) or seats.proved:
             return not isinstance(seats, NoSeats)
-    return has_any_place(state, group, parts, budget)
+    return has_solution(state, group, parts, budget)
 
 
-def place_partly(state: CapacityState, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Solution | None:
-    """Seat as much of the group as has room; None if that is nothing.
+def place_partial(state: CapacityState, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Solution | None:
+    """Place as much of the group as fits; None if that is nothing.
 
-    What counts toward minimums comes before members above them, then first gangs before later ones, then first roles.
-    No gang that lacks members could have one more unless another had one less, as far as the budget reaches to tell.
-    Under constraints, what is seated leaves the rest a place as the hard ones ask, if there is room for it later.
+    Members toward minimums come before members above them, then earlier gangs before later ones, then earlier roles.
+    Within the budget, no gang that lacks members could have one more unless another had one less. Under constraints,
+    the placement can be completed later under the hard constraints if capacity allows.
     """
     if is_constrained(group):
-        solution = part_that_fits(state, group, parts, budget)
+        solution = partial_solution(state, group, parts, budget)
         if solution is not None:
             reserve_again(state, parts, solution)
         return solution
-    partly = _Partly(state, group, parts)
-    best = partly.quickly()
+    partial = _PartialPlacement(state, group, parts)
+    best = partial.by_greedy_orders()
     if not is_homogeneous(parts):
-        best = partly.first_roles(partly.raise_by_search(best, budget), budget)
+        best = partial.prefer_earlier_roles(partial.extend_by_search(best, budget), budget)
     reserve_again(state, parts, best)
     fill_up(state, parts, best)
     return best if best.total else None
 
 
-class _Partly:
+class _PartialPlacement:
     def __init__(self, state: CapacityState, group: SolveGroup, parts: Sequence[Part]) -> None:
         self._state = state
         self._parts = parts
         self._minimums = [gang.minimum for gang in group.gangs]
 
-    def quickly(self) -> Solution:
-        """The best of a few tries; nothing stays taken."""
-        return max((self._try(order, choice) for order, choice in self._orders()), key=self._merit)
+    def by_greedy_orders(self) -> Solution:
+        """The best of a few greedy orders; nothing stays reserved."""
+        return max((self._try(order, choice) for order, choice in self._orders()), key=self._rank)
 
-    def raise_by_search(self, best: Solution, budget: Budget) -> Solution:
-        """Gang by gang, one member more as long as that can be; nothing stays taken."""
+    def extend_by_search(self, best: Solution, budget: Budget) -> Solution:
+        """Gang by gang, one more member while possible; nothing stays reserved."""
         hardest_first = self._by_seats()
         for gang, minimum in enumerate(self._minimums):
             while best.of_gang(self._parts, gang) < minimum:
@@ -105,22 +105,20 @@ class _Partly:
                 best = found
         return best
 
-    def first_roles(self, best: Solution, budget: Budget) -> Solution:
-        """One more of an earlier part for one less of a later one of its gang, as long as that can be; nothing stays
-        taken.
-        """
+    def prefer_earlier_roles(self, best: Solution, budget: Budget) -> Solution:
+        """Swap members of later parts for members of earlier parts of their gang; nothing stays reserved."""
         hardest_first = self._by_seats()
-        by_themselves = [replace(part, gang=index) for index, part in enumerate(self._parts)]
+        separate = [replace(part, gang=index) for index, part in enumerate(self._parts)]
         for index, part in enumerate(self._parts):
             while best.placed[index] < part.wanted:
                 later = [i for i in range(index + 1, len(self._parts)) if self._parts[i].gang == part.gang]
-                given_up = next((i for i in reversed(later) if best.placed[i]), None)
-                if given_up is None:
+                surplus = next((i for i in reversed(later) if best.placed[i]), None)
+                if surplus is None:
                     break
                 required = list(best.placed)
                 required[index] += 1
-                required[given_up] -= 1
-                found, _ = search_exactly(self._state, by_themselves, hardest_first, required, budget)
+                required[surplus] -= 1
+                found, _ = search_exactly(self._state, separate, hardest_first, required, budget)
                 if found is None:
                     break
                 best = found
@@ -144,7 +142,7 @@ class _Partly:
         seats = [int(self._state.of(part.class_id).fits.sum()) for part in self._parts]
         return sorted(range(len(self._parts)), key=lambda index: (seats[index], index))
 
-    def _merit(self, solution: Solution) -> tuple[int, list[int], list[int]]:
+    def _rank(self, solution: Solution) -> tuple[int, list[int], list[int]]:
         counted = self._toward_minimums(solution)
         return sum(counted), counted, solution.placed
 

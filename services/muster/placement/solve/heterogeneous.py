@@ -1,4 +1,4 @@
-"""Groups whose members differ: quick tries in several orders first, then proofs by counting, then an exact search."""
+"""Places heterogeneous groups without constraints: greedy orders first, then upper bounds, then branch and bound."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import permutations, product
@@ -6,9 +6,8 @@ from typing import Final
 
 from muster.gangs.solve import Explanation, SolveGroup
 from muster.placement.explain.explainer import Explainer
-from muster.placement.solve.bounds import impossible
+from muster.placement.solve.bounds import infeasible
 from muster.placement.solve.branch_and_bound import Budget, search_exactly
-from muster.placement.solve.constrained import place_constrained
 from muster.placement.solve.instance import (
     NotPlaced,
     Part,
@@ -22,25 +21,23 @@ from muster.placement.solve.instance import (
 from muster.placement.solve.packing import Choice, fewest_nodes, tightest_first
 from muster.placement.state.capacity import CapacityState
 
-_ALL_ORDERS_UP_TO: Final = 3
-"""Parts up to which every order is tried; beyond, a few that tend to do."""
+_MAX_PARTS_IN_ALL_ORDERS: Final = 3
+"""Parts up to which all orders are tried; above, a few orders that often succeed."""
 
 
 def place_heterogeneous(
     state: CapacityState, group: SolveGroup, parts: Sequence[Part], explainer: Explainer, budget: Budget
 ) -> Placed | NotPlaced:
-    """Place all members if that can be, else every gang's minimum and as many more as have room."""
-    if any(gang.constraints for gang in group.gangs):
-        return place_constrained(state, group, parts, explainer, budget)
-    return _Mixed(state, group, parts, budget).place(explainer)
+    """Place all members if possible, else every gang's minimum and as many more as fit."""
+    return _Heterogeneous(state, group, parts, budget).place(explainer)
 
 
 def seat_minimums(state: CapacityState, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Solution | None:
-    """Seat every gang's minimum, or nothing."""
-    return _Mixed(state, group, parts, budget).seat_minimums()
+    """Place every gang's minimum, or nothing."""
+    return _Heterogeneous(state, group, parts, budget).seat_minimums()
 
 
-class _Mixed:
+class _Heterogeneous:
     def __init__(self, state: CapacityState, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> None:
         self._state = state
         self._group = group
@@ -52,14 +49,14 @@ class _Mixed:
         self._best = Solution([0] * len(parts))
 
     def place(self, explainer: Explainer) -> Placed | NotPlaced:
-        everyone = [part.wanted for part in self._parts]
-        solution = self._try(self._hardest_first, everyone, fewest_nodes)
+        all_members = [part.wanted for part in self._parts]
+        solution = self._try(self._hardest_first, all_members, fewest_nodes)
         proved = False
         if solution is None:
-            if impossible(self._state, self._parts, self._minimums):
-                self._try_orders(everyone)  # for the explanation: how many fit at best
+            if infeasible(self._state, self._parts, self._minimums):
+                self._try_orders(all_members)  # for the explanation: the largest number of members that fit
                 return NotPlaced(True, self._explain(explainer))
-            solution, proved = self._place_all(everyone)
+            solution, proved = self._place_all(all_members)
         if solution is None and self._minimums != self._wanted:
             solution, proved = self._place_minimums()
             if solution is not None:
@@ -69,25 +66,25 @@ class _Mixed:
         return Placed(assignments_of(self._state, self._group, self._parts, solution))
 
     def seat_minimums(self) -> Solution | None:
-        """What is least; the room is left as it was if there is no place."""
-        if impossible(self._state, self._parts, self._minimums):
+        """Place the minimums; without a solution nothing stays reserved."""
+        if infeasible(self._state, self._parts, self._minimums):
             return None
         return self._place_minimums()[0]
 
-    # Each of these returns an attempt that is seated, or None and leaves the room as it was.
+    # Each of the following methods returns a solution with its reservations, or None without any.
 
-    def _place_all(self, everyone: Sequence[int]) -> tuple[Solution | None, bool]:
-        """All members; if not, whether that is proved impossible."""
-        solution = self._try_orders(everyone)
+    def _place_all(self, all_members: Sequence[int]) -> tuple[Solution | None, bool]:
+        """All members; if none is found, whether that is proved."""
+        solution = self._try_orders(all_members)
         if solution is not None:
             return solution, False
-        if impossible(self._state, self._parts, self._wanted):
+        if infeasible(self._state, self._parts, self._wanted):
             return None, True
         return self._search(self._wanted)
 
     def _place_minimums(self) -> tuple[Solution | None, bool]:
-        """The minimums, of first roles rather than of later ones where that works."""
-        solution = self._try_orders(self._first_roles()) or self._up_to_minimums()
+        """The minimums, preferably from earlier roles."""
+        solution = self._try_orders(self._targets_by_role()) or self._up_to_minimums()
         if solution is not None:
             return solution, False
         if minimums_reached(self._group, self._parts, self._best):
@@ -96,7 +93,7 @@ class _Mixed:
         return self._search(self._minimums)
 
     def _try_orders(self, targets: Sequence[int]) -> Solution | None:
-        """The first order in which every part gets what it should."""
+        """The first order in which every part reaches its target."""
         tries = (self._try(order, targets, choice) for order, choice in self._orders())
         return next((solution for solution in tries if solution is not None), None)
 
@@ -110,17 +107,17 @@ class _Mixed:
         if solution.placed == list(targets):
             return solution
         self._state.rollback(checkpoint)
-        if self._merit(solution) > self._merit(self._best):
+        if self._rank(solution) > self._rank(self._best):
             self._best = solution
         return None
 
-    def _merit(self, solution: Solution) -> tuple[bool, int, list[int]]:
+    def _rank(self, solution: Solution) -> tuple[bool, int, list[int]]:
         reached = minimums_reached(self._group, self._parts, solution)
         return reached, solution.total, solution.placed
 
     def _orders(self) -> Iterator[tuple[Sequence[int], Choice]]:
         orders: list[Sequence[int]] = [self._hardest_first, list(range(len(self._parts)))]
-        if len(self._parts) <= _ALL_ORDERS_UP_TO:
+        if len(self._parts) <= _MAX_PARTS_IN_ALL_ORDERS:
             orders.extend(permutations(range(len(self._parts))))
         else:
             tightest = sorted(self._hardest_first, key=lambda index: -self._parts[index].wanted)
@@ -128,8 +125,8 @@ class _Mixed:
         distinct = dict.fromkeys(map(tuple, orders))
         yield from product(distinct, (fewest_nodes, tightest_first))
 
-    def _first_roles(self) -> list[int]:
-        """Members of each part that make up the minimums when first roles go first."""
+    def _targets_by_role(self) -> list[int]:
+        """Members of each part such that the minimums come from earlier roles."""
         left = list(self._minimums)
         targets = []
         for part in self._parts:
@@ -154,16 +151,16 @@ class _Mixed:
         return solution, proved
 
     def _explain(self, explainer: Explainer) -> Explanation:
-        """What is in the way of the first gang that lacks members in the best attempt."""
+        """Explain the first gang that lacks members in the best solution."""
         parts, best = self._parts, self._best
         gang = next((g for g, minimum in enumerate(self._minimums) if best.of_gang(parts, g) < minimum), 0)
         lacking = [i for i, part in enumerate(parts) if part.gang == gang and best.placed[i] < part.wanted]
-        hopeless = [i for i in lacking if int(self._state.of(parts[i].class_id).fits.sum()) < parts[i].wanted]
-        return explainer.stuck(self._group, parts, gang, (hopeless or lacking)[0], best)
+        too_few = [i for i in lacking if int(self._state.of(parts[i].class_id).fits.sum()) < parts[i].wanted]
+        return explainer.lacking_part(self._group, parts, gang, (too_few or lacking)[0], best)
 
 
 def _hardest_first(state: CapacityState, parts: Sequence[Part]) -> list[int]:
-    """Parts by how few of their members would fit if they were alone."""
+    """Parts by how many of their members would fit alone, fewest first."""
     seats = [int(state.of(part.class_id).fits.sum()) for part in parts]
     return sorted(range(len(parts)), key=lambda index: (seats[index], -parts[index].wanted, index))
 
@@ -171,7 +168,7 @@ def _hardest_first(state: CapacityState, parts: Sequence[Part]) -> list[int]:
 def fill_minimums(
     state: CapacityState, parts: Sequence[Part], minimums: Sequence[int], order: Iterable[int], choice: Choice
 ) -> Solution:
-    """Parts in this order, each as many as fit until its gang has its minimum; it stays taken."""
+    """Place parts in this order, each as many as fit until its gang has its minimum; reservations stay."""
     left = list(minimums)
     solution = Solution([0] * len(parts))
     for index in order:
@@ -183,7 +180,7 @@ def fill_minimums(
 
 
 def fill_up(state: CapacityState, parts: Sequence[Part], solution: Solution) -> None:
-    """Members beyond those that the attempt has, where there is still room; first roles first."""
+    """Place members beyond those of the solution, as many as fit; earlier roles first."""
     for index, part in enumerate(parts):
         missing = part.wanted - solution.placed[index]
         if missing:

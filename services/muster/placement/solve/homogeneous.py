@@ -1,4 +1,4 @@
-"""Groups whose members are all of one class: counting how many fit settles it."""
+"""Places homogeneous groups: by counting, or under constraints by dividing the members over the tree."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -37,15 +37,15 @@ from muster.placement.state.trees import Tiers, Tree
 def place_homogeneous(
     state: CapacityState, group: SolveGroup, parts: Sequence[Part], explainer: Explainer
 ) -> Placed | NotPlaced:
-    """Place every gang's minimum and as many more as have room, first gangs first."""
+    """Place every gang's minimum and as many more members as fit, earlier gangs first."""
     class_id = parts[0].class_id
-    room_for = int(state.of(class_id).fits.sum())
-    spare = room_for - sum(gang.minimum for gang in group.gangs)
+    fit = int(state.of(class_id).fits.sum())
+    spare = fit - sum(gang.minimum for gang in group.gangs)
     if spare < 0:
         for index, gang in enumerate(group.gangs):
-            if gang.minimum > room_for:
-                return NotPlaced(True, explainer.too_many(group, index, class_id, fit=room_for))
-            room_for -= gang.minimum
+            if gang.minimum > fit:
+                return NotPlaced(True, explainer.homogeneous(group, index, class_id, fit=fit))
+            fit -= gang.minimum
     solution = Solution([0] * len(parts))
     for index, part in enumerate(parts):
         minimum = group.gangs[part.gang].minimum
@@ -56,16 +56,17 @@ def place_homogeneous(
 
 
 _MAX_OMITTED: Final = 64
-"""Members that are left out at most where sizes that a range or factor allows do not add up to all of them."""
-_PLANS_KEPT: Final = 1_024
+"""Members left out at most when no combination of sizes allowed by a range or factor adds up to all of them."""
+_MAX_CACHED_PLANS: Final = 1_024
 _SMALL: Final = 20_000
-"""Nodes times members squared up to which all ways to divide are looked at, where the first is not known to be best."""
+"""Nodes times members squared up to which the dynamic programme runs, if the first division is not known to be optimal.
+"""
 
 
 def place_homogeneous_constrained(
     state: CapacityState, group: SolveGroup, parts: Sequence[Part], explainer: Explainer, budget: Budget
 ) -> Placed | NotPlaced:
-    """Place the one gang of the group; its members are all of one class."""
+    """Place a single gang under constraints."""
     [gang], [part] = group.gangs, parts
     seats = seats_for(state, gang, part, budget)
     if isinstance(seats, NoSeats):
@@ -81,55 +82,55 @@ def place_homogeneous_constrained(
 
 @dataclass(frozen=True)
 class NoSeats:
-    """No place was found; `fit`: members that have room at most."""
+    """No placement was found; `fit`: an upper bound on the members that fit."""
 
     proved: bool
     fit: int
 
 
 def seats_for(state: CapacityState, gang: SolveGang, part: Part, budget: Budget) -> Seats | NoSeats:
-    """Where the gang's members go, all of which are in the part; nothing is taken."""
+    """Seats of the gang's members, which form one part; nothing is reserved."""
     tree = state.trees.get(gang.tree)
-    assert tree is not None, f"tree {gang.tree!r} was not checked"
-    shaped = _Shaped(tree, gang, part.wanted, state.of(part.class_id))
-    division, proved = shaped.place()
-    if not (shaped.is_settled if division is not None else proved) and shaped.is_small:
-        division, proved = shaped.better(division, state, part, budget)
+    assert tree is not None, f"tree {gang.tree!r} was not validated"
+    search = _DivisionSearch(tree, gang, part.wanted, state.of(part.class_id))
+    division, proved = search.place()
+    if not (search.is_optimal if division is not None else proved) and search.is_small:
+        division, proved = search.improve(division, state, part, budget)
     if division is None:
-        return NoSeats(proved, shaped.capacity)
+        return NoSeats(proved, search.capacity)
     return tree.rows[division.nodes], division.counts
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What a gang's constraints come to on a tree. `levels` are those of the rules, `ways` the rules with less and less
-    of what is soft and `tables` the same for kernels, `tiers` those of the nodes inside of the tree. `is_bound`: no
-    node outside can be used.
+    """A gang's constraints applied to a tree: `rules`, their `levels`, `relaxations` (the rules with fewer and fewer
+    soft ones), the same as `tables` for kernels, and the `tiers` of the nodes inside of the tree. `inside_only`:
+    nodes outside of the tree are not allowed.
     """
 
     rules: tuple[Rule, ...]
     levels: tuple[int, ...]
-    ways: tuple[tuple[Rule, ...], ...]
+    relaxations: tuple[tuple[Rule, ...], ...]
     tables: Int64
     tiers: Tiers
-    is_bound: bool
+    inside_only: bool
 
 
 def _plan(tree: Tree, constraints: tuple[LevelConstraint, ...]) -> _Plan:
-    """Worked out once for a tree as it is."""
+    """The plan, cached until the tree changes."""
     found = tree.cache.get(constraints)
     if not isinstance(found, _Plan):
         rules = rules_of(constraints, tree.level_names)
-        levels, ways = tuple(rule.level for rule in rules), relaxed(rules)
-        is_bound = any(rule.is_hard for rule in rules if rule.level < len(tree.levels))
-        tables, tiers = np.stack([table_of(way) for way in ways]), tree.tiers(levels, tree.inside)
-        if len(tree.cache) >= _PLANS_KEPT:
+        levels, relaxations = tuple(rule.level for rule in rules), relaxed(rules)
+        inside_only = any(rule.is_hard for rule in rules if rule.level < len(tree.levels))
+        tables, tiers = np.stack([table_of(rules) for rules in relaxations]), tree.tiers(levels, tree.inside)
+        if len(tree.cache) >= _MAX_CACHED_PLANS:
             tree.cache.clear()
-        found = tree.cache[constraints] = _Plan(rules, levels, ways, tables, tiers, is_bound)
+        found = tree.cache[constraints] = _Plan(rules, levels, relaxations, tables, tiers, inside_only)
     return found
 
 
-class _Shaped:
+class _DivisionSearch:
     def __init__(self, tree: Tree, gang: SolveGang, wanted: int, of_class: ClassCapacity) -> None:
         self.tree = tree
         self.gang = gang
@@ -140,98 +141,98 @@ class _Shaped:
         self._caps: Int64 = np.empty(len(tree.rows), np.int64)
         self._usable = in_order(of_class.fits, tree.rows, wanted, self._caps)
         self._held = _held(tree, gang) if gang.placed else None
-        self.is_settled = False
-        """Of the division that was found last it is known that no other is better, or there are too many to look."""
+        self.is_optimal = False
+        """The last division is known to be optimal, or there are too many to enumerate."""
 
     @property
     def is_small(self) -> bool:
-        """Few enough nodes and members to look at all ways to divide them."""
+        """Few enough nodes and members for the dynamic programme."""
         return self._usable * self._wanted**2 <= _SMALL
 
-    def better(
+    def improve(
         self, division: Division | None, state: CapacityState, part: Part, budget: Budget
     ) -> tuple[Division | None, bool]:
-        """The best that there is, if it is better; if there is none, whether that is proved."""
+        """The optimal division if it is better than `division`; if there is none, whether that is proved."""
         asked = [ConstrainedGang(self.gang, self._plan.rules)]
         programme = DynamicProgramme(tree_instance(state, self.tree, asked, [part]), budget)
         try:
-            cell = best_cell(programme.climb(), [part], [self.gang.minimum])
+            cell = best_cell(programme.solve(), [part], [self.gang.minimum])
         except OutOfBudget:
             return division, False
         if cell is None:
             return division, division is None
         [(_, (rows, counts))] = programme.solution(cell).seats
-        nodes = self.tree.place[rows]
-        in_order = nodes.argsort()
-        other = Division(nodes[in_order], counts[in_order], int(counts.sum()))
-        return other if division is None or self._worth(other) < self._worth(division) else division, False
+        nodes = self.tree.position[rows]
+        order = nodes.argsort()
+        other = Division(nodes[order], counts[order], int(counts.sum()))
+        return other if division is None or self._total_cost(other) < self._total_cost(division) else division, False
 
     def place(self) -> tuple[Division | None, bool]:
-        """Where the members go; if nowhere, whether that is proved."""
+        """The division found; if none, whether that is proved."""
         best, proved = None, True
-        for nodes in self._reaches():
+        for nodes in self._node_counts():
             division, proved = self._best(self._caps[:nodes])
             if division is not None and (best is None or division.members > best.members):
                 best = division
-                self.is_settled = self.is_settled and nodes == self.tree.inside
+                self.is_optimal = self.is_optimal and nodes == self.tree.inside
             if best is not None and best.members == self._wanted:
                 break
         return best, proved
 
-    def _reaches(self) -> Iterator[int]:
-        """How many of the tree's nodes are to be looked at: those inside, and then all if none above must be inside."""
+    def _node_counts(self) -> Iterator[int]:
+        """Numbers of nodes to consider: those inside of the tree, then all if rules allow it."""
         yield self.tree.inside
-        if self.tree.inside < len(self._caps) and not self._plan.is_bound:
+        if self.tree.inside < len(self._caps) and not self._plan.inside_only:
             yield len(self._caps)
 
     def _best(self, caps: Int64) -> tuple[Division | None, bool]:
         division, proved = self._cheapest(caps)
-        levels = self._of_class.penalties
-        if division is None or len(levels) < 2:
+        penalties = self._of_class.penalties
+        if division is None or len(penalties) < 2:
             return division, proved
         members, cost = division.members, self._cost(division)
         penalty = self._of_class.penalty[self.tree.rows[: len(caps)]]
-        for level in levels[:-1]:  # as good a place on nodes that the class dislikes less
-            liked = np.where(penalty <= level, caps, 0)
-            if int(liked.sum()) >= members:
-                other, _ = self._cheapest(liked)
+        for limit in penalties[:-1]:  # an equally good division on nodes with a lower penalty
+            preferred = np.where(penalty <= limit, caps, 0)
+            if int(preferred.sum()) >= members:
+                other, _ = self._cheapest(preferred)
                 if other is not None and other.members == members and self._cost(other) == cost:
                     return other, proved
         return division, proved
 
     def _cheapest(self, caps: Int64) -> tuple[Division | None, bool]:
-        """The best division; if there is none, whether that is proved."""
+        """The cheapest division; if there is none, whether that is proved."""
         plan, wanted, minimum = self._plan, self._wanted, self.gang.minimum
         tiers = plan.tiers if len(caps) == self.tree.inside else self.tree.tiers(plan.levels, len(caps))
         if self._held is not None:
-            return self._added(tiers, caps, self._held[: len(caps)])
-        nodes, counts, members, self.capacity, is_best = cheapest(
+            return self._extend(tiers, caps, self._held[: len(caps)])
+        nodes, counts, members, self.capacity, is_optimal = cheapest(
             caps, plan.tables, tiers.starts, tiers.table, self.tree.of, wanted, minimum
         )
         if not members:
             return None, self.capacity < minimum
-        self.is_settled = members == wanted and (is_best or not self.is_small)
+        self.is_optimal = members == wanted and (is_optimal or not self.is_small)
         return Division(nodes, counts, members), False
 
-    def _added(self, tiers: Tiers, caps: Int64, held: Int64) -> tuple[Division | None, bool]:
-        """As `_cheapest`, beside members that are there."""
-        ways = self._plan.ways
-        loosest = Growing(ways[-1], tiers, caps, held)
-        most = self.capacity = min(self._wanted, loosest.capacity)
+    def _extend(self, tiers: Tiers, caps: Int64, held: Int64) -> tuple[Division | None, bool]:
+        """As `_cheapest`, in addition to members placed earlier."""
+        relaxations = self._plan.relaxations
+        most_relaxed = Growing(relaxations[-1], tiers, caps, held)
+        most = self.capacity = min(self._wanted, most_relaxed.capacity)
         for members in range(most, max(self.gang.minimum, most - _MAX_OMITTED) - 1, -1):
-            growing = [*(Growing(way, tiers, caps, held) for way in ways[:-1]), loosest]
+            growing = [*(Growing(rules, tiers, caps, held) for rules in relaxations[:-1]), most_relaxed]
             found = [each for one in growing if (each := one.place(members)) and self._holds(each)]
             if found:
-                self.is_settled = members == self._wanted and not self.is_small
+                self.is_optimal = members == self._wanted and not self.is_small
                 return min(found, key=self._cost), False
-        return None, loosest.capacity < self.gang.minimum
+        return None, most_relaxed.capacity < self.gang.minimum
 
     def _holds(self, division: Division) -> bool:
-        """Everything hard is kept."""
+        """All hard rules hold."""
         return holds(self._plan.rules, self.tree, *self._sizes(division))
 
-    def _worth(self, division: Division) -> tuple[int, int, Cost]:
-        """Smaller is better: members left out, then members outside of the tree, then by the constraints."""
+    def _total_cost(self, division: Division) -> tuple[int, int, Cost]:
+        """Smaller is better: members left out, members outside of the tree, then the cost of soft rules."""
         outside = division.counts[division.nodes >= self.tree.inside]
         return self._wanted - division.members, int(outside.sum()), self._cost(division)
 
@@ -239,7 +240,7 @@ class _Shaped:
         return cost_of(self._plan.rules, self.tree, *self._sizes(division))
 
     def _sizes(self, division: Division) -> tuple[Int64, Int64]:
-        """Nodes and their members, those counted that are there already."""
+        """Nodes and their members, including those placed earlier."""
         if self._held is None:
             return division.nodes, division.counts
         sizes = self._held.copy()
@@ -249,10 +250,10 @@ class _Shaped:
 
 
 def _held(tree: Tree, gang: SolveGang) -> Int64:
-    """Members on each of the tree's nodes, int64[nodes]; those on nodes that are not known are passed over."""
+    """Members on each of the tree's nodes, int64[nodes]; unknown nodes are skipped."""
     held: Int64 = np.zeros(len(tree.rows), np.int64)
     for pods in gang.placed:
-        place = tree.place_of(pods.node)
-        if place is not None:
-            held[place] += pods.count
+        position = tree.position_of(pods.node)
+        if position is not None:
+            held[position] += pods.count
     return held

@@ -1,4 +1,4 @@
-"""A group taken apart for the search: members of one gang that are equal are one part, whatever their roles."""
+"""The data of a solve: parts of a group, solutions, answers, and the instance of a group on a topology tree."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -23,12 +23,12 @@ class Part:
     class_id: str
     wanted: int
     roles: tuple[tuple[int, int], ...]
-    """(index of the role, how many it wants)."""
+    """(index of the role, members it wants)."""
 
 
 @dataclass
 class Solution:
-    """What was taken for the parts of a group: `placed[p]` members of part p, at `seats`."""
+    """Reservations for the parts of a group, complete or not: `placed[p]` members of part p, at `seats`."""
 
     placed: list[int]
     seats: list[tuple[int, Seats]] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Solution:
         return sum(self.placed)
 
     def of_gang(self, parts: Sequence[Part], gang: int) -> int:
-        """How many members of a gang are placed."""
+        """Placed members of a gang."""
         return sum(count for part, count in zip(parts, self.placed, strict=True) if part.gang == gang)
 
 
@@ -67,7 +67,7 @@ def minimums_reached(group: SolveGroup, parts: Sequence[Part], solution: Solutio
 def reserve_part(
     state: CapacityState, part_index: int, part: Part, wanted: int, choice: Choice, solution: Solution
 ) -> int:
-    """Take room for up to `wanted` more members of a part; returns how many got it."""
+    """Reserve capacity for up to `wanted` more members of a part; returns how many were placed."""
     of_class = state.of(part.class_id)
     rows, counts = choose(state, of_class, wanted, choice)
     if not len(rows):
@@ -80,7 +80,7 @@ def reserve_part(
 
 
 def reserve_again(state: CapacityState, parts: Sequence[Part], solution: Solution) -> None:
-    """Take again what an attempt had taken before it was undone."""
+    """Repeat the reservations of a solution after a rollback."""
     for index, (rows, counts) in solution.seats:
         state.reserve(state.of(parts[index].class_id), rows, counts)
 
@@ -88,7 +88,7 @@ def reserve_again(state: CapacityState, parts: Sequence[Part], solution: Solutio
 def assignments_of(
     state: CapacityState, group: SolveGroup, parts: Sequence[Part], solution: Solution
 ) -> tuple[Assignment, ...]:
-    """The attempt in the words of the answer, by gang, role and node name. First roles get their members first."""
+    """The solution as assignments, by gang, role and node name. Earlier roles get their members first."""
     seats: list[list[Seats]] = [[] for _ in parts]
     for index, taken in solution.seats:
         seats[index].append(taken)
@@ -122,21 +122,21 @@ def _assignments_of_part(state: CapacityState, gang: str, part: Part, seats: lis
 
 
 class Placed(Struct, frozen=True):
-    """Where the members of a group go, once what is `removed` has gone."""
+    """Assignments of the group, valid once `victims` are evicted."""
 
     assignments: tuple[Assignment, ...]
     victims: tuple[VictimGang, ...] = ()
 
 
 class PartiallyPlaced(Struct, frozen=True):
-    """Where those members go that have a place, and what is in the way of the rest."""
+    """Assignments of the members that fit, and an explanation for the others."""
 
     assignments: tuple[Assignment, ...]
     explanation: Explanation
 
 
 class NotPlaced(Struct, frozen=True):
-    """There is no place: `proved` if none can exist in this state."""
+    """No placement was found; `proved`: none exists in this state."""
 
     proved: bool
     explanation: Explanation
@@ -159,66 +159,68 @@ def result_of(group: SolveGroup, answer: Answer) -> SolveResult:
 
 @dataclass(frozen=True)
 class ConstrainedGang:
-    """One gang of a group: what is to be placed, and its rules from the top down."""
+    """A gang with its level rules, top level first."""
 
     gang: SolveGang
     rules: tuple[Rule, ...]
 
     @property
-    def asks(self) -> bool:
-        """It asks something of the tree; who does not may be anywhere, also outside."""
+    def is_constrained(self) -> bool:
+        """Some rule was declared; gangs without any may use every node, also outside of the tree."""
         return any(rule.counts for rule in self.rules)
 
     @property
     def inside_only(self) -> bool:
-        """It may not use nodes outside of its tree."""
+        """Nodes outside of the tree are not allowed."""
         return any(rule.is_hard for rule in self.rules[:-1])
 
 
 @dataclass(frozen=True)
 class TreeInstance:
-    """One group on one tree. `fits` is int64[parts, places], `placed` int64[gangs, places]: members that fit on each of
-    the tree's nodes, no more than are wanted, and those that are there. `size` is int64[places], how much fits at all,
-    so that small domains can be told from large ones. `whole`: no place has been left out.
+    """One group on one tree.
+
+    `fits` is int64[parts, nodes]: members that fit on each of the tree's nodes, at most as many as are wanted. `placed`
+    is int64[gangs, nodes]: members placed earlier. `size` is int64[nodes]: members that fit without that limit, to
+    compare domains by size. `complete`: no usable node was excluded.
     """
 
     state: CapacityState
     tree: Tree
-    asked: Sequence[ConstrainedGang]
+    gangs: Sequence[ConstrainedGang]
     parts: Sequence[Part]
     fits: Int64
     placed: Int64
     size: Int64
-    whole: bool = True
+    complete: bool = True
 
-    def most(self, gang: int) -> int:
-        """Members that a gang can have in all, those counted that have a place already."""
+    def max_members(self, gang: int) -> int:
+        """Largest number of members of a gang, including those placed earlier."""
         wanted = sum(part.wanted for part in self.parts if part.gang == gang)
-        return wanted + sum(pods.count for pods in self.asked[gang].gang.placed)
+        return wanted + sum(pods.count for pods in self.gangs[gang].gang.placed)
 
     @property
-    def places(self) -> int:
-        """How many places have room."""
+    def usable_nodes(self) -> int:
+        """Number of nodes on which any member fits."""
         return int(self.fits.any(axis=0).sum())
 
-    def only(self, places: Bool) -> "TreeInstance":
-        """The same without room on the other places."""
-        return replace(self, fits=np.where(places, self.fits, 0), whole=False)
+    def restricted_to(self, nodes: Bool) -> "TreeInstance":
+        """The instance without free capacity on other nodes."""
+        return replace(self, fits=np.where(nodes, self.fits, 0), complete=False)
 
 
 def tree_instance(
-    state: CapacityState, tree: Tree, asked: Sequence[ConstrainedGang], parts: Sequence[Part]
+    state: CapacityState, tree: Tree, gangs: Sequence[ConstrainedGang], parts: Sequence[Part]
 ) -> TreeInstance:
-    """All that the group may use of its tree."""
+    """The instance of a group on all nodes of a tree that it may use."""
     all_fits: Int64 = np.array([state.of(part.class_id).fits[tree.rows] for part in parts])
     fits: Int64 = np.minimum(all_fits, np.array([part.wanted for part in parts])[:, None])
     for index, part in enumerate(parts):
-        if asked[part.gang].inside_only:
+        if gangs[part.gang].inside_only:
             fits[index, tree.inside :] = 0
-    placed = np.zeros((len(asked), len(tree.rows)), np.int64)
-    for gang, one in enumerate(asked):
+    placed = np.zeros((len(gangs), len(tree.rows)), np.int64)
+    for gang, one in enumerate(gangs):
         for pods in one.gang.placed:
-            place = tree.place_of(pods.node)
-            if place is not None:
-                placed[gang, place] += pods.count
-    return TreeInstance(state, tree, asked, parts, fits, placed, all_fits.sum(axis=0))
+            position = tree.position_of(pods.node)
+            if position is not None:
+                placed[gang, position] += pods.count
+    return TreeInstance(state, tree, gangs, parts, fits, placed, all_fits.sum(axis=0))

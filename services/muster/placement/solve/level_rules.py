@@ -1,4 +1,4 @@
-"""A gang's constraints made ready for the solver: one rule per constrained level, and one for the nodes in any case."""
+"""Level rules: a gang's constraints in the solver's form, one rule per constrained level and one for the nodes."""
 
 from dataclasses import astuple, dataclass, replace
 from enum import IntEnum
@@ -16,7 +16,7 @@ UNBOUNDED: Final = 2**31 - 1
 
 
 class Shape(IntEnum):
-    """How members are divided over the domains of one level within one domain above."""
+    """How members are divided over the domains of a level within one domain above."""
 
     PACK = 1
     SPREAD = 2
@@ -25,9 +25,9 @@ class Shape(IntEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """What is asked of one level. Sizes of domains are to be `least` to `most`, multiples of `step`, or 0.
+    """The constraints of one level. Sizes of used domains are `least` to `most`, multiples of `step`.
 
-    `level` is an index into the tree's levels. `counts`: the shape was asked for, and does not just keep nodes whole.
+    `level` is an index into the tree's levels. `counts`: the shape was declared, not defaulted to keep nodes free.
     """
 
     level: int
@@ -46,7 +46,7 @@ class Rule:
         return hash(astuple(self))
 
     def __hash__(self) -> int:
-        """Worked out once: rules are looked up in every solve."""
+        """Cached, since rules are looked up in every solve."""
         return self._hash
 
     @property
@@ -59,18 +59,18 @@ class Rule:
 
     @property
     def is_hard(self) -> bool:
-        """Something about it must hold."""
+        """Some constraint of the rule is hard."""
         return self.shape_is_hard or self.range_is_hard or self.step_is_hard
 
     @cached_property
     def division(self) -> tuple[int, bool, int, int, int]:
-        """Shape, whether it is hard, parts, least and step: what dividing members by the rule takes."""
+        """Shape, whether it is hard, parts, least and step: the inputs of a division."""
         return int(self.shape), self.shape_is_hard, self.parts, self.least, self.step
 
 
 @lru_cache(maxsize=4096)
 def table_of(rules: tuple[Rule, ...]) -> Int64:
-    """The rules as kernels take them, int64[rules, fields]; the last is that of the nodes."""
+    """The rules in the format of kernels, int64[rules, fields]; the last is the rule of the nodes."""
     table = np.zeros((len(rules), FIELDS), np.int64)
     for at, rule in enumerate(rules):
         table[at, [SHAPE, HARD, COUNTS, PARTS]] = rule.shape, rule.shape_is_hard, rule.counts, rule.parts
@@ -81,7 +81,7 @@ def table_of(rules: tuple[Rule, ...]) -> Int64:
 
 @lru_cache(maxsize=4096)
 def rules_of(constraints: tuple[LevelConstraint, ...], level_names: tuple[str, ...]) -> tuple[Rule, ...]:
-    """Rules from the top down; the last one is that of the nodes. The constraints do not contradict one another."""
+    """Rules, top level first; the last is the rule of the nodes. The constraints must not contradict one another."""
     rules: dict[int, Rule] = {}
     for each in constraints:
         level = level_names.index(each.level)
@@ -98,8 +98,8 @@ def rules_of(constraints: tuple[LevelConstraint, ...], level_names: tuple[str, .
 
 @lru_cache(maxsize=4096)
 def relaxed(rules: tuple[Rule, ...]) -> tuple[tuple[Rule, ...], ...]:
-    """The rules with soft ranges and factors as if they were hard, then with one less at a time: what is given up first
-    is left out first. The last has none of them.
+    """Relaxations: the rules with soft ranges and factors as hard ones, then with one less at a time, least important
+    first. The last has none of them.
     """
     ways = [rules]
     for at in range(len(rules) - 1, -1, -1):

@@ -1,7 +1,7 @@
-"""Which nodes a number of equal pods go to: best fit on counts, so that large nodes stay whole for those who need them.
+"""Best fit for equal pods: chooses nodes by counts, so that large nodes stay free for pods that need them.
 
-Both ways use nodes that the class dislikes least first, and settle ties by how much is free in all (less is better: the
-node is closer to full), then by name.
+Nodes with the lowest penalty come first. Ties are broken by the sum of free capacity (less is better: the node is
+closer to full), then by name.
 """
 
 from collections.abc import Callable
@@ -13,16 +13,16 @@ from muster.gangs.capacity import Int64
 from muster.placement.state.capacity import FITS_SHIFT, MAX_FITS, CapacityState, Seatable
 
 Seats = tuple[Int64, Int64]
-"""Distinct rows and how many pods go to each, both int64[some]."""
+"""Distinct rows and the number of pods on each, both int64[some]."""
 
 Choice = Callable[[Int64, int], tuple[Int64, Int64]]
-"""Chooses among keys of nodes that together have room for the number of pods: chosen keys and counts."""
+"""Chooses among the keys of nodes on which the pods fit together: chosen keys and counts."""
 
 _FITS_FIELD: Final = MAX_FITS << FITS_SHIFT
 
 
 def fewest_nodes(keys: Int64, wanted: int) -> tuple[Int64, Int64]:
-    """As few nodes as possible: the tightest that holds all, or the roomiest and the tightest that holds the rest."""
+    """Fewest nodes: the tightest one that holds all, or the largest ones and the tightest that holds the rest."""
     whole = keys[keys >= wanted << FITS_SHIFT]
     if len(whole):
         return whole.min(keepdims=True), np.array([wanted])
@@ -42,7 +42,7 @@ def fewest_nodes(keys: Int64, wanted: int) -> tuple[Int64, Int64]:
 
 
 def tightest_first(keys: Int64, wanted: int) -> tuple[Int64, Int64]:
-    """Fill the node where fewest fit, then the next: what equal pods that come one by one would choose."""
+    """Fill the node on which fewest fit, then the next, as if the pods were placed one by one."""
     if wanted == 1:
         return keys.min(keepdims=True), np.array([1])
     tightest = np.partition(keys, wanted)[:wanted] if len(keys) > 4 * wanted else keys.copy()
@@ -55,7 +55,7 @@ def tightest_first(keys: Int64, wanted: int) -> tuple[Int64, Int64]:
 
 
 def choose(state: CapacityState, of_class: Seatable, wanted: int, choice: Choice) -> Seats:
-    """Nodes for up to `wanted` pods of the class, in the order of choice; all there is room for if that is less."""
+    """Nodes for up to `wanted` pods of the class, in the order of choice; fewer if not all fit."""
     keys = state.keys(of_class)
     levels = of_class.penalties
     if len(levels) <= 1:

@@ -1,8 +1,8 @@
-"""Tables of prices: for many domains at once, the least price at which each can be given so many members of each part.
+"""Tables of the dynamic programme: for many domains at once, the least cost of each share of members.
 
-A table is int64[domains, axes]. The first axes are how many members of each part a domain gets. Further ones are open
-questions of a gang that are settled at the next level above that has a rule of its: how many domains it uses, or the
-size that all of them have, or one more. Steps remember what they started from, so that they can be read backwards.
+A table is int64[domains, axes]. The first axes are the members of each part that a domain gets. Further axes belong to
+a gang and stay open up to the next level with a rule of that gang: the number of domains it uses, or the size that all
+its domains have (or one more). Steps keep the table they started from, to trace a cell back to the nodes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,16 +16,16 @@ from muster.placement.solve.costs import IMPOSSIBLE
 from muster.placement.solve.instance import Part
 
 Cell = tuple[int, ...]
-"""Place in a table along its axes."""
+"""Index into a table along its axes."""
 
 
 Spend = Callable[[int, int], None]
-"""Told of cells that will be looked at, and of shares that each take some time to begin with. May raise."""
+"""Called with the cells to compute and the shares with a fixed overhead each. May raise."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """`adds`: joining two domains adds up their places on the axis; otherwise they must be at the same."""
+    """`adds`: joining two domains adds their indexes on the axis; otherwise the indexes must be equal."""
 
     length: int
     adds: bool = True
@@ -33,16 +33,16 @@ class Axis:
 
 
 class Step(Protocol):
-    """A table made of another."""
+    """A transition from one table to the next."""
 
     def back(self, unit: int, cell: Cell) -> list[tuple[int, Cell]]:
-        """Units and cells of the table before that make up this one."""
+        """Units and cells of the previous table that make up this cell."""
         ...
 
 
 @dataclass(frozen=True)
 class Closed:
-    """An axis was settled by taking the best of it."""
+    """An axis was closed by taking the minimum."""
 
     before: Int64
     axis: int
@@ -62,7 +62,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Joined:
-    """Neighbours were joined in pairs: `first[u]` and, -1 if it was left alone, `second[u]` became unit u."""
+    """Neighbours were joined in pairs: `first[u]` and `second[u]` became unit u; `second[u]` is -1 for a single one."""
 
     before: Int64
     first: Int64
@@ -86,7 +86,7 @@ class Joined:
 
 
 def join(table: Int64, owner: Int64, axes: Sequence[Axis], spend: Spend) -> tuple[Int64, list[Step]]:
-    """Join all units with the same `owner`, int64[units] in order, into one each."""
+    """Join all units with the same `owner`, int64[units] in order."""
     steps: list[Step] = []
     while len(owner) and bool((owner[1:] == owner[:-1]).any()):
         starts = np.flatnonzero(np.append(True, owner[1:] != owner[:-1]))
@@ -102,7 +102,7 @@ def join(table: Int64, owner: Int64, axes: Sequence[Axis], spend: Spend) -> tupl
 
 
 def added(first: Int64, second: Int64, axes: Sequence[Axis], spend: Spend) -> Int64:
-    """The best of all ways to divide what each cell says over the two, for every pair."""
+    """The minimum over all ways to divide each cell between the two, for every pair."""
     of_first, shares = _possible(first, axes), _possible(second, axes)
     if len(of_first) < len(shares):
         first, second, shares = second, first, of_first
@@ -123,13 +123,13 @@ def added(first: Int64, second: Int64, axes: Sequence[Axis], spend: Spend) -> In
 
 
 def _possible(table: Int64, axes: Sequence[Axis]) -> Int64:
-    """Places on the axes that add which some unit can have: int64[places, axes that add]."""
+    """Indexes on the adding axes that are possible for some unit: int64[indexes, adding axes]."""
     matching = tuple(index + 1 for index, axis in enumerate(axes) if not axis.adds)
     return np.argwhere((table < IMPOSSIBLE).any(axis=(0, *matching)))
 
 
 def read_back(steps: Sequence[Step], cell: Cell, parts: int) -> Iterator[tuple[int, Cell]]:
-    """Units of the first table and how many of each part they get, from a cell of the last; those that get any."""
+    """Traces a cell of the last table back to units of the first table and their shares, without empty ones."""
     open_: list[tuple[int, Cell]] = [(0, cell)]
     for step in reversed(steps):
         open_ = [each for unit, at in open_ if any(at[:parts]) for each in step.back(unit, at)]
@@ -137,29 +137,29 @@ def read_back(steps: Sequence[Step], cell: Cell, parts: int) -> Iterator[tuple[i
 
 
 def best_cell(table: Int64, parts: Sequence[Part], least: Sequence[int], ties: int = 0) -> Cell | None:
-    """At least `least[gang]` members and as many as can be, then the least price, then members of first parts.
+    """The cell with at least `least[gang]` members: most members, then least cost, then most members of earlier parts.
 
-    The last `ties` bits of prices are worth less than first parts.
+    The lowest `ties` bits of costs weigh less than earlier parts.
     """
-    cells, prices = _cells(table)
+    cells, costs = _cells(table)
     of_gang = _of_gangs(cells, parts, len(least))
-    possible = (prices < IMPOSSIBLE) & (of_gang >= np.array(least)[:, None]).all(axis=0)
-    return _first(np.flatnonzero(possible), cells, [-cells.sum(axis=0), prices >> ties, *-cells, prices])
+    possible = (costs < IMPOSSIBLE) & (of_gang >= np.array(least)[:, None]).all(axis=0)
+    return _first(np.flatnonzero(possible), cells, [-cells.sum(axis=0), costs >> ties, *-cells, costs])
 
 
 def most_toward(table: Int64, parts: Sequence[Part], minimums: Sequence[int]) -> Cell | None:
-    """What counts toward minimums comes first, of first gangs before later ones; then first parts, then the price.
+    """The cell with most members toward minimums, earlier gangs first; then most of earlier parts, then least cost.
 
-    None if that is nothing.
+    None if no member can be placed.
     """
-    cells, prices = _cells(table)
+    cells, costs = _cells(table)
     counted = np.minimum(_of_gangs(cells, parts, len(minimums)), np.array(minimums)[:, None])
-    possible = (prices < IMPOSSIBLE) & cells.any(axis=0)
-    return _first(np.flatnonzero(possible), cells, [-counted.sum(axis=0), *-counted, *-cells, prices])
+    possible = (costs < IMPOSSIBLE) & cells.any(axis=0)
+    return _first(np.flatnonzero(possible), cells, [-counted.sum(axis=0), *-counted, *-cells, costs])
 
 
 def _cells(table: Int64) -> tuple[Int64, Int64]:
-    """Members of each part and the price of all shares: int64[parts, shares], int64[shares]."""
+    """Members of each part and cost of all shares: int64[parts, shares], int64[shares]."""
     return np.indices(table.shape).reshape(table.ndim, -1), table.reshape(-1)
 
 

@@ -1,4 +1,4 @@
-"""A stretch of a tree, one domain or all of it, over which members of a gang are divided class by class."""
+"""A slice of a tree, one domain or all of it, over which the members of a gang are divided class by class."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,21 +16,21 @@ from muster.placement.solve.packing import Seats
 from muster.placement.state.capacity import ClassCapacity
 from muster.placement.state.trees import Tiers
 
-_LEVELS_TRIED: Final = 8
-"""Of how much a class dislikes nodes, the least first."""
+_PENALTIES_TRIED: Final = 8
+"""Penalties tried, lowest first."""
 
 Ways = Sequence[tuple[Rule, ...]]
 
 
 class TreeSlice:
-    """Places `first` to before `last` of the ground; `held` are the gang's members on each of the tree's places, int64.
+    """Nodes `first` to before `last` of the tree; `held` are the gang's members on each node of the tree, int64.
 
-    Those of each class are divided as equal members are, with those before them as members that are there already.
+    Each class is divided as a homogeneous gang, with the members of earlier classes as placed.
     """
 
     def __init__(self, instance: TreeInstance, gang: int, first: int, last: int) -> None:
-        self._ground = instance
-        self._rules = instance.asked[gang].rules
+        self._instance = instance
+        self._rules = instance.gangs[gang].rules
         self._first = first
         self._last = last
         self._rows = instance.tree.rows[first:last]
@@ -38,29 +38,29 @@ class TreeSlice:
         self.held: Int64 = instance.placed[gang].copy()
 
     def seat(self, index: int, wanted: int, *, more_to_come: bool) -> Seats | None:
-        """Take room for so many members of a part, or as many as fit; None if nobody does.
+        """Reserve capacity for `wanted` members of a part, or as many as fit; None if none fits.
 
-        With `more_to_come` only that of hard constraints holds which others could not mend.
+        With `more_to_come`, only hard rules that later members cannot repair apply.
         """
-        instance = self._ground
+        instance = self._instance
         of_class = instance.state.of(instance.parts[index].class_id)
         usable = instance.fits[index, self._first : self._last] > 0
         caps = np.where(usable, np.minimum(of_class.fits[self._rows], wanted), 0)
-        all_ways = (_unfinished(self._rules),) if more_to_come else relaxed(self._rules)
-        ways = (all_ways[0], all_ways[-1])
-        division = self._divide(ways, caps, wanted)
+        relaxations = (_unfinished(self._rules),) if more_to_come else relaxed(self._rules)
+        relaxed_rules = (relaxations[0], relaxations[-1])
+        division = self._divide(relaxed_rules, caps, wanted)
         if division is None:
             return None
-        division = self._on_liked(division, ways, of_class, caps)
+        division = self._on_preferred_nodes(division, relaxed_rules, of_class, caps)
         rows = self._rows[division.nodes]
         instance.state.reserve(of_class, rows, division.counts)
         self.held[division.nodes + self._first] += division.counts
         return rows, division.counts
 
-    def _divide(self, ways: Ways, caps: Int64, members: int) -> Division | None:
+    def _divide(self, relaxed_rules: Ways, caps: Int64, members: int) -> Division | None:
         held = self.held[self._first : self._last]
         there = bool(held.any())
-        for rules in ways:
+        for rules in relaxed_rules:
             divider = Growing(rules, self._tiers, caps, held) if there else Divider(rules, self._tiers, caps, members)
             most = min(members, divider.capacity)
             found = divider.place(most) if most else None
@@ -68,17 +68,19 @@ class TreeSlice:
                 return found
         return None
 
-    def _on_liked(self, division: Division, ways: Ways, of_class: ClassCapacity, caps: Int64) -> Division:
-        """As good a division on nodes that the class dislikes less, if there is one."""
-        levels = of_class.penalties
-        if len(levels) < 2:
+    def _on_preferred_nodes(
+        self, division: Division, relaxed_rules: Ways, of_class: ClassCapacity, caps: Int64
+    ) -> Division:
+        """An equally good division on nodes with a lower penalty, if there is one."""
+        penalties = of_class.penalties
+        if len(penalties) < 2:
             return division
         members, cost = int(division.counts.sum()), self._cost(division)
         penalty = of_class.penalty[self._rows]
-        for level in levels[:-1][:_LEVELS_TRIED]:
-            liked = np.where(penalty <= level, caps, 0)
-            if int(liked.sum()) >= members:
-                other = self._divide(ways, liked, members)
+        for limit in penalties[:-1][:_PENALTIES_TRIED]:
+            preferred = np.where(penalty <= limit, caps, 0)
+            if int(preferred.sum()) >= members:
+                other = self._divide(relaxed_rules, preferred, members)
                 if other is not None and int(other.counts.sum()) == members and self._cost(other) <= cost:
                     return other
         return division
@@ -87,11 +89,11 @@ class TreeSlice:
         sizes = self.held.copy()
         sizes[division.nodes + self._first] += division.counts
         used = np.flatnonzero(sizes)
-        return cost_of(self._rules, self._ground.tree, used, sizes[used])
+        return cost_of(self._rules, self._instance.tree, used, sizes[used])
 
 
 def _unfinished(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
-    """What holds of rules while more members are to come."""
+    """The rules that must hold while members are missing."""
     return tuple(
         replace(
             rule,
@@ -106,7 +108,7 @@ def _unfinished(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
 
 
 def _tiers(instance: TreeInstance, levels: Sequence[int], first: int, last: int) -> Tiers:
-    """As Tree.tiers, for the places from `first` to before `last`."""
+    """As Tree.tiers, for nodes `first` to before `last`."""
     tree = instance.tree
     if not first:
         return tree.tiers(levels, last)

@@ -52,8 +52,8 @@ class Tree:
     """The nodes of the cluster in the order of a tree.
 
     `rows` is int64[nodes]: rows of the NodeTable, domain by domain, domains and nodes by name. From index `inside` on
-    are the nodes that the tree does not name; each is a domain of its own on every level. `place` is int64[rows]: the
-    index of each row in `rows`, -1 for rows without a node. `levels` are the levels above the nodes, top first, and
+    are the nodes that the tree does not name; each is a domain of its own on every level. `position` is int64[rows]:
+    the index of each row in `rows`, -1 for rows without a node. `levels` are the levels above the nodes, top first, and
     `of` is int64[levels, nodes], the domain of each node on every level. `cache` holds values that others derive from
     the tree; it is cleared when the tree changes.
     """
@@ -65,7 +65,7 @@ class Tree:
         self._codes: list[Int32] = []
         self._tiers: dict[tuple[tuple[int, ...], int], Tiers] = {}
         self.rows: Int64 = np.zeros(0, np.int64)
-        self.place: Int64 = np.zeros(0, np.int64)
+        self.position: Int64 = np.zeros(0, np.int64)
         self.inside = 0
         self.of: Int64 = np.zeros((0, 0), np.int64)
         self.levels: list[Level] = []
@@ -79,18 +79,22 @@ class Tree:
     def refresh(self) -> None:
         """Take over changes of nodes since the last call."""
         nodes = self._nodes
-        if self._nodes_seen == nodes.version and len(self.place) == nodes.rows:
+        if self._nodes_seen == nodes.version and len(self.position) == nodes.rows:
             return
         codes = [nodes.labels(level.label_key).codes for level in self.facts.levels[:-1] if level.label_key]
-        if self._order_seen != nodes.order_version or len(self.place) != nodes.rows or not _equal(codes, self._codes):
+        if (
+            self._order_seen != nodes.order_version
+            or len(self.position) != nodes.rows
+            or not _equal(codes, self._codes)
+        ):
             self._arrange()
             self._codes = [each.copy() for each in codes]
         self._nodes_seen, self._order_seen = nodes.version, nodes.order_version
 
-    def place_of(self, node: str) -> int | None:
+    def position_of(self, node: str) -> int | None:
         """Index of a node in `rows`."""
         row = self._nodes.row(node)
-        return None if row is None else int(self.place[row])
+        return None if row is None else int(self.position[row])
 
     def tiers(self, levels: Sequence[int], nodes: int) -> Tiers:
         """Tiers of some levels over the first `nodes` nodes. Levels are indexes, top first; the last is the nodes'."""
@@ -124,8 +128,8 @@ class Tree:
         order = np.concatenate((by_path[inside[by_path]], np.flatnonzero(~inside)))
         self.rows = self._nodes.order[order]
         self.inside = int(inside.sum())
-        self.place = np.full(self._nodes.rows, -1, np.int64)
-        self.place[self.rows] = np.arange(len(self.rows))
+        self.position = np.full(self._nodes.rows, -1, np.int64)
+        self.position[self.rows] = np.arange(len(self.rows))
         self.levels = []
         self.of = np.zeros((paths.shape[1], len(order)), np.int64)
         self._tiers.clear()
