@@ -52,7 +52,7 @@ BUGS_OF_ROOM = (
     Bug(
         "an answer is taken before that of who stands before",
         "solve/concurrent.py",
-        "        return self._may_want(before, nodes)",
+        "        return self._may_want(earlier_classes, nodes)",
         "        return False",
         first="unit/coordinator/test_replicas.py",
     ),
@@ -66,15 +66,15 @@ BUGS_OF_ROOM = (
     Bug(
         "room that is given twice by two solves is trouble, and backed off",
         "solve/solve.py",
-        "seated.node in attempt.taken:",
+        "rejection.node in attempt.taken:",
         "False:",
         first="unit/coordinator/test_rejections.py",
     ),
     Bug(
         "help that came while a group was solved beside others is missed",
-        "solve/solve.py",
-        "                self._queue.missed_help()\n",
-        "                pass\n",
+        "queue/queue.py",
+        "        self._log.merge(recorder)\n",
+        "",
         first="unit/coordinator/test_replicas.py",
     ),
     Bug(
@@ -87,7 +87,7 @@ BUGS_OF_ROOM = (
     Bug(
         "pods that mind each other are placed at the same time",
         "solve/concurrent.py",
-        "    return not _named(one).isdisjoint(other.selected_by) or not _named(other).isdisjoint(one.selected_by)",
+        "    return not _selectors(one).isdisjoint(other.selected_by) or not _selectors(other).isdisjoint(one.selected_by)",
         "    return False",
         first="unit/coordinator/test_replicas.py",
     ),
@@ -115,14 +115,14 @@ BUGS_OF_ROOM = (
     Bug(
         "a pod whose class changes keeps the seat of the old one in the books",
         "cache/cache.py",
-        "                self.helped |= self.ledger.reserve([resized])\n",
+        "                self._freed(EventKind.CAPACITY_FREED, self.ledger.reserve([resized]))\n",
         "                pass\n",
     ),
     Bug(
         "who was found not to fit is not tried again when room comes",
         "queue/queue.py",
-        "        self._help_came = True\n        self.helps += 1\n",
-        "        self.helps += 1\n",
+        "        self.events += 1\n        self._log.add(event)\n",
+        "        self.events += 1\n",
     ),
     Bug(
         "pods are evicted before it is durable that they are to be",
@@ -262,7 +262,7 @@ BUGS_OF_ROOM = (
     Bug(
         "when the first of a line goes before it was asked for, nobody speaks for the others",
         "queue/queue.py",
-        "        if spoke is not None and spoke != speaks:\n",
+        "        if represented is not None and represented != represents:\n",
         "        if False:\n",
         first="unit/coordinator/test_lines.py",
     ),

@@ -127,8 +127,8 @@ BUGS_OF_STARTING = (
     Bug(
         "a pod that somebody else bound elsewhere is taken for one that is where it was decided",
         "permits/binding.py",
-        "gang.acknowledge(result.uid, result.node)",
-        "gang.acknowledge(result.uid, planned)",
+        "cache.bound_elsewhere(gang, result.uid, result.node)",
+        "cache.bound_elsewhere(gang, result.uid, planned)",
         first="unit/coordinator/test_trouble.py",
     ),
     Bug(

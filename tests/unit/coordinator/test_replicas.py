@@ -335,16 +335,16 @@ def test_i7_who_had_no_place_is_tried_beside_others_when_room_comes() -> None:
 
 def test_classes_are_apart_as_long_as_no_node_takes_both() -> None:
     story = pools()
-    apart = story.leader.cache.apart
-    assert apart.are(["in-x"], ["in-y"])
-    assert not apart.are(["in-x"], ["cpu1"])
-    assert not apart.are(["in-x"], ["in-x"])
-    assert apart.are(["cpu5"], ["cpu5", "in-x"]), "no node is large enough"
+    node_sets = story.leader.node_sets
+    assert node_sets.disjoint(["in-x"], ["in-y"])
+    assert not node_sets.disjoint(["in-x"], ["cpu1"])
+    assert not node_sets.disjoint(["in-x"], ["in-x"])
+    assert node_sets.disjoint(["cpu5"], ["cpu5", "in-x"]), "no node is large enough"
     story.change(nodes=[node("large", 8, labels={"pool": "x"})])
-    assert not apart.are(["cpu5"], ["in-x"])
-    assert apart.are(["cpu5"], ["in-y"])
+    assert not node_sets.disjoint(["cpu5"], ["in-x"])
+    assert node_sets.disjoint(["cpu5"], ["in-y"])
     story.change(remove_nodes=["large"])
-    assert apart.are(["cpu5"], ["in-x"])
+    assert node_sets.disjoint(["cpu5"], ["in-x"])
 
 
 SELECTOR = "pods of the same application"
@@ -376,6 +376,6 @@ def test_pods_that_mind_each_other_are_not_apart_in_pools_of_their_own(what: str
     story = pools()
     told = tuple(replace(_of_pool(pool), id=f"minding-{pool}", **MINDING[what]) for pool in "xy")  # type: ignore[arg-type]
     story.tell(Delta(Batch(pod_classes=told)))
-    apart = story.leader.cache.apart
-    assert apart.are(["in-x"], ["minding-y"])
-    assert not apart.are(["minding-x"], ["minding-y"])
+    node_sets = story.leader.node_sets
+    assert node_sets.disjoint(["in-x"], ["minding-y"])
+    assert not node_sets.disjoint(["minding-x"], ["minding-y"])

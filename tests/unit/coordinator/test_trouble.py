@@ -9,24 +9,26 @@ from builders.core.world import Story
 from muster.coordinator.core.effects import Bind, Persist, Phase, Solve
 from muster.coordinator.core.events import Solved
 from muster.coordinator.core.report.reasons import reason
-from muster.gangs.facts import PodPhase
+from muster.gangs.facts import PodPhase, PodTerm
 from muster.gangs.solve import Assignment, SolveOutcome, SolveResult
 
 
-@pytest.mark.parametrize("selected", [True, False])
-def test_i7_a_pod_that_others_want_to_be_near_lets_them_be_tried_again_when_it_is_seen_on_a_node(
-    selected: bool,
-) -> None:
+@pytest.mark.parametrize(("selected", "affine"), [(True, True), (False, True), (True, False)])
+def test_i7_a_scheduled_pod_that_affinity_selects_wakes_gangs_with_affinity(selected: bool, affine: bool) -> None:
     story = Story({"n1": 4}, start=False)
     store = replace(pod_class(1), id="store", selected_by=("app=store",) if selected else ())
-    story.cluster.classes[store.id] = store
+    affinity = (PodTerm("app=store", "kubernetes.io/hostname"),) if affine else ()
+    client = replace(pod_class(1), id="client", required_pod_affinity=affinity)
+    for each in (store, client):
+        story.cluster.classes[each.id] = each
     story.start()
-    story.add(gang("a").of(5))
+    built = gang("a").of(5)
+    story.change(gangs=[built.gang_facts()], pods=[replace(pod, class_id="client") for pod in built.pods()])
     story.run()
     assert len(story.solves) == 1
     story.change(pods=[replace(plain_pod("store"), class_id="store", ours=False, node="n1", phase=PodPhase.RUNNING)])
     story.run()
-    assert len(story.solves) == (2 if selected else 1)
+    assert len(story.solves) == (2 if selected and affine else 1)
 
 
 def test_g38_a_pod_that_somebody_else_bound_takes_room_there_and_not_where_it_was_planned() -> None:

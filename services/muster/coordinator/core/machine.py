@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from typing import Protocol, assert_never
 
 from muster.coordinator.core.cache.cache import Cache
+from muster.coordinator.core.cache.ledger import Ledger
+from muster.coordinator.core.cache.topology import TopologyTrees
 from muster.coordinator.core.effects import Effect, Solve
 from muster.coordinator.core.events import (
     BindCallFailed,
@@ -37,75 +39,88 @@ from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.preemption.preemption import Preemption
 from muster.coordinator.core.preemption.repair import Repairs
 from muster.coordinator.core.queue.queue import Queue
+from muster.coordinator.core.queue.wake import WakeIndex
 from muster.coordinator.core.reconcile import Reconciler
 from muster.coordinator.core.report.reports import Reports
 from muster.coordinator.core.report.tree_reports import TreeReports
 from muster.coordinator.core.rules import Rules
+from muster.coordinator.core.solve.concurrent import NodeSets
 from muster.coordinator.core.solve.rejections import Rejections
 from muster.coordinator.core.solve.solve import Solves
 
 DEFAULTS = Rules()
 
 
-class _Waking(Protocol):
+class _Timed(Protocol):
     def next_time(self) -> float | None: ...
 
 
 class Machine:
-    """One term of leadership. It is made anew for every term; all that outlives it is in etcd and in the cluster."""
+    """One term of leadership. A new term has a new machine; what outlives a term is in etcd and in the cluster."""
 
     def __init__(self, rules: Rules = DEFAULTS) -> None:
-        self.cache = cache = Cache()
-        self.queue = queue = Queue()
+        ledger, trees = Ledger(), TopologyTrees()
+        self.queue = queue = Queue(WakeIndex(ledger, trees))
+        self.cache = cache = Cache(ledger, trees, queue.wake)
+        self.node_sets = node_sets = NodeSets(ledger)
+        self.rejections = rejections = Rejections()
+        solve_ids = itertools.count(1)
         self._permits = permits = Permits(cache)
         self._binds = Binds()
         self._evictions = Evictions()
         self._reports = Reports()
-        self._tree_reports = TreeReports(cache.trees)
-        self._waiting = HoldAndWait(cache, permits)
-        self._plans = plans = Plans(cache, queue, permits, self._evictions, self._waiting)
+        self._tree_reports = TreeReports(trees)
+        self._holds = holds = HoldAndWait(cache, permits)
+        self._plans = plans = Plans(cache, queue, permits, self._evictions, holds)
         self._repairs = Repairs(plans, rules)
-        self.rejections = rejections = Rejections()
-        solve_ids = itertools.count(1)
-        self._preemption = preemption = Preemption(cache, queue, self._waiting, plans, rules, rejections, solve_ids)
-        self._solves = Solves(cache, queue, preemption, rejections, solve_ids)
+        self._preemption = preemption = Preemption(cache, queue, holds, plans, rules, rejections, solve_ids)
+        self._solves = Solves(cache, queue, preemption, node_sets, rejections, solve_ids)
         self._reconciler = Reconciler(
-            cache, queue, permits, self._reports, self._waiting, plans, self._repairs, preemption
+            cache, queue, permits, self._reports, holds, plans, self._repairs, preemption, node_sets
         )
         self._replicas = 1
-        self._room_first = False
-        self._unseen: list[Plan] = []
+        self._preemption_first = False
+        """Preemption has the next turn, if it has a request."""
         self._records: tuple[Record, ...] | None = None
-        self._seeing = False
+        self._synced = False
+        """The cluster is observed: a snapshot has arrived, and the stream has not been lost since."""
+        self._durable_unsynced: list[Plan] = []
+        """Plans that became durable while the cluster was not observed."""
         self._now = Now(0.0, 0.0)
         self._effects: list[Effect] = []
 
     def step(self, events: Sequence[Event], now: Now) -> list[Effect]:
-        """Take in what happened; return what is to be done, in this order."""
+        """Take in events; return what is to be done, in this order.
+
+        After the events one loop runs until there is nothing left to do: reconcile what was touched; end what is
+        overdue (timeouts of waiting and of repairs), and reconcile again; send evictions; begin a solve, and reconcile
+        again, since its groups have left the queue. What only informs users comes last.
+        """
         self._now = now
         for event in events:
             self._take(event)
         self._effects += self._binds.due(self.cache, now.monotonic_seconds)
-        self._solves.pass_on(now)
-        self._effects += self._reconciler.look(now)
-        if late := [*self._waiting.due(now), *(self._repairs.due(now) if self._seeing else ())]:
-            self._effects += late
-            self._effects += self._reconciler.look(now)
-        self._effects += self._evictions.due(now.monotonic_seconds)  # those that are still wanted
-        while (solve := self._solve(now)) is not None:
+        self._solves.copy_explanations(now)
+        while True:
+            self._effects += self._reconciler.reconcile(now)
+            if overdue := self._end_overdue(now):
+                self._effects += overdue
+                continue
+            self._effects += self._evictions.due(now.monotonic_seconds)
+            if (solve := self._begin_solve(now)) is None:
+                break
             self._effects.append(solve)
-            self._effects += self._reconciler.look(now)  # those that are being solved have left the queue
         self._effects += self._reports.due(now.monotonic_seconds)
         self._effects += self._tree_reports.due(now.monotonic_seconds)
-        self._effects += self.rejections.take_news()
+        self._effects += self.rejections.take_reports()
         effects, self._effects = self._effects, []
         return effects
 
     def next_wake(self) -> float | None:
-        """Monotonic time at which a Tick has something to do; None: only an event has."""
-        parts: list[_Waking] = [self._binds, self._evictions, self._waiting, self._solves]
+        """Monotonic time at which a Tick has something to do; None: only another event has."""
+        parts: list[_Timed] = [self._binds, self._evictions, self._holds, self._solves]
         parts += [self._reports, self._tree_reports]
-        if self._seeing:
+        if self._synced:
             parts.append(self._repairs)
         times = [part.next_time() for part in parts]
         if self._may_solve(self._now):
@@ -114,28 +129,35 @@ class Machine:
                 times.append(self._preemption.next_time())
         return min((time for time in times if time is not None), default=None)
 
+    def _end_overdue(self, now: Now) -> list[Effect]:
+        return [*self._holds.due(now), *(self._repairs.due(now) if self._synced else ())]
+
+    # -- solve requests
+
     def _may_solve(self, now: Now) -> bool:
-        """There is a replica to ask. Who could make room is asked alone: nobody takes that room meanwhile."""
-        if not self._seeing or self._preemption.under_way:
+        """A replica of placement is free. Preemption's requests are alone: no other solve takes that capacity."""
+        if not self._synced or self._preemption.under_way:
             return False
         if not self._solves.under_way:
             return True
-        if self._solves.under_way >= self._replicas or self._solves.waits:
+        if self._solves.under_way >= self._replicas or self._solves.answer_waits:
             return False
-        return not (self._room_first and self._preemption.wants_to_ask(now))
+        return not (self._preemption_first and self._preemption.wants_to_ask(now))
 
-    def _solve(self, now: Now) -> Solve | None:
-        """Ask for the head of the queue, or who could make room for somebody: in turns, if there is both to ask."""
+    def _begin_solve(self, now: Now) -> Solve | None:
+        """A request for the head of the queue, or preemption's; they take turns if both have one."""
         if not self._may_solve(now):
             return None
         if self._solves.under_way:
             return self._solves.begin(now, self._replicas)
-        if self._room_first and (solve := self._preemption.begin(now)) is not None:
-            self._room_first = False
+        if self._preemption_first and (solve := self._preemption.begin(now)) is not None:
+            self._preemption_first = False
             return solve
         solve = self._solves.begin(now, self._replicas)
-        self._room_first = solve is not None
+        self._preemption_first = solve is not None
         return solve or self._preemption.begin(now)
+
+    # -- events
 
     def _take(self, event: Event) -> None:
         match event:
@@ -160,13 +182,13 @@ class Machine:
                 self._records = records
             case Snapshot(batch):
                 self.cache.replace(batch)
-                self._seeing = True
+                self._synced = True
                 self._recover()
-                unseen, self._unseen = self._unseen, []
-                for plan in unseen:
+                plans, self._durable_unsynced = self._durable_unsynced, []
+                for plan in plans:
                     self._carry_out(plan)
             case ViewLost():
-                self._seeing = False
+                self._synced = False
             case EvictResults():
                 self._effects += self._evictions.results(self.cache, event, self._now.monotonic_seconds)
                 self._plans.reconsider(result.uid for result in event.results)
@@ -187,7 +209,7 @@ class Machine:
         if void:
             self._effects.append(self._permits.persist(deletes=void))
         for gang, record in resumed:
-            self._effects += self._waiting.recall(gang, record, self._now)
+            self._effects += self._holds.recall(gang, record, self._now)
         self._effects += self._plans.recall(resumed)
         for gang in self.cache.gangs.values():
             self._effects += self._binds.send(gang, gang.unbound_seats)
@@ -199,16 +221,16 @@ class Machine:
             case Permit() as permit:
                 self._permitted(permit.group, permit.gangs)
             case TimeOut() as decision:
-                self._effects += self._waiting.timed_out(decision)
+                self._effects += self._holds.timed_out(decision)
             case Plan() as plan:
                 self._carry_out(plan)
 
     def _carry_out(self, plan: Plan) -> None:
         """Nobody is evicted on what may not be so any more."""
-        if self._seeing:
+        if self._synced:
             self._effects += self._plans.durable(plan)
         else:
-            self._unseen.append(plan)
+            self._durable_unsynced.append(plan)
 
     def _permitted(self, group: Group, gangs: Sequence[Gang]) -> None:
         self._permits.written(group)
@@ -233,7 +255,7 @@ class Machine:
         first = [gang for gang in gangs if not gang.permitted]
         if not first:
             return False
-        return self.cache.why_not_yet(group) is not None or any(
+        return self.cache.why_not_ready(group) is not None or any(
             self._binds.unbindable(self.cache, gang) for gang in first
         )
 
@@ -242,7 +264,7 @@ class Machine:
             case Permit() as permit:
                 self._not_permitted(permit, event.message)
             case TimeOut() as decision:  # what is not remembered is done nevertheless
-                self._effects += self._waiting.timed_out(decision)
+                self._effects += self._holds.timed_out(decision)
             case Plan() as plan:
                 self._plans.not_persisted(plan, event.message, self._now)
             case PlanPart(plan):

@@ -22,6 +22,7 @@ from muster.coordinator.core.preemption.repair import Repairs
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.report.progress import stage_of
 from muster.coordinator.core.report.reports import Reports
+from muster.coordinator.core.solve.concurrent import NodeSets
 from muster.coordinator.core.solve.request import equivalence_key, to_place
 from muster.dialects.progress import Stage
 from muster.gangs.facts import ObjectReference
@@ -40,31 +41,33 @@ class Reconciler:
         plans: Plans,
         repairs: Repairs,
         preemption: Preemption,
+        node_sets: NodeSets,
     ) -> None:
         self._cache, self._queue, self._permits, self._reports = cache, queue, permits, reports
         self._waiting, self._plans, self._repairs, self._preemption = waiting, plans, repairs, preemption
+        self._node_sets = node_sets
+        self._events_seen = 0
         self._wants_room: dict[Gang, None] = {}
         """Gangs that are not tried before so much is free in all."""
         self._phases: dict[Gang, Phase] = {}
         self._stages: dict[Gang, tuple[Stage, ObjectReference | None]] = {}
 
-    def look(self, now: Now) -> list[Effect]:
+    def reconcile(self, now: Now) -> list[Effect]:
         """Look at all that was touched since the last look."""
-        effects = self._look(now)
-        while self._cache.helped:
-            self._cache.helped = False
-            self._queue.help_came()
+        effects = self._reconcile(now)
+        while self._events_seen != self._queue.events:
+            self._events_seen = self._queue.events
             for gang in self._wants_room:
                 if gang.group.not_ready is not None:
                     self._cache.touch(gang)
-            effects += self._look(now)
+            effects += self._reconcile(now)
         return effects
 
-    def _look(self, now: Now) -> list[Effect]:
+    def _reconcile(self, now: Now) -> list[Effect]:
         cache = self._cache
         effects: list[Effect] = []
         if disturbed := cache.ledger.take_disturbed():
-            cache.apart.look_again(disturbed)
+            self._node_sets.nodes_changed(disturbed)
             self._waiting.drop_untenable(disturbed)
             self._plans.drop_untenable(disturbed)
         while self._plans.look() or cache.touched or cache.gone or cache.disbanded:
@@ -99,7 +102,7 @@ class Reconciler:
         if group.busy:
             group.edited = edited
             return
-        group.not_ready = self._cache.why_not_yet(group)
+        self._cache.check_readiness(group)
         if group.queueing.equivalence_key is not None and (
             edited or equivalence_key(group, to_place(group)) != group.queueing.equivalence_key
         ):

@@ -1,17 +1,17 @@
 """What the coordinator knows: gangs, their pods and groups, and the ledger, kept true by cluster-state's batches."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from msgspec.structs import replace
 
+from muster.coordinator.core.cache.cluster_events import ClusterEvent, EventKind
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.topology import TopologyTrees
 from muster.coordinator.core.gang.gang import Gang, plain_facts
 from muster.coordinator.core.gang.group import Group
 from muster.coordinator.core.preemption.nomination import Nomination
 from muster.coordinator.core.queue.pre_enqueue import groups_agree, why_not_yet
-from muster.coordinator.core.solve.concurrent import Apart
 from muster.gangs.facts import Batch, GangFacts, PodFacts
 
 
@@ -19,13 +19,12 @@ class Cache:
     """Gangs by id, groups by id, and what was touched since the last look.
 
     `touched` maps gangs to whether they were edited in a way that could let them start. `gone` are gangs that ended,
-    in order. `disbanded` are groups that no gang is in any more. `helped` says that room or nodes came.
+    in order. `disbanded` are groups that no gang is in any more.
     """
 
-    def __init__(self) -> None:
-        self.ledger = Ledger()
-        self.apart = Apart(self.ledger)
-        self.trees = TopologyTrees()
+    def __init__(self, ledger: Ledger, trees: TopologyTrees, wake: Callable[[ClusterEvent], None]) -> None:
+        """`wake` is told of changes that may let pending groups start."""
+        self.ledger, self.trees, self._wake = ledger, trees, wake
         self.gangs: dict[str, Gang] = {}
         self.groups: dict[str, Group] = {}
         self.gang_of: dict[str, Gang] = {}
@@ -37,7 +36,6 @@ class Cache:
         self.touched: dict[Gang, bool] = {}
         self.gone: list[Gang] = []
         self.disbanded: list[Group] = []
-        self.helped = False
         self._partners: defaultdict[str, set[str]] = defaultdict(set)  # gang id -> gangs that declare it in their group
         self._tree_changes = 0
         self._displaced: dict[Gang, None] = {}  # they wait until something that is under way for a group is done
@@ -78,14 +76,19 @@ class Cache:
         for pod_class in batch.pod_classes:
             self.ledger.put_class(pod_class)
         for node in batch.nodes:
-            self.helped |= self.ledger.put_node(node)
+            for event in self.ledger.put_node(node):
+                self._wake(event)
         for name in batch.removed_nodes:
             self.ledger.drop_node(name)
+            self._wake(ClusterEvent(EventKind.NODE_REMOVED, (name,)))
         self._put_trees(batch)
         for uid in batch.removed_pods:
             self._drop_pod(uid)
-        self.helped |= self.ledger.forget(batch.removed_pods)
-        self.helped |= self.ledger.observe(batch.pods)
+        self._freed(EventKind.CAPACITY_FREED, self.ledger.forget(batch.removed_pods))
+        freed, selected = self.ledger.observe(batch.pods)
+        self._freed(EventKind.CAPACITY_FREED, freed)
+        if selected:
+            self._wake(ClusterEvent(EventKind.POD_SCHEDULED))
         for pod in batch.pods:
             if pod.uid in self.gang_of:
                 self._put_pod(pod)
@@ -98,10 +101,12 @@ class Cache:
             if (gang := self.gangs.get(id_)) is not None:
                 self.drop_gang(gang)
         for budget in batch.budgets:
-            self.helped |= budget.allowed > self.budgets.get(budget.id, 0)
+            if budget.allowed > self.budgets.get(budget.id, 0):
+                self._wake(ClusterEvent(EventKind.BUDGET_INCREASED))
             self.budgets[budget.id] = budget.allowed
         for id_ in batch.removed_budgets:
-            self.helped |= self.budgets.pop(id_, None) is not None
+            if self.budgets.pop(id_, None) is not None:
+                self._wake(ClusterEvent(EventKind.BUDGET_INCREASED))
         for kind, revision in batch.changed.items():
             self.revision[kind] = max(revision, self.revision.get(kind, 0))
 
@@ -109,7 +114,7 @@ class Cache:
         """A tree that changed may let gangs in that it kept out, or be one that their constraints do not fit."""
         dropped = self.trees.drop(batch.removed_trees)
         if self.trees.put(batch.trees) or dropped:
-            self.helped = True
+            self._wake(ClusterEvent(EventKind.TOPOLOGY_TREE_CHANGED))
             self._tree_changes += 1
             for gang in self.gangs.values():
                 if gang.facts is not None and (gang.facts.constraints or gang.facts.tree):
@@ -136,15 +141,16 @@ class Cache:
         before, needed = gang.pods.get(pod.uid), gang.minimum
         waited = pod.uid in gang.pending
         if pod.seated and not gang.bind_sent(pod.uid) and pod.uid not in gang.bound:
-            self.helped = True  # bound by somebody else: placement may have seen it there and sought room for it too
+            self._wake(ClusterEvent(EventKind.POD_BOUND_BY_OTHERS))
         self.release(gang, [seat.uid] if (seat := gang.put_pod(pod)) is not None and not pod.seated else [])
         if before is None or before.priority != pod.priority:
             edited = True
-            self.helped |= before is not None and pod.priority < before.priority  # it may make room for others now
+            if before is not None and pod.priority < before.priority:
+                self._wake(ClusterEvent(EventKind.POD_PRIORITY_LOWERED))
         elif before.class_id != pod.class_id:
             edited = pod.uid in gang.pending
             if (resized := gang.resize_seat(pod)) is not None:
-                self.helped |= self.ledger.reserve([resized])
+                self._freed(EventKind.CAPACITY_FREED, self.ledger.reserve([resized]))
         else:
             edited = gang.minimum < needed or (pod.uid in gang.pending and not waited)
         self.touch(gang, edited=edited)
@@ -178,7 +184,7 @@ class Cache:
         """Reservations of a gang's pods end without a bound pod (I5)."""
         uids = list(uids)
         if uids:
-            self.helped |= self.ledger.release(uids)
+            self._freed(EventKind.RESERVATION_RELEASED, self.ledger.release(uids))
             self.touch(gang)
 
     def lose_seat(self, gang: Gang, uid: str) -> None:
@@ -191,7 +197,15 @@ class Cache:
     def forget_pod(self, uid: str) -> None:
         """The API server says that the pod is gone; cluster-state will say so too."""
         self._drop_pod(uid)
-        self.helped |= self.ledger.forget([uid])
+        self._freed(EventKind.CAPACITY_FREED, self.ledger.forget([uid]))
+
+    def bound_elsewhere(self, gang: Gang, uid: str, node: str) -> None:
+        """The API server says that another scheduler bound the pod, to this node."""
+        self._freed(EventKind.RESERVATION_RELEASED, self.ledger.reserve([gang.acknowledge(uid, node)]))
+
+    def _freed(self, kind: EventKind, nodes: Collection[str]) -> None:
+        if nodes:
+            self._wake(ClusterEvent(kind, nodes))
 
     # -- gangs
 
@@ -298,7 +312,11 @@ class Cache:
                     return group.id == gang.id  # alone it stands for itself: what it lacks is told by name
         return True
 
-    def why_not_yet(self, group: Group) -> str | None:
+    def check_readiness(self, group: Group) -> None:
+        """Run the pre-enqueue check of the group."""
+        group.not_ready = self.why_not_ready(group)
+
+    def why_not_ready(self, group: Group) -> str | None:
         """Why the group may not be tried; None: it may."""
         if not self.in_place(group):
             return "its gang group is changing"

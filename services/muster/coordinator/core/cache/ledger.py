@@ -1,10 +1,11 @@
 """The one truth about what is free: capacity minus bound pods minus reservations. Every answer is checked here (I3)."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from muster.coordinator.core.cache.cluster_events import ClusterEvent, EventKind
 from muster.coordinator.core.events import Seat
 from muster.coordinator.core.solve.rejections import Rejection, RejectionReason
 from muster.gangs.capacity import LARGEST_AMOUNT, Capacity, Int64
@@ -28,14 +29,16 @@ class Ledger:
 
     # -- what is seen
 
-    def put_node(self, node: NodeFacts) -> bool:
-        """Take in a node's newest state. True: it may take pods now that it could not take before."""
+    def put_node(self, node: NodeFacts) -> list[ClusterEvent]:
+        """Take in a node's newest state. Returns the changes by which it may take pods that it could not."""
         before = self.nodes.get(node.name)
         self.nodes[node.name] = node
         self._disturbed.add(node.name)
         self._unfit.pop(node.name, None)
         self.capacity.put_node(node)
-        return before is None or _more_welcoming(before, node)
+        if before is None:
+            return [ClusterEvent(EventKind.NODE_ADDED, (node.name,))]
+        return list(_improvements(before, node))
 
     def drop_node(self, name: str) -> None:
         """Forget a node."""
@@ -49,24 +52,24 @@ class Ledger:
         self.classes[pod_class.id] = pod_class
         self.capacity.put_class(pod_class)
 
-    def observe(self, pods: Sequence[PodFacts]) -> bool:
-        """Take in pods' newest states: seen is seen, whatever was reserved. True: room came free, or a pod is on a node
-        by now that others may want to be near.
+    def observe(self, pods: Sequence[PodFacts]) -> tuple[list[str], bool]:
+        """Take in pods' newest states: an observed pod counts where it is, whatever was reserved for it. Returns the
+        nodes on which capacity became free, and whether a pod was scheduled that inter-pod rules select.
         """
         seated = [(pod.uid, pod.class_id, pod.node) for pod in pods if pod.seated]
-        known, company = self.capacity.seated_uids(), False
+        known, selected = self.capacity.seated_uids(), False
         for uid, class_id, node in seated:
             seat = self.reserved.pop(uid, None)
             if seat is not None or uid not in known:
-                company = company or bool(self.classes[class_id].selected_by)
+                selected = selected or bool(self.classes[class_id].selected_by)
             if seat is None or seat.node != node:
                 self._disturbed.add(node)
         left = self.capacity.seat(seated)  # where others were bound than decided, or running pods were resized
         freed = self._free(pod.uid for pod in pods if not pod.seated and pod.uid not in self.reserved)
-        return bool(left) or freed or company
+        return [*left, *freed], selected
 
-    def forget(self, uids: Iterable[str]) -> bool:
-        """Pods are gone. True: room came free."""
+    def forget(self, uids: Iterable[str]) -> list[str]:
+        """Pods are gone. Returns the nodes on which capacity became free."""
         uids = list(uids)
         for uid in uids:
             self.reserved.pop(uid, None)
@@ -79,14 +82,18 @@ class Ledger:
 
     # -- reservations
 
-    def reserve(self, seats: Sequence[Seat]) -> bool:
-        """Claim room for pods that are decided but not seen bound. True: room came free, of claims that they had."""
+    def reserve(self, seats: Sequence[Seat]) -> list[str]:
+        """Reserve capacity for pods that are decided and not observed as bound. Returns the nodes on which capacity of
+        their former reservations became free.
+        """
         self._disturbed.update(seat.node for seat in seats if seat.uid in self.reserved)
         self.reserved.update((seat.uid, seat) for seat in seats)
-        return bool(self.capacity.seat((seat.uid, seat.class_id, seat.node) for seat in seats))
+        return self.capacity.seat((seat.uid, seat.class_id, seat.node) for seat in seats)
 
-    def release(self, uids: Iterable[str]) -> bool:
-        """Give claims back. True: room came free. Pods that are seen on a node keep their room."""
+    def release(self, uids: Iterable[str]) -> list[str]:
+        """Release reservations; pods that are observed on a node keep their capacity. Returns the nodes on which
+        capacity became free.
+        """
         return self._free([uid for uid in uids if self.reserved.pop(uid, None) is not None])
 
     def reservations(self) -> tuple[Reservation, ...]:
@@ -190,15 +197,20 @@ class Ledger:
             known[class_id] = why_not(pod_class, facts) or (None if volumes_reachable(pod_class, facts) else VOLUMES)
         return known[class_id]
 
-    def _free(self, uids: Iterable[str]) -> bool:
-        return bool(self.capacity.free(uids))
+    def _free(self, uids: Iterable[str]) -> list[str]:
+        return self.capacity.free(uids)
 
 
-def _more_welcoming(before: NodeFacts, after: NodeFacts) -> bool:
-    """The node changed in a way that could let in a pod that it kept out."""
-    if before.labels != after.labels or before.taints != after.taints:
-        return True
+def _improvements(before: NodeFacts, after: NodeFacts) -> Iterator[ClusterEvent]:
+    """Changes of a node that could let in a pod that it kept out."""
+    nodes = (after.name,)
+    if before.labels != after.labels:
+        keys = {key for key, _ in before.labels.items() ^ after.labels.items()}
+        yield ClusterEvent(EventKind.NODE_LABELS_CHANGED, nodes, keys)
+    if before.taints != after.taints:
+        yield ClusterEvent(EventKind.NODE_TAINTS_CHANGED, nodes)
     if (before.unschedulable and not after.unschedulable) or (after.ready and not before.ready):
-        return True
+        yield ClusterEvent(EventKind.NODE_SCHEDULABLE, nodes)
     had = dict(before.allocatable)
-    return any(amount > had.get(name, 0) for name, amount in after.allocatable)
+    if any(amount > had.get(name, 0) for name, amount in after.allocatable):
+        yield ClusterEvent(EventKind.NODE_ALLOCATABLE_INCREASED, nodes)

@@ -88,7 +88,7 @@ class Binds:
                 gang.acknowledge(result.uid, held.seat.node)
             case BindOutcome.CONFLICT:
                 planned = held.seat.node
-                cache.helped |= cache.ledger.reserve([gang.acknowledge(result.uid, result.node)])
+                cache.bound_elsewhere(gang, result.uid, result.node)
                 return f"the pod was bound to {result.node} by another scheduler; {planned} was decided"
             case BindOutcome.GONE:
                 cache.forget_pod(result.uid)

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 from muster.coordinator.core.cache.cache import Cache
+from muster.coordinator.core.cache.cluster_events import ClusterEvent, EventKind
 from muster.coordinator.core.effects import Effect
 from muster.coordinator.core.events import Now, Record, RecordState
 from muster.coordinator.core.gang.gang import Gang
@@ -39,7 +40,7 @@ class Plans:
     def keep(self, kept: Nomination) -> None:
         """Keep room for a group."""
         kept.divided_by = self._cache.divided_by(kept.group)
-        self._queue.stand_alone(kept.group)  # the room is not there for those that want the same
+        self._queue.leave_class(kept.group)  # the room is not there for those that want the same
         self._cache.kept[kept.group] = kept
         self._cache.touch_group(kept.group)
 
@@ -97,7 +98,8 @@ class Plans:
             return
         uids = self._evictions.stoppable(gang)
         self._cache.touch(gang, edited=True)
-        self._cache.helped |= bool(uids)  # it may make room for others again
+        if uids:
+            self._queue.wake(ClusterEvent(EventKind.EVICTION_CANCELLED))
         nobody_left = gang.permit.record is not None and len(uids) == len(gang.eviction.pods) == len(
             gang.permit.record.evicting
         )
@@ -275,7 +277,7 @@ class Plans:
     def drop(self, kept: Nomination) -> None:
         """The room is used, or not wanted any more."""
         del self._cache.kept[kept.group]
-        self._cache.helped = True
+        self._queue.wake(ClusterEvent(EventKind.NOMINATION_ENDED))
         if (owner := self._cache.gangs.get(kept.owner)) is not None:
             owner.nominated = ()
             self._cache.touch(owner)

@@ -180,7 +180,7 @@ class Preemption:
 
     def _ask_again(self, priority: int, now: Now) -> None:
         self._may_be_evicted = None
-        for group in self._queue.parked():
+        for group in self._queue.unschedulable_heads():
             if group.priority > priority:
                 self._asking.setdefault(group, now.monotonic_seconds)
 

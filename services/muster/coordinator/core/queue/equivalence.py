@@ -1,10 +1,11 @@
-"""Groups that want just the same and had no place stand in a line: the first of them speaks for the others.
+"""Equivalence classes: groups with equal solve requests that had no place, of which a few representatives are tried.
 
-As long as it has no place they have none. When it has one, twice as many are asked for at once, and so on, so that a
-long line of equal gangs costs as much as one while nothing fits, and few rounds when much room comes.
+As long as a representative has no place, its class has none. When one has a place, twice as many representatives are
+tried at once, and so on. So a long line of equal gangs costs as much as one while nothing fits, and few rounds when
+much capacity becomes free.
 
-Room that is kept for somebody is open to the first of a line if it is open to any of them: what it is open to goes by
-the place in the queue and by how long a gang runs, and all of one shape run equally long.
+Nominated capacity is open to the first of a class if it is open to any of the class: openness depends on the queue
+position and on how long a gang runs, and all groups of a class run equally long.
 """
 
 from bisect import bisect_left, insort
@@ -15,124 +16,123 @@ from muster.coordinator.core.gang.group import Group, QueueKey
 from muster.coordinator.core.gang.state import EquivalenceKey
 from muster.gangs.solve import Explanation
 
-MAX_AT_ONCE: Final = 1024
-"""More are never let out of a line; a solve takes fewer."""
+MAX_REPRESENTATIVES: Final = 1024
+"""Representatives of a class that are tried at once; a solve takes fewer."""
 _BEHIND_REPAIRS: Final = (1,)
+
+COPIES_AT_ONCE: Final = 20
+COMPARED_AT_ONCE: Final = 2000
+"""Groups that have the explanation already are skipped, but at most this many at once."""
+COPY_PAUSE_SECONDS: Final = 0.1
 
 
 class EquivalenceClasses:
-    """Lines by shape, each in queue order."""
+    """Classes by key; their members in queue order."""
 
     def __init__(self) -> None:
-        self._lines: dict[EquivalenceKey, list[tuple[QueueKey, str]]] = {}
+        self._members: dict[EquivalenceKey, list[tuple[QueueKey, str]]] = {}
         self._groups: dict[str, tuple[Group, EquivalenceKey, QueueKey]] = {}
-        self._at_once: dict[EquivalenceKey, int] = {}
+        self._representatives: dict[EquivalenceKey, int] = {}
 
-    def at_once(self, shape: EquivalenceKey) -> int:
-        """How many of a shape are asked for at once."""
-        return self._at_once.get(shape, 1)
+    def representatives(self, key: EquivalenceKey) -> int:
+        """How many members are tried at once."""
+        return self._representatives.get(key, 1)
 
-    def put(self, group: Group, shape: EquivalenceKey) -> None:
-        """It stands in line, in its turn."""
-        key = group.key
-        self._groups[group.id] = group, shape, key
-        insort(self._lines.setdefault(shape, []), (key, group.id))
+    def add(self, group: Group, key: EquivalenceKey) -> None:
+        position = group.key
+        self._groups[group.id] = group, key, position
+        insort(self._members.setdefault(key, []), (position, group.id))
 
-    def drop(self, group_id: str) -> None:
-        """The group stands for itself, or went."""
+    def discard(self, group_id: str) -> EquivalenceKey | None:
+        """Returns the key of the class if it has no members any more."""
         if (found := self._groups.pop(group_id, None)) is None:
-            return
-        _, shape, key = found
-        line = self._lines[shape]
-        del line[bisect_left(line, (key, group_id))]
-        if not line:
-            del self._lines[shape]
+            return None
+        _, key, position = found
+        members = self._members[key]
+        del members[bisect_left(members, (position, group_id))]
+        if members:
+            return None
+        del self._members[key]
+        return key
 
-    def first(self, shape: EquivalenceKey) -> Group | None:
-        """Who stands first in the line; None: there is none."""
-        line = self._lines.get(shape)
-        return self._groups[line[0][1]][0] if line else None
+    def first(self, key: EquivalenceKey) -> Group | None:
+        members = self._members.get(key)
+        return self._groups[members[0][1]][0] if members else None
 
-    def first_ones(self, shape: EquivalenceKey, count: int) -> list[Group]:
-        """So many, from the first on, or as many as there are."""
-        return [self._groups[id_][0] for _, id_ in self._lines.get(shape, ())[: max(0, count)]]
+    def first_members(self, key: EquivalenceKey, count: int) -> list[Group]:
+        """The first `count` members, or as many as there are."""
+        return [self._groups[id_][0] for _, id_ in self._members.get(key, ())[: max(0, count)]]
 
-    def shapes(self) -> Iterable[EquivalenceKey]:
-        """Of all lines."""
-        return self._lines.keys()
-
-    def behind(self, shape: EquivalenceKey) -> Iterator[Group]:
-        """All that stand in the line."""
-        return (self._groups[id_][0] for _, id_ in self._lines.get(shape, ()))
+    def members(self, key: EquivalenceKey) -> Iterator[Group]:
+        return (self._groups[id_][0] for _, id_ in self._members.get(key, ()))
 
     def heads(self) -> Iterator[Group]:
-        """Of each line the first, and who has the highest priority: another, if what is half started goes first."""
-        for line in self._lines.values():
-            first = bisect_left(line, (_BEHIND_REPAIRS, ""))
-            yield from (self._groups[line[index][1]][0] for index in {0, first} if index < len(line))
+        """Of each class the first member, and the one with the highest priority: another, if groups under repair are
+        first.
+        """
+        for members in self._members.values():
+            first = bisect_left(members, (_BEHIND_REPAIRS, ""))
+            yield from (self._groups[members[index][1]][0] for index in {0, first} if index < len(members))
 
-    def came_out(self, shape: EquivalenceKey, *, fits: bool) -> None:
-        """One that spoke has a place and there are others, or it is time to begin anew with one."""
+    def settle(self, key: EquivalenceKey, *, fits: bool) -> None:
+        """A representative has a place and the class has more members; or the class starts with one again."""
         if fits:
-            self._at_once[shape] = min(MAX_AT_ONCE, 2 * self.at_once(shape))
+            self._representatives[key] = min(MAX_REPRESENTATIVES, 2 * self.representatives(key))
         else:
-            self._at_once.pop(shape, None)
+            self._representatives.pop(key, None)
 
 
-AT_ONCE: Final = 20
-LOOKED_AT: Final = 2000
-"""Those who have heard just that are passed over, but not endlessly many at once."""
-PAUSE_SECONDS: Final = 0.1
+class ExplanationCopies:
+    """Copies the infeasibility explanation of a representative to its class, at most 20 groups per 0.1 s.
 
+    Explaining hundreds of gangs takes longer than starting the one that fits, so starting comes first. A class is
+    walked from beginning to end even if there are newer explanations meanwhile, so that every member gets one, and the
+    newest.
+    """
 
-class Hearsay:
-    """What is to be told to whom: by shape."""
-
-    def __init__(self, behind: Callable[[EquivalenceKey], Iterable[Group]]) -> None:
-        """`behind` are those for whom another speaks."""
-        self._behind = behind
-        self._said: dict[EquivalenceKey, tuple[Explanation, int]] = {}
+    def __init__(self, members: Callable[[EquivalenceKey], Iterable[Group]]) -> None:
+        self._members = members
+        self._explanations: dict[EquivalenceKey, tuple[Explanation, int]] = {}
         self._walks: dict[EquivalenceKey, Iterator[Group]] = {}
-        self._again: set[EquivalenceKey] = set()
+        self._walk_again: set[EquivalenceKey] = set()
         self._next = 0.0
 
-    def put(self, shape: EquivalenceKey, said: Explanation, gang_index: int) -> None:
-        """The explanation is about the gang with this index of those that a group has to seat."""
-        self._said[shape] = said, gang_index
-        if shape in self._walks:
-            self._again.add(shape)
+    def put(self, key: EquivalenceKey, explanation: Explanation, gang_index: int) -> None:
+        """Copy the explanation, which is about the gang with this index of the group's gangs to place."""
+        self._explanations[key] = explanation, gang_index
+        if key in self._walks:
+            self._walk_again.add(key)
         else:
-            self._walks[shape] = iter(list(self._behind(shape)))
+            self._walks[key] = iter(list(self._members(key)))
 
     def next_time(self) -> float | None:
-        """When the next ones are to hear."""
         return self._next if self._walks else None
 
     def due(self, now: float) -> list[tuple[Group, Explanation, int]]:
-        """Those that hear now."""
-        told: list[tuple[Group, Explanation, int]] = []
+        """Groups whose explanation is to be replaced now, with the new one and its gang index."""
+        due: list[tuple[Group, Explanation, int]] = []
         if not self._walks or now < self._next:
-            return told
-        self._next = now + PAUSE_SECONDS
-        looked = 0
-        for shape, walk in list(self._walks.items()):
-            said, gang_index = self._said[shape]
+            return due
+        self._next = now + COPY_PAUSE_SECONDS
+        compared = 0
+        for key, walk in list(self._walks.items()):
+            explanation, gang_index = self._explanations[key]
             for group in walk:
-                looked += 1
-                if (
-                    group.solve.solver_explanation is None or group.solve.solver_explanation.summary != said.summary
-                ) and group.queueing.equivalence_key == shape:
-                    told.append((group, said, gang_index))
-                if len(told) >= AT_ONCE or looked >= LOOKED_AT:
-                    self._walks[shape] = self._walks.pop(shape)  # after those of the others
-                    return told
-            self._ended(shape)
-        return told
+                compared += 1
+                has = group.solve.solver_explanation
+                differs = has is None or has.summary != explanation.summary
+                if differs and group.queueing.equivalence_key == key:
+                    due.append((group, explanation, gang_index))
+                if len(due) >= COPIES_AT_ONCE or compared >= COMPARED_AT_ONCE:
+                    self._walks[key] = self._walks.pop(key)  # the other classes first
+                    return due
+            self._end_walk(key)
+        return due
 
-    def _ended(self, shape: EquivalenceKey) -> None:
-        del self._walks[shape]
-        if shape in self._again:
-            self._again.discard(shape)
-            self._walks[shape] = iter(list(self._behind(shape)))
+    def _end_walk(self, key: EquivalenceKey) -> None:
+        del self._walks[key]
+        if key in self._walk_again:
+            self._walk_again.discard(key)
+            self._walks[key] = iter(list(self._members(key)))
         else:
-            del self._said[shape]
+            del self._explanations[key]

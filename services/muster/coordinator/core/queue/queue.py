@@ -1,4 +1,11 @@
-"""The order in which gang groups may choose: active ones by key, unschedulable ones parked until something helps."""
+"""The scheduling queue: active, backoff and unschedulable groups, as in kube-scheduler, but of whole gang groups.
+
+- active: tried next, in the order of `Group.key`.
+- backoff: tried at a time, after an attempt whose outcome could not be used.
+- unschedulable: had no place; tried when an event happens that could help (`wake`, with the hints of `queue/wake.py`).
+  All groups that an event could help become active together, so that queue order decides, not who was tried last. Of an
+  equivalence class only representatives become active; when one leaves without having been tried, the next does.
+"""
 
 import heapq
 from collections import Counter
@@ -6,63 +13,64 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from muster.coordinator.core.cache.cluster_events import ClusterEvent
 from muster.coordinator.core.gang.group import Group, QueueKey
 from muster.coordinator.core.gang.state import EquivalenceKey
 from muster.coordinator.core.queue.equivalence import EquivalenceClasses
+from muster.coordinator.core.queue.wake import EventLog, WakeIndex
 from muster.retry.backoff import backoff_seconds
 
 RETRY_SHARE = 0.2
-"""At most this share of time goes into trying parked groups again, however often something changes; but when others are
-tried they are tried too, since they may stand before those in the queue.
+"""Share of time spent on trying unschedulable groups again, at most, however often events happen. When other groups are
+tried anyway they are tried too, since they may precede those in the queue.
 """
 MAX_RETRY_WAIT_SECONDS = 1.0
-"""But it never waits longer than this: a solve that was slow once must not keep others from starting."""
+"""Longest wait for that share: one slow solve must not keep other groups from starting."""
 MAX_PASSED_OVER = 200
-"""Those behind them are not looked at."""
+"""Groups that are passed over for one solve; groups behind them are not considered."""
 INITIAL_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 10.0
 AWAY_SECONDS = 0.5
-"""When placement itself cannot be reached; nothing speaks against the gang then."""
+"""Backoff when placement cannot be reached, which is not the gang's fault."""
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What is under way: how many speak for a shape there, and which groups may be asked for at the same time."""
+class Concurrency:
+    """Limits set by solves under way: how many representatives of a class are in them, and which groups may be solved
+    at the same time.
+    """
 
-    speaking: Mapping[EquivalenceKey, int] = field(default_factory=dict)
-    fits_in: Callable[[Group], bool] = lambda _group: True
+    represented: Mapping[EquivalenceKey, int] = field(default_factory=dict)
+    admits: Callable[[Group], bool] = lambda _group: True
 
 
 Standing = Literal["active", "backoff", "unschedulable"]
 
-ALONE: Final = Beside()
-"""Nothing is."""
+NO_SOLVES: Final = Concurrency()
 
 
 class Queue:
-    """Groups that want seats.
+    """Groups that want seats."""
 
-    active: to be tried now. backoff: to be tried at a time. unschedulable: to be tried when something helps; then all
-    of them at once, so that the queue order decides and not who was tried last. Of those that are alike only the first
-    are let out then, in the order of their line; whoever of them goes without having been tried, the next is let out.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, unschedulable: WakeIndex) -> None:
+        self._groups: dict[str, Group] = {}
         self._active: list[tuple[QueueKey, str]] = []
         self._active_keys: dict[str, QueueKey] = {}
         self._backoff: list[tuple[float, str]] = []
         self._backoff_until: dict[str, float] = {}
         self._unschedulable: dict[str, Group] = {}
-        self._alike = EquivalenceClasses()
-        self._speaks: dict[str, EquivalenceKey] = {}  # those that are to be tried, and speak for a line then
-        self._speaking: Counter[EquivalenceKey] = Counter()  # how many of them are active
-        self._due: dict[EquivalenceKey, float] = {}  # lines out of which the next are to be let, and when
-        self._groups: dict[str, Group] = {}
-        self._help_came = False
-        self.helps = 0
-        """How often something happened that helps."""
+        """Unschedulable groups that are in no equivalence class."""
+        self._classes = EquivalenceClasses()
+        self._waiting = unschedulable
+        self._represents: dict[str, EquivalenceKey] = {}  # classes of groups in active and backoff, by group id
+        self._active_representatives: Counter[EquivalenceKey] = Counter()
+        self._class_due: dict[EquivalenceKey, float] = {}  # when the next representatives become active
+        self._log = EventLog()
+        self._recorders: list[EventLog] = []
+        self.events = 0
+        """Events so far."""
         self.activations = 0
-        """How often a group came, or came back, to be tried."""
+        """How often a group became active, or was about to."""
         self._next_retry = 0.0
 
     def __len__(self) -> int:
@@ -74,19 +82,20 @@ class Queue:
     # -- in and out
 
     def activate(self, group: Group) -> None:
-        """Try it at the next opportunity, in its turn."""
-        self._place(group, speaks=group.queueing.equivalence_key)
-        if group.queueing.equivalence_key is not None:
-            self._speaking[group.queueing.equivalence_key] += 1
-        key = group.key
-        self._active_keys[group.id] = key
+        """Try the group at the next opportunity, in its turn."""
+        key = group.queueing.equivalence_key
+        self._move(group, represents=key)
+        if key is not None:
+            self._active_representatives[key] += 1
+        position = group.key
+        self._active_keys[group.id] = position
         self.activations += 1
-        heapq.heappush(self._active, (key, group.id))
+        heapq.heappush(self._active, (position, group.id))
 
     def back_off(self, group: Group, now: float, failure: str = "", *, away: bool = False) -> None:
-        """Try it again after a while that doubles with every failure in a row; soon if placement is only `away`."""
+        """Try the group again after a pause that doubles with every failure in a row; soon if placement is `away`."""
         group.queueing.fail(failure)
-        self._place(group, speaks=group.queueing.equivalence_key)
+        self._move(group, represents=group.queueing.equivalence_key)
         seconds = AWAY_SECONDS
         if not away:
             group.queueing.back_off()
@@ -94,183 +103,226 @@ class Queue:
         self._backoff_until[group.id] = now + seconds
         heapq.heappush(self._backoff, (now + seconds, group.id))
 
+    def set_unschedulable(self, group: Group) -> None:
+        """The group has no place: try it again when an event could help."""
+        self._move(group)
+        key = group.queueing.equivalence_key
+        if key is not None:
+            self._add_to_class(group, key)
+        else:
+            self._unschedulable[group.id] = group
+            self._waiting.add(group.id, group)
+
+    def remove(self, group: Group) -> None:
+        """The group wants no seats any more."""
+        self._move(group)
+        self._groups.pop(group.id, None)
+
     @staticmethod
     def reset_backoff(group: Group) -> None:
-        """The next backoff is the shortest again."""
+        """The group's next backoff is the shortest again."""
         group.queueing.reset_backoff()
 
     @staticmethod
     def clear_failure(group: Group) -> None:
-        """The last attempt did not fail."""
+        """The group's last attempt did not fail."""
         group.queueing.fail("")
+
+    # -- equivalence classes
 
     @staticmethod
     def classify(group: Group, key: EquivalenceKey | None) -> None:
         """Set the equivalence class of a group that has no place; None: it is in none."""
         group.queueing.classify(key)
 
-    def park(self, group: Group) -> None:
-        """It cannot be placed now: try it when something helps."""
-        self._place(group)
-        if group.queueing.equivalence_key is not None:
-            self._alike.put(group, group.queueing.equivalence_key)
-        else:
-            self._unschedulable[group.id] = group
-
-    def remove(self, group: Group) -> None:
-        """It wants nothing any more."""
-        self._place(group)
-        self._groups.pop(group.id, None)
-
-    def stand_alone(self, group: Group) -> None:
-        """Nobody speaks for it any more, nor does it for others; it waits as it did."""
+    def leave_class(self, group: Group) -> None:
+        """The group is neither represented nor a representative any more; otherwise it waits as before."""
         group.queueing.classify(None)
         if group.id in self._active_keys:
             self.activate(group)
         elif group.id in self._groups and group.id not in self._backoff_until:
-            self.park(group)
+            self.set_unschedulable(group)
 
-    def settle(self, shape: EquivalenceKey, speaker: Group, now: float, *, fits: bool | None) -> None:
-        """What became of one that spoke for a shape: it has a place, or has none, or it is not known (None). Then the
-        next is asked for when the speaker is.
+    def settle(self, key: EquivalenceKey, representative: Group, now: float, *, fits: bool | None) -> None:
+        """A representative of the class has a place, or has none, or that is not known (None): then the next one is
+        tried when this one is.
         """
-        others = self._speaking[shape] > 0 or self._alike.first(shape) is not None
-        self._alike.came_out(shape, fits=bool(fits) and others)
+        others = self._active_representatives[key] > 0 or self._classes.first(key) is not None
+        self._classes.settle(key, fits=bool(fits) and others)
         if fits:
-            self._next_of(shape)
+            self._next_representative(key)
         elif fits is None:
-            later = 0.0 if speaker.id in self._active_keys else now + AWAY_SECONDS
-            self._next_of(shape, at=self._backoff_until.get(speaker.id, later))
+            later = 0.0 if representative.id in self._active_keys else now + AWAY_SECONDS
+            self._next_representative(key, at=self._backoff_until.get(representative.id, later))
 
-    def first_behind(self, shape: EquivalenceKey) -> QueueKey | None:
-        """Place in the queue of the first for which another speaks; None: there is none."""
-        first = self._alike.first(shape)
+    def first_represented(self, key: EquivalenceKey) -> QueueKey | None:
+        """Queue position of the first group of the class that is represented by another; None: there is none."""
+        first = self._classes.first(key)
         return first.key if first is not None else None
 
-    def behind(self, shape: EquivalenceKey) -> Iterator[Group]:
-        """Those for which another speaks."""
-        return self._alike.behind(shape)
+    def represented(self, key: EquivalenceKey) -> Iterator[Group]:
+        """Groups of the class that are represented by another."""
+        return self._classes.members(key)
 
-    def _place(self, group: Group, *, speaks: EquivalenceKey | None = None) -> None:
-        """It leaves where it stood; where it goes it speaks for this shape."""
-        spoke = self._leave(group.id)
+    def _add_to_class(self, group: Group, key: EquivalenceKey) -> None:
+        self._classes.add(group, key)
+        self._waiting.add(key, group)
+
+    def _move(self, group: Group, *, represents: EquivalenceKey | None = None) -> None:
+        """The group leaves its place; in the next one it represents this class."""
+        represented = self._leave(group.id)
         self._groups[group.id] = group
-        if speaks is not None:
-            self._speaks[group.id] = speaks
-        if spoke is not None and spoke != speaks:
-            self._next_of(spoke)
+        if represents is not None:
+            self._represents[group.id] = represents
+        if represented is not None and represented != represents:
+            self._next_representative(represented)
 
     def _leave(self, group_id: str) -> EquivalenceKey | None:
-        """It stands nowhere. Returns what it would have spoken for."""
-        self._alike.drop(group_id)
+        """Returns the class that the group would have represented."""
+        if (emptied := self._classes.discard(group_id)) is not None:
+            self._waiting.discard(emptied)
+        if self._unschedulable.pop(group_id, None) is not None:
+            self._waiting.discard(group_id)
         self._backoff_until.pop(group_id, None)
-        self._unschedulable.pop(group_id, None)
-        spoke = self._speaks.pop(group_id, None)
-        if self._active_keys.pop(group_id, None) is not None and spoke is not None:
-            self._speaking[spoke] -= 1
-            if not self._speaking[spoke]:
-                del self._speaking[spoke]
-        return spoke
+        represented = self._represents.pop(group_id, None)
+        if self._active_keys.pop(group_id, None) is not None and represented is not None:
+            self._active_representatives[represented] -= 1
+            if not self._active_representatives[represented]:
+                del self._active_representatives[represented]
+        return represented
 
-    def _next_of(self, shape: EquivalenceKey, at: float = 0.0) -> None:
-        self._due[shape] = min(at, self._due.get(shape, at))
+    def _next_representative(self, key: EquivalenceKey, at: float = 0.0) -> None:
+        self._class_due[key] = min(at, self._class_due.get(key, at))
         self.activations += 1
 
-    # -- what helps
+    # -- events
 
-    def help_came(self) -> None:
-        """Something happened that could let a parked group start: room, a node, a changed node. It counts also for
-        those that are being solved now, on a state that may be older.
+    def wake(self, event: ClusterEvent) -> None:
+        """An event happened. Unschedulable groups that it could help become active at the next round of retries; those
+        that are being solved now, on an older state, count as unschedulable since before the event.
         """
-        self._help_came = True
-        self.helps += 1
+        self.events += 1
+        self._log.add(event)
+        for recorder in self._recorders:
+            recorder.add(event)
 
-    def missed_help(self) -> None:
-        """Help came while a group was being solved, and those that were parked then were tried again meanwhile."""
-        self._help_came = True
+    def record_events(self) -> EventLog:
+        """A solve begins: its groups must not miss events until it ends."""
+        recorder = EventLog()
+        self._recorders.append(recorder)
+        return recorder
 
-    def retried(self, began: float, ended: float) -> None:
-        """A solve took this long: the next round over parked groups waits in proportion."""
+    def replay_events(self, recorder: EventLog) -> None:
+        """A solve has ended: events since it began could help its groups, too."""
+        self._recorders.remove(recorder)
+        self._log.merge(recorder)
+
+    def solve_ended(self, began: float, ended: float) -> None:
+        """The next round of retries waits in proportion to the time that a solve took."""
         self._next_retry = ended + min(MAX_RETRY_WAIT_SECONDS, (ended - began) * (1 / RETRY_SHARE - 1))
 
-    # -- taking
+    def flush(self, now: float, *, only_due: bool = False) -> None:
+        """Activate groups whose backoff has expired, and groups that events could help: the latter also before the next
+        round of retries is due if other groups are tried anyway, unless `only_due`.
+        """
+        while self._backoff and self._backoff[0][0] <= now:
+            until, group_id = heapq.heappop(self._backoff)
+            if self._backoff_until.get(group_id) == until:
+                self.activate(self._groups[group_id])
+        if self._log and ((self._active and not only_due) or now >= self._next_retry):
+            self._flush_events(now)
+        for key in [key for key, at in self._class_due.items() if at <= now]:
+            del self._class_due[key]
+            count = self._classes.representatives(key) - self._active_representatives[key]
+            for group in self._classes.first_members(key, count):
+                self.activate(group)
 
-    def take(
+    def _flush_events(self, now: float) -> None:
+        log, self._log = self._log, EventLog()
+        for id_ in self._waiting.helped_by(log):
+            if (group := self._unschedulable.get(id_) if isinstance(id_, str) else None) is not None:
+                self.activate(group)
+            else:
+                self._class_due[id_] = now
+
+    # -- taking groups
+
+    def pop(
         self,
         now: float,
-        most_groups: int,
-        most_pods: int,
+        max_groups: int,
+        max_pods: int,
         kind: Callable[[Group], Hashable] = lambda _group: None,
-        beside: Beside | None = None,
+        concurrency: Concurrency | None = None,
     ) -> list[Group]:
-        """The head of the queue, as far as it is of one kind: what is taken leaves the queue. Those that are not to be
-        asked for beside others that are under way are passed over, and stay; who says so has called `wake`.
+        """Remove and return the head of the queue, as far as it is of one kind. Groups that must not be solved beside
+        the solves under way are passed over, and stay; with `concurrency` the caller has called `flush`.
         """
-        if beside is None:
-            self.wake(now)
+        if concurrency is None:
+            self.flush(now)
         passed_over: list[tuple[QueueKey, str]] = []
-        taken = self._take(most_groups, most_pods, kind, beside or ALONE, passed_over)
+        popped = self._pop(max_groups, max_pods, kind, concurrency or NO_SOLVES, passed_over)
         for entry in passed_over:
             heapq.heappush(self._active, entry)
-        return taken
+        return popped
 
-    def _take(
+    def _pop(
         self,
-        most_groups: int,
-        most_pods: int,
+        max_groups: int,
+        max_pods: int,
         kind: Callable[[Group], Hashable],
-        beside: Beside,
+        concurrency: Concurrency,
         passed_over: list[tuple[QueueKey, str]],
     ) -> list[Group]:
-        taken: list[Group] = []
-        spoken_for = Counter(beside.speaking)
+        popped: list[Group] = []
+        represented = Counter(concurrency.represented)
         pods = 0
-        while self._active and len(taken) < most_groups and len(passed_over) < MAX_PASSED_OVER:
-            key, group_id = self._active[0]
-            if self._active_keys.get(group_id) != key:
+        while self._active and len(popped) < max_groups and len(passed_over) < MAX_PASSED_OVER:
+            position, group_id = self._active[0]
+            if self._active_keys.get(group_id) != position:
                 heapq.heappop(self._active)
                 continue
             group = self._groups[group_id]
             size = sum(len(gang.pending) for gang in group.gangs)
-            if taken and (pods + size > most_pods or kind(group) != kind(taken[0])):
+            if popped and (pods + size > max_pods or kind(group) != kind(popped[0])):
                 break
             heapq.heappop(self._active)
-            if not beside.fits_in(group):
-                passed_over.append((key, group_id))
+            if not concurrency.admits(group):
+                passed_over.append((position, group_id))
                 continue
-            if (shape := group.queueing.equivalence_key) is not None:
-                if spoken_for[shape] >= self._alike.at_once(shape):
+            if (key := group.queueing.equivalence_key) is not None:
+                if represented[key] >= self._classes.representatives(key):
                     self._leave(group_id)
-                    self._alike.put(group, shape)
+                    self._add_to_class(group, key)
                     continue
-                spoken_for[shape] += 1
+                represented[key] += 1
             self._leave(group_id)
             del self._groups[group_id]
-            taken.append(group)
+            popped.append(group)
             pods += size
-        return taken
+        return popped
 
     def next_time(self) -> float | None:
-        """When `take` will have something that it has not now; None: only an event can bring it."""
+        """When `pop` may have something that it has not now; None: only an event can change that."""
         times = []
         while self._backoff and self._backoff_until.get(self._backoff[0][1]) != self._backoff[0][0]:
             heapq.heappop(self._backoff)
         if self._backoff:
             times.append(self._backoff[0][0])
-        times += [at for shape, at in self._due.items() if self._alike.first(shape) is not None]
-        if self._help_came and (self._unschedulable or self._alike.shapes()):
+        times += [at for key, at in self._class_due.items() if self._classes.first(key) is not None]
+        if self._log and self._waiting:
             times.append(self._next_retry)
         return min(times, default=None)
 
-    def parked(self) -> Iterator[Group]:
-        """Groups that had no place when they were tried, and wait for something that helps; of those that are alike the
-        first, and who has the highest priority.
-        """
+    # -- reading
+
+    def unschedulable_heads(self) -> Iterator[Group]:
+        """Unschedulable groups; of each equivalence class the first, and the one with the highest priority."""
         yield from self._unschedulable.values()
-        yield from self._alike.heads()
+        yield from self._classes.heads()
 
     def standings(self) -> Iterator[tuple[Standing, Group]]:
-        """All groups with the way in which they wait."""
+        """All groups with the part of the queue that they are in."""
         for id_, group in self._groups.items():
             if id_ in self._active_keys:
                 yield "active", group
@@ -278,23 +330,5 @@ class Queue:
                 yield "backoff" if id_ in self._backoff_until else "unschedulable", group
 
     def ordered(self) -> Iterator[Group]:
-        """All groups in queue order, whichever way they wait."""
+        """All groups in queue order, whichever part of the queue they are in."""
         return iter(sorted(self._groups.values(), key=lambda group: (group.key, group.id)))
-
-    def wake(self, now: float, *, in_time: bool = False) -> None:
-        """Those come back whose time it is. Those that are parked come also when others are tried anyway, unless they
-        are to come `in_time`.
-        """
-        while self._backoff and self._backoff[0][0] <= now:
-            until, group_id = heapq.heappop(self._backoff)
-            if self._backoff_until.get(group_id) == until:
-                self.activate(self._groups[group_id])
-        if self._help_came and ((self._active and not in_time) or now >= self._next_retry):
-            self._help_came = False
-            for group in list(self._unschedulable.values()):
-                self.activate(group)
-            self._due.update(dict.fromkeys(self._alike.shapes(), now))
-        for shape in [shape for shape, at in self._due.items() if at <= now]:
-            del self._due[shape]
-            for group in self._alike.first_ones(shape, self._alike.at_once(shape) - self._speaking[shape]):
-                self.activate(group)

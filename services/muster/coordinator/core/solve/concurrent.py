@@ -1,11 +1,12 @@
-"""Solves under way at the same time, and in which order their answers are taken, so that nobody is overtaken for ever.
+"""Concurrent solves: which groups may be solved by several placement replicas at once, and in which order answers
+count.
 
-A replica of placement does not know what the others are giving away at that moment. So answers may want the same room;
-the ledger refuses all but the first. Who stands before in the queue is to be that:
+A replica does not know what the others assign at that moment, so answers may want the same capacity; the ledger rejects
+all but the first. The earliest in the queue is to be the first, so that no group is overtaken for ever:
 
-- An answer waits while another solve is under way for somebody who stands before, and may want the same nodes.
-- Who was refused for room that another answer took is tried again at once. Until that has an answer nobody who stands
-  behind gets a node that it may want.
+- An answer waits while another solve is under way for an earlier group that may want the same nodes.
+- A group that was rejected because another answer took its capacity is tried again at once. Until it has an answer, no
+  later group gets a node that it may want.
 """
 
 from collections import Counter
@@ -17,108 +18,111 @@ from muster.coordinator.core.events import Solved, SolveFailed
 from muster.coordinator.core.gang.group import Group, QueueKey
 from muster.coordinator.core.gang.state import EquivalenceKey
 from muster.coordinator.core.preemption.nomination import demand
+from muster.coordinator.core.queue.wake import EventLog
 from muster.gangs.facts import PodClass
 from muster.gangs.solve import SolveGroup, SolveResult
 
 FIRST_PAUSE_SECONDS = 10.0
 LONGEST_PAUSE_SECONDS = 600.0
 MAX_GROUPS_AT_RISK = 10
-"""Groups of one such question: who finds the room taken is asked for twice, and others wait for it meanwhile."""
+"""Groups of one solve whose nodes other solves may want, too: a group that is overtaken is solved twice, and others
+wait for it meanwhile.
+"""
 
 
-class Apart:
-    """For every class that was asked about, the nodes that would take its pods if they were empty."""
+class NodeSets:
+    """For every pod class that was compared, the nodes that would take its pods if they were empty."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._takers: dict[str, set[str]] = {}
-        self._known: dict[tuple[str, str], bool] = {}
+        self._nodes: dict[str, set[str]] = {}
+        self._disjoint: dict[tuple[str, str], bool] = {}
 
-    def are(self, classes: Collection[str], others: Collection[str]) -> bool:
-        """No node would take pods of both, and they do not mind each other."""
-        return all(self._two_are(one, other) for one in classes for other in others)
+    def disjoint(self, classes: Collection[str], others: Collection[str]) -> bool:
+        """No node would take pods of both, and no inter-pod rule relates them: the ledger knows amounts, so it would
+        not find a conflict of rules.
+        """
+        return all(self._two_disjoint(one, other) for one in classes for other in others)
 
-    def conflicts_show(self, classes: Collection[str], others: Collection[str]) -> bool:
-        """If both are placed where there is room for the one only, the ledger finds out."""
+    def conflicts_visible(self, classes: Collection[str], others: Collection[str]) -> bool:
+        """The ledger finds out if both are placed where there is capacity for one of them only."""
         known = self._ledger.classes
         return not any(
-            _mind(known[one], known[other]) or (known[one].host_ports and known[other].host_ports)
+            _related(known[one], known[other]) or (known[one].host_ports and known[other].host_ports)
             for one in classes
             for other in others
         )
 
-    def look_again(self, nodes: Iterable[str]) -> None:
-        """These nodes came, changed or went."""
-        if not self._takers:
+    def nodes_changed(self, nodes: Iterable[str]) -> None:
+        """These nodes were added, changed or removed."""
+        if not self._nodes:
             return
         for node in nodes:
-            for class_id, takers in self._takers.items():
+            for class_id, takers in self._nodes.items():
                 (takers.add if self._ledger.could_take(node, class_id) else takers.discard)(node)
-        self._known.clear()
+        self._disjoint.clear()
 
-    def _two_are(self, one: str, other: str) -> bool:
+    def _two_disjoint(self, one: str, other: str) -> bool:
         pair = (one, other) if one < other else (other, one)
-        known = self._known.get(pair)
+        known = self._disjoint.get(pair)
         if known is None:
-            mind = _mind(self._ledger.classes[one], self._ledger.classes[other])
-            known = self._known[pair] = not mind and self._of(one).isdisjoint(self._of(other))
+            related = _related(self._ledger.classes[one], self._ledger.classes[other])
+            known = self._disjoint[pair] = not related and self._of(one).isdisjoint(self._of(other))
         return known
 
     def _of(self, class_id: str) -> set[str]:
-        takers = self._takers.get(class_id)
-        if takers is None:
+        nodes = self._nodes.get(class_id)
+        if nodes is None:
             could_take = self._ledger.could_take
-            takers = self._takers[class_id] = {node for node in self._ledger.nodes if could_take(node, class_id)}
-        return takers
+            nodes = self._nodes[class_id] = {node for node in self._ledger.nodes if could_take(node, class_id)}
+        return nodes
 
 
-def _mind(one: PodClass, other: PodClass) -> bool:
-    """Where pods of the one are matters to those of the other: by affinity, anti-affinity or spread that must hold."""
-    return not _named(one).isdisjoint(other.selected_by) or not _named(other).isdisjoint(one.selected_by)
+def _related(one: PodClass, other: PodClass) -> bool:
+    """A required affinity, anti-affinity or spreading of the one selects pods of the other."""
+    return not _selectors(one).isdisjoint(other.selected_by) or not _selectors(other).isdisjoint(one.selected_by)
 
 
-def _named(pod_class: PodClass) -> set[str]:
+def _selectors(pod_class: PodClass) -> set[str]:
     terms = (*pod_class.required_pod_affinity, *pod_class.required_pod_anti_affinity)
     return {term.selector for term in terms} | {spread.selector for spread in pod_class.spread if spread.hard}
 
 
-class Together:
-    """Groups of one solve: they have no node in common with others that are under way, and are not such that they could
-    go to a replica of their own. At a risk: they may have nodes in common.
+class Admission:
+    """Which groups belong in one solve: their nodes are disjoint from those of the solves under way (`at_risk`: need
+    not be), and not disjoint from one another, since else they could be solved by a replica of their own.
     """
 
-    def __init__(self, apart: Apart, others: set[str], *, at_risk: bool) -> None:
-        self._apart, self._others = apart, others
-        self._independent = apart.conflicts_show if at_risk else apart.are
+    def __init__(self, node_sets: NodeSets, under_way: set[str], *, at_risk: bool) -> None:
+        self._node_sets, self._under_way = node_sets, under_way
+        self._independent = node_sets.conflicts_visible if at_risk else node_sets.disjoint
         self._classes: set[str] = set()
 
-    def fits_in(self, group: Group) -> bool:
-        """The group belongs to the solve; from then on it is a part of it."""
+    def admits(self, group: Group) -> bool:
+        """The group belongs in the solve, and is counted as a part of it from now on."""
         classes = demand(group).keys()
-        if not self._independent(classes, self._others):
+        if not self._independent(classes, self._under_way):
             return False
-        if self._classes and self._apart.are(classes, self._classes):
+        if self._classes and self._node_sets.disjoint(classes, self._classes):
             return False
         self._classes.update(classes)
         return True
 
 
-class Risks:
-    """Whether it is worth while to ask for groups that may want the same nodes as others under way.
-
-    While they got in each other's way it is tried again only now and then: the longer, the more often in a row.
+class RiskBackoff:
+    """Whether groups are solved that may want the same nodes as those under way. After one was overtaken it pauses, and
+    longer with every further time in a row.
     """
 
     def __init__(self) -> None:
         self._not_before = 0.0
         self._pause = FIRST_PAUSE_SECONDS
 
-    def worth_it(self, now: float) -> bool:
-        """It may be tried."""
+    def allows(self, now: float) -> bool:
         return now >= self._not_before
 
-    def came_out(self, overtaken: bool, now: float) -> None:
-        """It was tried, and somebody found the room taken, or nobody did."""
+    def settle(self, overtaken: bool, now: float) -> None:
+        """A solve at risk has ended."""
         if overtaken:
             self._not_before = now + self._pause
             self._pause = min(LONGEST_PAUSE_SECONDS, 2 * self._pause)
@@ -128,26 +132,27 @@ class Risks:
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """A solve: the groups, and what was asked for each, by group id."""
+    """A solve under way, or answered and waiting for its turn."""
 
     solve_id: int
     groups: list[Group]
     asked: dict[str, SolveGroup]
-    shapes: dict[str, EquivalenceKey]
-    """Of groups that speak for others of their shape."""
+    """Request by group id."""
+    represents: dict[str, EquivalenceKey]
+    """Equivalence classes that groups represent, by group id."""
     began: float
-    helps: int = 0
-    """How often something had helped parked groups when it began."""
+    events: EventLog
+    """Events since it began."""
     at_risk: bool = False
     """It may want the same nodes as others that were under way when it began."""
     answer: Solved | SolveFailed | None = None
     results: dict[str, SolveResult] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
-    """Nodes on which others got seats since it began."""
+    """Nodes on which groups of other solves got seats since it began."""
     overtaken: bool = False
-    """Somebody was given room that was taken by then."""
-    behind: QueueKey | None = None
-    """Who stands behind this place is not to be seated: somebody who was not asked for may have a place as well."""
+    """A group was assigned capacity that another answer had taken."""
+    seats_before: QueueKey | None = None
+    """Groups behind this queue position get no seats: a group that was not in the solve may have a place as well."""
 
 
 class ConcurrentSolves:
@@ -158,32 +163,32 @@ class ConcurrentSolves:
         self.begun = 0
         """Solves so far."""
         self._attempts: dict[int, Attempt] = {}
-        self._first: dict[Group, frozenset[str]] = {}  # who was refused room that was taken -> its classes
+        self._overtaken: dict[Group, frozenset[str]] = {}
+        """Groups to be tried again first, since their capacity was taken, with their pod classes."""
 
     def __len__(self) -> int:
         return sum(attempt.answer is None for attempt in self._attempts.values())
 
     @property
-    def waiting(self) -> bool:
-        """There is an answer that waits for others."""
+    def answer_waits(self) -> bool:
+        """An answer waits for those of other solves."""
         return len(self._attempts) > len(self)
 
     @property
     def classes(self) -> set[str]:
-        """Of all members that are being placed."""
-        return {class_id for attempt in self._attempts.values() for class_id in _classes(attempt)}
+        """Pod classes that are being placed."""
+        return {class_id for attempt in self._attempts.values() for class_id in _attempt_classes(attempt)}
 
-    def speaking(self) -> Counter[EquivalenceKey]:
-        """How many speak for a shape in solves under way."""
-        return Counter(shape for attempt in self._attempts.values() for shape in attempt.shapes.values())
+    def represented(self) -> Counter[EquivalenceKey]:
+        """Representatives under way by equivalence class."""
+        return Counter(key for attempt in self._attempts.values() for key in attempt.represents.values())
 
     def begin(self, attempt: Attempt) -> None:
-        """It is under way."""
         self.begun += 1
         self._attempts[attempt.solve_id] = attempt
 
     def answered(self, answer: Solved | SolveFailed, now: float) -> list[Attempt]:
-        """An answer came. Returns those whose turn it is: they are not under way any more."""
+        """Take in an answer. Returns the attempts whose turn it is; they are not under way any more."""
         attempt = self._attempts.get(answer.solve_id)
         if attempt is None or attempt.answer is not None:
             return []
@@ -202,76 +207,76 @@ class ConcurrentSolves:
         under_way = [other for other in self._attempts.values() if other.answer is None]
         if not under_way:
             return False
-        seated = [group for group in attempt.groups if group.gangs and _nodes(attempt, group)]
+        seated = [group for group in attempt.groups if group.gangs and assigned_nodes(attempt, group)]
         if not seated:
             return False
         last = max(group.key for group in seated)
-        nodes = {node for group in seated for node in _nodes(attempt, group)}
-        before = {
+        nodes = {node for group in seated for node in assigned_nodes(attempt, group)}
+        earlier_classes = {
             class_id
             for other in under_way
             for group in other.groups
             if group.gangs and group.key < last
-            for class_id in _classes_of(other.asked[group.id])
+            for class_id in _classes(other.asked[group.id])
         }
-        return self._may_want(before, nodes)
+        return self._may_want(earlier_classes, nodes)
 
     def _may_want(self, classes: Collection[str], nodes: Collection[str]) -> bool:
         return any(self._ledger.could_take(node, class_id) for class_id in classes for node in nodes)
 
-    # -- what came of it
+    # -- outcomes
 
-    def took(self, ready: Sequence[Attempt], attempt: Attempt, group: Group) -> None:
-        """The group got seats: the others that are under way, or were with it, do not know of it."""
+    def seated(self, ready: Sequence[Attempt], attempt: Attempt, group: Group) -> None:
+        """The group got seats, of which other solves under way, or ready at the same time, do not know."""
         others = [*self._attempts.values(), *(each for each in ready if each is not attempt)]
         if others:
-            nodes = _nodes(attempt, group)
+            nodes = assigned_nodes(attempt, group)
             for other in others:
                 other.taken |= nodes
 
-    def overtaken(self, attempt: Attempt, group: Group) -> None:
-        """The room that it was given was taken meanwhile: it goes first."""
-        self._first[group] = frozenset(_classes_of(attempt.asked[group.id]))
+    def overtake(self, attempt: Attempt, group: Group) -> None:
+        """The capacity that the group was assigned was taken meanwhile: it goes first."""
+        self._overtaken[group] = frozenset(_classes(attempt.asked[group.id]))
 
     def settled(self, group: Group) -> None:
-        """It was tried again."""
-        self._first.pop(group, None)
+        """The group was tried again."""
+        self._overtaken.pop(group, None)
 
-    def forget_all_but(self, waiting: Container[Group]) -> None:
-        """Who neither waits nor is being solved wants nothing any more."""
-        for group in [group for group in self._first if group not in waiting and group.solve.solve_id is None]:
-            del self._first[group]
+    def forget_all_but(self, queued: Container[Group]) -> None:
+        """Forget overtaken groups that are neither queued nor being solved."""
+        for group in [group for group in self._overtaken if group not in queued and group.solve.solve_id is None]:
+            del self._overtaken[group]
 
-    def belongs_to_others(self, attempt: Attempt, group: Group) -> bool:
-        """Somebody who stands before the group was refused room, and may want the nodes that it was given."""
-        if not self._first:
+    def wanted_by_earlier(self, attempt: Attempt, group: Group) -> bool:
+        """An earlier group was overtaken, and may want the nodes that this group was assigned."""
+        if not self._overtaken:
             return False
-        key, nodes = group.key, _nodes(attempt, group)
+        key, nodes = group.key, assigned_nodes(attempt, group)
         return any(
             first is not group and first.gangs and first.key < key and self._may_want(classes, nodes)
-            for first, classes in self._first.items()
+            for first, classes in self._overtaken.items()
         )
 
 
-def in_turn(attempts: list[Attempt]) -> Iterator[tuple[Attempt, Group]]:
-    """The groups of these attempts in queue order; those of one in the order in which they were asked for."""
+def in_queue_order(attempts: list[Attempt]) -> Iterator[tuple[Attempt, Group]]:
+    """The groups of these attempts in queue order; groups of one attempt in the order of its request."""
     pairs = [(attempt, group) for attempt in attempts for group in attempt.groups]
     if len(attempts) > 1:
-        gone = [pair for pair in pairs if not pair[1].gangs]
-        yield from gone
+        yield from [pair for pair in pairs if not pair[1].gangs]  # gone meanwhile
         pairs = sorted((pair for pair in pairs if pair[1].gangs), key=lambda pair: pair[1].key)
     yield from pairs
 
 
-def _nodes(attempt: Attempt, group: Group) -> set[str]:
+def assigned_nodes(attempt: Attempt, group: Group) -> set[str]:
+    """Nodes that the answer assigns to the group."""
     result = attempt.results.get(group.id)
     return {assignment.node for assignment in result.assignments} if result is not None else set()
 
 
-def _classes(attempt: Attempt) -> Iterator[str]:
+def _attempt_classes(attempt: Attempt) -> Iterator[str]:
     for asked in attempt.asked.values():
-        yield from _classes_of(asked)
+        yield from _classes(asked)
 
 
-def _classes_of(asked: SolveGroup) -> set[str]:
+def _classes(asked: SolveGroup) -> set[str]:
     return {role.class_id for gang in asked.gangs for role in gang.roles}

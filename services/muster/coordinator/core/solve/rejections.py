@@ -37,7 +37,7 @@ class Rejections:
 
     def __init__(self) -> None:
         self.counts: Counter[RejectionReason] = Counter()
-        self._news: list[AnswerRejected] = []
+        self._reports: list[AnswerRejected] = []
 
     def add(self, group: Group, refusal: Rejection) -> None:
         """One more."""
@@ -46,9 +46,9 @@ class Rejections:
             gang.attempts.reject(refusal.reason)
         if group.gangs:
             count = self.counts[refusal.reason]
-            self._news.append(AnswerRejected(group.gangs[0].id, refusal.reason, refusal.message, count))
+            self._reports.append(AnswerRejected(group.gangs[0].id, refusal.reason, refusal.message, count))
 
-    def take_news(self) -> list[AnswerRejected]:
+    def take_reports(self) -> list[AnswerRejected]:
         """Those since this was asked before."""
-        news, self._news = self._news, []
-        return news
+        reports, self._reports = self._reports, []
+        return reports

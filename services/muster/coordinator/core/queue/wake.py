@@ -1,0 +1,219 @@
+"""Queueing hints: which unschedulable groups an event could help, so that only those are tried again.
+
+A group waits for what its pods' classes, its topology tree and its right to preempt name (`WaitsFor`); a hint per kind
+of event compares the two. Hints err on the side of waking: a group that fits is never left waiting (I7). Hints are
+evaluated when groups are next tried, once per distinct `WaitsFor`, not once per event and group.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from muster.coordinator.core.cache.cluster_events import ClusterEvent, EventKind
+from muster.coordinator.core.cache.ledger import Ledger
+from muster.coordinator.core.cache.topology import TopologyTrees
+from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.solve.request import may_preempt
+from muster.gangs.facts import PodClass
+
+MAX_NODES: Final = 500
+"""Events on more nodes than this are taken to concern every node."""
+MAX_NODE_CHECKS: Final = 2000
+"""Pairs of node and pod class that are compared for one round of hints, 3 µs each; the rest is taken to match."""
+
+
+class WaitsFor(NamedTuple):
+    """What could let a group start that has no place now."""
+
+    classes: frozenset[str]
+    """Classes of its pending members."""
+    label_keys: frozenset[str]
+    """Node labels that its node affinity, volumes, inter-pod rules and topology tree name."""
+    inter_pod: bool
+    """Pods elsewhere matter: by affinity, anti-affinity or spreading of its members, or of pods that select them."""
+    selected: bool
+    """Rules of other pods select its members; which labels those name is not known here."""
+    tree: bool
+    """It names a topology tree, or has constraints on one."""
+    preempts: bool
+    """Pods may be evicted for it."""
+
+
+class EventLog:
+    """Events since some moment, merged by kind."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[EventKind, set[str] | None] = {}
+        """Nodes by kind; None: any node."""
+        self.label_keys: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self.nodes)
+
+    def add(self, event: ClusterEvent) -> None:
+        self._add_nodes(event.kind, event.nodes)
+        self.label_keys.update(event.label_keys)
+
+    def merge(self, other: "EventLog") -> None:
+        for kind, nodes in other.nodes.items():
+            if nodes is None:
+                self.nodes[kind] = None
+            else:
+                self._add_nodes(kind, nodes)
+        self.label_keys |= other.label_keys
+
+    def _add_nodes(self, kind: EventKind, nodes: Iterable[str]) -> None:
+        known = self.nodes.setdefault(kind, set())
+        if known is not None:
+            known.update(nodes)
+            if len(known) > MAX_NODES:
+                self.nodes[kind] = None
+
+
+class _Round:
+    """One evaluation of the hints."""
+
+    def __init__(self, log: EventLog, could_take: Callable[[str, str], bool]) -> None:
+        self.log = log
+        self._could_take = could_take
+        self._checks_left = MAX_NODE_CHECKS
+        self._known: dict[tuple[EventKind, str], bool] = {}
+
+    def helps(self, waits: WaitsFor) -> bool:
+        return any(HINTS[kind](self, kind, waits) for kind in self.log.nodes)
+
+    def on_eligible_node(self, kind: EventKind, waits: WaitsFor) -> bool:
+        """One of the nodes would take a pending member if it were empty."""
+        nodes = self.log.nodes[kind]
+        return nodes is None or any(self._class_takes(kind, class_id, nodes) for class_id in waits.classes)
+
+    def _class_takes(self, kind: EventKind, class_id: str, nodes: Iterable[str]) -> bool:
+        known = self._known.get((kind, class_id))
+        if known is None:
+            known = self._known[kind, class_id] = self._any_takes(class_id, nodes)
+        return known
+
+    def _any_takes(self, class_id: str, nodes: Iterable[str]) -> bool:
+        for node in nodes:
+            if self._checks_left <= 0:
+                return True
+            self._checks_left -= 1
+            if self._could_take(node, class_id):
+                return True
+        return False
+
+
+Hint = Callable[[_Round, EventKind, WaitsFor], bool]
+
+
+def _always(_round: _Round, _kind: EventKind, _waits: WaitsFor) -> bool:
+    return True
+
+
+def _eligible_node(round_: _Round, kind: EventKind, waits: WaitsFor) -> bool:
+    return round_.on_eligible_node(kind, waits)
+
+
+def _eligible_node_or_inter_pod(round_: _Round, kind: EventKind, waits: WaitsFor) -> bool:
+    return waits.inter_pod or round_.on_eligible_node(kind, waits)
+
+
+def _inter_pod(_round: _Round, _kind: EventKind, waits: WaitsFor) -> bool:
+    return waits.inter_pod
+
+
+def _names_label(round_: _Round, _kind: EventKind, waits: WaitsFor) -> bool:
+    return waits.selected or not waits.label_keys.isdisjoint(round_.log.label_keys)
+
+
+def _tree(_round: _Round, _kind: EventKind, waits: WaitsFor) -> bool:
+    return waits.tree
+
+
+def _preempts(_round: _Round, _kind: EventKind, waits: WaitsFor) -> bool:
+    return waits.preempts
+
+
+HINTS: Final[Mapping[EventKind, Hint]] = {
+    EventKind.NODE_ADDED: _eligible_node_or_inter_pod,
+    EventKind.NODE_REMOVED: _inter_pod,  # spreading: the emptiest domain may be gone
+    EventKind.NODE_LABELS_CHANGED: _names_label,
+    EventKind.NODE_TAINTS_CHANGED: _eligible_node_or_inter_pod,
+    EventKind.NODE_SCHEDULABLE: _eligible_node_or_inter_pod,
+    EventKind.NODE_ALLOCATABLE_INCREASED: _eligible_node,
+    EventKind.CAPACITY_FREED: _eligible_node_or_inter_pod,
+    EventKind.RESERVATION_RELEASED: _eligible_node_or_inter_pod,
+    EventKind.ASSIGNMENT_UNUSED: _eligible_node_or_inter_pod,
+    EventKind.POD_SCHEDULED: _inter_pod,
+    EventKind.POD_BOUND_BY_OTHERS: _always,  # where capacity was assumed is not known
+    EventKind.POD_PRIORITY_LOWERED: _always,
+    EventKind.EVICTION_CANCELLED: _preempts,
+    EventKind.BUDGET_INCREASED: _preempts,
+    EventKind.NOMINATION_ENDED: _always,  # its victims and their nodes are of use to any group
+    EventKind.TOPOLOGY_TREE_CHANGED: _tree,
+}
+"""Whether events of a kind could help a group."""
+
+
+class WakeIndex:
+    """What unschedulable groups and equivalence classes wait for."""
+
+    def __init__(self, ledger: Ledger, trees: TopologyTrees) -> None:
+        self._ledger, self._trees = ledger, trees
+        self._waits: dict[Hashable, WaitsFor] = {}
+        self._ids: dict[WaitsFor, dict[Hashable, None]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._waits)
+
+    def add(self, id_: Hashable, group: Group) -> None:
+        """The group, or all groups of its equivalence class, wait under this id; known ids are passed over."""
+        if id_ not in self._waits:
+            waits = self._waits[id_] = waits_for(group, self._ledger.classes, self._trees)
+            self._ids.setdefault(waits, {})[id_] = None
+
+    def discard(self, id_: Hashable) -> None:
+        waits = self._waits.pop(id_, None)
+        if waits is not None:
+            del self._ids[waits][id_]
+            if not self._ids[waits]:
+                del self._ids[waits]
+
+    def helped_by(self, log: EventLog) -> list[Hashable]:
+        """Ids of the groups and classes that the events could help."""
+        round_ = _Round(log, self._ledger.could_take)
+        return [id_ for waits, ids in self._ids.items() if round_.helps(waits) for id_ in ids]
+
+
+def waits_for(group: Group, known: Mapping[str, PodClass], trees: TopologyTrees) -> WaitsFor:
+    """What could let the group start."""
+    class_ids = frozenset(pod.class_id for gang in group.gangs for pod in gang.pending.values())
+    classes = [known[class_id] for class_id in class_ids]
+    facts = [gang.facts for gang in group.gangs if gang.facts is not None]
+    label_keys = {key for pod_class in classes for key in _label_keys(pod_class)}
+    constrained = [each for each in facts if each.constraints or each.tree]
+    for each in constrained:
+        if (tree := trees.get(each.tree)) is not None:
+            label_keys.update(level.label_key for level in tree.levels if level.label_key)
+    return WaitsFor(
+        class_ids,
+        frozenset(label_keys),
+        inter_pod=any(_has_inter_pod_rules(pod_class) for pod_class in classes),
+        selected=any(pod_class.selected_by for pod_class in classes),
+        tree=bool(constrained),
+        preempts=may_preempt(group),
+    )
+
+
+def _label_keys(pod_class: PodClass) -> Iterable[str]:
+    """Node labels that decide where pods of the class may go."""
+    yield from (key for key, _ in pod_class.node_selector)
+    terms = [*(pod_class.required_node_affinity or ()), *(term for terms in pod_class.volumes for term in terms)]
+    yield from (requirement.key for term in terms for requirement in term.labels)
+    yield from (term.topology_key for term in pod_class.required_pod_affinity)
+    yield from (term.topology_key for term in pod_class.required_pod_anti_affinity)
+    yield from (spread.topology_key for spread in pod_class.spread if spread.hard)
+
+
+def _has_inter_pod_rules(pod_class: PodClass) -> bool:
+    rules = pod_class.required_pod_affinity or pod_class.required_pod_anti_affinity or pod_class.selected_by
+    return bool(rules) or any(spread.hard for spread in pod_class.spread)
