@@ -87,8 +87,8 @@ BUGS_OF_ROOM = (
     Bug(
         "pods that mind each other are placed at the same time",
         "solve/concurrent.py",
-        "    return not _selectors(one).isdisjoint(other.selected_by) or not _selectors(other).isdisjoint(one.selected_by)",
-        "    return False",
+        "return not _selectors(one).isdisjoint(other.selected_by) or",
+        "return False and",
         first="unit/coordinator/test_replicas.py",
     ),
     Bug(
