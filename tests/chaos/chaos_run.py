@@ -12,7 +12,7 @@ from typing import Any
 
 from builders.e2e.cluster import Cluster, running_cluster
 from builders.e2e.invariants import Invariants
-from builders.e2e.world import Scene
+from builders.e2e.world import World
 from builders.gangs.workloads import gang
 from chaos.faults import Fault, resume_all, shuffled
 from chaos.percentiles import percentiles
@@ -96,10 +96,10 @@ class ChaosRun:
     async def run(self, seconds: float) -> Result:
         """Runs faults for so many seconds. Violations are part of the result."""
         began = time.monotonic()
-        scene = Scene(self._cluster)
-        await scene.nodes(*[CPUS] * NODES)
+        world = World(self._cluster)
+        await world.nodes(*[CPUS] * NODES)
         self._cluster.on_record = self._recorded
-        traffic = Traffic(scene, Random(self._random.random()))
+        traffic = Traffic(world, Random(self._random.random()))
         load = asyncio.create_task(traffic.load())
         processes = asyncio.create_task(self._watch_processes())
         services = asyncio.create_task(self._watch_services(traffic))
@@ -111,7 +111,7 @@ class ChaosRun:
             await asyncio.gather(load, processes, services, return_exceptions=True)
             resume_all(self._cluster)
         self._say("the last fault is over; waiting for the cluster to settle")
-        await self._settle(scene, traffic)
+        await self._settle(world, traffic)
         self.result.seconds = time.monotonic() - began
         self.result.started, self.result.evicted = traffic.started, traffic.evicted
         self.result.terms = len(self._epochs)
@@ -136,7 +136,7 @@ class ChaosRun:
             await fault.inject(self._cluster, seconds)
             self._active_fault = None
 
-    async def _settle(self, scene: Scene, traffic: Traffic) -> None:
+    async def _settle(self, world: World, traffic: Traffic) -> None:
         """Waits until every gang was bound and deleted; then nothing is left and all capacity is free (I5)."""
         try:
             await self._cluster.stack.start(timeout_seconds=_SETTLE_SECONDS)
@@ -144,9 +144,9 @@ class ChaosRun:
             await asyncio.wait_for(traffic.drained(), 2 * _SETTLE_SECONDS)
             await self._nothing_kept()
             probe = gang("whole").of(NODES * CPUS)
-            await scene.create(probe)
-            await scene.bound(probe, seconds=_SETTLE_SECONDS)
-            await scene.clear()
+            await world.create(probe)
+            await world.bound(probe, seconds=_SETTLE_SECONDS)
+            await world.clear()
             await self._cluster.invariants.check()
         except (AssertionError, TimeoutError, RuntimeError) as error:
             waiting = [f"{life.kind} {life.gangs[0].id}" for life in traffic.waiting()]

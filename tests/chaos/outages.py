@@ -35,7 +35,7 @@ import uvloop
 
 from builders.e2e.cluster import Cluster, running_cluster
 from builders.e2e.faults import EVERYTHING
-from builders.e2e.world import Scene
+from builders.e2e.world import World
 from chaos.chaos_run import REPLICAS
 from chaos.faults import coordinator_leader, etcd_leader, paused, stopped
 from chaos.probe_gangs import ProbeGangs
@@ -150,10 +150,10 @@ async def measure(directory: Path, cases: list[str], rounds: int) -> dict[str, d
     """Measures the cases one after the other on one cluster."""
     found: dict[str, dict[str, Any]] = {}
     async with running_cluster(directory, replicas=REPLICAS, etcd_members=3, durable=True) as cluster:
-        scene = Scene(cluster)
-        await scene.nodes(*[64] * _NODES, pods=_PODS)
-        await cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": scene.name}})
-        probes = ProbeGangs(cluster, scene.name, scene.here)
+        world = World(cluster)
+        await world.nodes(*[64] * _NODES, pods=_PODS)
+        await cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": world.name}})
+        probes = ProbeGangs(cluster, world.name, world.here)
         load = asyncio.create_task(probes.load())
         try:
             await probes.bound_since(time.monotonic())

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from builders.e2e.cluster import JSON, Cluster, node_of
-from builders.e2e.world import Scene
+from builders.e2e.world import World
 from builders.gangs.workloads import Workload, gang
 from muster.kube.session import KubeUnreachable
 
@@ -50,9 +50,9 @@ class Workloads:
 class Traffic:
     """Creates gangs from a seed, on the nodes of a cluster."""
 
-    def __init__(self, scene: Scene, random: Random, *, only: str = "") -> None:
-        self._scene, self._random, self._only = scene, random, only
-        self._cluster: Cluster = scene.cluster
+    def __init__(self, world: World, random: Random, *, only: str = "") -> None:
+        self._world, self._random, self._only = world, random, only
+        self._cluster: Cluster = world.cluster
         self._by_pod: dict[tuple[str, str], Workloads] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._free_slots = asyncio.Semaphore(_MAX_WORKLOADS)
@@ -112,8 +112,8 @@ class Traffic:
         return Workloads("nonstrict", [patient.annotated(mode="NonStrict", waiting_time="60s")], self._runs())
 
     def _group(self, name: str) -> Workloads:
-        left = gang(f"{name}-l").of(self._random.randint(1, 4)).in_namespace(self._scene.namespace("left"))
-        right = gang(f"{name}-r").of(self._random.randint(1, 4)).in_namespace(self._scene.namespace("right"))
+        left = gang(f"{name}-l").of(self._random.randint(1, 4)).in_namespace(self._world.namespace("left"))
+        right = gang(f"{name}-r").of(self._random.randint(1, 4)).in_namespace(self._world.namespace("right"))
         names = [f"{each.namespace}/{each.name}" for each in (left, right)]
         return Workloads("group", [left.with_group(*names), right.with_group(*names)], self._runs())
 
@@ -130,13 +130,13 @@ class Traffic:
         return Workloads("preemptor", [preemptor], self._runs(), priority=_HIGH)
 
     async def _run_to_end(self, workloads: Workloads) -> None:
-        placed = [self._scene.here(each) for each in workloads.gangs]
+        placed = [self._world.here(each) for each in workloads.gangs]
         workloads.gangs = placed
         keys = [(each.namespace, each.pod_name(number)) for each in placed for number in range(each.size)]
         self._by_pod.update(dict.fromkeys(keys, workloads))
         try:
             for each in placed:
-                await self._scene.create(each)
+                await self._world.create(each)
             workloads.created_at = time.monotonic()
             await self._all_bound(workloads)
             self.started[workloads.kind] += 1
@@ -155,7 +155,7 @@ class Traffic:
         finally:
             workloads.leaving = True
         for each in placed:
-            await self._scene.delete(each)
+            await self._world.delete(each)
         for key in keys:
             self._by_pod.pop(key, None)
         self._free_slots.release()
@@ -187,7 +187,7 @@ class Traffic:
         return any(not node_of(pod) and "deletionTimestamp" not in pod["metadata"] for pod in pods)
 
     def _all_are_bound(self, workloads: Workloads) -> bool:
-        return all(len(self._scene.bound_pods(each)) == each.size for each in workloads.gangs)
+        return all(len(self._world.bound_pods(each)) == each.size for each in workloads.gangs)
 
     async def _run(self, workloads: Workloads) -> None:
         """Keeps the workload bound until its time is over, recreating evicted pods. Raises TimeoutError."""
@@ -220,7 +220,7 @@ class Traffic:
                 if (key := (each.namespace, each.pod_name(number))) in self._cluster.pods
             )
             if missing and not going:
-                await self._scene.add_pods(each, *missing)
+                await self._world.add_pods(each, *missing)
 
     async def _wait_for_status(self, workloads: Workloads) -> None:
         """Waits until lifecycle has counted its pods. Raises TimeoutError."""

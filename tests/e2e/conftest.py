@@ -1,4 +1,4 @@
-"""One Muster for all end-to-end tests, and a scene of its own for each."""
+"""One Muster for all end-to-end tests, and a world of its own for each."""
 
 from collections.abc import AsyncIterator
 
@@ -6,9 +6,9 @@ import pytest
 import pytest_asyncio
 
 from builders.e2e.cluster import Cluster, real_kubeconfig, running_cluster
-from builders.e2e.world import Scene
+from builders.e2e.world import World
 
-_HASTE = {
+_SHORT_TIMEOUTS = {
     "MUSTER_COORDINATOR_BIND_TIMEOUT_SECONDS": "1",
     "MUSTER_COORDINATOR_REPAIR_TIMEOUT_SECONDS": "2",
     "MUSTER_COORDINATOR_STARVATION_AFTER_SECONDS": "2",
@@ -24,33 +24,33 @@ async def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def hasty(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+async def impatient(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     """Another one, whose coordinator waits for nothing longer than a second or two."""
     kubeconfig = real_kubeconfig(request.config)
-    directory = tmp_path_factory.mktemp("hasty")
-    async with running_cluster(directory, kubeconfig=kubeconfig, service_environment=_HASTE) as cluster:
+    directory = tmp_path_factory.mktemp("impatient")
+    async with running_cluster(directory, kubeconfig=kubeconfig, service_environment=_SHORT_TIMEOUTS) as cluster:
         yield cluster
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def hasty_scene(hasty: Cluster) -> AsyncIterator[Scene]:
+async def impatient_world(impatient: Cluster) -> AsyncIterator[World]:
     """A part of the cluster that waits for nothing."""
-    async for scene in _scene(hasty):
-        yield scene
+    async for world in _world(impatient):
+        yield world
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def scene(cluster: Cluster) -> AsyncIterator[Scene]:
+async def world(cluster: Cluster) -> AsyncIterator[World]:
     """A part of the cluster for one test, in which every process runs at its beginning."""
-    async for scene in _scene(cluster):
-        yield scene
+    async for world in _world(cluster):
+        yield world
 
 
-async def _scene(cluster: Cluster) -> AsyncIterator[Scene]:
+async def _world(cluster: Cluster) -> AsyncIterator[World]:
     await cluster.begin()
-    scene = Scene(cluster)
-    yield scene
+    world = World(cluster)
+    yield world
     await cluster.stack.start()
-    await scene.clear()
+    await world.clear()
     await cluster.invariants.check()
     await cluster.check_access()

@@ -16,7 +16,7 @@ SEED = int(os.environ.get("MUSTER_CHAOS_SEED", "6"))
 
 
 @pytest.mark.timeout(SECONDS + 540)
-async def test_any_process_may_be_killed_at_any_moment_i1_to_i10(
+async def test_invariants_hold_while_any_process_is_killed_i1_to_i10(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     if request.config.getoption("--cluster") == "real":

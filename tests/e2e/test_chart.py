@@ -176,7 +176,7 @@ def kept_secrets(release: Release) -> dict[str, JSON]:
 
 
 @pytest.mark.timeout(400)  # two installations, on a machine that may be busy
-async def test_an_upgrade_loses_no_permit_and_every_gang_ends_bound(tmp_path: Path) -> None:
+async def test_an_upgrade_loses_no_permit_and_every_gang_is_bound(tmp_path: Path) -> None:
     runs = gang("runs").of(4)
     starts = gang("starts").of(6)
     holds = gang("holds").of(4).annotated(mode="NonStrict", waiting_time="900s").pod_on_nodes(3, late="yes")

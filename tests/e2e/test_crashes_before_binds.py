@@ -7,7 +7,7 @@ import pytest_asyncio
 
 from builders.e2e.faults import BINDS, Requests
 from builders.e2e.sakkara_groups import RANK, SakkaraGroup, Told, following, group
-from builders.e2e.world import Scene
+from builders.e2e.world import World
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -15,73 +15,75 @@ LABELS = Requests("PATCH", "/pods/[^/]+")
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def told(scene: Scene) -> AsyncIterator[Told]:
-    async with following(scene) as told:
+async def told(world: World) -> AsyncIterator[Told]:
+    async with following(world) as told:
         yield told
 
 
-async def decided(scene: Scene, gang_id: str) -> dict[str, tuple[str, str]]:
+async def decided(world: World, gang_id: str) -> dict[str, tuple[str, str]]:
     """Node and rank by pod, as the first permit has them."""
-    history = scene.cluster.records.history
-    await scene.cluster.until(lambda: any(record.seats for record in history[gang_id]), f"a permit of {gang_id}")
+    history = world.cluster.records.history
+    await world.cluster.until(lambda: any(record.seats for record in history[gang_id]), f"a permit of {gang_id}")
     record = next(record for record in history[gang_id] if record.seats)
     return {pod.name: (seat.node, str(pod.rank)) for seat in record.seats for pod in seat.pods}
 
 
-async def kill(scene: Scene, names: str) -> None:
+async def kill(world: World, names: str) -> None:
     for name in names.split():
-        await scene.cluster.stack.kill(name)
+        await world.cluster.stack.kill(name)
 
 
-async def is_as_decided(scene: Scene, told: Told, workload: SakkaraGroup) -> None:
+async def is_as_decided(world: World, told: Told, workload: SakkaraGroup) -> None:
     """Every pod is where it was to be, and had its rank when it came there."""
-    await scene.bound(workload)
+    await world.bound(workload)
     await told.says(workload, status="Bound")
     labels = await told.labelled(workload, status="Bound")
-    pods = await decided(scene, scene.here(workload).id)
-    assert scene.bound_pods(workload) == {pod: node for pod, (node, _) in pods.items()}
+    pods = await decided(world, world.here(workload).id)
+    assert world.bound_pods(workload) == {pod: node for pod, (node, _) in pods.items()}
     ranks = {pod: rank for pod, (_, rank) in pods.items()}
     assert {pod: each[RANK] for pod, each in labels.items()} == ranks
     assert {pod: told.born[pod][RANK] for pod in ranks} == ranks
 
 
 @pytest.mark.parametrize("victims", ["coordinator", "binding", "coordinator binding"])
-async def test_killed_when_pods_have_labels_and_no_node_i4_i6(scene: Scene, told: Told, victims: str) -> None:
-    await scene.nodes(2, 2)
+async def test_coordinator_killed_when_pods_have_labels_but_no_node_i4_i6(
+    world: World, told: Told, victims: str
+) -> None:
+    await world.nodes(2, 2)
     four = group("four").of(4)
-    with scene.cluster.faults.hold(BINDS, let_pass=1) as held:
-        await scene.create(four)
-        await scene.bound(four, count=1)
+    with world.cluster.faults.hold(BINDS, let_pass=1) as held:
+        await world.create(four)
+        await world.bound(four, count=1)
         await held.until(3)
-        await scene.cluster.until(lambda: all(RANK in each for each in told.labels(four).values()), "all have ranks")
-        await kill(scene, victims)
+        await world.cluster.until(lambda: all(RANK in each for each in told.labels(four).values()), "all have ranks")
+        await kill(world, victims)
         held.drop()
-        await scene.cluster.stack.start()
-    await is_as_decided(scene, told, four)
+        await world.cluster.stack.start()
+    await is_as_decided(world, told, four)
 
 
-async def test_killed_when_some_pods_have_labels_i4_i6(scene: Scene, told: Told) -> None:
-    await scene.nodes(2, 2)
+async def test_coordinator_killed_when_some_pods_have_labels_i4_i6(world: World, told: Told) -> None:
+    await world.nodes(2, 2)
     four = group("four").of(4)
-    with scene.cluster.faults.hold(LABELS, let_pass=2) as held:
-        await scene.create(four)
-        await scene.bound(four, count=2)
+    with world.cluster.faults.hold(LABELS, let_pass=2) as held:
+        await world.create(four)
+        await world.bound(four, count=2)
         await held.until(1)
-        await kill(scene, "coordinator binding")
+        await kill(world, "coordinator binding")
         held.drop()
-        await scene.cluster.stack.start()
-    await is_as_decided(scene, told, four)
+        await world.cluster.stack.start()
+    await is_as_decided(world, told, four)
 
 
-async def test_killed_before_it_could_say_that_all_are_bound(scene: Scene, told: Told) -> None:
-    await scene.nodes(4)
+async def test_binding_killed_before_it_reported_all_pods_bound(world: World, told: Told) -> None:
+    await world.nodes(4)
     two = group("two").of(2)
-    with scene.cluster.faults.hold(Requests("PATCH", "/configmaps/two")) as held:
-        await scene.create(two)
-        await scene.bound(two)
+    with world.cluster.faults.hold(Requests("PATCH", "/configmaps/two")) as held:
+        await world.create(two)
+        await world.bound(two)
         await held.until(1)
-        await kill(scene, "coordinator binding")
+        await kill(world, "coordinator binding")
         held.drop()
-        await scene.cluster.stack.start()
-    await is_as_decided(scene, told, two)
+        await world.cluster.stack.start()
+    await is_as_decided(world, told, two)
     assert sorted(told.ranks(two).values()) == [0, 1]

@@ -229,7 +229,7 @@ async def _drained(up: asyncio.subprocess.Process, said: asyncio.Event) -> None:
 
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize("page", pages())
-async def test_commands_do_what_the_page_says(page: str, ground: Ground) -> None:
+async def test_documented_commands_print_what_the_page_shows(page: str, ground: Ground) -> None:
     parts, blocks = [PRELUDE], list(shell_blocks(page))
     for number, (block, _) in enumerate(blocks):
         parts += [f"echo '@@ {number}'", *map(as_run, commands(block))]
@@ -257,7 +257,7 @@ def assert_looks_like(output: str, shown: str, where: str) -> None:
             assert any(re.match(rf"\s*{first}(?!\w)", line) for line in lines), f"no line like {wanted!r}: {where}"
 
 
-def test_tables_name_only_what_pages_have() -> None:
+def test_tables_name_only_existing_commands() -> None:
     said = [command for page in pages() for block, _ in shell_blocks(page) for command in commands(block)]
     for each in INSTEAD:
         assert any(re.match(each.command, command) for command in said), f"no page has {each.command} any more"

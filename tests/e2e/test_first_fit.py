@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from builders.e2e.cluster import Cluster, running_cluster
-from builders.e2e.world import Scene
+from builders.e2e.world import World
 from builders.gangs.workloads import gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -37,47 +37,47 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
         yield cluster
 
 
-async def test_gangs_start_whole_and_wait_for_room(scene: Scene) -> None:
-    await scene.nodes(4, 4)
+async def test_gangs_start_whole_or_wait_for_capacity(world: World) -> None:
+    await world.nodes(4, 4)
     a, b = gang("a").of(6), gang("b").of(4)
-    await scene.create(a)
-    await scene.bound(a)
-    await scene.create(b)
-    await scene.waits(b, "2 of 4 members fit first-fit")
-    await scene.delete(a)
-    await scene.bound(b)
+    await world.create(a)
+    await world.bound(a)
+    await world.create(b)
+    await world.waits(b, "2 of 4 members fit first-fit")
+    await world.delete(a)
+    await world.bound(b)
 
 
-async def test_what_it_leaves_out_is_told_to_the_user(scene: Scene) -> None:
-    await scene.nodes(4)
+async def test_unsupported_features_are_reported_to_the_user(world: World) -> None:
+    await world.nodes(4)
     a = gang("a").of(2).marked({"muster.dev/topology": "node: hard pack"})
-    await scene.create(a)
-    await scene.waits(a, "first-fit does not support hard topology constraints; use another placement for it")
-    await scene.unschedulable(a, "first-fit does not support hard topology constraints")
+    await world.create(a)
+    await world.waits(a, "first-fit does not support hard topology constraints; use another placement for it")
+    await world.unschedulable(a, "first-fit does not support hard topology constraints")
     single = plain("single")
-    await scene.create(single)
-    await scene.bound(single)
+    await world.create(single)
+    await world.bound(single)
 
 
-async def test_a_soft_constraint_counts_for_nothing_and_holds_nobody_up(scene: Scene) -> None:
-    await scene.nodes(4, 4)
+async def test_first_fit_ignores_a_soft_constraint(world: World) -> None:
+    await world.nodes(4, 4)
     a = gang("a").of(6).marked({"muster.dev/topology": "node: pack"})
-    await scene.create(a)
-    await scene.bound(a)
+    await world.create(a)
+    await world.bound(a)
 
 
-async def test_nobody_is_evicted_for_a_gang_of_higher_priority(scene: Scene) -> None:
-    await scene.nodes(4)
+async def test_first_fit_preempts_nothing(world: World) -> None:
+    await world.nodes(4)
     low, high = gang("low").of(4).with_priority(0), gang("high").of(2).with_priority(10)
-    await scene.create(low)
-    await scene.bound(low)
-    await scene.create(high)
-    await scene.waits(high, "0 of 2 members fit first-fit")
-    await scene.delete(low)
-    await scene.bound(high)
+    await world.create(low)
+    await world.bound(low)
+    await world.create(high)
+    await world.waits(high, "0 of 2 members fit first-fit")
+    await world.delete(low)
+    await world.bound(high)
 
 
-async def test_up_runs_it_when_told_to(tmp_path: Path) -> None:
+async def test_up_runs_first_fit_on_request(tmp_path: Path) -> None:
     examples = tmp_path / "examples"
     examples.mkdir()
     (examples / "pair.yaml").write_text("---".join(PAIR.format(number=number) for number in range(2)))

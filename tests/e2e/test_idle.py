@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from builders.e2e.world import Scene
+from builders.e2e.world import World
 from builders.gangs.workloads import Workload, gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -14,17 +14,17 @@ UNRELATED_EVENTS = 200
 QUIET_IN_A_ROW = 40
 
 
-async def pending_gangs(scene: Scene, count: int, priority: int) -> list[Workload]:
+async def pending_gangs(world: World, count: int, priority: int) -> list[Workload]:
     """So many gangs that cannot fit, of several shapes, tried by a coordinator that found them all there."""
     gangs = [
         gang(f"g{number:03}").of(2 + number % 2).asking(cpu=4 + number % 5).with_priority(priority)
         for number in range(count)
     ]
-    await scene.cluster.stack.stop_one("coordinator")
-    await scene.create(*gangs)
-    await scene.cluster.stack.start(["coordinator"])
+    await world.cluster.stack.stop_one("coordinator")
+    await world.create(*gangs)
+    await world.cluster.stack.start(["coordinator"])
     for each in gangs:
-        await scene.waits(each, "members fit")
+        await world.waits(each, "members fit")
     return gangs
 
 
@@ -33,51 +33,51 @@ def small(name: str, priority: int) -> Workload:
     return plain(name).asking(cpu="1m").with_priority(priority)
 
 
-async def asked_for(scene: Scene, fence: Workload, since: int) -> list[set[str]]:
+async def asked_for(world: World, fence: Workload, since: int) -> list[set[str]]:
     """What placement was asked for since then, call by call, up to this pod, which is created now."""
-    await scene.create(fence)
-    await scene.bound(fence)
-    await scene.satisfied(fence)
-    return [{group.id for group in request.groups} for request in scene.cluster.solves.asked[since:]]
+    await world.create(fence)
+    await world.bound(fence)
+    await world.satisfied(fence)
+    return [{group.id for group in request.groups} for request in world.cluster.solves.asked[since:]]
 
 
-async def settled(scene: Scene, priority: int) -> None:
+async def settled(world: World, priority: int) -> None:
     """Wait until placement is asked for nobody but those who come now, many times in a row."""
     in_a_row = 0
     async with asyncio.timeout(90):
         for number in itertools.count():
             fence = small(f"settled-{number}", priority)
-            asked = await asked_for(scene, fence, len(scene.cluster.solves.asked))
-            in_a_row = in_a_row + 1 if asked == [{scene.here(fence).id}] else 0
+            asked = await asked_for(world, fence, len(world.cluster.solves.asked))
+            in_a_row = in_a_row + 1 if asked == [{world.here(fence).id}] else 0
             if in_a_row == QUIET_IN_A_ROW:
                 return
 
 
 @pytest.mark.parametrize(("pending", "priority"), [(500, 0), (60, 1000)])
-async def test_g50_gangs_that_cannot_fit_are_tried_once_and_then_only_when_something_helps_i9(
-    scene: Scene, pending: int, priority: int
+async def test_g50_infeasible_gangs_are_retried_only_after_a_helpful_event_i9(
+    world: World, pending: int, priority: int
 ) -> None:
     """Those of higher priority have looked once, in vain, for somebody to evict."""
-    await scene.nodes(3, pods=1000)
+    await world.nodes(3, pods=1000)
     running = gang("running").of(1).with_priority(0)
-    await scene.create(running)
-    await scene.bound(running)
-    solves, since = scene.cluster.solves, len(scene.cluster.solves.asked)
-    gangs = await pending_gangs(scene, pending, priority)
+    await world.create(running)
+    await world.bound(running)
+    solves, since = world.cluster.solves, len(world.cluster.solves.asked)
+    gangs = await pending_gangs(world, pending, priority)
     first_round = [
         group.id for request in solves.asked[since:] if not request.potential_victims for group in request.groups
     ]
     assert len(first_round) == len(set(first_round)), "none is tried twice"
 
-    await settled(scene, priority)
+    await settled(world, priority)
     since = len(solves.asked)
     for number in range(UNRELATED_EVENTS):
-        await scene.touch_status(running, 0, f"step {number}")
+        await world.touch_status(running, 0, f"step {number}")
     fence = small("fence", priority)
-    assert await asked_for(scene, fence, since) == [{scene.here(fence).id}]
+    assert await asked_for(world, fence, since) == [{world.here(fence).id}]
 
     since = len(solves.asked)
-    await scene.nodes(8)
-    started = await scene.one_bound(*gangs)
-    assert scene.here(started).id in {group.id for request in solves.asked[since:] for group in request.groups}
-    assert scene.bound_pods(running)
+    await world.nodes(8)
+    started = await world.one_bound(*gangs)
+    assert world.here(started).id in {group.id for request in solves.asked[since:] for group in request.groups}
+    assert world.bound_pods(running)

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from builders.e2e.cluster import Cluster, running_cluster
 from builders.e2e.faults import BINDS
-from builders.e2e.world import Scene
+from builders.e2e.world import World
 from builders.gangs.workloads import gang
 from builders.telemetry.jaeger import PROGRAM, Jaeger, JaegerSpan, running_jaeger
 
@@ -46,14 +46,12 @@ def one(spans: list[JaegerSpan], name: str, kind: str = "internal") -> JaegerSpa
     return span
 
 
-async def test_a_gang_is_one_whole_trace_though_the_coordinator_was_killed_in_the_middle_of_the_binds(
-    traced: Cluster, jaeger: Jaeger
-) -> None:
-    scene, coordinator = Scene(traced), traced.stack.children["coordinator"]
-    await scene.nodes(4, 4)
+async def test_a_gang_is_one_trace_across_a_coordinator_crash_in_mid_bind(traced: Cluster, jaeger: Jaeger) -> None:
+    world, coordinator = World(traced), traced.stack.children["coordinator"]
+    await world.nodes(4, 4)
     with traced.faults.hold(BINDS, let_pass=3) as held:
-        [a] = await scene.create(gang("a").of(8))
-        await scene.bound(a, count=3)
+        [a] = await world.create(gang("a").of(8))
+        await world.bound(a, count=3)
         await held.until(1)
         trace_id = (await traced.explain(a.id)).gang.trace_id
         await jaeger.trace_when(trace_id, lambda spans: "gang.permitted" in names(spans))
@@ -68,7 +66,7 @@ async def test_a_gang_is_one_whole_trace_though_the_coordinator_was_killed_in_th
         }
         with traced.faults.refuse(BINDS, 500, times=1):  # a pod that is tried again has a span of its own
             await traced.stack.start(["coordinator"])
-            await scene.satisfied(a)
+            await world.satisfied(a)
     for service in ("coordinator", "binding"):  # what they have not sent yet leaves when they end
         await traced.stack.stop_one(service)
     # Jaeger takes what the services send one batch after the other.

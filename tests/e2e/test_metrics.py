@@ -7,7 +7,7 @@ import pytest
 
 from builders.deploy.promtool import promtool
 from builders.docs.metrics import documented_metrics
-from builders.e2e.world import Scene
+from builders.e2e.world import World
 from builders.gangs.workloads import gang
 from builders.telemetry.metrics import Figures
 from builders.wait import eventually
@@ -21,33 +21,33 @@ BIND = {"rpc_method": "muster.binding.v1.BindingService/Bind", "rpc_response_sta
 OF_PYTHON = ("process_", "python_")
 
 
-async def told(scene: Scene) -> dict[str, Figures]:
-    addresses = scene.cluster.stack.metrics_addresses
+async def told(world: World) -> dict[str, Figures]:
+    addresses = world.cluster.stack.metrics_addresses
     figures = await asyncio.gather(*(Figures.at(address) for address in addresses.values()))
     return dict(zip(addresses, figures, strict=True))
 
 
-async def until(scene: Scene, holds: Callable[[dict[str, Figures]], bool]) -> dict[str, Figures]:
+async def until(world: World, holds: Callable[[dict[str, Figures]], bool]) -> dict[str, Figures]:
     """Some figures follow a moment after what they are about, which others see first."""
 
     async def as_wanted() -> dict[str, Figures] | None:
-        now = await told(scene)
+        now = await told(world)
         return now if holds(now) else None
 
     return await eventually(as_wanted, seconds=20, every_seconds=0.05)
 
 
-async def test_figures_follow_the_gangs(scene: Scene) -> None:
-    await scene.nodes(4)
-    before = await told(scene)
+async def test_metrics_follow_the_gangs(world: World) -> None:
+    await world.nodes(4)
+    before = await told(world)
     small, big = gang("small").of(3).with_priority(0), gang("big").of(5).with_priority(0)
 
-    await scene.create(small)
-    await scene.bound(small)
-    await scene.create(big)
-    await scene.unschedulable(big)
+    await world.create(small)
+    await world.bound(small)
+    await world.create(big)
+    await world.unschedulable(big)
     waits = await until(
-        scene,
+        world,
         lambda now: (
             now["coordinator"]("scheduler_pending_pods", queue="unschedulable") == 5
             and now["coordinator"]("muster_watch_lag_seconds_count")
@@ -80,25 +80,25 @@ async def test_figures_follow_the_gangs(scene: Scene) -> None:
     assert [waits[name]("muster_cache_synced") for name in ("coordinator", "placement")] == [1, 1]
     assert waits["cluster-state"]("muster_subscribers") >= 2
 
-    await scene.nodes(4)
-    await scene.bound(big)
-    await until(scene, lambda now: now["coordinator"]("scheduler_pending_pods") == 0)
+    await world.nodes(4)
+    await world.bound(big)
+    await until(world, lambda now: now["coordinator"]("scheduler_pending_pods") == 0)
 
     urgent = gang("urgent").of(2).with_priority(1000)
-    await scene.create(urgent)
-    await scene.bound(urgent)
-    preempted = await until(scene, lambda now: now["binding"]("muster_evictions_total", outcome="evicted") > 0)
+    await world.create(urgent)
+    await world.bound(urgent)
+    preempted = await until(world, lambda now: now["binding"]("muster_evictions_total", outcome="evicted") > 0)
     assert preempted["coordinator"]("scheduler_preemption_attempts_total") >= 1
     assert preempted["coordinator"]("scheduler_preemption_victims_sum") >= 2
 
 
-async def test_prometheus_finds_nothing_wrong_with_what_is_told(scene: Scene) -> None:
-    for figures in (await told(scene)).values():
+async def test_promtool_accepts_the_exposed_metrics(world: World) -> None:
+    for figures in (await told(world)).values():
         promtool("check", "metrics", given=figures.text)
 
 
-async def test_what_is_documented_is_told_and_nothing_else(scene: Scene) -> None:
-    documented, all_told = documented_metrics(), await told(scene)
+async def test_exactly_the_documented_metrics_are_exposed(world: World) -> None:
+    documented, all_told = documented_metrics(), await told(world)
     told_by: dict[str, set[str]] = {}
     for service, figures in all_told.items():
         for name, kind in figures.types.items():

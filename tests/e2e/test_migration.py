@@ -18,7 +18,7 @@ import yaml
 
 from builders.e2e.cluster import CALL_SECONDS, Cluster
 from builders.e2e.observations import LABEL
-from builders.e2e.world import Scene
+from builders.e2e.world import World
 from builders.gangs.dialects import Written
 from muster.coordinator.v1.coordinator_pb2 import Phase
 
@@ -90,15 +90,15 @@ def at_muster(manifests: list[JSON]) -> list[JSON]:
     return changed
 
 
-def on_nodes_of(scene: Scene, manifests: list[JSON]) -> list[JSON]:
+def on_nodes_of(world: World, manifests: list[JSON]) -> list[JSON]:
     """The manifests as this test creates them: in its namespace and on its nodes."""
     placed = copy.deepcopy(manifests)
     for each in placed:
-        each["metadata"]["namespace"] = scene.name
+        each["metadata"]["namespace"] = world.name
         if each["apiVersion"].startswith("scheduling.k8s.io/"):
-            each["apiVersion"] = f"scheduling.k8s.io/{scene.cluster.api_server.native_versions[0]}"
+            each["apiVersion"] = f"scheduling.k8s.io/{world.cluster.api_server.native_versions[0]}"
     for spec in pod_specs(placed):
-        spec |= {"nodeSelector": {LABEL: scene.name}, "terminationGracePeriodSeconds": 0}
+        spec |= {"nodeSelector": {LABEL: world.name}, "terminationGracePeriodSeconds": 0}
     return placed
 
 
@@ -108,16 +108,16 @@ def minimum_of(manifests: list[JSON]) -> int:
     return int(re.findall(words, yaml.safe_dump(manifests, width=1000))[-1])
 
 
-async def starts_whole(scene: Scene, gang: str, minimum: int) -> None:
+async def starts_whole(world: World, gang: str, minimum: int) -> None:
     """Wait until it has started, and see that its first permit had a seat for as many as must start together."""
 
     def started() -> bool:
-        found = scene.cluster.gangs.get(gang)
+        found = world.cluster.gangs.get(gang)
         return found is not None and found.phase == Phase.PHASE_SATISFIED and found.bound >= minimum
 
-    await scene.cluster.until(started, f"{gang} has started")
-    assert scene.cluster.gangs[gang].minimum == minimum
-    first = next(record for record in scene.cluster.records.history[gang] if record.seats)
+    await world.cluster.until(started, f"{gang} has started")
+    assert world.cluster.gangs[gang].minimum == minimum
+    first = next(record for record in world.cluster.records.history[gang] if record.seats)
     assert sum(len(seat.pods) for seat in first.seats) >= minimum
 
 
@@ -127,29 +127,29 @@ def controllers(cluster: Cluster) -> None:
     cluster.api_server.needs_controllers()
 
 
-async def test_every_manifest_of_the_page_is_tried() -> None:
+async def test_every_manifest_of_the_page_is_tested() -> None:
     assert set(DIFFS) == {*ONLY_THE_SCHEDULER, *CONVERTED, VOLCANO_JOBS}
 
 
 @pytest.mark.parametrize("section", ONLY_THE_SCHEDULER)
-async def test_a_manifest_starts_as_a_gang_with_nothing_but_its_scheduler_changed(scene: Scene, section: str) -> None:
+async def test_a_manifest_starts_with_only_its_scheduler_name_changed(world: World, section: str) -> None:
     after = at_muster(side(DIFFS[section], "-"))
     assert after == side(DIFFS[section], "+")
     if section == "Kubernetes' own gangs":
-        scene.cluster.api_server.needs_native()
-    await scene.nodes(4, 4)
-    gang = ONLY_THE_SCHEDULER[section].format(scene.name)
-    await scene.declare(Written(gang, tuple(on_nodes_of(scene, after)), ""))
-    await starts_whole(scene, gang, minimum_of(after))
+        world.cluster.api_server.needs_native()
+    await world.nodes(4, 4)
+    gang = ONLY_THE_SCHEDULER[section].format(world.name)
+    await world.declare(Written(gang, tuple(on_nodes_of(world, after)), ""))
+    await starts_whole(world, gang, minimum_of(after))
 
 
 @pytest.mark.parametrize("section", CONVERTED)
-async def test_what_was_volcanos_starts_as_a_gang_when_it_is_converted(scene: Scene, section: str) -> None:
+async def test_a_converted_volcano_manifest_starts_as_a_gang(world: World, section: str) -> None:
     after = side(DIFFS[section], "+")
-    await scene.nodes(4, 4)
-    gang = CONVERTED[section].format(scene.name)
-    await scene.declare(Written(gang, tuple(on_nodes_of(scene, after)), ""))
-    await starts_whole(scene, gang, minimum_of(after))
+    await world.nodes(4, 4)
+    gang = CONVERTED[section].format(world.name)
+    await world.declare(Written(gang, tuple(on_nodes_of(world, after)), ""))
+    await starts_whole(world, gang, minimum_of(after))
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -179,13 +179,13 @@ def definition(plural: str, group: str, version: str, kind: str) -> JSON:
     }
 
 
-async def create_job(scene: Scene, sign: str) -> JSON:
+async def create_job(world: World, sign: str) -> JSON:
     """Create the page's Volcano Job, before or after; returns it as it is in the API."""
-    [job] = on_nodes_of(scene, side(DIFFS[VOLCANO_JOBS], sign))
+    [job] = on_nodes_of(world, side(DIFFS[VOLCANO_JOBS], sign))
     job["spec"]["schedulerName"] = "muster"
-    await scene.declare(Written(f"none/{scene.name}/job", (job,), ""))
-    path = f"/apis/{job['apiVersion']}/namespaces/{scene.name}/jobs/{job['metadata']['name']}"
-    return await scene.cluster.call("GET", path)
+    await world.declare(Written(f"none/{world.name}/job", (job,), ""))
+    path = f"/apis/{job['apiVersion']}/namespaces/{world.name}/jobs/{job['metadata']['name']}"
+    return await world.cluster.call("GET", path)
 
 
 def made_of(job: Mapping[str, Any]) -> tuple[str, JSON, list[JSON]]:
@@ -233,13 +233,13 @@ def pod_of(job: Mapping[str, Any], task: Mapping[str, Any], name: str, group: st
     }
 
 
-async def run_command_of_the_page(scene: Scene, section: str) -> None:
-    """Run the shell commands of a section in the scene's namespace, as the cluster's owner."""
+async def run_command_of_the_page(world: World, section: str) -> None:
+    """Run the shell commands of a section in the world's namespace, as the cluster's owner."""
     commands = blocks("sh")[section]
     assert f"-n {NAMESPACE} " in commands
     process = await asyncio.create_subprocess_exec(
-        *("sh", "-ec", commands.replace(f"-n {NAMESPACE} ", f"-n {scene.name} ")),
-        env={**os.environ, "KUBECONFIG": str(scene.cluster.stack.kubeconfig)},
+        *("sh", "-ec", commands.replace(f"-n {NAMESPACE} ", f"-n {world.name} ")),
+        env={**os.environ, "KUBECONFIG": str(world.cluster.stack.kubeconfig)},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
@@ -248,33 +248,33 @@ async def run_command_of_the_page(scene: Scene, section: str) -> None:
 
 
 @pytest.mark.usefixtures("volcano")
-async def test_pods_of_a_volcano_job_start_as_a_gang_by_their_number(scene: Scene) -> None:
-    await scene.nodes(4, 4)
-    group, pod_group, pods = made_of(await create_job(scene, "+"))
-    gang = f"batch/{scene.name}/{group}"
-    await scene.declare(Written(gang, (pod_group, *pods), ""))
-    await starts_whole(scene, gang, 3)
+async def test_pods_of_a_volcano_job_start_as_a_gang_by_count(world: World) -> None:
+    await world.nodes(4, 4)
+    group, pod_group, pods = made_of(await create_job(world, "+"))
+    gang = f"batch/{world.name}/{group}"
+    await world.declare(Written(gang, (pod_group, *pods), ""))
+    await starts_whole(world, gang, 3)
 
 
 @pytest.mark.usefixtures("volcano")
-async def test_pods_of_a_volcano_job_wait_for_the_pod_group_that_the_page_makes(scene: Scene) -> None:
+async def test_pods_of_a_volcano_job_wait_for_the_documented_pod_group(world: World) -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("the page's command needs kubectl: apt-get install kubernetes-client")
-    await scene.nodes(4, 4)
-    job = await create_job(scene, "-")
+    await world.nodes(4, 4)
+    job = await create_job(world, "-")
     group, pod_group, pods = made_of(job)
-    gang = f"kube-batch/{scene.name}/{group}"
-    await scene.declare(Written(gang, (pod_group, *pods), ""))
+    gang = f"kube-batch/{world.name}/{group}"
+    await world.declare(Written(gang, (pod_group, *pods), ""))
 
     def waits() -> bool:
-        found = scene.cluster.gangs.get(gang)
+        found = world.cluster.gangs.get(gang)
         return found is not None and found.members == 3 and "does not exist yet" in found.reason
 
-    await scene.cluster.until(waits, f"{gang} waits for its PodGroup")
-    await run_command_of_the_page(scene, VOLCANO_JOBS)
-    await starts_whole(scene, gang, 3)
+    await world.cluster.until(waits, f"{gang} waits for its PodGroup")
+    await run_command_of_the_page(world, VOLCANO_JOBS)
+    await starts_whole(world, gang, 3)
 
-    scene.cluster.invariants.forget(gang)
-    path = f"/apis/{job['apiVersion']}/namespaces/{scene.name}/jobs/{job['metadata']['name']}"
-    await scene.cluster.call("DELETE", path, {"propagationPolicy": "Background"})
-    await scene.cluster.until(lambda: gang not in scene.cluster.gangs, "its PodGroup goes with the Job")
+    world.cluster.invariants.forget(gang)
+    path = f"/apis/{job['apiVersion']}/namespaces/{world.name}/jobs/{job['metadata']['name']}"
+    await world.cluster.call("DELETE", path, {"propagationPolicy": "Background"})
+    await world.cluster.until(lambda: gang not in world.cluster.gangs, "its PodGroup goes with the Job")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from builders.e2e.cluster import WAIT_SECONDS
-from builders.e2e.world import Scene
+from builders.e2e.world import World
 from builders.gangs.workloads import Workload, gang
 from builders.wait import eventually
 
@@ -17,10 +17,10 @@ WHOLE: dict[str, Any] = {"v1alpha2": "PodGroup"}
 
 
 @pytest.fixture(autouse=True)
-def version(scene: Scene) -> str:
+def version(world: World) -> str:
     """The newest version of the API that there is."""
-    scene.cluster.api_server.needs_native()
-    return scene.cluster.api_server.native_versions[0]
+    world.cluster.api_server.needs_native()
+    return world.cluster.api_server.native_versions[0]
 
 
 def first(version: str) -> str:
@@ -32,13 +32,13 @@ def native(name: str, size: int, cpu: int = 1) -> Workload:
     return gang(name).of(size).asking(cpu=cpu).declared_by("native")
 
 
-async def condition(scene: Scene, workload: Workload, name: str, status: str) -> dict[str, Any]:
+async def condition(world: World, workload: Workload, name: str, status: str) -> dict[str, Any]:
     """The condition of its PodGroup, as soon as it has this status."""
-    here = scene.here(workload)
+    here = world.here(workload)
     path = f"/apis/scheduling.k8s.io/{here.version}/namespaces/{here.namespace}/podgroups/{here.name}"
 
     async def found() -> list[dict[str, Any]]:
-        conditions = (await scene.cluster.call("GET", path)).get("status", {}).get("conditions", ())
+        conditions = (await world.cluster.call("GET", path)).get("status", {}).get("conditions", ())
         return [dict(each) for each in conditions if each["type"] == name and each["status"] == status]
 
     conditions: list[dict[str, Any]] = await eventually(
@@ -47,73 +47,71 @@ async def condition(scene: Scene, workload: Workload, name: str, status: str) ->
     return conditions[0]
 
 
-async def test_a_gang_waits_for_its_pod_group_and_for_room_and_starts_whole(scene: Scene, version: str) -> None:
-    await scene.nodes(3)
+async def test_a_gang_waits_for_its_pod_group_and_for_capacity(world: World, version: str) -> None:
+    await world.nodes(3)
     four = native("four", 4)
-    await scene.add_pods(four)
-    await scene.waits(four, 'PodGroup "', "does not exist yet")
-    await scene.define(four)
-    told = await condition(scene, four, first(version), "False")
+    await world.add_pods(four)
+    await world.waits(four, 'PodGroup "', "does not exist yet")
+    await world.define(four)
+    told = await condition(world, four, first(version), "False")
     assert (told["reason"], bool(told["message"])) == ("Unschedulable", True)
-    await scene.nodes(1)
-    await scene.bound(four)
-    told = await condition(scene, four, first(version), "True")
+    await world.nodes(1)
+    await world.bound(four)
+    told = await condition(world, four, first(version), "True")
     assert told["reason"] == "Scheduled"
 
 
-async def test_its_first_version_is_told_in_its_own_words(scene: Scene) -> None:
-    if "v1alpha2" not in scene.cluster.api_server.native_versions:
+async def test_v1alpha2_pod_groups_get_status_in_their_own_format(world: World) -> None:
+    if "v1alpha2" not in world.cluster.api_server.native_versions:
         pytest.skip("this API server does not serve v1alpha2 any more")
-    await scene.nodes(2)
+    await world.nodes(2)
     two = native("two", 2).of_version("v1alpha2").declaring(disruptionMode="PodGroup")
-    await scene.create(two)
-    await scene.bound(two)
-    told = await condition(scene, two, "PodGroupScheduled", "True")
+    await world.create(two)
+    await world.bound(two)
+    told = await condition(world, two, "PodGroupScheduled", "True")
     assert told["reason"] == "Scheduled"
 
 
-async def test_a_topology_key_puts_all_pods_where_a_label_has_one_value(scene: Scene) -> None:
-    key = f"example.com/{scene.name}"
+async def test_a_topology_key_puts_all_pods_where_a_label_has_one_value(world: World) -> None:
+    key = f"example.com/{world.name}"
     left: Any = {key: "r0"}
     right: Any = {key: "r1"}
-    await scene.nodes(2, 1, **left)
-    await scene.nodes(3, **right)
-    await scene.nodes(8)
+    await world.nodes(2, 1, **left)
+    await world.nodes(3, **right)
+    await world.nodes(8)
     four = native("four", 4).declaring(schedulingConstraints={"topology": [{"key": key}]})
-    await scene.create(four)
-    await scene.waits(four)
-    more = await scene.nodes(1, **right)
-    await scene.bound(four)
-    nodes = set(scene.bound_pods(four).values())
+    await world.create(four)
+    await world.waits(four)
+    more = await world.nodes(1, **right)
+    await world.bound(four)
+    nodes = set(world.bound_pods(four).values())
     assert set(more) <= nodes
-    assert {scene.cluster.nodes[node]["metadata"]["labels"].get(key) for node in nodes} == {"r1"}
+    assert {world.cluster.nodes[node]["metadata"]["labels"].get(key) for node in nodes} == {"r1"}
 
 
-async def test_pods_of_a_basic_group_start_one_by_one(scene: Scene) -> None:
-    await scene.nodes(2)
+async def test_pods_of_a_basic_group_start_one_by_one(world: World) -> None:
+    await world.nodes(2)
     three = native("three", 3).needing(1).declaring(schedulingPolicy={"basic": {}})
-    await scene.create(three)
-    await scene.bound(three, count=2)
-    await scene.nodes(1)
-    await scene.bound(three)
+    await world.create(three)
+    await world.bound(three, count=2)
+    await world.nodes(1)
+    await world.bound(three)
 
 
-async def test_one_that_is_disrupted_whole_goes_whole_and_starts_again_when_there_is_room(
-    scene: Scene, version: str
-) -> None:
-    await scene.nodes(6)
+async def test_a_gang_with_group_disruption_is_evicted_whole_and_restarts(world: World, version: str) -> None:
+    await world.nodes(6)
     low = native("low", 6).needing(4).declaring(disruptionMode=WHOLE.get(version, {"all": {}}))
-    await scene.create(low)
-    await condition(scene, low, first(version), "True")
+    await world.create(low)
+    await condition(world, low, first(version), "True")
     high = native("high", 2).with_priority(100)
-    await scene.create(high)
-    told = await condition(scene, low, DISRUPTED, "True")
+    await world.create(high)
+    told = await condition(world, low, DISRUPTED, "True")
     assert told["reason"] == "PreemptionByScheduler"
-    assert told["message"].endswith(f"{scene.name}/high")
-    await scene.bound(high)
-    assert scene.bound_pods(low) == {}
-    await scene.add_pods(low)
-    await scene.delete(high)
-    await scene.bound(low)
-    await condition(scene, low, DISRUPTED, "False")
-    assert (await condition(scene, low, first(version), "True"))["reason"] == "Scheduled"
+    assert told["message"].endswith(f"{world.name}/high")
+    await world.bound(high)
+    assert world.bound_pods(low) == {}
+    await world.add_pods(low)
+    await world.delete(high)
+    await world.bound(low)
+    await condition(world, low, DISRUPTED, "False")
+    assert (await condition(world, low, first(version), "True"))["reason"] == "Scheduled"

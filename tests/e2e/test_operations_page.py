@@ -99,7 +99,7 @@ def objects() -> list[JSON]:
 # -- commands
 
 
-def test_every_command_is_run_here_or_elsewhere_for_a_reason() -> None:
+def test_every_command_of_the_page_is_tested() -> None:
     said = [command for _, command in commands()]
     for pattern in ELSEWHERE:
         assert any(re.match(pattern, command) for command in said), f"{pattern}: the page has no such command any more"
@@ -108,7 +108,7 @@ def test_every_command_is_run_here_or_elsewhere_for_a_reason() -> None:
         assert is_elsewhere(command) or known.match(command), command
 
 
-def test_what_commands_name_is_made_by_the_chart(objects: list[JSON]) -> None:
+def test_objects_named_in_commands_are_in_the_chart(objects: list[JSON]) -> None:
     named = {f"{each['kind'].lower()}/{each['metadata']['name']}" for each in (*objects, *manifests("0"))}
     named |= {f"job/muster-etcd-restore-{number}" for number in range(MEMBERS)} | {"job/backup-now"}
     components = {each["metadata"]["labels"].get("app.kubernetes.io/component") for each in objects}
@@ -121,7 +121,7 @@ def test_what_commands_name_is_made_by_the_chart(objects: list[JSON]) -> None:
             assert NAMESPACE in command, command
 
 
-async def test_commands_do_what_the_page_says(tmp_path: Path, objects: list[JSON]) -> None:
+async def test_documented_commands_print_what_the_page_shows(tmp_path: Path, objects: list[JSON]) -> None:
     where = tmp_path / "checkout"
     where.mkdir()
     for each in ROOT.iterdir():
@@ -179,7 +179,7 @@ async def make_claims(session: KubeSession, objects: list[JSON]) -> None:
 # -- manifests
 
 
-def test_the_backup_is_let_in_to_etcd_and_finds_what_it_mounts(objects: list[JSON]) -> None:
+def test_the_backup_reaches_etcd_and_its_volumes_exist(objects: list[JSON]) -> None:
     template = backup_template()
     policy = of_kind(objects, "NetworkPolicy")["muster-etcd"]
     allowed = [peer["podSelector"]["matchLabels"] for peer in policy["spec"]["ingress"][0]["from"]]
@@ -196,7 +196,7 @@ def test_the_backup_is_let_in_to_etcd_and_finds_what_it_mounts(objects: list[JSO
     assert (member, service, namespace) == ("muster-etcd-0", "muster-etcd", NAMESPACE)
 
 
-def test_members_are_restored_as_they_are_started(objects: list[JSON]) -> None:
+def test_restored_members_use_the_flags_they_start_with(objects: list[JSON]) -> None:
     [members] = of_kind(objects, "StatefulSet").values()
     [etcd] = members["spec"]["template"]["spec"]["containers"]
     started = dict(each.split("=", 1) for each in etcd["args"] if "=" in each)
@@ -213,7 +213,7 @@ def test_members_are_restored_as_they_are_started(objects: list[JSON]) -> None:
         assert mounts["data"] == {each["name"]: each["mountPath"] for each in etcd["volumeMounts"]}["data"]
 
 
-def test_manifests_have_etcds_image_and_no_more_rights_than_its_pods(objects: list[JSON]) -> None:
+def test_manifests_use_etcds_image_and_security_context(objects: list[JSON]) -> None:
     [members] = of_kind(objects, "StatefulSet").values()
     chart = members["spec"]["template"]["spec"]
     for spec in pod_specs():
@@ -225,7 +225,7 @@ def test_manifests_have_etcds_image_and_no_more_rights_than_its_pods(objects: li
             assert theirs | {"runAsNonRoot": spec["securityContext"]["runAsNonRoot"]} == allowed
 
 
-async def test_what_the_manifests_run_takes_a_secured_etcd_to_a_new_one(tmp_path: Path) -> None:
+async def test_backup_and_restore_manifests_move_a_secured_etcd(tmp_path: Path) -> None:
     etcdutl()
     security = Security(tmp_path / "tls")
     await security.make()

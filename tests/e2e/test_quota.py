@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from builders.e2e.cluster import WAIT_SECONDS, Cluster, real_kubeconfig, running_cluster
-from builders.e2e.world import Scene
+from builders.e2e.world import World
 from builders.gangs.workloads import Workload, gang, plain
 from builders.wait import eventually
 
@@ -23,13 +23,13 @@ async def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def scene(guarded: Cluster) -> AsyncIterator[Scene]:
+async def world(guarded: Cluster) -> AsyncIterator[World]:
     guarded.api_server.needs_controllers()
     await guarded.begin()
-    scene = Scene(guarded)
-    yield scene
+    world = World(guarded)
+    yield world
     await guarded.stack.start()
-    await scene.clear()
+    await world.clear()
     await guarded.invariants.check()
 
 
@@ -37,34 +37,34 @@ def group(name: str, size: int, **total: str) -> Workload:
     return gang(name).of(size).declared_by("kube-batch").declaring(totalResources=total)
 
 
-async def quota(scene: Scene, namespace: str, **hard: str) -> str:
+async def quota(world: World, namespace: str, **hard: str) -> str:
     """Make a ResourceQuota that counts; its path."""
-    await scene.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    await world.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team", "namespace": namespace}}
-    await scene.cluster.apply({**body, "spec": {"hard": hard}})
+    await world.cluster.apply({**body, "spec": {"hard": hard}})
     path = f"/api/v1/namespaces/{namespace}/resourcequotas/team"
-    await found(scene, path, lambda quota: "used" in quota.get("status", {}))
+    await found(world, path, lambda quota: "used" in quota.get("status", {}))
     return path
 
 
-async def found(scene: Scene, path: str, holds: Callable[[Any], bool]) -> Any:
+async def found(world: World, path: str, holds: Callable[[Any], bool]) -> Any:
     """The object, as soon as it is so."""
     seen: Any = None
 
     async def as_wanted() -> bool:
         nonlocal seen
-        seen = await scene.cluster.call("GET", path)
+        seen = await world.cluster.call("GET", path)
         return holds(seen)
 
     await eventually(as_wanted, lambda: f"{path} is {seen}", seconds=WAIT_SECONDS)
     return seen
 
 
-async def told(scene: Scene, workload: Workload, reason: str) -> str:
+async def told(world: World, workload: Workload, reason: str) -> str:
     """The message of its condition, once that has the reason."""
-    namespace = scene.here(workload).namespace
+    namespace = world.here(workload).namespace
     path = f"/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/{namespace}/podgroups/{workload.name}"
-    seen = await found(scene, path, lambda each: _condition(each).get("reason") == reason)
+    seen = await found(world, path, lambda each: _condition(each).get("reason") == reason)
     return str(_condition(seen)["message"])
 
 
@@ -73,53 +73,53 @@ def _condition(pod_group: Any) -> Any:
     return next((each for each in conditions if each["type"] == "QuotaReserved"), {})
 
 
-def pods_of_job(scene: Scene, name: str) -> int:
-    return sum(pod.startswith(f"{name}-") for _, pod in scene.cluster.pods)
+def pods_of_job(world: World, name: str) -> int:
+    return sum(pod.startswith(f"{name}-") for _, pod in world.cluster.pods)
 
 
-async def test_a_greedy_job_leaves_a_group_its_share_also_after_lifecycle_died(scene: Scene) -> None:
-    await scene.nodes(16)
+async def test_reserved_quota_survives_a_greedy_job_and_a_lifecycle_crash(world: World) -> None:
+    await world.nodes(16)
     train, greedy = group("train", 6, cpu="6"), plain("greedy")
-    await quota(scene, scene.here(train).namespace, **{"requests.cpu": "8"})
-    await scene.define(train)
-    await told(scene, train, "QuotaReserved")
-    await scene.cluster.stack.kill("lifecycle")
-    await scene.cluster.stack.start()
-    await scene.create_job(greedy, "greedy", 8)
-    await scene.cluster.until(lambda: pods_of_job(scene, "greedy") == 2, "two pods fit beside what is reserved")
-    await scene.create_job(train, "train", 6)
-    await scene.all_members_bound(train, 6)
-    assert pods_of_job(scene, "greedy") == 2
+    await quota(world, world.here(train).namespace, **{"requests.cpu": "8"})
+    await world.define(train)
+    await told(world, train, "QuotaReserved")
+    await world.cluster.stack.kill("lifecycle")
+    await world.cluster.stack.start()
+    await world.create_job(greedy, "greedy", 8)
+    await world.cluster.until(lambda: pods_of_job(world, "greedy") == 2, "two pods fit beside what is reserved")
+    await world.create_job(train, "train", 6)
+    await world.all_members_bound(train, 6)
+    assert pods_of_job(world, "greedy") == 2
 
 
-async def test_a_group_waits_with_the_reason_until_the_quota_is_raised(scene: Scene) -> None:
-    await scene.nodes(16)
+async def test_a_group_waits_with_the_reason_until_the_quota_is_raised(world: World) -> None:
+    await world.nodes(16)
     late, other = group("late", 3, cpu="4").gated("example.com/not-yet"), plain("other").of(1)
-    path = await quota(scene, scene.here(late).namespace, cpu="4")
-    await scene.add_pods(other)
-    await scene.add_pods(late)
-    await scene.define(late)
+    path = await quota(world, world.here(late).namespace, cpu="4")
+    await world.add_pods(other)
+    await world.add_pods(late)
+    await world.define(late)
     lacking = "does not fit: exceeded quota: team, requested: cpu=1, used: cpu=4, limited: cpu=4"
-    assert lacking in await told(scene, late, "QuotaExceeded")
-    await scene.ungate(late, 0, 1, 2)
-    await scene.waits(late, "quota is not reserved for it yet", "exceeded quota: team")
-    assert "exceeded quota: team" in await scene.cluster.muster("explain", scene.here(late).id)
-    await scene.cluster.merge(path, {"spec": {"hard": {"cpu": "5"}}})
-    await told(scene, late, "QuotaReserved")
-    await scene.bound(late)
+    assert lacking in await told(world, late, "QuotaExceeded")
+    await world.ungate(late, 0, 1, 2)
+    await world.waits(late, "quota is not reserved for it yet", "exceeded quota: team")
+    assert "exceeded quota: team" in await world.cluster.muster("explain", world.here(late).id)
+    await world.cluster.merge(path, {"spec": {"hard": {"cpu": "5"}}})
+    await told(world, late, "QuotaReserved")
+    await world.bound(late)
 
 
 @pytest.mark.timeout(300)
-async def test_what_a_group_no_longer_needs_goes_to_who_waits(scene: Scene) -> None:
-    await scene.nodes(16)
+async def test_quota_returned_by_a_group_goes_to_a_waiting_one(world: World) -> None:
+    await world.nodes(16)
     first, second = group("first", 3, cpu="3"), group("second", 2, cpu="2")
-    await quota(scene, scene.here(first).namespace, cpu="4")
-    await scene.create(first)
-    await scene.bound(first)
-    await scene.define(second)
-    await told(scene, second, "QuotaExceeded")
-    await scene.create_job(second, "second", 2)
-    await scene.end_pods(first, 0)
-    await told(scene, second, "QuotaReserved")
+    await quota(world, world.here(first).namespace, cpu="4")
+    await world.create(first)
+    await world.bound(first)
+    await world.define(second)
+    await told(world, second, "QuotaExceeded")
+    await world.create_job(second, "second", 2)
+    await world.end_pods(first, 0)
+    await told(world, second, "QuotaReserved")
     # A pod that was let in and that the API server refused all the same, as on a busy machine, counts for 90 s.
-    await scene.all_members_bound(second, 2, seconds=150)
+    await world.all_members_bound(second, 2, seconds=150)

@@ -14,7 +14,7 @@ import pytest_asyncio
 from builders.docs.pages import DOCS, block
 from builders.e2e.cluster import Cluster, running_cluster
 from builders.e2e.faults import BINDS
-from builders.e2e.world import Scene
+from builders.e2e.world import World
 from builders.etcd.server import etcdutl
 from builders.gangs.workloads import gang
 from muster.coordinator.v1.record_pb2 import GangRecord
@@ -26,12 +26,12 @@ SECONDS = 60.0
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+async def world(tmp_path: Path) -> AsyncIterator[World]:
     """A cluster of its own: what becomes of its etcd concerns nobody else."""
     async with running_cluster(tmp_path) as cluster:
-        scene = Scene(cluster)
-        yield scene
-        await scene.clear()
+        world = World(cluster)
+        yield world
+        await world.clear()
 
 
 async def run(section: str, directory: Path, **variables: str) -> str:
@@ -58,21 +58,21 @@ async def without_etcd(cluster: Cluster) -> Path:
     return cluster.stack.directory / "etcd" / "data"
 
 
-async def test_a_restored_etcd_goes_on_and_one_that_is_lost_is_begun_anew(scene: Scene, tmp_path: Path) -> None:
-    cluster = scene.cluster
-    await scene.nodes(8, 8)
+async def test_scheduling_continues_on_a_restored_and_on_an_empty_etcd(world: World, tmp_path: Path) -> None:
+    cluster = world.cluster
+    await world.nodes(8, 8)
     runs, starts = gang("runs").of(2), gang("starts").of(6)
     holds = gang("holds").of(3).annotated(mode="NonStrict", waiting_time="900s").pod_on_nodes(2, late="yes")
     later, unseen = gang("later").of(2).asking(cpu="100m"), gang("unseen").of(2).asking(cpu="100m")
 
-    await scene.create(runs, holds)
-    await scene.bound(runs)
-    await scene.phase(holds, "waiting")
+    await world.create(runs, holds)
+    await world.bound(runs)
+    await world.phase(holds, "waiting")
     with cluster.faults.hold(BINDS, let_pass=2) as held:
-        await scene.create(starts)
-        await scene.bound(starts, count=2)
+        await world.create(starts)
+        await world.bound(starts, count=2)
         await held.until(1)
-        permit = cluster.records.present[scene.here(starts).id]
+        permit = cluster.records.present[world.here(starts).id]
         said = await run("A backup by hand", tmp_path, ETCD=cluster.stack.etcd_address)
         assert "muster.db" in said
         data = await without_etcd(cluster)
@@ -82,18 +82,18 @@ async def test_a_restored_etcd_goes_on_and_one_that_is_lost_is_begun_anew(scene:
     (tmp_path / "restored").rename(data)
     await cluster.stack.start(["etcd", "coordinator"])
 
-    await scene.bound(starts)
-    assert {pod.name: seat.node for seat in permit.seats for pod in seat.pods} == scene.bound_pods(starts)
-    await scene.create(later)
-    await scene.bound(later)
-    assert (await scene.phase(holds, "waiting")).phase
-    assert cluster.records.present[scene.here(holds).id].state == GangRecord.STATE_UNPERMITTED
+    await world.bound(starts)
+    assert {pod.name: seat.node for seat in permit.seats for pod in seat.pods} == world.bound_pods(starts)
+    await world.create(later)
+    await world.bound(later)
+    assert (await world.phase(holds, "waiting")).phase
+    assert cluster.records.present[world.here(holds).id].state == GangRecord.STATE_UNPERMITTED
 
     shutil.rmtree(await without_etcd(cluster))
     await cluster.stack.kill("binding")  # it knows a leader whose number the new etcd has yet to reach
     await cluster.stack.start(["etcd", "binding", "coordinator"])
-    await scene.create(unseen)
-    await scene.bound(unseen)
-    await scene.satisfied(runs)
-    await scene.nodes(8, late="yes")
-    await scene.bound(holds)
+    await world.create(unseen)
+    await world.bound(unseen)
+    await world.satisfied(runs)
+    await world.nodes(8, late="yes")
+    await world.bound(holds)

@@ -17,7 +17,7 @@ from builders.e2e.cluster import CRDS, WAIT_SECONDS, Cluster, running_cluster
 from builders.e2e.faults import Requests
 from builders.e2e.observations import LABEL
 from builders.e2e.sakkara_groups import group as sakkara_group
-from builders.e2e.world import Scene
+from builders.e2e.world import World
 from builders.gangs.dialects import Written
 from builders.gangs.queue_jobs import queue_job, template
 from builders.gangs.workloads import gang, plain
@@ -52,17 +52,17 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def new_scene(cluster: Cluster) -> AsyncIterator[Callable[[], Scene]]:
+async def new_world(cluster: Cluster) -> AsyncIterator[Callable[[], World]]:
     """Makes parts of the cluster, as many as are asked for."""
-    made: list[Scene] = []
+    made: list[World] = []
 
-    def make() -> Scene:
-        made.append(Scene(cluster))
+    def make() -> World:
+        made.append(World(cluster))
         return made[-1]
 
     yield make
     await cluster.stack.start()
-    await asyncio.gather(*(scene.clear() for scene in made))
+    await asyncio.gather(*(world.clear() for world in made))
 
 
 async def seen(cluster: Cluster, path: str, holds: Callable[[Any], object]) -> Any:
@@ -79,69 +79,69 @@ async def seen(cluster: Cluster, path: str, holds: Callable[[Any], object]) -> A
     return found
 
 
-# -- what users do, each in a scene of its own
+# -- what users do, each in a world of its own
 
 
-async def native_gang(scene: Scene) -> None:
-    await scene.nodes(2)
+async def native_gang(world: World) -> None:
+    await world.nodes(2)
     two = gang("two").of(2).declared_by("native")
-    await scene.create(two)
-    await scene.bound(two)
-    path = f"/apis/scheduling.k8s.io/v1beta1/namespaces/{scene.name}/podgroups/two"
-    await seen(scene.cluster, path, lambda found: found.get("status", {}).get("conditions"))
+    await world.create(two)
+    await world.bound(two)
+    path = f"/apis/scheduling.k8s.io/v1beta1/namespaces/{world.name}/podgroups/two"
+    await seen(world.cluster, path, lambda found: found.get("status", {}).get("conditions"))
 
 
-async def sakkara(scene: Scene) -> None:
-    await scene.nodes(2)
+async def sakkara(world: World) -> None:
+    await world.nodes(2)
     two = sakkara_group("two").of(2)
-    await scene.create(two)
-    await scene.bound(two)
-    path = f"/api/v1/namespaces/{scene.name}/configmaps/two"
-    await seen(scene.cluster, path, lambda found: found["data"].get("status") == "Bound")
+    await world.create(two)
+    await world.bound(two)
+    path = f"/api/v1/namespaces/{world.name}/configmaps/two"
+    await seen(world.cluster, path, lambda found: found["data"].get("status") == "Bound")
 
 
-async def volumes(scene: Scene) -> None:
-    full, *_ = await scene.nodes(1, 1, 1)
-    two = gang("two").of(2).with_claims(await scene.storage_class(refusedNodes=full))
-    await scene.create(two)
-    await scene.event(two, "could not be bound", f"no room on node '{full}'")
-    await scene.bound(two)
+async def volumes(world: World) -> None:
+    full, *_ = await world.nodes(1, 1, 1)
+    two = gang("two").of(2).with_claims(await world.storage_class(refusedNodes=full))
+    await world.create(two)
+    await world.event(two, "could not be bound", f"no room on node '{full}'")
+    await world.bound(two)
 
 
-async def preemption(scene: Scene) -> None:
-    await scene.nodes(2)
+async def preemption(world: World) -> None:
+    await world.nodes(2)
     low, high = gang("low").of(2), gang("high").of(2).with_priority(10)
-    await scene.create(low)
-    await scene.bound(low)
-    await scene.create(high)
-    await scene.bound(high)
+    await world.create(low)
+    await world.bound(low)
+    await world.create(high)
+    await world.bound(high)
 
 
-async def status_without_subresource(scene: Scene) -> None:
-    await scene.nodes(2)
+async def status_without_subresource(world: World) -> None:
+    await world.nodes(2)
     two = gang("two").of(2).declared_by("koordinator")
-    await scene.create(two)
-    await scene.bound(two)
-    path = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{scene.name}/podgroups/two"
-    await seen(scene.cluster, path, lambda found: found.get("status", {}).get("scheduled") == 2)
+    await world.create(two)
+    await world.bound(two)
+    path = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{world.name}/podgroups/two"
+    await seen(world.cluster, path, lambda found: found.get("status", {}).get("scheduled") == 2)
 
 
-async def restart(scene: Scene) -> None:
-    await scene.nodes(2)
+async def restart(world: World) -> None:
+    await world.nodes(2)
     policy = [{"event": "Unschedulable", "action": "Restart"}]
     two = gang("two").of(1).needing(2).declared_by("kube-batch").declaring(policy=policy)
-    await scene.define(two)
-    await scene.create_job(two, "workers", 2)
-    await scene.all_members_bound(two, 2)
-    path = f"/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/{scene.name}/podgroups/two"
-    await seen(scene.cluster, path, lambda found: found.get("status", {}).get("running") == 2)
-    victim = next(name for namespace, name in scene.cluster.pods if namespace == scene.name)
-    await scene.cluster.call("DELETE", f"/api/v1/namespaces/{scene.name}/pods/{victim}")
-    await scene.event(two, "fewer than 2 of its pods ran: all")
+    await world.define(two)
+    await world.create_job(two, "workers", 2)
+    await world.all_members_bound(two, 2)
+    path = f"/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/{world.name}/podgroups/two"
+    await seen(world.cluster, path, lambda found: found.get("status", {}).get("running") == 2)
+    victim = next(name for namespace, name in world.cluster.pods if namespace == world.name)
+    await world.cluster.call("DELETE", f"/api/v1/namespaces/{world.name}/pods/{victim}")
+    await world.event(two, "fewer than 2 of its pods ran: all")
 
 
-async def quota(scene: Scene) -> None:
-    cluster, namespace = scene.cluster, scene.name
+async def quota(world: World) -> None:
+    cluster, namespace = world.cluster, world.name
     here = {"namespace": namespace}
     limits = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team", **here}}
     await cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
@@ -152,7 +152,7 @@ async def quota(scene: Scene) -> None:
     ):
         group = {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": "kept", **here}}
         id_ = f"{dialect}/{namespace}/kept"
-        await scene.declare(Written(id_, ({**group, "spec": {"minMember": 1, field: {"cpu": "2"}}},), ""))
+        await world.declare(Written(id_, ({**group, "spec": {"minMember": 1, field: {"cpu": "2"}}},), ""))
         path = f"/apis/{version}/namespaces/{namespace}/podgroups/kept"
         await seen(cluster, path, lambda found: "QuotaReserved" in str(found.get("status")))
     await cluster.call("DELETE", f"/api/v1/namespaces/{namespace}/resourcequotas/team")
@@ -160,38 +160,38 @@ async def quota(scene: Scene) -> None:
     await seen(cluster, ledger, lambda found: found is None)
 
 
-def job(scene: Scene, name: str, **labels: str) -> JSON:
-    task = template(labels=labels, nodeSelector={LABEL: scene.name})
-    return queue_job(name, (2, task), minimum=2, namespace=scene.name)
+def job(world: World, name: str, **labels: str) -> JSON:
+    task = template(labels=labels, nodeSelector={LABEL: world.name})
+    return queue_job(name, (2, task), minimum=2, namespace=world.name)
 
 
-async def declare_job(scene: Scene, name: str) -> None:
-    await scene.declare(Written(f"kube-arbitrator/{scene.name}/QueueJob.{name}", (job(scene, name),), ""))
+async def declare_job(world: World, name: str) -> None:
+    await world.declare(Written(f"kube-arbitrator/{world.name}/QueueJob.{name}", (job(world, name),), ""))
 
 
-async def told(scene: Scene, name: str, holds: Callable[[JSON], object]) -> None:
+async def told(world: World, name: str, holds: Callable[[JSON], object]) -> None:
     """Wait until the status of a QueueJob says so."""
-    path = f"/apis/{ARBITRATOR}/namespaces/{scene.name}/queuejobs/{name}"
-    await seen(scene.cluster, path, lambda found: holds(found.get("status", {})))
+    path = f"/apis/{ARBITRATOR}/namespaces/{world.name}/queuejobs/{name}"
+    await seen(world.cluster, path, lambda found: holds(found.get("status", {})))
 
 
-async def queue_jobs(scene: Scene) -> None:
-    cluster = scene.cluster
-    await scene.nodes(2)
-    await declare_job(scene, "train")
-    await told(scene, "train", lambda status: status.get("running") == 2)
-    changed = {**job(scene, "train", changed="yes")["spec"], "schedulingSpec": {"minAvailable": 1}}
-    await cluster.merge(f"/apis/{ARBITRATOR}/namespaces/{scene.name}/queuejobs/train", {"spec": changed})
-    await told(scene, "train", lambda status: (status.get("running"), status.get("incarnation")) == (2, 2))
-    spec = f"/apis/{ARBITRATOR}/namespaces/{scene.name}/schedulingspecs/train"
+async def queue_jobs(world: World) -> None:
+    cluster = world.cluster
+    await world.nodes(2)
+    await declare_job(world, "train")
+    await told(world, "train", lambda status: status.get("running") == 2)
+    changed = {**job(world, "train", changed="yes")["spec"], "schedulingSpec": {"minAvailable": 1}}
+    await cluster.merge(f"/apis/{ARBITRATOR}/namespaces/{world.name}/queuejobs/train", {"spec": changed})
+    await told(world, "train", lambda status: (status.get("running"), status.get("incarnation")) == (2, 2))
+    spec = f"/apis/{ARBITRATOR}/namespaces/{world.name}/schedulingspecs/train"
     await seen(cluster, spec, lambda found: found["spec"]["minAvailable"] == 1)
 
 
-async def pod_in_the_way(scene: Scene) -> None:
+async def pod_in_the_way(world: World) -> None:
     """A QueueJob's pod has a name that is taken, which is told anew by each lifecycle that leads."""
-    await scene.create(plain("clash-0").of(1))
-    await declare_job(scene, "clash")
-    await told(scene, "clash", lambda status: "Conflict" in str(status.get("conditions")))
+    await world.create(plain("clash-0").of(1))
+    await declare_job(world, "clash")
+    await told(world, "clash", lambda status: "Conflict" in str(status.get("conditions")))
 
 
 ACTS = (
@@ -223,40 +223,40 @@ async def told_again_by_the_next(cluster: Cluster) -> None:
     await cluster.until(counted, "an event of lifecycle is counted")
 
 
-async def spec_that_is_not_seen(scene: Scene) -> None:
+async def spec_that_is_not_seen(world: World) -> None:
     """A SchedulingSpec has the name of a QueueJob, and no watch has told it yet."""
-    cluster = scene.cluster
-    metadata = {"name": "late", "namespace": scene.name}
+    cluster = world.cluster
+    metadata = {"name": "late", "namespace": world.name}
     with cluster.faults.hold(Requests("GET", "/schedulingspecs")) as held:
         cluster.faults.break_watches()
         await held.until(2)
         spec = {"apiVersion": ARBITRATOR, "kind": "SchedulingSpec", "metadata": metadata, "spec": {}}
-        await scene.declare(Written(f"kube-arbitrator/{scene.name}/late", (spec,), ""))
-        await declare_job(scene, "late")
-        await told(scene, "late", lambda status: "Conflict" in str(status.get("conditions")))
+        await world.declare(Written(f"kube-arbitrator/{world.name}/late", (spec,), ""))
+        await declare_job(world, "late")
+        await told(world, "late", lambda status: "Conflict" in str(status.get("conditions")))
 
 
-async def volume_of_another_node(scene: Scene) -> None:
+async def volume_of_another_node(world: World) -> None:
     """Two pods share a claim whose volume is made on the first one's node: the second is refused, with the reason.
 
     No coordinator runs then: it would not ask for that.
     """
-    nodes = await scene.nodes(1, 1)
-    two = scene.here(gang("two").of(2).with_claims(await scene.storage_class()))
-    await scene.define(two)
+    nodes = await world.nodes(1, 1)
+    two = world.here(gang("two").of(2).with_claims(await world.storage_class()))
+    await world.define(two)
     pods = two.pods()
     pods[1]["spec"]["volumes"] = pods[0]["spec"]["volumes"]
-    await scene.cluster.apply(*two.claims(0), *pods)
+    await world.cluster.apply(*two.claims(0), *pods)
     bindings = []
     for pod, node in zip(pods, nodes, strict=True):
         name = pod["metadata"]["name"]
-        made = await scene.cluster.call("GET", f"/api/v1/namespaces/{scene.name}/pods/{name}")
+        made = await world.cluster.call("GET", f"/api/v1/namespaces/{world.name}/pods/{name}")
         uid = made["metadata"]["uid"]
         bindings.append(
-            binding_pb2.PodBinding(uid=uid, namespace=scene.name, name=name, node=node, claims=[two.claim_name(0)])
+            binding_pb2.PodBinding(uid=uid, namespace=world.name, name=name, node=node, claims=[two.claim_name(0)])
         )
-    scene.cluster.invariants.excuse(two.id)
-    async with open_channel(scene.cluster.stack.addresses["binding"]) as channel:
+    world.cluster.invariants.excuse(two.id)
+    async with open_channel(world.cluster.stack.addresses["binding"]) as channel:
         stub = binding_pb2_grpc.BindingServiceStub(channel)
         request = binding_pb2.BindRequest(leader_epoch=LATER_LEADER, group="by hand", pods=bindings)
         outcomes = {
@@ -267,7 +267,7 @@ async def volume_of_another_node(scene: Scene) -> None:
         assert any("cannot be used on node" in said for said in outcomes), outcomes
         event = binding_pb2.Event(
             regarding=clusterstate_pb2.ObjectReference(
-                api_version="v1", kind="Pod", namespace=scene.name, name="two-0", uid=bindings[0].uid
+                api_version="v1", kind="Pod", namespace=world.name, name="two-0", uid=bindings[0].uid
             ),
             type="Normal",
             reason="Twice",
@@ -276,19 +276,17 @@ async def volume_of_another_node(scene: Scene) -> None:
         )
         written = binding_pb2.WriteRequest(leader_epoch=LATER_LEADER, events=[event, event])
         assert not (await stub.Write(written, timeout=WAIT_SECONDS)).failures
-    await scene.cluster.stack.stop_one("binding")  # which writes its counts before it ends
+    await world.cluster.stack.stop_one("binding")  # which writes its counts before it ends
 
 
-async def test_nothing_is_refused_and_nothing_is_given_in_vain(
-    cluster: Cluster, new_scene: Callable[[], Scene]
-) -> None:
+async def test_no_request_is_denied_and_every_right_is_used(cluster: Cluster, new_world: Callable[[], World]) -> None:
     async with asyncio.TaskGroup() as acts:
         for act in ACTS:
-            acts.create_task(act(new_scene()), name=act.__name__)
+            acts.create_task(act(new_world()), name=act.__name__)
     await told_again_by_the_next(cluster)
-    await spec_that_is_not_seen(new_scene())
+    await spec_that_is_not_seen(new_world())
     await cluster.stack.stop_one("coordinator")
-    await volume_of_another_node(new_scene())
+    await volume_of_another_node(new_world())
     asked = await uses(cluster.session)
 
     assert refused(asked) == []
@@ -304,13 +302,13 @@ async def test_nothing_is_refused_and_nothing_is_given_in_vain(
     assert {use.user for use in asked} == known, f"others of {SERVICES} have no access"
 
 
-async def test_a_right_that_is_lacking_is_noticed(cluster: Cluster, new_scene: Callable[[], Scene]) -> None:
+async def test_a_missing_right_is_detected(cluster: Cluster, new_world: Callable[[], World]) -> None:
     """The test above can fail: an API server that takes away a right shows who lacks it."""
     path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/muster-binding"
     role = await cluster.call("GET", path)
     fewer = [rule for rule in role["rules"] if "pods/status" not in rule["resources"]]
     await cluster.merge(path, {"rules": fewer})
-    await new_scene().create(gang("waiting").of(2), only=(0,))
+    await new_world().create(gang("waiting").of(2), only=(0,))
 
     async def lacks() -> bool:
         found = refused(await uses(cluster.session))

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from builders.e2e.faults import Requests
 from builders.e2e.sakkara_groups import RANK, RETRIES, STATUS, SakkaraGroup, Told, following, group, topology
-from builders.e2e.world import Scene
+from builders.e2e.world import World
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -18,15 +18,15 @@ STAGES = ["Waiting", "Ready", "Assigned", "Permitted", "Bound"]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def told(scene: Scene) -> AsyncIterator[Told]:
-    """What ConfigMaps and pods of the scene say, from the beginning."""
-    async with following(scene) as told:
+async def told(world: World) -> AsyncIterator[Told]:
+    """What ConfigMaps and pods of the world say, from the beginning."""
+    async with following(world) as told:
         yield told
 
 
-def as_found(scene: Scene, workload: SakkaraGroup, tree: Any) -> Any:
+def as_found(world: World, workload: SakkaraGroup, tree: Any) -> Any:
     """The part of the tree that the pods of a group are in, with the pods."""
-    homes = scene.bound_pods(workload)
+    homes = world.bound_pods(workload)
 
     def of(part: Any) -> Any:
         if isinstance(part, list):
@@ -37,11 +37,11 @@ def as_found(scene: Scene, workload: SakkaraGroup, tree: Any) -> Any:
     return {"root": of(tree)}
 
 
-async def is_as_told(scene: Scene, told: Told, workload: SakkaraGroup, tree: Any) -> None:
+async def is_as_told(world: World, told: Told, workload: SakkaraGroup, tree: Any) -> None:
     """Everything that is written of a bound group agrees with where its pods are."""
-    await scene.bound(workload)
+    await world.bound(workload)
     data = await told.says(workload, status="Bound")
-    assert told.placement(workload) == as_found(scene, workload, tree)
+    assert told.placement(workload) == as_found(world, workload, tree)
     assert "preemptor" not in data
     ranks = told.ranks(workload)
     assert sorted(ranks.values()) == list(range(workload.size))
@@ -57,17 +57,17 @@ async def is_as_told(scene: Scene, told: Told, workload: SakkaraGroup, tree: Any
     assert all(int(each[RETRIES]) >= 1 for each in labels.values())
 
 
-async def told_on_config_map(scene: Scene, workload: SakkaraGroup, saying: str) -> None:
+async def told_on_config_map(world: World, workload: SakkaraGroup, saying: str) -> None:
     """Wait for a Warning about its ConfigMap that says this."""
 
     def there() -> bool:
-        events = scene.cluster.events_of(scene.name, [workload.name])
+        events = world.cluster.events_of(world.name, [workload.name])
         return any(
             event["regarding"]["kind"] == "ConfigMap" and event["type"] == "Warning" and saying in event["note"]
             for event in events
         )
 
-    await scene.cluster.until(there, f"a Warning about the ConfigMap of {workload.name} that says {saying}")
+    await world.cluster.until(there, f"a Warning about the ConfigMap of {workload.name} that says {saying}")
 
 
 def in_order(statuses: list[str]) -> bool:
@@ -75,125 +75,123 @@ def in_order(statuses: list[str]) -> bool:
     return statuses == sorted(set(statuses), key=STAGES.index)
 
 
-async def test_user_a_two_equal_partitions_each_packed_in_a_rack_of_its_own(scene: Scene, told: Told) -> None:
-    a, b, c, d, e, f = await scene.nodes(3, 3, 3, 3, 3, 1)
+async def test_two_equal_partitions_are_each_packed_into_one_rack(world: World, told: Told) -> None:
+    a, b, c, d, e, f = await world.nodes(3, 3, 3, 3, 3, 1)
     racks = {"r0": [a, b], "r1": [c, d], "r2": [e, f]}
-    async with topology(scene, ["rack", "node"], racks) as tree:
+    async with topology(world, ["rack", "node"], racks) as tree:
         rack, node = {"type": "spread", "partitions": 2, "hard": True}, {"type": "pack"}
         eight = group("user-a").of(8).on_tree(tree).asking_levels(rack=rack, node=node)
-        await scene.add_pods(eight)
-        await scene.waits(eight, "there is no ConfigMap", "sakkara.group")
-        await scene.define(eight)
-        await is_as_told(scene, told, eight, racks)
+        await world.add_pods(eight)
+        await world.waits(eight, "there is no ConfigMap", "sakkara.group")
+        await world.define(eight)
+        await is_as_told(world, told, eight, racks)
         root = told.placement(eight)["root"]
         assert [sum(map(len, nodes.values())) for nodes in root.values()] == [4, 4]
         assert sum(map(len, root.values())) == 4, "3 and 1 on two nodes of a rack: 2 and 2 are no better packed"
         assert told.statuses["user-a"][-1] == "Bound"
 
 
-async def test_user_b_one_server_and_two_to_four_pods_on_each_of_its_nodes(scene: Scene, told: Told) -> None:
-    a, b, c, d = await scene.nodes(6, 6, 3, 3)
+async def test_one_server_with_two_to_four_pods_per_node(world: World, told: Told) -> None:
+    a, b, c, d = await world.nodes(6, 6, 3, 3)
     servers = {"s0": {"b0": [a, b]}, "s1": {"b1": [c], "b2": [d]}}
-    async with topology(scene, ["server", "board", "node"], servers) as tree:
+    async with topology(world, ["server", "board", "node"], servers) as tree:
         server, node = {"type": "pack"}, {"type": "spread", "min": 2, "max": 4, "hard": "true"}
         six = group("user-b").of(6).on_tree(tree).asking_levels(server=server, node=node).declared_by_labels()
-        await scene.create(six)
-        await scene.bound(six)
-        nodes = scene.per_node(six)
+        await world.create(six)
+        await world.bound(six)
+        nodes = world.per_node(six)
         assert set(nodes) in ({a, b}, {c, d})
         assert all(2 <= count <= 4 for count in nodes.values())
         await told.labelled(six, status="Bound")
-        explained = await scene.cluster.muster("explain", scene.here(six).id)
+        explained = await world.cluster.muster("explain", world.here(six).id)
         assert "sakkara" in explained
         assert "sakkara.group.constraint.min.node: 2" in explained
 
 
-async def test_its_status_goes_with_it_and_a_rank_is_on_a_pod_before_it_has_a_node(scene: Scene, told: Told) -> None:
+async def test_status_follows_and_ranks_precede_the_bind(world: World, told: Told) -> None:
     four = group("four").of(4)
-    await scene.define(four)
+    await world.define(four)
     await told.says(four, status="Waiting")
-    await scene.add_pods(four)
+    await world.add_pods(four)
     ready = await told.says(four, status="Ready")
     assert "placement" not in ready
     assert "schedEndTime" not in ready
-    nodes = await scene.nodes(2, 2)
-    await scene.bound(four)
+    nodes = await world.nodes(2, 2)
+    await world.bound(four)
     await told.says(four, status="Bound")
     assert in_order(told.statuses["four"])
     ranks = told.ranks(four)
     assert {pod: labels.get(RANK) for pod, labels in told.born.items()} == {pod: str(ranks[pod]) for pod in ranks}
     assert {labels[STATUS] for labels in told.born.values()} == {"Permitted"}
-    assert Counter(scene.bound_pods(four).values()) == dict.fromkeys(nodes, 2)
+    assert Counter(world.bound_pods(four).values()) == dict.fromkeys(nodes, 2)
 
 
-async def test_a_pod_that_is_not_labelled_is_not_bound(scene: Scene, told: Told) -> None:
-    await scene.nodes(4)
+async def test_a_pod_whose_label_cannot_be_written_is_not_bound(world: World, told: Told) -> None:
+    await world.nodes(4)
     two = group("two").of(2)
-    with scene.cluster.faults.hold(Requests("PATCH", "/pods/two-0")) as held:
-        await scene.create(two)
+    with world.cluster.faults.hold(Requests("PATCH", "/pods/two-0")) as held:
+        await world.create(two)
         await held.until(1)
-        await scene.bound(two, count=1)
-        assert scene.bound_pods(two).keys() == {"two-1"}
+        await world.bound(two, count=1)
+        assert world.bound_pods(two).keys() == {"two-1"}
         assert "Bound" not in told.statuses["two"]
         held.release()
         await told.says(two, status="Bound")
     assert {pod: labels[RANK] for pod, labels in told.born.items()} == {"two-0": "0", "two-1": "1"}
 
 
-async def test_a_config_map_that_cannot_be_written_keeps_no_group_from_running(scene: Scene, told: Told) -> None:
-    await scene.nodes(4)
+async def test_an_unwritable_config_map_does_not_block_its_group(world: World, told: Told) -> None:
+    await world.nodes(4)
     two = group("two").of(2)
-    with scene.cluster.faults.refuse(Requests("PATCH", "/configmaps/two"), 403):
-        await scene.create(two)
-        await scene.bound(two)
-        await told_on_config_map(scene, two, "could not be written")
+    with world.cluster.faults.refuse(Requests("PATCH", "/configmaps/two"), 403):
+        await world.create(two)
+        await world.bound(two)
+        await told_on_config_map(world, two, "could not be written")
         assert "status" not in told.data(two)
     await told.says(two, status="Bound")
 
 
-async def test_a_whole_group_of_lower_priority_makes_room_says_for_whom_and_starts_again(
-    scene: Scene, told: Told
-) -> None:
-    nodes = await scene.nodes(2, 2, 2, 2)
+async def test_a_preempted_group_names_the_preemptor_and_restarts(world: World, told: Told) -> None:
+    nodes = await world.nodes(2, 2, 2, 2)
     lowest, low = (group(name).of(4).saying(priority=priority) for name, priority in (("lowest", "-5"), ("low", "2")))
     for each in (low, lowest):
-        await scene.create(each)
+        await world.create(each)
         await told.says(each, status="Bound")
-    spared = scene.uids(low)
+    spared = world.uids(low)
     harmless = group("harmless").of(2).saying(priority="0")
-    await scene.create(harmless)
-    await scene.waits(harmless, "0 of 2 members fit")
-    assert len(scene.uids(lowest)) == 4, "only priorities above 0 preempt"
+    await world.create(harmless)
+    await world.waits(harmless, "0 of 2 members fit")
+    assert len(world.uids(lowest)) == 4, "only priorities above 0 preempt"
     rush = group("rush").of(3).saying(priority="5")
-    await scene.create(rush)
-    await scene.bound(rush)
+    await world.create(rush)
+    await world.bound(rush)
     evicted = await told.says(lowest, status="Preempted", preemptor="rush")
     assert "placement" not in evicted
-    assert scene.uids(lowest) == set()
-    assert scene.uids(low) == spared
+    assert world.uids(lowest) == set()
+    assert world.uids(low) == spared
     await told.says(low, status="Bound")
-    await scene.add_pods(lowest)
+    await world.add_pods(lowest)
     await told.says(lowest, status="Ready", preemptor="rush")
-    await scene.delete(harmless)
-    more = await scene.nodes(2, 2)
-    await is_as_told(scene, told, lowest, [*nodes, *more])
+    await world.delete(harmless)
+    more = await world.nodes(2, 2)
+    await is_as_told(world, told, lowest, [*nodes, *more])
     assert told.statuses["lowest"].index("Preempted") < len(told.statuses["lowest"]) - 1
 
 
-async def test_of_the_groups_that_might_go_those_of_higher_priority_stay(scene: Scene, told: Told) -> None:
-    await scene.nodes(8)
+async def test_groups_of_higher_priority_are_not_chosen_as_victims(world: World, told: Told) -> None:
+    await world.nodes(8)
     running = [
         group(f"of-{priority}").of(size).saying(priority=str(priority)) for priority, size in ((1, 2), (2, 4), (3, 2))
     ]
     for each in running:
-        await scene.create(each)
+        await world.create(each)
         await told.says(each, status="Bound")
     low, middle, high = running
     rush = group("rush").of(4).saying(priority="9")
-    await scene.create(rush)
-    await scene.bound(rush)
+    await world.create(rush)
+    await world.bound(rush)
     await told.says(middle, status="Preempted", preemptor="rush")
-    assert (len(scene.uids(high)), len(scene.uids(low)), len(scene.uids(middle))) == (2, 2, 0)
+    assert (len(world.uids(high)), len(world.uids(low)), len(world.uids(middle))) == (2, 2, 0)
 
 
 @pytest.mark.parametrize(
@@ -203,55 +201,55 @@ async def test_of_the_groups_that_might_go_those_of_higher_priority_stay(scene: 
         ('{"node": {"min": 3, "max": 4, "factor": 5}}', "no multiple of 5 is from 3 to 4"),
     ],
 )
-async def test_what_cannot_be_asked_for_is_told_on_the_config_map_and_mended_there(
-    scene: Scene, told: Told, constraints: str, saying: str
+async def test_invalid_constraints_are_reported_on_the_config_map(
+    world: World, told: Told, constraints: str, saying: str
 ) -> None:
-    await scene.nodes(4)
+    await world.nodes(4)
     wrong = group("wrong").of(2).saying(constraints=constraints)
-    await scene.create(wrong)
-    await scene.waits(wrong, saying)
-    await told_on_config_map(scene, wrong, saying)
-    path = f"/api/v1/namespaces/{scene.name}/configmaps/wrong"
-    await scene.cluster.merge(path, {"data": {"constraints": '{"node": {"type": "pack"}}'}})
-    await scene.bound(wrong)
+    await world.create(wrong)
+    await world.waits(wrong, saying)
+    await told_on_config_map(world, wrong, saying)
+    path = f"/api/v1/namespaces/{world.name}/configmaps/wrong"
+    await world.cluster.merge(path, {"data": {"constraints": '{"node": {"type": "pack"}}'}})
+    await world.bound(wrong)
     await told.says(wrong, status="Bound")
 
 
-async def test_pods_that_differ_are_told_on_the_config_map(scene: Scene, told: Told) -> None:
-    await scene.nodes(4)
+async def test_unequal_pods_are_reported_on_the_config_map(world: World, told: Told) -> None:
+    await world.nodes(4)
     mixed = group("mixed").of(2).asking_each({"cpu": 1}, {"cpu": 2})
-    await scene.create(mixed)
-    await scene.waits(mixed, "mixed-0", "mixed-1", "cpu")
-    await told_on_config_map(scene, mixed, "mixed-1")
+    await world.create(mixed)
+    await world.waits(mixed, "mixed-0", "mixed-1", "cpu")
+    await told_on_config_map(world, mixed, "mixed-1")
     assert told.data(mixed).get("status", "Waiting") == "Waiting"
 
 
-async def test_what_was_written_of_a_start_outlives_the_coordinator(scene: Scene, told: Told) -> None:
-    await scene.nodes(4)
+async def test_the_reported_start_survives_a_coordinator_restart(world: World, told: Told) -> None:
+    await world.nodes(4)
     first, second = group("first").of(2), group("second").of(2)
-    await scene.create(first)
+    await world.create(first)
     before = await told.says(first, status="Bound")
     await told.labelled(first, status="Bound")
-    await scene.recorded(first)
-    await scene.cluster.stack.kill("coordinator")
-    await scene.create(second)
-    await scene.cluster.stack.start(["coordinator"])
+    await world.recorded(first)
+    await world.cluster.stack.kill("coordinator")
+    await world.create(second)
+    await world.cluster.stack.start(["coordinator"])
     await told.says(second, status="Bound")
     assert told.data(first) == before
     assert told.statuses["first"][-1] == "Bound"
     await told.labelled(first, status="Bound", retries="1")
 
 
-async def test_a_group_whose_pods_are_gone_runs_again_as_a_whole(scene: Scene, told: Told) -> None:
-    nodes = await scene.nodes(2, 2)
+async def test_a_group_whose_pods_are_gone_restarts_whole(world: World, told: Told) -> None:
+    nodes = await world.nodes(2, 2)
     again = group("again").of(4)
-    await scene.create(again)
+    await world.create(again)
     before = await told.says(again, status="Bound")
-    await scene.delete_pods(again)
-    await scene.add_pods(again, 0, 1)
-    await scene.waits(again, "2 of 4 members")
+    await world.delete_pods(again)
+    await world.add_pods(again, 0, 1)
+    await world.waits(again, "2 of 4 members")
     await told.says(again, status="Waiting")
-    assert scene.bound_pods(again) == {}
-    await scene.add_pods(again, 2, 3)
-    await is_as_told(scene, told, again, nodes)
+    assert world.bound_pods(again) == {}
+    await world.add_pods(again, 2, 3)
+    await is_as_told(world, told, again, nodes)
     assert told.data(again)["schedBeginTime"] > before["schedEndTime"]

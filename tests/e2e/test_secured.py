@@ -26,7 +26,7 @@ async def secured(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sec
         yield secured
 
 
-async def test_gangs_start_while_every_certificate_is_replaced(secured: Secured) -> None:
+async def test_gangs_start_during_certificate_rotation(secured: Secured) -> None:
     pids = {name: child.pid for name, child in secured.stack.children.items()}
     replaced, numbers, after = asyncio.Event(), itertools.count(), 0
 
@@ -44,7 +44,7 @@ async def test_gangs_start_while_every_certificate_is_replaced(secured: Secured)
     assert {name: child.pid for name, child in secured.stack.children.items()} == pids
 
 
-async def test_a_service_that_comes_back_is_called_with_what_was_replaced_meanwhile(secured: Secured) -> None:
+async def test_a_restarted_service_is_called_with_the_new_certificate(secured: Secured) -> None:
     await secured.security.renew()
     for name in ("binding", "placement"):
         await secured.stack.kill(name)
@@ -54,14 +54,14 @@ async def test_a_service_that_comes_back_is_called_with_what_was_replaced_meanwh
 
 
 @pytest.mark.parametrize("service", SERVICES)
-async def test_only_the_arrows_of_the_design_are_answered(secured: Secured, service: str) -> None:
+async def test_only_calls_of_the_architecture_are_accepted(secured: Secured, service: str) -> None:
     for caller in (*SERVICES, CLIENT):
         answered = await secured.answer(service, secured.stack.tls(caller))
         expected = grpc.StatusCode.OK if caller in CALLERS[service] else grpc.StatusCode.PERMISSION_DENIED
         assert answered is expected, f"{caller} -> {service}"
 
 
-async def test_strangers_reach_nobody(secured: Secured, tmp_path: Path) -> None:
+async def test_clients_without_certificate_are_rejected(secured: Secured, tmp_path: Path) -> None:
     named_well = Authority(tmp_path).issue("coordinator", "muster-coordinator", "muster-client")
     trusting = named_well.model_copy(update={"ca_file": secured.stack.tls().ca_file})
     for service in SERVICES:
@@ -69,7 +69,7 @@ async def test_strangers_reach_nobody(secured: Secured, tmp_path: Path) -> None:
             assert await secured.answer(service, tls) is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_people_ask_with_the_clients_certificate(secured: Secured) -> None:
+async def test_users_query_with_the_client_certificate(secured: Secured) -> None:
     await secured.start(gang("asked").of(2).asking(cpu="100m"))
     address = secured.stack.addresses["coordinator"]
     ours = secured.security.client_environment
@@ -82,7 +82,7 @@ async def test_people_ask_with_the_clients_certificate(secured: Secured) -> None
         assert (code, expected in said) == (1, True), said
 
 
-async def test_no_secret_can_be_seen(secured: Secured) -> None:
+async def test_no_secret_is_visible(secured: Secured) -> None:
     await secured.start(gang("seen").of(2).asking(cpu="100m"))
     secrets, visible = secured.secrets(), secured.visible()
     kinds = {"etcd-password", "etcd-root-password", "coordinator.key line 0", "webhook.key line 0"}

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from builders.e2e.world import Scene
+from builders.e2e.world import World
 from builders.gangs.workloads import Workload, gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -19,7 +19,7 @@ RUN, EXPECTED = "muster.dev/run-seconds", "muster.dev/expected-duration"
 
 
 @contextlib.asynccontextmanager
-async def stream(scene: Scene, *, announced: bool) -> AsyncIterator[list[Workload]]:
+async def stream(world: World, *, announced: bool) -> AsyncIterator[list[Workload]]:
     """Gangs of 4 come for ever: when one has run, which all its pods do for the same time, the next one is created.
     `announced`: they say how long they will run, so that they may run in room that is kept for later.
     """
@@ -30,10 +30,10 @@ async def stream(scene: Scene, *, announced: bool) -> AsyncIterator[list[Workloa
         for number in range(10_000):
             run = f"{chance.uniform(*RUN_SECONDS):.2f}"
             marks = {RUN: run, **({EXPECTED: f"{run}s"} if announced else {})}
-            each = scene.here(gang(f"small-{lane}-{number}").of(4).marked(marks))
+            each = world.here(gang(f"small-{lane}-{number}").of(4).marked(marks))
             born.append(each)
-            await scene.create(each)
-            await scene.ended(each, seconds=600)
+            await world.create(each)
+            await world.ended(each, seconds=600)
 
     tasks = [asyncio.create_task(one_after_another(lane)) for lane in range(AT_A_TIME)]
     try:
@@ -45,36 +45,36 @@ async def stream(scene: Scene, *, announced: bool) -> AsyncIterator[list[Workloa
 
 
 @pytest.mark.parametrize("announced", [False, True])
-async def test_g47_a_gang_that_needs_the_whole_cluster_starts_under_an_endless_stream_i8(
-    hasty_scene: Scene, announced: bool
+async def test_g47_a_whole_cluster_gang_starts_under_an_endless_stream_i8(
+    impatient_world: World, announced: bool
 ) -> None:
-    scene = hasty_scene
-    await scene.nodes(*[4] * 8)
+    world = impatient_world
+    await world.nodes(*[4] * 8)
     large = gang("large").of(32)
-    async with stream(scene, announced=announced) as born:
-        await scene.cluster.until(lambda: len(born) > 2 * AT_A_TIME, "small gangs come and go")
+    async with stream(world, announced=announced) as born:
+        await world.cluster.until(lambda: len(born) > 2 * AT_A_TIME, "small gangs come and go")
         before = len(born)
-        await scene.create(large)
-        await scene.bound(large, seconds=60)
-        await scene.satisfied(large)
+        await world.create(large)
+        await world.bound(large, seconds=60)
+        await world.satisfied(large)
     assert len(born) > before, "others ran while it waited"
 
 
-async def test_room_that_is_kept_is_used_by_what_ends_in_time_and_by_nothing_else_i8(hasty_scene: Scene) -> None:
-    scene = hasty_scene
-    await scene.nodes(4)
+async def test_only_gangs_that_end_in_time_backfill_reserved_capacity_i8(impatient_world: World) -> None:
+    world = impatient_world
+    await world.nodes(4)
     now = gang("now").of(3).marked({EXPECTED: "600s"})
-    await scene.create(now)
-    await scene.bound(now)
+    await world.create(now)
+    await world.bound(now)
     head = gang("head").of(4)
-    await scene.create(head)
-    await scene.kept(head, nodes=1)
+    await world.create(head)
+    await world.kept(head, nodes=1)
     long, short = plain("long"), plain("short").marked({EXPECTED: "10s"})
-    await scene.create(long)
-    await scene.waits(long)
-    await scene.create(short)
-    await scene.bound(short)
-    await scene.end_pods(short)
-    await scene.end_pods(now)
-    await scene.bound(head)
-    assert scene.bound_pods(long) == {}
+    await world.create(long)
+    await world.waits(long)
+    await world.create(short)
+    await world.bound(short)
+    await world.end_pods(short)
+    await world.end_pods(now)
+    await world.bound(head)
+    assert world.bound_pods(long) == {}

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from builders.e2e.cluster import Cluster, running_cluster
 from builders.e2e.faults import BINDS
-from builders.e2e.world import Scene
+from builders.e2e.world import World
 from builders.gangs.workloads import gang
 from builders.telemetry.metrics import examples_at
 from muster.cli.trace_file import Span, newest_trace_with, spans_of_trace
@@ -39,20 +39,18 @@ def children_of(spans: list[Span], name: str) -> set[str]:
     return {span.name for span in spans if span.parent_id == parent.span_id}
 
 
-async def test_a_trace_goes_on_after_the_coordinator_was_killed_in_the_middle_of_the_binds(
-    traced: Cluster, traces: TraceReceiver
-) -> None:
-    scene = Scene(traced)
-    await scene.nodes(4, 4)
+async def test_a_trace_continues_after_a_crash_in_mid_bind(traced: Cluster, traces: TraceReceiver) -> None:
+    world = World(traced)
+    await world.nodes(4, 4)
     with traced.faults.hold(BINDS, let_pass=3) as held:
-        [a] = await scene.create(gang("a").of(8))
-        await scene.bound(a, count=3)
+        [a] = await world.create(gang("a").of(8))
+        await world.bound(a, count=3)
         await held.until(1)
         await traced.stack.kill("coordinator")
         held.drop()
         await traced.stack.start(["coordinator"])
-    await scene.bound(a)
-    await scene.satisfied(a)
+    await world.bound(a)
+    await world.satisfied(a)
     addresses = traced.stack.metrics_addresses
     slow = await examples_at(addresses["coordinator"], "muster_gang_phase_duration_seconds")
     slow_calls = await examples_at(addresses["binding"], "rpc_server_call_duration_seconds")

@@ -98,7 +98,7 @@ async def all_gone(processes: list[psutil.Process]) -> None:
     assert not alive
 
 
-async def test_the_examples_become_what_they_should_and_one_json_object_says_so(tmp_path: Path) -> None:
+async def test_examples_reach_their_expected_outcome_as_json(tmp_path: Path) -> None:
     code, out, err = await ran("up", "--once", "--output", "json", "--state-dir", str(tmp_path / "state"))
     assert code == 0, err
     gangs = {gang["name"]: gang for gang in json.loads(out)["gangs"]}
@@ -110,7 +110,7 @@ async def test_the_examples_become_what_they_should_and_one_json_object_says_so(
     assert gangs["whale"]["seconds"] is None
 
 
-async def test_an_example_that_ends_otherwise_makes_it_fail(tmp_path: Path) -> None:
+async def test_an_unexpected_outcome_of_an_example_fails(tmp_path: Path) -> None:
     manifest = tmp_path / "wrong.yaml"
     manifest.write_text(WRONG)
     arguments = ("--examples", str(manifest), "--once", "--output", "json", "--timeout", "3", "--nodes", "2")
@@ -129,7 +129,7 @@ async def test_an_example_that_ends_otherwise_makes_it_fail(tmp_path: Path) -> N
         (("--examples", "nowhere.yaml"), "there is no file or directory nowhere.yaml"),
     ],
 )
-async def test_what_cannot_be_is_refused_before_anything_starts(
+async def test_invalid_options_are_rejected_before_anything_starts(
     arguments: tuple[str, ...], complaint: str, tmp_path: Path
 ) -> None:
     code, _, err = await ran("up", "--state-dir", str(tmp_path / "state"), *arguments)
@@ -138,7 +138,7 @@ async def test_what_cannot_be_is_refused_before_anything_starts(
     assert not (tmp_path / "state").exists()
 
 
-async def test_it_runs_until_interrupted_restarts_what_crashes_and_leaves_nothing(tmp_path: Path) -> None:
+async def test_up_restarts_crashed_processes_and_stops_cleanly(tmp_path: Path) -> None:
     state = tmp_path / "state"
     async with running_up(state, "--nodes", "20") as up:
         await up.says("koordinator/default/resnet satisfied, 8/8 bound")
@@ -171,7 +171,7 @@ async def test_it_runs_until_interrupted_restarts_what_crashes_and_leaves_nothin
         assert read_endpoints(state) is None
 
 
-async def test_the_first_gang_of_the_readme_starts_when_its_commands_are_pasted(tmp_path: Path) -> None:
+async def test_the_readmes_first_gang_starts(tmp_path: Path) -> None:
     assert shutil.which("kubectl"), "kubectl is not installed: apt-get install kubernetes-client"
     (tmp_path / ".venv").symlink_to(sys.prefix)
     section = [each for each in blocks_of(README) if each.section == "A first gang"]
@@ -196,7 +196,7 @@ async def test_the_first_gang_of_the_readme_starts_when_its_commands_are_pasted(
     assert {"coordinator", "placement", "binding"} <= set(rest.split())
 
 
-async def test_the_example_of_preemption_evicts_and_its_job_brings_the_gang_back_to_the_queue(tmp_path: Path) -> None:
+async def test_the_preemption_example_evicts_and_requeues_the_gang(tmp_path: Path) -> None:
     assert shutil.which("kubectl"), "kubectl is not installed: apt-get install kubernetes-client"
     alone = ("--nodes", "8", "--examples", str(EXAMPLES / "11-preemption.yaml"))
     async with running_up(tmp_path / "state", *alone) as up:
@@ -226,7 +226,7 @@ async def kubectl(up: Up, *arguments: str) -> str:
     return said
 
 
-async def test_a_trace_of_every_service_is_kept_also_after_the_end(tmp_path: Path) -> None:
+async def test_traces_of_every_service_are_kept_after_shutdown(tmp_path: Path) -> None:
     state = tmp_path / "state"
     async with running_up(state) as up:
         await up.says("koordinator/default/resnet satisfied, 8/8 bound")
@@ -241,7 +241,7 @@ async def test_a_trace_of_every_service_is_kept_also_after_the_end(tmp_path: Pat
     assert [span["name"] for span in spans if span.get("parent_id", "") not in ids] == ["gang"]
 
 
-async def test_killed_with_9_it_takes_its_children_along(tmp_path: Path) -> None:
+async def test_child_processes_end_when_up_is_killed(tmp_path: Path) -> None:
     async with running_up(tmp_path / "state", "--no-examples", "--nodes", "1") as up:
         await up.says("kubectl get nodes,pods")
         children = up.children()

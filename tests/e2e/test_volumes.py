@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from builders.e2e.faults import BINDS, Requests
-from builders.e2e.world import Scene
+from builders.e2e.world import World
 from builders.gangs.workloads import Workload, gang
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -16,76 +16,76 @@ SELECTIONS = Requests("PATCH", "/persistentvolumeclaims/[^/]+")
 
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="session")
-async def simulated(scene: Scene) -> AsyncIterator[None]:
-    scene.cluster.api_server.needs_volumes()
+async def simulated(world: World) -> AsyncIterator[None]:
+    world.cluster.api_server.needs_volumes()
     yield
 
 
-async def volumes_are_with_their_pods(scene: Scene, workload: Workload) -> None:
+async def volumes_are_with_their_pods(world: World, workload: Workload) -> None:
     """Every pod's volume can be used on its node."""
-    bound = scene.bound_pods(workload)
-    nodes = await asyncio.gather(*(scene.node_of_volume(workload, number) for number in range(workload.size)))
+    bound = world.bound_pods(workload)
+    nodes = await asyncio.gather(*(world.node_of_volume(workload, number) for number in range(workload.size)))
     assert dict(zip(bound, nodes, strict=True)) == bound
 
 
-async def test_a_gang_gets_volumes_on_its_nodes_and_is_bound_then(scene: Scene) -> None:
-    await scene.nodes(2, 2, 2, 2)
-    a = gang("a").of(8).with_claims(await scene.storage_class(seconds="0.5"))
-    with scene.cluster.faults.seen(SELECTIONS) as told, scene.cluster.faults.hold(BINDS) as held:
-        await scene.create(a)
+async def test_volumes_are_provisioned_before_the_gang_is_bound(world: World) -> None:
+    await world.nodes(2, 2, 2, 2)
+    a = gang("a").of(8).with_claims(await world.storage_class(seconds="0.5"))
+    with world.cluster.faults.seen(SELECTIONS) as told, world.cluster.faults.hold(BINDS) as held:
+        await world.create(a)
         await held.until(1)
         assert len(told) == 8, "all claims were told their nodes before any pod is bound"
         held.release()
-        await scene.bound(a)
-    await scene.satisfied(a)
-    await volumes_are_with_their_pods(scene, a)
+        await world.bound(a)
+    await world.satisfied(a)
+    await volumes_are_with_their_pods(world, a)
 
 
-async def test_g37_a_node_without_room_for_volumes_is_told_and_the_pod_goes_elsewhere(scene: Scene) -> None:
-    full, *others = await scene.nodes(1, 1, 1)
-    a = gang("a").of(2).with_claims(await scene.storage_class(refusedNodes=full))
-    await scene.create(a)
-    await scene.event(a, "could not be bound", f"no room on node '{full}'")
-    await scene.bound(a)
-    assert sorted(scene.bound_pods(a).values()) == sorted(others)
-    await volumes_are_with_their_pods(scene, a)
+async def test_g37_a_pod_moves_from_a_node_that_cannot_get_its_volume(world: World) -> None:
+    full, *others = await world.nodes(1, 1, 1)
+    a = gang("a").of(2).with_claims(await world.storage_class(refusedNodes=full))
+    await world.create(a)
+    await world.event(a, "could not be bound", f"no room on node '{full}'")
+    await world.bound(a)
+    assert sorted(world.bound_pods(a).values()) == sorted(others)
+    await volumes_are_with_their_pods(world, a)
 
 
-async def test_processes_die_while_volumes_are_made(scene: Scene) -> None:
-    await scene.nodes(2, 2)
-    a = gang("a").of(4).with_claims(await scene.storage_class(seconds="2"))
-    with scene.cluster.faults.seen(SELECTIONS) as told:
-        await scene.create(a)
-        await scene.cluster.until(lambda: len(told) == 4, "all claims are told their nodes")
-        await scene.cluster.stack.kill("binding")
-        await scene.cluster.stack.kill("coordinator")
-        await scene.cluster.stack.start()
-        await scene.bound(a)
+async def test_processes_are_killed_during_volume_provisioning(world: World) -> None:
+    await world.nodes(2, 2)
+    a = gang("a").of(4).with_claims(await world.storage_class(seconds="2"))
+    with world.cluster.faults.seen(SELECTIONS) as told:
+        await world.create(a)
+        await world.cluster.until(lambda: len(told) == 4, "all claims are told their nodes")
+        await world.cluster.stack.kill("binding")
+        await world.cluster.stack.kill("coordinator")
+        await world.cluster.stack.start()
+        await world.bound(a)
         assert len(told) == 4, "nobody chooses twice"
-    await volumes_are_with_their_pods(scene, a)
+    await volumes_are_with_their_pods(world, a)
 
 
-async def test_a_pod_that_comes_back_goes_where_its_volume_is(scene: Scene) -> None:
-    await scene.nodes(1, 1, 1)
-    a = gang("a").of(2).with_claims(await scene.storage_class())
-    await scene.create(a)
-    await scene.bound(a)
-    before = scene.bound_pods(a)
-    await scene.delete_pods(a, 1)
-    await scene.add_pods(a, 1)
-    await scene.bound(a)
-    assert scene.bound_pods(a) == before
+async def test_a_recreated_pod_is_placed_where_its_volume_is(world: World) -> None:
+    await world.nodes(1, 1, 1)
+    a = gang("a").of(2).with_claims(await world.storage_class())
+    await world.create(a)
+    await world.bound(a)
+    before = world.bound_pods(a)
+    await world.delete_pods(a, 1)
+    await world.add_pods(a, 1)
+    await world.bound(a)
+    assert world.bound_pods(a) == before
 
 
-async def test_pods_of_a_job_bring_their_own_claims(scene: Scene) -> None:
-    await scene.nodes(2, 2)
-    a = gang("a").of(4).with_scratch(await scene.storage_class())
-    await scene.define(a)
-    await scene.create_job(a, "train", 4)
-    await scene.all_members_bound(a, 4)
-    namespace = scene.here(a).namespace
-    pods = [pod for key, pod in scene.cluster.pods.items() if key[0] == namespace]
-    claims = [await scene.named_claim(a, f"{pod['metadata']['name']}-data") for pod in pods]
+async def test_pods_of_a_job_bring_their_own_claims(world: World) -> None:
+    await world.nodes(2, 2)
+    a = gang("a").of(4).with_scratch(await world.storage_class())
+    await world.define(a)
+    await world.create_job(a, "train", 4)
+    await world.all_members_bound(a, 4)
+    namespace = world.here(a).namespace
+    pods = [pod for key, pod in world.cluster.pods.items() if key[0] == namespace]
+    claims = [await world.named_claim(a, f"{pod['metadata']['name']}-data") for pod in pods]
     assert [claim["status"]["phase"] for claim in claims] == ["Bound"] * 4
     told = [claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] for claim in claims]
     assert told == [pod["spec"]["nodeName"] for pod in pods]

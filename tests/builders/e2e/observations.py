@@ -12,23 +12,23 @@ from muster.coordinator.v1.coordinator_pb2 import Phase
 from muster.coordinator.v1.record_pb2 import GangRecord
 
 WAITING = (Phase.PHASE_GATHERING, Phase.PHASE_QUEUED, Phase.PHASE_WAITING)
-LABEL = "muster.dev/scene"
-"""On every node of a scene: its name."""
+LABEL = "muster.dev/world"
+"""On every node of a world: its name."""
 _NO_POD: JSON = {"spec": {}}
 
 
-class Sights:
-    """Looks at the workloads of one scene."""
+class Observations:
+    """Looks at the workloads of one world."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.cluster, self.name = cluster, name
 
     def namespace(self, name: str) -> str:
-        """A further namespace of this scene."""
+        """A further namespace of this world."""
         return f"{self.name}-{name}"
 
     def here(self, workload: Workload) -> Workload:
-        """The workload as it will be created: in this scene's namespace unless it has one, on this scene's nodes."""
+        """The workload as it will be created: in this world's namespace unless it has one, on this world's nodes."""
         placed = workload.in_namespace(self.name) if workload.namespace == "default" else workload
         if placed.dialect == "native":
             self.cluster.api_server.needs_native()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from builders.e2e.cluster import CALL_SECONDS, JSON, Cluster, node_of
-from builders.e2e.world import Scene
+from builders.e2e.world import World
 from builders.gangs.workloads import Workload
 from builders.kube.watch import follow_kind
 
@@ -77,14 +77,14 @@ def group(name: str) -> SakkaraGroup:
 
 
 @contextlib.asynccontextmanager
-async def topology(scene: Scene, levels: list[str], tree: Tree) -> AsyncIterator[str]:
-    """A tree named like the scene, as long as the block lasts; returns the name."""
+async def topology(world: World, levels: list[str], tree: Tree) -> AsyncIterator[str]:
+    """A tree named like the world, as long as the block lasts; returns the name."""
     path = "/api/v1/namespaces/default/configmaps"
-    metadata = {"name": scene.name, "namespace": "default", "labels": {"sakkara.topology": ""}}
-    data = {"name": scene.name, "level-names": json.dumps(levels), "tree": json.dumps(_objects(tree))}
-    await scene.cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
-    yield scene.name
-    await scene.cluster.try_call("DELETE", f"{path}/{scene.name}")
+    metadata = {"name": world.name, "namespace": "default", "labels": {"sakkara.topology": ""}}
+    data = {"name": world.name, "level-names": json.dumps(levels), "tree": json.dumps(_objects(tree))}
+    await world.cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+    yield world.name
+    await world.cluster.try_call("DELETE", f"{path}/{world.name}")
 
 
 def _objects(tree: Any) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _objects(tree: Any) -> dict[str, Any]:
 
 
 class Told:
-    """What ConfigMaps and pods of a scene have said, from the first moment on."""
+    """What ConfigMaps and pods of a world have said, from the first moment on."""
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self.statuses: dict[str, list[str]] = {}
@@ -165,9 +165,9 @@ class Told:
 
 
 @contextlib.asynccontextmanager
-async def following(scene: Scene) -> AsyncIterator[Told]:
-    """What is said in the scene's namespace while the block lasts."""
-    told, tasks = Told(scene.cluster, scene.name), list[asyncio.Task[None]]()
+async def following(world: World) -> AsyncIterator[Told]:
+    """What is said in the world's namespace while the block lasts."""
+    told, tasks = Told(world.cluster, world.name), list[asyncio.Task[None]]()
     try:
         await told.follow(tasks)
         yield told

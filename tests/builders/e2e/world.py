@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 from builders.e2e.cluster import JSON, WAIT_SECONDS, Cluster
-from builders.e2e.observations import LABEL, Sights
+from builders.e2e.observations import LABEL, Observations
 from builders.gangs.dialects import Written
 from builders.gangs.workloads import Workload
 from builders.kube.nodes import remove_nodes, untaint_nodes
@@ -22,12 +22,12 @@ _PODS_PER_NODE = 110
 _DELETIONS_UNDER_WAY = 64
 
 
-class Scene(Sights):
+class World(Observations):
     """What is created here uses only nodes made here, and is cleared away at the end."""
 
     def __init__(self, cluster: Cluster) -> None:
         # What an interrupted run left in a real cluster is not met again.
-        super().__init__(cluster, f"scene-{secrets.token_hex(3)}")
+        super().__init__(cluster, f"world-{secrets.token_hex(3)}")
         self._namespaces: set[str] = set()
         self._one_namespace = asyncio.Lock()
         self._workloads: dict[str, Workload] = {}
@@ -154,7 +154,7 @@ class Scene(Sights):
     async def dying(self, workload: Workload, *numbers: int) -> AsyncIterator[None]:
         """These pods are being deleted, and are gone only after the end of the block: a finalizer holds them.
 
-        The kubelets of the scene have stopped, so those that run do so until then.
+        The kubelets of the world have stopped, so those that run do so until then.
         """
         await self._stop_kubelets()
         pods = self.here(workload).pods(*numbers)
@@ -264,7 +264,7 @@ class Scene(Sights):
     # -- the end
 
     async def clear(self) -> None:
-        """Delete everything; returns when the coordinator has forgotten it too, so that scenes do not meet."""
+        """Delete everything; returns when the coordinator has forgotten it too, so that worlds do not meet."""
         for gang in self._workloads.values():  # judged now: what starts while others go does not end
             self.cluster.invariants.forget(gang.id)
         await asyncio.gather(*map(self._delete_job, self._jobs))

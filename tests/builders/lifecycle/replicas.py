@@ -27,7 +27,7 @@ SECONDS = 20.0
 """Deadline of what should take milliseconds."""
 
 _MANIFESTS = Path(__file__).parents[3] / "deploy" / "crds"
-_HASTE = Pace(absent_seconds=(0.02, 0.05), retry_seconds=(0.01, 0.1))
+_SHORT_TIMEOUTS = Pace(absent_seconds=(0.02, 0.05), retry_seconds=(0.01, 0.1))
 
 
 class LifecycleRig:
@@ -67,7 +67,7 @@ class LifecycleRig:
         kube = self._through_faults if faulty else self._straight
         session = await KubeSession.connect(kube)
         chosen = Settings(listen="127.0.0.1:0", instance=name, kube=kube, **{"lease_seconds": 2, **settings})
-        service = LifecycleService(session, chosen, controllers, _HASTE)
+        service = LifecycleService(session, chosen, controllers, _SHORT_TIMEOUTS)
         try:
             self.port = await service.start()
             following = asyncio.create_task(service.follow())

@@ -49,7 +49,7 @@ async def test_a_config_maps_life(config: KubeSettings, kube: KubeCalls) -> None
         await mirror.until(lambda: list(mirror.trees) == ["flat"])
 
 
-async def test_p35_a_tree_that_is_refused_stays_as_it_was_last(config: KubeSettings, kube: KubeCalls) -> None:
+async def test_p35_an_invalid_tree_keeps_its_last_valid_version(config: KubeSettings, kube: KubeCalls) -> None:
     await kube.create("ConfigMap", topology("m", RACKS), "default")
     async with watching(config) as mirror:
         assert mirror.trees["default-tree"].problems == ()

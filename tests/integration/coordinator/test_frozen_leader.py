@@ -39,7 +39,7 @@ GANG = "koordinator/ml/gang"
 LATER = "koordinator/ml/later"
 
 
-class Scene:
+class World:
     """Two coordinators, of which the first leads, and what they work on."""
 
     def __init__(self, muster: Rig, history: EtcdHistory, bindings: list[Seen]) -> None:
@@ -143,7 +143,7 @@ async def placement(source: str) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         etcd = await stack.enter_async_context(etcd_in(tmp_path))
         history = await stack.enter_async_context(history_of(etcd.endpoint))
@@ -151,7 +151,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         for number in range(3):
             await muster.kube.create("Node", node(f"node-{number}"))
             await muster.kube.patch("Node", f"node-{number}", {"spec": {"taints": None}})
-        found = Scene(muster, history, stack.enter_context(muster.faults.seen(BINDS)))
+        found = World(muster, history, stack.enter_context(muster.faults.seen(BINDS)))
         facts = await stack.enter_async_context(cluster_state(tmp_path / "direct"))
         solver = await stack.enter_async_context(placement(facts))
         binding = f"127.0.0.1:{muster.port}"
@@ -181,61 +181,61 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         yield found
 
 
-async def test_i2_pods_that_came_while_it_stood_still_are_permitted_by_the_new_leader_only(scene: Scene) -> None:
-    await scene.submit("gang")
-    await scene.until_started("gang")
-    asked = scene.to_placement.hold_requests(LATER.encode())
-    scene.first.freeze()
-    await scene.submit("later")
-    epoch = await scene.take_over()
+async def test_i2_pods_that_came_while_it_stood_still_are_permitted_by_the_new_leader_only(world: World) -> None:
+    await world.submit("gang")
+    await world.until_started("gang")
+    asked = world.to_placement.hold_requests(LATER.encode())
+    world.first.freeze()
+    await world.submit("later")
+    epoch = await world.take_over()
     await asked.caught()
-    assert not scene.history.of(LATER), "both know of the gang, and nobody has permitted it"
-    await scene.go_on()
+    assert not world.history.of(LATER), "both know of the gang, and nobody has permitted it"
+    await world.go_on()
     asked.release()
-    await scene.until_started("later")
-    assert {record.leader_epoch for record in scene.history.of(LATER)} == {epoch}
-    await scene.check()
+    await world.until_started("later")
+    assert {record.leader_epoch for record in world.history.of(LATER)} == {epoch}
+    await world.check()
 
 
-async def test_i2_a_permit_that_arrives_when_another_leads_is_refused(scene: Scene) -> None:
-    permit = scene.to_etcd.hold_requests(GANG.encode())
-    await scene.submit("gang")
+async def test_i2_a_permit_that_arrives_when_another_leads_is_refused(world: World) -> None:
+    permit = world.to_etcd.hold_requests(GANG.encode())
+    await world.submit("gang")
     await permit.caught()
-    scene.first.freeze()
-    epoch = await scene.take_over()
-    await scene.until_started("gang")
+    world.first.freeze()
+    epoch = await world.take_over()
+    await world.until_started("gang")
     permit.release()
     await permit.answered()
-    await scene.go_on()
-    assert {record.leader_epoch for record in scene.history.of(GANG)} == {epoch}
-    await scene.check()
+    await world.go_on()
+    assert {record.leader_epoch for record in world.history.of(GANG)} == {epoch}
+    await world.check()
 
 
-async def test_i2_a_permit_that_the_old_leader_learns_of_too_late_is_carried_out_by_the_new_one(scene: Scene) -> None:
-    answer = scene.to_etcd.hold_answers(GANG.encode())
-    await scene.submit("gang")
-    await scene.history.until(lambda: scene.history.of(GANG))
-    scene.first.freeze()
-    await scene.take_over()
-    await scene.until_started("gang")
+async def test_i2_a_permit_that_the_old_leader_learns_of_too_late_is_carried_out_by_the_new_one(world: World) -> None:
+    answer = world.to_etcd.hold_answers(GANG.encode())
+    await world.submit("gang")
+    await world.history.until(lambda: world.history.of(GANG))
+    world.first.freeze()
+    await world.take_over()
+    await world.until_started("gang")
     answer.release()
-    await scene.go_on()
-    assert scene.history.of(GANG)[0].leader_epoch == scene.history.terms[0]
-    await scene.check()
+    await world.go_on()
+    assert world.history.of(GANG)[0].leader_epoch == world.history.terms[0]
+    await world.check()
 
 
-async def test_i4_binds_that_arrive_when_another_leads_are_refused(scene: Scene) -> None:
-    binds = scene.to_binding.hold_requests(b"gang-0")
-    await scene.submit("gang")
+async def test_i4_binds_that_arrive_when_another_leads_are_refused(world: World) -> None:
+    binds = world.to_binding.hold_requests(b"gang-0")
+    await world.submit("gang")
     await binds.caught()
-    scene.first.freeze()
-    await scene.take_over()
-    await scene.until_started("gang")
-    sent = len(scene.bindings)
+    world.first.freeze()
+    await world.take_over()
+    await world.until_started("gang")
+    sent = len(world.bindings)
     binds.release()
     await binds.answered()
-    await scene.go_on()
-    epochs = scene.history.terms
-    await scene.first.until_logged(f"leader epoch {epochs[0]} is superseded: epoch {epochs[1]} has called")
-    assert len(scene.bindings) == sent, "what the old leader asked for never got to the API server"
-    await scene.check()
+    await world.go_on()
+    epochs = world.history.terms
+    await world.first.until_logged(f"leader epoch {epochs[0]} is superseded: epoch {epochs[1]} has called")
+    assert len(world.bindings) == sent, "what the old leader asked for never got to the API server"
+    await world.check()

@@ -41,7 +41,7 @@ async def phases(session: KubeSession) -> set[str]:
     return {pod["status"].get("phase", "") for pod in msgspec.json.decode(answer.body)["items"]}
 
 
-async def test_its_commands_make_a_cluster_in_which_a_gang_starts(tmp_path: Path) -> None:
+async def test_the_compose_file_starts_a_cluster_and_a_gang(tmp_path: Path) -> None:
     compose = ComposeProcesses(tmp_path)
     (tmp_path / "var/lib/etcd").mkdir(parents=True)
     children = {

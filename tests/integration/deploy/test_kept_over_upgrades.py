@@ -96,7 +96,7 @@ def signed_by(certificate: JSON, authority: JSON, directory: Path) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-async def test_definitions_of_others_stay_as_they_are(cluster: Cluster) -> None:
+async def test_crds_installed_by_others_are_not_changed(cluster: Cluster) -> None:
     definition = yaml.safe_load((CHART / "files" / "crds" / "scheduling.x-k8s.io_podgroups.yaml").read_text())
     definition["metadata"]["labels"] = {"of": "others"}
     await cluster.call("POST", _DEFINITIONS, definition)  # no release of this module has been installed yet
@@ -105,7 +105,7 @@ async def test_definitions_of_others_stay_as_they_are(cluster: Cluster) -> None:
     assert found["metadata"]["labels"] == {"of": "others"}
 
 
-async def test_certificates_are_kept_until_they_are_old_or_for_other_names(cluster: Cluster, tmp_path: Path) -> None:
+async def test_certificates_are_reissued_only_when_old_or_renamed(cluster: Cluster, tmp_path: Path) -> None:
     await cluster.upgrade()
     first = await cluster.secrets()
     await cluster.upgrade(logLevel="debug")
@@ -145,7 +145,7 @@ def _days_left(secrets: dict[str, JSON]) -> int:
     return int(until.timestamp() - time.time()) // 86400
 
 
-async def test_what_etcds_volumes_cannot_do_without_stays_when_muster_goes(cluster: Cluster) -> None:
+async def test_uninstalling_keeps_etcd_volumes_and_passwords(cluster: Cluster) -> None:
     await cluster.upgrade()
     passwords = (await cluster.secrets())["muster-etcd-auth"]
     said = await cluster.helm("uninstall", RELEASE)
@@ -156,21 +156,21 @@ async def test_what_etcds_volumes_cannot_do_without_stays_when_muster_goes(clust
     assert (await cluster.secrets())["muster-etcd-auth"] == passwords
 
 
-async def test_the_number_of_members_is_no_value_to_change(cluster: Cluster) -> None:
+async def test_changing_the_number_of_etcd_members_is_rejected(cluster: Cluster) -> None:
     await cluster.upgrade(etcd={"replicas": 1})
     said = await cluster.try_upgrade(etcd={"replicas": 3})
     assert said.returncode != 0
     assert "etcd.replicas is 3 and 1 members are there" in said.stderr
 
 
-async def test_members_of_etcd_keep_or_lack_tls_as_they_were_made(cluster: Cluster) -> None:
+async def test_switching_tls_of_etcd_members_is_rejected(cluster: Cluster) -> None:
     await cluster.upgrade(tls={"mode": "none"})
     said = await cluster.try_upgrade(tls={"mode": "generated"})
     assert said.returncode != 0
     assert "tls.mode is generated, and etcd's members know each other by addresses of the other kind" in said.stderr
 
 
-async def test_one_may_go_over_to_cert_manager_and_back(cluster: Cluster, tmp_path: Path) -> None:
+async def test_certificates_migrate_to_cert_manager_and_back(cluster: Cluster, tmp_path: Path) -> None:
     for kind in ("Issuer", "Certificate"):
         await cluster.call("POST", _DEFINITIONS, _kind_of_cert_manager(kind))
     await cluster.upgrade()
@@ -218,7 +218,7 @@ async def _as_cert_manager_would(cluster: Cluster, directory: Path) -> dict[str,
     return await cluster.secrets()
 
 
-async def test_what_would_not_work_or_not_be_safe_is_told(cluster: Cluster) -> None:
+async def test_invalid_or_unsafe_values_are_rejected(cluster: Cluster) -> None:
     etcd: JSON = {"endpoints": ["a:1"], "user": "me", "passwordSecret": "p"}
     placement: JSON = {"address": "a:1"}
     values: JSON = {

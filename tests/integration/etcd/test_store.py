@@ -124,20 +124,20 @@ async def test_after_a_crash_of_etcd_the_same_store_goes_on_with_the_same_record
 
 
 async def test_a_frozen_etcd_is_not_waited_for_longer_than_the_deadline(etcd: EtcdProcess) -> None:
-    async with store_at(etcd.endpoint, timeout_seconds=0.3) as hasty:
-        fence = await fence_of(hasty)
+    async with store_at(etcd.endpoint, timeout_seconds=0.3) as impatient:
+        fence = await fence_of(impatient)
         etcd.pause()
         async with asyncio.timeout(20):
             with pytest.raises(EtcdUnavailable) as caught:
-                await hasty.commit(fence, {"/test/gangs/a": b"perhaps"})
+                await impatient.commit(fence, {"/test/gangs/a": b"perhaps"})
             assert not caught.value.outcome_known
             with pytest.raises(EtcdUnavailable):
-                await hasty.get_prefix("/test/")
-            assert not await hasty.healthy()
+                await impatient.get_prefix("/test/")
+            assert not await impatient.healthy()
         etcd.resume()
-        await eventually_healthy(hasty)
-        await hasty.commit(fence, {"/test/gangs/a": b"again"})
-        assert await hasty.get_prefix("/test/gangs/") == [("/test/gangs/a", b"again")]
+        await eventually_healthy(impatient)
+        await impatient.commit(fence, {"/test/gangs/a": b"again"})
+        assert await impatient.get_prefix("/test/gangs/") == [("/test/gangs/a", b"again")]
 
 
 async def test_an_endpoint_where_nobody_is_is_passed_over(etcd: EtcdProcess) -> None:

@@ -214,7 +214,7 @@ def test_g17_one_member_anew_goes_at_once_while_the_others_run() -> None:
     assert story.bound("a") == 4
 
 
-def test_g18_later_members_wait_until_they_alone_reach_the_minimum() -> None:
+def test_g18_later_members_wait_until_they_reach_the_minimum_alone() -> None:
     story = Story({"n4": 4})
     a = gang("a").minimum(2).of(4).policy(MatchPolicy.ONLY_WAITING)
     story.add(a)

@@ -71,7 +71,7 @@ def test_g09_pods_without_the_mark_are_tried_again() -> None:
     assert story.bound("a") == 5
 
 
-def test_g09_an_edited_declaration_takes_the_marks_off() -> None:
+def test_g09_editing_the_declaration_removes_the_timeout_marks() -> None:
     story = Story({"n": 4})
     built = gang("a").of(5).non_strict(waiting_time_seconds=3)
     story.add(built)

@@ -40,7 +40,7 @@ def test_lint_finds_nothing(values: str) -> None:
 
 
 @pytest.mark.parametrize("values", SETS)
-def test_every_container_has_no_more_than_it_needs(values: str) -> None:
+def test_containers_run_with_least_privilege(values: str) -> None:
     for name, spec in pod_specs(objects(values)):
         assert spec["securityContext"]["runAsNonRoot"] is True, name
         assert spec["securityContext"]["runAsUser"] > 0, name
@@ -59,7 +59,7 @@ def test_every_container_has_no_more_than_it_needs(values: str) -> None:
 
 
 @pytest.mark.parametrize("values", SETS)
-def test_what_runs_on_is_probed(values: str) -> None:
+def test_long_running_containers_have_probes(values: str) -> None:
     for each in objects(values):
         if each["kind"] in ("Deployment", "StatefulSet"):
             for container in each["spec"]["template"]["spec"]["containers"]:
@@ -82,7 +82,7 @@ def test_no_secret_is_in_an_argument_or_a_variable(values: str) -> None:
 
 
 @pytest.mark.parametrize("values", SETS)
-def test_every_account_volume_and_selector_leads_somewhere(values: str) -> None:
+def test_accounts_volumes_and_selectors_resolve(values: str) -> None:
     made = objects(values)
     accounts = of_kind(made, "ServiceAccount")
     labels = [
@@ -101,7 +101,7 @@ def test_every_account_volume_and_selector_leads_somewhere(values: str) -> None:
 
 
 @pytest.mark.parametrize("values", ["default", "least"])
-def test_certificates_and_passwords_that_are_mounted_are_made(values: str) -> None:
+def test_mounted_certificates_and_passwords_exist(values: str) -> None:
     made = of_kind(objects(values), "Secret")
     for name, spec in pod_specs(objects(values)):
         for volume in spec.get("volumes") or ():
@@ -110,7 +110,7 @@ def test_certificates_and_passwords_that_are_mounted_are_made(values: str) -> No
 
 
 @pytest.mark.parametrize("values", SETS)
-def test_objects_are_labelled_and_their_names_are_short_enough(values: str) -> None:
+def test_objects_have_labels_and_valid_names(values: str) -> None:
     for each in objects(values):
         labels = each["metadata"]["labels"]
         assert labels["app.kubernetes.io/name"] == "muster"
@@ -121,7 +121,7 @@ def test_objects_are_labelled_and_their_names_are_short_enough(values: str) -> N
 
 
 @pytest.mark.parametrize("values", SETS)
-def test_roles_are_those_of_the_files(values: str) -> None:
+def test_roles_equal_the_rights_files(values: str) -> None:
     roles = of_kind(objects(values), "ClusterRole")
     assert {component(name.removeprefix(f"{NAMESPACE}-")) for name in roles} == {
         "cluster-state",
@@ -136,7 +136,7 @@ def test_roles_are_those_of_the_files(values: str) -> None:
         assert all(rule in role["rules"] for rule in rights["rules"])
 
 
-def test_optional_rights_go_with_their_feature() -> None:
+def test_optional_rights_follow_their_feature() -> None:
     def may_read_maps(values: str, kind: str, name: str) -> bool:
         rules = of_kind(objects(values), kind)[name]["rules"]
         return any("configmaps" in rule["resources"] for rule in rules)
@@ -147,7 +147,7 @@ def test_optional_rights_go_with_their_feature() -> None:
     assert not may_read_maps("default", "Role", "muster-lifecycle")
 
 
-def test_servers_answer_only_those_who_are_meant_to_call() -> None:
+def test_servers_accept_only_the_intended_clients() -> None:
     def clients(name: str) -> str:
         [argument] = [each for each in container_of("default", name)["args"] if each.startswith("--tls-clients=")]
         return str(argument.partition("=")[2])
@@ -159,13 +159,13 @@ def test_servers_answer_only_those_who_are_meant_to_call() -> None:
     assert "--listen=127.0.0.1:7005" in container_of("default", "lifecycle")["args"]
 
 
-def test_images_go_by_digest_where_one_is_given() -> None:
+def test_images_use_a_digest_if_given() -> None:
     digest = "sha256:" + "0123456789abcdef" * 4
     assert container_of("everything", "binding")["image"] == f"registry.example.com:5000/muster@{digest}"
     assert container_of("default", "binding")["image"] == "muster:0.1.0"
 
 
-def test_placement_may_be_another_or_elsewhere() -> None:
+def test_placement_can_be_replaced_or_external() -> None:
     assert container_of("default", "placement")["args"][:2] == ["run", "placement"]
     assert container_of("least", "placement")["args"][:2] == ["run", "first-fit"]
     assert not any("placement" in name for name, _ in pod_specs(objects("elsewhere")))
@@ -176,7 +176,7 @@ def test_placement_may_be_another_or_elsewhere() -> None:
     assert clients.endswith(",solver.example.com")
 
 
-def test_etcd_may_be_elsewhere() -> None:
+def test_etcd_can_be_external() -> None:
     assert "StatefulSet" not in {each["kind"] for each in objects("elsewhere")}
     coordinator = container_of("elsewhere", "coordinator")
     assert "--etcd=etcd-0.example.com:2379,etcd-1.example.com:2379" in coordinator["args"]
@@ -186,7 +186,7 @@ def test_etcd_may_be_elsewhere() -> None:
     assert used == {"coordinator-from-vault", "etcd-client", "etcd-password"}
 
 
-def test_the_webhook_is_asked_what_the_manifest_asks() -> None:
+def test_the_chart_webhook_equals_the_plain_manifest() -> None:
     source = CHART.parents[1] / "webhooks" / "quota.yaml"
     [plain] = [each for each in yaml.safe_load_all(source.read_text()) if "webhooks" in each]
     [made] = of_kind(objects("everything"), "ValidatingWebhookConfiguration").values()
@@ -198,7 +198,7 @@ def test_the_webhook_is_asked_what_the_manifest_asks() -> None:
     assert excluded == {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", NAMESPACE]}
 
 
-def test_prometheus_reads_every_service_and_calls_it_by_its_component() -> None:
+def test_prometheus_scrapes_every_service_by_component() -> None:
     [monitor] = of_kind(objects("everything"), "ServiceMonitor").values()
     assert monitor["metadata"]["labels"]["release"] == "prometheus"
     assert monitor["spec"]["jobLabel"] == "app.kubernetes.io/component"
@@ -212,7 +212,7 @@ def test_prometheus_reads_every_service_and_calls_it_by_its_component() -> None:
     assert read == {"cluster-state", "coordinator", "placement", "binding", "lifecycle", "etcd"}
 
 
-def test_traces_are_sent_by_opentelemetrys_variables() -> None:
+def test_traces_are_configured_by_opentelemetry_variables() -> None:
     told = {each["name"]: each.get("value") for each in container_of("everything", "binding")["env"]}
     assert told["OTEL_EXPORTER_OTLP_ENDPOINT"] == "https://otel-collector.tracing:4318"
     assert told["OTEL_EXPORTER_OTLP_PROTOCOL"] == "http/protobuf"
@@ -222,7 +222,7 @@ def test_traces_are_sent_by_opentelemetrys_variables() -> None:
     assert names.index("POD_UID") < names.index("OTEL_RESOURCE_ATTRIBUTES"), "variables know only those before them"
 
 
-def test_the_collector_of_traces_is_known_by_certificates() -> None:
+def test_the_trace_collector_is_authenticated_by_certificates() -> None:
     binding = container_of("everything", "binding")
     told = {each["name"]: each.get("value") for each in binding["env"]}
     [spec] = [spec for name, spec in pod_specs(objects("everything")) if component(name) == "binding"]
@@ -238,7 +238,7 @@ def test_the_collector_of_traces_is_known_by_certificates() -> None:
     assert not any("otlp" in mount["name"] for mount in container_of("default", "binding")["volumeMounts"])
 
 
-def test_definitions_stay_and_may_be_left_out() -> None:
+def test_crds_are_kept_and_optional() -> None:
     definitions = of_kind(objects("default"), "CustomResourceDefinition")
     assert len(definitions) == len(list((CHART.parents[1] / "crds").glob("*.yaml")))
     assert all(each["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for each in definitions.values())
@@ -286,13 +286,13 @@ WRONG: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("values", "where"), WRONG.values(), ids=WRONG)
-def test_values_that_make_no_sense_are_refused(values: str, where: str) -> None:
+def test_invalid_values_are_rejected(values: str, where: str) -> None:
     said = template(values=values)
     assert said.returncode != 0
     assert where in said.stderr
 
 
-def test_every_value_has_a_place_in_the_schema() -> None:
+def test_every_value_is_in_the_schema() -> None:
     """Without it a misspelt value would pass in silence."""
     schema = json.loads((CHART / "values.schema.json").read_text())
 
@@ -305,7 +305,7 @@ def test_every_value_has_a_place_in_the_schema() -> None:
     check(schema, "values")
 
 
-def test_it_is_packed_whole(tmp_path: Path) -> None:
+def test_the_chart_is_packaged_completely(tmp_path: Path) -> None:
     said = helm("package", str(CHART), "--destination", str(tmp_path))
     assert said.returncode == 0, said.stderr
     [archive] = tmp_path.glob("*.tgz")

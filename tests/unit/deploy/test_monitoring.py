@@ -19,14 +19,14 @@ def rules(made: list[JSON]) -> dict[str, JSON]:
     return {rule["alert"]: rule for rule in group["rules"]}
 
 
-def test_neither_is_made_unasked_nor_without_metrics() -> None:
+def test_monitoring_objects_require_their_values_and_metrics() -> None:
     for values in ("{}", ON.replace("{", "{enabled: false, ", 1)):
         made = rendered(values)
         assert not of_kind(made, "PrometheusRule")
         assert not of_kind(made, "ConfigMap")
 
 
-def test_alerts_are_those_of_the_file_about_this_namespace(tmp_path: Path) -> None:
+def test_alerts_equal_the_file_and_select_the_namespace(tmp_path: Path) -> None:
     made = rendered(ON)
     [source] = yaml.safe_load((FILES / "alerts.yaml").read_text())["groups"]
     found = rules(made)
@@ -42,14 +42,14 @@ def test_alerts_are_those_of_the_file_about_this_namespace(tmp_path: Path) -> No
     promtool("check", "rules", file)
 
 
-def test_a_placement_that_is_elsewhere_is_not_missed() -> None:
+def test_an_external_placement_raises_no_alert() -> None:
     elsewhere = "placement: {implementation: external, external: {address: 'solver:1'}}"
     assert 'absent(up{namespace="muster-system",job="placement"})' in rules(rendered(ON))["MusterServiceDown"]["expr"]
     there = rules(rendered(f"{ON}\n{elsewhere}"))["MusterServiceDown"]["expr"]
     assert re.findall(r'absent\(up\{[^}]*job="([^"]*)"\}\)', there) == ["cluster-state", "binding"]
 
 
-def test_links_lead_to_where_it_is_said() -> None:
+def test_runbook_links_use_the_given_base() -> None:
     made = rendered("metrics: {prometheusRule: {enabled: true, runbooks: 'https://git.example.com/muster/'}}")
     link = rules(made)["MusterNoLeader"]["annotations"]["runbook_url"]
     assert link == "https://git.example.com/muster/docs/alerts.md#musternoleader"

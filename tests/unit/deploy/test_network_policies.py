@@ -48,7 +48,7 @@ def arrows(values: str) -> set[tuple[str, str, int]]:
     return leave & arrive
 
 
-def test_pods_reach_whom_they_call_and_nobody_else() -> None:
+def test_pods_reach_exactly_the_services_they_call() -> None:
     assert arrows("default") == {
         ("coordinator", "cluster-state", 7001),
         ("coordinator", "placement", 7003),
@@ -61,7 +61,7 @@ def test_pods_reach_whom_they_call_and_nobody_else() -> None:
 
 
 @pytest.mark.parametrize("values", ["default", "everything", "elsewhere"])
-def test_only_those_who_talk_to_the_api_server_get_out(values: str) -> None:
+def test_only_api_clients_have_egress(values: str) -> None:
     for component, spec in policies(values).items():
         assert spec["policyTypes"] == ["Ingress", "Egress"]
         anywhere = [rule for rule in spec["egress"] if ends(rule, "to") == [ANYWHERE]]
@@ -71,7 +71,7 @@ def test_only_those_who_talk_to_the_api_server_get_out(values: str) -> None:
         assert out == allowed, component
 
 
-def test_the_api_server_may_be_told_by_its_addresses() -> None:
+def test_the_api_server_can_be_restricted_to_cidrs() -> None:
     for component in ("cluster-state", "binding", "lifecycle", "test"):
         [rule] = [each for each in policies("everything")[component]["egress"] if ends(each, "to") == ["10.0.0.0/16"]]
         assert [port["port"] for port in rule["ports"]] == [6443]
@@ -79,7 +79,7 @@ def test_the_api_server_may_be_told_by_its_addresses() -> None:
     assert ends(webhook, "from") == ["10.0.0.0/16"]
 
 
-def test_metrics_are_read_from_one_namespace() -> None:
+def test_metrics_are_restricted_to_one_namespace() -> None:
     for component, spec in policies("default").items():
         open_to_all = [rule for rule in spec.get("ingress") or () if ends(rule, "from") == [ANYWHERE]]
         assert not open_to_all, component
@@ -92,14 +92,14 @@ def test_metrics_are_read_from_one_namespace() -> None:
         assert sources == (set() if component in ("etcd-users", "test") else {MONITORING}), component
 
 
-def test_traces_and_clients_go_where_it_is_said() -> None:
+def test_trace_and_client_egress_is_configurable() -> None:
     egress = policies("everything")["coordinator"]["egress"]
     assert [ends(rule, "to") for rule in egress if rule["ports"][0]["port"] == 4318] == [["namespace tracing"]]
     ingress = policies("everything")["coordinator"]["ingress"]
     assert [ends(rule, "from") for rule in ingress if rule["ports"][0]["port"] == 7002] == [["namespace platform"]]
 
 
-def test_what_is_elsewhere_is_reached_there() -> None:
+def test_external_services_are_reachable() -> None:
     made = policies("elsewhere")
     reached = {port["port"]: ends(rule, "to") for rule in made["coordinator"]["egress"] for port in rule["ports"]}
     assert reached[9000] == ["namespace ml"]
@@ -108,7 +108,7 @@ def test_what_is_elsewhere_is_reached_there() -> None:
     assert ends(rule, "from") == ["coordinator", "namespace ml"]
 
 
-def test_dns_may_be_told_by_its_pods() -> None:
+def test_dns_can_be_restricted_to_pods() -> None:
     for component, spec in policies("everything").items():
         found = [rule for rule in spec["egress"] if {port["port"] for port in rule["ports"]} == {5353}]
         assert [ends(rule, "to") for rule in found] == [["namespace openshift-dns"]], component
@@ -126,7 +126,7 @@ def test_dns_may_be_told_by_its_pods() -> None:
         ("http://[fd00::1]:9000", "grpc", 9000),
     ],
 )
-def test_traces_go_to_the_port_that_the_endpoint_means(endpoint: str, protocol: str, port: int) -> None:
+def test_trace_egress_uses_the_endpoints_port(endpoint: str, protocol: str, port: int) -> None:
     made = rendered(f"tracing: {{endpoint: '{endpoint}', protocol: {protocol}}}")
     spec = of_kind(made, "NetworkPolicy")["muster-placement"]["spec"]
     reached = {each["port"] for rule in spec["egress"] if ends(rule, "to") == [ANYWHERE] for each in rule["ports"]}

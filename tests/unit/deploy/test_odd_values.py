@@ -24,7 +24,7 @@ _OWN = "app.kubernetes.io/"
         "muster-" + "c" * 46: "muster-" + "c" * 33,
     }.items(),
 )
-def test_every_name_of_a_release_makes_names_of_services(release: str, expected: str) -> None:
+def test_every_release_name_gives_valid_service_names(release: str, expected: str) -> None:
     made = rendered(release=release)
     services = of_kind(made, "Service")
     assert f"{expected}-coordinator" in services
@@ -57,7 +57,7 @@ def named(within: Any) -> Iterator[Any]:
             yield from named(each)
 
 
-def test_names_that_look_like_numbers_stay_names() -> None:
+def test_numeric_names_stay_strings() -> None:
     said = template("--namespace", "2026", values=LIKE_NUMBERS, release="007")
     assert said.returncode == 0, said.stderr
     made = [each for each in yaml.safe_load_all(said.stdout) if each and each["kind"] != "CustomResourceDefinition"]
@@ -66,7 +66,7 @@ def test_names_that_look_like_numbers_stay_names() -> None:
     assert {"007", "2026", "on", "10", "12", "1e3", "0x1", "7", "5", "77", "1", "true"} <= set(found)
 
 
-def test_labels_that_pods_are_found_by_cannot_be_changed() -> None:
+def test_selector_labels_cannot_be_overridden() -> None:
     theirs = {f"{_OWN}component": "mine", f"{_OWN}name": "mine", "team": "batch"}
     text = ", ".join(f"{name}: {value}" for name, value in theirs.items())
     made = rendered(f"commonLabels: {{{text}}}\nbinding: {{podLabels: {{{text}}}}}")
@@ -75,13 +75,13 @@ def test_labels_that_pods_are_found_by_cannot_be_changed() -> None:
         assert (labels[f"{_OWN}component"], labels[f"{_OWN}name"], labels["team"]) == ("binding", "muster", "batch")
 
 
-def test_annotations_of_pods_replace_those_of_the_chart() -> None:
+def test_pod_annotations_override_the_charts() -> None:
     made = rendered("binding: {podAnnotations: {kubectl.kubernetes.io/default-container: sidecar}}")
     template_of = of_kind(made, "Deployment")["muster-binding"]["spec"]["template"]
     assert template_of["metadata"]["annotations"] == {"kubectl.kubernetes.io/default-container": "sidecar"}
 
 
-def test_pods_keep_to_nodes_with_linux() -> None:
+def test_pods_select_linux_nodes() -> None:
     made = dict(pod_specs(rendered("binding: {nodeSelector: {pool: control}}")))
     assert made["muster-binding"]["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "control"}
     assert all(spec["nodeSelector"]["kubernetes.io/os"] == "linux" for spec in made.values())
@@ -91,25 +91,25 @@ def security(values: str) -> list[JSON]:
     return [spec["securityContext"] for _, spec in pod_specs(rendered(values))]
 
 
-def test_users_may_be_the_clusters_choice() -> None:
+def test_user_ids_can_be_left_to_the_cluster() -> None:
     for each in security("runAsUser: null"):
         assert not {"runAsUser", "runAsGroup", "fsGroup"} & each.keys()
         assert each["runAsNonRoot"] is True
 
 
-def test_large_numbers_stay_whole_numbers() -> None:
+def test_large_integers_are_not_rendered_as_floats() -> None:
     for each in security("runAsUser: 1000680000"):
         assert (str(each["runAsUser"]), str(each["fsGroup"])) == ("1000680000", "1000680000")
 
 
 @pytest.mark.parametrize("share", ["0", "0.25"])
-def test_shares_may_be_numbers(share: str) -> None:
+def test_ratios_accept_numbers(share: str) -> None:
     made = rendered(f"tracing: {{endpoint: 'http://a:4317', samplerArgument: {share}}}")
     [container] = of_kind(made, "Deployment")["muster-binding"]["spec"]["template"]["spec"]["containers"]
     assert {"name": "OTEL_TRACES_SAMPLER_ARG", "value": share} in container["env"]
 
 
-def test_addresses_may_be_of_ipv6() -> None:
+def test_ipv6_addresses_are_accepted() -> None:
     values = "{placement: {implementation: external, external: {address: '[fd00::2]:9000'}},"
     values += " etcd: {enabled: false, external: {endpoints: ['[fd00::1]:2379']}}}"
     made = rendered(values)
@@ -119,14 +119,14 @@ def test_addresses_may_be_of_ipv6() -> None:
     assert {2379, 9000} <= {port["port"] for rule in egress for port in rule["ports"]}
 
 
-def test_issuers_may_be_of_any_kind() -> None:
+def test_issuers_of_any_kind_are_accepted() -> None:
     issuer = "{name: ours, kind: AWSPCAClusterIssuer, group: awspca.cert-manager.io}"
     made = rendered(f"tls: {{mode: certManager, certManager: {{issuerRef: {issuer}}}}}")
     found = of_kind(made, "Certificate").values()
     assert {each["spec"]["issuerRef"]["kind"] for each in found} == {"AWSPCAClusterIssuer"}
 
 
-def test_helm_may_take_over_secrets_of_cert_manager() -> None:
+def test_helm_adopts_secrets_of_cert_manager() -> None:
     for certificate in of_kind(rendered("tls: {mode: certManager}"), "Certificate").values():
         assert certificate["spec"]["secretTemplate"] == {
             "labels": {"app.kubernetes.io/managed-by": "Helm"},
@@ -134,11 +134,11 @@ def test_helm_may_take_over_secrets_of_cert_manager() -> None:
         }
 
 
-def test_a_chart_that_depends_on_it_may_have_a_condition() -> None:
+def test_a_parent_chart_can_use_a_condition() -> None:
     assert rendered("enabled: true") != []
 
 
-def test_priority_is_allowed_where_a_cluster_demands_it() -> None:
+def test_a_resource_quota_admits_the_priority_class() -> None:
     assert not of_kind(rendered(), "ResourceQuota")
     [quota] = of_kind(rendered("{resourceQuota: {enabled: true}, priorityClassName: mine}"), "ResourceQuota").values()
     [scope] = quota["spec"]["scopeSelector"]["matchExpressions"]
@@ -157,11 +157,11 @@ def test_priority_is_allowed_where_a_cluster_demands_it() -> None:
         "priorityClassName: ''",
     ],
 )
-def test_each_feature_goes_on_or_off_alone(values: str) -> None:
+def test_features_are_independent(values: str) -> None:
     found = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in rendered(values)]
     assert len(found) == len(set(found))
 
 
-def test_without_rights_of_its_own_the_test_makes_none() -> None:
+def test_the_helm_test_creates_rights_only_if_enabled() -> None:
     kinds = {each["kind"] for each in rendered("rbac: {create: false}")}
     assert not kinds & {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}

@@ -14,11 +14,11 @@ def settings() -> list[tuple[str, str]]:
     return [(str(number), values) for number, values in enumerate(found, 1)]
 
 
-def test_there_are_some() -> None:
+def test_the_fixture_renders_objects() -> None:
     assert len(settings()) >= 5
 
 
 @pytest.mark.parametrize("values", dict(settings()).values(), ids=dict(settings()))
-def test_helm_takes_them(values: str) -> None:
+def test_helm_accepts_the_documented_values(values: str) -> None:
     said = template(values=values)
     assert said.returncode == 0, said.stderr

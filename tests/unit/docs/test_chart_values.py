@@ -42,14 +42,14 @@ def has(path: str) -> bool:
 
 
 @pytest.mark.parametrize(("where", "values"), shown(), ids=[where for where, _ in shown()])
-def test_values_that_a_page_shows_are_taken(where: str, values: str) -> None:
+def test_documented_example_values_render(where: str, values: str) -> None:
     said = template(values=values)
 
     assert said.returncode == 0, said.stderr
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
-def test_values_that_a_page_names_are_there(page: Path) -> None:
+def test_documented_value_names_exist(page: Path) -> None:
     named = [
         name for name in _NAMED.findall(page.read_text()) if name.split(".")[0] in VALUES and not _OTHERS.match(name)
     ]
@@ -57,7 +57,7 @@ def test_values_that_a_page_names_are_there(page: Path) -> None:
     assert [name for name in named if not has(name)] == []
 
 
-def test_a_value_that_is_not_there_is_noticed() -> None:
+def test_an_unknown_value_name_is_detected() -> None:
     assert has("tls.mode")
     assert has("tls.certManager.issuerRef")
     assert not has("tls.modes")

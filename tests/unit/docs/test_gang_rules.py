@@ -90,24 +90,24 @@ def fields_read_by(dialect: Dialect) -> set[str]:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-def test_every_mark_that_a_dialect_reads_is_in_the_table_and_no_other(dialect: Dialect) -> None:
+def test_the_table_lists_exactly_the_marks_that_dialects_read(dialect: Dialect) -> None:
     assert marks_of(dialect.name) == dialect.marks.labels | dialect.marks.annotations | BESIDES.get(dialect.name, set())
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-def test_every_field_that_a_dialect_reads_is_in_the_table_and_no_other(dialect: Dialect) -> None:
+def test_the_table_lists_exactly_the_fields_that_dialects_read(dialect: Dialect) -> None:
     assert fields_of(dialect.name) == fields_read_by(dialect)
 
 
-def test_the_annotations_of_any_dialect_are_in_the_table_and_no_others() -> None:
+def test_the_table_lists_exactly_muster_annotations() -> None:
     assert marks_of(ANY) == muster_annotations.ANNOTATIONS
 
 
-def test_every_row_is_of_a_dialect_that_there_is() -> None:
+def test_every_row_names_an_existing_dialect() -> None:
     assert {name for row in rows() for name in names(row[2])} == {ANY, *(dialect.name for dialect in DIALECTS)}
 
 
-def test_limits_are_those_that_hold() -> None:
+def test_documented_limits_equal_the_code() -> None:
     told = {what: limit for what, limit in rows("Limits") if "etcd" not in limit}
     assert len(told) == len(LIMITS)
     for beginning, figures in LIMITS.items():

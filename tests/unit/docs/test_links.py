@@ -55,7 +55,7 @@ def problem(page: Path, link: str) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_all_links_of_a_page_lead_somewhere(page: Path) -> None:
+def test_links_of_a_page_resolve(page: Path) -> None:
     assert [wrong for link in links(page) if (wrong := problem(page, link))] == []
 
 
@@ -65,7 +65,7 @@ def test_every_page_is_in_the_index() -> None:
     assert DOCS / "decisions" in listed
 
 
-def test_headings_have_the_anchors_that_github_gives_them(tmp_path: Path) -> None:
+def test_heading_anchors_follow_github(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A `b`: c, [d](e.md)\n## Same\n## Same\n```\n# no heading\n```\n## muster_x - y\n")
     assert anchors(page) == {"a-b-c-d", "same", "same-1", "muster_x---y"}
@@ -80,6 +80,6 @@ def test_headings_have_the_anchors_that_github_gives_them(tmp_path: Path) -> Non
         ("#documentation", ""),
     ],
 )
-def test_a_link_that_leads_nowhere_is_told(link: str, why: str) -> None:
+def test_a_broken_link_is_detected(link: str, why: str) -> None:
     assert why in problem(INDEX, link)
     assert bool(problem(INDEX, link)) == bool(why)

@@ -45,12 +45,12 @@ def is_said(words: str) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_words_to_look_for_are_said(page: str) -> None:
+def test_documented_log_events_exist(page: str) -> None:
     assert quoted(page)
     assert [words for words in quoted(page) if not is_said(words)] == []
 
 
-def test_words_that_nobody_says_are_noticed() -> None:
+def test_an_unknown_log_event_is_detected() -> None:
     assert is_said("watch failed; tried again")
     assert not is_said("watch has failed; tried again")
     assert not is_said("the solver is tired")

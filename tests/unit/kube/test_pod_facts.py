@@ -301,7 +301,7 @@ def test_damaged_bytes_never_crash(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize(("claims", "supported"), [(None, True), ([], True), ([{"name": "gpu"}], False)])
-def test_resource_claims_are_said_to_be_not_supported(claims: Any, supported: bool) -> None:
+def test_resource_claims_are_reported_as_unsupported(claims: Any, supported: bool) -> None:
     problem = facts_of(spec={"resourceClaims": claims}).problem
     assert problem == ("" if supported else "uses resource claims (DRA), which Muster does not support yet")
     assert not facts_of(spec={"resourceClaims": claims, "schedulerName": "default-scheduler"}).problem

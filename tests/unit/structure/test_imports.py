@@ -71,7 +71,7 @@ DOMAIN_MODULES = [
 
 
 @pytest.mark.parametrize("path", DOMAIN_MODULES, ids=name)
-def test_the_domain_knows_no_io(path: Path) -> None:
+def test_the_domain_has_no_io(path: Path) -> None:
     for module in imported(path):
         top = module.split(".")[0]
         if top == "muster":
@@ -93,7 +93,7 @@ def test_libraries_import_no_service(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", modules("services/muster"), ids=name)
-def test_services_meet_only_in_their_contracts(path: Path) -> None:
+def test_services_import_only_their_own_code_and_contracts(path: Path) -> None:
     own = path.relative_to(ROOT / "services/muster").parts[0]
     for module in imported(path):
         if part(module) in SERVICES | {"cli"} - {own} and part(module) != own and not is_contract(module):
@@ -121,7 +121,7 @@ def test_only_kernels_of_placement_need_a_compiler(path: Path) -> None:
         assert not [module for module in imported(path) if module.split(".")[0] in ("numba", "llvmlite")]
 
 
-def test_everything_is_found() -> None:
+def test_the_checks_see_every_folder() -> None:
     assert len(modules("deploy/local")) > 50
     assert len(DOMAIN_MODULES) > 10
     assert {path.name for path in (ROOT / "libs/muster").iterdir() if path.is_dir()} - {"__pycache__"} <= DOMAIN | EDGES

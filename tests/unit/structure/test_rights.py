@@ -19,17 +19,17 @@ def rights() -> dict[str, Rights]:
     return read_rights(find_rights())
 
 
-def test_the_page_is_what_the_files_make_of_it() -> None:
+def test_the_rights_page_is_up_to_date() -> None:
     tool = str(ROOT / "tools" / "rights_page.py")
     made = subprocess.run([sys.executable, tool], capture_output=True, text=True, check=True)
     assert made.stdout == (ROOT / "docs" / "rights.md").read_text(), "python tools/rights_page.py --write"
 
 
-def test_who_reads_does_not_write(rights: dict[str, Rights]) -> None:
+def test_cluster_state_has_read_rights_only(rights: dict[str, Rights]) -> None:
     assert {right.verb for right in rights["cluster-state"].each()} == {"list", "watch"}
 
 
-def test_nothing_is_given_wholesale(rights: dict[str, Rights]) -> None:
+def test_no_right_is_a_wildcard(rights: dict[str, Rights]) -> None:
     for granted in rights.values():
         for right in granted.each():
             assert "*" not in (right.verb, right.group, right.resource)
@@ -37,13 +37,13 @@ def test_nothing_is_given_wholesale(rights: dict[str, Rights]) -> None:
             assert right.verb not in ("escalate", "bind", "impersonate", "deletecollection")
 
 
-def test_no_right_is_given_twice(rights: dict[str, Rights]) -> None:
+def test_no_right_is_granted_twice(rights: dict[str, Rights]) -> None:
     for service, granted in rights.items():
         each = [str(right) for right in granted.each()]
         assert sorted(each) == sorted(set(each)), service
 
 
-def test_the_manifest_of_the_webhook_adds_what_quota_needs(rights: dict[str, Rights]) -> None:
+def test_the_webhook_manifest_adds_the_rights_of_quota(rights: dict[str, Rights]) -> None:
     written = list(yaml.safe_load_all((ROOT / "deploy" / "webhooks" / "quota.yaml").read_text()))
     rules: dict[str, Any] = {each["kind"]: each["rules"] for each in written if "rules" in each}
     assert msgspec.convert(rules["ClusterRole"], tuple[Rule, ...]) == rights["lifecycle"].optional["quota"]
@@ -59,7 +59,7 @@ def test_each_service_is_bound_to_its_own_roles(rights: dict[str, Rights]) -> No
     assert {each["roleRef"]["name"] for each in bindings} == {f"muster-{service}" for service in SERVICES}
 
 
-def test_a_file_that_says_something_unknown_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_field_in_a_rights_file_is_rejected(tmp_path: Path) -> None:
     for service in SERVICES:
         text = (find_rights() / f"{service}.yaml").read_text()
         (tmp_path / f"{service}.yaml").write_text(text)
