@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Configuration shared by all tests."""
 
 from pathlib import Path
 

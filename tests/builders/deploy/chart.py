@@ -1,8 +1,8 @@
-"""A release of the chart on this machine: Helm installs it into the embedded API server, and what a cluster would run
-is run as processes, with the rights, certificates and arguments that the chart gave it.
+"""A release of the chart on this machine: Helm installs it into the embedded API server, and the containers that a
+cluster would run are processes with the rights, certificates and arguments of the chart.
 
 async with released(directory, values) as release:
-    await release.upgrade(other_values)       # as a rolling update: new pods first, then SIGTERM to old ones
+    await release.upgrade(other_values)       # a rolling update: new pods first, then SIGTERM to old ones
     await release.test()                      # helm test
 """
 
@@ -30,7 +30,7 @@ from muster.localcluster.ports import free_port
 from muster.localcluster.probes import http_ready, wait_until_ready
 
 SECONDS = 150.0
-"""For what takes a few seconds on an idle machine."""
+"""Deadline for operations that take a few seconds on an idle machine."""
 
 _CALL_SECONDS = 20.0
 _COMPONENT = "app.kubernetes.io/component"
@@ -40,7 +40,7 @@ _CORE = f"/api/v1/namespaces/{NAMESPACE}"
 
 
 class Release:
-    """What Helm made, and the processes that run it."""
+    """The objects that Helm created, and the processes that run them."""
 
     def __init__(self, directory: Path, kubeconfig: Path, session: KubeSession) -> None:
         self.session, self.kubeconfig = session, kubeconfig
@@ -51,24 +51,24 @@ class Release:
         self._members: defaultdict[str, dict[int, int]] = defaultdict(dict)
         self._kubeconfigs: dict[str, Path] = {}
         self._running: defaultdict[str, list[PodProcess]] = defaultdict(list)
-        """By Deployment or StatefulSet."""
+        """By name of the Deployment or StatefulSet."""
         self._done: set[str] = set()
         self._numbers: defaultdict[str, int] = defaultdict(int)
         self.secrets: dict[str, JSON] = {}
         self.replaced: asyncio.Queue[str] = asyncio.Queue()
-        """Names of pods in whose place another one is ready, as they are about to end."""
+        """Names of pods whose replacement is ready, before they are stopped."""
 
-    # -- what a person does
+    # -- actions of an administrator
 
     async def upgrade(self, values: str) -> None:
-        """`helm upgrade --install`; returns when all that it changed runs, and nothing else does."""
+        """Runs `helm upgrade --install`; returns when all changed pods run and no others."""
         file = self._directory / "values.yaml"
         file.write_text(values)
         await self._helm("upgrade", "--install", RELEASE, str(CHART), "--create-namespace", "--values", str(file))
         await self._roll_out()
 
     async def test(self) -> str:
-        """`helm test`; what the test's pod said. Raises AssertionError if it fails."""
+        """Runs `helm test`; returns the log of the test's pod. Raises AssertionError if it fails."""
         testing = asyncio.create_task(self._helm("test", RELEASE, "--timeout", f"{SECONDS:g}s"))
         pod = asyncio.create_task(self._run_test_pod())
         try:
@@ -82,10 +82,10 @@ class Release:
             testing.cancel()
         return said
 
-    # -- what there is
+    # -- observations
 
     def pods(self, component: str) -> list[PodProcess]:
-        """Those that run."""
+        """Running pods of a component."""
         return [pod for pods in self._running.values() for pod in pods if pod.component == component]
 
     @property
@@ -93,28 +93,28 @@ class Release:
         return [pod for pods in self._running.values() for pod in pods]
 
     def address(self, service: str, port: int) -> str:
-        """Where a Service is reached from here."""
+        """Address of a Service on this machine."""
         return f"localhost:{self._services[f'{RELEASE}-{service}', port].port}"
 
     def etcd_endpoints(self) -> str:
-        """As a client names them."""
+        """Address of etcd for a client."""
         return ",".join(f"localhost:{ports[2379]}" for _, ports in sorted(self._members.items()))
 
     def secret_files(self, name: str) -> Path:
-        """A directory with what is in a Secret."""
+        """A directory with the content of a Secret."""
         directory = self._directory / "secrets" / name
         directory.mkdir(parents=True, exist_ok=True)
         for key, value in self.secrets[name]["data"].items():
             (directory / key).write_bytes(base64.b64decode(value))
         return directory
 
-    # -- what a cluster does
+    # -- the cluster's controllers
 
     async def start(self) -> None:
         await self.faults.start(self._relay_port)
 
     async def stop(self) -> None:
-        """End everything, services before etcd."""
+        """Stop all pods, services before etcd."""
         for pod in sorted(self.all_pods, key=lambda pod: pod.component == "etcd"):
             await pod.stop()
         await asyncio.gather(*(relay.stop() for relay in self._services.values()))
@@ -127,7 +127,7 @@ class Release:
         for service in await self._list(f"{_CORE}/services"):
             await self._serve(service)
         sets, jobs = await self._list(f"{_APPS}/statefulsets"), await self._list(f"{_BATCH}/jobs")
-        for each in sets:  # others call them by their addresses
+        for each in sets:  # clients call them by their addresses
             for number in range(each["spec"]["replicas"]):
                 for port in _OF_ETCD:
                     self._members[f"{each['metadata']['name']}-{number}"].setdefault(port, free_port())
@@ -140,14 +140,14 @@ class Release:
     async def _serve(self, service: JSON) -> None:
         name = service["metadata"]["name"]
         if service["spec"]["selector"][_COMPONENT] == "etcd":
-            return  # its members are called by their own names
+            return  # members are addressed by their own names
         for port in service["spec"]["ports"]:
             if (name, port["port"]) not in self._services:
                 relay = self._services[name, port["port"]] = ServiceRelay()
                 await relay.start()
 
     async def _deploy(self, deployment: JSON) -> None:
-        """One new pod more than there should be, and an old one goes when it is ready."""
+        """Rolling update: start one pod above the replicas, then stop an old one when it is ready."""
         name, template = deployment["metadata"]["name"], deployment["spec"]["template"]
         wanted = deployment["spec"].get("replicas", 1)
         old = [pod for pod in self._running[name] if pod.spec != template["spec"]]
@@ -181,7 +181,7 @@ class Release:
                 relay.add(pod.ports[port])
 
     async def _members_of(self, members: JSON) -> None:
-        """All at first; then one after the other, the last one first."""
+        """Start all members at first; later replace one after the other, the last one first."""
         name, template = members["metadata"]["name"], members["spec"]["template"]
         assert members["spec"]["podManagementPolicy"] == "Parallel"
         numbers = range(members["spec"]["replicas"])
@@ -212,7 +212,7 @@ class Release:
         self._done.add(name)
 
     async def _run_test_pod(self) -> str:
-        """Run the pod that Helm makes, and say in its status how it ended."""
+        """Run a pod that Helm creates, and write its exit into its status."""
         made: asyncio.Queue[JSON] = asyncio.Queue()
 
         def seen(change: str, pod: JSON) -> None:
@@ -263,7 +263,7 @@ class Release:
         return PodProcess(name, template["metadata"]["labels"], spec, around)
 
     async def _kubeconfig(self, account: str) -> Path:
-        """With a token of the account, through the place where tests break things."""
+        """A kubeconfig with the account's token, through the fault injector."""
         path = self._directory / "accounts" / f"{account}.kubeconfig"
         if account not in self._kubeconfigs:
             answer = await self.session.request(
@@ -306,7 +306,7 @@ class Release:
 
 @contextlib.asynccontextmanager
 async def bare_api_server(directory: Path) -> AsyncIterator[tuple[Path, KubeSession]]:
-    """An API server of its own process, without nodes; its owner's kubeconfig, and a session by that."""
+    """An API server process without nodes; an administrator's kubeconfig and session."""
     address, kubeconfig = f"127.0.0.1:{free_port()}", directory / "kubeconfig"
     command = [sys.executable, "-m", "muster.localcluster.apiserver", "--listen", address]
     server = Child("api-server", [*command, "--kubeconfig-out", str(kubeconfig)], directory / "api-server.log")
@@ -325,7 +325,7 @@ async def bare_api_server(directory: Path) -> AsyncIterator[tuple[Path, KubeSess
 
 @contextlib.asynccontextmanager
 async def released(directory: Path, values: str) -> AsyncIterator[Release]:
-    """An API server without nodes, and the chart installed into it. Skips the test without helm."""
+    """An API server without nodes, with the chart installed. Skips the test without helm."""
     program()
     async with bare_api_server(directory) as (kubeconfig, session):
         release = Release(directory, kubeconfig, session)
@@ -338,5 +338,5 @@ async def released(directory: Path, values: str) -> AsyncIterator[Release]:
 
 
 def logs(pods: Iterable[PodProcess]) -> str:
-    """All that they said."""
+    """Logs of all pods."""
     return "\n".join(pod.child.log.read_text() for pod in pods)

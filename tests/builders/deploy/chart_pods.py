@@ -1,7 +1,7 @@
-"""A pod of the chart as a process of this machine: the command, arguments, variables and files that its container has.
+"""A pod of the chart as a process of this machine: the command, arguments, variables and files of its container.
 
-What a node and the cluster's network do is done here: Secrets are written to files, names of Services become
-addresses of this machine, and every port that the pod listens on becomes a free one.
+The tasks of the kubelet and of the cluster's network are done here: Secrets are written to files, names of Services
+become addresses of this machine, and every port that the pod listens on becomes a free one.
 """
 
 import base64
@@ -26,18 +26,18 @@ _VARIABLE = re.compile(r"\$\(([A-Z_]+)\)")
 
 @dataclass
 class Surroundings:
-    """What a pod finds in its cluster."""
+    """The environment that a cluster provides to a pod."""
 
     directory: Path
     secrets: Mapping[str, JSON]
     addresses: Mapping[tuple[str, int], int]
-    """Ports of this machine by host and port in the cluster."""
+    """Ports of this machine, by host and port in the cluster."""
     kubeconfig: Path | None
-    """With the token of the pod's account; None: it has no token."""
+    """Kubeconfig with the token of the pod's account; None: it has no token."""
     data: Path | None = None
-    """Of its persistent volume."""
+    """Directory of its persistent volume."""
     ports: dict[int, int] = field(default_factory=dict)
-    """Ports of this machine that stay with it."""
+    """Ports of this machine that survive its restarts."""
 
 
 class PodProcess:
@@ -49,19 +49,19 @@ class PodProcess:
         self._around = around
         self._directory = around.directory / name
         self.ports = around.ports
-        """Of this machine, by those of the container."""
+        """Ports of this machine by ports of the container."""
         self._environment: dict[str, str] = {}
         self._set_variables()
         log = around.directory / "logs" / f"{name}.log"
         self.child = Child(name, self._command(), log, environment=self._environment)
 
     def port(self, of_container: int) -> int:
-        """That of this machine."""
+        """The port of this machine for a port of the container."""
         return self.ports.setdefault(of_container, free_port())
 
     @property
     def probe(self) -> Probe:
-        """Its readiness."""
+        """The readiness probe."""
         probe = self._container["readinessProbe"]
         if "grpc" in probe:
             assert probe["grpc"]["port"] == _HEALTH
@@ -69,7 +69,7 @@ class PodProcess:
         return http_ready(f"127.0.0.1:{self.port(_ETCD_METRICS)}", probe["httpGet"]["path"])
 
     async def start(self) -> None:
-        """Write what it mounts, and run it."""
+        """Write its mounted files and start the process."""
         for volume in self.spec.get("volumes") or ():
             if "secret" in volume:
                 self._write_secret(volume)
@@ -78,17 +78,17 @@ class PodProcess:
         await self.child.start()
 
     async def stop(self) -> None:
-        """SIGTERM, and the time that the pod has."""
+        """Send SIGTERM and wait for the termination grace period."""
         await self.child.stop(self.spec["terminationGracePeriodSeconds"])
 
     def refresh_secrets(self, secrets: Mapping[str, JSON]) -> None:
-        """As a kubelet does when they change."""
+        """Rewrite mounted Secrets, as a kubelet does when they change."""
         self._around.secrets = secrets
         for volume in self.spec.get("volumes") or ():
             if "secret" in volume:
                 self._write_secret(volume)
 
-    # -- what a kubelet does with a container
+    # -- the kubelet's part
 
     def _command(self) -> list[str]:
         given = [*(self._container.get("command") or ())]

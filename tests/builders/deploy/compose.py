@@ -1,5 +1,7 @@
-"""The compose file as processes on this machine: its commands, with the addresses of containers mapped to free ports
-here, the volume to a directory, and mounted files to those of the repository.
+"""The compose file as processes on this machine.
+
+Its commands run with the addresses of containers mapped to free ports, the
+volume to a directory, and mounted files to those of the repository.
 """
 
 import re
@@ -21,14 +23,14 @@ _ETCD = ("/usr/local/bin/etcd", "/usr/local/bin/etcdctl")
 
 
 def read_compose() -> dict[str, Any]:
-    """As Compose reads it where no variable is set."""
+    """The file with Compose's defaults for unset variables."""
     text = _VARIABLE.sub(lambda found: found[2] if found[1] == "-" else "", (ROOT / "compose.yaml").read_text())
     read: dict[str, Any] = yaml.safe_load(text)
     return read
 
 
 class ComposeProcesses:
-    """What each container runs, as it is run here."""
+    """The command of each container, as run on this machine."""
 
     def __init__(self, directory: Path) -> None:
         self.services: dict[str, Any] = read_compose()["services"]
@@ -36,7 +38,7 @@ class ComposeProcesses:
         self._ports: dict[tuple[str, str], int] = {}
 
     def address(self, service: str, port: int) -> str:
-        """Where it is reached here."""
+        """Address of a container's port on this machine."""
         return f"127.0.0.1:{self._ports.setdefault((service, str(port)), free_port())}"
 
     def argv(self, name: str) -> list[str]:
@@ -44,7 +46,7 @@ class ComposeProcesses:
         return self._mapped(name, [*service.get("entrypoint", ["muster"]), *service["command"]])
 
     def healthcheck(self, name: str) -> list[str]:
-        """Empty: it has none."""
+        """The command of its health check; empty: it has none."""
         test = self.services[name].get("healthcheck", {}).get("test", [])
         return self._mapped(name, test[1:])
 

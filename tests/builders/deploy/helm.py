@@ -1,4 +1,4 @@
-"""Helm as a user runs it, and what it renders, as plain objects."""
+"""Helm as a user runs it, and the rendered objects."""
 
 import subprocess
 import sys
@@ -15,12 +15,12 @@ NAMESPACE: Final = "muster-system"
 
 JSON = dict[str, Any]
 
-_KUBERNETES: Final = "1.33.0"  # a Helm that go built knows none of its own
+_KUBERNETES: Final = "1.33.0"  # a Helm built with `go install` has no version of its own
 _SECONDS: Final = 60.0
 
 
 def program() -> str:
-    """Path of helm; without one, the test is skipped."""
+    """Path of helm; skips the test without one."""
     built = Path(sys.prefix) / "tools" / "helm"
     if not built.exists():
         pytest.skip("helm is not there: make tools builds it where Go is")
@@ -28,31 +28,31 @@ def program() -> str:
 
 
 def helm(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run it, whatever comes of it."""
+    """Run it; returns the completed process."""
     command = [program(), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False, **options)
 
 
 def template(*arguments: str, values: str = "", release: str = RELEASE) -> subprocess.CompletedProcess[str]:
-    """`helm template` of the chart, with values as YAML."""
+    """Run `helm template` of the chart, with values as YAML."""
     where = ("--namespace", NAMESPACE, "--kube-version", _KUBERNETES)
     return helm("template", release, str(CHART), *where, "--values", "-", *arguments, input=values or "{}")
 
 
 def rendered(values: str = "", release: str = RELEASE) -> list[JSON]:
-    """The objects that the chart makes of values."""
+    """The objects that the chart renders for values."""
     said = template(values=values, release=release)
     assert said.returncode == 0, said.stderr
     return [each for each in yaml.safe_load_all(said.stdout) if each]
 
 
 def of_kind(objects: Sequence[JSON], kind: str) -> dict[str, JSON]:
-    """By name."""
+    """Objects of a kind, by name."""
     return {each["metadata"]["name"]: each for each in objects if each["kind"] == kind}
 
 
 def pod_specs(objects: Sequence[JSON]) -> Iterator[tuple[str, JSON]]:
-    """Who runs pods, and their spec."""
+    """Workloads with their pod specs."""
     for each in objects:
         if each["kind"] == "Pod":
             yield each["metadata"]["name"], each["spec"]

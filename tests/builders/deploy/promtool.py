@@ -1,4 +1,4 @@
-"""Prometheus' own tool, which says what Prometheus makes of rules."""
+"""promtool, Prometheus' own checker of rules and metrics."""
 
 import shutil
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 
 def promtool(*arguments: str | Path, given: str = "") -> None:
-    """Run it; what it complains of fails the test. Skips the test where it is not there."""
+    """Run promtool; a complaint fails the test. Skips the test if it is not installed."""
     program = shutil.which("promtool") or shutil.which("promtool", path=Path(sys.prefix) / "tools")
     if program is None:
         pytest.skip("promtool is not there: make test fetches it where apt-get is")

@@ -1,4 +1,4 @@
-"""The metrics that docs/metrics.md promises."""
+"""The metrics that docs/metrics.md lists."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ class Documented(NamedTuple):
 
 
 def documented_metrics() -> dict[str, Documented]:
-    """All rows, by name."""
+    """All rows, by name of the metric."""
     found, section = {}, ""
     for line in PAGE.read_text().splitlines():
         if line.startswith("### "):
@@ -30,5 +30,5 @@ def documented_metrics() -> dict[str, Documented]:
 
 
 def series_of(name: str) -> str:
-    """The metric that a series belongs to: histograms have three kinds of them."""
+    """The metric of a series: histograms have three kinds of series."""
     return re.sub(r"_(bucket|count|sum)$", "", name)

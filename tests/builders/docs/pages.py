@@ -1,4 +1,4 @@
-"""A page of the documentation as tests run it: its blocks, by the section and the language that they are in."""
+"""Blocks of a documentation page, by section and language."""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _HEADING = re.compile(r"^#+ (.+)$")
 
 @dataclass(frozen=True)
 class Block:
-    """What stands between two fences."""
+    """The text between two fences."""
 
     section: str
     """The heading above it."""
@@ -24,7 +24,7 @@ class Block:
 
 
 def blocks_of(page: Path) -> list[Block]:
-    """All of a page, from the top."""
+    """All blocks of a page, in order."""
     found: list[Block] = []
     section, opened, language = "", 0, ""
     lines = page.read_text().splitlines()
@@ -41,6 +41,6 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 def block(page: Path, section: str, language: str = "console") -> Block:
-    """The only one of its kind in a section."""
+    """The only block of a language in a section."""
     [found] = [each for each in blocks_of(page) if (each.section, each.language) == (section, language)]
     return found

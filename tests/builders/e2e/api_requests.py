@@ -1,4 +1,4 @@
-"""What the services of a cluster asked of its API server, and what they were refused."""
+"""Requests of the services to their API server, and those that were denied."""
 
 from typing import Any
 
@@ -19,24 +19,24 @@ _CONNECTIONS = 256
 
 
 async def uses(session: KubeSession) -> list[Use]:
-    """Of all who may not do everything. `session` is of somebody who may."""
+    """Requests of all users who are not administrators. `session` is an administrator's."""
     answer = await session.request("GET", PATH, timeout_seconds=_SECONDS)
     assert answer.status == 200, answer.body
     return msgspec.json.decode(answer.body, type=list[Use])
 
 
 def user_of(service: str) -> str:
-    """As whom a service comes."""
+    """The user name of a service."""
     return service_account(NAMESPACE, account(service)).name
 
 
 def refused(all_uses: list[Use]) -> list[Use]:
-    """What was not allowed."""
+    """The denied requests."""
     return [use for use in all_uses if not use.allowed]
 
 
 def is_used(right: Right, service: str, all_uses: list[Use]) -> bool:
-    """The service did what the right allows."""
+    """Whether the service used a right."""
     return any(
         (use.user, use.verb, use.group, use.resource) == (user_of(service), right.verb, right.group, right.resource)
         and right.namespace in ("", use.namespace)
@@ -46,8 +46,8 @@ def is_used(right: Right, service: str, all_uses: list[Use]) -> bool:
 
 
 async def sessions_by_credentials(stack: Stack, session: KubeSession) -> dict[str, KubeSession]:
-    """Sessions with the API server as each service, by the Authorization header that it shows. A real API server is
-    told of the services first, and gives them tokens of its own.
+    """Sessions with the API server as each service, by the Authorization header. On a real API server the service
+    accounts are created first, and it issues their tokens.
     """
     if not stack.is_embedded:
         await apply_manifests(session, grants(read_rights(find_rights())))
@@ -63,7 +63,7 @@ async def sessions_by_credentials(stack: Stack, session: KubeSession) -> dict[st
 
 
 def _kubeconfig_for(kubeconfig: Any, token: str) -> str:
-    """One that leads to the same cluster, for somebody else."""
+    """A session with the same cluster as another user."""
     [context] = [each for each in kubeconfig["contexts"] if each["name"] == kubeconfig["current-context"]]
     user = {"name": context["context"]["user"], "user": {"token": token}}
     return yaml.safe_dump({**kubeconfig, "contexts": [context], "users": [user]})

@@ -1,7 +1,7 @@
-"""A running Muster for end-to-end tests, and all that can be seen of it from outside.
+"""A running Muster for end-to-end tests, and its state as observed from outside.
 
-Everything is awaited on what the API server, etcd and the coordinator tell; nothing sleeps. The invariants are watched
-from the first moment to the last.
+Waiting is for changes that the API server, etcd and the coordinator report. The invariants are checked from the first
+moment to the last.
 """
 
 import asyncio
@@ -39,17 +39,17 @@ from muster.rpc.channel import open_channel
 CRDS = Path(__file__).parents[3] / "deploy" / "crds"
 CALL_SECONDS = 20.0
 WAIT_SECONDS = 30.0
-"""How long a test waits for what should take a second on an idle machine."""
+"""Deadline for operations that take a second on an idle machine."""
 
 _sharing: list["Cluster"] = []
-"""Those on a real API server: each would take the pods of the others for its own."""
+"""Clusters on a real API server: each would schedule the pods of the others."""
 
 JSON = dict[str, Any]
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
 class Cluster:
-    """The processes, and the present state of pods, nodes, events, gangs and records."""
+    """The processes, and the current state of pods, nodes, events, gangs and records."""
 
     def __init__(self, stack: Stack, session: KubeSession, api_server: ApiServer) -> None:
         self.stack, self.session, self.api_server = stack, session, api_server
@@ -62,23 +62,23 @@ class Cluster:
         self.records = EtcdRecords(stack.etcd_address, self._on_record)
         self.invariants = Invariants(self.records)
         self.on_pod: Callable[[str, JSON], None] | None = None
-        """Called with every change of a pod, after it was taken in."""
+        """Called with every change of a pod, after the state was updated."""
         self.on_record: Callable[[str, record_pb2.GangRecord | None], None] | None = None
-        """Called the moment a record is seen in etcd: where crash tests strike."""
+        """Called as soon as a record is observed in etcd: the hook of crash tests."""
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def begin(self, names: Collection[str] | None = None) -> None:
-        """Start what does not run. Of those that share an API server only this one runs then."""
+        """Start all stopped processes. Of clusters that share an API server only this one runs afterwards."""
         for other in _sharing:
             if other is not self:
                 for name in SERVICES[::-1]:
                     await other.stack.stop_one(name)
         await self.stack.start(names)
 
-    # -- reading
+    # -- observations
 
     async def until(self, condition: Callable[[], object], what: str, *, seconds: float = WAIT_SECONDS) -> None:
-        """Wait until the condition holds, looking at every change. Fails with what was waited for and what there is."""
+        """Wait until the condition holds, evaluated at every change. Fails with `what` and the current state."""
         version = -1
         try:
             async with asyncio.timeout(seconds):
@@ -88,7 +88,7 @@ class Cluster:
             raise AssertionError(f"not within {seconds:g} s: {what}\n{self.described()}") from None
 
     def described(self) -> str:
-        """The present state, for failures."""
+        """The current state, for failure messages."""
         lines = [f"  {gang_line(gang)}" for gang in self.gangs.values()]
         pods = (f"  {'/'.join(key)} on {node_of(pod) or '-'}" for key, pod in sorted(self.pods.items())[:40])
         down = [name for name, child in self.stack.children.items() if not child.running]
@@ -97,17 +97,17 @@ class Cluster:
 
     @property
     def gangs(self) -> dict[str, coordinator_pb2.Gang]:
-        """The coordinator's word, by id."""
+        """The coordinator's explanation of a gang."""
         return self.picture.gangs
 
     def is_usable(self, node: str) -> bool:
-        """The node is there, ready and without taints."""
+        """Whether the node exists, is ready and has no taints."""
         found = self.nodes.get(node, {"spec": {}, "status": {}})
         conditions = {one["type"]: one["status"] for one in found.get("status", {}).get("conditions") or ()}
         return conditions.get("Ready") == "True" and not found["spec"].get("taints")
 
     async def explain(self, gang: str) -> coordinator_pb2.ExplainResponse:
-        """Ask the coordinator, also one that does not lead yet. Raises AioRpcError."""
+        """Call Explain, also on a coordinator that does not lead yet. Raises AioRpcError."""
         channel = open_channel(self.stack.addresses["coordinator"], PLAIN_TEXT)
         async with channel:
             stub = coordinator_pb2_grpc.CoordinatorServiceStub(channel)
@@ -123,7 +123,7 @@ class Cluster:
             return await eventually(explained, "a coordinator leads", seconds=CALL_SECONDS)
 
     async def muster(self, *arguments: str) -> str:
-        """Run the command line against the coordinator; what it prints."""
+        """Run the command line against the coordinator; returns its output."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "muster.cli", *arguments, "--coordinator", self.stack.addresses["coordinator"]),
             env={**os.environ, "COLUMNS": "400"},
@@ -145,7 +145,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def frozen(self, service: str) -> Iterator[None]:
-        """The process stands still: it answers nothing, and nothing that it is sent is lost."""
+        """Stop the process with SIGSTOP for the block: it answers nothing and loses nothing."""
         child = self.stack.children[service]
         child.send(signal.SIGSTOP)
         while not _stands_still(child.pid):
@@ -155,17 +155,17 @@ class Cluster:
         finally:
             child.send(signal.SIGCONT)
 
-    # -- writing
+    # -- actions
 
     async def call(self, method: Method, path: str, body: JSON | None = None, **options: Any) -> JSON:
-        """One request to the API. Raises ApiStatusError."""
+        """Send one request to the API. Raises ApiStatusError."""
         response = await self.try_call(method, path, body, **options)
         if response.status >= 300:
             raise ApiStatusError.from_response(response)
         return msgspec.json.decode(response.body) if response.body else {}
 
     async def try_call(self, method: Method, path: str, body: JSON | None = None, **options: Any) -> Response:
-        """One request to the API, whatever comes of it."""
+        """Send one request to the API; returns the response whatever its status."""
         content = None if body is None else msgspec.json.encode(body)
         return await self.session.request(method, path, body=content, timeout_seconds=CALL_SECONDS, **options)
 
@@ -178,14 +178,14 @@ class Cluster:
         await self.call("PATCH", path, patch, content_type="application/merge-patch+json")
 
     async def check_access(self) -> None:
-        """Nobody was refused what it asked of the API server."""
+        """Check that no request of a service was denied."""
         missing = refused(await uses(self.session)) if self.stack.is_embedded else self.faults.refusals.messages
         assert not missing, f"rights that are lacking: {missing}"
 
-    # -- following
+    # -- watching
 
     async def watch(self) -> None:
-        """Begin to follow everything; returns when the present state is known."""
+        """Start watching everything; returns when the current state is known."""
         sources: list[tuple[str, Callable[[str, JSON], None]]] = [
             ("/api/v1/nodes", self._on_node),
             ("/api/v1/pods", self._on_pod),
@@ -198,11 +198,11 @@ class Cluster:
         self._go(self.records.follow())
         if self.api_server.is_real and self.api_server.has_controllers:
             self._go(Provisioner(self.session).run())
-        for replica in self.stack.replicas_of("coordinator"):  # the leader tells, the others refuse
+        for replica in self.stack.replicas_of("coordinator"):  # only the leader answers
             self._go(follow(self.stack.addresses[replica], self.picture))
 
     async def close(self) -> None:
-        """End following and all processes."""
+        """Stop watching, and stop all processes."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -242,21 +242,21 @@ class Cluster:
 
 
 def _stands_still(pid: int) -> bool:
-    """Every thread has stopped: a signal reaches those that run on other cores a moment later."""
+    """Whether every thread has stopped: a signal reaches threads on other cores a moment later."""
     try:
         states = [stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
-    except FileNotFoundError:  # a thread ended meanwhile
+    except FileNotFoundError:  # a thread has ended
         return False
     return set(states) <= {"T"}
 
 
 def node_of(pod: JSON) -> str:
-    """Where it is bound; "" if it is not."""
+    """The node of a pod; "" if it is not bound."""
     return str(pod["spec"].get("nodeName", ""))
 
 
 def real_kubeconfig(config: pytest.Config) -> Path | None:
-    """Of the API server that --cluster real asks for; None: the embedded one."""
+    """Kubeconfig of the API server that --cluster real requires; None: the embedded one."""
     if config.getoption("--cluster") != "real":
         return None
     kubeconfig = os.environ.get("KUBECONFIG", "")
@@ -269,7 +269,7 @@ def real_kubeconfig(config: pytest.Config) -> Path | None:
 async def running_cluster(
     directory: Path, *, kubeconfig: Path | None = None, start: tuple[str, ...] | None = None, **options: Any
 ) -> AsyncIterator[Cluster]:
-    """A cluster without nodes. `start`: only these processes at first."""
+    """A cluster without nodes. `start`: processes that run at first."""
     relay = free_port()
     options.setdefault("durable", False)
     stack = Stack(

@@ -1,4 +1,4 @@
-"""Coordinators as processes, each with the addresses that it is told."""
+"""Coordinators as processes, each with the given addresses."""
 
 import asyncio
 import signal
@@ -19,7 +19,7 @@ _SECONDS = 30.0
 
 
 class Coordinator:
-    """A coordinator's process. Services that it is told no address of are not there."""
+    """A coordinator's process. Services without an address do not exist."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Coordinator:
             await wait_until_ready(self.child, grpc_serving(self.address))
 
     async def ask(self) -> str:
-        """What it answers to List: "this replica leads", or why it gives no list."""
+        """The response to List: "this replica leads", or the reason why it does not answer."""
         async with grpc.aio.insecure_channel(self.address) as channel:
             try:
                 await CoordinatorServiceStub(channel).List(pb.ListRequest(), timeout=5)
@@ -61,7 +61,7 @@ class Coordinator:
         return "this replica leads"
 
     async def until(self, answer: str) -> None:
-        """Wait until it answers so."""
+        """Wait until the response contains `answer`."""
         said = ""
 
         async def answered() -> bool:
@@ -73,13 +73,13 @@ class Coordinator:
         await eventually(answered, lambda: f"{answer!r} in {said!r}", seconds=_SECONDS, every_seconds=0.05)
 
     async def until_logged(self, words: str) -> None:
-        """Wait until its log has the words."""
+        """Wait until its log contains the words."""
         await eventually(lambda: words in self.child.log.read_text(), f"{words!r} is logged", seconds=_SECONDS)
 
     def freeze(self) -> None:
-        """It stands still, and what it is sent waits."""
+        """Stop the process with SIGSTOP; messages to it wait."""
         self.child.send(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """It goes on as if no time had passed."""
+        """Continue the process with SIGCONT."""
         self.child.send(signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""What services were refused for want of a right, as the answers say: a real API server keeps no record for tests."""
+"""Denied requests of services, read from the responses: a real API server keeps no log for tests."""
 
 import re
 from typing import Final
@@ -6,17 +6,17 @@ from typing import Final
 import msgspec
 
 _LACKING: Final = re.compile(r'User ".+" cannot |cannot set blockOwnerDeletion')
-"""RBAC's words, and those of OwnerReferencesPermissionEnforcement: a quota or a webhook refuses with 403, too."""
+"""Messages of RBAC and of OwnerReferencesPermissionEnforcement; quota and webhooks reject with 403, too."""
 
 
 class Refusals:
-    """The messages, each once."""
+    """The distinct messages."""
 
     def __init__(self) -> None:
         self.messages: set[str] = set()
 
     def note(self, status: int, body: bytes) -> None:
-        """An API server answered this."""
+        """Take in a response of the API server."""
         if status != 403:
             return
         try:

@@ -1,4 +1,4 @@
-"""A place between the services and the API server where tests break things at exact moments.
+"""Fault injection between the services and the API server, at exact moments.
 
 with faults.hold(BINDS, let_pass=3) as held:      # the fourth bind and all after it wait
     await held.until(1)
@@ -26,7 +26,7 @@ _LARGEST_BODY_BYTES = 2**26
 
 @dataclass(frozen=True)
 class Requests:
-    """Which requests a fault is for: a method (any if empty), and a pattern that the path ends with."""
+    """The requests that a fault applies to: a method (any if empty), and a pattern that the path ends with."""
 
     method: str
     path: str
@@ -43,7 +43,7 @@ EVERYTHING = Requests("", "")
 
 @dataclass(frozen=True)
 class Seen:
-    """A request that was carried out."""
+    """A request that was executed."""
 
     path: str
     body: bytes
@@ -51,7 +51,7 @@ class Seen:
 
 
 class Held:
-    """Requests that wait."""
+    """Requests that are held."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -59,22 +59,22 @@ class Held:
         self._arrival = asyncio.Event()
 
     async def until(self, count: int, *, seconds: float = 30) -> None:
-        """Wait until so many requests wait."""
+        """Wait until `count` requests are held."""
         async with asyncio.timeout(seconds):
             while len(self.paths) < count:
                 self._arrival.clear()
                 await self._arrival.wait()
 
     def release(self) -> None:
-        """Let them, and all that come, pass."""
+        """Release the held requests and all later ones."""
         self._decide(True)
 
     def drop(self) -> None:
-        """They never reach the API server, their connections break; those that come later pass."""
+        """Break the connections of the held requests, which never reach the API server; later ones pass."""
         self._decide(False)
 
     async def passes(self, path: str) -> bool:
-        """Wait for the verdict."""
+        """Wait for release or drop."""
         if self._verdict.done():
             return True
         self.paths.append(path)
@@ -91,7 +91,7 @@ Act = Callable[[web.Request, Forward], Awaitable[web.StreamResponse]]
 
 
 class Fault:
-    """What happens to some requests: to `times` of them, after the first `let_pass` have passed."""
+    """A fault of some requests: of `times` of them, after the first `let_pass` have passed."""
 
     def __init__(self, requests: Requests, act: Act, *, times: float = float("inf"), let_pass: int = 0) -> None:
         self.requests, self.act = requests, act
@@ -100,7 +100,7 @@ class Fault:
         self._struck = asyncio.Event()
 
     def takes(self, request: web.Request) -> bool:
-        """It strikes this request."""
+        """Whether the fault applies to this request."""
         if self._left <= 0 or not self.requests.match(request):
             return False
         if self._let_pass > 0:
@@ -112,7 +112,7 @@ class Fault:
         return True
 
     async def struck(self, count: int, *, seconds: float = 30) -> None:
-        """Wait until it has struck so often."""
+        """Wait until the fault has been applied `count` times."""
         async with asyncio.timeout(seconds):
             while self._strikes < count:
                 self._struck.clear()
@@ -120,17 +120,17 @@ class Fault:
 
 
 class _Broken(Exception):
-    """The connection is to break."""
+    """Signals that the connection is to be broken."""
 
 
 class Faults:
-    """Forwards everything to the API server, except for what tests say."""
+    """Forwards every request to the API server, except for injected faults."""
 
     def __init__(self, upstream: KubeSession) -> None:
         self._upstream = upstream
         self.identities: Mapping[str, KubeSession] = {}
-        """Sessions by what their users show as Authorization; who shows nothing of that is turned away. None: everybody
-        comes as the one upstream.
+        """Sessions by Authorization header; requests without a known one are rejected. None: all requests use the
+        upstream's credentials.
         """
         self.refusals = Refusals()
         self._rules: list[Fault] = []
@@ -139,7 +139,7 @@ class Faults:
         self._port = 0
 
     async def start(self, port: int, kubeconfig: Path | None = None) -> None:
-        """Listen, and write a kubeconfig that leads here, for those that show no credentials."""
+        """Listen, and write a kubeconfig for clients without credentials."""
         self._port = port
         await self._listen()
         if kubeconfig is not None:
@@ -158,14 +158,14 @@ class Faults:
             await self._runner.cleanup()
 
     async def close(self) -> None:
-        """As `stop`, for good."""
+        """Stop for good."""
         await self.stop()
         for session in self.identities.values():
             await session.close()
 
     @contextlib.asynccontextmanager
     async def away(self) -> AsyncIterator[None]:
-        """In the block nobody listens: what clients see of an API server that is down."""
+        """Refuse connections in the block, as an API server that is down."""
         self.break_watches()
         await self.stop()
         try:
@@ -175,8 +175,8 @@ class Faults:
 
     @contextlib.contextmanager
     def hold(self, requests: Requests, *, let_pass: int = 0, carried_out: bool = False) -> Iterator[Held]:
-        """Requests, or (`carried_out`) their answers, wait until released or dropped; at the end of the block they are
-        released.
+        """Hold requests, or (`carried_out`) their responses, until released or dropped; the end of the block releases
+        them.
         """
         held = Held()
 
@@ -196,7 +196,7 @@ class Faults:
     def refuse(
         self, requests: Requests, status: int, *, times: float = float("inf"), headers: Mapping[str, str] | None = None
     ) -> Iterator[Fault]:
-        """Requests are answered with a status instead of being carried out."""
+        """Answer requests with a status instead of executing them."""
         body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status, "message": "made to fail"}
 
         async def act(request: web.Request, forward: Forward) -> web.StreamResponse:
@@ -207,7 +207,7 @@ class Faults:
 
     @contextlib.contextmanager
     def cut(self, requests: Requests, *, times: float = float("inf"), carried_out: bool = False) -> Iterator[Fault]:
-        """Connections break, without the request or (`carried_out`) without its answer."""
+        """Break connections, before the request or (`carried_out`) before its response."""
 
         async def act(request: web.Request, forward: Forward) -> web.StreamResponse:
             if carried_out:
@@ -219,7 +219,7 @@ class Faults:
 
     @contextlib.contextmanager
     def seen(self, requests: Requests) -> Iterator[list[Seen]]:
-        """Requests are carried out, and kept with what was answered. Other faults for them must be set before."""
+        """Execute requests, and record them with their responses. Set other faults for them before."""
         kept: list[Seen] = []
 
         async def act(request: web.Request, forward: Forward) -> web.StreamResponse:
@@ -232,7 +232,7 @@ class Faults:
             yield kept
 
     def break_watches(self) -> None:
-        """All open watches end in the middle."""
+        """Break all open watches."""
         for watch in list(self._watches):
             watch.cancel()
 

@@ -1,9 +1,9 @@
-"""What must always hold, checked at every change of the API from the start of a cluster to its end.
+"""Invariants, checked at every change of the API from the start of a cluster to its end.
 
 I1 no pod of a gang is bound unless the gang starts: at its end, at least its minimum were bound; before its first bind,
-   every gang of its group was permitted
-I2 a gang's record is in etcd before its first bind is seen
-I3 bound pods never ask more than their node has, and no kubelet refuses one for want of room
+every gang of its group was permitted
+I2 a gang's record is in etcd before its first bind is observed
+I3 bound pods never request more than their node has, and no kubelet rejects one for lack of capacity
 I4 a pod never moves
 """
 
@@ -19,7 +19,7 @@ from muster.gangs.facts import PODS
 from muster.gangs.quantity import to_amount
 
 RECORD_SECONDS = 5.0
-"""How long etcd may take to say what was written before a bind."""
+"""Deadline for etcd to report a record that was written before a bind."""
 
 
 @dataclass
@@ -31,7 +31,7 @@ class _Gang:
 
 
 class Invariants:
-    """Collects what was violated; `check()` raises it."""
+    """Collects violations; `check()` raises them."""
 
     def __init__(self, records: EtcdRecords, *, record_seconds: float = RECORD_SECONDS) -> None:
         self._records, self._record_seconds = records, record_seconds
@@ -44,22 +44,22 @@ class Invariants:
         self._doubts: set[asyncio.Task[None]] = set()
 
     def expect(self, gang: str, minimum: int, pods: Iterable[tuple[str, str]], group: tuple[str, ...] = ()) -> None:
-        """Watch over a gang that is about to be created; pods are (namespace, name)."""
+        """Check a gang that is about to be created; pods are (namespace, name)."""
         self._gangs[gang] = _Gang(minimum, group)
         self._gang_of.update(dict.fromkeys(pods, gang))
 
     def excuse(self, gang: str) -> None:
-        """The test itself binds members, or takes them away while they are bound: nothing can be judged."""
+        """Exempt a gang whose members the test itself binds, or removes while they are bound."""
         self._gangs.pop(gang, None)
 
     def forget(self, gang: str) -> None:
-        """Judge a gang that is about to be deleted, and watch no more."""
+        """Check a gang that is about to be deleted, for the last time."""
         self._judge(gang)
         self._gangs.pop(gang, None)
         self._records.forget(gang)
 
     def pod(self, change: str, pod: Mapping[str, Any]) -> None:
-        """A pod changed."""
+        """Take in a change of a pod."""
         metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
         uid, node = metadata["uid"], spec.get("nodeName", "")
         if (home := self._homes.get(uid)) and home != node:
@@ -74,14 +74,14 @@ class Invariants:
             self._seat(uid, node, {} if ended else _requests(spec))
 
     def node(self, change: str, node: Mapping[str, Any]) -> None:
-        """A node changed."""
+        """Take in a change of a node."""
         amounts = node.get("status", {}).get("allocatable") or {}
         self._allocatable[node["metadata"]["name"]] = {
             name: to_amount(name, str(text), round_up=False) for name, text in amounts.items()
         }
 
     async def check(self) -> None:
-        """Raise AssertionError if anything was violated. Call it when all is quiet: I1 is judged now."""
+        """Raise AssertionError for any violation. Call it when nothing is under way: I1 is checked now."""
         await self.compared()
         for gang in list(self._gangs):
             self._judge(gang)
@@ -89,7 +89,7 @@ class Invariants:
         assert not violations, "\n".join(violations)
 
     async def compared(self) -> None:
-        """All that was bound so far is compared with the permits in etcd: it may be lost now."""
+        """Compare all bound pods with the permits in etcd, before etcd may be lost."""
         await asyncio.gather(*self._doubts)
 
     def _bound(self, uid: str, pod: tuple[str, str]) -> None:
@@ -152,7 +152,7 @@ class Invariants:
 
 
 def _requests(spec: Mapping[str, Any]) -> dict[str, int]:
-    """What tests ask: the sum over containers, and one pod."""
+    """Resource requests of the tests' pods: the sum over containers, and one pod."""
     total: dict[str, int] = {PODS: 1}
     for container in spec["containers"]:
         for name, text in (container.get("resources", {}).get("requests") or {}).items():

@@ -1,4 +1,4 @@
-"""`kubectl muster` as people run it: kubectl finds the plugin on the PATH, as an installed one."""
+"""`kubectl muster` as users run it: kubectl finds the installed plugin on the PATH."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ _WAIT_SECONDS = 60
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command did."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -19,7 +19,7 @@ class Ran:
 
 
 def program(path: Path, text: str) -> Path:
-    """A program with this text."""
+    """An executable file with this text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     path.chmod(0o755)
@@ -33,7 +33,7 @@ def installed_plugin(directory: Path) -> Path:
 
 
 async def kubectl_muster(directory: Path, *arguments: str, **environment: str) -> Ran:
-    """`kubectl muster ...` with nothing of this machine's own settings."""
+    """Runs `kubectl muster ...` without the settings of this machine."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("MUSTER_", "KUBECONFIG"))}
     clean["PATH"] = f"{installed_plugin(directory)}{os.pathsep}{os.environ['PATH']}"
     process = await asyncio.create_subprocess_exec(

@@ -14,7 +14,7 @@ from muster.localcluster.kubelets import Kubelets, NodeShape
 async def running_kubelets(
     server: ApiServer, directory: Path, shapes: Sequence[NodeShape], *, renew_seconds: float = 10.0
 ) -> AsyncIterator[Kubelets]:
-    """Kubelets that have registered their nodes."""
+    """Simulated kubelets that have registered their nodes."""
     kubeconfig = directory / "kubeconfig"
     server.write_kubeconfig(kubeconfig)
     session = await KubeSession.connect(KubeSettings(kubeconfig=kubeconfig))

@@ -1,4 +1,4 @@
-"""What is seen of one test's part of a cluster: everything is awaited as the API, etcd and the coordinator tell it."""
+"""Observations of one test's part of a cluster, awaited on reports of the API, etcd and the coordinator."""
 
 import asyncio
 import contextlib
@@ -13,18 +13,18 @@ from muster.coordinator.v1.record_pb2 import GangRecord
 
 WAITING = (Phase.PHASE_GATHERING, Phase.PHASE_QUEUED, Phase.PHASE_WAITING)
 LABEL = "muster.dev/world"
-"""On every node of a world: its name."""
+"""Label on every node of a world, with its name."""
 _NO_POD: JSON = {"spec": {}}
 
 
 class Observations:
-    """Looks at the workloads of one world."""
+    """Observes the workloads of one world."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.cluster, self.name = cluster, name
 
     def namespace(self, name: str) -> str:
-        """A further namespace of this world."""
+        """Another namespace of this world."""
         return f"{self.name}-{name}"
 
     def here(self, workload: Workload) -> Workload:
@@ -48,18 +48,18 @@ class Observations:
         return {pod: node for pod, node in nodes.items() if node}
 
     def uids(self, *workloads: Workload) -> set[str]:
-        """Of all their pods that exist and are not being deleted."""
+        """UIDs of all their pods that exist and are not terminating."""
         placed = [self.here(workload) for workload in workloads]
         keys = [(each.namespace, each.pod_name(number)) for each in placed for number in range(each.size)]
         pods = [self.cluster.pods[key]["metadata"] for key in keys if key in self.cluster.pods]
         return {pod["uid"] for pod in pods if "deletionTimestamp" not in pod}
 
     def per_node(self, *workloads: Workload) -> Counter[str]:
-        """How many of their pods are bound to each node."""
+        """Number of their pods bound to each node."""
         return Counter(node for workload in workloads for node in self.bound_pods(workload).values())
 
     async def bound(self, *workloads: Workload, count: int | None = None, seconds: float = WAIT_SECONDS) -> None:
-        """Wait until all pods (or so many) of each are bound."""
+        """Wait until all pods (or `count`) of each are bound."""
         for workload in workloads:
             await self._bound(workload, workload.size if count is None else count, seconds)
 
@@ -79,7 +79,7 @@ class Observations:
         return found
 
     async def all_members_bound(self, workload: Workload, count: int, *, seconds: float = WAIT_SECONDS) -> None:
-        """Wait until the coordinator knows so many members, all bound: also of pods whose names somebody else chose."""
+        """Wait until the coordinator counts `count` members, all bound, also for pods named by a controller."""
         id_, gangs = self.here(workload).id, self.cluster.gangs
         await self.cluster.until(
             lambda: id_ in gangs and gangs[id_].bound == gangs[id_].members == count,
@@ -88,7 +88,7 @@ class Observations:
         )
 
     async def running(self, workload: Workload, *pods: str) -> None:
-        """Wait until those of these pods that are bound run."""
+        """Wait until the bound pods among these run."""
         namespace = self.here(workload).namespace
 
         def all_run() -> bool:
@@ -98,7 +98,7 @@ class Observations:
         await self.cluster.until(all_run, f"bound pods among {pods} run")
 
     async def ended(self, workload: Workload, *, seconds: float = WAIT_SECONDS) -> None:
-        """Wait until all its pods have run to their end."""
+        """Wait until all its pods have succeeded."""
         workload = self.here(workload)
         keys = [(workload.namespace, workload.pod_name(number)) for number in range(workload.size)]
 
@@ -109,7 +109,7 @@ class Observations:
         await self.cluster.until(all_ended, f"all pods of {workload.id} have ended", seconds=seconds)
 
     async def satisfied(self, workload: Workload, *, seconds: float = WAIT_SECONDS) -> None:
-        """Wait until the coordinator says that it has started."""
+        """Wait until the coordinator reports the gang as satisfied."""
         id_ = self.here(workload).id
 
         def is_satisfied() -> bool:
@@ -119,7 +119,7 @@ class Observations:
         await self.cluster.until(is_satisfied, f"{id_} is satisfied", seconds=seconds)
 
     async def phase(self, workload: Workload, phase: str, *, seconds: float = WAIT_SECONDS) -> coordinator_pb2.Gang:
-        """Wait until the coordinator says that the gang is in this phase, by its name in `muster gangs`."""
+        """Wait until the coordinator reports this phase, by its name in `muster gangs`."""
         id_, wanted = self.here(workload).id, Phase.Value(f"PHASE_{phase.upper()}")
         gangs = self.cluster.gangs
         await self.cluster.until(
@@ -128,19 +128,19 @@ class Observations:
         return gangs[id_]
 
     async def recorded(self, workload: Workload) -> None:
-        """Wait until its record says that it has started, so that nothing about it waits for etcd any more."""
+        """Wait until its record says that it has started, so that no write of it is pending."""
         id_, present = self.here(workload).id, self.cluster.records.present
         await self.cluster.until(
             lambda: id_ in present and present[id_].state == GangRecord.STATE_SATISFIED, f"{id_} is recorded as started"
         )
 
     async def minimum(self, workload: Workload, minimum: int) -> None:
-        """Wait until the coordinator knows that so many must start together."""
+        """Wait until the coordinator reports this minimum."""
         id_, gangs = self.here(workload).id, self.cluster.gangs
         await self.cluster.until(lambda: id_ in gangs and gangs[id_].minimum == minimum, f"{id_} needs {minimum}")
 
     async def waits(self, workload: Workload, *saying: str, seconds: float = WAIT_SECONDS) -> coordinator_pb2.Gang:
-        """Wait until the gang waits with a reason that says this, tried if it is complete; nothing is bound."""
+        """Wait until the gang is pending with a reason that contains the words, tried if complete; nothing is bound."""
         id_ = self.here(workload).id
 
         def settled() -> bool:
@@ -154,7 +154,7 @@ class Observations:
         return self.cluster.gangs[id_]
 
     async def holds(self, workload: Workload, seats: int) -> coordinator_pb2.ExplainResponse:
-        """Wait until so many of its pods have a reservation and none is bound; what `muster explain` knows then."""
+        """Wait until `count` of its pods have a reservation and none is bound; returns its explanation then."""
         answer = await self._explained(
             workload, lambda answer: sum(bool(member.reserved_node) for member in answer.members) == seats
         )
@@ -162,38 +162,38 @@ class Observations:
         return answer
 
     async def kept(self, workload: Workload, *, nodes: int) -> coordinator_pb2.ExplainResponse:
-        """Wait until room is kept for it on so many nodes."""
+        """Wait until capacity is nominated for it on `count` nodes."""
         return await self._explained(workload, lambda answer: answer.nodes_with_kept_room == nodes)
 
     async def _explained(
         self, workload: Workload, condition: Callable[[coordinator_pb2.ExplainResponse], bool]
     ) -> coordinator_pb2.ExplainResponse:
-        """Wait until what `muster explain` knows of it is so."""
+        """Wait until its explanation satisfies the condition."""
         id_ = self.here(workload).id
         version = -1
         async with asyncio.timeout(WAIT_SECONDS):
             while True:
                 if id_ in self.cluster.gangs and condition(answer := await self.cluster.explain(id_)):
                     return answer
-                with contextlib.suppress(TimeoutError):  # not everything is told
+                with contextlib.suppress(TimeoutError):  # not every change is reported
                     version = await asyncio.wait_for(self.cluster.picture.newer_than(version), 0.2)
 
     async def tried(self, workload: Workload, *, more_than: int = 0, seconds: float = WAIT_SECONDS) -> int:
-        """Wait until placement was asked for it more than so many times; returns how many times."""
+        """Wait until the number of attempts exceeds `more_than`; returns it."""
         id_ = self.here(workload).id
         async with asyncio.timeout(seconds):
             while (answer := await self.cluster.explain(id_)).attempts <= more_than:
-                with contextlib.suppress(TimeoutError):  # a try that changes nothing is not told
+                with contextlib.suppress(TimeoutError):  # an attempt that changes nothing is not reported
                     await asyncio.wait_for(self.cluster.picture.newer_than(self.cluster.picture.version), 0.1)
         return answer.attempts
 
     async def forgotten(self, workload: Workload) -> None:
-        """Wait until the coordinator does not know the gang any more."""
+        """Wait until the coordinator has forgotten the gang."""
         id_ = self.here(workload).id
         await self.cluster.until(lambda: id_ not in self.cluster.gangs, f"{id_} is forgotten")
 
     async def event(self, workload: Workload, *saying: str, kind: str = "Warning") -> JSON:
-        """Wait for an event about one of its pods or its PodGroup that says this."""
+        """Wait for an event about one of its pods or its PodGroup that contains the words."""
         workload = self.here(workload)
         names = [workload.name, *(workload.pod_name(number) for number in range(workload.size))]
         found: list[JSON] = []
@@ -210,7 +210,7 @@ class Observations:
         return found[0]
 
     async def unschedulable(self, workload: Workload, *saying: str) -> None:
-        """Wait until every pod of it that exists has PodScheduled=False, reason Unschedulable, and says this (I10)."""
+        """Wait until every existing pod has PodScheduled=False, reason Unschedulable, with these words (I10)."""
         workload = self.here(workload)
         keys = {(workload.namespace, workload.pod_name(number)) for number in range(workload.size)}
 

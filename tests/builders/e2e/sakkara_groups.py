@@ -1,4 +1,4 @@
-"""Sakkara's groups in a cluster: what users create, and what they find written of it.
+"""Sakkara's groups in a cluster: the objects that users create, and the status that is written back.
 
 group("a").of(8).asking_levels(rack={"type": "spread", "partitions": 2})
 """
@@ -18,7 +18,7 @@ from builders.kube.watch import follow_kind
 RANK, STATUS, RETRIES = "sakkara.member.rank", "sakkara.member.status", "sakkara.member.retries"
 
 Tree = Mapping[str, Any]
-"""Domains in one another; a list names nodes."""
+"""Nested domains; a list names nodes."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class SakkaraGroup(Workload):
     """A group that a ConfigMap of its name defines, or only the labels of its pods."""
 
     data: dict[str, str] = field(default_factory=dict)
-    """Of the ConfigMap, besides name and size."""
+    """Data of the ConfigMap besides name and size."""
     tree: str = ""
     by_labels: bool = False
 
     def on_tree(self, name: str) -> Self:
-        """It goes by this topology tree."""
+        """Use this topology tree."""
         return replace(self, tree=name)
 
     def asking_levels(self, **levels: Mapping[str, Any]) -> Self:
@@ -39,11 +39,11 @@ class SakkaraGroup(Workload):
         return self.saying(constraints=json.dumps(levels))
 
     def saying(self, **data: str) -> Self:
-        """These data are in its ConfigMap."""
+        """Add data to its ConfigMap."""
         return replace(self, data={**self.data, **data})
 
     def declared_by_labels(self) -> Self:
-        """There is no ConfigMap: the pods say the same."""
+        """Declare the group by pod labels only."""
         return replace(self, by_labels=True)
 
     @property
@@ -78,7 +78,7 @@ def group(name: str) -> SakkaraGroup:
 
 @contextlib.asynccontextmanager
 async def topology(world: World, levels: list[str], tree: Tree) -> AsyncIterator[str]:
-    """A tree named like the world, as long as the block lasts; returns the name."""
+    """A tree with the name of the world for the block; returns the name."""
     path = "/api/v1/namespaces/default/configmaps"
     metadata = {"name": world.name, "namespace": "default", "labels": {"sakkara.topology": ""}}
     data = {"name": world.name, "level-names": json.dumps(levels), "tree": json.dumps(_objects(tree))}
@@ -92,18 +92,18 @@ def _objects(tree: Any) -> dict[str, Any]:
 
 
 class Told:
-    """What ConfigMaps and pods of a world have said, from the first moment on."""
+    """The statuses that ConfigMaps and pods of a world have had, from the first moment on."""
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self.statuses: dict[str, list[str]] = {}
-        """Of each group, in order, without what was repeated."""
+        """Statuses of each group, in order, without repetitions."""
         self.born: dict[str, dict[str, str]] = {}
-        """Labels that pods had when they were first seen with a node, by name."""
+        """Labels that pods had when they were first observed with a node, by name."""
         self._cluster, self._namespace = cluster, namespace
         self._data: dict[str, dict[str, str]] = {}
 
     async def follow(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Begin; returns when the present state is known."""
+        """Start watching; returns when the current state is known."""
         for kind, on_change in (("configmaps", self._on_map), ("pods", self._on_pod)):
             listed = asyncio.Event()
             path = f"/api/v1/namespaces/{self._namespace}/{kind}"
@@ -111,26 +111,26 @@ class Told:
             await asyncio.wait_for(listed.wait(), CALL_SECONDS)
 
     def data(self, workload: Workload) -> dict[str, str]:
-        """What its ConfigMap says now."""
+        """The current data of its ConfigMap."""
         return self._data.get(workload.name, {})
 
     def placement(self, workload: Workload) -> Any:
-        """Where its ConfigMap says that it is."""
+        """The placement in its ConfigMap."""
         return json.loads(self.data(workload)["placement"])
 
     def ranks(self, workload: Workload) -> dict[str, int]:
-        """Ranks by pod, as its ConfigMap has them."""
+        """Ranks by pod in its ConfigMap."""
         pairs = self.data(workload)["rank"].removeprefix("[(").removesuffix(")]").split(") (")
         return {pod: int(rank) for pod, rank in (pair.split(",") for pair in pairs)}
 
     def labels(self, workload: Workload) -> dict[str, dict[str, str]]:
-        """What its pods have as labels now, by name."""
+        """Current labels of its pods, by name."""
         keys = [(self._namespace, workload.pod_name(number)) for number in range(workload.size)]
         pods = [self._cluster.pods[key] for key in keys if key in self._cluster.pods]
         return {pod["metadata"]["name"]: pod["metadata"].get("labels") or {} for pod in pods}
 
     async def says(self, workload: Workload, **data: str) -> dict[str, str]:
-        """Wait until its ConfigMap says this; returns all that it says then."""
+        """Wait until its ConfigMap contains this; returns all its data."""
         what = f"the ConfigMap of {workload.name} says {data}"
         await self._until(lambda: data.items() <= self.data(workload).items(), what, workload)
         return self.data(workload)
@@ -166,7 +166,7 @@ class Told:
 
 @contextlib.asynccontextmanager
 async def following(world: World) -> AsyncIterator[Told]:
-    """What is said in the world's namespace while the block lasts."""
+    """Statuses in the world's namespace during the block."""
     told, tasks = Told(world.cluster, world.name), list[asyncio.Task[None]]()
     try:
         await told.follow(tasks)

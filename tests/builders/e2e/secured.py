@@ -1,4 +1,4 @@
-"""A secured Muster as its users, its operators and those whom it must refuse see it."""
+"""A Muster with TLS and etcd users, as seen by users, operators and unauthorized clients."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ _TOKEN = re.compile(r"token: *(\S+)")
 
 
 class Secured:
-    """The processes, and the pods that have a node."""
+    """The processes, and the pods that are bound."""
 
     def __init__(self, stack: Stack, security: Security, session: KubeSession) -> None:
         self.stack, self.security, self._session = stack, security, session
@@ -63,10 +63,10 @@ class Secured:
         async with asyncio.timeout(WAIT_SECONDS), self._news:
             await self._news.wait_for(lambda: names <= self._nodes.keys())
 
-    # -- asking
+    # -- calls
 
     async def answer(self, service: str, tls: TlsSettings) -> grpc.StatusCode:
-        """What a caller with these certificates gets from a service."""
+        """The response or status that a caller with these certificates gets from a service."""
         channel = open_channel(self.stack.addresses[service], tls)
         async with channel:
             try:
@@ -77,7 +77,7 @@ class Secured:
         return grpc.StatusCode.OK
 
     async def muster(self, *arguments: str, environment: dict[str, str]) -> tuple[int, str]:
-        """Run the command line; its status, and what it prints."""
+        """Run the command line; returns its exit code and output."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "muster.cli", *arguments),
             env={**os.environ, "COLUMNS": "400", **environment},
@@ -87,10 +87,10 @@ class Secured:
         said = (await asyncio.wait_for(process.communicate(), WAIT_SECONDS))[0].decode()
         return process.returncode or 0, said
 
-    # -- what can be read by others than the owner of the files
+    # -- data that others than the owner of the files can read
 
     def secrets(self) -> dict[str, str]:
-        """Every secret of the cluster, by a name for it: passwords, tokens, each line of each private key."""
+        """Every secret of the cluster with a name for it: passwords, tokens, each line of each private key."""
         found = {}
         for file in self.stack.directory.rglob("*"):
             if file.suffix == ".key":
@@ -103,7 +103,7 @@ class Secured:
         return {name: secret for name, secret in found.items() if len(secret) >= _SHORTEST_SECRET}
 
     def visible(self) -> dict[str, str]:
-        """All that others see: logs, and of every process its arguments and environment."""
+        """All text that others can read: logs, and the arguments and environment of every process."""
         seen = {str(log): log.read_text(errors="replace") for log in (self.stack.directory / "logs").glob("*")}
         for name, child in self.stack.children.items():
             for process in (psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)):
@@ -115,7 +115,7 @@ class Secured:
 
 @contextlib.asynccontextmanager
 async def secured_cluster(directory: Path) -> AsyncIterator[Secured]:
-    """With nodes, all that it logs, and the webhook for quota."""
+    """A secured cluster with nodes, debug logs, and the quota webhook."""
     options = StackOptions(directory=directory, nodes=8, secured=True, quota=True, durable=False, log_level="debug")
     stack = Stack(options)
     assert stack.security is not None

@@ -1,4 +1,4 @@
-"""A place between coordinator and placement that sees every Solve, and can hold answers back."""
+"""A relay between coordinator and placement that records every Solve and can hold responses back."""
 
 import asyncio
 import contextlib
@@ -15,25 +15,25 @@ _MESSAGES = (("grpc.max_send_message_length", MESSAGE_BYTES), ("grpc.max_receive
 
 
 def places(response: pb.SolveResponse) -> bool:
-    """Somebody is to start."""
+    """The request asks for the placement of groups."""
     return any(result.outcome == pb.GroupResult.OUTCOME_PLACED for result in response.results)
 
 
 def removes(response: pb.SolveResponse) -> bool:
-    """Somebody has to go."""
+    """The request offers potential victims."""
     return any(result.victims for result in response.results)
 
 
 Lie = Callable[[pb.SolveRequest, pb.SolveResponse], bool]
-"""Changes an answer; false: there is to be none."""
+"""Changes a response; false: none is sent."""
 
 
 class SolveRelay(pb_grpc.PlacementServiceServicer):
-    """Passes everything on."""
+    """Relays Solve."""
 
     def __init__(self, placement: str, on_change: Callable[[], None] = lambda: None) -> None:
         self.asked: list[pb.SolveRequest] = []
-        """Every request that came, also those that placement never answered."""
+        """Every request received, also those that placement never answered."""
         self.answered: list[pb.SolveResponse] = []
         self._told: list[pb.SolveResponse] = []
         self._channel = open_channel(placement)
@@ -50,17 +50,17 @@ class SolveRelay(pb_grpc.PlacementServiceServicer):
         await self._server.start()
 
     def lead_through(self, coordinator: list[str]) -> None:
-        """Make a coordinator's command line ask placement through here."""
+        """Make a coordinator's command line call placement through this relay."""
         coordinator[coordinator.index("--placement") + 1] = self.address
 
     async def stop(self) -> None:
-        """Break what is under way."""
+        """Break the calls under way."""
         await self._server.stop(None)
         await self._channel.close()
 
     @contextlib.contextmanager
     def holding(self, chosen: Callable[[pb.SolveResponse], bool]) -> Iterator[asyncio.Event]:
-        """Answers of this kind come only after the end of the block; the event says that one waits."""
+        """Hold responses of this kind until the end of the block; the event is set when one is held."""
         waits = asyncio.Event()
         self._held = (chosen, waits)
         self._open.clear()
@@ -72,7 +72,7 @@ class SolveRelay(pb_grpc.PlacementServiceServicer):
 
     @contextlib.contextmanager
     def lying(self, lie: Lie) -> Iterator[list[pb.SolveResponse]]:
-        """In the block, answers are changed before they are passed on, or never are; the list has them as they left."""
+        """Change responses in the block before they are relayed, or drop them; the list has them as sent."""
         self._lie, told = lie, self._told
         told.clear()
         try:

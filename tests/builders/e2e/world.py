@@ -1,4 +1,4 @@
-"""One test's part of a cluster: its own namespaces and nodes, and the words in which end-to-end tests are told."""
+"""One test's part of a cluster: its own namespaces and nodes, with the actions of end-to-end tests."""
 
 import asyncio
 import contextlib
@@ -23,10 +23,10 @@ _DELETIONS_UNDER_WAY = 64
 
 
 class World(Observations):
-    """What is created here uses only nodes made here, and is cleared away at the end."""
+    """Creates workloads that use only nodes of this world, and deletes everything at the end."""
 
     def __init__(self, cluster: Cluster) -> None:
-        # What an interrupted run left in a real cluster is not met again.
+        # a random name avoids what an interrupted run left in a real cluster
         super().__init__(cluster, f"world-{secrets.token_hex(3)}")
         self._namespaces: set[str] = set()
         self._one_namespace = asyncio.Lock()
@@ -42,7 +42,7 @@ class World(Observations):
     # -- given
 
     async def nodes(self, *cpus: int, pods: int = _PODS_PER_NODE, gpus: int = 0, **labels: str) -> list[str]:
-        """Nodes of so many cpus each, with simulated kubelets; returns their names. Every one has so many `gpus`."""
+        """Create nodes with these CPUs and simulated kubelets; returns their names. Each has `gpus` GPUs."""
         names = [f"{self.name}-n{cpu}-{len(self._nodes) + number}" for number, cpu in enumerate(cpus)]
         self._nodes += names
         extended = {"nvidia.com/gpu": str(gpus)} if gpus else {}
@@ -59,13 +59,13 @@ class World(Observations):
         return names
 
     async def remove_nodes(self, *names: str) -> None:
-        """Delete nodes; returns when they are seen to be gone."""
+        """Delete nodes; returns when they are observed to be gone."""
         self.removed.update(names)
         await remove_nodes(self.cluster.session, *names)
         await self.cluster.until(lambda: not self.cluster.nodes.keys() & set(names), f"nodes {names} are gone")
 
     async def storage_class(self, *, at_once: bool = False, **parameters: str) -> str:
-        """A storage class of the local cluster's provisioner whose claims wait for their first consumer, or do not;
+        """Create a storage class of the local provisioner, with volumes bound at the first consumer or at once;
         returns its name. Parameters are those of the provisioner.
         """
         name = f"{self.name}-{len(self._storage_classes)}"
@@ -97,13 +97,13 @@ class World(Observations):
         return workload
 
     async def add_pods(self, workload: Workload, *numbers: int) -> None:
-        """Create pods of a workload, all if none are named."""
+        """Create pods of a workload, all of them if no number is given."""
         workload = self._known(self.here(workload))
         await self._prepare(workload)
         await self.cluster.apply(*workload.claims(*numbers), *workload.pods(*numbers))
 
     async def declare(self, *gangs: Written) -> None:
-        """Create the objects of gangs as they are written, all gangs at the same time."""
+        """Create the objects of all gangs concurrently."""
         self._written += gangs
         for namespace in sorted({each["metadata"]["namespace"] for gang in gangs for each in gang.objects}):
             await self._make_namespace(namespace)
@@ -113,7 +113,7 @@ class World(Observations):
         await asyncio.gather(*(self.cluster.apply(*gang.objects) for gang in gangs))
 
     async def create_job(self, workload: Workload, name: str, pods: int) -> None:
-        """Create a Job that makes so many of the gang's pods, under names of its own."""
+        """Create a Job with this number of the gang's pods, which the controller names."""
         workload = self.here(workload)
         await self._prepare(workload)
         self._jobs.append((workload.namespace, name))
@@ -135,7 +135,7 @@ class World(Observations):
         workload = self.here(workload)
         pods = workload.pods(*numbers)
         doomed = {key: pod["metadata"]["uid"] for key, pod in self.cluster.pods.items()}
-        turns = asyncio.Semaphore(_DELETIONS_UNDER_WAY)  # each has its own time to be answered in
+        turns = asyncio.Semaphore(_DELETIONS_UNDER_WAY)  # each request has its own deadline
 
         async def delete(pod: JSON) -> None:
             async with turns:
@@ -152,9 +152,9 @@ class World(Observations):
 
     @contextlib.asynccontextmanager
     async def dying(self, workload: Workload, *numbers: int) -> AsyncIterator[None]:
-        """These pods are being deleted, and are gone only after the end of the block: a finalizer holds them.
+        """Keep these pods terminating until the end of the block, by a finalizer.
 
-        The kubelets of the world have stopped, so those that run do so until then.
+        The kubelets of the world are stopped, so running pods keep running until then.
         """
         await self._stop_kubelets()
         pods = self.here(workload).pods(*numbers)
@@ -180,22 +180,22 @@ class World(Observations):
             await bind_by_hand(self.cluster, placed.namespace, placed.pod_name(number), node)
 
     async def ungate(self, workload: Workload, *numbers: int) -> None:
-        """Take the scheduling gates away from pods."""
+        """Remove the scheduling gates of pods."""
         for pod in self.here(workload).pods(*numbers):
             await self.cluster.merge(_path(pod), {"spec": {"schedulingGates": []}})
 
     async def claim(self, workload: Workload, number: int) -> JSON:
-        """The claim of one of its pods, as it is now."""
+        """The current claim of one of its pods."""
         workload = self.here(workload)
         return await self.named_claim(workload, workload.claim_name(number))
 
     async def named_claim(self, workload: Workload, name: str) -> JSON:
-        """A claim in its namespace, as it is now."""
+        """A current claim in its namespace."""
         namespace = self.here(workload).namespace
         return await self.cluster.call("GET", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
 
     async def node_of_volume(self, workload: Workload, number: int) -> str:
-        """Where the volume of one of its pods can be used."""
+        """The node affinity of the volume of one of its pods."""
         name = (await self.claim(workload, number))["spec"]["volumeName"]
         volume = await self.cluster.call("GET", f"/api/v1/persistentvolumes/{name}")
         [term] = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
@@ -204,19 +204,19 @@ class World(Observations):
         return str(node)
 
     async def end_pods(self, workload: Workload, *numbers: int) -> None:
-        """Pods end well, as their kubelet would say, which has its say first."""
+        """Let pods succeed, as their kubelet would report; waits for the kubelet's own report first."""
         pods = self.here(workload).pods(*numbers)
         await self.running(workload, *(pod["metadata"]["name"] for pod in pods))
         for pod in pods:
             await self.cluster.merge(_path(pod) + "/status", {"status": {"phase": "Succeeded"}})
 
     async def touch_status(self, workload: Workload, number: int, message: str) -> None:
-        """Something that concerns nobody happens to a pod."""
+        """Change a pod in a way that is irrelevant to scheduling."""
         [pod] = self.here(workload).pods(number)
         await self.cluster.merge(_path(pod) + "/status", {"status": {"message": message}})
 
     async def budget(self, workload: Workload, *, least: int) -> None:
-        """A PodDisruptionBudget that wants so many of its pods to be available; returns when it is in force."""
+        """Create a PodDisruptionBudget with this minAvailable; returns when its status is current."""
         workload = self.here(workload)
         budget = {
             "apiVersion": "policy/v1",
@@ -234,7 +234,7 @@ class World(Observations):
         await eventually(all_healthy, f"{workload.size} healthy pods in {path}", seconds=WAIT_SECONDS)
 
     async def cordon(self, node: str) -> None:
-        """Close a node for new pods; returns when cluster-state has told everybody."""
+        """Cordon a node; returns when cluster-state has published it."""
         await self.cluster.merge(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
         channel = open_channel(self.cluster.stack.addresses["cluster-state"])
         async with channel, asyncio.timeout(WAIT_SECONDS), aclosing(subscribe(channel, "test")) as steps:
@@ -257,15 +257,15 @@ class World(Observations):
         await asyncio.gather(*(self.cluster.merge(_path(pod), {"metadata": {"annotations": changed}}) for pod in pods))
 
     async def unmark(self, workload: Workload, annotation: str) -> None:
-        """Take an annotation off all its pods."""
+        """Remove an annotation from all its pods."""
         patch = {"metadata": {"annotations": {annotation: None}}}
         await asyncio.gather(*(self.cluster.merge(_path(pod), patch) for pod in self.here(workload).pods()))
 
     # -- the end
 
     async def clear(self) -> None:
-        """Delete everything; returns when the coordinator has forgotten it too, so that worlds do not meet."""
-        for gang in self._workloads.values():  # judged now: what starts while others go does not end
+        """Delete everything; returns when the coordinator has forgotten it too, so that worlds do not interfere."""
+        for gang in self._workloads.values():  # check now: gangs that start during the deletions do not complete
             self.cluster.invariants.forget(gang.id)
         await asyncio.gather(*map(self._delete_job, self._jobs))
         await asyncio.gather(*map(self.delete, list(self._workloads.values())))
@@ -303,13 +303,13 @@ class World(Observations):
         return workload
 
     async def _prepare(self, workload: Workload) -> None:
-        """What its pods cannot be created without."""
+        """Create the objects that its pods depend on."""
         await self._make_namespace(workload.namespace)
         if workload.priority is not None:
             await self.cluster.apply(_priority_class(workload))
 
     async def _make_namespace(self, name: str) -> None:
-        async with self._one_namespace:  # who comes meanwhile finds it made
+        async with self._one_namespace:  # concurrent callers wait for the one that creates it
             if name in self._namespaces:
                 return
             self._namespaces.add(name)
@@ -317,7 +317,7 @@ class World(Observations):
 
 
 async def bind_by_hand(cluster: Cluster, namespace: str, pod: str, node: str) -> None:
-    """What another scheduler does."""
+    """Bind a pod as another scheduler."""
     body = {
         "apiVersion": "v1",
         "kind": "Binding",
