@@ -14,7 +14,7 @@ from rich.table import Table
 from muster.cli.errors import CliError
 from muster.cli.output import show
 from muster.config.settings import CannotStart
-from muster.conformance.suite import Case, Group, NotTested, Options, Outcome, Report, Verdict, chosen, run
+from muster.conformance.suite import Case, CaseGroup, NotTested, Options, Outcome, Report, Verdict, run, selected
 from muster.telemetry.logs import configure_logs
 
 _COLOURS = {Verdict.PASSED: "green", Verdict.FAILED: "red", Verdict.SKIPPED: "yellow"}
@@ -39,9 +39,9 @@ def print_cases(only: Sequence[str], *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"cases": [_case_as_json(case) for case in cases]}, indent=2))
         return
-    table = Table("CASE", "GROUP", "WHAT IS ASKED", "NEEDS", box=None, header_style="dim", pad_edge=False)
+    table = Table("CASE", "GROUP", "REQUIREMENT", "NEEDS", box=None, header_style="dim", pad_edge=False)
     for case in cases:
-        table.add_row(case.id, case.group.value, case.asks, ", ".join(case.needs))
+        table.add_row(case.id, case.group.value, case.title, ", ".join(case.needs))
     show(table)
 
 
@@ -72,7 +72,7 @@ def run_suite(wanted: ConformanceRun, as_json: bool) -> None:
 
 
 def _matching_cases(only: Sequence[str]) -> list[Case]:
-    cases = chosen(only)
+    cases = selected(only)
     if not cases:
         raise CliError(
             f"no case has an id that begins with {' or '.join(only)}", hint="--list shows all cases", usage=True
@@ -80,13 +80,13 @@ def _matching_cases(only: Sequence[str]) -> list[Case]:
     return cases
 
 
-def _groups(names: Sequence[str]) -> frozenset[Group]:
+def _groups(names: Sequence[str]) -> frozenset[CaseGroup]:
     if _ALL_GROUPS in names:
-        return frozenset(Group)
+        return frozenset(CaseGroup)
     try:
-        return frozenset(map(Group, names)) or Options.required
+        return frozenset(map(CaseGroup, names)) or Options.required
     except ValueError as error:
-        known = ", ".join((*(group.value for group in Group), _ALL_GROUPS))
+        known = ", ".join((*(group.value for group in CaseGroup), _ALL_GROUPS))
         raise CliError(f"--require: {error}", hint=f"groups are {known}", usage=True) from error
 
 
@@ -97,9 +97,9 @@ def _print_outcome(outcome: Outcome) -> None:
     table.add_column(width=8)
     table.add_column(ratio=1)
     needs = f" [dim](needs {', '.join(outcome.case.needs)})[/]" if outcome.verdict is Verdict.SKIPPED else ""
-    table.add_row(outcome.case.id, verdict, escape(outcome.case.asks) + needs)
+    table.add_row(outcome.case.id, verdict, escape(outcome.case.title) + needs)
     if outcome.verdict is Verdict.FAILED:
-        table.add_row("", "", f"{'[red]unsafe[/] ' if outcome.unsafe else ''}[dim]{escape(outcome.why)}[/]")
+        table.add_row("", "", f"{'[red]unsafe[/] ' if outcome.unsafe else ''}[dim]{escape(outcome.reason)}[/]")
     show(table)
     sys.stdout.flush()
 
@@ -132,7 +132,7 @@ def _report_as_json(report: Report) -> dict[str, Any]:
                 "verdict": outcome.verdict.value,
                 "required": report.is_required(outcome),
                 "unsafe": outcome.unsafe,
-                "why": outcome.why,
+                "reason": outcome.reason,
                 "seconds": round(outcome.seconds, 3),
             }
             for outcome in report.outcomes
@@ -141,4 +141,4 @@ def _report_as_json(report: Report) -> dict[str, Any]:
 
 
 def _case_as_json(case: Case) -> dict[str, Any]:
-    return {"id": case.id, "group": case.group.value, "asks": case.asks, "needs": list(case.needs)}
+    return {"id": case.id, "group": case.group.value, "title": case.title, "needs": list(case.needs)}

@@ -1,4 +1,4 @@
-"""What a case is: a sentence that says what is asked, and a play that finds out whether it is so."""
+"""A conformance case: an id, a title that states the requirement, and a coroutine that checks it."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from muster.placement.v1 import placement_pb2 as pb
 
 if TYPE_CHECKING:
-    from muster.conformance.trial import Trial
+    from muster.conformance.case_run import CaseRun
 
-Play = Callable[["Trial"], Awaitable[None]]
+CaseFunction = Callable[["CaseRun"], Awaitable[None]]
 
 
-class Group(StrEnum):
-    """What a case is about; ids begin with the letter of their group."""
+class CaseGroup(StrEnum):
+    """Subject of a case; ids begin with the letter of their group."""
 
     SAFETY = "safety"
     COMPLETENESS = "completeness"
@@ -26,11 +26,11 @@ class Group(StrEnum):
     EXPLANATIONS = "explanations"
 
 
-LETTERS = dict(zip("SCTDLRBE", Group, strict=True))
+LETTERS = dict(zip("SCTDLRBE", CaseGroup, strict=True))
 
 
 class Feature(StrEnum):
-    """What implementations may leave out, by the names that DescribeResponse.features has for it."""
+    """Optional features of an implementation, named as in DescribeResponse.features."""
 
     PARTIAL = "partial"
     PREEMPTION = "preemption"
@@ -47,38 +47,45 @@ FEATURES = {
 
 
 class Failed(Exception):
-    """The implementation does not do what the case asks; the message says what it did instead."""
+    """The implementation violates the requirement; the message says what it did instead."""
 
 
 class Unsafe(Failed):
-    """An answer that would do harm if it were believed: whatever the case asks, this is never right."""
+    """An answer that no case allows: acting on it would do harm."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """`needs`: the case is left out for implementations without these. `random`: its worlds differ anyhow, so once in
-    any order is enough.
+    """`needs`: the case is skipped for implementations without these features.
+
+    `random`: the case generates many clusters, so one run with shuffled snapshots is enough.
     """
 
     id: str
-    asks: str
-    play: Play
+    title: str
+    function: CaseFunction
     needs: tuple[Feature, ...] = ()
     random: bool = False
 
     @property
-    def group(self) -> Group:
+    def group(self) -> CaseGroup:
         return LETTERS[self.id[0]]
 
 
 class Cases(list[Case]):
     """The cases of one module, in order."""
 
-    def case(self, id: str, asks: str, *needs: Feature, random: bool = False) -> Callable[[Play], Play]:  # noqa: A002
-        """Make a function a case."""
+    def case(
+        self,
+        id: str,  # noqa: A002
+        title: str,
+        *needs: Feature,
+        random: bool = False,
+    ) -> Callable[[CaseFunction], CaseFunction]:
+        """Decorator that adds a function as a case."""
 
-        def add(play: Play) -> Play:
-            self.append(Case(id, asks, play, needs, random))
-            return play
+        def add(function: CaseFunction) -> CaseFunction:
+            self.append(Case(id, title, function, needs, random))
+            return function
 
         return add

@@ -1,4 +1,4 @@
-"""A second placement, for teaching and to keep the contract honest: first-fit in plain Python. Follow, wait, answer."""
+"""A second placement service, to learn from and to keep the contract honest: first-fit in plain Python."""
 
 import asyncio
 from contextlib import aclosing
@@ -8,11 +8,11 @@ from typing import Any, Final
 import grpc
 from grpc import aio
 
-from muster.firstfit.checks import check, check_classes
-from muster.firstfit.picture import Follower, Outdated, Picture
+from muster.firstfit.cluster import Cluster, Follower, Outdated
+from muster.firstfit.node_usage import NodeUsage
 from muster.firstfit.settings import Settings
 from muster.firstfit.solve import solve_group
-from muster.firstfit.table import Table
+from muster.firstfit.validation import validate, validate_classes
 from muster.placement.v1 import placement_pb2 as pb
 from muster.placement.v1 import placement_pb2_grpc as pb_grpc
 from muster.rpc.channel import open_channel
@@ -24,14 +24,14 @@ from muster.rpc.subscription import subscribe
 from muster.rpc.watch_codec import decode_revision, encode_revision
 
 FULL_NAME: Final = "muster.placement.v1.PlacementService"
-_LONGEST_WAIT_SECONDS: Final = 60.0
-"""For callers that set no deadline."""
-_KEPT_BACK: Final = 0.1
-"""Part of the time left that is kept back, so that a refusal arrives before the deadline."""
+_MAX_WAIT_SECONDS: Final = 60.0
+"""Timeout of calls without a deadline."""
+_RESERVED_FRACTION: Final = 0.1
+"""Fraction of the deadline held in reserve, so that an error arrives before it."""
 
 
 async def run(settings: Settings) -> None:
-    """Serve until SIGTERM, SIGINT or cancellation; ready while the picture of the cluster is whole and current."""
+    """Serve until SIGTERM, SIGINT or cancellation; ready while the cluster state is complete and current."""
     channel, follower = open_channel(settings.cluster_state, settings.tls), Follower()
     server = RpcServer.by(settings, "first-fit")
     server.add(pb_grpc.add_PlacementServiceServicer_to_server, FirstFit(follower), FULL_NAME)
@@ -53,42 +53,45 @@ async def run(settings: Settings) -> None:
 
 
 class FirstFit(pb_grpc.PlacementServiceServicer):
-    """PlacementService on a picture."""
+    """PlacementService on the followed cluster."""
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
 
     async def Solve(self, request: pb.SolveRequest, context: aio.ServicerContext[Any, Any]) -> pb.SolveResponse:  # noqa: N802
-        check(request)
+        validate(request)
         left = context.time_remaining()
-        seconds = (_LONGEST_WAIT_SECONDS if left is None else left) * (1 - _KEPT_BACK)
+        seconds = (_MAX_WAIT_SECONDS if left is None else left) * (1 - _RESERVED_FRACTION)
         try:
-            picture = await self._follower.at(decode_revision(request.min_revision), seconds)
+            cluster = await self._follower.at(decode_revision(request.min_revision), seconds)
         except Outdated as error:
             code = grpc.StatusCode.FAILED_PRECONDITION if error.known else grpc.StatusCode.UNAVAILABLE
             raise RpcError(code, str(error)) from None
-        check_classes(request, picture.classes)
-        table, as_it_is = _table(picture, request), not request.potential_victims
+        validate_classes(request, cluster.classes)
+        usage, preemption_allowed = _usage(cluster, request), bool(request.potential_victims)
         return pb.SolveResponse(
-            results=[solve_group(table, picture.classes, group, as_it_is=as_it_is) for group in request.groups],
-            revision=encode_revision(picture.revision),
+            results=[
+                solve_group(usage, cluster.classes, group, preemption_allowed=preemption_allowed)
+                for group in request.groups
+            ],
+            revision=encode_revision(cluster.revision),
         )
 
     async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:  # noqa: N802
         answer = pb.DescribeResponse(implementation="first-fit", version=version("muster"))
-        picture = self._follower.picture
-        if picture is not None:
-            answer.revision.CopyFrom(encode_revision(picture.revision))
-            answer.nodes, answer.pods = len(picture.nodes), len(picture.pods)
+        cluster = self._follower.cluster
+        if cluster is not None:
+            answer.revision.CopyFrom(encode_revision(cluster.revision))
+            answer.nodes, answer.pods = len(cluster.nodes), len(cluster.pods)
         return answer
 
 
-def _table(picture: Picture, request: pb.SolveRequest) -> Table:
-    """What is free by the picture, less what is reserved and not seen yet, and what is kept for others."""
-    table = Table(picture)
+def _usage(cluster: Cluster, request: pb.SolveRequest) -> NodeUsage:
+    """Usage by bound pods, by reservations whose pods are not bound yet, and by nominated capacity."""
+    usage = NodeUsage(cluster)
     for held in request.reservations:
-        unseen = sum(uid not in picture.pods for uid in held.pod_uids)
-        table.put(picture.classes[held.class_id], held.node, unseen)
+        unseen = sum(uid not in cluster.pods for uid in held.pod_uids)
+        usage.put(cluster.classes[held.class_id], held.node, unseen)
     for kept in request.nominated:
-        table.use(kept.node, decode_amounts(kept.amounts))
-    return table
+        usage.use(kept.node, decode_amounts(kept.amounts))
+    return usage

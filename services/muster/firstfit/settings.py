@@ -1,4 +1,4 @@
-"""What first-fit is told at its start: the same as placement, in whose stead it runs."""
+"""Settings of the first-fit placement service, which runs instead of placement."""
 
 from pydantic_settings import SettingsConfigDict
 

@@ -1,11 +1,11 @@
-"""First fit: each member goes to the first node, by name, that takes it; a group that does not reach its minimums goes
-nowhere. What this implementation leaves out is refused by name, never passed over.
+"""First fit: each member goes to the first node, by name, on which it fits; a group that does not reach its minimums is
+not placed. Unsupported features are rejected by name, never ignored.
 """
 
 from collections import Counter
 from collections.abc import Mapping
 
-from muster.firstfit.table import Table
+from muster.firstfit.node_usage import NodeUsage
 from muster.gangs.facts import PodClass
 from muster.placement.v1 import placement_pb2 as pb
 
@@ -13,24 +13,24 @@ _Outcome = pb.GroupResult.Outcome
 
 
 def solve_group(
-    table: Table, classes: Mapping[str, PodClass], group: pb.GangGroup, *, as_it_is: bool = True
+    usage: NodeUsage, classes: Mapping[str, PodClass], group: pb.GangGroup, *, preemption_allowed: bool = False
 ) -> pb.GroupResult:
-    """The answer for one group; what it was given stays taken. Not `as_it_is`: something might have been removed for
-    it, which this implementation does not try.
+    """The result for one group; its seats remain in `usage`.
+
+    `preemption_allowed`: the request has potential victims. This implementation ignores them, so it proves nothing.
     """
-    missing = _not_supported(group, classes)
-    if missing:
-        explanation = pb.Explanation(summary=f"first-fit does not support {missing}; use another placement for it")
+    unsupported = _unsupported(group, classes)
+    if unsupported:
+        explanation = pb.Explanation(summary=f"first-fit does not support {unsupported}; use another placement for it")
         return pb.GroupResult(id=group.id, outcome=_Outcome.OUTCOME_NOT_FOUND, explanation=explanation)
-    seats = [_Seats(table, classes, gang) for gang in group.gangs]
-    for gang, seated in zip(group.gangs, seats, strict=True):  # all minimums before anybody's members above it
+    seats = [_Seats(usage, classes, gang) for gang in group.gangs]
+    for gang, seated in zip(group.gangs, seats, strict=True):  # all minimums before any member above a minimum
         if seated.fill(gang.minimum) < gang.minimum:
-            outcome = (
-                _Outcome.OUTCOME_INFEASIBLE if as_it_is and _proved(group, classes) else _Outcome.OUTCOME_NOT_FOUND
-            )
+            proved = not preemption_allowed and _counting_proves(group, classes)
             explanation = seated.explain()
             for each in seats:
-                each.give_back()
+                each.release()
+            outcome = _Outcome.OUTCOME_INFEASIBLE if proved else _Outcome.OUTCOME_NOT_FOUND
             return pb.GroupResult(id=group.id, outcome=outcome, explanation=explanation)
     for gang, seated in zip(group.gangs, seats, strict=True):
         seated.fill(sum(role.wanted for role in gang.roles))
@@ -42,45 +42,47 @@ def solve_group(
 
 
 class _Seats:
-    """What the members of one gang have been given: how many, by role and node."""
+    """Seats of one gang's members by role and node."""
 
-    def __init__(self, table: Table, classes: Mapping[str, PodClass], gang: pb.Gang) -> None:
-        self._table, self._gang = table, gang
+    def __init__(self, usage: NodeUsage, classes: Mapping[str, PodClass], gang: pb.Gang) -> None:
+        self._usage, self._gang = usage, gang
         self._roles = [(classes[role.class_id], role.wanted) for role in gang.roles]
-        self._given: Counter[tuple[int, str]] = Counter()
-        self._have = [0] * len(self._roles)
+        self._seats: Counter[tuple[int, str]] = Counter()
+        self._seated = [0] * len(self._roles)
 
     def fill(self, wanted: int) -> int:
-        """Go on until so many have a seat, first roles first; returns how many have."""
+        """Seat members, in the order of roles, until `wanted` have a seat; returns how many have."""
         for index, (pod_class, of_role) in enumerate(self._roles):
-            for node in self._table.nodes:
-                while self._have[index] < of_role and sum(self._have) < wanted and self._table.takes(pod_class, node):
-                    self._table.put(pod_class, node)
-                    self._given[index, node] += 1
-                    self._have[index] += 1
-        return sum(self._have)
+            for node in self._usage.nodes:
+                while (
+                    self._seated[index] < of_role and sum(self._seated) < wanted and self._usage.fits(pod_class, node)
+                ):
+                    self._usage.put(pod_class, node)
+                    self._seats[index, node] += 1
+                    self._seated[index] += 1
+        return sum(self._seated)
 
-    def give_back(self) -> None:
-        """Nobody has a seat any more."""
-        for (index, node), count in self._given.items():
-            self._table.put(self._roles[index][0], node, -count)
-        self._given.clear()
-        self._have = [0] * len(self._roles)
+    def release(self) -> None:
+        """Give up all seats."""
+        for (index, node), count in self._seats.items():
+            self._usage.put(self._roles[index][0], node, -count)
+        self._seats.clear()
+        self._seated = [0] * len(self._roles)
 
     def assignments(self) -> list[pb.Assignment]:
         return [
             pb.Assignment(gang=self._gang.id, role=index, node=node, count=count)
-            for (index, node), count in self._given.items()
+            for (index, node), count in self._seats.items()
         ]
 
     def explain(self) -> pb.Explanation:
-        """What keeps each node from taking the first member that found none."""
-        index = next(index for index, (_, wanted) in enumerate(self._roles) if self._have[index] < wanted)
-        lost = Counter(self._table.in_the_way(self._roles[index][0], node) or "" for node in self._table.nodes)
-        fit, needed, nodes = sum(self._have), self._gang.minimum, len(self._table.nodes)
+        """Why each node rejects the first member that has no seat."""
+        index = next(index for index, (_, wanted) in enumerate(self._roles) if self._seated[index] < wanted)
+        lost = Counter(self._usage.filter_reason(self._roles[index][0], node) or "" for node in self._usage.nodes)
+        fit, needed, nodes = sum(self._seated), self._gang.minimum, len(self._usage.nodes)
         reasons = ", ".join(f"{count} {reason}" for reason, count in lost.most_common()) or "there are no nodes"
         return pb.Explanation(
-            summary=f"{fit} of {needed} members fit first-fit; 0/{nodes} nodes take the next: {reasons}",
+            summary=f"{fit} of {needed} members fit first-fit; 0/{nodes} nodes fit the next one: {reasons}",
             gang=self._gang.id,
             class_id=self._gang.roles[index].class_id,
             fit=fit,
@@ -89,8 +91,8 @@ class _Seats:
         )
 
 
-def _not_supported(group: pb.GangGroup, classes: Mapping[str, PodClass]) -> str:
-    """What the group asks for that it would not be sure to get; "" if nothing."""
+def _unsupported(group: pb.GangGroup, classes: Mapping[str, PodClass]) -> str:
+    """A feature that the group requires and this implementation lacks; "" if none."""
     if any(constraint.hard for gang in group.gangs for constraint in gang.constraints):
         return "hard topology constraints"
     for pod_class in (classes[role.class_id] for gang in group.gangs for role in gang.roles):
@@ -101,7 +103,7 @@ def _not_supported(group: pb.GangGroup, classes: Mapping[str, PodClass]) -> str:
     return ""
 
 
-def _proved(group: pb.GangGroup, classes: Mapping[str, PodClass]) -> bool:
-    """Members of one kind that do not keep each other away: in whatever order, as many fit and no more."""
+def _counting_proves(group: pb.GangGroup, classes: Mapping[str, PodClass]) -> bool:
+    """First fit is exact: all members are equal and have no anti-affinity, so their order does not matter."""
     roles = [role for gang in group.gangs for role in gang.roles]
     return len(roles) == 1 and not classes[roles[0].class_id].required_pod_anti_affinity

@@ -1,4 +1,4 @@
-"""All cases of the suite, in the order in which they are played."""
+"""All cases of the suite, in the order in which they run."""
 
 from typing import Final
 
@@ -9,27 +9,27 @@ from muster.conformance.cases import (
     deadlines,
     determinism,
     explanations,
-    limits,
-    making_room,
-    neighbours,
-    random_rules,
+    preemption,
+    random_clusters,
     revisions,
+    rules,
     safety,
-    shapes,
-    topology,
+    topology_constraints,
+    topology_trees,
+    unusable_nodes,
 )
 
 CASES: Final[tuple[Case, ...]] = (
     *safety.CASES,
-    *limits.CASES,
-    *neighbours.CASES,
-    *random_rules.SAFETY,
+    *unusable_nodes.CASES,
+    *rules.CASES,
+    *random_clusters.SAFETY,
     *completeness.CASES,
-    *random_rules.COMPLETENESS,
-    *making_room.CASES,
-    *shapes.CASES,
-    *topology.CASES,
-    *random_rules.TOPOLOGY,
+    *random_clusters.COMPLETENESS,
+    *preemption.CASES,
+    *topology_constraints.CASES,
+    *topology_trees.CASES,
+    *random_clusters.TOPOLOGY,
     *determinism.CASES,
     *deadlines.CASES,
     *revisions.CASES,

@@ -1,22 +1,22 @@
-"""Explanations: why a group has no place, in words for the user and figures that are right."""
+"""Explanations: why a group is not placed, as a summary for users and with correct figures."""
 
 from typing import Final
 
-from muster.conformance.building import (
-    alone,
+from muster.conformance.builders import (
     bound,
+    cluster,
     gang,
+    gang_group,
     node,
     nodes,
     nodes_of,
     pack,
     pod_class,
-    together,
+    single_gang,
     tree,
-    world,
 )
 from muster.conformance.case import Cases, Feature
-from muster.conformance.trial import Trial, expect, not_placed
+from muster.conformance.case_run import CaseRun, expect, not_placed
 from muster.gangs.facts import HostPort, Taint, TaintEffect
 from muster.placement.v1 import placement_pb2 as pb
 
@@ -25,31 +25,34 @@ _case = CASES.case
 _X: Final = pod_class(1)
 
 
-async def _explained(trial: Trial, group: pb.GangGroup) -> pb.Explanation:
-    result = await trial.ask_one(group)
+async def _explanation(run: CaseRun, group: pb.GangGroup) -> pb.Explanation:
+    result = await run.solve_one(group)
     not_placed(result)
     expect(result.explanation.summary, "the explanation has no summary")
     return result.explanation
 
 
-@_case("E01", "Who has no place is told so in a sentence that fits into an event")
-async def a_sentence(trial: Trial) -> None:
-    await trial.given(world([node("a", 2)], [_X]))
-    said = (await _explained(trial, alone((_X, 3)))).summary
+@_case("E01", "The summary for a group that is not placed fits into an event")
+async def summary_length(run: CaseRun) -> None:
+    await run.start(cluster([node("a", 2)], [_X]))
+    said = (await _explanation(run, single_gang((_X, 3)))).summary
     expect(len(said) <= 1024, f"the summary has {len(said)} characters")
 
 
-@_case("E02", "How many members fit and how many would have to, and whose")
-async def how_many(trial: Trial) -> None:
-    await trial.given(world([node("a", 2), node("b", 3)], [_X]))
-    told = await _explained(trial, together(gang((_X, 2), id="fits"), gang((_X, 4), id="does not"), id="both"))
-    expect(told.gang == "does not", f"gang {told.gang!r} is named")
-    expect(told.class_id == _X.id, f"class {told.class_id!r} is named, its members are of {_X.id!r}")
-    expect((told.fit, told.needed) == (3, 4), f"{told.fit} of {told.needed} are told to fit, 3 of 4 do")
+@_case("E02", "The explanation states how many members fit, how many are needed, and of which gang")
+async def members_that_fit(run: CaseRun) -> None:
+    await run.start(cluster([node("a", 2), node("b", 3)], [_X]))
+    explanation = await _explanation(run, gang_group(gang((_X, 2), id="fits"), gang((_X, 4), id="does not"), id="both"))
+    expect(explanation.gang == "does not", f"gang {explanation.gang!r} is named")
+    expect(explanation.class_id == _X.id, f"class {explanation.class_id!r} is named, its members are of {_X.id!r}")
+    expect(
+        (explanation.fit, explanation.needed) == (3, 4),
+        f"{explanation.fit} of {explanation.needed} members fit by the explanation, but 3 of 4 do",
+    )
 
 
-@_case("E03", "Nodes that cannot be used are counted by reason, each once, in kube-scheduler's words")
-async def filtered_nodes(trial: Trial) -> None:
+@_case("E03", "Filtered nodes are counted by reason, each node once, in kube-scheduler's words")
+async def filtered_nodes(run: CaseRun) -> None:
     taint = (Taint("gpu", "yes", TaintEffect.NO_SCHEDULE),)
     machines = [
         node("a", unschedulable=True),
@@ -58,40 +61,50 @@ async def filtered_nodes(trial: Trial) -> None:
         *nodes("l", 4, labels={"pool": "other"}),
     ]
     picky = pod_class(1, node_selector=(("pool", "mine"),))
-    await trial.given(world(machines, [picky]))
-    told = await _explained(trial, alone((picky, 1)))
-    lost = {each.reason: each.nodes for each in told.filtered_nodes}
+    await run.start(cluster(machines, [picky]))
+    explanation = await _explanation(run, single_gang((picky, 1)))
+    lost = {each.reason: each.nodes for each in explanation.filtered_nodes}
     expected = {
         "node(s) were unschedulable": 1,
         "node(s) had untolerated taint {gpu: yes}": 2,
         "node(s) didn't match Pod's node affinity/selector": 4,
         "Insufficient cpu": 3,
     }
-    expect(lost == expected, f"told {lost}, right is {expected}")
+    expect(lost == expected, f"the explanation has {lost} instead of {expected}")
 
 
-@_case("E04", "What is short is named: the resource that there is too little of")
-async def short_of(trial: Trial) -> None:
+@_case("E04", "The resource that is short is named")
+async def short_resource(run: CaseRun) -> None:
     greedy = pod_class(1, memory=700)
-    await trial.given(world(nodes("n", 2, 8, memory=1000), [greedy]))
-    told = await _explained(trial, alone((greedy, 3)))
-    short = {each.name for each in told.short_by}
-    expect(short == {"memory"}, f"told to be short of {sorted(short)}, it is short of memory alone")
+    await run.start(cluster(nodes("n", 2, 8, memory=1000), [greedy]))
+    explanation = await _explanation(run, single_gang((greedy, 3)))
+    short = {each.name for each in explanation.short_by}
+    expect(short == {"memory"}, f"the explanation names {sorted(short)}, but only memory is short")
 
 
-@_case("E05", "Host ports that are taken are the reason where they are (P30)")
-async def ports(trial: Trial) -> None:
+@_case("E05", "Host ports in use are given as the reason (P30)")
+async def host_ports(run: CaseRun) -> None:
     web = pod_class(1, host_ports=(HostPort("TCP", "0.0.0.0", 8080),))  # noqa: S104
-    await trial.given(world(nodes("n", 2), [web], [bound(web, "n-0"), bound(web, "n-1")]))
-    told = await _explained(trial, alone((web, 1)))
-    reasons = [each.reason for each in told.filtered_nodes]
+    await run.start(cluster(nodes("n", 2), [web], [bound(web, "n-0"), bound(web, "n-1")]))
+    explanation = await _explanation(run, single_gang((web, 1)))
+    reasons = [each.reason for each in explanation.filtered_nodes]
     expect(any("port" in reason for reason in reasons), f"the reasons are {reasons}")
 
 
-@_case("E06", "With constraints: the best domain, how many fit there, and what would help (P06)", Feature.CONSTRAINTS)
-async def best_domain(trial: Trial) -> None:
+@_case(
+    "E06",
+    "With constraints: the best domain, how many members fit there, and what would help (P06)",
+    Feature.CONSTRAINTS,
+)
+async def best_domain(run: CaseRun) -> None:
     domains = {"r0": {"a": 2, "b": 3}, "r1": {"c": 2, "d": 2}}
-    await trial.given(world(nodes_of(domains), [_X], trees=[tree("rack", domains)]))
-    told = await _explained(trial, alone((_X, 8), constraints=[pack("rack", hard=True)]))
-    expect((told.best_domain, told.best_domain_fit) == ("r0", 5), f"told {told.best_domain!r} {told.best_domain_fit}")
-    expect("rack" in told.remedy, f"making the constraint on racks soft would help; the remedy is {told.remedy!r}")
+    await run.start(cluster(nodes_of(domains), [_X], trees=[tree("rack", domains)]))
+    explanation = await _explanation(run, single_gang((_X, 8), constraints=[pack("rack", hard=True)]))
+    expect(
+        (explanation.best_domain, explanation.best_domain_fit) == ("r0", 5),
+        f"the best domain is given as {explanation.best_domain!r} with {explanation.best_domain_fit} members",
+    )
+    expect(
+        "rack" in explanation.remedy,
+        f"the remedy is {explanation.remedy!r}, but a soft rack constraint would help",
+    )

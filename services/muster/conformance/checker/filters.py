@@ -1,4 +1,4 @@
-"""Whether a node may take pods of a class at all, by Kubernetes' rules, judged apart from what any solver uses."""
+"""Checks by Kubernetes' rules whether a node accepts pods of a class, independently of any solver."""
 
 import re
 from collections.abc import Sequence
@@ -15,18 +15,18 @@ from muster.gangs.facts import (
     TolerationOperator,
 )
 
-_KEEPS_OFF: Final = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
+_REPELLING: Final = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
 _CORDON: Final = Taint("node.kubernetes.io/unschedulable", "", TaintEffect.NO_SCHEDULE)
 
 
-def why_unusable(pod_class: PodClass, node: NodeFacts) -> str:
-    """What forbids the node to the class, whatever room there is; "" if nothing does."""
+def filter_reason(pod_class: PodClass, node: NodeFacts) -> str:
+    """Why the node rejects the class, free capacity aside; "" if it does not."""
     if not node.ready:
         return "it is not ready"
     if node.unschedulable and not _tolerates(pod_class, _CORDON):
         return "it is cordoned"
     for taint in node.taints:
-        if taint.effect in _KEEPS_OFF and not _tolerates(pod_class, taint):
+        if taint.effect in _REPELLING and not _tolerates(pod_class, taint):
             return f"it has the taint {taint.key}={taint.value}:{taint.effect.name}, which is not tolerated"
     if not matches_affinity(pod_class, node):
         return f"its labels {node.labels} do not match the node selector or the required node affinity"
@@ -37,15 +37,15 @@ def why_unusable(pod_class: PodClass, node: NodeFacts) -> str:
 
 
 def matches_affinity(pod_class: PodClass, node: NodeFacts) -> bool:
-    """Node selector and required node affinity."""
+    """Node selector and required node affinity match."""
     selected = all(node.labels.get(key) == value for key, value in pod_class.node_selector)
     required = pod_class.required_node_affinity
     return selected and (required is None or _one_matches(required, node))
 
 
 def tolerates_all(pod_class: PodClass, node: NodeFacts) -> bool:
-    """No taint of the node keeps the class off."""
-    return all(taint.effect not in _KEEPS_OFF or _tolerates(pod_class, taint) for taint in node.taints)
+    """Every NoSchedule and NoExecute taint of the node is tolerated."""
+    return all(taint.effect not in _REPELLING or _tolerates(pod_class, taint) for taint in node.taints)
 
 
 def _tolerates(pod_class: PodClass, taint: Taint) -> bool:

@@ -1,17 +1,18 @@
-"""Random clusters and questions: labels, taints, rules between pods, trees, constraints, and what else may be asked."""
+"""Generators of random clusters and requests: labels, taints, inter-pod rules, trees, constraints."""
 
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from muster.conformance.building import (
+from muster.conformance.builders import (
     HOSTNAME,
     ZONE,
-    alone,
     bound,
+    cluster,
     factor,
     gang,
+    gang_group,
     node,
     nominated,
     pack,
@@ -19,13 +20,12 @@ from muster.conformance.building import (
     pod_class,
     potential_victim,
     reservation,
+    single_gang,
     sizes,
     spread,
-    together,
     tree,
-    world,
 )
-from muster.conformance.world import World
+from muster.conformance.cluster import Cluster
 from muster.gangs.facts import (
     HostPort,
     LevelConstraint,
@@ -44,12 +44,12 @@ _KEYS: Final = (HOSTNAME, ZONE)
 _SELECTORS: Final = ("red", "blue")
 
 
-def random_world(random: Random, *, nodes: int, classes: int) -> World:
-    """Nodes in zones, some with taints or without a zone; classes with rules; pods of them that are there."""
+def random_cluster(random: Random, *, nodes: int, classes: int) -> Cluster:
+    """Nodes in zones, some tainted or without a zone; classes with inter-pod rules; bound pods of them."""
     machines = [random_node(random, index) for index in range(nodes)]
     listed = list({each.id: each for each in (random_class(random) for _ in range(classes))}.values())
     pods = [bound(random.choice(listed), machine.name) for machine in machines if random.random() < 0.3]
-    return world(machines, listed, pods)
+    return cluster(machines, listed, pods)
 
 
 def random_node(random: Random, index: int) -> NodeFacts:
@@ -88,11 +88,11 @@ def random_class(random: Random) -> PodClass:
 def random_group(random: Random, classes: Sequence[PodClass], name: str) -> pb.GangGroup:
     roles = [(each, random.randint(1, 4)) for each in random.sample(classes, random.randint(1, min(2, len(classes))))]
     wanted = sum(count for _, count in roles)
-    return alone(*roles, id=name, minimum=random.randint(1, wanted))
+    return single_gang(*roles, id=name, minimum=random.randint(1, wanted))
 
 
-def random_gangs(random: Random, made: World, name: str) -> pb.GangGroup:
-    """One gang or two, of several roles, under constraints, some with members that have a place."""
+def random_gangs(random: Random, made: Cluster, name: str) -> pb.GangGroup:
+    """One or two gangs with several roles and constraints, some with placed members."""
     classes, there = list(made.classes.values()), list(made.pods.values())
     gangs = []
     for index in range(random.choice((1, 1, 2))):
@@ -109,18 +109,18 @@ def random_gangs(random: Random, made: World, name: str) -> pb.GangGroup:
                 placed=[] if pod is None else [(pod.node, made.classes[pod.class_id], 1)],
             )
         )
-    return together(*gangs, id=name, partial=random.random() < 0.2)
+    return gang_group(*gangs, id=name, partial=random.random() < 0.2)
 
 
-def random_parts(random: Random, made: World, *, alone_asked: bool) -> dict[str, object]:
-    """Room that is kept, reservations, and who may be removed: pods that are there, by the node."""
+def random_request_fields(random: Random, made: Cluster, *, single_group: bool) -> dict[str, object]:
+    """Nominated capacity, reservations, and potential victims: the bound pods, one gang per node."""
     names, classes = sorted(made.nodes), list(made.classes.values())
     parts: dict[str, object] = {}
     if random.random() < 0.2:
         parts["nominated"] = [nominated(random.choice(names), random.choice((0.5, 1, 2)))]
     if random.random() < 0.2:
         parts["reservations"] = [reservation(random.choice(names), random.choice(classes), "u1", "u2")]
-    if alone_asked and random.random() < 0.4:
+    if single_group and random.random() < 0.4:
         there = Counter((pod.node, pod.class_id) for pod in made.seated())
         parts["potential_victims"] = [
             potential_victim(
@@ -131,7 +131,7 @@ def random_parts(random: Random, made: World, *, alone_asked: bool) -> dict[str,
     return parts
 
 
-def random_tree(random: Random, classes: Sequence[PodClass], *, most: int) -> World:
+def random_tree(random: Random, classes: Sequence[PodClass], *, most: int) -> Cluster:
     """Two zones of up to two racks of up to two nodes, perhaps one node outside."""
     domains: dict[str, dict[str, dict[str, int]]] = {}
     names = iter("abcdefgh")
@@ -144,7 +144,7 @@ def random_tree(random: Random, classes: Sequence[PodClass], *, most: int) -> Wo
     machines = [node(name, cpu) for racks in domains.values() for rack in racks.values() for name, cpu in rack.items()]
     if random.random() < 0.2:
         machines.append(node("outside", most))
-    return world(machines, classes, trees=[tree("zone rack", domains)])
+    return cluster(machines, classes, trees=[tree("zone rack", domains)])
 
 
 def random_constraints(random: Random, *, hard: float) -> list[LevelConstraint]:

@@ -1,5 +1,6 @@
-"""Random clusters with everything at once: labels, taints, rules between pods, trees and constraints. What is safe is
-judged by the checker; whether small gangs have a place, by trying every division of them.
+"""Random clusters with labels, taints, inter-pod rules, trees and constraints combined.
+
+The checker decides what is safe; whether a small gang fits is decided by trying every division of it over the nodes.
 """
 
 from collections import Counter
@@ -10,24 +11,24 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from muster.conformance.building import ZONE, alone, bound, pod_class
+from muster.conformance.builders import ZONE, bound, pod_class, single_gang
 from muster.conformance.case import Cases, Failed, Feature, Unsafe
-from muster.conformance.checker.answers import INFEASIBLE, PLACED, violations
-from muster.conformance.checker.company import why_no_order
-from muster.conformance.checker.filters import why_unusable
-from muster.conformance.checker.loads import Loads
-from muster.conformance.checker.shape import broken
-from muster.conformance.random_worlds import (
+from muster.conformance.case_run import CaseRun, expect, not_placed, placed
+from muster.conformance.checker.filters import filter_reason
+from muster.conformance.checker.inter_pod_rules import inter_pod_violation
+from muster.conformance.checker.node_usage import NodeUsage
+from muster.conformance.checker.responses import INFEASIBLE, PLACED, violations
+from muster.conformance.checker.topology import violated_constraints
+from muster.conformance.cluster import Cluster
+from muster.conformance.random_clusters import (
     random_class,
+    random_cluster,
     random_constraints,
     random_gangs,
     random_group,
-    random_parts,
+    random_request_fields,
     random_tree,
-    random_world,
 )
-from muster.conformance.trial import Trial, expect, not_placed, placed
-from muster.conformance.world import World
 from muster.gangs.facts import Batch, PodClass
 from muster.placement.v1 import placement_pb2 as pb
 
@@ -36,40 +37,40 @@ COMPLETENESS: Final = Cases()
 TOPOLOGY: Final = Cases()
 
 
-@SAFETY.case("S40", "On random clusters with taints, labels and rules between pods no answer does harm", random=True)
-async def random_rules(trial: Trial) -> None:
+@SAFETY.case("S40", "No answer on random clusters with taints, labels and inter-pod rules is unsafe", random=True)
+async def inter_pod_rules(run: CaseRun) -> None:
     for seed in range(60):
         random = Random(seed)  # noqa: S311 (the same in every run)
-        made = random_world(random, nodes=random.randint(2, 8), classes=4)
-        await trial.given(made)
+        made = random_cluster(random, nodes=random.randint(2, 8), classes=4)
+        await run.start(made)
         listed = list(made.classes.values())
         for _ in range(2):
             groups = [random_group(random, listed, f"g{index}") for index in range(random.randint(1, 3))]
-            await trial.ask(*groups)
+            await run.solve(*groups)
 
 
-@SAFETY.case("S41", "On random trees with random constraints, hard and soft, no answer does harm", random=True)
-async def constraints_at_random(trial: Trial) -> None:
+@SAFETY.case("S41", "No answer on random trees with random hard and soft constraints is unsafe", random=True)
+async def constraints_at_random(run: CaseRun) -> None:
     for seed in range(60):
         random = Random(seed)  # noqa: S311 (the same in every run)
         x, y = pod_class(1), pod_class(random.choice((1, 2)), memory=5)
         made = random_tree(random, [x, y], most=6)
-        await trial.given(made)
+        await run.start(made)
         for _ in range(3):
             constraints = random_constraints(random, hard=0.5)
             roles = [(x, random.randint(1, 9)), (y, random.randint(1, 4))][: random.randint(1, 2)]
             wanted = sum(count for _, count in roles)
             minimum = random.choice((wanted, random.randint(1, wanted)))
             try:
-                await trial.ask_one(alone(*roles, minimum=minimum, constraints=constraints))
+                await run.solve_one(single_gang(*roles, minimum=minimum, constraints=constraints))
             except Unsafe:
                 raise
-            except Failed:  # what contradicts itself is refused, which does no harm
+            except Failed:  # contradictory constraints are rejected, which is safe
                 continue
 
 
-@SAFETY.case("S42", "With everything at once that may be asked, on random clusters, no answer does harm", random=True)
-async def everything_at_once(trial: Trial) -> None:
+@SAFETY.case("S42", "No answer on random clusters with all features combined is unsafe", random=True)
+async def everything_at_once(run: CaseRun) -> None:
     for seed in range(60):
         random = Random(seed)  # noqa: S311 (the same in every run)
         classes = list({each.id: each for each in (random_class(random) for _ in range(3))}.values())
@@ -80,69 +81,69 @@ async def everything_at_once(trial: Trial) -> None:
         for name in list(made.nodes):
             if random.random() < 0.3:
                 made.apply(Batch(pods=tuple(bound(random.choice(classes), name, random.randint(1, 2)))))
-        await trial.given(made)
+        await run.start(made)
         for _ in range(2):
             groups = [random_gangs(random, made, f"g{index}") for index in range(random.choice((1, 1, 2, 3)))]
             try:
-                await trial.ask(*groups, **random_parts(random, made, alone_asked=len(groups) == 1))
+                await run.solve(*groups, **random_request_fields(random, made, single_group=len(groups) == 1))
             except Unsafe:
                 raise
-            except Failed:  # what contradicts itself is refused, which does no harm
+            except Failed:  # contradictory constraints are rejected, which is safe
                 continue
 
 
 @COMPLETENESS.case(
     "C24",
-    "Small gangs with rules between pods are placed exactly if there is a place",
+    "Small random gangs with inter-pod rules are placed exactly if they fit",
     Feature.POD_TOPOLOGY,
     random=True,
 )
-async def small_with_rules(trial: Trial) -> None:
+async def small_with_rules(run: CaseRun) -> None:
     for seed in range(80):
         random = Random(seed)  # noqa: S311 (the same in every run)
-        made = random_world(random, nodes=random.randint(2, 4), classes=2)
+        made = random_cluster(random, nodes=random.randint(2, 4), classes=2)
         one = random.choice(list(made.classes.values()))
-        await trial.given(made)
+        await run.start(made)
         count = random.randint(2, 5)
-        result = await trial.ask_one(alone((one, count)))
+        result = await run.solve_one(single_gang((one, count)))
         machines = sorted(made.nodes)
-        _judge(result, count, any(_possible(made, one, each) for each in _divisions(count, machines)), seed)
+        _check(result, count, any(_possible(made, one, each) for each in _divisions(count, machines)), seed)
 
 
 @TOPOLOGY.case(
     "T40",
-    "Small gangs with random hard constraints are placed exactly if there is a place",
+    "Small gangs with random hard constraints are placed exactly if they fit",
     Feature.CONSTRAINTS,
     random=True,
 )
-async def small_with_constraints(trial: Trial) -> None:
+async def small_with_constraints(run: CaseRun) -> None:
     x = pod_class(1)
     for seed in range(80):
         random = Random(seed)  # noqa: S311 (the same in every run)
         made = random_tree(random, [x], most=3)
         constraints, count = random_constraints(random, hard=0.8), random.randint(2, 6)
-        await trial.given(made)
+        await run.start(made)
         divisions = [each for each in _divisions(count, sorted(made.nodes)) if _possible(made, x, each)]
-        feasible = any(not broken(made, "", constraints, each) for each in divisions)
-        group = alone((x, count), constraints=constraints)
+        feasible = any(not violated_constraints(made, "", constraints, each) for each in divisions)
+        group = single_gang((x, count), constraints=constraints)
         try:
-            result = await trial.ask_one(group)
+            result = await run.solve_one(group)
         except Unsafe:
             raise
         except Failed as error:
-            expect(not feasible, f"seed {seed}: there is a place for {count} with {constraints}; {error}")
+            expect(not feasible, f"seed {seed}: {count} members fit with {constraints}; {error}")
             continue
-        _judge(result, count, feasible, seed)
+        _check(result, count, feasible, seed)
 
 
 @TOPOLOGY.case(
     "T41",
-    "Small gangs of two kinds, with rules between pods and constraints, are placed exactly if there is a place",
+    "Small gangs of two roles with inter-pod rules and constraints are placed exactly if they fit",
     Feature.CONSTRAINTS,
     Feature.POD_TOPOLOGY,
     random=True,
 )
-async def small_with_both(trial: Trial) -> None:
+async def small_with_both(run: CaseRun) -> None:
     for seed in range(80):
         random = Random(seed)  # noqa: S311 (the same in every run)
         classes = list({each.id: each for each in (random_class(random), random_class(random))}.values())
@@ -152,20 +153,20 @@ async def small_with_both(trial: Trial) -> None:
         for name, machine in made.nodes.items():
             made.nodes[name] = replace(machine, labels={**machine.labels, ZONE: random.choice("xy")})
         roles = [(each, random.randint(1, 2)) for each in classes]
-        group = alone(*roles, constraints=random_constraints(random, hard=0.8))
-        await trial.given(made)
+        group = single_gang(*roles, constraints=random_constraints(random, hard=0.8))
+        await run.start(made)
         try:
-            result = await trial.ask_one(group)
+            result = await run.solve_one(group)
         except Unsafe:
             raise
         except Failed as error:
-            expect(not _has_place(made, group), f"seed {seed}: there is a place; {error}")
+            expect(not _fits(made, group), f"seed {seed}: the group fits; {error}")
             continue
-        _judge(result, sum(count for _, count in roles), _has_place(made, group), seed)
+        _check(result, sum(count for _, count in roles), _fits(made, group), seed)
 
 
-def _has_place(made: World, group: pb.GangGroup) -> bool:
-    """Some way to divide all members of its one gang over nodes is no violation."""
+def _fits(made: Cluster, group: pb.GangGroup) -> bool:
+    """Some division of all members of its gang over nodes is correct (exhaustive)."""
     [gang] = group.gangs
     request = pb.SolveRequest(groups=[group])
     names = sorted(made.nodes)
@@ -179,19 +180,19 @@ def _has_place(made: World, group: pb.GangGroup) -> bool:
     return False
 
 
-def _judge(result: pb.GroupResult, count: int, feasible: bool, seed: int) -> None:
+def _check(result: pb.GroupResult, count: int, feasible: bool, seed: int) -> None:
     try:
         if feasible:
             placed(result, count)
         else:
             not_placed(result)
     except Failed as error:
-        proved = ", and is said to be proved to have none" if feasible and result.outcome == INFEASIBLE else ""
+        proved = ", claimed to be proved infeasible" if feasible and result.outcome == INFEASIBLE else ""
         raise Failed(f"seed {seed}: {error}{proved}") from None
 
 
 def _divisions(count: int, machines: Sequence[str]) -> Iterator[Counter[str]]:
-    """Every way to divide so many equal members over nodes."""
+    """All divisions of `count` equal members over nodes."""
     if not machines:
         if not count:
             yield Counter()
@@ -201,11 +202,11 @@ def _divisions(count: int, machines: Sequence[str]) -> Iterator[Counter[str]]:
             yield rest + Counter({machines[0]: here})
 
 
-def _possible(made: World, one: PodClass, division: Counter[str]) -> bool:
-    """Room, filters and rules between pods allow it."""
-    loads = Loads(made, pb.SolveRequest())
+def _possible(made: Cluster, one: PodClass, division: Counter[str]) -> bool:
+    """Capacity, filters and inter-pod rules allow the division."""
+    usage = NodeUsage(made, pb.SolveRequest())
     added = Counter({(one.id, name): count for name, count in division.items()})
-    if any(why_unusable(one, made.nodes[name]) for name in division) or why_no_order(loads, added):
+    if any(filter_reason(one, made.nodes[name]) for name in division) or inter_pod_violation(usage, added):
         return False
-    loads.pods += added
-    return not loads.overfull(added)
+    usage.pods += added
+    return not usage.oversubscribed(added)

@@ -1,58 +1,58 @@
-"""How the members of a gang are divided over a topology tree, and whether that keeps the hard constraints."""
+"""Checks hard topology constraints: how the members of a gang are divided over the domains of a tree."""
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
-from muster.conformance.world import World
+from muster.conformance.cluster import Cluster
 from muster.gangs.facts import LevelConstraint, LevelPolicy, NodeFacts, TopologyTree
 
 Path = tuple[str, ...]
 """Domains from the top level down to the node."""
 
-OUTSIDE: Final = "(outside of the tree)"
+OUTSIDE: Final = "(outside the tree)"
 _SIZES: Final = (LevelPolicy.RANGE, LevelPolicy.FACTOR)
 
 
-def tree_of(world: World, name: str) -> TopologyTree | None:
-    """The tree of that name; "": the default one, or nodes and nothing above them."""
+def tree_of(cluster: Cluster, name: str) -> TopologyTree | None:
+    """The tree of that name; "" is the default tree or, without one, a tree of nodes only."""
     if name:
-        return world.trees.get(name)
-    return next((tree for tree in world.trees.values() if tree.default), TopologyTree(""))
+        return cluster.trees.get(name)
+    return next((tree for tree in cluster.trees.values() if tree.default), TopologyTree(""))
 
 
-def paths(world: World, tree: TopologyTree) -> dict[str, Path]:
-    """Where each node of the cluster is; one that is in no domain is a domain of its own on every level."""
+def paths(cluster: Cluster, tree: TopologyTree) -> dict[str, Path]:
+    """The path of each node; a node outside the tree is a domain of its own at every level."""
     above = tree.levels[:-1]
     listed = dict(tree.leaves) if tree.leaves else {}
     found = {}
-    for name, node in world.nodes.items():
+    for name, node in cluster.nodes.items():
         if any(level.label_key for level in above):
             path = _by_labels(tree, node)
         else:
             path = _by_domains(tree, listed[name]) if name in listed else None
-        alone = tuple(f"{OUTSIDE} {name}" for _ in above)
-        found[name] = (*(alone if path is None and above else path or ()), name)
+        single_gang = tuple(f"{OUTSIDE} {name}" for _ in above)
+        found[name] = (*(single_gang if path is None and above else path or ()), name)
     return found
 
 
-def divided(sizes: Mapping[str, int], found: Mapping[str, Path], depth: int) -> dict[Path, int]:
-    """Members by domain at a level, from members by node."""
+def members_by_domain(sizes: Mapping[str, int], found: Mapping[str, Path], depth: int) -> dict[Path, int]:
+    """Members by domain at a depth of the tree, from members by node."""
     by_domain: Counter[Path] = Counter()
     for node, count in sizes.items():
         by_domain[found[node][: depth + 1]] += count
     return {domain: count for domain, count in by_domain.items() if count}
 
 
-def broken(
-    world: World,
+def violated_constraints(
+    cluster: Cluster,
     tree_name: str,
     constraints: Iterable[LevelConstraint],
     sizes: Mapping[str, int],
     judged: Container[LevelPolicy] = tuple(LevelPolicy),
 ) -> list[str]:
-    """Hard constraints, of the policies that are to be judged, that members by node do not keep."""
-    tree = tree_of(world, tree_name)
+    """Violations of hard constraints by members by node; only the policies in `judged` are checked."""
+    tree = tree_of(cluster, tree_name)
     if tree is None:
         return [f"there is no tree {tree_name!r}"]
     depth_of = {level.name: depth for depth, level in enumerate(tree.levels)}
@@ -62,29 +62,27 @@ def broken(
             return [f"there is no level {constraint.level!r}"]
         by_depth.setdefault(depth_of[constraint.level], []).append(constraint)
     hard = _hard(by_depth)
-    found = paths(world, tree)
+    found = paths(cluster, tree)
     problems = []
     if any(depth < len(tree.levels) - 1 for depth in hard):
-        problems += [
-            f"node {node!r} is in no domain of the tree" for node in sizes if found[node][0].startswith(OUTSIDE)
-        ]
+        problems += [f"node {node!r} is outside the tree" for node in sizes if found[node][0].startswith(OUTSIDE)]
     above = -1
     for depth in sorted(by_depth):
-        domains = divided(sizes, found, depth)
+        domains = members_by_domain(sizes, found, depth)
         parents = {path[: above + 1] for path in domains}
         for parent in sorted(parents):
             inside = {path: count for path, count in domains.items() if path[: above + 1] == parent}
             problems += [
-                f"{_words(each)} is broken{_within(parent)}: {_sizes(inside)}"
+                f"{_describe(each)} is violated{_within(parent)}: {_sizes(inside)}"
                 for each in hard.get(depth, ())
-                if each.policy in judged and not _kept(each, list(inside.values()))
+                if each.policy in judged and not _satisfied(each, list(inside.values()))
             ]
         above = depth
     return problems
 
 
 def _hard(by_depth: Mapping[int, Sequence[LevelConstraint]]) -> dict[int, list[LevelConstraint]]:
-    """Hard ones by depth. A level with sizes and no shape is packed; a hard pack makes the packs above it hard."""
+    """Hard constraints by depth. A level with sizes but no shape is packed; a hard pack makes packs above it hard."""
     hard: dict[int, list[LevelConstraint]] = {}
     packs_below = False
     for depth in sorted(by_depth, reverse=True):
@@ -98,7 +96,7 @@ def _hard(by_depth: Mapping[int, Sequence[LevelConstraint]]) -> dict[int, list[L
     return hard
 
 
-def _kept(constraint: LevelConstraint, counts: Sequence[int]) -> bool:
+def _satisfied(constraint: LevelConstraint, counts: Sequence[int]) -> bool:
     even = max(counts) - min(counts) <= 1
     match constraint.policy:
         case LevelPolicy.PACK:
@@ -126,7 +124,7 @@ def _by_domains(tree: TopologyTree, domain: int) -> Path:
     return path
 
 
-def _words(constraint: LevelConstraint) -> str:
+def _describe(constraint: LevelConstraint) -> str:
     return f"{constraint.level}: hard {constraint.policy.name.lower()}"
 
 

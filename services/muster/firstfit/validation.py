@@ -1,4 +1,4 @@
-"""Questions that make no sense are refused with what is wrong in them."""
+"""Validates solve requests; error messages quote the invalid value."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.errors import RpcError
 
 
-def check(request: pb.SolveRequest) -> None:
+def validate(request: pb.SolveRequest) -> None:
     """Raises RpcError INVALID_ARGUMENT."""
     gangs = [gang for group in request.groups for gang in group.gangs]
     _check_ids("group", (group.id for group in request.groups))
@@ -25,18 +25,18 @@ def check(request: pb.SolveRequest) -> None:
         if not all(role.wanted for role in gang.roles) or not 1 <= gang.minimum <= wanted:
             raise _invalid(
                 f"gang {gang.id!r} has minimum {gang.minimum} and wants {[role.wanted for role in gang.roles]}; "
-                "every role wants at least 1, and the minimum is from 1 to the sum"
+                "every role must want at least 1, and the minimum must be from 1 to the sum"
             )
     if request.potential_victims and len(request.groups) > 1:
-        raise _invalid(f"{len(request.groups)} groups, but what may be removed may be for one only")
+        raise _invalid(f"{len(request.groups)} groups with potential victims; only a single group may have them")
     for kept in request.nominated:
         for each in kept.amounts:
             if each.amount < 0:
                 raise _invalid(f"{each.amount} of {each.name!r} cannot be nominated on node {kept.node!r}")
 
 
-def check_classes(request: pb.SolveRequest, classes: Mapping[str, PodClass]) -> None:
-    """Raises RpcError FAILED_PRECONDITION for a class that is not known."""
+def validate_classes(request: pb.SolveRequest, classes: Mapping[str, PodClass]) -> None:
+    """Raises RpcError FAILED_PRECONDITION for an unknown class."""
     named = {role.class_id for group in request.groups for gang in group.gangs for role in gang.roles}
     named.update(held.class_id for held in request.reservations)
     unknown = sorted(named - classes.keys())
@@ -47,7 +47,7 @@ def check_classes(request: pb.SolveRequest, classes: Mapping[str, PodClass]) -> 
 def _check_ids(what: str, ids: Iterable[str]) -> None:
     for name, times in Counter(ids).items():
         if not name or times > 1:
-            raise _invalid(f"{what} {name!r} is named {times} times; every one has an id of its own")
+            raise _invalid(f"{what} {name!r} is listed {times} times; ids must be unique and not empty")
 
 
 def _invalid(message: str) -> RpcError:

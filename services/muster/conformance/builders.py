@@ -1,4 +1,4 @@
-"""Clusters and questions in few words: cpu in cores, all else in units. A class's id comes of its content."""
+"""Builders of clusters and solve requests: CPU in cores, everything else in units; class ids are content hashes."""
 
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
-from muster.conformance.world import World
+from muster.conformance.cluster import Cluster
 from muster.gangs.facts import (
     Amounts,
     Batch,
@@ -30,7 +30,7 @@ ZONE: Final = "topology.kubernetes.io/zone"
 
 
 def amounts(cpu: float = 0, memory: int = 0, gpu: int = 0, pods: int = 0) -> Amounts:
-    """Without those that are 0."""
+    """Resource amounts, without zeros."""
     named = {"cpu": round(cpu * 1000), "memory": memory, GPU: gpu, "pods": pods}
     return tuple(sorted((name, amount) for name, amount in named.items() if amount))
 
@@ -45,7 +45,7 @@ def node(
     labels: Mapping[str, str] | None = None,
     **more: Any,
 ) -> NodeFacts:
-    """A node that is ready; its label kubernetes.io/hostname is its name."""
+    """A ready node; its label kubernetes.io/hostname is its name."""
     return NodeFacts(
         name, allocatable=amounts(cpu, memory, gpu, pods), labels={HOSTNAME: name, **(labels or {})}, **more
     )
@@ -62,24 +62,23 @@ def pod_class(cpu: float = 1, *, memory: int = 0, gpu: int = 0, **rules: Any) ->
 
 
 def named(content: PodClass) -> PodClass:
-    """The class with the id that its content has."""
+    """The class with its id set to the hash of its content."""
     return replace(content, id=sha256(repr(content).encode()).hexdigest()[:16])
 
 
 def bound(pod_class: PodClass, on: str, count: int = 1, phase: PodPhase = PodPhase.RUNNING) -> list[PodFacts]:
-    """Pods of others, on a node."""
+    """Pods of other gangs on a node."""
     uids = (f"{on}/{pod_class.id}/{phase.name}/{index}" for index in range(count))
     return [PodFacts(uid, "default", uid.replace("/", "-"), pod_class.id, node=on, phase=phase) for uid in uids]
 
 
-def world(
+def cluster(
     nodes: Iterable[NodeFacts],
     classes: Iterable[PodClass],
     pods: Iterable[Iterable[PodFacts]] = (),
     trees: Iterable[TopologyTree] = (),
-) -> World:
-    """A world of all that."""
-    made = World()
+) -> Cluster:
+    made = Cluster()
     listed = tuple(pod for some in pods for pod in some)
     made.apply(Batch(pod_classes=tuple(classes), nodes=tuple(nodes), pods=listed, trees=tuple(trees)))
     return made
@@ -92,7 +91,7 @@ Domains = Mapping[str, Any]
 
 
 def tree(levels: str, domains: Domains, *, name: str = "cluster", default: bool = True) -> TopologyTree:
-    """`levels` from the top, without that of the nodes: "zone rack"."""
+    """A tree; `levels` from the top, without the node level: "zone rack"."""
     names = levels.split()
     listed: list[TreeDomain] = []
     leaves: list[tuple[str, int]] = []
@@ -111,14 +110,14 @@ def tree(levels: str, domains: Domains, *, name: str = "cluster", default: bool 
 
 
 def nodes_of(domains: Domains) -> list[NodeFacts]:
-    """The nodes of such domains, with so many cpu as is said there."""
+    """The nodes of domains, with the CPU given there."""
     found = []
     for key, value in domains.items():
         found.extend(nodes_of(value) if isinstance(value, Mapping) else [node(key, value)])
     return found
 
 
-# -- questions
+# -- requests
 
 
 def pack(level: str, *, hard: bool = False) -> LevelConstraint:
@@ -134,7 +133,7 @@ def partition(level: str, count: int, *, hard: bool = False) -> LevelConstraint:
 
 
 def sizes(level: str, minimum: int, maximum: int, *, hard: bool = False) -> LevelConstraint:
-    """A range."""
+    """A range constraint."""
     return LevelConstraint(level, LevelPolicy.RANGE, hard, minimum=minimum, maximum=maximum)
 
 
@@ -161,14 +160,14 @@ def gang(
     )
 
 
-def together(*gangs: pb.Gang, id: str = "", partial: bool = False) -> pb.GangGroup:  # noqa: A002
-    """Gangs that start together; the group is called as its first gang if nothing is said."""
+def gang_group(*gangs: pb.Gang, id: str = "", partial: bool = False) -> pb.GangGroup:  # noqa: A002
+    """A group of gangs; without an id it is named after its first gang."""
     return pb.GangGroup(id=id or f"group of {gangs[0].id}", gangs=gangs, partial=partial)
 
 
-def alone(*roles: tuple[PodClass, int], id: str = "gang", partial: bool = False, **more: Any) -> pb.GangGroup:  # noqa: A002
+def single_gang(*roles: tuple[PodClass, int], id: str = "gang", partial: bool = False, **more: Any) -> pb.GangGroup:  # noqa: A002
     """A group of one gang."""
-    return together(gang(*roles, id=id, **more), partial=partial)
+    return gang_group(gang(*roles, id=id, **more), partial=partial)
 
 
 def reservation(on: str, pod_class: PodClass, *uids: str) -> pb.Reservation:

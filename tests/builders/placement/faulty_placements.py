@@ -1,4 +1,4 @@
-"""Placements that are wrong in one way each: first-fit with something spoiled."""
+"""Faulty placements: first-fit with one fault each."""
 
 import asyncio
 import random
@@ -10,7 +10,7 @@ import grpc
 from msgspec.structs import replace
 
 from muster.config.settings import PLAIN_TEXT
-from muster.firstfit.picture import Follower, Picture
+from muster.firstfit.cluster import Cluster, Follower
 from muster.firstfit.service import FULL_NAME, FirstFit
 from muster.localcluster.ports import free_port
 from muster.placement.v1 import placement_pb2 as pb
@@ -20,69 +20,69 @@ from muster.rpc.errors import RpcError
 from muster.rpc.server import RpcServer
 from muster.rpc.subscription import subscribe
 
-Spoil = Callable[[pb.SolveResponse], object]
-Make = Callable[[Follower], FirstFit]
+Alteration = Callable[[pb.SolveResponse], object]
+Factory = Callable[[Follower], FirstFit]
 
 
-class Mistaken(Follower):
-    """Sees the cluster otherwise than it is."""
+class AlteredCluster(Follower):
+    """Works on an altered copy of the cluster."""
 
-    def __init__(self, see: Callable[[Picture], object]) -> None:
+    def __init__(self, alter: Callable[[Cluster], object]) -> None:
         super().__init__()
-        self._see = see
+        self._alter = alter
 
-    async def at(self, revision: Any, timeout_seconds: float) -> Picture:
-        picture = await super().at(revision, timeout_seconds)
-        seen = Picture()
-        seen.nodes, seen.pods = dict(picture.nodes), dict(picture.pods)
-        seen.classes, seen.revision = dict(picture.classes), picture.revision
-        self._see(seen)
-        return seen
+    async def at(self, revision: Any, timeout_seconds: float) -> Cluster:
+        cluster = await super().at(revision, timeout_seconds)
+        altered = Cluster()
+        altered.nodes, altered.pods = dict(cluster.nodes), dict(cluster.pods)
+        altered.classes, altered.revision = dict(cluster.classes), cluster.revision
+        self._alter(altered)
+        return altered
 
 
-class Hasty(Follower):
-    """Does not wait for what it was asked to have seen."""
+class IgnoresRevision(Follower):
+    """Does not wait for min_revision."""
 
-    async def at(self, revision: Any, timeout_seconds: float) -> Picture:
+    async def at(self, revision: Any, timeout_seconds: float) -> Cluster:
         return await super().at({}, timeout_seconds)
 
 
-class Impatient(Follower):
-    """Takes the half of a snapshot for the whole."""
+class UsesHalfSnapshot(Follower):
+    """Uses a snapshot before it is complete."""
 
-    async def at(self, revision: Any, timeout_seconds: float) -> Picture:
+    async def at(self, revision: Any, timeout_seconds: float) -> Cluster:
         if self._building is not None and not revision:
             return self._building
         return await super().at(revision, timeout_seconds)
 
 
-class Spoiled(FirstFit):
-    """Answers that are changed before they leave."""
+class AlteredAnswers(FirstFit):
+    """Alters its answers."""
 
-    def __init__(self, follower: Follower, spoil: Spoil) -> None:
+    def __init__(self, follower: Follower, alter: Alteration) -> None:
         super().__init__(follower)
-        self._spoil = spoil
+        self._alter = alter
 
     async def Solve(self, request: Any, context: Any) -> pb.SolveResponse:  # noqa: N802
         response = await super().Solve(request, context)
-        self._spoil(response)
+        self._alter(response)
         return response
 
 
-class Deaf(FirstFit):
-    """Does not hear a part of the question."""
+class IgnoresFields(FirstFit):
+    """Ignores fields of the request."""
 
-    def __init__(self, follower: Follower, forget: Callable[[pb.SolveRequest], object]) -> None:
+    def __init__(self, follower: Follower, clear: Callable[[pb.SolveRequest], object]) -> None:
         super().__init__(follower)
-        self._forget = forget
+        self._clear = clear
 
     async def Solve(self, request: Any, context: Any) -> pb.SolveResponse:  # noqa: N802
-        self._forget(request)
+        self._clear(request)
         return await super().Solve(request, context)
 
 
-class Boastful(FirstFit):
-    """Says that it can do everything."""
+class ClaimsAllFeatures(FirstFit):
+    """Claims all features."""
 
     async def Describe(self, request: Any, context: Any) -> pb.DescribeResponse:  # noqa: N802
         answer = await super().Describe(request, context)
@@ -90,7 +90,7 @@ class Boastful(FirstFit):
         return answer
 
 
-class Silent(FirstFit):
+class NeverAnswers(FirstFit):
     """Never answers."""
 
     async def Solve(self, request: Any, context: Any) -> pb.SolveResponse:  # noqa: N802
@@ -98,8 +98,8 @@ class Silent(FirstFit):
         raise AssertionError
 
 
-class Lenient(FirstFit):
-    """Refuses nothing."""
+class AcceptsInvalid(FirstFit):
+    """Accepts invalid requests."""
 
     async def Solve(self, request: Any, context: Any) -> pb.SolveResponse:  # noqa: N802
         try:
@@ -110,8 +110,8 @@ class Lenient(FirstFit):
             return pb.SolveResponse(revision=request.min_revision)
 
 
-class Keeping(FirstFit):
-    """Takes what it answered for decided."""
+class KeepsState(FirstFit):
+    """Keeps its answers as reservations."""
 
     def __init__(self, follower: Follower) -> None:
         super().__init__(follower)
@@ -122,123 +122,123 @@ class Keeping(FirstFit):
         request.reservations.extend(self._nominated)
         response = await super().Solve(request, context)
         for assignment in (assignment for result in response.results for assignment in result.assignments):
-            uids = [f"kept-{len(self._nominated)}-{index}" for index in range(assignment.count)]
+            uids = [f"state-{len(self._nominated)}-{index}" for index in range(assignment.count)]
             class_id = classes[assignment.gang][assignment.role].class_id
             self._nominated.append(pb.Reservation(node=assignment.node, class_id=class_id, pod_uids=uids))
         return response
 
 
-class Raising(FirstFit):
-    """Falls over."""
+class Raises(FirstFit):
+    """Fails with an exception."""
 
     async def Solve(self, request: Any, context: Any) -> pb.SolveResponse:  # noqa: N802
-        raise RuntimeError("as the test wants it")
+        raise RuntimeError("injected failure")
 
 
-# -- what is spoiled in answers
+# -- alterations of answers
 
 
-def each_assignment(change: Callable[[pb.Assignment], object]) -> Spoil:
-    def spoil(response: pb.SolveResponse) -> None:
+def each_assignment(change: Callable[[pb.Assignment], object]) -> Alteration:
+    def alter(response: pb.SolveResponse) -> None:
         for result in response.results:
             for assignment in result.assignments:
                 change(assignment)
 
-    return spoil
+    return alter
 
 
-def each_result(change: Callable[[pb.GroupResult], object]) -> Spoil:
-    def spoil(response: pb.SolveResponse) -> None:
+def each_result(change: Callable[[pb.GroupResult], object]) -> Alteration:
+    def alter(response: pb.SolveResponse) -> None:
         for result in response.results:
             change(result)
 
-    return spoil
+    return alter
 
 
-def nowhere(assignment: pb.Assignment) -> None:
+def unknown_node(assignment: pb.Assignment) -> None:
     assignment.node = "nowhere"
 
 
-def one_too_many(assignment: pb.Assignment) -> None:
+def one_member_too_many(assignment: pb.Assignment) -> None:
     assignment.count += 1
 
 
-def all_on_one(result: pb.GroupResult) -> None:
+def all_on_one_node(result: pb.GroupResult) -> None:
     for assignment in result.assignments:
         assignment.node = result.assignments[0].node
 
 
-def twice(result: pb.GroupResult) -> None:
+def duplicated(result: pb.GroupResult) -> None:
     result.assignments.extend(list(result.assignments))
 
 
-def without_the_last(result: pb.GroupResult) -> None:
+def one_assignment_missing(result: pb.GroupResult) -> None:
     if result.assignments:
         del result.assignments[-1]
 
 
-def of_another(assignment: pb.Assignment) -> None:
-    assignment.gang = "somebody else"
+def foreign_gang(assignment: pb.Assignment) -> None:
+    assignment.gang = "another gang"
 
 
-def garbage(result: pb.GroupResult) -> None:
+def unknown_outcome(result: pb.GroupResult) -> None:
     result.outcome = pb.GroupResult.Outcome.ValueType(99)
 
 
-def partly(result: pb.GroupResult) -> None:
+def unrequested_partial(result: pb.GroupResult) -> None:
     if result.outcome == pb.GroupResult.OUTCOME_PLACED:
         result.outcome = pb.GroupResult.OUTCOME_PARTIAL
 
 
-def removing(result: pb.GroupResult) -> None:
+def unknown_victim(result: pb.GroupResult) -> None:
     if result.assignments:
-        result.victims.add(id="nobody offered this", whole=True)
+        result.victims.add(id="not a potential victim", whole=True)
 
 
-def backwards(response: pb.SolveResponse) -> None:
+def reversed_results(response: pb.SolveResponse) -> None:
     results = list(reversed(response.results))
     del response.results[:]
     response.results.extend(results)
 
 
-def at_random(result: pb.GroupResult) -> None:
+def random_order(result: pb.GroupResult) -> None:
     assignments = list(result.assignments)
     random.shuffle(assignments)
     del result.assignments[:]
     result.assignments.extend(assignments)
 
 
-# -- what is not seen, or not heard
+# -- alterations of the cluster and of requests
 
 
-def no_pods(picture: Picture) -> None:
-    picture.pods.clear()
+def no_pods(cluster: Cluster) -> None:
+    cluster.pods.clear()
 
 
-def all_in_service(picture: Picture) -> None:
-    for name, node in picture.nodes.items():
-        picture.nodes[name] = replace(node, unschedulable=False, ready=True)
+def all_ready(cluster: Cluster) -> None:
+    for name, node in cluster.nodes.items():
+        cluster.nodes[name] = replace(node, unschedulable=False, ready=True)
 
 
-def no_taints(picture: Picture) -> None:
-    for name, node in picture.nodes.items():
-        picture.nodes[name] = replace(node, taints=())
+def no_taints(cluster: Cluster) -> None:
+    for name, node in cluster.nodes.items():
+        cluster.nodes[name] = replace(node, taints=())
 
 
-def without_rules(**fields: Any) -> Callable[[Picture], None]:
-    """Classes without some of their rules."""
+def without_rules(**fields: Any) -> Callable[[Cluster], None]:
+    """Drops some fields of all classes."""
 
-    def see(picture: Picture) -> None:
-        for id_, pod_class in picture.classes.items():
-            picture.classes[id_] = replace(pod_class, **fields)
+    def alter(cluster: Cluster) -> None:
+        for id_, pod_class in cluster.classes.items():
+            cluster.classes[id_] = replace(pod_class, **fields)
 
-    return see
+    return alter
 
 
-def no_cpu_asked(picture: Picture) -> None:
-    for id_, pod_class in picture.classes.items():
+def no_memory_requested(cluster: Cluster) -> None:
+    for id_, pod_class in cluster.classes.items():
         rest = tuple((name, amount) for name, amount in pod_class.requests if name != "memory")
-        picture.classes[id_] = replace(pod_class, requests=rest)
+        cluster.classes[id_] = replace(pod_class, requests=rest)
 
 
 def no_constraints(request: pb.SolveRequest) -> None:
@@ -247,25 +247,25 @@ def no_constraints(request: pb.SolveRequest) -> None:
             del gang.constraints[:]
 
 
-def nobody_goes(follower: Follower) -> Follower:
-    """Keeps the nodes of all that it ever saw."""
+def keeps_removed_nodes(follower: Follower) -> Follower:
+    """Keeps all nodes it has ever seen."""
     ever: dict[str, Any] = {}
 
-    def see(picture: Picture) -> None:
-        ever.update(picture.nodes)
-        picture.nodes.update(ever)
+    def alter(cluster: Cluster) -> None:
+        ever.update(cluster.nodes)
+        cluster.nodes.update(ever)
 
-    return Mistaken(see)
+    return AlteredCluster(alter)
 
 
 @asynccontextmanager
-async def serving(make: Make, follower: Follower, cluster_state: str) -> AsyncIterator[str]:
-    """Serve one, following the cluster-state at an address; yields its own."""
+async def serving(factory: Factory, follower: Follower, cluster_state: str) -> AsyncIterator[str]:
+    """Serve a faulty placement that follows cluster-state at an address; yields its own address."""
     channel, address = open_channel(cluster_state), f"127.0.0.1:{free_port()}"
-    server = RpcServer(address, PLAIN_TEXT, "broken")
-    server.add(pb_grpc.add_PlacementServiceServicer_to_server, make(follower), FULL_NAME)
+    server = RpcServer(address, PLAIN_TEXT, "faulty")
+    server.add(pb_grpc.add_PlacementServiceServicer_to_server, factory(follower), FULL_NAME)
     await server.start()
-    async with aclosing(subscribe(channel, "broken")) as steps:
+    async with aclosing(subscribe(channel, "faulty")) as steps:
         following = asyncio.create_task(follower.follow(steps, server.set_ready))
         try:
             yield address

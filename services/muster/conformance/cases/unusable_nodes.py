@@ -1,10 +1,10 @@
-"""Safety, continued: nodes that may not be used, whatever room they have."""
+"""Safety: nodes that reject the members are not used, whatever their capacity."""
 
 from typing import Final
 
-from muster.conformance.building import HOSTNAME, ZONE, alone, bound, node, nodes, pod_class, world
+from muster.conformance.builders import HOSTNAME, ZONE, bound, cluster, node, nodes, pod_class, single_gang
 from muster.conformance.case import Cases
-from muster.conformance.trial import Trial, not_placed
+from muster.conformance.case_run import CaseRun, not_placed
 from muster.gangs.facts import (
     Batch,
     NodeFacts,
@@ -28,17 +28,17 @@ def _where(key: str, operator: NodeOperator, *values: str) -> NodeSelectorTerm:
     return NodeSelectorTerm(labels=(NodeRequirement(key, operator, values),))
 
 
-async def _ask_all(trial: Trial, machines: list[NodeFacts], classes: list[PodClass]) -> None:
-    """Each class alone, for one pod and for as many as all nodes together could hold."""
-    await trial.given(world(machines, classes))
+async def _solve_all(run: CaseRun, machines: list[NodeFacts], classes: list[PodClass]) -> None:
+    """Solve each class by itself, for one pod and for as many as all nodes together could hold."""
+    await run.start(cluster(machines, classes))
     for each in classes:
         for count in (1, 3, 8 * len(machines)):
-            await trial.ask_one(alone((each, count), minimum=1))
-            await trial.ask_one(alone((each, count)))
+            await run.solve_one(single_gang((each, count), minimum=1))
+            await run.solve_one(single_gang((each, count)))
 
 
-@_case("S20", "Cordoned nodes, and nodes that are not ready, are not used")
-async def out_of_service(trial: Trial) -> None:
+@_case("S20", "Cordoned nodes and nodes that are not ready are not used")
+async def out_of_service(run: CaseRun) -> None:
     x = pod_class(1)
     tolerant = pod_class(
         1,
@@ -48,11 +48,11 @@ async def out_of_service(trial: Trial) -> None:
         ),
     )
     machines = [node("a", unschedulable=True), node("b", ready=False), node("c", 2)]
-    await _ask_all(trial, machines, [x, tolerant])
+    await _solve_all(run, machines, [x, tolerant])
 
 
-@_case("S21", "Taints NoSchedule and NoExecute that are not tolerated keep members off")
-async def taints(trial: Trial) -> None:
+@_case("S21", "Untolerated NoSchedule and NoExecute taints are respected")
+async def taints(run: CaseRun) -> None:
     machines = [
         node("plain", 1),
         node("gpu", taints=(Taint("gpu", "yes", _NO_SCHEDULE),)),
@@ -70,11 +70,11 @@ async def taints(trial: Trial) -> None:
         (Toleration("leaving", equal, ""), Toleration("gpu", equal, "no", _NO_SCHEDULE)),
         (Toleration("", exists),),
     ]
-    await _ask_all(trial, machines, [pod_class(1, tolerations=each) for each in tolerations])
+    await _solve_all(run, machines, [pod_class(1, tolerations=each) for each in tolerations])
 
 
-@_case("S22", "Node selectors and required node affinity are kept, with every operator")
-async def affinity(trial: Trial) -> None:
+@_case("S22", "Node selectors and required node affinity are respected, with every operator")
+async def affinity(run: CaseRun) -> None:
     machines = [
         node("a", labels={"rack": "r0", "size": "8"}),
         node("b", labels={"rack": "r1", "size": "16"}),
@@ -102,33 +102,33 @@ async def affinity(trial: Trial) -> None:
     classes.append(
         pod_class(1, node_selector=(("rack", "r1"),), required_node_affinity=(_where("size", kind.LT, "20"),))
     )
-    await _ask_all(trial, machines, classes)
+    await _solve_all(run, machines, classes)
 
 
-@_case("S23", "Volumes are where their nodes can reach them")
-async def volumes(trial: Trial) -> None:
+@_case("S23", "Members are placed only on nodes that can reach their volumes")
+async def volumes(run: CaseRun) -> None:
     machines = [node(f"{zone}{index}", 2, labels={ZONE: zone}) for zone in "xyz" for index in range(2)]
     in_x, not_z = (_where(ZONE, NodeOperator.IN, "x"),), (_where(ZONE, NodeOperator.NOT_IN, "z"),)
     on_y0 = (_where(HOSTNAME, NodeOperator.IN, "y0"),)
-    await _ask_all(trial, machines, [pod_class(1, volumes=each) for each in ((in_x,), (not_z, on_y0), (in_x, on_y0))])
+    await _solve_all(run, machines, [pod_class(1, volumes=each) for each in ((in_x,), (not_z, on_y0), (in_x, on_y0))])
 
 
-@_case("S24", "A node that is gone is not used, nor one that a new snapshot does not have")
-async def gone(trial: Trial) -> None:
+@_case("S24", "Removed nodes and nodes missing from a new snapshot are not used")
+async def removed_nodes(run: CaseRun) -> None:
     x = pod_class(1)
-    await trial.given(world(nodes("n", 3, 2), [x]))
-    trial.then(Batch(removed_nodes=("n-1",)))
-    await trial.ask_one(alone((x, 4)))
-    not_placed(await trial.ask_one(alone((x, 5))))
-    await trial.given(world([node("other", 2)], [x]))
-    await trial.ask_one(alone((x, 2)))
-    not_placed(await trial.ask_one(alone((x, 3))))
+    await run.start(cluster(nodes("n", 3, 2), [x]))
+    run.change(Batch(removed_nodes=("n-1",)))
+    await run.solve_one(single_gang((x, 4)))
+    not_placed(await run.solve_one(single_gang((x, 5))))
+    await run.start(cluster([node("other", 2)], [x]))
+    await run.solve_one(single_gang((x, 2)))
+    not_placed(await run.solve_one(single_gang((x, 3))))
 
 
-@_case("S25", "A node that changes is used as it is now: smaller, cordoned, with a taint, with other labels")
-async def changed(trial: Trial) -> None:
+@_case("S25", "A changed node is used as it is now: smaller, cordoned, tainted or relabelled")
+async def changed_nodes(run: CaseRun) -> None:
     x, picky = pod_class(1), pod_class(1, node_selector=(("rack", "r0"),))
-    await trial.given(world([node("a", 8, labels={"rack": "r0"}), node("b", 1)], [x, picky]))
+    await run.start(cluster([node("a", 8, labels={"rack": "r0"}), node("b", 1)], [x, picky]))
     states = (
         node("a", 2, labels={"rack": "r0"}),
         node("a", 8, labels={"rack": "r1"}),
@@ -137,27 +137,27 @@ async def changed(trial: Trial) -> None:
         node("a", 8, labels={"rack": "r0"}, ready=False),
     )
     for state in states:
-        trial.then(Batch(nodes=(state,)))
+        run.change(Batch(nodes=(state,)))
         for each in (x, picky):
-            await trial.ask_one(alone((each, 3), minimum=1))
+            await run.solve_one(single_gang((each, 3), minimum=1))
 
 
-@_case("S26", "A node that comes back under its name is as new, and the pods that are still on it count")
-async def comes_back(trial: Trial) -> None:
+@_case("S26", "A node that is added again under its name is new, and pods still bound to it count")
+async def node_added_again(run: CaseRun) -> None:
     x = pod_class(1)
-    await trial.given(world([node("a", 4), node("b", 4)], [x], [bound(x, "a", 3)]))
-    trial.then(Batch(removed_nodes=("a",)))
-    await trial.ask_one(alone((x, 5), minimum=1))
-    trial.then(Batch(nodes=(node("a", 4),)))
-    await trial.ask_one(alone((x, 8), minimum=1))
-    not_placed(await trial.ask_one(alone((x, 6))))
+    await run.start(cluster([node("a", 4), node("b", 4)], [x], [bound(x, "a", 3)]))
+    run.change(Batch(removed_nodes=("a",)))
+    await run.solve_one(single_gang((x, 5), minimum=1))
+    run.change(Batch(nodes=(node("a", 4),)))
+    await run.solve_one(single_gang((x, 8), minimum=1))
+    not_placed(await run.solve_one(single_gang((x, 6))))
 
 
-@_case("S27", "Pods may be told of before their node is, and count there once it comes")
-async def pods_first(trial: Trial) -> None:
+@_case("S27", "Pods may be sent before their node, and count once the node is added")
+async def pods_first(run: CaseRun) -> None:
     x = pod_class(1)
-    await trial.given(world([node("a", 1)], [x], [bound(x, "late", 3)]))
-    await trial.ask_one(alone((x, 2), minimum=1))
-    trial.then(Batch(nodes=(node("late", 4),)))
-    await trial.ask_one(alone((x, 8), minimum=1))
-    not_placed(await trial.ask_one(alone((x, 3))))
+    await run.start(cluster([node("a", 1)], [x], [bound(x, "late", 3)]))
+    await run.solve_one(single_gang((x, 2), minimum=1))
+    run.change(Batch(nodes=(node("late", 4),)))
+    await run.solve_one(single_gang((x, 8), minimum=1))
+    not_placed(await run.solve_one(single_gang((x, 3))))

@@ -1,4 +1,4 @@
-"""What the implementation under test has been told: the state by which its answers are judged."""
+"""The cluster that the implementation under test has been shown; its answers are checked against it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from random import Random
@@ -9,11 +9,11 @@ from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts, TopologyTre
 T = TypeVar("T")
 
 _PIECES = 3
-"""A snapshot comes in so many batches of nodes and of pods: nothing may depend on where it is cut."""
+"""Batches of nodes and of pods per snapshot; answers must not depend on the boundaries."""
 
 
-class World:
-    """Nodes by name, pods by uid, classes by id, trees by name; what the stream told and nothing else."""
+class Cluster:
+    """Nodes by name, pods by uid, classes by id, trees by name."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeFacts] = {}
@@ -23,7 +23,6 @@ class World:
         self.revision: dict[str, int] = {}
 
     def apply(self, batch: Batch) -> None:
-        """Change it as the batch says."""
         self.classes.update((each.id, each) for each in batch.pod_classes)
         self.nodes.update((each.name, each) for each in batch.nodes)
         self.pods.update((each.uid, each) for each in batch.pods)
@@ -37,11 +36,11 @@ class World:
         self.revision.update(batch.through)
 
     def seated(self) -> Iterator[PodFacts]:
-        """Pods that hold room."""
+        """Pods that hold capacity."""
         return (pod for pod in self.pods.values() if pod.seated)
 
     def batches(self, order: Random | None) -> Iterator[Batch]:
-        """The state as the batches of a snapshot: classes before pods, else in any order."""
+        """The batches of a snapshot: classes before pods, everything else shuffled by `order` if given."""
         yield Batch(pod_classes=_shuffled(self.classes.values(), order))
         for trees in _cut(_shuffled(self.trees.values(), order), 1):
             yield Batch(trees=trees)

@@ -1,8 +1,8 @@
-"""Who is on which node while an answer is judged, and what is left there."""
+"""Pods on nodes while an answer is checked, and whether a node is oversubscribed."""
 
 from collections import Counter
 
-from muster.conformance.world import World
+from muster.conformance.cluster import Cluster
 from muster.gangs.facts import NodeFacts, PodClass
 from muster.placement.v1 import placement_pb2 as pb
 
@@ -10,13 +10,13 @@ Members = Counter[tuple[str, str]]
 """Pods by class id and node."""
 
 
-class Loads:
-    """Pods seated and reserved, room nominated; then what an answer adds and takes away."""
+class NodeUsage:
+    """Bound pods, reservations and nominated capacity; answers add members and remove victims."""
 
-    def __init__(self, world: World, request: pb.SolveRequest) -> None:
-        self.world = world
-        self.pods: Members = Counter((pod.class_id, pod.node) for pod in world.seated())
-        seated = {pod.uid for pod in world.seated()}
+    def __init__(self, cluster: Cluster, request: pb.SolveRequest) -> None:
+        self.cluster = cluster
+        self.pods: Members = Counter((pod.class_id, pod.node) for pod in cluster.seated())
+        seated = {pod.uid for pod in cluster.seated()}
         for held in request.reservations:
             unseen = sum(uid not in seated for uid in held.pod_uids)
             self.pods[held.class_id, held.node] += unseen
@@ -27,13 +27,16 @@ class Loads:
                 amounts[each.name] += each.amount
 
     def of_class(self, class_id: str) -> PodClass:
-        return self.world.classes[class_id]
+        return self.cluster.classes[class_id]
 
     def node(self, name: str) -> NodeFacts:
-        return self.world.nodes[name]
+        return self.cluster.nodes[name]
 
-    def overfull(self, added: Members) -> list[str]:
-        """Nodes that got pods and have too little of something that those pods ask for. They are on them already."""
+    def oversubscribed(self, added: Members) -> list[str]:
+        """Nodes that received pods and are oversubscribed in a resource that these pods request.
+
+        `added` must already be part of `pods`.
+        """
         asked: dict[str, set[str]] = {}
         for class_id, node in added:
             asked.setdefault(node, set()).update(name for name, amount in self.of_class(class_id).requests if amount)
@@ -45,7 +48,7 @@ class Loads:
         for node, names in sorted(asked.items()):
             there = dict(self.node(node).allocatable)
             problems += [
-                f"node {node!r} has {there.get(name, 0)} of {name!r} and would have to give {used[node][name]}"
+                f"node {node!r} has {there.get(name, 0)} of {name!r} allocatable, but {used[node][name]} in use"
                 for name in sorted(names)
                 if used[node][name] > there.get(name, 0)
             ]

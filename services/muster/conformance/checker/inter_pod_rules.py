@@ -1,5 +1,7 @@
-"""Rules between pods: host ports, affinity, anti-affinity, spread. Is there an order in which the members of an answer
-could have come, each to its node, with every rule kept whenever one came? kube-scheduler sees pods one by one.
+"""Checks inter-pod rules: host ports, affinity, anti-affinity and topology spread.
+
+kube-scheduler sees pods one by one, so an answer is correct if some order of its members satisfies every rule at each
+step.
 """
 
 from collections import Counter
@@ -7,54 +9,54 @@ from collections.abc import Iterable
 from typing import Final
 
 from muster.conformance.checker.filters import matches_affinity, tolerates_all
-from muster.conformance.checker.loads import Loads, Members
+from muster.conformance.checker.node_usage import Members, NodeUsage
 from muster.gangs.facts import HostPort, NodeFacts, PodClass, PodTerm, SpreadConstraint
 
-_MOST_TRIED: Final = 5_000
-"""Sets of members that may have come so far; with more than that to try, nothing is held against an answer."""
+_MAX_TRIED: Final = 5_000
+"""Sets of remaining members that are tried; beyond that, the answer is accepted."""
 
 
-def why_no_order(loads: Loads, added: Members) -> str:
-    """What keeps the rest off when no member more can come; "" if all can. `added` are not on their nodes yet."""
-    there = _There(loads)
-    if not there.has_rules(added):
+def inter_pod_violation(usage: NodeUsage, added: Members) -> str:
+    """Why the members cannot be placed in any order; "" if they can. `added` must not be part of `usage.pods` yet."""
+    placed = _Placed(usage)
+    if not placed.has_rules(added):
         return ""
     stuck: dict[frozenset[tuple[tuple[str, str], int]], str] = {}
-    return _why_stuck(there, +added, stuck)
+    return _why_stuck(placed, +added, stuck)
 
 
-def _why_stuck(there: "_There", waiting: Members, stuck: dict[frozenset[tuple[tuple[str, str], int]], str]) -> str:
-    """Let members come in one order after the other; `stuck` are those who waited when no order was left."""
+def _why_stuck(placed: "_Placed", waiting: Members, stuck: dict[frozenset[tuple[tuple[str, str], int]], str]) -> str:
+    """Try all orders of the waiting members; `stuck` caches sets of waiting members for which none exists."""
     key = frozenset(waiting.items())
-    if not waiting or len(stuck) > _MOST_TRIED:
+    if not waiting or len(stuck) > _MAX_TRIED:
         return ""
     if key in stuck:
         return stuck[key]
-    told = ""
+    first_reason = ""
     for class_id, node in sorted(waiting):
-        reason = there.in_the_way(there.of_class(class_id), there.node(node))
+        reason = placed.violated_rule(placed.of_class(class_id), placed.node(node))
         if not reason:
             one = Counter({(class_id, node): 1})
-            there.pods += one
-            reason = _why_stuck(there, waiting - one, stuck)
-            there.pods -= one
+            placed.pods += one
+            reason = _why_stuck(placed, waiting - one, stuck)
+            placed.pods -= one
             if not reason:
                 return ""
-        told = told or reason
-    stuck[key] = told
-    return told
+        first_reason = first_reason or reason
+    stuck[key] = first_reason
+    return first_reason
 
 
-class _There:
-    """The pods that are there so far."""
+class _Placed:
+    """Pods placed so far."""
 
-    def __init__(self, loads: Loads) -> None:
-        self.of_class, self.node = loads.of_class, loads.node
-        self._known = loads.world.nodes
-        self.pods: Members = +loads.pods
+    def __init__(self, usage: NodeUsage) -> None:
+        self.of_class, self.node = usage.of_class, usage.node
+        self._known = usage.cluster.nodes
+        self.pods: Members = +usage.pods
 
     def has_rules(self, added: Members) -> bool:
-        """Any of those concerned has a rule about others."""
+        """Any class concerned has a required inter-pod rule."""
         classes = {class_id for class_id, _ in (*self.pods, *added)}
         return any(
             one.host_ports
@@ -64,22 +66,24 @@ class _There:
             for one in map(self.of_class, classes)
         )
 
-    def in_the_way(self, pod_class: PodClass, node: NodeFacts) -> str:
-        """Why one more pod of the class cannot come to the node; "" if it can."""
+    def violated_rule(self, pod_class: PodClass, node: NodeFacts) -> str:
+        """Which rule rejects one more pod of the class on the node; "" if none does."""
         for other, at, _ in self._all():
             if at.name == node.name and _share_ports(pod_class, other):
                 return f"a host port of its members is taken on node {node.name!r}"
             for term in pod_class.required_pod_anti_affinity:
                 if term.selector in other.selected_by and _same(term.topology_key, at, node):
-                    return f"anti-affinity of its members keeps them off node {node.name!r} ({term.topology_key})"
+                    return f"anti-affinity of its members rejects node {node.name!r} ({term.topology_key})"
             for term in other.required_pod_anti_affinity:
                 if term.selector in pod_class.selected_by and _same(term.topology_key, at, node):
-                    return f"anti-affinity of other pods keeps its members off node {node.name!r} ({term.topology_key})"
-        if not self._wanted_company(pod_class, node):
+                    return (
+                        f"anti-affinity of other pods rejects its members on node {node.name!r} ({term.topology_key})"
+                    )
+        if not self._affinity_satisfied(pod_class, node):
             return f"required affinity of its members is not met on node {node.name!r}"
         for spread in pod_class.spread:
-            if spread.hard and not self._spreads(pod_class, spread, node):
-                return f"with one more on node {node.name!r} they differ by more than {spread.max_skew} ({spread})"
+            if spread.hard and not self._skew_allows(pod_class, spread, node):
+                return f"one more member on node {node.name!r} exceeds max skew {spread.max_skew} ({spread})"
         return ""
 
     def _all(self) -> Iterable[tuple[PodClass, NodeFacts, int]]:
@@ -87,7 +91,7 @@ class _There:
             if count > 0 and node in self._known:
                 yield self.of_class(class_id), self._known[node], count
 
-    def _wanted_company(self, pod_class: PodClass, node: NodeFacts) -> bool:
+    def _affinity_satisfied(self, pod_class: PodClass, node: NodeFacts) -> bool:
         terms = pod_class.required_pod_affinity
         if not all(term.topology_key in node.labels for term in terms):
             return False
@@ -95,9 +99,9 @@ class _There:
         if all(any(_same(term.topology_key, at, node) for at in suitable) for term in terms):
             return True
         anywhere = any(term.topology_key in at.labels for at in suitable for term in terms)
-        return not anywhere and _selected(pod_class, terms)  # the first of those that want to be together
+        return not anywhere and _selected(pod_class, terms)  # the first pod of a self-affine class
 
-    def _spreads(self, pod_class: PodClass, spread: SpreadConstraint, node: NodeFacts) -> bool:
+    def _skew_allows(self, pod_class: PodClass, spread: SpreadConstraint, node: NodeFacts) -> bool:
         if spread.topology_key not in node.labels:
             return False
         keys = [each.topology_key for each in pod_class.spread if each.hard]
@@ -118,12 +122,12 @@ class _There:
 
 
 def _selected(pod_class: PodClass, terms: Iterable[PodTerm]) -> bool:
-    """By all of the terms."""
+    """All terms select the class."""
     return all(term.selector in pod_class.selected_by for term in terms)
 
 
 def _same(key: str, one: NodeFacts, other: NodeFacts) -> bool:
-    """Both are in the same domain."""
+    """Both nodes are in the same domain."""
     return key in one.labels and one.labels[key] == other.labels.get(key)
 
 
@@ -132,7 +136,7 @@ def _share_ports(one: PodClass, other: PodClass) -> bool:
 
 
 def _conflict(mine: HostPort, theirs: HostPort) -> bool:
-    everywhere = "0.0.0.0"  # noqa: S104 (what Kubernetes means by no address)
+    everywhere = "0.0.0.0"  # noqa: S104 (Kubernetes' value for all addresses)
     return (mine.protocol, mine.port) == (theirs.protocol, theirs.port) and (
         mine.ip == theirs.ip or everywhere in (mine.ip, theirs.ip)
     )
