@@ -34,7 +34,7 @@ _WAIT_PROBABILITY = 0.6
 _SETTLE_SECONDS = 60.0
 _RECORD_SECONDS = 90.0
 _MAX_CHARACTERS = 1500
-_FATAL = ('"term_failed"', '"controller failed', "Traceback (most recent call last)", "Task exception was never")
+_FATAL = ('"term_failed"', '"controller_failed', "Traceback (most recent call last)", "Task exception was never")
 
 
 class Broken(AssertionError):

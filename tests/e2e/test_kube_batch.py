@@ -117,7 +117,7 @@ async def test_a_group_below_its_minimum_is_restarted_whole(world: World) -> Non
         )
 
     await world.cluster.until(all_anew, "all three pods are new and run", seconds=JOB_SECONDS)
-    event = await world.event(a, "fewer than 3 of its pods ran: all")
+    event = await world.event(a, "fewer than 3 of its pods were running: all")
     assert event["reason"] == "Restarted"
     await counts(world, a, running=3)
 

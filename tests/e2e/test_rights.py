@@ -137,7 +137,7 @@ async def restart(world: World) -> None:
     await seen(world.cluster, path, lambda found: found.get("status", {}).get("running") == 2)
     victim = next(name for namespace, name in world.cluster.pods if namespace == world.name)
     await world.cluster.call("DELETE", f"/api/v1/namespaces/{world.name}/pods/{victim}")
-    await world.event(two, "fewer than 2 of its pods ran: all")
+    await world.event(two, "fewer than 2 of its pods were running: all")
 
 
 async def quota(world: World) -> None:

@@ -1,8 +1,8 @@
-"""Which replica leads: the holder of a Lease, so that several replicas are safe and one takes over when another goes.
+"""Leader election by a Lease, so that several replicas can run and another one takes over when the leader goes.
 
-The leader calls itself lost by its own clock before anybody else can take the Lease. A write that was under way then
-may still arrive: controllers therefore write only what is so whoever writes it, or with the resourceVersion that they
-have seen.
+The leader stops leading by its own clock before another replica can acquire the Lease. A write in flight may still
+arrive after that: controllers therefore write only values that are right whoever writes them, or pass the
+resourceVersion that they have read.
 """
 
 import asyncio
@@ -14,14 +14,23 @@ import structlog
 
 from muster.kube.responses import ApiStatusError, KubeUnreachable, Response
 from muster.kube.session import KubeSession
-from muster.lifecycle.lease import BadLease, LeaseSpec, Seen, Vigil, decode_lease, encode_lease, given_back, taken
+from muster.lifecycle.lease import (
+    BadLease,
+    LeaseObserver,
+    LeaseSpec,
+    ObservedLease,
+    acquired_lease,
+    decode_lease,
+    encode_lease,
+    released_lease,
+)
 from muster.lifecycle.settings import Settings, lease_namespace
 from muster.telemetry.metrics import expose_leadership
 
-_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # goes on while the machine is suspended
-_SAFE_PART: Final = 0.8  # of the lease: the rest is for a late wake-up and for clocks that run at different speeds
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # advances while the machine is suspended
+_SAFE_FRACTION: Final = 0.8  # of the lease; the rest allows for late wake-ups and clock drift
 _RENEWALS_PER_LEASE: Final = 3
-_RESIGN_SECONDS: Final = 2.0
+_RELEASE_SECONDS: Final = 2.0
 
 _log = structlog.get_logger(__name__)
 
@@ -35,41 +44,41 @@ class Leadership:
 
     def __init__(self) -> None:
         self._safe_until = float("-inf")
-        self._gained = asyncio.Event()
+        self._leading = asyncio.Event()
         self._lost = asyncio.Event()
         self._lost.set()
         self._alarm: asyncio.TimerHandle | None = None
 
     @property
     def leads(self) -> bool:
-        """Nobody else can lead now. Ask before each write: after a freeze, nobody may have had the time to tell."""
-        if self._gained.is_set() and _now() >= self._safe_until:
+        """Whether this replica leads, by the clock. Check it before each write: the process may have been frozen."""
+        if self._leading.is_set() and _now() >= self._safe_until:
             self.lose("the lease was not renewed in time")
-        return self._gained.is_set()
+        return self._leading.is_set()
 
-    async def gained(self) -> None:
-        """Wait until this replica leads."""
-        await self._gained.wait()
+    async def until_leading(self) -> None:
+        """Waits until this replica leads."""
+        await self._leading.wait()
 
-    async def lost(self) -> None:
-        """Wait until it does not."""
+    async def until_lost(self) -> None:
+        """Waits until this replica does not lead."""
         await self._lost.wait()
 
     def extend(self, safe_until: float) -> None:
-        """It leads, at least until then."""
+        """Starts or prolongs leading, until the given time."""
         self._safe_until = safe_until
-        if not self._gained.is_set() and _now() < safe_until:
-            _log.info("leading")
+        if not self._leading.is_set() and _now() < safe_until:
+            _log.info("leadership_acquired")
             self._lost.clear()
-            self._gained.set()
+            self._leading.set()
             expose_leadership(True)
         self._set_alarm()
 
-    def lose(self, why: str, *, wanted: bool = False) -> None:
-        """It does not lead any more."""
-        if self._gained.is_set():
-            (_log.info if wanted else _log.warning)("not leading any more", why=why)
-            self._gained.clear()
+    def lose(self, reason: str, *, wanted: bool = False) -> None:
+        """Stops leading."""
+        if self._leading.is_set():
+            (_log.info if wanted else _log.warning)("leadership_lost", reason=reason)
+            self._leading.clear()
             self._lost.set()
             expose_leadership(False)
 
@@ -83,7 +92,7 @@ class Leadership:
 
 
 class Election:
-    """Takes part in the election by one Lease."""
+    """A candidate for one Lease."""
 
     def __init__(self, session: KubeSession, settings: Settings, leadership: Leadership) -> None:
         self._session = session
@@ -93,64 +102,62 @@ class Election:
         self._namespace, self._name = lease_namespace(settings), settings.lease_name
         self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{self._namespace}/leases"
         self._path = f"{self._leases}/{self._name}"
-        self._vigil = Vigil()
-        self._mine: Seen | None = None
-        self._trouble = ""
+        self._observer = LeaseObserver()
+        self._held: ObservedLease | None = None
+        self._last_error = ""
 
     async def run(self) -> None:
-        """Stand, lead, and stand again, until cancelled; then the lease is given back."""
+        """Acquires and renews the lease until cancelled, then releases it."""
         expose_leadership(self._leadership.leads)
         try:
             while True:
                 pause = await self._step()
-                await asyncio.sleep(pause * random.uniform(0.9, 1.0))  # noqa: S311 (so that candidates do not meet)
+                await asyncio.sleep(pause * random.uniform(0.9, 1.0))  # noqa: S311 (so that candidates do not collide)
         finally:
-            self._leadership.lose("it stops", wanted=True)
-            await self._give_back()
+            self._leadership.lose("shutting down", wanted=True)
+            await self._release()
 
     async def _step(self) -> float:
-        """Take or renew the lease if that may be; returns the seconds until the next look."""
+        """Acquires or renews the lease if possible; returns the seconds until the next attempt."""
         beat = self._seconds / _RENEWALS_PER_LEASE
         try:
             async with asyncio.timeout(beat):
-                pause = await self._take_or_wait(beat)
+                pause = await self._acquire_or_wait(beat)
         except (ApiStatusError, KubeUnreachable, BadLease, TimeoutError) as error:
-            trouble = str(error) or "no answer in time"
-            if trouble != self._trouble:
-                _log.warning("the lease cannot be had", lease=f"{self._namespace}/{self._name}", error=trouble)
-            self._trouble = trouble
+            problem = str(error) or "no answer in time"
+            if problem != self._last_error:
+                _log.warning("lease_unavailable", lease=f"{self._namespace}/{self._name}", error=problem)
+            self._last_error = problem
             return beat / 2
-        self._trouble = ""
+        self._last_error = ""
         return pause
 
-    async def _take_or_wait(self, beat: float) -> float:
+    async def _acquire_or_wait(self, beat: float) -> float:
         asked = _now()
-        found = (
-            self._mine or await self._look()
-        )  # who holds it need not look: somebody else's change shows in a conflict
+        found = self._held or await self._read()  # the holder need not read it: a conflict shows another's change
         if found is not None and found.spec.holder_identity != self._identity:
             self._leadership.lose(f"{found.spec.holder_identity!r} leads")
-            left = self._vigil.seconds_left(found, asked)
+            left = self._observer.seconds_left(found, asked)
             if left > 0:
                 return min(left, beat)
-        self._mine = await self._put(found)
-        if self._mine is None:  # another one was quicker
+        self._held = await self._put(found)
+        if self._held is None:  # another candidate acquired it first
             return beat / 2
-        self._leadership.extend(asked + self._seconds * _SAFE_PART)
+        self._leadership.extend(asked + self._seconds * _SAFE_FRACTION)
         return beat
 
-    async def _look(self) -> Seen | None:
+    async def _read(self) -> ObservedLease | None:
         response = await self._session.request("GET", self._path, timeout_seconds=self._seconds)
         if response.status == 404:
             return None
         return decode_lease(_checked(response).body)
 
-    async def _put(self, found: Seen | None) -> Seen | None:
-        """Make it ours, as long as it is as found. None: it is not."""
-        spec = taken(found.spec if found is not None else None, self._identity, self._seconds, time.time())
+    async def _put(self, found: ObservedLease | None) -> ObservedLease | None:
+        """Acquires or renews the lease unless it has changed; None if it has."""
+        spec = acquired_lease(found.spec if found is not None else None, self._identity, self._seconds, time.time())
         return await self._write(spec, found.version if found is not None else "")
 
-    async def _write(self, spec: LeaseSpec, version: str) -> Seen | None:
+    async def _write(self, spec: LeaseSpec, version: str) -> ObservedLease | None:
         body = encode_lease(self._namespace, self._name, spec, version)
         if version:
             response = await self._session.request("PUT", self._path, body=body, timeout_seconds=self._seconds)
@@ -160,15 +167,15 @@ class Election:
             return None
         return decode_lease(_checked(response).body)
 
-    async def _give_back(self) -> None:
-        mine, self._mine = self._mine, None
+    async def _release(self) -> None:
+        mine, self._held = self._held, None
         if mine is None or mine.spec.holder_identity != self._identity:
             return
         try:
-            async with asyncio.timeout(_RESIGN_SECONDS):
-                await self._write(given_back(mine.spec, time.time()), mine.version)
+            async with asyncio.timeout(_RELEASE_SECONDS):
+                await self._write(released_lease(mine.spec, time.time()), mine.version)
         except (ApiStatusError, KubeUnreachable, BadLease, TimeoutError) as error:
-            _log.warning("the lease could not be given back; it runs out by itself", error=str(error))
+            _log.warning("lease_release_failed", error=str(error))
 
 
 def _checked(response: Response) -> Response:

@@ -1,7 +1,7 @@
-"""A Lease of coordination.k8s.io as candidates for leadership read and write it. Pure: clocks come in as values.
+"""Reads and writes Leases of coordination.k8s.io for leader election. Pure: clock readings are arguments.
 
-Candidates never compare clocks with a leader. For a candidate, a lease has run out when its own clock went on for the
-duration of the lease since it first saw the lease as it is.
+Candidates never compare clocks with the leader. For a candidate, a lease has expired when the lease duration has
+passed on its own clock since it first observed the lease unchanged.
 """
 
 from datetime import UTC, datetime
@@ -13,16 +13,16 @@ from msgspec.structs import replace
 
 from muster.gangs.quoting import quoted
 
-_LONGEST_SECONDS: Final = 3600
-"""A duration beyond that is somebody's mistake, and must not keep everybody from leading."""
+_MAX_SECONDS: Final = 3600
+"""Limit on a lease's duration: a mistyped one must not prevent leadership for long."""
 
 
 class BadLease(ValueError):
-    """The Lease is not one that a candidate could have written."""
+    """A malformed Lease."""
 
 
 class LeaseSpec(Struct, rename="camel", frozen=True, omit_defaults=True):
-    """spec of a Lease. An empty holder: nobody leads."""
+    """spec of a Lease. An empty holder means no leader."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -40,25 +40,25 @@ class _Lease(Struct, frozen=True):
     spec: LeaseSpec = LeaseSpec()
 
 
-class Seen(Struct, frozen=True):
-    """A Lease as it was found; `version` is the resourceVersion that a change of it has to name."""
+class ObservedLease(Struct, frozen=True):
+    """A Lease as read; `version` is its resourceVersion, for compare-and-swap."""
 
     version: str
     spec: LeaseSpec
 
 
-def decode_lease(body: bytes) -> Seen:
-    """Read a Lease. Raises BadLease."""
+def decode_lease(body: bytes) -> ObservedLease:
+    """Decodes a Lease. Raises BadLease."""
     try:
         lease = msgspec.json.decode(body, type=_Lease)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         shown = quoted(body[:256].decode(errors="replace"))
-        raise BadLease(f"not a Lease ({error}): {shown}; delete it, and it is made anew") from error
-    return Seen(lease.metadata.resource_version, lease.spec)
+        raise BadLease(f"not a Lease ({error}): {shown}; delete it; it will be recreated") from error
+    return ObservedLease(lease.metadata.resource_version, lease.spec)
 
 
 def encode_lease(namespace: str, name: str, spec: LeaseSpec, version: str = "") -> bytes:
-    """The Lease to be written; without a version it is a new one."""
+    """Encodes a Lease; without a version it is a new one."""
     metadata: dict[str, Any] = {"name": name, "namespace": namespace}
     if version:
         metadata["resourceVersion"] = version
@@ -66,8 +66,8 @@ def encode_lease(namespace: str, name: str, spec: LeaseSpec, version: str = "") 
     return msgspec.json.encode(lease)
 
 
-def taken(before: LeaseSpec | None, identity: str, seconds: int, wall_clock: float) -> LeaseSpec:
-    """The lease once `identity` has it, whoever had it before; renewed if that was itself."""
+def acquired_lease(before: LeaseSpec | None, identity: str, seconds: int, wall_clock: float) -> LeaseSpec:
+    """Returns the lease as acquired by `identity`, or renewed if `identity` holds it already."""
     now = _micro_time(wall_clock)
     if before is not None and before.holder_identity == identity:
         return replace(before, lease_duration_seconds=seconds, renew_time=now)
@@ -75,25 +75,25 @@ def taken(before: LeaseSpec | None, identity: str, seconds: int, wall_clock: flo
     return LeaseSpec(identity, seconds, now, now, transitions)
 
 
-def given_back(spec: LeaseSpec, wall_clock: float) -> LeaseSpec:
-    """The lease once its holder has left, so that nobody has to wait until it runs out."""
+def released_lease(spec: LeaseSpec, wall_clock: float) -> LeaseSpec:
+    """Returns the lease without a holder, so that other candidates need not wait for its expiry."""
     return replace(spec, holder_identity="", lease_duration_seconds=1, renew_time=_micro_time(wall_clock))
 
 
-class Vigil:
-    """A candidate's memory of the lease: since when it has been as it is."""
+class LeaseObserver:
+    """Measures for a candidate how long the lease has been unchanged."""
 
     def __init__(self) -> None:
-        self._seen: Seen | None = None
+        self._seen: ObservedLease | None = None
         self._since = 0.0
 
-    def seconds_left(self, lease: Seen, clock: float) -> float:
-        """For how long others have to wait yet, at the most; 0: it may be taken. `clock` only has to go on evenly."""
+    def seconds_left(self, lease: ObservedLease, clock: float) -> float:
+        """Returns how long others must still wait, at most; 0: the lease is free. `clock` is a monotonic clock."""
         if self._seen is None or (self._seen.version, self._seen.spec) != (lease.version, lease.spec):
             self._seen, self._since = lease, clock
         if not lease.spec.holder_identity:
             return 0.0
-        seconds = min(max(lease.spec.lease_duration_seconds or 1, 1), _LONGEST_SECONDS)
+        seconds = min(max(lease.spec.lease_duration_seconds or 1, 1), _MAX_SECONDS)
         return max(0.0, self._since + seconds - clock)
 
 

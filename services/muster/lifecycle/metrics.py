@@ -5,23 +5,23 @@ from weakref import WeakValueDictionary
 
 from muster.telemetry.metrics import CALL_BUCKETS, counter, histogram, sampled
 
-ADDS: Final = counter("workqueue_adds_total", "Keys that were put into a controller's queue.", ("name",))
-RETRIES: Final = counter("workqueue_retries_total", "Looks at a key that failed and are repeated.", ("name",))
+ADDS: Final = counter("workqueue_adds_total", "Keys added to a controller's queue.", ("name",))
+RETRIES: Final = counter("workqueue_retries_total", "Failed reconciliations of a key that are retried.", ("name",))
 WORK_SECONDS: Final = histogram(
-    "workqueue_work_duration_seconds", "How long a controller's looks at a key took.", CALL_BUCKETS, ("name",)
+    "workqueue_work_duration_seconds", "Duration of a controller's reconciliations of a key.", CALL_BUCKETS, ("name",)
 )
-DEPTH: Final = sampled("workqueue_depth", "Keys that wait to be looked at.", ("name",))
+DEPTH: Final = sampled("workqueue_depth", "Keys waiting in a controller's queue.", ("name",))
 REVIEW_SECONDS: Final = histogram(
     "muster_quota_review_duration_seconds",
-    "How long reviews of new pods took, by the HTTP status of the answer: 200 is a decision, for or against; 503 could "
-    "not be decided.",
+    "Duration of admission reviews of new pods, by the HTTP status of the response: 200 is a decision to allow or "
+    "reject; 503 means no decision was possible.",
     CALL_BUCKETS,
     ("code",),
 )
 
 
 class Queue(Protocol):
-    """A controller's work."""
+    """A controller's work queue."""
 
     @property
     def name(self) -> str: ...
@@ -33,7 +33,7 @@ _queues: Final[WeakValueDictionary[str, Queue]] = WeakValueDictionary()
 
 
 def watch(queue: Queue) -> None:
-    """Tell of it for as long as it is there, and of none before it with the same name."""
+    """Exposes the depth of a queue while it exists, in place of an earlier one with the same name."""
     _queues[queue.name] = queue
 
 

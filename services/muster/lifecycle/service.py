@@ -1,18 +1,21 @@
-"""lifecycle's main path: watches tell the controllers what there is, and the replica that leads writes what follows."""
+"""Runs lifecycle: informers feed the controllers, and the replica that leads reconciles."""
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import structlog
 
 from muster.config.settings import CannotStart
 from muster.kube.informer import Pace
 from muster.kube.session import KubeSession
-from muster.lifecycle.controllers import CONTROLLERS
+from muster.lifecycle.controller import Controller, ControllerContext
 from muster.lifecycle.election import Election, Leadership
+from muster.lifecycle.informers import SharedInformers
+from muster.lifecycle.pod_groups.controller import PodGroupController
+from muster.lifecycle.queue_jobs.controller import QueueJobController
+from muster.lifecycle.quota.controller import QuotaController
 from muster.lifecycle.settings import Settings
-from muster.lifecycle.surroundings import Controller, Surroundings
-from muster.lifecycle.watches import Watches
 from muster.retry.retrying import Backoff
 from muster.rpc.process import until_stopped
 from muster.rpc.server import RpcServer
@@ -20,8 +23,15 @@ from muster.rpc.server import RpcServer
 _log = structlog.get_logger(__name__)
 
 
+CONTROLLERS: Final[tuple[Callable[[ControllerContext], Controller], ...]] = (
+    PodGroupController,
+    QueueJobController,
+    QuotaController,
+)
+
+
 async def run(settings: Settings) -> None:
-    """Serve until SIGTERM, SIGINT or cancellation; then let another replica lead, and return.
+    """Serves until SIGTERM, SIGINT or cancellation, then releases the Lease and returns.
 
     Raises BadKubeconfig, CannotListen, BadCertificates.
     """
@@ -30,52 +40,52 @@ async def run(settings: Settings) -> None:
     try:
         await service.start()
         async with asyncio.TaskGroup() as tasks:
-            following = tasks.create_task(service.follow())
+            running = tasks.create_task(service.run_controllers())
             await until_stopped()
-            following.cancel()
+            running.cancel()
     finally:
         await service.stop()
         await session.close()
 
 
 class LifecycleService:
-    """One replica, without the process around it."""
+    """One replica of lifecycle."""
 
     def __init__(
         self,
         session: KubeSession,
         settings: Settings,
-        controllers: Sequence[Callable[[Surroundings], Controller]] = CONTROLLERS,
+        controllers: Sequence[Callable[[ControllerContext], Controller]] = CONTROLLERS,
         pace: Pace = Pace(),  # noqa: B008 (a frozen value)
     ) -> None:
         self.leadership = Leadership()
-        self._watches = Watches(session, pace)
+        self._informers = SharedInformers(session, pace)
         self._election = Election(session, settings, self.leadership)
         self._server = RpcServer.by(settings, "lifecycle")
-        surroundings = Surroundings(session, self._watches, self.leadership, settings)
-        self._controllers = [make(surroundings) for make in controllers]
+        context = ControllerContext(session, self._informers, self.leadership, settings)
+        self._controllers = [make(context) for make in controllers]
 
     async def start(self) -> int:
-        """Listen, for the health service; returns the port."""
+        """Starts the health service; returns its port."""
         return await self._server.start()
 
     async def stop(self) -> None:
-        """Stop listening."""
+        """Stops the health service."""
         await self._server.stop()
 
-    async def follow(self) -> None:
-        """Until cancelled. Ready once all kinds have been listed: this replica leads, or could."""
+    async def run_controllers(self) -> None:
+        """Runs informers, controllers and the election until cancelled. Ready once the informers have synced."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watches.run(), name="watches")
+            tasks.create_task(self._informers.run(), name="informers")
             for controller in self._controllers:
-                tasks.create_task(_kept_running(controller), name=type(controller).__name__)
-            await self._watches.complete.wait()
+                tasks.create_task(_run_forever(controller), name=type(controller).__name__)
+            await self._informers.synced.wait()
             tasks.create_task(self._election.run(), name="election")
             self._server.set_ready(True)
 
 
-async def _kept_running(controller: Controller) -> None:
-    """A controller that fails must not take the others with it."""
+async def _run_forever(controller: Controller) -> None:
+    """Restarts a controller that fails, so that it does not stop the others."""
     backoff = Backoff(longest_seconds=30.0)
     while True:
         try:
@@ -83,5 +93,5 @@ async def _kept_running(controller: Controller) -> None:
         except CannotStart:
             raise
         except Exception as error:
-            _log.error("controller failed; started again", controller=type(controller).__name__, exc_info=error)
+            _log.error("controller_failed", controller=type(controller).__name__, exc_info=error)
         await backoff.pause()

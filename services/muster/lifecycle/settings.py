@@ -1,4 +1,4 @@
-"""What lifecycle is told at its start."""
+"""Settings of lifecycle."""
 
 from pathlib import Path
 from typing import Final, Self
@@ -12,29 +12,29 @@ _POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/name
 
 
 class QuotaSettings(BaseModel):
-    """The webhook that guards quota reserved for PodGroups. Without a certificate nothing is reserved."""
+    """The webhook that protects quota reserved for PodGroups. Without a certificate no quota is reserved."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     listen: Address = f"0.0.0.0:{QUOTA_PORT}"
-    """Where it serves HTTPS."""
+    """Address of the HTTPS server."""
     certificate_file: Path | None = None
-    """Its certificate (PEM), for the name by which the API server calls it. Read again when it changes."""
+    """Certificate (PEM) for the name by which the API server calls the webhook. Reloaded when it changes."""
     key_file: Path | None = None
-    """The certificate's private key."""
+    """Private key of the certificate."""
     client_ca_file: Path | None = None
-    """Who signs the certificate by which the API server shows itself; if not given, anybody may ask."""
+    """CA of the API server's client certificate; without it, clients are not authenticated."""
 
     @model_validator(mode="after")
     def _both_or_none(self) -> Self:
         if (self.certificate_file is None) is not (self.key_file is None):
             missing = "key_file" if self.key_file is None else "certificate_file"
-            raise ValueError(f"a certificate is of use only with its key: {missing} is missing, too")
+            raise ValueError(f"certificate_file and key_file must be set together: {missing} is missing")
         return self
 
 
 NO_WEBHOOK: Final = QuotaSettings()
-"""No quota is reserved."""
+"""Quota reservation is off."""
 
 
 class Settings(ServiceSettings):
@@ -45,18 +45,18 @@ class Settings(ServiceSettings):
     listen: Address = f"0.0.0.0:{LIFECYCLE_PORT}"
     kube: KubeSettings = Field(default_factory=KubeSettings)
     scheduler_names: Names = ("muster",)
-    """Pods with one of these in spec.schedulerName are ours."""
+    """Values of spec.schedulerName of the pods that Muster schedules."""
     lease_namespace: str = Field(default="", pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")
-    """Where the Lease is that says which replica leads; empty: the pod's own namespace, outside a cluster default."""
+    """Namespace of the leader election Lease; empty: the pod's namespace, or default outside a cluster."""
     lease_name: str = Field(default="muster-lifecycle", pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
-    """Its name; all replicas of one lifecycle have the same."""
+    """Name of the Lease; the same for all replicas of one lifecycle."""
     quota: QuotaSettings = NO_WEBHOOK
     lease_seconds: int = Field(default=6, ge=2, le=300)
-    """A leader that is not heard of for so long is replaced. It renews three times as often."""
+    """A leader that does not renew the Lease for this long is replaced. It renews three times as often."""
 
 
 def lease_namespace(settings: Settings) -> str:
-    """The namespace that the settings mean."""
+    """Returns the namespace of the Lease."""
     if settings.lease_namespace:
         return settings.lease_namespace
     try:

@@ -12,11 +12,11 @@ import aiohttp
 
 from builders.kube.client import Reply
 from builders.kube.webhook import CONFIGURATIONS
-from builders.lifecycle.replicas import LifecycleRig
+from builders.lifecycle.replicas import LifecycleCluster
 from builders.net.certificates import Authority
 from builders.wait import eventually
 from muster.config.settings import TlsSettings
-from muster.lifecycle.quota.controller import Quota
+from muster.lifecycle.quota.controller import QuotaController
 from muster.lifecycle.quota.webhook import PATH
 from muster.lifecycle.settings import QuotaSettings
 from muster.localcluster.ports import free_port
@@ -33,7 +33,7 @@ GROUP_NAME = "scheduling.k8s.io/group-name"
 class QuotaRig:
     """An API server whose pods are asked about, and who answers."""
 
-    def __init__(self, rig: LifecycleRig, directory: Path) -> None:
+    def __init__(self, rig: LifecycleCluster, directory: Path) -> None:
         self.rig, self.api = rig, rig.api
         self.authority = Authority(directory / "quota")
         self.tls: TlsSettings = self.authority.issue("webhook")
@@ -51,7 +51,7 @@ class QuotaRig:
                     key_file=self.tls.key_file,
                 )
                 own = self._replicas[f"r{index}"] = await stack.enter_async_context(AsyncExitStack())
-                replica = self.rig.replica(f"r{index}", (Quota,), faulty=faulty, quota=settings)
+                replica = self.rig.replica(f"r{index}", (QuotaController,), faulty=faulty, quota=settings)
                 await own.enter_async_context(replica)
             balanced = await stack.enter_async_context(balancing(ports))
             await self.ready(balanced)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from builders.lifecycle.quota import bound, group, usage
+from builders.lifecycle.quota import group, limit, usage
 from muster.gangs.quantity import NANOS_PER_UNIT
-from muster.lifecycle.quota.books import PASSING_SECONDS, Books
-from muster.lifecycle.quota.census import Census, CountedPod, Group
+from muster.lifecycle.quota.accounting import ADMITTED_SECONDS, QuotaAccount
 from muster.lifecycle.quota.ledger import Ledger
+from muster.lifecycle.quota.usage import NamespaceUsage, QuotaGroup, QuotaPod
 
 QUOTA = 10
 REQUEST_SECONDS = 60.0
@@ -27,7 +27,7 @@ class Arriving:
 
 @dataclass
 class Replica:
-    census: Census = field(default_factory=Census)
+    observed: NamespaceUsage = field(default_factory=NamespaceUsage)
     seen: int = 0
 
 
@@ -36,15 +36,15 @@ class World:
 
     def __init__(self) -> None:
         self.revision, self.now = 0, 1000.0
-        self.pods: dict[str, CountedPod] = {}
-        self.groups: dict[str, Group] = {}
-        self.history: list[Callable[[Census], None]] = []
+        self.pods: dict[str, QuotaPod] = {}
+        self.groups: dict[str, QuotaGroup] = {}
+        self.history: list[Callable[[NamespaceUsage], None]] = []
         self.ledger = Ledger()
         self.replicas = [Replica(), Replica()]
         self.arriving: list[Arriving] = []
         self.made = 0
         for replica in self.replicas:
-            replica.census.bounds["team"] = bound(cpu=QUOTA)
+            replica.observed.limits["team"] = limit(cpu=QUOTA)
 
     # -- what users and kubelets do
 
@@ -53,14 +53,14 @@ class World:
         made = group(f"g{self.made}", cpu=cpu, created=self.made)
         self.groups[made.id] = made
         for replica in self.replicas:  # PodGroups are seen at once: that they come late is tested elsewhere
-            replica.census.groups[made.id] = made
+            replica.observed.groups[made.id] = made
 
     def delete_group(self, index: int) -> None:
         if self.groups:
             gone = sorted(self.groups)[index % len(self.groups)]
             del self.groups[gone]
             for replica in self.replicas:
-                del replica.census.groups[gone]
+                del replica.observed.groups[gone]
 
     def land(self, index: int) -> None:
         """A pod that was let in is stored; what was let in is never refused by the API server."""
@@ -70,7 +70,7 @@ class World:
         if self.now - pod.at > REQUEST_SECONDS:
             return
         assert self._used() + pod.cpu <= QUOTA, "the API server refuses a pod that was let in"
-        self._happen(CountedPod(pod.uid, pod.uid, usage(cpu=pod.cpu), pod.group, "", self.revision + 1))
+        self._happen(QuotaPod(pod.uid, pod.uid, usage(cpu=pod.cpu), pod.group, "", self.revision + 1))
 
     def lose(self, index: int) -> None:
         """A pod that was let in is refused by somebody else."""
@@ -81,7 +81,7 @@ class World:
         live = sorted(uid for uid, pod in self.pods.items() if not pod.ended)
         if live:
             pod = self.pods[live[index % len(live)]]
-            self._happen(CountedPod(pod.uid, pod.name, pod.usage, pod.group, phase, self.revision + 1))
+            self._happen(QuotaPod(pod.uid, pod.name, pod.usage, pod.group, phase, self.revision + 1))
 
     def delete(self, index: int) -> None:
         if self.pods:
@@ -89,13 +89,13 @@ class World:
             del self.pods[uid]
             self.revision += 1
             at = self.revision
-            self.history.append(lambda census: census.remove(uid, at))
+            self.history.append(lambda observed: observed.remove(uid, at))
 
     def wait(self, seconds: float) -> None:
         """Requests do not last; replicas do not lag for so long that it would matter to time."""
         self.now += seconds
         self.arriving = [each for each in self.arriving if self.now - each.at <= REQUEST_SECONDS]
-        if seconds >= PASSING_SECONDS - REQUEST_SECONDS:
+        if seconds >= ADMITTED_SECONDS - REQUEST_SECONDS:
             for index in range(len(self.replicas)):
                 self.sync(index, len(self.history))
 
@@ -104,7 +104,7 @@ class World:
     def sync(self, index: int, changes: int) -> None:
         replica = self.replicas[index % len(self.replicas)]
         for change in self.history[replica.seen : replica.seen + changes]:
-            change(replica.census)
+            change(replica.observed)
             replica.seen += 1
 
     def arrive(self, index: int, cpu: int, of: int, *, loses_race: bool) -> None:
@@ -114,8 +114,8 @@ class World:
         of_groups = [None, *(self.groups[each] for each in sorted(self.groups))]
         chosen = of_groups[of % len(of_groups)]
 
-        def decide(books: Books) -> bool:
-            return books.admit(uid, uid, usage(cpu=cpu), chosen) is None
+        def decide(account: QuotaAccount) -> bool:
+            return account.admit(uid, uid, usage(cpu=cpu), chosen) is None
 
         if self._decided(index, decide, loses_race):
             self.arriving.append(Arriving(uid, cpu, chosen.id if chosen else "", self.now))
@@ -123,47 +123,47 @@ class World:
     def keep(self, index: int, *, loses_race: bool) -> None:
         """The leader returns and reserves."""
 
-        def decide(books: Books) -> bool:
-            books.forget_groups({"kube-batch": 1})
+        def decide(account: QuotaAccount) -> bool:
+            account.drop_deleted_groups({"kube-batch": 1})
             for each in self.groups.values():
-                books.reserve(each)
+                account.reserve(each)
             return True
 
         self._decided(index, decide, loses_race)
 
-    def _decided(self, index: int, decide: Callable[[Books], bool], loses_race: bool) -> bool:
+    def _decided(self, index: int, decide: Callable[[QuotaAccount], bool], loses_race: bool) -> bool:
         replica = self.replicas[index % len(self.replicas)]
-        while replica.seen < self.ledger.seen:
+        while replica.seen < self.ledger.observed_revision:
             self.sync(index, 1)
-        books = Books(replica.census, self.ledger, self.now)
-        agreed = decide(books)
+        account = QuotaAccount(replica.observed, self.ledger, self.now)
+        agreed = decide(account)
         if loses_race:
             return False  # somebody else's write came first: this decision was never made
-        self.ledger = books.ledger
+        self.ledger = account.ledger
         return agreed
 
     # -- what must hold
 
     def check(self) -> None:
         """What is used, and what is kept for groups beyond that, is within the quota."""
-        truth = Census()
-        truth.bounds["team"] = bound(cpu=QUOTA)
+        truth = NamespaceUsage()
+        truth.limits["team"] = limit(cpu=QUOTA)
         truth.groups = dict(self.groups)
         for pod in self.pods.values():
             truth.put(pod)
-        only_reservations = Ledger(self.ledger.reservations, {}, self.ledger.seen)
-        taken = Books(truth, only_reservations, self.now).taken(truth.bounds["team"])["cpu"]
-        assert taken <= QUOTA * NANOS_PER_UNIT, "more is reserved and used than there is"
+        only_reservations = Ledger(self.ledger.reservations, {}, self.ledger.observed_revision)
+        in_use = QuotaAccount(truth, only_reservations, self.now).in_use(truth.limits["team"])["cpu"]
+        assert in_use <= QUOTA * NANOS_PER_UNIT, "more is reserved and used than there is"
 
     def _used(self) -> int:
         live = (pod for pod in self.pods.values() if not pod.ended)
         return sum(dict(pod.usage.amounts)["cpu"] for pod in live) // NANOS_PER_UNIT
 
-    def _happen(self, pod: CountedPod) -> None:
+    def _happen(self, pod: QuotaPod) -> None:
         self.revision += 1
         self.pods[pod.uid] = pod
-        self.history.append(lambda census: _put(census, pod))
+        self.history.append(lambda observed: _put(observed, pod))
 
 
-def _put(census: Census, pod: CountedPod) -> Any:
-    return census.put(pod)
+def _put(observed: NamespaceUsage, pod: QuotaPod) -> Any:
+    return observed.put(pod)

@@ -1,4 +1,4 @@
-"""Replicas of lifecycle in this process, on an API server of their own."""
+"""Replicas of lifecycle in this process, with an API server of their own."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -14,30 +14,29 @@ from builders.kube.kubeconfigs import write_kubeconfig
 from muster.config.settings import KubeSettings
 from muster.kube.informer import Pace
 from muster.kube.session import KubeSession
-from muster.lifecycle.controllers import CONTROLLERS
-from muster.lifecycle.service import LifecycleService
+from muster.lifecycle.controller import Controller, ControllerContext
+from muster.lifecycle.service import CONTROLLERS, LifecycleService
 from muster.lifecycle.settings import Settings
-from muster.lifecycle.surroundings import Controller, Surroundings
 from muster.localcluster.apiserver import ApiServer
 from muster.localcluster.ports import free_port
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/muster-lifecycle"
 SECONDS = 20.0
-"""Deadline of what should take milliseconds."""
+"""Deadline of steps that take milliseconds."""
 
 _MANIFESTS = Path(__file__).parents[3] / "deploy" / "crds"
-_SHORT_TIMEOUTS = Pace(absent_seconds=(0.02, 0.05), retry_seconds=(0.01, 0.1))
+_FAST_PACE = Pace(absent_seconds=(0.02, 0.05), retry_seconds=(0.01, 0.1))
 
 
-class LifecycleRig:
-    """An API server, a client of it, and replicas that are started and stopped at will."""
+class LifecycleCluster:
+    """An API server, a client, and replicas that tests start and stop."""
 
     def __init__(self, directory: Path, server: ApiServer, api: ApiClient, faults: Faults) -> None:
         self.server, self.api, self.faults = server, api, faults
         self.port = 0
-        """Where the replica listens that was started last."""
-        self._straight = write_kubeconfig(directory, server.url)
+        """Port of the replica that was started last."""
+        self._direct = write_kubeconfig(directory, server.url)
         self._through_faults = KubeSettings(kubeconfig=directory / "faulty")
 
     async def install(self, manifest: str) -> None:
@@ -58,31 +57,31 @@ class LifecycleRig:
     async def replica(
         self,
         name: str = "one",
-        controllers: Sequence[Callable[[Surroundings], Controller]] = CONTROLLERS,
+        controllers: Sequence[Callable[[ControllerContext], Controller]] = CONTROLLERS,
         *,
         faulty: bool = False,
         **settings: Any,
     ) -> AsyncIterator[LifecycleService]:
         """A replica, as long as the context lasts; a `faulty` one reaches the API server through `faults`."""
-        kube = self._through_faults if faulty else self._straight
+        kube = self._through_faults if faulty else self._direct
         session = await KubeSession.connect(kube)
-        chosen = Settings(listen="127.0.0.1:0", instance=name, kube=kube, **{"lease_seconds": 2, **settings})
-        service = LifecycleService(session, chosen, controllers, _SHORT_TIMEOUTS)
+        given = Settings(listen="127.0.0.1:0", instance=name, kube=kube, **{"lease_seconds": 2, **settings})
+        service = LifecycleService(session, given, controllers, _FAST_PACE)
         try:
             self.port = await service.start()
-            following = asyncio.create_task(service.follow())
+            running = asyncio.create_task(service.run_controllers())
             yield service
-            following.cancel()
+            running.cancel()
             with suppress(asyncio.CancelledError):
-                await following
+                await running
         finally:
             await service.stop()
             await session.close()
 
 
 @asynccontextmanager
-async def lifecycle_rig(directory: Path) -> AsyncIterator[LifecycleRig]:
-    """Without replicas at first."""
+async def lifecycle_cluster(directory: Path) -> AsyncIterator[LifecycleCluster]:
+    """An API server without replicas of lifecycle yet."""
     server = ApiServer(allow_faults=True)
     await server.start()
     try:
@@ -90,7 +89,7 @@ async def lifecycle_rig(directory: Path) -> AsyncIterator[LifecycleRig]:
         faults = Faults(session)
         await faults.start(free_port(), directory / "faulty")
         async with api_client(server.url) as api:
-            yield LifecycleRig(directory, server, api, faults)
+            yield LifecycleCluster(directory, server, api, faults)
         await faults.stop()
         await session.close()
     finally:

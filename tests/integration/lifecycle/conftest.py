@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from builders.lifecycle.replicas import LifecycleRig, lifecycle_rig
+from builders.lifecycle.replicas import LifecycleCluster, lifecycle_cluster
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[LifecycleRig]:
-    async with lifecycle_rig(tmp_path) as rig:
+async def rig(tmp_path: Path) -> AsyncIterator[LifecycleCluster]:
+    async with lifecycle_cluster(tmp_path) as rig:
         yield rig

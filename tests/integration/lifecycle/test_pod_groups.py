@@ -7,7 +7,7 @@ import pytest
 
 from builders.e2e.faults import EVERYTHING, Requests
 from builders.kube.client import ApiClient, node
-from builders.lifecycle.replicas import LifecycleRig
+from builders.lifecycle.replicas import LifecycleCluster
 
 KUBE_BATCH = "/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/default/podgroups"
 COSCHEDULING = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"
@@ -22,7 +22,7 @@ GROUP_NAME: Object = {"annotations": {"scheduling.k8s.io/group-name": "train"}}
 
 
 @pytest.fixture
-async def api(rig: LifecycleRig) -> AsyncIterator[ApiClient]:
+async def api(rig: LifecycleCluster) -> AsyncIterator[ApiClient]:
     """The API, with both kinds of PodGroups installed and a replica of lifecycle at work."""
     for manifest in ("scheduling.incubator.k8s.io_podgroups.yaml", "scheduling.x-k8s.io_podgroups.yaml"):
         await rig.install(manifest)
@@ -132,7 +132,7 @@ async def test_a_group_that_can_never_be_whole_again_says_so(api: ApiClient) -> 
     await become(api, "Failed", "c")
     event = await until_event(api, "Unschedulable")
     assert event["note"] == (
-        "2 of its pods run, 0 wait and 0 succeeded: together fewer than its minimum of 3; 1 failed"
+        "2 of its pods are running, 0 pending and 0 succeeded: fewer than its minimum of 3; 1 failed"
     )
     assert (event["regarding"]["name"], event["type"]) == ("train", "Warning")
     assert await names_of(api) == {"a", "b", "c"}
@@ -165,7 +165,7 @@ async def test_phases_of_coscheduling_from_the_first_pod_to_the_last(api: ApiCli
 
 
 async def test_koordinators_groups_are_told_in_the_same_words_by_the_minimum_of_their_pods(
-    rig: LifecycleRig, api: ApiClient
+    rig: LifecycleCluster, api: ApiClient
 ) -> None:
     await rig.install("scheduling.sigs.k8s.io_podgroups.yaml")
     path = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default/podgroups"
@@ -196,7 +196,7 @@ async def test_a_group_that_breaks_is_restarted_as_a_whole_if_it_says_so(api: Ap
     await become(api, "Failed", "c")
     await api.until(PODS, lambda reply: not reply.body["items"])
     event = await until_event(api, "Restarted")
-    assert event["note"].startswith("fewer than 3 of its pods ran: all 4 were deleted")
+    assert event["note"].startswith("fewer than 3 of its pods were running: all 4 were deleted")
     await until_status(api, KUBE_BATCH, running=0, failed=0)
     await api.until(f"{KUBE_BATCH}/train", lambda reply: not reply.body["metadata"].get("annotations"))
     await pods(api, "a2", "b2", "c2")
@@ -232,7 +232,7 @@ async def test_a_group_whose_controller_is_quick_is_restarted_too(api: ApiClient
     await api.until(PODS, lambda reply: not reply.body["items"])
 
 
-async def test_a_group_is_restarted_that_breaks_while_its_counts_are_being_written(rig: LifecycleRig) -> None:
+async def test_a_group_is_restarted_that_breaks_while_its_counts_are_being_written(rig: LifecycleCluster) -> None:
     for manifest in ("scheduling.incubator.k8s.io_podgroups.yaml", "scheduling.x-k8s.io_podgroups.yaml"):
         await rig.install(manifest)
     api = rig.api
@@ -270,7 +270,7 @@ async def test_pods_that_nobody_would_make_anew_are_never_deleted(api: ApiClient
     await until_status(api, KUBE_BATCH, running=2)
     await become(api, "Failed", "a")
     event = await until_event(api, "CannotRestart")
-    assert "nobody would make pod bare anew" in event["note"]
+    assert "pod bare has no controller to recreate it" in event["note"]
     assert await names_of(api) == {"a", "bare"}
 
 
@@ -287,7 +287,7 @@ async def test_a_group_may_recover_before_its_timeout(api: ApiClient) -> None:
     assert await names_of(api) == {"a", "c"}
 
 
-async def test_another_replica_finishes_what_the_first_began(rig: LifecycleRig) -> None:
+async def test_another_replica_finishes_what_the_first_began(rig: LifecycleCluster) -> None:
     await rig.install("scheduling.incubator.k8s.io_podgroups.yaml")
     api = rig.api
     await ground(api)
@@ -306,7 +306,7 @@ async def test_another_replica_finishes_what_the_first_began(rig: LifecycleRig) 
                     await until_status(api, KUBE_BATCH, running=0)
 
 
-async def test_a_fall_is_remembered_before_the_counts_forget_it(rig: LifecycleRig) -> None:
+async def test_a_fall_is_remembered_before_the_counts_forget_it(rig: LifecycleCluster) -> None:
     await rig.install("scheduling.incubator.k8s.io_podgroups.yaml")
     api = rig.api
     await ground(api)
@@ -324,7 +324,7 @@ async def test_a_fall_is_remembered_before_the_counts_forget_it(rig: LifecycleRi
         await api.until(PODS, lambda reply: not reply.body["items"])
 
 
-async def test_a_kind_without_status_subresource_is_written_all_the_same(rig: LifecycleRig) -> None:
+async def test_a_kind_without_status_subresource_is_written_all_the_same(rig: LifecycleCluster) -> None:
     crd = rig.manifest("scheduling.incubator.k8s.io_podgroups.yaml")
     del crd["spec"]["versions"][0]["subresources"]
     await rig.create_crd(crd)

@@ -8,7 +8,7 @@ import pytest
 from builders.e2e.faults import EVERYTHING, Requests
 from builders.gangs.queue_jobs import queue_job, template
 from builders.kube.client import ApiClient, Reply, node
-from builders.lifecycle.replicas import LifecycleRig
+from builders.lifecycle.replicas import LifecycleCluster
 
 JOBS = "/apis/arbitrator.incubator.k8s.io/v1alpha1/namespaces/default/queuejobs"
 SPECS = "/apis/arbitrator.incubator.k8s.io/v1alpha1/namespaces/default/schedulingspecs"
@@ -21,7 +21,7 @@ Object = dict[str, Any]
 
 
 @pytest.fixture(params=["our CRD"])
-async def ground(rig: LifecycleRig, request: pytest.FixtureRequest) -> LifecycleRig:
+async def ground(rig: LifecycleCluster, request: pytest.FixtureRequest) -> LifecycleCluster:
     """The API server with the kinds and a node, without a replica yet."""
     await rig.install("arbitrator.incubator.k8s.io_schedulingspecs.yaml")
     crd = rig.manifest("arbitrator.incubator.k8s.io_queuejobs.yaml")
@@ -40,7 +40,7 @@ async def ground(rig: LifecycleRig, request: pytest.FixtureRequest) -> Lifecycle
 
 
 @pytest.fixture
-async def api(ground: LifecycleRig) -> AsyncIterator[ApiClient]:
+async def api(ground: LifecycleCluster) -> AsyncIterator[ApiClient]:
     async with ground.replica():
         yield ground.api
 
@@ -86,7 +86,7 @@ def made(reply: Reply) -> Object:
     return conditions[0]  # type: ignore[no-any-return]
 
 
-async def until_made(api: ApiClient, reason: str, name: str = "train") -> Object:
+async def until_created(api: ApiClient, reason: str, name: str = "train") -> Object:
     return made(await api.until(f"{JOBS}/{name}", lambda reply: made(reply).get("reason") == reason))
 
 
@@ -128,7 +128,7 @@ async def test_a_job_gets_its_pods_and_its_spec(api: ApiClient) -> None:
     assert spec["metadata"]["ownerReferences"] == [owner]
     status = await until_status(api, pending=3, running=0, minAvailable=2, incarnation=1)
     assert status["failed"] == 0
-    assert (await until_made(api, "AllMade"))["status"] == "True"
+    assert (await until_created(api, "AllCreated"))["status"] == "True"
 
 
 async def test_its_spec_follows_it_and_is_made_anew_when_it_is_deleted(api: ApiClient) -> None:
@@ -166,7 +166,7 @@ async def test_below_its_minimum_the_whole_job_is_made_anew(api: ApiClient) -> N
     after = await until_pods(api, *NAMES, but=set(before.values()))
     await until_status(api, pending=4, running=0, succeeded=0, incarnation=2)
     event = await until_event(api, "Restarting")
-    assert event["note"] == "2 pods are left of the 3 that are needed: all are made anew"
+    assert event["note"] == "2 pods are left of the 3 that are needed: all are recreated"
     await become(api, "Running", *NAMES)
     await until_status(api, running=4, started=True)
     assert await uids(api) == after
@@ -183,7 +183,7 @@ async def test_on_a_crd_of_others_a_job_is_made_anew_whole_just_as_well(api: Api
     await until_status(api, running=0, failed=3)
 
 
-async def test_a_job_that_lost_its_record_goes_on_with_its_pods(ground: LifecycleRig) -> None:
+async def test_a_job_that_lost_its_record_goes_on_with_its_pods(ground: LifecycleCluster) -> None:
     """As when its manifest is put in its place, which has no annotations, or it is restored from a backup."""
     api = ground.api
     async with ground.replica():
@@ -217,34 +217,36 @@ async def test_a_job_whose_pods_succeed_is_completed(api: ApiClient) -> None:
     assert (await uids(api)).items() <= before.items()
 
 
-async def test_a_short_quota_hits_the_lowest_job_first(ground: LifecycleRig) -> None:
+async def test_a_short_quota_hits_the_lowest_job_first(ground: LifecycleCluster) -> None:
     api = ground.api
     await quota(api, {"pods": "4"})
     await api.created(JOBS, queue_job("a-low", (4, template()), minimum=2, scheduling={"priorityClassName": "low"}))
     await api.created(JOBS, queue_job("b-high", (3, template()), minimum=3, scheduling={"priorityClassName": "high"}))
     async with ground.replica():
         await until_pods(api, "b-high-0-0", "b-high-0-1", "b-high-0-2", "a-low-0-0")
-        condition = await until_made(api, "ExceededQuota", "a-low")
+        condition = await until_created(api, "ExceededQuota", "a-low")
         assert condition["status"] == "False"
         assert "exceeded quota: pods" in condition["message"]
         assert (await until_event(api, "ExceededQuota"))["regarding"]["name"] == "a-low"
-        assert (await until_made(api, "AllMade", "b-high"))["status"] == "True"
+        assert (await until_created(api, "AllCreated", "b-high"))["status"] == "True"
         assert (await api.patch(f"{QUOTAS}/pods", {"spec": {"hard": {"pods": "7"}}})).status == 200
-        await until_made(api, "AllMade", "a-low")
+        await until_created(api, "AllCreated", "a-low")
         assert len(await pods(api)) == 7
 
 
-async def test_a_pod_that_no_quota_could_hold_keeps_nobody_else_from_theirs(ground: LifecycleRig) -> None:
+async def test_a_pod_that_no_quota_could_hold_keeps_nobody_else_from_theirs(ground: LifecycleCluster) -> None:
     api = ground.api
     await quota(api, {"requests.cpu": "2"})
     await api.created(JOBS, queue_job("a-huge", (1, template(cpu="4")), scheduling={"priorityClassName": "high"}))
     await api.created(JOBS, queue_job("b-small", (1, template(cpu="1"))))
     async with ground.replica():
         await until_pods(api, "b-small-0-0")
-        assert "requested: requests.cpu=4" in (await until_made(api, "ExceededQuota", "a-huge"))["message"]
+        assert "requested: requests.cpu=4" in (await until_created(api, "ExceededQuota", "a-huge"))["message"]
 
 
-async def test_a_pod_that_does_not_say_what_a_quota_asks_keeps_nobody_else_from_theirs(ground: LifecycleRig) -> None:
+async def test_a_pod_that_does_not_say_what_a_quota_asks_keeps_nobody_else_from_theirs(
+    ground: LifecycleCluster,
+) -> None:
     api = ground.api
     await quota(api, {"limits.cpu": "4"})
     small = template(cpu="1")
@@ -253,7 +255,7 @@ async def test_a_pod_that_does_not_say_what_a_quota_asks_keeps_nobody_else_from_
     await api.created(JOBS, queue_job("b-small", (1, small)))
     async with ground.replica():
         await until_pods(api, "b-small-0-0")
-        assert "must specify limits.cpu" in (await until_made(api, "Refused", "a-silent"))["message"]
+        assert "must specify limits.cpu" in (await until_created(api, "Rejected", "a-silent"))["message"]
 
 
 async def quota(api: ApiClient, hard: dict[str, str]) -> None:
@@ -265,22 +267,22 @@ async def quota(api: ApiClient, hard: dict[str, str]) -> None:
 
 async def test_what_the_api_server_does_not_take_is_told_on_the_job(api: ApiClient) -> None:
     await api.created(JOBS, queue_job("train", (1, template(restartPolicy="Perhaps")), minimum=1))
-    condition = await until_made(api, "Refused")
+    condition = await until_created(api, "Rejected")
     assert "restartPolicy" in condition["message"]
-    assert (await until_event(api, "Refused"))["regarding"]["kind"] == "QueueJob"
+    assert (await until_event(api, "Rejected"))["regarding"]["kind"] == "QueueJob"
 
 
 async def test_what_cannot_be_read_is_told_on_the_job(api: ApiClient) -> None:
     selector = {"matchLabels": {"app": "b"}}
     await api.created(JOBS, queue_job("train", (1, template(labels={"app": "a"})), minimum=1, selector=selector))
-    condition = await until_made(api, "Malformed")
+    condition = await until_created(api, "InvalidSpec")
     assert condition["message"] == (
-        'spec.taskSpecs[0].template.metadata.labels has "app": "a", but the selector asks for "b": '
+        'spec.taskSpecs[0].template.metadata.labels has "app": "a", but the selector requires "b": '
         "give them the same value"
     )
-    await until_event(api, "Malformed")
+    await until_event(api, "InvalidSpec")
     assert (await api.patch(f"{JOBS}/train", {"spec": {"selector": {"matchLabels": {"app": "a"}}}})).status == 200
-    await until_made(api, "AllMade")
+    await until_created(api, "AllCreated")
 
 
 @pytest.mark.parametrize("path", [PODS, SPECS])
@@ -290,12 +292,12 @@ async def test_names_that_others_have_are_told_and_left_alone(api: ApiClient, pa
         strange["spec"] = template()["spec"]
     uid = (await api.created(path, strange))["metadata"]["uid"]
     await api.created(JOBS, queue_job("train", (1, template()), minimum=1))
-    condition = await until_made(api, "Conflict")
+    condition = await until_created(api, "Conflict")
     assert condition["message"].endswith("exists and is not this job's: delete it, or rename the job")
     name = strange["metadata"]["name"]
     assert (await api.get(f"{path}/{name}")).body["metadata"]["uid"] == uid
     await api.delete(f"{path}/{name}")
-    await until_made(api, "AllMade")
+    await until_created(api, "AllCreated")
 
 
 async def test_a_job_of_the_same_name_waits_for_the_former_ones_pods_to_go(api: ApiClient) -> None:
@@ -307,15 +309,15 @@ async def test_a_job_of_the_same_name_waits_for_the_former_ones_pods_to_go(api: 
     await api.delete(f"{JOBS}/train")
     await until_pods(api, "train-0-0")
     await api.created(JOBS, written)
-    condition = await until_made(api, "FormerJob")
-    assert condition["message"] == 'pod "train-0-0" of a former job of this name is not gone yet'
+    condition = await until_created(api, "PreviousJobTerminating")
+    assert condition["message"] == 'pod "train-0-0" of an earlier job of this name is still being deleted'
     assert (await api.patch(f"{PODS}/train-0-0", {"metadata": {"finalizers": None}})).status == 200
     await until_pods(api, *NAMES[:2], but=former.values())
-    await until_made(api, "AllMade")
+    await until_created(api, "AllCreated")
 
 
-async def test_another_replica_goes_on_where_the_first_stopped(ground: LifecycleRig) -> None:
-    """The first decides to make the whole job anew, deletes two pods, and is not heard of any more."""
+async def test_another_replica_goes_on_where_the_first_stopped(ground: LifecycleCluster) -> None:
+    """The first decision to make the whole job anew, deletes two pods, and is not heard of any more."""
     api = ground.api
     async with ground.replica("one", faulty=True):
         before = await running(api)
@@ -328,16 +330,16 @@ async def test_another_replica_goes_on_where_the_first_stopped(ground: Lifecycle
                     await until_status(api, incarnation=2, failed=2, pending=4)
 
 
-async def test_answers_that_get_lost_do_no_harm(ground: LifecycleRig) -> None:
+async def test_answers_that_get_lost_do_no_harm(ground: LifecycleCluster) -> None:
     api, faults = ground.api, ground.faults
     async with ground.replica("one", faulty=True):
         with (
             faults.cut(Requests("POST", "/pods"), times=2, carried_out=True) as created,
-            faults.cut(Requests("PATCH", "/queuejobs/train/status"), times=2, carried_out=True) as told,
+            faults.cut(Requests("PATCH", "/queuejobs/train/status"), times=2, carried_out=True) as reported,
         ):
             await running(api)
             await created.struck(2)
-            await told.struck(2)
+            await reported.struck(2)
         await become(api, "Failed", "train-0-1")
         await until_status(api, running=3, pending=1, failed=1, incarnation=1)
         assert len(await pods(api)) == 4

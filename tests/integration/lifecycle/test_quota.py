@@ -10,14 +10,14 @@ import pytest
 from builders.e2e.faults import Requests
 from builders.kube.webhook import CONFIGURATIONS
 from builders.lifecycle.quota_service import COSCHEDULING, LEDGER, POD_GROUPS, PODS, QUOTAS, QuotaRig, condition
-from builders.lifecycle.replicas import LEASE, LifecycleRig
+from builders.lifecycle.replicas import LEASE, LifecycleCluster
 from builders.wait import eventually
 
 LEDGERS = Requests("", "/configmaps.*")
 
 
 @pytest.fixture
-async def quota(rig: LifecycleRig, tmp_path: Path) -> AsyncIterator[QuotaRig]:
+async def quota(rig: LifecycleCluster, tmp_path: Path) -> AsyncIterator[QuotaRig]:
     await rig.install("scheduling.incubator.k8s.io_podgroups.yaml")
     yield QuotaRig(rig, tmp_path)
 
@@ -36,7 +36,7 @@ async def test_what_is_reserved_for_a_group_is_not_for_other_pods(quota: QuotaRi
         assert (refused.status, refused.reason) == (403, "Forbidden")
         assert refused.message == (
             'admission webhook "quota.muster.dev" denied the request: exceeded quota: team, requested: cpu=5, '
-            "used: cpu=6, limited: cpu=10 (what is used includes what is reserved: cpu=6 for PodGroup train)"
+            "used: cpu=6, limited: cpu=10 (used includes reservations: cpu=6 for PodGroup train)"
         )
         assert (await quota.create("modest", cpu="4")).status == 201
         assert await quota.statuses(["t0", "t1", "t2"], of="train", cpu="2") == [201] * 3
@@ -146,7 +146,7 @@ async def test_a_group_ceases_to_wait_when_the_quota_goes(quota: QuotaRig) -> No
     async with quota.guarded():
         await quota.quota(cpu="1")
         await quota.group("train", cpu="6")
-        assert "more than the quota has in all" in await quota.told("train", "QuotaExceeded")
+        assert "more than the whole quota" in await quota.told("train", "QuotaExceeded")
         await quota.api.delete(f"{QUOTAS}/team")
         await quota.told("train", "NoQuota")
         await quota.api.until(LEDGER, lambda reply: reply.status == 404)
@@ -165,12 +165,12 @@ async def test_a_total_that_cannot_be_read_is_told(quota: QuotaRig) -> None:
     async with quota.guarded():
         await quota.quota(cpu="10")
         await quota.group("train", cpu="lots")
-        told = await quota.told("train", "BadTotal")
+        told = await quota.told("train", "InvalidTotal")
         assert 'spec.totalResources is a list with "cpu" in it, of which "lots" is not a quantity' in told
 
 
 async def test_coscheduling_asks_with_min_resources_also_where_its_kind_keeps_no_conditions(
-    quota: QuotaRig, rig: LifecycleRig
+    quota: QuotaRig, rig: LifecycleCluster
 ) -> None:
     crd = rig.manifest("scheduling.x-k8s.io_podgroups.yaml")
     del crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["conditions"]

@@ -31,7 +31,7 @@ async def url(tmp_path: Path) -> AsyncIterator[tuple[str, ssl.SSLContext]]:
 
 
 async def status(url: tuple[str, ssl.SSLContext], body: object) -> int:
-    """0: it hung up before it had taken everything, so that its answer was lost on the way."""
+    """0: it hung up before it had read everything, so that its answer was lost on the way."""
     try:
         async with aiohttp.ClientSession() as session, session.post(url[0], data=body, ssl=url[1]) as response:
             return response.status

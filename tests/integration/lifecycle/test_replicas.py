@@ -8,13 +8,13 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from builders.e2e.faults import EVERYTHING
-from builders.lifecycle.replicas import LEASE, SECONDS, LifecycleRig
+from builders.lifecycle.replicas import LEASE, SECONDS, LifecycleCluster
 from builders.wait import eventually
 from muster.kube.api_resources import NAMESPACES
 from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.objects import Namespace
+from muster.lifecycle.controller import ControllerContext
 from muster.lifecycle.service import LifecycleService
-from muster.lifecycle.surroundings import Surroundings
 from muster.lifecycle.work_queue import WorkQueue
 from muster.rpc.channel import open_channel
 
@@ -22,13 +22,13 @@ from muster.rpc.channel import open_channel
 class Notebook:
     """A controller that notes which namespaces it looks at; those that are called "hard-..." fail at first."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self.looks: list[str] = []
         self._seen: dict[str, str] = {}
         self._failed: set[str] = set()
-        self._queue = WorkQueue("notebook", self._look, self._everything, surroundings.leadership, surroundings.watches)
-        surroundings.watches.follow(NAMESPACES, self._take_in)
-        books[surroundings.settings.instance] = self
+        self._queue = WorkQueue("notebook", self._reconcile, self._all_keys, context.leadership, context.informers)
+        context.informers.add_handler(NAMESPACES, self._take_in)
+        books[context.settings.instance] = self
 
     async def run(self) -> None:
         await self._queue.run()
@@ -42,10 +42,10 @@ class Notebook:
                 self._seen[item.metadata.uid] = item.metadata.name
                 self._queue.add(item.metadata.name)
 
-    def _everything(self) -> Iterable[str]:
+    def _all_keys(self) -> Iterable[str]:
         return self._seen.values()
 
-    async def _look(self, name: str) -> float | None:
+    async def _reconcile(self, name: str) -> float | None:
         self.looks.append(name)
         if name.startswith("hard") and name not in self._failed:
             self._failed.add(name)
@@ -64,15 +64,15 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 
 async def leading(service: LifecycleService) -> None:
     async with asyncio.timeout(SECONDS):
-        await service.leadership.gained()
+        await service.leadership.until_leading()
 
 
-async def namespace(rig: LifecycleRig, name: str) -> None:
+async def namespace(rig: LifecycleCluster, name: str) -> None:
     await rig.api.created("/api/v1/namespaces", {"metadata": {"name": name}})
 
 
 async def test_the_leader_works_and_the_other_takes_over_when_it_stops(
-    rig: LifecycleRig, stack: AsyncExitStack
+    rig: LifecycleCluster, stack: AsyncExitStack
 ) -> None:
     async with rig.replica("one", [Notebook]) as first:
         await leading(first)
@@ -88,7 +88,7 @@ async def test_the_leader_works_and_the_other_takes_over_when_it_stops(
     assert (lease["holderIdentity"], lease["leaseTransitions"]) == ("two", 1)
 
 
-async def test_a_leader_that_is_cut_off_stops_before_another_one_starts(rig: LifecycleRig) -> None:
+async def test_a_leader_that_is_cut_off_stops_before_another_one_starts(rig: LifecycleCluster) -> None:
     async with rig.replica("cut-off", [Notebook], faulty=True) as first:
         await leading(first)
         async with rig.replica("two", [Notebook]) as second:
@@ -100,7 +100,7 @@ async def test_a_leader_that_is_cut_off_stops_before_another_one_starts(rig: Lif
             assert "late" not in books["cut-off"].looks
 
 
-async def test_what_fails_is_tried_again_and_what_wants_to_be_seen_again_is(rig: LifecycleRig) -> None:
+async def test_what_fails_is_tried_again_and_what_wants_to_be_seen_again_is(rig: LifecycleCluster) -> None:
     async with rig.replica("one", [Notebook]) as first:
         await leading(first)
         await namespace(rig, "hard-one")
@@ -109,7 +109,7 @@ async def test_what_fails_is_tried_again_and_what_wants_to_be_seen_again_is(rig:
         await books["one"].until("again-one", 3)
 
 
-async def test_a_lease_that_cannot_be_read_is_told_and_made_anew_once_it_is_deleted(rig: LifecycleRig) -> None:
+async def test_a_lease_that_cannot_be_read_is_told_and_made_anew_once_it_is_deleted(rig: LifecycleCluster) -> None:
     path = LEASE.rpartition("/")[0]
     await rig.api.created(path, {"metadata": {"name": "muster-lifecycle"}, "spec": {"holderIdentity": ["who?"]}})
     async with rig.replica("one", [Notebook]) as first:
@@ -117,18 +117,18 @@ async def test_a_lease_that_cannot_be_read_is_told_and_made_anew_once_it_is_dele
         await leading(first)
 
 
-async def test_a_lease_that_somebody_takes_or_deletes_is_noticed(rig: LifecycleRig) -> None:
+async def test_a_lease_that_somebody_takes_or_deletes_is_noticed(rig: LifecycleCluster) -> None:
     async with rig.replica("one", [Notebook]) as first:
         await leading(first)
         await rig.api.patch(LEASE, {"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 1}})
         async with asyncio.timeout(SECONDS):
-            await first.leadership.lost()
+            await first.leadership.until_lost()
         await leading(first)
         await rig.api.delete(LEASE)
         await rig.api.until(LEASE, lambda reply: reply.status == 200 and reply.body["spec"]["holderIdentity"] == "one")
 
 
-async def test_it_says_when_it_is_ready(rig: LifecycleRig) -> None:
+async def test_it_says_when_it_is_ready(rig: LifecycleCluster) -> None:
     async with (
         rig.replica("one", [Notebook]),
         open_channel(f"127.0.0.1:{rig.port}") as channel,

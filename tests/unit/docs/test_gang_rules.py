@@ -35,7 +35,7 @@ BESIDES = {
 LIMITS = {
     "gangs of one gang group": (values.MAX_GANGS_IN_A_GROUP,),
     "pods that a minimum": (values.MAX_COUNT,),
-    "pods, and tasks, of a QueueJob": (job.MOST_PODS, job.MOST_TASKS),
+    "pods, and tasks, of a QueueJob": (job.MAX_PODS, job.MAX_TASKS),
     "levels of a topology tree": (trees.MOST_LEVELS,),
     "trees made of labels": (trees.MOST_KEY_TREES,),
     "letters of `muster.dev/topology`": (constraints.LONGEST_TEXT,),
@@ -44,7 +44,7 @@ LIMITS = {
     "resources of `minResources`": (resources.MAX_RESOURCES,),
     "labels of a SchedulingSpec's": (kube_arbitrator.MAX_LABELS,),
     "entries of `policy`": (kube_batch.MAX_POLICIES,),
-    "reservations of quota": (ledger.MOST_RESERVATIONS,),
+    "reservations of quota": (ledger.MAX_RESERVATIONS,),
 }
 MARKS = ("label", "annotation", "beginning of labels", "field")
 
@@ -72,8 +72,10 @@ def marks_of(dialect: str) -> set[str]:
 
 
 def fields_of(dialect: str) -> set[str]:
-    told = (mark.strip("`") for mark, where, of, *_ in rows() if not where.startswith(MARKS) and dialect in names(of))
-    return {field.partition(".")[0] for field in told}
+    documented = (
+        mark.strip("`") for mark, where, of, *_ in rows() if not where.startswith(MARKS) and dialect in names(of)
+    )
+    return {field.partition(".")[0] for field in documented}
 
 
 def names(dialects: str) -> set[str]:
@@ -108,8 +110,8 @@ def test_every_row_names_an_existing_dialect() -> None:
 
 
 def test_documented_limits_equal_the_code() -> None:
-    told = {what: limit for what, limit in rows("Limits") if "etcd" not in limit}
-    assert len(told) == len(LIMITS)
+    documented = {what: limit for what, limit in rows("Limits") if "etcd" not in limit}
+    assert len(documented) == len(LIMITS)
     for beginning, figures in LIMITS.items():
-        [limit] = [limit for what, limit in told.items() if what.startswith(beginning)]
+        [limit] = [limit for what, limit in documented.items() if what.startswith(beginning)]
         assert re.findall(r"\d+", limit.replace(",", "")) == [str(figure) for figure in figures], beginning

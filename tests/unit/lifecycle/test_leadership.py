@@ -14,7 +14,7 @@ async def test_it_is_lost_when_nobody_extends_it() -> None:
     leadership.extend(election._now() + 0.05)
     assert leadership.leads
     async with asyncio.timeout(10):
-        await leadership.lost()
+        await leadership.until_lost()
     assert not leadership.leads
 
 
@@ -33,13 +33,13 @@ async def test_what_was_extended_is_kept_and_what_was_lost_may_be_gained_again()
     leadership.extend(election._now() + 3600)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.02):
-            await leadership.lost()
+            await leadership.until_lost()
     assert leadership.leads
     leadership.lose("the test says so")
     assert not leadership.leads
     leadership.extend(election._now() + 3600)
     async with asyncio.timeout(10):
-        await leadership.gained()
+        await leadership.until_leading()
 
 
 async def test_who_extends_too_late_does_not_lead() -> None:

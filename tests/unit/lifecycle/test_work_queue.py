@@ -12,22 +12,22 @@ from muster.kube.responses import ApiStatusError
 from muster.kube.session import KubeSession
 from muster.lifecycle import election
 from muster.lifecycle.election import Leadership
-from muster.lifecycle.watches import Watches
+from muster.lifecycle.informers import SharedInformers
 from muster.lifecycle.work_queue import WorkQueue
 
 SECONDS = 10.0
 
 
 class Bench:
-    """A queue, what it was asked to look at, and what its looks do."""
+    """A queue, what it was asked to reconcile at, and what its looks do."""
 
     def __init__(self, session: KubeSession) -> None:
         self.leadership = Leadership()
-        self.watches = Watches(session)
+        self.informers = SharedInformers(session)
         self.looks: list[str] = []
         self.there: list[str] = []
         self.act: Callable[[str], Awaitable[float | None]] = self.nothing
-        self.queue = WorkQueue("test", self._look, lambda: self.there, self.leadership, self.watches, at_once=2)
+        self.queue = WorkQueue("test", self._reconcile, lambda: self.there, self.leadership, self.informers, workers=2)
         self._looked = asyncio.Condition()
 
     def lead(self) -> None:
@@ -41,7 +41,7 @@ class Bench:
         async with asyncio.timeout(SECONDS), self._looked:
             await self._looked.wait_for(lambda: self.looks.count(key) >= times)
 
-    async def _look(self, key: str) -> float | None:
+    async def _reconcile(self, key: str) -> float | None:
         async with self._looked:
             self.looks.append(key)
             self._looked.notify_all()
@@ -50,7 +50,7 @@ class Bench:
 
 @asynccontextmanager
 async def running(bench: Bench) -> AsyncIterator[None]:
-    tasks = [asyncio.create_task(bench.watches.run()), asyncio.create_task(bench.queue.run())]
+    tasks = [asyncio.create_task(bench.informers.run()), asyncio.create_task(bench.queue.run())]
     try:
         yield
     finally:
@@ -92,14 +92,14 @@ async def test_what_changes_within_a_while_is_looked_at_once(bench: Bench) -> No
 
 async def test_a_key_is_never_looked_at_twice_at_the_same_time_and_no_change_is_lost(bench: Bench) -> None:
     go_on = asyncio.Event()
-    at_once, most = 0, 0
+    workers, most = 0, 0
 
     async def act(key: str) -> float | None:
-        nonlocal at_once, most
-        at_once += 1
-        most = max(most, at_once)
+        nonlocal workers, most
+        workers += 1
+        most = max(most, workers)
         await go_on.wait()
-        at_once -= 1
+        workers -= 1
         return None
 
     bench.act = act

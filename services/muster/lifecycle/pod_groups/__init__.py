@@ -1,1 +1,1 @@
-"""PodGroups of kube-batch, coscheduling and Koordinator: counts and phases, and groups that are restarted whole."""
+"""Status and restarts of PodGroups of kube-batch, coscheduling and Koordinator."""

@@ -1,4 +1,4 @@
-"""A PodGroup as it was seen last."""
+"""Reads PodGroups for the PodGroup controller."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ from muster.lifecycle.pod_groups.members import Member, mark_sets
 
 
 class Group(Struct, frozen=True):
-    """What it declares, and its whole status. `revision` is its resourceVersion."""
+    """A PodGroup with its whole status. `revision` is its resourceVersion."""
 
     gang_id: str
     kind: DefinitionKind
@@ -35,32 +35,32 @@ class Group(Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """Where the API has it."""
-        declared = self.definition
-        return object_path(declared.api_version, self.kind.plural, declared.namespace, declared.name)
+        """The object's path in the API."""
+        defined = self.definition
+        return object_path(defined.api_version, self.kind.plural, defined.namespace, defined.name)
 
     @property
     def restarts_after(self) -> float | None:
-        """Seconds that it may run with too few pods before it is restarted; None: for ever."""
+        """Seconds for which it may run with too few pods before it is restarted; None: forever."""
         if not self.is_kube_batch:
             return None
         try:
             return kube_batch.restart_after_seconds(self.definition.spec.get("policy"))
-        except BadValue:  # the gang has a Warning about it: see the dialect
+        except BadValue:  # the dialect reports it as a Warning
             return None
 
     def minimum(self, members: list[Member]) -> int:
-        """How many of its pods must run together; 0 if what is declared cannot be read."""
+        """Returns the number of pods that must run together; 0 if the declaration is invalid."""
         return read_gang(self.gang_id, self.definition, mark_sets(members)).minimum
 
 
 def group_of(seen: PodGroup, kind: DefinitionKind) -> Group | None:
-    """None: it defines no gang."""
-    declared = definition(seen, kind)
-    gang_id = defined_gang(declared)
+    """Returns the PodGroup; None if it defines no gang."""
+    defined = definition(seen, kind)
+    gang_id = defined_gang(defined)
     if gang_id is None:
         return None
-    return Group(gang_id, kind, declared, _object(seen.status), seen.metadata.revision)
+    return Group(gang_id, kind, defined, _object(seen.status), seen.metadata.revision)
 
 
 def _object(raw: msgspec.Raw) -> dict[str, Any]:

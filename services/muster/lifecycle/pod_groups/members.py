@@ -1,4 +1,4 @@
-"""Pods that are members of gangs, as far as those who look after gangs need to know them."""
+"""Keeps the pods of all gangs, as the PodGroup controller needs them."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ from muster.kube.objects import Pod
 
 
 class Member(Struct, frozen=True, gc=False):
-    """A pod of a gang. `phase` as in its status; `controller`: there is somebody who makes it anew when it is gone;
+    """A pod of a gang. `phase` is that of its status; `controller`: a controller will replace it when it is deleted;
     `ours`: Muster schedules it.
     """
 
@@ -32,35 +32,35 @@ class Member(Struct, frozen=True, gc=False):
 
     @property
     def runs(self) -> bool:
-        """It runs, and nobody has asked it to stop."""
+        """Whether the pod is running and not being deleted."""
         return self.phase == "Running" and not self.deleting
 
     @property
     def ended(self) -> bool:
-        """It will never run again."""
+        """Whether the pod has succeeded or failed."""
         return self.phase in ("Succeeded", "Failed")
 
 
-class Touched(Struct, frozen=True):
-    """A gang of which something changed; `stopped`: a member of it ran, and does not any more."""
+class GangChange(Struct, frozen=True):
+    """A change of a gang; `stopped`: a running member stopped."""
 
     gang_id: str
     stopped: bool = False
 
 
 class Members:
-    """All of them, by gang."""
+    """The members of all gangs."""
 
     def __init__(self, scheduler_names: Iterable[str]) -> None:
         self._scheduler_names = frozenset(scheduler_names)
         self._by_uid: dict[str, Member] = {}
         self._by_gang: dict[str, dict[str, Member]] = {}
-        self._doomed: set[str] = set()
+        self._deleted: set[str] = set()
 
-    def put(self, change: Pod | Removed) -> list[Touched]:
-        """A pod came, changed or went: the gangs for which that makes a difference."""
+    def put(self, change: Pod | Removed) -> list[GangChange]:
+        """Applies a change of a pod; returns the gangs that it changes."""
         if isinstance(change, Removed):
-            self._doomed.discard(change.uid)
+            self._deleted.discard(change.uid)
             uid, after = change.uid, None
         else:
             uid, after = change.metadata.uid, self._member(change)
@@ -69,26 +69,26 @@ class Members:
             return []
         self._replace(before, after)
         stopped = before is not None and before.runs and (after is None or not after.runs)
-        touched = [] if before is None else [Touched(before.gang_id, stopped)]
+        changes = [] if before is None else [GangChange(before.gang_id, stopped)]
         if after is not None and (before is None or before.gang_id != after.gang_id):
-            touched.append(Touched(after.gang_id))
-        return touched
+            changes.append(GangChange(after.gang_id))
+        return changes
 
-    def doom(self, member: Member) -> None:
-        """It has been deleted, whatever is told of it that is older."""
+    def mark_deleted(self, member: Member) -> None:
+        """Marks a member as deleted, even if an older state of it is delivered later."""
         if self._by_uid.get(member.uid) == member:
-            self._doomed.add(member.uid)
+            self._deleted.add(member.uid)
             self._replace(member, replace(member, deleting=True))
 
     def of(self, gang_id: str) -> list[Member]:
-        """Those that are there, the oldest first."""
-        there = self._by_gang.get(gang_id, {}).values()
-        return sorted((member for member in there if member.ours), key=lambda member: member.age)
+        """Returns the members of a gang that Muster schedules, the oldest first."""
+        members = self._by_gang.get(gang_id, {}).values()
+        return sorted((member for member in members if member.ours), key=lambda member: member.age)
 
-    def is_others(self, gang_id: str) -> bool:
-        """It has pods, and all of them are other schedulers'."""
-        there = self._by_gang.get(gang_id, {}).values()
-        return bool(there) and not any(member.ours for member in there)
+    def is_foreign(self, gang_id: str) -> bool:
+        """Returns whether the gang has pods and all of them belong to other schedulers."""
+        members = self._by_gang.get(gang_id, {}).values()
+        return bool(members) and not any(member.ours for member in members)
 
     def _member(self, pod: Pod) -> Member | None:
         marks = gang_marks(pod)
@@ -105,7 +105,7 @@ class Members:
             pod_age(pod),
             pod.status.phase or "Pending",
             pod.spec.node_name or "",
-            metadata.deletion_timestamp is not None or metadata.uid in self._doomed,
+            metadata.deletion_timestamp is not None or metadata.uid in self._deleted,
             bool(metadata.controller),
             tuple(sorted(owner.name for owner in metadata.owner_references or ())),
             pod.spec.scheduler_name in self._scheduler_names,
@@ -124,7 +124,7 @@ class Members:
 
 
 def mark_sets(members: Iterable[Member]) -> list[MarkSet]:
-    """What a dialect reads of them; `members` are in order of age."""
+    """Returns the mark sets of members, which are ordered by age."""
     oldest: dict[GangMarks, PodAge] = {}
     for member in members:
         oldest.setdefault(member.marks, member.age)

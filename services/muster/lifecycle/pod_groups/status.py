@@ -1,17 +1,17 @@
-"""What the status of a PodGroup says of its pods, by their number and what became of them. Pure.
+"""The status of a PodGroup: counts and phase, from its pods. Pure.
 
-Pods that are being deleted count no more: whatever they still do, the group cannot count on them.
+Pods that are being deleted do not count.
 
 The phases are those of the coscheduling plugin:
 
     Pending -> PreScheduling -> Scheduling -> Scheduled -> Running -> Finished
-      fewer      all there,       some have     as many      as many     as many
-      pods than  none has a       a node        as the       run or      succeeded
-      the        node                           minimum      succeeded
-      minimum                                   have one
+      fewer      complete,        some have     minimum      minimum     minimum
+      pods than  none has a       a node        has nodes    running or  succeeded
+      the        node                                        succeeded
+      minimum
 
-    Unknown   some run, and of the others there are too few, or they lost their nodes after the group had started
-    Failed    some failed, and those that ended or run are as many as the minimum
+    Unknown   some are running, but too few pods are left, or they lost their nodes after the group had started
+    Failed    some failed, and at least the minimum have ended or are running
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ _STARTED: Final = (SCHEDULED, RUNNING, UNKNOWN)
 
 
 class Counts(Struct, frozen=True):
-    """How many pods there are, and what became of them. `scheduled`: they were given a node, whatever came after."""
+    """Numbers of pods. `scheduled` counts pods with a node, whatever their phase."""
 
     pods: int = 0
     pending: int = 0
@@ -45,13 +45,13 @@ class Counts(Struct, frozen=True):
 
 
 def counts_of(members: Sequence[Member]) -> Counts:
-    """Of all that are not being deleted."""
-    there = [member for member in members if not member.deleting]
-    phases = [member.phase for member in there]
+    """Counts the members that are not being deleted."""
+    present = [member for member in members if not member.deleting]
+    phases = [member.phase for member in present]
     return Counts(
-        pods=len(there),
+        pods=len(present),
         pending=phases.count("Pending"),
-        scheduled=sum(1 for member in there if member.node),
+        scheduled=sum(1 for member in present if member.node),
         running=phases.count("Running"),
         succeeded=phases.count("Succeeded"),
         failed=phases.count("Failed"),
@@ -59,7 +59,7 @@ def counts_of(members: Sequence[Member]) -> Counts:
 
 
 def kube_batch_status(counts: Counts) -> dict[str, Any]:
-    """The status of kube-batch's PodGroup."""
+    """Returns the status of kube-batch's PodGroup."""
     return {
         "admitted": counts.scheduled,
         "running": counts.running,
@@ -71,10 +71,10 @@ def kube_batch_status(counts: Counts) -> dict[str, Any]:
 def coscheduling_status(
     minimum: int, members: Sequence[Member], before: Mapping[str, Any], now: str
 ) -> Mapping[str, Any]:
-    """The status of the coscheduling plugin's PodGroup. `before` is the one it has, `now` the time as the API has it.
+    """Returns the status of the coscheduling plugin's PodGroup. `before` is its present status, `now` an API timestamp.
 
-    A group that finished, and of which too few pods are left to start again, stays as it is: pods that ended may be
-    deleted without a change to what became of the group. So does one that failed, once all its pods are gone.
+    A finished group with too few pods left to start again keeps its status, because ended pods may be deleted. So does
+    a failed one, once all its pods are gone.
     """
     counts = counts_of(members)
     if _is_over(minimum, counts, before):
@@ -94,7 +94,7 @@ def coscheduling_status(
 
 
 def runs_below_minimum(minimum: int, counts: Counts) -> bool:
-    """Some run, but with all that may still run or succeeded there are fewer than the minimum."""
+    """Returns whether some pods are running, but too few are left to reach the minimum."""
     return counts.running > 0 and counts.succeeded + counts.pending + counts.running < minimum
 
 
@@ -105,7 +105,7 @@ def _is_over(minimum: int, counts: Counts, before: Mapping[str, Any]) -> bool:
 
 
 def _phase(minimum: int, counts: Counts, before: Any) -> str:
-    if minimum < 1:  # what it declares cannot be read
+    if minimum < 1:  # invalid declaration
         return PENDING
     if counts.succeeded >= minimum:
         return FINISHED
@@ -123,5 +123,5 @@ def _phase(minimum: int, counts: Counts, before: Any) -> str:
 
 
 def _occupant(members: Sequence[Member]) -> str:
-    """The workload that the oldest pod is of."""
+    """Returns the owners of the oldest pod."""
     return ",".join(f"{members[0].namespace}/{owner}" for owner in members[0].owners) if members else ""

@@ -1,1 +1,1 @@
-"""QueueJobs: what is to be done about one (plan), in which order for all (order), and who does it (controller)."""
+"""QueueJobs: one job's next steps (plan), creation of pods by job priority (pod_creation), and the controller."""

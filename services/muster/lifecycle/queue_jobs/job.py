@@ -1,4 +1,4 @@
-"""A QueueJob as its user wrote it, read into what its controller goes by, and what is wrong with it in sentences."""
+"""Reads QueueJobs, and describes what is invalid in them."""
 
 from collections.abc import Mapping
 from hashlib import blake2b
@@ -20,17 +20,17 @@ API_VERSION: Final = "arbitrator.incubator.k8s.io/v1alpha1"
 KIND: Final = "QueueJob"
 PLURAL: Final = "queuejobs"
 
-MOST_TASKS: Final = 100
-MOST_PODS: Final = 10_000
-"""Of one job: twice what a Job with indexes of its own may run at once is common, and a gang of so many is solved."""
-LONGEST_NAME: Final = 240
-"""Characters of a job's name: pods have it with two numbers behind it, and 253 at most."""
+MAX_TASKS: Final = 100
+MAX_PODS: Final = 10_000
+"""Limit on one job's pods."""
+MAX_NAME_LENGTH: Final = 240
+"""Limit on a job's name: pod names append two numbers to it and have at most 253 characters."""
 
 Object = dict[str, Any]
 
 
 class QueueJob(Struct, frozen=True):
-    """A QueueJob as it comes off the wire."""
+    """A QueueJob as decoded."""
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     spec: Raw = NOTHING
@@ -38,7 +38,7 @@ class QueueJob(Struct, frozen=True):
 
 
 class Task(Struct, frozen=True):
-    """One of a job's kinds of pods."""
+    """A task of a job: equal pods from one template."""
 
     replicas: int
     template: Object
@@ -46,10 +46,10 @@ class Task(Struct, frozen=True):
 
 
 class Job(Struct, frozen=True):
-    """A QueueJob. `templates` is a digest of what its pods are made from: when it changes, all are made anew.
+    """A QueueJob.
 
-    `told` is the status as it stands in the object. `problems` keep its pods from being made or made anew; those that
-    run are left alone.
+    `templates` is a digest of the pod templates: when it changes, all pods are recreated. `reported` is the status in
+    the object. `problems` keep its pods from being created or recreated; running pods are left alone.
     """
 
     uid: str
@@ -64,22 +64,22 @@ class Job(Struct, frozen=True):
     scheduling: Object = {}
     templates: str = ""
     status: JobStatus = JobStatus()
-    told: Object = {}
+    reported: Object = {}
     problems: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
-        """Pods that it wants."""
+        """The total number of pods."""
         return sum(task.replicas for task in self.tasks)
 
     @property
     def needed(self) -> int:
-        """Pods without which it does not run; never more than it wants."""
+        """The number of pods that the job needs to run; at most its size."""
         return min(self.minimum, self.size)
 
 
 def decode_queue_job(data: Encoded) -> QueueJob:
-    """Read a QueueJob; fields with wrong types keep their defaults. Raises BadObject."""
+    """Decodes a QueueJob; fields with wrong types keep their defaults. Raises BadObject."""
     try:
         return _decoder.decode(data)
     except UNREADABLE:
@@ -98,11 +98,11 @@ QUEUE_JOBS: Final = ApiResource(
 
 
 def read_job(given: QueueJob, priorities: Priorities) -> Job:
-    """What its controller goes by."""
+    """Reads a QueueJob into the form that the controller uses."""
     metadata = given.metadata
     problems: list[str] = []
-    if len(metadata.name) > LONGEST_NAME:
-        problems.append(f"metadata.name has {len(metadata.name)} characters, but it may have at most {LONGEST_NAME}")
+    if len(metadata.name) > MAX_NAME_LENGTH:
+        problems.append(f"metadata.name has {len(metadata.name)} characters, but it may have at most {MAX_NAME_LENGTH}")
     spec = _object(given.spec, "spec", problems)
     scheduling = _mapping(spec.get("schedulingSpec"), "spec.schedulingSpec", problems)
     tasks = _tasks(spec, priorities, scheduling.get("priorityClassName"), problems)
@@ -114,8 +114,8 @@ def read_job(given: QueueJob, priorities: Priorities) -> Job:
     wanted = sum(task.replicas for task in tasks)
     if minimum > wanted and not problems:
         problems.append(
-            f"spec.schedulingSpec.minAvailable is {minimum}, but spec.taskSpecs asks for {wanted} pods only, so it "
-            "can never run: ask for fewer, or for more replicas"
+            f"spec.schedulingSpec.minAvailable is {minimum}, but spec.taskSpecs has only {wanted} pods, so the "
+            "job can never run: lower it, or add replicas"
         )
     return Job(
         uid=metadata.uid,
@@ -130,19 +130,19 @@ def read_job(given: QueueJob, priorities: Priorities) -> Job:
         scheduling=scheduling,
         templates=_digest(tasks),
         status=read_status(given.status, (metadata.annotations or {}).get(RECORD, ""), metadata.uid),
-        told=_told(given.status),
+        reported=_told(given.status),
         problems=tuple(problems),
     )
 
 
 def _tasks(spec: Object, priorities: Priorities, class_name: object, problems: list[str]) -> tuple[Task, ...]:
-    """`class_name`: that of the job, which its pods get unless they have one."""
+    """Reads the tasks. `class_name` is the job's priority class, the default of its pods."""
     given = spec.get("taskSpecs")
     if not isinstance(given, list) or not given:
-        problems.append("spec.taskSpecs is empty: name at least one kind of pods")
+        problems.append("spec.taskSpecs is empty: add at least one task")
         return ()
-    if len(given) > MOST_TASKS:
-        problems.append(f"spec.taskSpecs has {len(given)} entries, but it may have at most {MOST_TASKS}")
+    if len(given) > MAX_TASKS:
+        problems.append(f"spec.taskSpecs has {len(given)} entries, but it may have at most {MAX_TASKS}")
         return ()
     shared = _match_labels(spec.get("selector"), "spec.selector", problems)
     tasks = tuple(_task(each, f"spec.taskSpecs[{place}]", shared, problems) for place, each in enumerate(given))
@@ -150,8 +150,8 @@ def _tasks(spec: Object, priorities: Priorities, class_name: object, problems: l
         replace(task, priority=_pod_priority(task.template["spec"], class_name, priorities)) for task in tasks
     )
     wanted = sum(task.replicas for task in tasks)
-    if wanted > MOST_PODS:
-        problems.append(f"spec.taskSpecs asks for {wanted} pods, but a QueueJob may have at most {MOST_PODS}")
+    if wanted > MAX_PODS:
+        problems.append(f"spec.taskSpecs asks for {wanted} pods, but a QueueJob may have at most {MAX_PODS}")
     return tasks
 
 
@@ -176,7 +176,7 @@ def _task(given: object, where: str, shared: Mapping[str, str], problems: list[s
 
 
 def _match_labels(selector: object, where: str, problems: list[str]) -> dict[str, str]:
-    """Labels that pods must have so that the selector selects them."""
+    """Returns the labels that pods need for the selector to match."""
     given = _mapping(selector, where, problems)
     if given.get("matchExpressions"):
         problems.append(f"{where}.matchExpressions is not supported: use matchLabels, which the pods get as labels")
@@ -188,7 +188,7 @@ def _match_labels(selector: object, where: str, problems: list[str]) -> dict[str
 
 
 def _priority(scheduling: Object, priorities: Priorities) -> int:
-    """That of the job, as the scheduler will read it off the SchedulingSpec."""
+    """Returns the job's priority, as the scheduler will read it from the SchedulingSpec."""
     class_name, number = scheduling.get("priorityClassName"), scheduling.get("priority")
     if isinstance(class_name, str) and (value := priorities.by_name.get(class_name)) is not None:
         return value
@@ -201,7 +201,7 @@ def _pod_priority(spec: Object, class_name: object, priorities: Priorities) -> i
     named = {"priority": number, "priorityClassName": own}
     try:
         return priorities.of_pod(msgspec.convert(named, PodSpec))
-    except msgspec.ValidationError:  # the API server refuses such a pod, and says why
+    except msgspec.ValidationError:  # the API server rejects such a pod with a reason
         return priorities.default
 
 
@@ -237,6 +237,6 @@ def _told(raw: Raw) -> Object:
 
 
 def _digest(tasks: tuple[Task, ...]) -> str:
-    """Of the templates; how many pods there are to be of each makes no difference."""
+    """Returns a digest of the templates. Numbers of replicas do not change it."""
     content = msgspec.json.encode([task.template for task in tasks], order="deterministic")
     return blake2b(content, digest_size=8).hexdigest()

@@ -1,13 +1,13 @@
-"""What is to be done about one QueueJob now. Pure: the job, its pods and the time in, a plan out.
+"""Plans the next step for one QueueJob. Pure: takes the job, its pods and the time, and returns a plan.
 
-    incarnation 1 --made, enough have a node--> started --one fails, enough are left--> that one is made anew
-         ^                                        |
-         +-- incarnation + 1, all are made anew --+-- fewer than minAvailable are left
-                                                  +-- a template changed
+    incarnation 1 --created, enough have a node--> started --one fails, enough are left--> replace that pod
+         ^                                           |
+         +-- incarnation + 1, recreate all pods -----+-- fewer than minAvailable are left
+                                                     +-- a template changed
 
-Enough are left if pods that have a node or succeeded are as many as minAvailable: a pod that is about to run has the
-room that it needs, and one that succeeded has done what it is for. So a job that is only beginning, or ending, is never
-taken for one that broke. Pods have names that follow from their places, so making one twice makes one.
+Enough are left if at least minAvailable pods have a node or succeeded: a scheduled pod has the capacity that it needs,
+and a succeeded one is done. A job that is starting or ending is therefore never taken for a broken one. Pod names are
+derived from their slots, so creating a pod twice creates one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,16 +20,16 @@ from muster.lifecycle.queue_jobs.job import Job
 from muster.lifecycle.queue_jobs.status import JobStatus
 from muster.retry.backoff import backoff_seconds
 
-MOST_REPLACED_AT_ONCE: Final = 500
-"""Failed pods whose replacement is decided in one step; the others follow in the next."""
-LONGEST_PAUSE_SECONDS: Final = 300
-"""Between attempts at a job whose pods fail again and again."""
-CALM_SECONDS: Final = 600
-"""A job that had no failure for so long begins anew with the shortest pause."""
+MAX_REPLACED_AT_ONCE: Final = 500
+"""Limit on failed pods whose replacement is decided in one step; the others follow in the next one."""
+MAX_PAUSE_SECONDS: Final = 300
+"""Longest pause between attempts at a job whose pods keep failing."""
+BACKOFF_RESET_SECONDS: Final = 600
+"""Time without failures after which the backoff starts over."""
 
 
 class JobPod(Struct, frozen=True, gc=False):
-    """A pod of a job. `task` and `index` are -1, and `incarnation` 0, for one that says nothing of that."""
+    """A pod of a job. `task` and `index` are -1, and `incarnation` is 0, if its annotations lack them."""
 
     uid: str
     name: str
@@ -38,12 +38,12 @@ class JobPod(Struct, frozen=True, gc=False):
     incarnation: int = 0
     templates: str = ""
     phase: str = "Pending"
-    placed: bool = False
-    leaving: bool = False
+    scheduled: bool = False
+    deleting: bool = False
 
 
 class Slot(Struct, frozen=True):
-    """A place for a pod in a job. `needed`: it is one of those without which the job does not run."""
+    """A slot for a pod in a job. `needed`: the job does not run without it."""
 
     task: int
     index: int
@@ -51,7 +51,7 @@ class Slot(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """Something that was decided, for the job's events."""
+    """A decision, as reported in the job's events."""
 
     reason: str
     message: str
@@ -59,39 +59,41 @@ class Step(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """`status` is what is to be written; if it `decides` something, only then may anything else be done, by the next
-    plan. `doomed` are to be deleted, `missing` to be made, the first first. `again_seconds`: when to look again.
+    """The next step for a job.
+
+    `status` is to be written. With a `decision`, nothing else is done before that is written and planned again.
+    `missing` slots are to be filled in their order. `requeue_seconds` is when to reconcile again.
     """
 
     status: JobStatus
-    decides: Step | None = None
-    doomed: tuple[JobPod, ...] = ()
+    decision: Step | None = None
+    to_delete: tuple[JobPod, ...] = ()
     missing: tuple[Slot, ...] = ()
-    again_seconds: float | None = None
+    requeue_seconds: float | None = None
 
 
 def plan(job: Job, pods: Sequence[JobPod], now_seconds: float) -> Plan:
-    """What follows from what there is. Carried out and planned again it comes to rest."""
+    """Returns the plan for a job. Carrying out plans repeatedly converges."""
     if job.deleting or job.problems:
         return Plan(job.status)
     status = job.status
     if status.incarnation == 0:
         return Plan(
             _first(job, pods),
-            Step("Created", f"it is to have {job.size} pods, {job.needed} of which must start together"),
+            Step("Created", f"{job.size} pods are created, {job.needed} of which must start together"),
         )
-    current = [pod for pod in pods if pod.incarnation == status.incarnation and _wanted(job, pod)]
+    current = [pod for pod in pods if pod.incarnation == status.incarnation and _has_slot(job, pod)]
     if job.templates != status.templates:
-        status = _anew(replace(status, replaced=0, attempts=0), job, ())
-        return Plan(status, Step("TemplateChanged", "a template changed: all pods are made anew"))
+        status = _next_incarnation(replace(status, replaced=0, attempts=0), job, ())
+        return Plan(status, Step("TemplateChanged", "a template changed: all pods are recreated"))
     if 0 < job.size <= status.completed:
         return Plan(replace(status, pending=0, running=0, succeeded=status.completed, min_available=job.needed))
-    here = [pod for pod in current if not pod.leaving]
-    return _decision(job, here, now_seconds) or _doing(job, pods, here, now_seconds)
+    active = [pod for pod in current if not pod.deleting]
+    return _decision(job, active, now_seconds) or _carry_out(job, pods, active, now_seconds)
 
 
 def slots(job: Job) -> Iterator[Slot]:
-    """All places of a job, in the order in which they are filled: by priority of their templates, then as listed."""
+    """Yields the slots of a job in the order in which they are filled: by template priority, then as listed."""
     order = sorted(range(len(job.tasks)), key=lambda task: (-job.tasks[task].priority, task))
     places = ((task, index) for task in order for index in range(job.tasks[task].replicas))
     needed = job.needed
@@ -99,20 +101,20 @@ def slots(job: Job) -> Iterator[Slot]:
 
 
 def pod_name(job: Job, slot: Slot) -> str:
-    """Name of the pod in that place."""
+    """Returns the name of the pod in a slot."""
     return f"{job.name}-{slot.task}-{slot.index}"
 
 
 def _first(job: Job, pods: Sequence[JobPod]) -> JobStatus:
-    """A new job; or one that lost its status, as when it was restored from a backup: its pods tell then."""
+    """Returns the first status of a new job, or rebuilds it from the pods if it was lost, for example in a restore."""
     latest = max(pods, key=lambda pod: pod.incarnation, default=None)
     if latest is None or latest.incarnation == 0:
         return replace(job.status, incarnation=1, templates=job.templates)
     return replace(job.status, incarnation=latest.incarnation, templates=latest.templates)
 
 
-def _anew(status: JobStatus, job: Job, failed: Sequence[JobPod]) -> JobStatus:
-    """The next incarnation begins, without any pod."""
+def _next_incarnation(status: JobStatus, job: Job, failed: Sequence[JobPod]) -> JobStatus:
+    """Returns the status at the start of the next incarnation, without pods."""
     fresh = [pod for pod in failed if pod.uid not in status.replacing]
     return replace(
         status,
@@ -129,72 +131,74 @@ def _anew(status: JobStatus, job: Job, failed: Sequence[JobPod]) -> JobStatus:
     )
 
 
-def _decision(job: Job, here: Sequence[JobPod], now_seconds: float) -> Plan | None:
-    """Something that has to be written before it is done; None: there is nothing."""
+def _decision(job: Job, active: Sequence[JobPod], now_seconds: float) -> Plan | None:
+    """Returns the plan with a decision to write first; None if there is nothing to decide."""
     status = job.status
-    failed = [pod for pod in here if pod.phase == "Failed"]
-    left = _left(here)
-    if job.size and sum(pod.phase == "Succeeded" for pod in here) == job.size:
-        done = replace(_counted(job, here), completed=job.size, replacing=())
+    failed = [pod for pod in active if pod.phase == "Failed"]
+    left = _left(active)
+    if job.size and sum(pod.phase == "Succeeded" for pod in active) == job.size:
+        done = replace(_counted(job, active), completed=job.size, replacing=())
         return Plan(done, Step("Completed", f"all {job.size} pods succeeded"))
     needed = job.needed
     if not status.started and 0 < needed <= left + len(failed):
         return Plan(
-            replace(_counted(job, here), started=True), Step("Started", f"{left + len(failed)} pods have a node")
+            replace(_counted(job, active), started=True), Step("Started", f"{left + len(failed)} pods have a node")
         )
     if status.started and left < needed:
-        if needed > status.min_available:  # it asks for more than before, and never had that many
+        if needed > status.min_available:  # raised since: the job never had that many
             return Plan(
-                replace(_counted(job, here), started=False), Step("MinimumRaised", f"{needed} pods are needed now")
+                replace(_counted(job, active), started=False), Step("MinimumRaised", f"{needed} pods are needed now")
             )
         if pause_seconds(status, now_seconds) > 0:
             return None
-        why = f"{left} pods are left of the {needed} that are needed: all are made anew"
-        return Plan(_attempted(_anew(status, job, failed), now_seconds), Step("Restarting", why, warning=True))
-    fresh = [pod.uid for pod in failed if pod.uid not in status.replacing][:MOST_REPLACED_AT_ONCE]
+        message = f"{left} pods are left of the {needed} that are needed: all are recreated"
+        return Plan(
+            _attempted(_next_incarnation(status, job, failed), now_seconds), Step("Restarting", message, warning=True)
+        )
+    fresh = [pod.uid for pod in failed if pod.uid not in status.replacing][:MAX_REPLACED_AT_ONCE]
     if fresh and pause_seconds(status, now_seconds) == 0:
-        return _replacement(job, here, fresh, now_seconds)
+        return _replacement(job, active, fresh, now_seconds)
     return None
 
 
-def _replacement(job: Job, here: Sequence[JobPod], fresh: list[str], now_seconds: float) -> Plan:
-    """Failed pods are made anew, the others are enough."""
-    status = _attempted(_counted(job, here), now_seconds)
+def _replacement(job: Job, active: Sequence[JobPod], fresh: list[str], now_seconds: float) -> Plan:
+    """Plans the replacement of failed pods while the others are enough."""
+    status = _attempted(_counted(job, active), now_seconds)
     replacing = (*status.replacing, *fresh)
-    why = f"{len(fresh)} pods failed and are made anew; the others are enough to go on"
+    message = f"{len(fresh)} pods failed and are replaced; enough others are left"
     return Plan(
         replace(status, replacing=replacing, replaced=status.replaced + len(fresh)),
-        Step("Replacing", why, warning=True),
+        Step("Replacing", message, warning=True),
     )
 
 
-def _doing(job: Job, pods: Sequence[JobPod], here: Sequence[JobPod], now_seconds: float) -> Plan:
-    """Nothing is to be decided: bring the pods in line with what was."""
+def _carry_out(job: Job, pods: Sequence[JobPod], active: Sequence[JobPod], now_seconds: float) -> Plan:
+    """Plans the deletions and creations that follow from earlier decisions."""
     status, names = job.status, {pod.name for pod in pods}
-    doomed = tuple(
+    to_delete = tuple(
         pod
         for pod in pods
-        if not pod.leaving
-        and (pod.incarnation != status.incarnation or not _wanted(job, pod) or pod.uid in status.replacing)
+        if not pod.deleting
+        and (pod.incarnation != status.incarnation or not _has_slot(job, pod) or pod.uid in status.replacing)
     )
-    broken = status.started and _left(here) < job.needed  # and is made anew after a pause
+    broken = status.started and _left(active) < job.needed  # restarted after the backoff
     missing = () if broken else tuple(slot for slot in slots(job) if pod_name(job, slot) not in names)
-    waits = broken or any(pod.phase == "Failed" and pod.uid not in status.replacing for pod in here)
+    waits = broken or any(pod.phase == "Failed" and pod.uid not in status.replacing for pod in active)
     again = max(0.1, pause_seconds(status, now_seconds)) if waits else None
-    return Plan(_counted(job, here), None, doomed, missing, again)
+    return Plan(_counted(job, active), None, to_delete, missing, again)
 
 
-def _left(here: Sequence[JobPod]) -> int:
-    """Pods that the job can count on."""
-    return sum(pod.phase == "Succeeded" or (pod.placed and pod.phase != "Failed") for pod in here)
+def _left(active: Sequence[JobPod]) -> int:
+    """Counts pods that have a node or succeeded."""
+    return sum(pod.phase == "Succeeded" or (pod.scheduled and pod.phase != "Failed") for pod in active)
 
 
-def _counted(job: Job, here: Sequence[JobPod]) -> JobStatus:
-    """The status with the counts that are true now."""
+def _counted(job: Job, active: Sequence[JobPod]) -> JobStatus:
+    """Returns the status with current counts."""
     status = job.status
-    phases = [pod.phase for pod in here]
-    there = {pod.uid for pod in here}
-    fresh = sum(pod.phase == "Failed" and pod.uid not in status.replacing for pod in here)
+    phases = [pod.phase for pod in active]
+    there = {pod.uid for pod in active}
+    fresh = sum(pod.phase == "Failed" and pod.uid not in status.replacing for pod in active)
     return replace(
         status,
         pending=phases.count("Pending"),
@@ -207,18 +211,18 @@ def _counted(job: Job, here: Sequence[JobPod]) -> JobStatus:
 
 
 def _attempted(status: JobStatus, now_seconds: float) -> JobStatus:
-    calm = now_seconds - status.last_attempt_seconds >= CALM_SECONDS
-    return replace(status, attempts=1 if calm else status.attempts + 1, last_attempt_seconds=int(now_seconds))
+    reset = now_seconds - status.last_attempt_seconds >= BACKOFF_RESET_SECONDS
+    return replace(status, attempts=1 if reset else status.attempts + 1, last_attempt_seconds=int(now_seconds))
 
 
 def pause_seconds(status: JobStatus, now_seconds: float) -> float:
-    """How long to wait before pods are made anew once more: nothing at first, then 1 s, doubling."""
+    """Returns the backoff before pods are recreated again: none at first, then 1 s, doubling."""
     since = now_seconds - status.last_attempt_seconds
-    if status.attempts == 0 or since >= CALM_SECONDS:
+    if status.attempts == 0 or since >= BACKOFF_RESET_SECONDS:
         return 0.0
-    pause = backoff_seconds(1.0, LONGEST_PAUSE_SECONDS, status.attempts)
+    pause = backoff_seconds(1.0, MAX_PAUSE_SECONDS, status.attempts)
     return min(pause, max(0.0, pause - since))
 
 
-def _wanted(job: Job, pod: JobPod) -> bool:
+def _has_slot(job: Job, pod: JobPod) -> bool:
     return 0 <= pod.task < len(job.tasks) and 0 <= pod.index < job.tasks[pod.task].replicas

@@ -1,8 +1,8 @@
-"""The status of a QueueJob: what users are told of it, and what its controller has to remember of it.
+"""The status of a QueueJob, and the controller's record of its decisions.
 
-Everything that the controller decides is written before it is carried out, so that whoever looks next, after a crash or
-as the next leader, goes on with the same decision. That is in an annotation: a CRD that was installed by others may not
-let the status have fields of ours.
+Every decision is written before it is carried out, so that the controller continues with the same decision after a
+crash or a change of leader. The record is an annotation, because a CRD that others installed may prune unknown status
+fields.
 """
 
 from typing import Any, Final
@@ -14,13 +14,13 @@ from msgspec.structs import asdict, replace
 from muster.kube.objects import UNREADABLE
 
 RECORD: Final = "muster.dev/queue-job-record"
-"""Annotation of a QueueJob with what was decided of it."""
-MADE: Final = "PodsMade"
-"""Type of the condition that tells whether all pods of a QueueJob could be made."""
+"""Annotation of a QueueJob with the controller's decisions."""
+PODS_CREATED: Final = "PodsCreated"
+"""Condition type: whether all pods of a QueueJob could be created."""
 
 
 class Obstacle(Struct, frozen=True):
-    """Why pods of a QueueJob are not made: a word for machines, a sentence for people."""
+    """Why pods of a QueueJob are not created: a reason for machines, a message for users."""
 
     reason: str
     message: str
@@ -37,13 +37,12 @@ class Condition(Struct, rename="camel", frozen=True):
 
 
 class JobStatus(Struct, frozen=True):
-    """How a job is, and what was decided of it.
+    """The status of a job and the decisions about it.
 
-    `incarnation` counts how often all pods were made anew, from 1; pods of former ones have to go. `templates` is the
-    digest of what they are made from. `started`: as many as needed had a node. `completed`: so many succeeded when all
-    had. `replacing` are uids of failed pods that are to be deleted and made anew, `replaced` counts those that were,
-    the former included. `attempts` and `last_attempt_seconds` (since 1970) are what pauses between such steps follow
-    from.
+    `incarnation` counts from 1 and increases when all pods are recreated; pods of earlier incarnations are deleted.
+    `templates` is the digest of the pod templates. `started`: the needed number of pods had nodes. `completed` is the
+    number of pods that succeeded once all had. `replacing` are uids of failed pods to delete and recreate; `replaced`
+    counts all replaced pods, these included. `attempts` and `last_attempt_seconds` (since 1970) determine the backoff.
     """
 
     pending: int = 0
@@ -62,8 +61,8 @@ class JobStatus(Struct, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
     @property
-    def shown(self) -> dict[str, Any]:
-        """The status of the object."""
+    def fields(self) -> dict[str, Any]:
+        """The status fields of the object."""
         return {
             "pending": self.pending,
             "running": self.running,
@@ -77,7 +76,7 @@ class JobStatus(Struct, frozen=True):
         }
 
     def record(self, job: str) -> str:
-        """What was decided, of the job with this uid, for the annotation."""
+        """Encodes the decisions for the annotation of the job with this uid."""
         return msgspec.json.encode(
             _Record(
                 job,
@@ -94,7 +93,7 @@ class JobStatus(Struct, frozen=True):
 
 
 class _Record(Struct, rename="camel", frozen=True):
-    """`job` tells a job from a copy that has its annotations too."""
+    """The record. `job` distinguishes a job from a copy with the same annotations."""
 
     job: str
     incarnation: int
@@ -107,7 +106,7 @@ class _Record(Struct, rename="camel", frozen=True):
     last_attempt_seconds: int
 
 
-class _Shown(Struct, rename="camel", frozen=True):
+class _StatusFields(Struct, rename="camel", frozen=True):
     pending: int = 0
     running: int = 0
     succeeded: int = 0
@@ -117,13 +116,13 @@ class _Shown(Struct, rename="camel", frozen=True):
 
 
 def read_status(raw: Raw, record: str, job: str) -> JobStatus:
-    """How the job with this uid is, by its status and its record. What cannot be read of them counts as not there."""
+    """Reads status and record of the job with this uid. Malformed ones count as absent."""
     content = bytes(raw)
     try:
-        shown = msgspec.json.decode(content, type=_Shown) if content and content != b"null" else _Shown()
+        fields = msgspec.json.decode(content, type=_StatusFields) if content and content != b"null" else _StatusFields()
     except UNREADABLE:
-        shown = _Shown()
-    status = JobStatus(**asdict(shown))
+        fields = _StatusFields()
+    status = JobStatus(**asdict(fields))
     try:
         decided = msgspec.json.decode(record, type=_Record) if record else None
     except UNREADABLE:
@@ -133,21 +132,25 @@ def read_status(raw: Raw, record: str, job: str) -> JobStatus:
     return replace(status, **{name: value for name, value in asdict(decided).items() if name != "job"})
 
 
-def with_obstacle(status: JobStatus, obstacle: Obstacle | None, *, all_made: bool, now_text: str) -> JobStatus:
-    """The status with what there is to say of pods that are missing. While some are being made nothing new is said."""
-    if obstacle is None and not all_made:
+def with_obstacle(status: JobStatus, obstacle: Obstacle | None, *, all_created: bool, now_text: str) -> JobStatus:
+    """Returns the status with the condition PodsCreated. It does not change while pods are being created."""
+    if obstacle is None and not all_created:
         return status
-    said = Condition(MADE, "True", "AllMade") if obstacle is None else Condition(MADE, "False", *_words(obstacle))
-    before = next((each for each in status.conditions if each.type == MADE), None)
+    condition = (
+        Condition(PODS_CREATED, "True", "AllCreated")
+        if obstacle is None
+        else Condition(PODS_CREATED, "False", *_reason_and_message(obstacle))
+    )
+    before = next((each for each in status.conditions if each.type == PODS_CREATED), None)
     if before is not None:
-        said = replace(said, last_transition_time=before.last_transition_time)
-        if said == before:
+        condition = replace(condition, last_transition_time=before.last_transition_time)
+        if condition == before:
             return status
-    if before is None or before.status != said.status:
-        said = replace(said, last_transition_time=now_text)
-    others = tuple(each for each in status.conditions if each.type != MADE)
-    return replace(status, conditions=(*others, said))
+    if before is None or before.status != condition.status:
+        condition = replace(condition, last_transition_time=now_text)
+    others = tuple(each for each in status.conditions if each.type != PODS_CREATED)
+    return replace(status, conditions=(*others, condition))
 
 
-def _words(obstacle: Obstacle) -> tuple[str, str]:
+def _reason_and_message(obstacle: Obstacle) -> tuple[str, str]:
     return obstacle.reason, obstacle.message

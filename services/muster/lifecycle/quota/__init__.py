@@ -1,8 +1,8 @@
-"""Quota of namespaces kept for PodGroups: what is reserved, who may pass, and the words for both.
+"""Reserves quota of namespaces for PodGroups, and admits only pods that leave the reservations intact.
 
-    webhook (HTTPS) -> admission -> books <- keeper (of the leader: reserves, returns, tells)
-                                      |
-                        census (what is seen) + ledger (what is agreed, a ConfigMap, by compare-and-swap)
+    webhook (HTTPS) -> admission -> accounting <- reconciler (leader only: reserves, releases, reports conditions)
+                                        |
+                usage (observed pods and limits) + ledger (agreed reservations, a ConfigMap, by compare-and-swap)
 
-`books` and what it is made of are pure. docs/quota.md is for users; docs/decisions tell why it is like this.
+`accounting`, `usage` and `ledger` are pure. docs/quota.md is for users; docs/decisions/0032 has the reasons.
 """

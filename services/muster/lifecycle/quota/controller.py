@@ -1,49 +1,50 @@
-"""Quota as a controller of lifecycle: every replica answers reviews, and the one that leads reserves and returns.
+"""The quota controller: every replica answers admission reviews, and the leader reserves and releases quota.
 
-Without a certificate for the webhook nothing is reserved and nobody waits for quota: what nobody guards is no promise.
+Without a certificate for the webhook nothing is reserved and no group waits for quota: a reservation that no webhook
+protects would not hold.
 """
 
 import structlog
 
-from muster.lifecycle.calls import Calls
+from muster.lifecycle.controller import ControllerContext
+from muster.lifecycle.object_client import ObjectClient
 from muster.lifecycle.quota.admission import Admission
-from muster.lifecycle.quota.keeper import Keeper
-from muster.lifecycle.quota.sight import Sight
-from muster.lifecycle.quota.store import LedgerStore
+from muster.lifecycle.quota.cache import QuotaCache
+from muster.lifecycle.quota.ledger_store import LedgerStore
+from muster.lifecycle.quota.reconciler import QuotaReconciler
 from muster.lifecycle.quota.tls import ReloadedTls
 from muster.lifecycle.quota.webhook import QuotaWebhook
 from muster.lifecycle.settings import lease_namespace
-from muster.lifecycle.surroundings import Surroundings
 
 _log = structlog.get_logger(__name__)
 
 
-class Quota:
-    """One replica's part in it."""
+class QuotaController:
+    """Runs the webhook and the reconciler of one replica."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         """Raises BadWebhookCertificate."""
-        settings = surroundings.settings
-        chosen = settings.quota
+        settings = context.settings
+        quota = settings.quota
         self.webhook: QuotaWebhook | None = None
-        if chosen.certificate_file is None or chosen.key_file is None:
-            _log.info("no quota is reserved for PodGroups: the webhook has no certificate")
+        if quota.certificate_file is None or quota.key_file is None:
+            _log.info("quota_reservation_disabled", reason="the webhook has no certificate")
             return
-        calls = Calls(surroundings.session)
-        store = LedgerStore(surroundings.session, lease_namespace(settings))
-        sight = Sight(surroundings.watches, lambda namespace: self._keeper.changed(namespace))
-        self._keeper = Keeper(surroundings, sight, store, calls)
-        self._admission = Admission(sight, store, calls)
-        tls = ReloadedTls(chosen.certificate_file, chosen.key_file, chosen.client_ca_file)
-        self.webhook = QuotaWebhook(chosen.listen, tls, self._admission, surroundings.watches)
+        client = ObjectClient(context.session)
+        store = LedgerStore(context.session, lease_namespace(settings))
+        cache = QuotaCache(context.informers, lambda namespace: self._reconciler.enqueue(namespace))
+        self._reconciler = QuotaReconciler(context, cache, store, client)
+        self._admission = Admission(cache, store, client)
+        tls = ReloadedTls(quota.certificate_file, quota.key_file, quota.client_ca_file)
+        self.webhook = QuotaWebhook(quota.listen, tls, self._admission, context.informers)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         if self.webhook is None:
             return
         try:
             await self.webhook.start()
-            await self._keeper.run()
+            await self._reconciler.run()
         finally:
             await self.webhook.stop()
             await self._admission.close()

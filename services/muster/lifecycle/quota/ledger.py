@@ -1,33 +1,35 @@
-"""What all replicas agree on about a namespace's quota: reservations, and pods that were let in and are not seen yet.
+"""The quota ledger of a namespace: reservations, and admitted pods that are not observed yet. All replicas share it.
 
-It is one JSON document, replaced as a whole by compare-and-swap. `seen` is what makes it safe to forget a pod that was
-let in: whoever decides by the ledger must have seen all pods up to that revision.
+It is one JSON document, replaced as a whole by compare-and-swap. `observed_revision` makes it safe to drop an admitted
+pod: a replica that decides by the ledger must have observed all pods up to that revision.
 """
 
 from hashlib import blake2b
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from muster.gangs.quoting import quoted
 from muster.kube.resource_quota import PodUsage
 
-MOST_PASSING: Final = 1000
-"""Pods that are at once on their way from the webhook to being seen, which takes some milliseconds."""
-MOST_RESERVATIONS: Final = 500
-MOST_RETURNED: Final = 15_000
-"""Ended pods that are remembered as returned, over all groups. With these bounds a ledger fits into a ConfigMap, which
-holds a megabyte: 400 bytes for each of the first two, 15 for these.
+MAX_ADMITTED: Final = 1000
+"""Pods that are admitted and not observed yet, at one time. Observing one takes some milliseconds."""
+MAX_RESERVATIONS: Final = 500
+MAX_RETURNED_PODS: Final = 15_000
+"""Ended pods that are remembered as returned, over all groups.
+
+With these limits a ledger fits into a ConfigMap of 1 MiB: 400 bytes for each admitted pod and reservation, 15 for each
+of these.
 """
 
 _VERSION: Final = 1
 Amounts = tuple[tuple[str, int], ...]
-"""By the names of quotas, in billionths, sorted."""
+"""Amounts in billionths by the resource names of quotas, sorted."""
 
 
 class BadLedger(ValueError):
-    """A document that this lifecycle cannot read; `is_newer`: because a later one wrote it."""
+    """A document that cannot be decoded; `is_newer`: because a later version of lifecycle wrote it."""
 
     def __init__(self, message: str, *, is_newer: bool = False) -> None:
         super().__init__(message)
@@ -35,12 +37,12 @@ class BadLedger(ValueError):
 
 
 class Reservation(Struct, frozen=True, omit_defaults=True):
-    """What is kept for a PodGroup.
+    """The reservation of a PodGroup.
 
-    `returned` is what pods used that have succeeded; `counted` are marks of those of them that may still be seen.
-    `revision` is the PodGroup's when it was made. `idle_since`: from when on no pod of it is live though some have
-    ended, in seconds since 1970; 0: that is not so. `finished`: it was given back; a new pod of the group reserves it
-    anew.
+    `returned` is the usage of pods that succeeded; `counted` are digests of those among them that may still exist.
+    `revision` is that of the PodGroup at the time of the reservation. `idle_since` is when the last live pod was gone
+    and some had ended, in seconds since 1970; 0: not idle. `finished`: it was released; a new pod of the group
+    reserves it again.
     """
 
     uid: str
@@ -54,16 +56,18 @@ class Reservation(Struct, frozen=True, omit_defaults=True):
 
     @property
     def left(self) -> dict[str, int]:
-        """What is still kept, by the names of quotas."""
+        """The amounts still reserved, by the resource names of quotas."""
         if self.finished:
             return {}
         returned = dict(self.returned)
         return {name: max(0, nanos - returned.get(name, 0)) for name, nanos in self.total}
 
 
-class Passing(Struct, frozen=True, omit_defaults=True):
-    """A pod that was let in. Of pods of one name that were let in shortly one after the other only one can come to be:
-    `uids` are theirs, `usage` covers each of them. `since` is when the last one was, in seconds since 1970.
+class AdmittedPod(Struct, frozen=True, omit_defaults=True):
+    """An admitted pod that is not observed yet.
+
+    Of several pods with one name admitted in short succession, only one can be created: `uids` are those of all of
+    them, `usage` covers each. `since` is when the last one was admitted, in seconds since 1970.
     """
 
     uids: tuple[str, ...]
@@ -73,15 +77,15 @@ class Passing(Struct, frozen=True, omit_defaults=True):
 
 
 class Ledger(Struct, frozen=True):
-    """The whole of it, by group id and by pod name."""
+    """Reservations by group id, admitted pods by pod name."""
 
     reservations: dict[str, Reservation] = {}
-    passing: dict[str, Passing] = {}
-    seen: int = 0
+    admitted: dict[str, AdmittedPod] = field(default_factory=dict, name="passing")
+    observed_revision: int = field(default=0, name="seen")
 
     @property
     def empty(self) -> bool:
-        return not self.reservations and not self.passing
+        return not self.reservations and not self.admitted
 
 
 class _Versioned(Struct, frozen=True):
@@ -93,23 +97,23 @@ class _Document(Struct, frozen=True):
     ledger: Ledger
 
 
-def mark_of(uid: str) -> str:
-    """A short mark of a pod that has been counted."""
+def pod_digest(uid: str) -> str:
+    """Returns a short digest of a pod's uid."""
     return blake2b(uid.encode(), digest_size=6).hexdigest()
 
 
 def encode_ledger(ledger: Ledger) -> str:
-    """As it is kept."""
+    """Encodes a ledger as JSON."""
     return msgspec.json.encode(_Document(_VERSION, ledger)).decode()
 
 
 def decode_ledger(text: str) -> Ledger:
-    """Raises BadLedger."""
+    """Decodes a ledger. Raises BadLedger."""
     try:
         version = msgspec.json.decode(text, type=_Versioned).version
         if version > _VERSION:
-            told = f"a ledger of quota of version {version}, but this lifecycle knows none above {_VERSION}: update it"
-            raise BadLedger(told, is_newer=True)
+            message = f"a quota ledger of version {version}, but this lifecycle supports at most {_VERSION}: upgrade it"
+            raise BadLedger(message, is_newer=True)
         return msgspec.json.decode(text, type=_Document).ledger
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadLedger(f"not a ledger of quota ({error}): {quoted(text[:200])}") from error
+        raise BadLedger(f"not a quota ledger ({error}): {quoted(text[:200])}") from error

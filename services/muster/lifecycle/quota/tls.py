@@ -1,4 +1,4 @@
-"""TLS of the webhook's server, from files that may be replaced under it: each new connection gets what is there now."""
+"""TLS of the webhook's server. Reloads certificate files when they change, for new connections."""
 
 import ssl
 from pathlib import Path
@@ -12,19 +12,19 @@ _log = structlog.get_logger(__name__)
 
 
 class BadWebhookCertificate(CannotStart):
-    """A certificate or key of the webhook cannot be used; the message names the files."""
+    """An unusable certificate or key of the webhook; the message names the files."""
 
 
 class ReloadedTls:
-    """The server's side of TLS. With `client_ca_file`, clients must have a certificate that it signed."""
+    """The server's TLS context. With `client_ca_file`, clients must have a certificate that it signed."""
 
     def __init__(self, certificate_file: Path, key_file: Path, client_ca_file: Path | None) -> None:
         """Raises BadWebhookCertificate."""
         self._certificate, self._key, self._client_ca = certificate_file, key_file, client_ca_file
-        self._stamp = self._stamped()
-        self._current = self._loaded()
-        self.context = self._loaded()
-        """For the server to listen with."""
+        self._version = self._file_versions()
+        self._current = self._load()
+        self.context = self._load()
+        """The context of the listening server."""
         self.context.sni_callback = self._at_handshake
 
     def _at_handshake(self, connection: ssl.SSLObject | ssl.SSLSocket, _: object, __: object) -> None:
@@ -33,17 +33,17 @@ class ReloadedTls:
 
     def _refresh(self) -> None:
         try:
-            stamp = self._stamped()
-            if stamp == self._stamp:
+            version = self._file_versions()
+            if version == self._version:
                 return
-            self._current = self._loaded()
-        except BadWebhookCertificate as error:  # in the middle of being replaced: the old ones serve on
-            _log.warning("the webhook's certificate could not be read anew", error=str(error))
+            self._current = self._load()
+        except BadWebhookCertificate as error:  # the files are being replaced: the old ones stay in use
+            _log.warning("webhook_certificate_reload_failed", error=str(error))
             return
-        self._stamp = stamp
-        _log.info("the webhook has a new certificate")
+        self._version = version
+        _log.info("webhook_certificate_reloaded")
 
-    def _loaded(self) -> ssl.SSLContext:
+    def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
@@ -54,10 +54,10 @@ class ReloadedTls:
                 context.verify_mode = ssl.CERT_REQUIRED
         except (OSError, ssl.SSLError, UnreadableCertificate) as error:
             files = ", ".join(str(each) for each in self._files)
-            raise BadWebhookCertificate(f"TLS of the quota webhook cannot be had from {files}: {error}") from error
+            raise BadWebhookCertificate(f"TLS of the quota webhook cannot be set up from {files}: {error}") from error
         return context
 
-    def _stamped(self) -> tuple[tuple[int, int], ...]:
+    def _file_versions(self) -> tuple[tuple[int, int], ...]:
         try:
             return tuple((status.st_mtime_ns, status.st_ino) for status in (each.stat() for each in self._files))
         except OSError as error:

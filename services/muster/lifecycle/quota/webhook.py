@@ -1,6 +1,6 @@
-"""The validating admission webhook: AdmissionReviews over HTTPS in, whether pods may pass out.
+"""Serves the validating admission webhook for quota: AdmissionReviews over HTTPS.
 
-What cannot be decided is answered with 503, so that the webhook's failurePolicy says what becomes of the pod.
+A review without a decision is answered with 503, so that the webhook's failurePolicy decides about the pod.
 """
 
 import asyncio
@@ -16,25 +16,25 @@ from muster.config.settings import CannotStart
 from muster.gangs.quoting import quoted
 from muster.kube.objects import BadObject, decode_pod
 from muster.kube.resource_quota import pod_usage
+from muster.lifecycle.informers import SharedInformers
 from muster.lifecycle.metrics import REVIEW_SECONDS
-from muster.lifecycle.quota.admission import Admission, Answer, Arrival, CannotDecide
-from muster.lifecycle.quota.asking import gang_of
+from muster.lifecycle.quota.admission import Admission, CannotDecide, Decision, PodReview
+from muster.lifecycle.quota.pod_groups import quota_gang_id
 from muster.lifecycle.quota.tls import ReloadedTls
-from muster.lifecycle.watches import Watches
 
 PATH: Final = "/quota"
 READY_PATH: Final = "/ready"
 
-_LARGEST_REVIEW_BYTES: Final = 4 * 1024 * 1024  # the API server takes objects of up to 3 MiB
-_READ_SECONDS: Final = 10.0  # the API server waits for an answer no longer than that
-_STOP_SECONDS: Final = 5.0  # for answers under way; longer than a decision takes
+_MAX_REVIEW_BYTES: Final = 4 * 1024 * 1024  # the API server takes objects of up to 3 MiB
+_READ_SECONDS: Final = 10.0  # the API server waits no longer for an answer
+_STOP_SECONDS: Final = 5.0  # for reviews in progress; longer than a decision takes
 _API_VERSION: Final = "admission.k8s.io/v1"
 
 _log = structlog.get_logger(__name__)
 
 
 class CannotListenForReviews(CannotStart):
-    """The webhook's address cannot be had."""
+    """The webhook cannot listen on its address."""
 
 
 class _Resource(Struct, frozen=True):
@@ -60,19 +60,19 @@ class _Review(Struct, rename="camel", frozen=True):
 
 
 class QuotaWebhook:
-    """The HTTPS server. Ready once this replica has seen all there is."""
+    """The HTTPS server. Ready once the informers have synced."""
 
-    def __init__(self, address: str, tls: ReloadedTls, admission: Admission, watches: Watches) -> None:
+    def __init__(self, address: str, tls: ReloadedTls, admission: Admission, informers: SharedInformers) -> None:
         host, _, port = address.rpartition(":")
         self._host, self._port = host.strip("[]"), int(port)
-        self._tls, self._admission, self._watches = tls, admission, watches
+        self._tls, self._admission, self._informers = tls, admission, informers
         self._runner: web.AppRunner | None = None
         self.port = 0
-        """Where it listens, once started."""
+        """The listening port, once started."""
 
     async def start(self) -> None:
-        """Raises CannotListenForReviews."""
-        app = web.Application(client_max_size=_LARGEST_REVIEW_BYTES)
+        """Starts listening. Raises CannotListenForReviews."""
+        app = web.Application(client_max_size=_MAX_REVIEW_BYTES)
         app.router.add_post(PATH, self._answer)
         app.router.add_get(READY_PATH, self._ready)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_SECONDS)
@@ -84,17 +84,17 @@ class QuotaWebhook:
                 f"the quota webhook cannot listen on {self._host}:{self._port}: {error}"
             ) from error
         self.port = self._runner.addresses[0][1]
-        _log.info("the quota webhook serves", port=self.port)
+        _log.info("quota_webhook_started", port=self.port)
 
     async def stop(self) -> None:
-        """Give the answers that are under way, then close."""
+        """Finishes reviews in progress, then closes."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
 
     async def _ready(self, _: web.Request) -> web.Response:
-        ready = self._watches.complete.is_set()
-        return web.Response(status=200 if ready else 503, text="ok\n" if ready else "not everything is listed yet\n")
+        ready = self._informers.synced.is_set()
+        return web.Response(status=200 if ready else 503, text="ok\n" if ready else "informers have not synced yet\n")
 
     async def _answer(self, request: web.Request) -> web.Response:
         began, status = perf_counter(), 500
@@ -110,47 +110,49 @@ class QuotaWebhook:
             async with asyncio.timeout(_READ_SECONDS):
                 body = await request.read()
         except TimeoutError:
-            return web.Response(status=408, text=f"the review was not here whole within {_READ_SECONDS:g} s\n")
+            return web.Response(status=408, text=f"the review was not received within {_READ_SECONDS:g} s\n")
         try:
             review = msgspec.json.decode(body, type=_Review)
             if (review.api_version, review.kind) != (_API_VERSION, "AdmissionReview"):
-                raise BadObject(f"{quoted(review.kind)} of {quoted(review.api_version)} is no {_API_VERSION} review")
-            arrival = _arrival(review.request)
+                raise BadObject(
+                    f"{quoted(review.kind)} of {quoted(review.api_version)} is not an AdmissionReview of {_API_VERSION}"
+                )
+            pod_review = _pod_review(review.request)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadObject) as error:
             return web.Response(status=400, text=f"not an AdmissionReview of {_API_VERSION}: {error}\n")
-        if arrival is None:
-            return _reviewed(review.request, Answer())
-        if not self._watches.complete.is_set():
-            return web.Response(status=503, text="not everything is listed yet: try again\n")
+        if pod_review is None:
+            return _reviewed(review.request, Decision())
+        if not self._informers.synced.is_set():
+            return web.Response(status=503, text="informers have not synced yet: try again\n")
         try:
-            return _reviewed(review.request, await self._admission.ask(arrival))
+            return _reviewed(review.request, await self._admission.review(pod_review))
         except CannotDecide as failure:
-            _log.warning("no answer for a pod", namespace=arrival.namespace, pod=arrival.name, error=str(failure))
+            _log.warning("quota_undecided", namespace=pod_review.namespace, pod=pod_review.name, error=str(failure))
             return web.Response(status=503, text=f"{failure}\n")
 
 
-def _arrival(request: _Request) -> Arrival | None:
-    """The pod that is to be created; None: the request is about nothing of the kind. Raises BadObject."""
+def _pod_review(request: _Request) -> PodReview | None:
+    """Returns the pod to be created; None if the request is about anything else. Raises BadObject."""
     is_pod = (request.resource.group, request.resource.resource) == ("", "pods")
     if not is_pod or request.sub_resource or request.operation != "CREATE":
         return None
     pod = decode_pod(request.object)
     metadata = pod.metadata
     name = metadata.name or request.name or metadata.uid
-    return Arrival(
+    return PodReview(
         namespace=request.namespace or metadata.namespace,
         uid=metadata.uid or request.uid,
         name=name,
         usage=pod_usage(pod),
-        gang_id=gang_of(pod),
+        gang_id=quota_gang_id(pod),
         dry_run=request.dry_run,
     )
 
 
-def _reviewed(request: _Request, answer: Answer) -> web.Response:
-    response: dict[str, Any] = {"uid": request.uid, "allowed": not answer.refusal}
-    if answer.refusal:
-        code, reason = (429, "TooManyRequests") if answer.again else (403, "Forbidden")
-        response["status"] = {"code": code, "reason": reason, "message": answer.refusal}
+def _reviewed(request: _Request, answer: Decision) -> web.Response:
+    response: dict[str, Any] = {"uid": request.uid, "allowed": not answer.rejection}
+    if answer.rejection:
+        code, reason = (429, "TooManyRequests") if answer.retryable else (403, "Forbidden")
+        response["status"] = {"code": code, "reason": reason, "message": answer.rejection}
     review = {"apiVersion": _API_VERSION, "kind": "AdmissionReview", "response": response}
     return web.Response(body=msgspec.json.encode(review), content_type="application/json")

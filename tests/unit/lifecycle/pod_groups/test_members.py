@@ -6,7 +6,7 @@ import msgspec
 
 from muster.kube.object_changes import Removed
 from muster.kube.objects import Pod, decode_pod
-from muster.lifecycle.pod_groups.members import Members, Touched, mark_sets
+from muster.lifecycle.pod_groups.members import GangChange, Members, mark_sets
 
 TRAIN, EVAL = "kube-batch/ml/train", "kube-batch/ml/eval"
 
@@ -45,7 +45,7 @@ def test_members_are_kept_by_gang_the_oldest_first() -> None:
 
 def test_what_changes_nothing_touches_nobody() -> None:
     members = Members(["muster"])
-    assert members.put(pod("a")) == [Touched(TRAIN)]
+    assert members.put(pod("a")) == [GangChange(TRAIN)]
     assert members.put(pod("a", resourceVersion="2")) == []
     assert members.put(Removed("uid-nobody")) == []
     assert members.put(pod("plain", "")) == []
@@ -66,14 +66,14 @@ def test_that_a_member_does_not_run_any_more_is_told_whatever_the_cause() -> Non
         Removed("uid-a"),
     ):
         members.put(pod("a", phase="Running"))
-        assert members.put(change) == [Touched(TRAIN, stopped=True)]
+        assert members.put(change) == [GangChange(TRAIN, stopped=True)]
         members.put(Removed("uid-a"))
 
 
 def test_what_was_deleted_stays_so_whatever_older_news_say() -> None:
     members = Members(["muster"])
     members.put(pod("a", phase="Running"))
-    members.doom(members.of(TRAIN)[0])
+    members.mark_deleted(members.of(TRAIN)[0])
     members.put(pod("a", phase="Running", resourceVersion="2"))
     assert [member.deleting for member in members.of(TRAIN)] == [True]
     members.put(Removed("uid-a"))
@@ -83,8 +83,8 @@ def test_what_was_deleted_stays_so_whatever_older_news_say() -> None:
 
 def test_pods_of_other_schedulers_are_no_members_but_are_known() -> None:
     members = Members(["muster"])
-    assert not members.is_others(TRAIN)
+    assert not members.is_foreign(TRAIN)
     members.put(pod("a", scheduler="other"))
-    assert (names(members), members.is_others(TRAIN)) == ([], True)
+    assert (names(members), members.is_foreign(TRAIN)) == ([], True)
     members.put(pod("b"))
-    assert (names(members), members.is_others(TRAIN)) == (["b"], False)
+    assert (names(members), members.is_foreign(TRAIN)) == (["b"], False)

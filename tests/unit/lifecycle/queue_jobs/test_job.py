@@ -7,8 +7,8 @@ import pytest
 
 from builders.gangs.queue_jobs import queue_job, read, template
 from muster.kube.objects import decode_pod
-from muster.lifecycle.queue_jobs.bodies import job_pod, merge_patch, pod_body, spec_body
 from muster.lifecycle.queue_jobs.job import Job
+from muster.lifecycle.queue_jobs.manifests import job_pod, merge_patch, pod_manifest, scheduling_spec_manifest
 from muster.lifecycle.queue_jobs.plan import Slot
 from muster.lifecycle.queue_jobs.status import JobStatus
 
@@ -39,7 +39,7 @@ class TestReading:
     @pytest.mark.parametrize(
         ("spec", "words"),
         [
-            ({"taskSpecs": None}, "spec.taskSpecs is empty: name at least one kind of pods"),
+            ({"taskSpecs": None}, "spec.taskSpecs is empty: add at least one task"),
             ({"taskSpecs": "many"}, "spec.taskSpecs is empty"),
             ({"taskSpecs": [{}] * 101}, "spec.taskSpecs has 101 entries, but it may have at most 100"),
             ({"taskSpecs": [7]}, 'spec.taskSpecs[0] is "7", which is not an object'),
@@ -51,7 +51,7 @@ class TestReading:
             ({"selector": {"matchLabels": {"a": 1}}}, "which is not a map of labels"),
             ({"schedulingSpec": "soon"}, 'spec.schedulingSpec is "soon", which is not an object'),
             ({"schedulingSpec": {"minAvailable": "all"}}, 'spec.schedulingSpec.minAvailable is "all"'),
-            ({"schedulingSpec": {"minAvailable": 2}}, "minAvailable is 2, but spec.taskSpecs asks for 1 pods only"),
+            ({"schedulingSpec": {"minAvailable": 2}}, "minAvailable is 2, but spec.taskSpecs has only 1 pods"),
             ({"schedulingSpec": {"nodeSelector": ["a"]}}, "spec.schedulingSpec.nodeSelector is"),
         ],
     )
@@ -80,7 +80,7 @@ class TestReading:
 class TestBodies:
     def test_a_pod_is_known_again(self) -> None:
         job = read(queue_job("train", (2, template()), minimum=1), status={})
-        body = pod_body(job, Slot(0, 1), "muster")
+        body = pod_manifest(job, Slot(0, 1), "muster")
         body["metadata"] |= {"uid": "uid-pod", "resourceVersion": "5"}
         known = job_pod(decode_pod(msgspec.json.encode(body)))
         assert known is not None
@@ -97,18 +97,18 @@ class TestBodies:
     def test_what_a_template_says_itself_stays(self) -> None:
         own = template(schedulerName="other", priorityClassName="low")
         job = read(queue_job("train", (1, own), scheduling={"priorityClassName": "high"}))
-        spec = pod_body(job, Slot(0, 0), "muster")["spec"]
+        spec = pod_manifest(job, Slot(0, 0), "muster")["spec"]
         assert (spec["schedulerName"], spec["priorityClassName"]) == ("other", "low")
-        bare = pod_body(read(queue_job("train", (1, template()))), Slot(0, 0), "muster")["spec"]
+        bare = pod_manifest(read(queue_job("train", (1, template()))), Slot(0, 0), "muster")["spec"]
         assert (bare["schedulerName"], "priorityClassName" in bare) == ("muster", False)
 
     def test_labels_that_its_selectors_ask_for_are_on_its_pods(self) -> None:
         job = read(queue_job("train", (1, template(labels={"a": "1"})), selector={"matchLabels": {"b": "2"}}))
-        labels = pod_body(job, Slot(0, 0), "muster")["metadata"]["labels"]
+        labels = pod_manifest(job, Slot(0, 0), "muster")["metadata"]["labels"]
         assert labels == {"a": "1", "b": "2", "muster.dev/queue-job": "train"}
 
     def test_its_spec_is_controlled_by_it(self) -> None:
-        body = spec_body(read(queue_job("train", (1, template()), minimum=1)))
+        body = scheduling_spec_manifest(read(queue_job("train", (1, template()), minimum=1)))
         assert body["metadata"]["name"] == "train"
         [owner] = body["metadata"]["ownerReferences"]
         assert (owner["uid"], owner["controller"]) == ("uid-job", True)

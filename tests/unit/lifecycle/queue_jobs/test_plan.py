@@ -10,10 +10,9 @@ from msgspec.structs import replace
 
 from builders.gangs.queue_jobs import queue_job, read, template
 from muster.lifecycle.queue_jobs.job import Job
-from muster.lifecycle.queue_jobs.order import Demand, in_order
 from muster.lifecycle.queue_jobs.plan import (
-    CALM_SECONDS,
-    LONGEST_PAUSE_SECONDS,
+    BACKOFF_RESET_SECONDS,
+    MAX_PAUSE_SECONDS,
     JobPod,
     Plan,
     Slot,
@@ -22,6 +21,7 @@ from muster.lifecycle.queue_jobs.plan import (
     pod_name,
     slots,
 )
+from muster.lifecycle.queue_jobs.pod_creation import Demand, creation_order
 
 
 class World:
@@ -41,11 +41,11 @@ class World:
     def begin(self) -> None:
         """Carry out a plan in part: whoever does it dies after the first deletion or creation."""
         found = plan(self.job, list(self.pods.values()), self.now)
-        if found.decides is not None:
+        if found.decision is not None:
             self.job = replace(self.job, status=found.status)
-            self.steps.append(found.decides.reason)
-        elif found.doomed:
-            del self.pods[found.doomed[0].name]
+            self.steps.append(found.decision.reason)
+        elif found.to_delete:
+            del self.pods[found.to_delete[0].name]
         elif found.missing and len(self.pods) < self.room:
             self.make(found.missing[0])
 
@@ -57,16 +57,16 @@ class World:
             found = plan(self.job, list(self.pods.values()), self.now)
             before = self.job
             self.job = replace(self.job, status=found.status)
-            if found.decides is not None:
-                assert (found.doomed, found.missing) == ((), ())
-                self.steps.append(found.decides.reason)
+            if found.decision is not None:
+                assert (found.to_delete, found.missing) == ((), ())
+                self.steps.append(found.decision.reason)
                 continue
-            for pod in found.doomed:
+            for pod in found.to_delete:
                 del self.pods[pod.name]
                 self.deleted.append(pod.name)
             for slot in found.missing[: self.room - len(self.pods)]:
                 self.make(slot)
-            if not found.doomed and not found.missing[: self.room - len(self.pods)] and self.job == before:
+            if not found.to_delete and not found.missing[: self.room - len(self.pods)] and self.job == before:
                 return found
         raise AssertionError(f"no rest: {found}")
 
@@ -82,7 +82,7 @@ class World:
 
     def run(self, *names: str) -> None:
         """Pods (all, if none are named) run."""
-        self.change(*names, placed=True, phase="Running")
+        self.change(*names, scheduled=True, phase="Running")
         self.settle()
 
     def end(self, *names: str, phase: str = "Succeeded") -> None:
@@ -138,7 +138,7 @@ class TestBeginning:
     def test_pods_that_fail_before_enough_have_a_node_are_made_anew_singly(self) -> None:
         world = World(job_of())
         world.settle()
-        world.change("train-0-0", placed=True, phase="Failed")
+        world.change("train-0-0", scheduled=True, phase="Failed")
         world.settle()
         assert (world.steps, world.deleted) == (["Created", "Replacing"], ["train-0-0"])
         assert world.made.count("train-0-0") == 2
@@ -176,7 +176,7 @@ class TestLosses:
     def test_a_job_that_breaks_before_anybody_saw_it_start_is_made_anew_too(self) -> None:
         world = World(job_of())
         world.settle()
-        world.change("train-0-0", "train-0-1", "train-0-2", placed=True)
+        world.change("train-0-0", "train-0-1", "train-0-2", scheduled=True)
         world.change("train-0-0", phase="Failed")
         world.settle()
         assert world.steps == ["Created", "Started", "Restarting"]
@@ -188,7 +188,7 @@ class TestLosses:
         world.begin()
         assert world.steps == ["Replacing"]
         world.idle = False
-        world.now += CALM_SECONDS
+        world.now += BACKOFF_RESET_SECONDS
         world.fail("train-0-1")
         assert (world.steps[-1], world.job.status.failed) == ("Restarting", 2)
 
@@ -196,7 +196,7 @@ class TestLosses:
         world = running()
         for _ in range(3):
             world.fail("train-0-0")
-            world.now += CALM_SECONDS
+            world.now += BACKOFF_RESET_SECONDS
             world.run()
         assert (world.job.status.failed, world.job.status.replacing) == (3, ())
 
@@ -210,15 +210,15 @@ class TestLosses:
 
     def test_pods_that_are_being_deleted_are_not_counted_on(self) -> None:
         world = running()
-        world.change("train-0-0", "train-0-1", leaving=True)
+        world.change("train-0-0", "train-0-1", deleting=True)
         found = plan(world.job, list(world.pods.values()), world.now)
-        assert found.decides is not None
-        assert found.decides.reason == "Restarting"
+        assert found.decision is not None
+        assert found.decision.reason == "Restarting"
 
     def test_a_pod_that_is_about_to_run_counts(self) -> None:
         world = World(job_of())
         world.settle()
-        world.change(placed=True)
+        world.change(scheduled=True)
         world.settle()
         world.steps.clear()
         world.change("train-0-3", phase="Failed")
@@ -254,13 +254,13 @@ class TestPauses:
         for _ in range(12):
             world.fail("train-0-0")
             found = plan(world.job, list(world.pods.values()), world.now)
-            pauses.append(found.again_seconds or 0.0)
+            pauses.append(found.requeue_seconds or 0.0)
             world.now += pauses[-1]
             world.settle()
             world.run()
         assert pauses[:4] == [0.0, 1.0, 2.0, 4.0]
-        assert max(pauses) == LONGEST_PAUSE_SECONDS
-        world.now += CALM_SECONDS
+        assert max(pauses) == MAX_PAUSE_SECONDS
+        world.now += BACKOFF_RESET_SECONDS
         world.fail("train-0-0")
         assert world.pods["train-0-0"].phase == "Pending"
 
@@ -272,7 +272,7 @@ class TestPauses:
         world.fail("train-0-0")
         assert world.job.status.incarnation == 2
         found = plan(world.job, list(world.pods.values()), world.now)
-        assert (found.again_seconds, found.missing, found.doomed) == (1.0, (), ())
+        assert (found.requeue_seconds, found.missing, found.to_delete) == (1.0, (), ())
         world.now += 1.0
         world.settle()
         assert world.job.status.incarnation == 3
@@ -283,7 +283,7 @@ class TestPauses:
         world.run()
         world.lose("train-0-0")
         found = plan(world.job, list(world.pods.values()), world.now)
-        assert (found.again_seconds, len(world.pods)) == (1.0, 2)
+        assert (found.requeue_seconds, len(world.pods)) == (1.0, 2)
         world.now += 1.0
         world.settle()
         assert (len(world.pods), world.job.status.incarnation) == (3, 3)
@@ -342,7 +342,7 @@ class TestOrder:
             for name, replicas, priority in (("a", 4, "low"), ("b", 3, "high"), ("c", 5, "low"))
         }
         demands = [Demand(job, tuple(slots(job))) for job in jobs.values()]
-        made = [pod_name(job, slot) for job, slot in in_order(demands)]
+        made = [pod_name(job, slot) for job, slot in creation_order(demands)]
         assert made[:6] == ["b-0-0", "b-0-1", "a-0-0", "a-0-1", "c-0-0", "c-0-1"]
         assert made[6:] == ["b-0-2", "a-0-2", "c-0-2", "a-0-3", "c-0-3", "c-0-4"]
 
@@ -355,7 +355,7 @@ class TestOrder:
             read(queue_job(f"j{n}", (size, template()), minimum=least, scheduling={"priorityClassName": priority}))
             for n, (size, least, priority) in enumerate(sizes)
         ]
-        wanted = list(in_order([Demand(job, tuple(slots(job))) for job in jobs]))
+        wanted = list(creation_order([Demand(job, tuple(slots(job))) for job in jobs]))
         made = wanted[:quota]
         assert len(wanted) == sum(job.size for job in jobs)
         had = {job.name: sum(each is job for each, _ in made) for job in jobs}
@@ -390,12 +390,12 @@ def test_wherever_somebody_dies_the_next_one_ends_with_the_same(story: list[str]
             world.edit(job_of(4, 3, str(cpu)))
         elif what == "run":
             world.run()
-        elif name and world.pods[name].placed:
+        elif name and world.pods[name].scheduled:
             {"fail": world.fail, "delete": world.lose}[what](name)
     world.idle = False
-    world.now += CALM_SECONDS
+    world.now += BACKOFF_RESET_SECONDS
     world.settle()
-    world.now += CALM_SECONDS
+    world.now += BACKOFF_RESET_SECONDS
     world.settle()
     status = world.job.status
     assert set(world.pods) == {f"train-0-{number}" for number in range(4)}
@@ -425,11 +425,11 @@ def test_whatever_happens_it_comes_to_rest_with_all_pods_of_one_making(
         before, incarnation, started = world.uids(), world.job.status.incarnation, world.job.status.started
         name = f"train-0-{number}"
         if what in acts and name in world.pods:
-            if what in ("fail", "succeed") and not world.pods[name].placed:
+            if what in ("fail", "succeed") and not world.pods[name].scheduled:
                 continue
             acts[what](name)
         elif what == "wait":
-            world.now += CALM_SECONDS
+            world.now += BACKOFF_RESET_SECONDS
             world.settle()
         elif what == "scale":
             world.edit(job_of(max(1, number), min(minimum, max(1, number)), str(cpu)))
@@ -441,7 +441,7 @@ def test_whatever_happens_it_comes_to_rest_with_all_pods_of_one_making(
         if status.incarnation != incarnation:  # made anew as a whole: nothing is left of what was
             assert started or what == "template"
             assert not set(world.uids().values()) & set(before.values())
-    world.now += CALM_SECONDS
+    world.now += BACKOFF_RESET_SECONDS
     world.settle()
     if not world.job.status.completed and not any(pod.phase == "Failed" for pod in world.pods.values()):
         assert len(world.pods) == min(room, world.job.size)

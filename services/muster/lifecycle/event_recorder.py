@@ -1,4 +1,4 @@
-"""Events of lifecycle: one object for the same thing about the same object, with a count of how often it was told."""
+"""Records Kubernetes events: one Event object per distinct event, with a count of its repetitions."""
 
 import hashlib
 import time
@@ -7,23 +7,25 @@ from typing import Any, Final
 
 from muster.gangs.facts import ObjectReference
 from muster.kube.paths import object_path
-from muster.lifecycle.calls import Calls
+from muster.lifecycle.object_client import ObjectClient
 
 _CONTROLLER: Final = "muster-lifecycle"
-_NOTE_BYTES: Final = 1024  # what the API takes
-_WORD_CHARACTERS: Final = 128
-_NAME_CHARACTERS: Final = 253
+_MAX_NOTE_BYTES: Final = 1024  # limit of the API
+_MAX_INSTANCE_LENGTH: Final = 128
+_MAX_NAME_LENGTH: Final = 253
 
 
-class EventLog:
-    """Tells users what happened, on the object where they look."""
+class EventRecorder:
+    """Records events about objects."""
 
-    def __init__(self, calls: Calls, instance: str) -> None:
-        self._calls, self._instance = calls, instance[:_WORD_CHARACTERS]
+    def __init__(self, client: ObjectClient, instance: str) -> None:
+        self._client, self._instance = client, instance[:_MAX_INSTANCE_LENGTH]
 
-    async def tell(self, about: ObjectReference, reason: str, note: str, *, action: str, warning: bool = True) -> None:
-        """Write it, or count it if it has been told before. Raises KubeUnreachable and ApiStatusError."""
-        note = _cut(note)
+    async def record(
+        self, about: ObjectReference, reason: str, note: str, *, action: str, warning: bool = True
+    ) -> None:
+        """Creates the event, or increments its count if it exists. Raises KubeUnreachable and ApiStatusError."""
+        note = _truncated(note)
         now = _micro_time(time.time())
         name = _name(about, reason, note)
         content = {
@@ -45,14 +47,14 @@ class EventLog:
             "reportingController": _CONTROLLER,
             "reportingInstance": self._instance,
         }
-        if await self._calls.create(object_path("events.k8s.io/v1", "events", about.namespace), content) is None:
+        if await self._client.create(object_path("events.k8s.io/v1", "events", about.namespace), content) is None:
             await self._count(object_path("events.k8s.io/v1", "events", about.namespace, name), now)
 
     async def _count(self, path: str, now: str) -> None:
-        told = await self._calls.get(path)
-        if told is not None:
-            series = {"count": _count_of(told) + 1, "lastObservedTime": now}
-            await self._calls.patch(path, {"series": series})
+        event = await self._client.get(path)
+        if event is not None:
+            series = {"count": _count_of(event) + 1, "lastObservedTime": now}
+            await self._client.patch(path, {"series": series})
 
 
 def _count_of(event: dict[str, Any]) -> int:
@@ -63,12 +65,12 @@ def _count_of(event: dict[str, Any]) -> int:
 
 def _name(about: ObjectReference, reason: str, note: str) -> str:
     digest = hashlib.blake2b("\0".join((about.uid, reason, note)).encode(), digest_size=8).hexdigest()
-    return f"{about.name[: _NAME_CHARACTERS - 17].rstrip('-.')}.{digest}"
+    return f"{about.name[: _MAX_NAME_LENGTH - 17].rstrip('-.')}.{digest}"
 
 
-def _cut(note: str) -> str:
+def _truncated(note: str) -> str:
     encoded = note.encode()
-    return note if len(encoded) <= _NOTE_BYTES else encoded[: _NOTE_BYTES - 3].decode(errors="ignore") + "…"
+    return note if len(encoded) <= _MAX_NOTE_BYTES else encoded[: _MAX_NOTE_BYTES - 3].decode(errors="ignore") + "…"
 
 
 def _micro_time(unix_seconds: float) -> str:

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders.lifecycle.quota_world import QUOTA, World
-from muster.lifecycle.quota.books import IDLE_SECONDS, PASSING_SECONDS
+from muster.lifecycle.quota.accounting import ADMITTED_SECONDS, IDLE_SECONDS
 
 _INDEX = st.integers(0, 5)
 _STEPS = st.one_of(
@@ -19,7 +19,7 @@ _STEPS = st.one_of(
     st.tuples(st.just("delete"), _INDEX),
     st.tuples(st.just("sync"), _INDEX, st.integers(1, 4)),
     st.tuples(st.just("keep"), _INDEX, st.booleans()),
-    st.tuples(st.just("wait"), st.sampled_from([1.0, IDLE_SECONDS, PASSING_SECONDS])),
+    st.tuples(st.just("wait"), st.sampled_from([1.0, IDLE_SECONDS, ADMITTED_SECONDS])),
 )
 
 

@@ -1,4 +1,4 @@
-"""What is known of QueueJobs: the newest, whichever way and in whichever order it is told."""
+"""What is known of QueueJobs: the newest, whichever way and in whichever order it is reported."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ import pytest
 from builders.gangs.queue_jobs import queue_job, template
 from muster.kube.object_changes import Removed
 from muster.kube.objects import Pod, PriorityClass, decode_pod, decode_pod_group, decode_priority_class
+from muster.lifecycle.queue_jobs.cache import QueueJobCache
 from muster.lifecycle.queue_jobs.job import QueueJob, decode_queue_job
 from muster.lifecycle.queue_jobs.plan import JobPod
-from muster.lifecycle.queue_jobs.store import JobStore
 
 OWNER = {"apiVersion": "arbitrator.incubator.k8s.io/v1alpha1", "kind": "QueueJob", "name": "train", "uid": "job"}
 
@@ -36,74 +36,74 @@ def spec(uid: str = "spec", owner: str = "job") -> Any:
 
 
 @pytest.fixture
-def store() -> JobStore:
-    store = JobStore()
-    store.take_job(job())
+def store() -> QueueJobCache:
+    store = QueueJobCache()
+    store.update_job(job())
     return store
 
 
-def pods(store: JobStore) -> list[JobPod]:
+def pods(store: QueueJobCache) -> list[JobPod]:
     return store.pods(store.jobs["job"])
 
 
-def test_an_answer_that_is_older_than_what_was_told_changes_nothing(store: JobStore) -> None:
-    assert store.take_pod(pod(5, "Running")) == ["job"]
-    assert store.take_pod(pod(4)) == []
+def test_an_answer_that_is_older_than_what_was_told_changes_nothing(store: QueueJobCache) -> None:
+    assert store.update_pod(pod(5, "Running")) == ["job"]
+    assert store.update_pod(pod(4)) == []
     assert [each.phase for each in pods(store)] == ["Running"]
-    assert store.take_job(job(revision=3)) == ["job"]
-    assert store.take_job(job(revision=2)) == []
+    assert store.update_job(job(revision=3)) == ["job"]
+    assert store.update_job(job(revision=2)) == []
 
 
-def test_an_answer_that_comes_after_the_end_brings_nothing_back(store: JobStore) -> None:
-    store.take_pod(pod(5))
-    assert store.take_pod(Removed("pod", 6)) == ["job"]
-    assert store.take_pod(pod(5)) == []
-    assert store.take_job(Removed("job", 7)) == ["job"]
-    assert store.take_job(job(revision=8)) == []
+def test_an_answer_that_comes_after_the_end_brings_nothing_back(store: QueueJobCache) -> None:
+    store.update_pod(pod(5))
+    assert store.update_pod(Removed("pod", 6)) == ["job"]
+    assert store.update_pod(pod(5)) == []
+    assert store.update_job(Removed("job", 7)) == ["job"]
+    assert store.update_job(job(revision=8)) == []
     assert (store.jobs, store.namespaces) == ({}, [])
 
 
-def test_a_pod_that_was_deleted_is_leaving_until_it_is_gone(store: JobStore) -> None:
-    store.take_pod(pod(5))
-    store.doom(store.jobs["job"], pods(store)[0])
-    assert store.take_pod(pod(6, "Running")) == ["job"]
-    assert [each.leaving for each in pods(store)] == [True]
+def test_a_pod_that_was_deleted_is_leaving_until_it_is_gone(store: QueueJobCache) -> None:
+    store.update_pod(pod(5))
+    store.mark_deleted(store.jobs["job"], pods(store)[0])
+    assert store.update_pod(pod(6, "Running")) == ["job"]
+    assert [each.deleting for each in pods(store)] == [True]
 
 
-def test_a_pod_that_is_let_go_is_the_jobs_no_more(store: JobStore) -> None:
-    store.take_pod(pod(5))
-    assert store.take_pod(pod(6, owned=False)) == ["job"]
+def test_a_pod_that_is_let_go_is_the_jobs_no_more(store: QueueJobCache) -> None:
+    store.update_pod(pod(5))
+    assert store.update_pod(pod(6, owned=False)) == ["job"]
     assert pods(store) == []
 
 
-def test_a_spec_is_found_by_its_jobs_name(store: JobStore) -> None:
-    assert store.take_spec(spec()) == ["job"]
+def test_a_spec_is_found_by_its_jobs_name(store: QueueJobCache) -> None:
+    assert store.update_spec(spec()) == ["job"]
     found = store.spec(store.jobs["job"])
     assert found is not None
     assert (found.job, found.content) == ("job", {"minAvailable": 2})
-    assert store.take_spec(Removed("spec", 9)) == ["job"]
+    assert store.update_spec(Removed("spec", 9)) == ["job"]
     assert store.spec(store.jobs["job"]) is None
 
 
-def test_a_spec_in_place_of_one_that_is_gone_stays(store: JobStore) -> None:
-    store.take_spec(spec("old", owner="former-job"))
-    store.take_spec(spec("new"))
-    assert store.take_spec(Removed("old", 9)) == []
+def test_a_spec_in_place_of_one_that_is_gone_stays(store: QueueJobCache) -> None:
+    store.update_spec(spec("old", owner="former-job"))
+    store.update_spec(spec("new"))
+    assert store.update_spec(Removed("old", 9)) == []
     found = store.spec(store.jobs["job"])
     assert found is not None
     assert found.uid == "new"
 
 
-def test_a_job_of_the_same_name_comes_in_its_place(store: JobStore) -> None:
-    store.take_job(job("again", revision=9))
-    store.take_job(Removed("job", 10))
+def test_a_job_of_the_same_name_comes_in_its_place(store: QueueJobCache) -> None:
+    store.update_job(job("again", revision=9))
+    store.update_job(Removed("job", 10))
     assert [each.uid for each in store.in_namespace("default")] == ["again"]
 
 
-def test_a_priority_class_concerns_those_that_name_it(store: JobStore) -> None:
-    store.take_job(job("urgent", priorityClassName="high"))
+def test_a_priority_class_concerns_those_that_name_it(store: QueueJobCache) -> None:
+    store.update_job(job("urgent", priorityClassName="high"))
     high: PriorityClass = decode_priority_class(b'{"metadata": {"name": "high", "uid": "c"}, "value": 5}')
-    assert store.take_priority_class(high) == ["urgent"]
+    assert store.update_priority_class(high) == ["urgent"]
     assert store.jobs["urgent"].priority == 5
-    assert store.take_priority_class(Removed("c", 3)) == ["urgent"]
+    assert store.update_priority_class(Removed("c", 3)) == ["urgent"]
     assert store.jobs["urgent"].priority == 0

@@ -2,229 +2,229 @@
 
 import pytest
 
-from builders.lifecycle.quota import TEAM, Desk, bound, census, counted, group, units, usage
+from builders.lifecycle.quota import TEAM, Desk, counted, group, limit, observed, units, usage
 from muster.gangs.quantity import NANOS_PER_UNIT
 from muster.kube.resource_quota import PodTraits, ScopeRequirement
-from muster.lifecycle.quota.books import IDLE_SECONDS, PASSING_SECONDS, Books, BooksFull
-from muster.lifecycle.quota.census import Bound
-from muster.lifecycle.quota.ledger import MOST_PASSING, Ledger, decode_ledger, encode_ledger
-from muster.lifecycle.quota.telling import lacking, refusal
+from muster.lifecycle.quota.accounting import ADMITTED_SECONDS, IDLE_SECONDS, LedgerFull, QuotaAccount
+from muster.lifecycle.quota.ledger import MAX_ADMITTED, Ledger, decode_ledger, encode_ledger
+from muster.lifecycle.quota.messages import exceeded, rejection
+from muster.lifecycle.quota.usage import QuotaLimit
 
 
 def test_pods_may_use_the_whole_quota_while_nothing_is_reserved() -> None:
-    desk = Desk(census(bound(cpu=4)))
+    desk = Desk(observed(limit(cpu=4)))
     assert desk.admit_all("abcde", cpu=1) == [True, True, True, True, False]
 
 
 def test_what_is_reserved_is_not_for_others() -> None:
     train = group(cpu=6)
-    desk = Desk(census(bound(cpu=10), train))
+    desk = Desk(observed(limit(cpu=10), train))
     assert desk.reserve(train)
     assert desk.admit_all("abcde", cpu=1) == [True, True, True, True, False]
-    assert desk.taken() == 10
+    assert desk.in_use() == 10
 
 
 def test_the_groups_pods_use_what_is_reserved_for_them() -> None:
     train = group(cpu=6)
-    desk = Desk(census(bound(cpu=10), train))
+    desk = Desk(observed(limit(cpu=10), train))
     desk.admit_all("abcd", cpu=1)
     assert desk.reserve(train)
     assert desk.admit_all(["t0", "t1", "t2"], train, cpu=2) == [True, True, True]
-    assert desk.taken() == 10
+    assert desk.in_use() == 10
 
 
 def test_pods_beyond_the_total_are_like_others() -> None:
     train = group(cpu=2)
-    desk = Desk(census(bound(cpu=4), train))
+    desk = Desk(observed(limit(cpu=4), train))
     desk.reserve(train)
     assert desk.admit_all(["t0", "t1", "t2", "t3", "t4"], train, cpu=1) == [True] * 4 + [False]
 
 
 def test_a_group_that_does_not_fit_gets_nothing_and_none_of_its_pods_in() -> None:
     train = group(cpu=8)
-    desk = Desk(census(bound(cpu=10), train, counted("other", cpu=3)))
+    desk = Desk(observed(limit(cpu=10), train, counted("other", cpu=3)))
     assert not desk.reserve(train)
     assert not desk.admit("t0", train, cpu=1)
-    assert desk.taken() == 3
+    assert desk.in_use() == 3
     assert desk.admit("another", cpu=7)
 
 
 def test_the_first_pod_of_a_group_reserves_for_all_of_them() -> None:
     train = group(cpu=8)
-    desk = Desk(census(bound(cpu=10), train))
+    desk = Desk(observed(limit(cpu=10), train))
     assert desk.admit("t0", train, cpu=1)
-    assert desk.taken() == 8
+    assert desk.in_use() == 8
     assert not desk.admit("other", cpu=3)
 
 
 def test_pods_that_were_there_before_their_group_count_as_its_own() -> None:
     train = group(cpu=8)
-    desk = Desk(census(bound(cpu=8), train, counted("t0", of=train.id, cpu=3)))
+    desk = Desk(observed(limit(cpu=8), train, counted("t0", of=train.id, cpu=3)))
     assert desk.reserve(train)
-    assert desk.taken() == 8
+    assert desk.in_use() == 8
 
 
 def test_two_groups_that_need_more_than_half_do_not_both_start() -> None:
     one, other = group("one", cpu=6), group("other", cpu=6)
-    desk = Desk(census(bound(cpu=10), one, other))
+    desk = Desk(observed(limit(cpu=10), one, other))
     assert (desk.admit("a0", one, cpu=3), desk.admit("b0", other, cpu=3)) == (True, False)
     assert desk.admit("a1", one, cpu=3)
 
 
 def test_succeeded_pods_return_their_share_and_failed_ones_keep_it() -> None:
     train = group(cpu=6)
-    desk = Desk(census(bound(cpu=6), train, *(counted(f"t{each}", of=train.id, cpu=2) for each in range(3))))
+    desk = Desk(observed(limit(cpu=6), train, *(counted(f"t{each}", of=train.id, cpu=2) for each in range(3))))
     desk.reserve(train)
-    desk.census.put(counted("t0", of=train.id, ended="Succeeded", revision=2, cpu=2))
+    desk.observed.put(counted("t0", of=train.id, ended="Succeeded", revision=2, cpu=2))
     desk.settle()
-    assert desk.taken() == 4
-    desk.census.put(counted("t1", of=train.id, ended="Failed", revision=3, cpu=2))
+    assert desk.in_use() == 4
+    desk.observed.put(counted("t1", of=train.id, ended="Failed", revision=3, cpu=2))
     desk.settle()
-    assert desk.taken() == 4
+    assert desk.in_use() == 4
     assert not desk.admit("other", cpu=3)
     assert desk.admit("t1-again", train, cpu=2)
 
 
 def test_a_pod_that_succeeded_returns_its_share_once_however_often_it_is_seen_and_then_gone() -> None:
     train = group(cpu=6)
-    desk = Desk(census(bound(cpu=6), train, counted("live", of=train.id, cpu=2)))
+    desk = Desk(observed(limit(cpu=6), train, counted("live", of=train.id, cpu=2)))
     desk.reserve(train)
-    desk.census.put(counted("t0", of=train.id, ended="Succeeded", revision=2, cpu=2))
+    desk.observed.put(counted("t0", of=train.id, ended="Succeeded", revision=2, cpu=2))
     for _ in range(3):
         desk.settle()
-    assert desk.ledger.seen == 2, "who has not seen it end must not decide by this ledger"
-    desk.census.remove("t0", 3)
+    assert desk.ledger.observed_revision == 2, "who has not seen it end must not decide by this ledger"
+    desk.observed.remove("t0", 3)
     for _ in range(3):
         desk.settle()
-    assert desk.taken() == 4
+    assert desk.in_use() == 4
 
 
 def test_a_group_whose_pods_have_all_ended_gives_back_the_rest_after_a_while() -> None:
     train = group(cpu=6)
-    desk = Desk(census(bound(cpu=6), train, counted("t0", of=train.id, ended="Failed", cpu=2)))
+    desk = Desk(observed(limit(cpu=6), train, counted("t0", of=train.id, ended="Failed", cpu=2)))
     desk.reserve(train)
     desk.settle()
-    assert desk.taken() == 6
-    assert desk.books.next_look() == IDLE_SECONDS
+    assert desk.in_use() == 6
+    assert desk.account.next_change_seconds() == IDLE_SECONDS
     desk.now += IDLE_SECONDS
     desk.settle()
-    assert desk.taken() == 0
-    assert desk.books.next_look() is None
+    assert desk.in_use() == 0
+    assert desk.account.next_change_seconds() is None
     assert desk.reserve(train), "it has ended: nothing is reserved for it again"
-    assert desk.taken() == 0
+    assert desk.in_use() == 0
     assert desk.admit("t0-again", train, cpu=2)
-    assert desk.taken() == 6
+    assert desk.in_use() == 6
 
 
 def test_a_finished_group_that_does_not_fit_any_more_waits() -> None:
     train = group(cpu=6)
-    desk = Desk(census(bound(cpu=6), train, counted("t0", of=train.id, ended="Failed", cpu=2)))
+    desk = Desk(observed(limit(cpu=6), train, counted("t0", of=train.id, ended="Failed", cpu=2)))
     desk.reserve(train)
     desk.settle()
     desk.now += IDLE_SECONDS
     desk.settle()
     desk.admit("other", cpu=1)
     assert not desk.admit("t0-again", train, cpu=2)
-    assert desk.books.reservation(train.id) is None
+    assert desk.account.reservation(train.id) is None
     assert not desk.reserve(train)
 
 
 def test_pods_on_their_way_keep_a_group_from_being_taken_for_ended() -> None:
     train = group(cpu=6)
-    desk = Desk(census(bound(cpu=6), train, counted("t0", of=train.id, ended="Failed", cpu=2)))
+    desk = Desk(observed(limit(cpu=6), train, counted("t0", of=train.id, ended="Failed", cpu=2)))
     desk.admit("t1", train, cpu=2)
     desk.settle()
     desk.now += IDLE_SECONDS
     desk.settle()
-    assert desk.taken() == 6
+    assert desk.in_use() == 6
 
 
 def test_a_group_that_is_gone_keeps_nothing_but_one_that_is_not_seen_yet_does() -> None:
     train = group(cpu=6, revision=40)
-    desk = Desk(census(bound(cpu=6), train))
+    desk = Desk(observed(limit(cpu=6), train))
     desk.reserve(train)
-    del desk.census.groups[train.id]
-    books = desk.books
-    books.forget_groups({"kube-batch": 39})
-    assert books.reservation(train.id) is not None
-    books.forget_groups({"kube-batch": 40})
-    assert books.reservation(train.id) is None
+    del desk.observed.groups[train.id]
+    account = desk.account
+    account.drop_deleted_groups({"kube-batch": 39})
+    assert account.reservation(train.id) is not None
+    account.drop_deleted_groups({"kube-batch": 40})
+    assert account.reservation(train.id) is None
 
 
 def test_a_group_of_the_same_name_is_another_one() -> None:
     first, second = group(cpu=6, uid="1"), group(cpu=2, uid="2")
-    desk = Desk(census(bound(cpu=6), first))
+    desk = Desk(observed(limit(cpu=6), first))
     desk.reserve(first)
-    desk.census.groups[first.id] = second
+    desk.observed.groups[first.id] = second
     assert desk.reserve(second)
-    assert desk.taken() == 2
+    assert desk.in_use() == 2
 
 
 def test_a_changed_total_counts_if_it_fits() -> None:
-    desk = Desk(census(bound(cpu=6), group(cpu=4)))
+    desk = Desk(observed(limit(cpu=6), group(cpu=4)))
     assert desk.reserve(group(cpu=4))
     assert not desk.reserve(group(cpu=7))
-    assert desk.taken() == 4
+    assert desk.in_use() == 4
     assert desk.reserve(group(cpu=5))
-    assert desk.taken() == 5
+    assert desk.in_use() == 5
 
 
 def test_a_pod_that_was_let_in_counts_once_when_it_is_seen_and_not_at_all_when_it_never_comes() -> None:
-    desk = Desk(census(bound(cpu=4)))
+    desk = Desk(observed(limit(cpu=4)))
     desk.admit_all("ab", cpu=2)
-    desk.census.put(counted("a", revision=7, cpu=2))
-    assert desk.taken() == 4
+    desk.observed.put(counted("a", revision=7, cpu=2))
+    assert desk.in_use() == 4
     desk.settle()
-    assert (desk.ledger.seen, list(desk.ledger.passing)) == (7, ["b"])
-    desk.now += PASSING_SECONDS - 1
+    assert (desk.ledger.observed_revision, list(desk.ledger.admitted)) == (7, ["b"])
+    desk.now += ADMITTED_SECONDS - 1
     desk.settle()
-    assert desk.taken() == 4
+    assert desk.in_use() == 4
     desk.now += 1
     desk.settle()
-    assert desk.taken() == 2
+    assert desk.in_use() == 2
 
 
 def test_a_pod_that_came_and_went_unnoticed_counts_no_more() -> None:
-    desk = Desk(census(bound(cpu=4)))
+    desk = Desk(observed(limit(cpu=4)))
     desk.admit("a", cpu=4)
-    desk.census.put(counted("a", revision=7, cpu=4))
-    desk.census.remove("a", 8)
+    desk.observed.put(counted("a", revision=7, cpu=4))
+    desk.observed.remove("a", 8)
     desk.settle()
-    assert desk.taken() == 0
-    assert desk.ledger.seen >= 7
+    assert desk.in_use() == 0
+    assert desk.ledger.observed_revision >= 7
 
 
 def test_tries_of_one_name_count_as_one_pod() -> None:
-    desk = Desk(census(bound(cpu=4)))
+    desk = Desk(observed(limit(cpu=4)))
     for uid in ("first", "second"):
-        books = desk.books
-        assert books.admit(uid, "same", usage(cpu=2), None) is None
-        desk.ledger = books.ledger
-    assert desk.taken() == 2
-    desk.census.put(counted("first", revision=3, cpu=2))
+        account = desk.account
+        assert account.admit(uid, "same", usage(cpu=2), None) is None
+        desk.ledger = account.ledger
+    assert desk.in_use() == 2
+    desk.observed.put(counted("first", revision=3, cpu=2))
     desk.settle()
-    assert (desk.taken(), desk.ledger.passing) == (2, {})
+    assert (desk.in_use(), desk.ledger.admitted) == (2, {})
 
 
 def test_a_pod_may_be_tried_again_by_its_name_though_the_quota_is_used_up_by_its_first_try() -> None:
-    desk = Desk(census(bound(cpu=4)))
+    desk = Desk(observed(limit(cpu=4)))
     assert desk.admit_all(["same", "same", "same"], cpu=3) == [True] * 3
     assert not desk.admit("same", cpu=5)
     assert not desk.admit("other", cpu=2)
 
 
 def test_a_pod_whose_name_is_taken_takes_nothing_from_others() -> None:
-    desk = Desk(census(bound(cpu=4), counted("taken", cpu=2)))
-    books = desk.books
-    assert books.admit("second", "taken", usage(cpu=2), None) is None
-    desk.ledger = books.ledger
-    assert desk.taken() == 2
+    desk = Desk(observed(limit(cpu=4), counted("used", cpu=2)))
+    account = desk.account
+    assert account.admit("second", "used", usage(cpu=2), None) is None
+    desk.ledger = account.ledger
+    assert desk.in_use() == 2
     assert desk.admit("other", cpu=2)
 
 
 def test_what_the_api_server_would_refuse_is_not_let_in() -> None:
-    late = Bound("team", units(cpu=4), told=units(cpu=3))
-    desk = Desk(census(late))
+    late = QuotaLimit("team", units(cpu=4), reported_used=units(cpu=3))
+    desk = Desk(observed(late))
     assert not desk.admit("a", cpu=2)
     assert desk.ledger.empty
     assert desk.admit("b", cpu=1)
@@ -232,60 +232,60 @@ def test_what_the_api_server_would_refuse_is_not_let_in() -> None:
 
 def test_a_dry_run_leaves_no_trace() -> None:
     train = group(cpu=2)
-    books = Books(census(bound(cpu=4), train), Ledger(), 0.0)
-    assert books.admit("a", "a", usage(cpu=1), train, note=False) is None
-    assert books.ledger.empty
+    account = QuotaAccount(observed(limit(cpu=4), train), Ledger(), 0.0)
+    assert account.admit("a", "a", usage(cpu=1), train, record=False) is None
+    assert account.ledger.empty
 
 
 def test_quotas_with_scopes_are_about_some_pods() -> None:
-    high = bound("high", ScopeRequirement("PriorityClass", "In", ["high"]), pods=1)
-    desk = Desk(census(high, bound(cpu=9)))
-    books = desk.books
+    high = limit("high", ScopeRequirement("PriorityClass", "In", ["high"]), pods=1)
+    desk = Desk(observed(high, limit(cpu=9)))
+    account = desk.account
     of_class = PodTraits(priority_class="high")
-    assert books.admit("a", "a", usage(of_class, cpu=1), None) is None
-    assert books.admit("b", "b", usage(of_class, cpu=1), None) is not None
-    assert books.admit("c", "c", usage(cpu=1), None) is None
+    assert account.admit("a", "a", usage(of_class, cpu=1), None) is None
+    assert account.admit("b", "b", usage(of_class, cpu=1), None) is not None
+    assert account.admit("c", "c", usage(cpu=1), None) is None
 
 
 def test_only_what_a_pod_asks_for_can_be_short() -> None:
-    desk = Desk(census(bound(cpu=1, memory=1), counted("full", cpu=2)))
+    desk = Desk(observed(limit(cpu=1, memory=1), counted("full", cpu=2)))
     assert desk.admit("a", memory=1)
     assert not desk.admit("b", cpu=1)
 
 
 def test_no_more_pods_than_can_be_noted_are_on_their_way() -> None:
-    books = Books(census(bound(pods=10**6)), Ledger(), 0.0)
-    for each in range(MOST_PASSING):
-        books.admit(f"u{each}", f"p{each}", usage(), None)
-    with pytest.raises(BooksFull, match="are not seen yet: try again"):
-        books.admit("one", "more", usage(), None)
+    account = QuotaAccount(observed(limit(pods=10**6)), Ledger(), 0.0)
+    for each in range(MAX_ADMITTED):
+        account.admit(f"u{each}", f"p{each}", usage(), None)
+    with pytest.raises(LedgerFull, match="are not observed yet: try again"):
+        account.admit("one", "more", usage(), None)
 
 
 def test_refusals_say_what_is_kept_for_whom() -> None:
     train = group(cpu=6)
-    desk = Desk(census(bound(cpu=10), train, counted("t0", of=train.id, cpu=1)))
+    desk = Desk(observed(limit(cpu=10), train, counted("t0", of=train.id, cpu=1)))
     desk.reserve(train)
-    shortage = desk.books.admit("a", "a", usage(cpu=5), None)
+    shortage = desk.account.admit("a", "a", usage(cpu=5), None)
     assert shortage is not None
-    assert refusal(None, shortage) == (
+    assert rejection(None, shortage) == (
         "exceeded quota: team, requested: cpu=5, used: cpu=6, limited: cpu=10 "
-        "(what is used includes what is reserved: cpu=5 for PodGroup train)"
+        "(used includes reservations: cpu=5 for PodGroup train)"
     )
 
 
 def test_a_waiting_group_is_told_what_it_lacks() -> None:
     train = group(cpu=12)
-    shortage = Desk(census(bound(cpu=10))).books.reserve(train)
+    shortage = Desk(observed(limit(cpu=10))).account.reserve(train)
     assert shortage is not None
-    assert lacking(train, shortage).message == (
+    assert exceeded(train, shortage).message == (
         'spec.totalResources of PodGroup "ml/train" does not fit: exceeded quota: team, requested: cpu=12, '
-        "used: cpu=0, limited: cpu=10 (more than the quota has in all)"
+        "used: cpu=0, limited: cpu=10 (more than the whole quota)"
     )
 
 
 def test_a_ledger_is_read_as_it_was_written() -> None:
     train = group(cpu=6)
-    desk = Desk(census(bound(cpu=9), train, counted("t0", of=train.id, ended="Succeeded", cpu=1)))
+    desk = Desk(observed(limit(cpu=9), train, counted("t0", of=train.id, ended="Succeeded", cpu=1)))
     desk.admit("t1", train, cpu=2)
     desk.admit("other", cpu=1)
     desk.settle()

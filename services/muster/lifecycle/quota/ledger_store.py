@@ -1,5 +1,7 @@
-"""Where ledgers are kept: a ConfigMap for each namespace with quotas, in lifecycle's own namespace, so that nobody who
-may only write in the namespace that it is about can change it. Written by compare-and-swap.
+"""Stores quota ledgers: one ConfigMap per namespace with quotas, written by compare-and-swap.
+
+The ConfigMaps are in lifecycle's own namespace, so that users with write access only to the namespace that a ledger is
+about cannot change it.
 """
 
 from typing import Any, Final
@@ -13,17 +15,17 @@ from muster.kube.responses import ApiStatusError, Response
 from muster.kube.session import KubeSession
 from muster.lifecycle.quota.ledger import BadLedger, Ledger, decode_ledger, encode_ledger
 
-OF_NAMESPACE: Final = "muster.dev/quota-of"
-"""Label of a ledger: the namespace that it is about."""
+NAMESPACE_LABEL: Final = "muster.dev/quota-of"
+"""Label of a ledger with the namespace that it is about."""
 
 _KEY: Final = "ledger"
-_SECONDS: Final = 5.0
+_TIMEOUT_SECONDS: Final = 5.0
 
 _log = structlog.get_logger(__name__)
 
 
-class Kept(Struct, frozen=True):
-    """A ledger as it was read. An empty version: there was none."""
+class StoredLedger(Struct, frozen=True):
+    """A ledger as read. An empty version means that it does not exist."""
 
     ledger: Ledger
     version: str = ""
@@ -39,32 +41,33 @@ class _ConfigMap(Struct, frozen=True):
 
 
 class LedgerStore:
-    """Reads and writes them. Everything raises KubeUnreachable and ApiStatusError."""
+    """Reads and writes ledgers. All methods raise KubeUnreachable and ApiStatusError."""
 
     def __init__(self, session: KubeSession, namespace: str) -> None:
         self._session, self._namespace = session, namespace
 
-    async def read(self, namespace: str) -> Kept:
-        """The ledger of a namespace. One that cannot be read counts as empty: what is reserved is found again by the
-        PodGroups. Raises BadLedger if it is from a later version of lifecycle.
+    async def read(self, namespace: str) -> StoredLedger:
+        """Returns the ledger of a namespace. A malformed one counts as empty: reservations are rebuilt from PodGroups.
+
+        Raises BadLedger if a later version of lifecycle wrote it.
         """
-        response = await self._session.request("GET", self._path(namespace), timeout_seconds=_SECONDS)
+        response = await self._session.request("GET", self._path(namespace), timeout_seconds=_TIMEOUT_SECONDS)
         if response.status == 404:
-            return Kept(Ledger())
+            return StoredLedger(Ledger())
         found = _config_map(response)
         try:
             ledger = decode_ledger((found.data or {}).get(_KEY, ""))
         except BadLedger as error:
             if error.is_newer:
                 raise
-            _log.error("a ledger is begun anew", namespace=namespace, error=str(error))
+            _log.error("ledger_reset", namespace=namespace, error=str(error))
             ledger = Ledger()
-        return Kept(ledger, found.metadata.resource_version)
+        return StoredLedger(ledger, found.metadata.resource_version)
 
-    async def write(self, namespace: str, before: Kept, ledger: Ledger) -> Kept | None:
-        """Replace what was read. None: somebody else was quicker."""
+    async def write(self, namespace: str, before: StoredLedger, ledger: Ledger) -> StoredLedger | None:
+        """Replaces the ledger that was read; None if it has changed since."""
         metadata: dict[str, Any] = {"name": _name(namespace), "namespace": self._namespace}
-        metadata["labels"] = {OF_NAMESPACE: namespace}
+        metadata["labels"] = {NAMESPACE_LABEL: namespace}
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
         body["data"] = {_KEY: encode_ledger(ledger)}
         if before.version:
@@ -74,17 +77,19 @@ class LedgerStore:
             response = await self._send("POST", self._path(), body)
         if response.status == 409 or (response.status == 404 and before.version):
             return None
-        return Kept(ledger, _config_map(response).metadata.resource_version)
+        return StoredLedger(ledger, _config_map(response).metadata.resource_version)
 
-    async def delete(self, namespace: str, before: Kept) -> None:
-        """Nothing is left to be kept, unless somebody else has written meanwhile."""
+    async def delete(self, namespace: str, before: StoredLedger) -> None:
+        """Deletes the ledger that was read, unless it has changed since."""
         body = {"preconditions": {"resourceVersion": before.version}}
         response = await self._send("DELETE", self._path(namespace), body)
         if response.status not in (200, 202, 404, 409):
             raise ApiStatusError.from_response(response)
 
     async def _send(self, method: Any, path: str, body: dict[str, Any]) -> Response:
-        return await self._session.request(method, path, body=msgspec.json.encode(body), timeout_seconds=_SECONDS)
+        return await self._session.request(
+            method, path, body=msgspec.json.encode(body), timeout_seconds=_TIMEOUT_SECONDS
+        )
 
     def _path(self, namespace: str = "") -> str:
         return object_path("v1", "configmaps", self._namespace, _name(namespace) if namespace else "")

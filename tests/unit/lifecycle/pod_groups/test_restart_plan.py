@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.lifecycle.pod_groups.restarts import BELOW_SINCE, Plan, Step, plan
+from muster.lifecycle.pod_groups.restart_plan import BELOW_SINCE, Plan, Step, plan
 from muster.lifecycle.pod_groups.status import Counts
 
 NOON = 1769860800.0
@@ -33,7 +33,7 @@ def test_a_group_that_has_only_begun_to_start_is_not_broken() -> None:
 
 @pytest.mark.parametrize("status", [RAN, {"running": 2, "succeeded": 1}])
 def test_one_that_had_enough_and_has_too_few_is_remembered(status: dict[str, Any]) -> None:
-    assert planned(2, status) == Plan(Step.REMEMBER)
+    assert planned(2, status) == Plan(Step.MARK_BELOW_MINIMUM)
 
 
 def test_what_succeeded_counts() -> None:
@@ -42,7 +42,7 @@ def test_what_succeeded_counts() -> None:
 
 def test_it_has_until_its_timeout_to_recover() -> None:
     assert planned(2, {"running": 2}, AT_NOON, now=NOON + 20) == Plan(Step.WAIT, 40.0)
-    assert planned(3, {"running": 2}, AT_NOON, now=NOON + 20) == Plan(Step.FORGET)
+    assert planned(3, {"running": 2}, AT_NOON, now=NOON + 20) == Plan(Step.CLEAR_MARK)
     assert planned(2, {"running": 2}, AT_NOON, now=NOON + 60) == Plan(Step.RESTART)
 
 
@@ -53,7 +53,7 @@ def test_without_a_timeout_it_is_restarted_at_once_even_if_its_gap_was_filled(ru
 
 def test_who_takes_the_policy_away_stops_the_restart() -> None:
     assert planned(2, RAN, after_seconds=None) == Plan(Step.NOTHING)
-    assert planned(2, RAN, AT_NOON, after_seconds=None) == Plan(Step.FORGET)
+    assert planned(2, RAN, AT_NOON, after_seconds=None) == Plan(Step.CLEAR_MARK)
 
 
 def test_a_group_whose_minimum_cannot_be_read_is_never_restarted() -> None:

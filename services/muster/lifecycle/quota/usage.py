@@ -1,4 +1,4 @@
-"""What this replica sees of a namespace that quotas are about: its quotas, its PodGroups, and its pods in sums."""
+"""Usage of one namespace as this replica observes it: quota limits, PodGroups, and sums over pods."""
 
 from collections import defaultdict
 from typing import Final
@@ -9,25 +9,26 @@ from muster.kube.pod_requests import Nanos
 from muster.kube.resource_quota import PodTraits, PodUsage, ScopeRequirement
 from muster.lifecycle.quota.ledger import Amounts, Reservation
 
-_GONE_KEPT: Final = 4096
-"""Uids of pods that are gone which are remembered, so that who let them in learns that they came and went."""
+_MAX_DELETED: Final = 4096
+"""Deleted pods that are remembered, so that an admitted pod that was created and deleted is recognised."""
 
 
-class Bound(Struct, frozen=True):
-    """A ResourceQuota: no more than `hard` of each resource, for pods that meet the requirements. `told` is what the
-    API server said last that is used: it refuses what does not fit that.
+class QuotaLimit(Struct, frozen=True):
+    """A ResourceQuota: at most `hard` of each resource, for pods that meet the requirements.
+
+    `reported_used` is the usage in its status, by which the API server rejects pods.
     """
 
     name: str
     hard: Nanos
     requirements: tuple[ScopeRequirement, ...] = ()
-    told: Nanos = {}
+    reported_used: Nanos = {}
 
 
-class Group(Struct, frozen=True):
-    """A PodGroup that asks for quota in total. Its id is that of its gang; `title` is its name in words.
+class QuotaGroup(Struct, frozen=True):
+    """A PodGroup with a total to reserve. Its id is that of its gang; `title` names it in messages.
 
-    `problem` says why its total cannot be read; it waits then, as one that does not fit.
+    `problem` says why its total is invalid; the group then waits, as if its total did not fit.
     """
 
     id: str
@@ -42,13 +43,15 @@ class Group(Struct, frozen=True):
 
     @property
     def reservation(self) -> Reservation:
-        """What is to be kept for it at first."""
+        """The initial reservation for its total."""
         return Reservation(self.uid, self.total, self.revision, self.priority_class)
 
 
-class CountedPod(Struct, frozen=True, gc=False):
-    """A pod as quotas see it. `group`: id of the gang that it names, if that may have quota; `ended`: its last phase,
-    empty while it uses something.
+class QuotaPod(Struct, frozen=True, gc=False):
+    """A pod as quotas count it.
+
+    `group` is the id of its gang if that may have reserved quota. `ended` is its final phase; empty while it uses
+    resources.
     """
 
     uid: str
@@ -59,57 +62,57 @@ class CountedPod(Struct, frozen=True, gc=False):
     revision: int = 0
 
 
-class Census:
-    """One namespace, kept up to date. Sums are by group and traits: there are few of these, however many pods."""
+class NamespaceUsage:
+    """The usage of one namespace. Sums are by group and traits, of which there are few however many pods there are."""
 
     def __init__(self) -> None:
-        self.bounds: dict[str, Bound] = {}
-        self.groups: dict[str, Group] = {}
-        self.pods: dict[str, CountedPod] = {}
+        self.limits: dict[str, QuotaLimit] = {}
+        self.groups: dict[str, QuotaGroup] = {}
+        self.pods: dict[str, QuotaPod] = {}
         self.named: dict[str, str] = {}
-        """Uids by name; of pods of one name the one that was seen last."""
+        """Uids by pod name; the latest one if several pods had the name."""
         self.live: dict[tuple[str, PodTraits], Nanos] = {}
         self.live_pods: defaultdict[str, int] = defaultdict(int)
-        """By group."""
-        self.ended: dict[str, dict[str, CountedPod]] = {}
-        """By group and uid."""
-        self.gone: dict[str, int] = {}
-        """Pods that were here, by uid, with the revision at which they went."""
+        """Number of live pods by group."""
+        self.ended: dict[str, dict[str, QuotaPod]] = {}
+        """Ended pods by group and uid."""
+        self.deleted: dict[str, int] = {}
+        """Revisions at which pods were deleted, by uid."""
 
     @property
     def empty(self) -> bool:
-        return not (self.bounds or self.groups or self.pods)
+        return not (self.limits or self.groups or self.pods)
 
-    def put(self, pod: CountedPod) -> bool:
-        """A pod came or changed; true if that matters to quota."""
+    def put(self, pod: QuotaPod) -> bool:
+        """Adds or updates a pod; returns whether that changes usage."""
         before = self.pods.get(pod.uid)
         self.pods[pod.uid] = pod
         self.named[pod.name] = pod.uid
         if before is not None and (before.usage, before.group, before.ended) == (pod.usage, pod.group, pod.ended):
             return False
         if before is not None:
-            self._take_out(before)
-        self._take_in(pod)
+            self._subtract(before)
+        self._add(pod)
         return True
 
     def remove(self, uid: str, revision: int) -> None:
-        """A pod is gone."""
+        """Removes a deleted pod."""
         pod = self.pods.pop(uid, None)
         if pod is not None:
-            self._take_out(pod)
+            self._subtract(pod)
             if self.named.get(pod.name) == uid:
                 del self.named[pod.name]
-        if self.bounds:  # elsewhere nobody is let in by a ledger
-            self.gone[uid] = max(revision, pod.revision if pod is not None else 0)
-        while len(self.gone) > _GONE_KEPT:
-            del self.gone[next(iter(self.gone))]
+        if self.limits:  # without limits no pods are admitted by a ledger
+            self.deleted[uid] = max(revision, pod.revision if pod is not None else 0)
+        while len(self.deleted) > _MAX_DELETED:
+            del self.deleted[next(iter(self.deleted))]
 
-    def seen_at(self, uid: str) -> int | None:
-        """The revision at which the pod was seen, whether or not it is still there; None: it was not."""
+    def observed_revision(self, uid: str) -> int | None:
+        """Returns the revision at which the pod was observed or deleted; None if it was never observed."""
         pod = self.pods.get(uid)
-        return pod.revision if pod is not None else self.gone.get(uid)
+        return pod.revision if pod is not None else self.deleted.get(uid)
 
-    def _take_in(self, pod: CountedPod) -> None:
+    def _add(self, pod: QuotaPod) -> None:
         if pod.ended:
             if pod.group:
                 self.ended.setdefault(pod.group, {})[pod.uid] = pod
@@ -119,7 +122,7 @@ class Census:
         for name, nanos in pod.usage.amounts:
             sums[name] = sums.get(name, 0) + nanos
 
-    def _take_out(self, pod: CountedPod) -> None:
+    def _subtract(self, pod: QuotaPod) -> None:
         if pod.ended:
             of_group = self.ended.get(pod.group, {})
             of_group.pop(pod.uid, None)

@@ -1,4 +1,4 @@
-"""What the controller of QueueJobs writes: pods and SchedulingSpecs of a job; and how it knows its pods again."""
+"""Manifests of a QueueJob's pods and SchedulingSpec, and the pods read back."""
 
 import copy
 from collections.abc import Mapping
@@ -10,21 +10,21 @@ from muster.lifecycle.queue_jobs.job import API_VERSION, KIND, Job, Object
 from muster.lifecycle.queue_jobs.plan import JobPod, Slot, pod_name
 
 JOB_LABEL: Final = "muster.dev/queue-job"
-"""Label of a job's pods: its name, for `kubectl get pods -l`."""
+"""Label of a job's pods with the job's name, for `kubectl get pods -l`."""
 
 _TASK: Final = "muster.dev/queue-job-task"
 _INDEX: Final = "muster.dev/queue-job-index"
 _INCARNATION: Final = "muster.dev/queue-job-incarnation"
 _TEMPLATES: Final = "muster.dev/queue-job-templates"
-_LONGEST_LABEL: Final = 63
+MAX_LABEL_LENGTH: Final = 63
 
 
-def pod_body(job: Job, slot: Slot, scheduler_name: str) -> Object:
-    """The pod in that place. What its template leaves open, the job and Muster fill in: scheduler and priority."""
+def pod_manifest(job: Job, slot: Slot, scheduler_name: str) -> Object:
+    """Returns the pod for a slot. Scheduler and priority class default to Muster's and the job's."""
     task = job.tasks[slot.task]
     of_template: Mapping[str, Any] = task.template["metadata"]
     labels = dict(of_template.get("labels") or {})
-    if len(job.name) <= _LONGEST_LABEL:
+    if len(job.name) <= MAX_LABEL_LENGTH:
         labels[JOB_LABEL] = job.name
     own = {_TASK: str(slot.task), _INDEX: str(slot.index)}
     own |= {_INCARNATION: str(job.status.incarnation), _TEMPLATES: job.status.templates}
@@ -48,8 +48,8 @@ def pod_body(job: Job, slot: Slot, scheduler_name: str) -> Object:
     }
 
 
-def spec_body(job: Job) -> Object:
-    """The job's SchedulingSpec."""
+def scheduling_spec_manifest(job: Job) -> Object:
+    """Returns the job's SchedulingSpec."""
     definition = kube_arbitrator.DEFINITION
     return {
         "apiVersion": definition.api_version,
@@ -60,7 +60,7 @@ def spec_body(job: Job) -> Object:
 
 
 def job_pod(pod: Pod) -> tuple[str, JobPod] | None:
-    """Uid of the QueueJob that controls a pod, and the pod as it goes by; None: it is no QueueJob's."""
+    """Returns the uid of the QueueJob that controls a pod, and the pod; None if no QueueJob controls it."""
     owner = pod.metadata.controlling
     if owner is None or owner.kind != KIND or owner.api_version.partition("/")[0] != API_VERSION.partition("/")[0]:
         return None
@@ -73,13 +73,13 @@ def job_pod(pod: Pod) -> tuple[str, JobPod] | None:
         incarnation=_number(annotations.get(_INCARNATION), 0),
         templates=annotations.get(_TEMPLATES, ""),
         phase=pod.status.phase or "Pending",
-        placed=bool(pod.spec.node_name),
-        leaving=pod.metadata.deletion_timestamp is not None,
+        scheduled=bool(pod.spec.node_name),
+        deleting=pod.metadata.deletion_timestamp is not None,
     )
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
-    """The JSON merge patch that makes `after` of `before`."""
+    """Returns the JSON merge patch from `before` to `after`."""
     patch: Object = {key: None for key in before if key not in after}
     for key, value in after.items():
         known = before.get(key)
@@ -96,5 +96,5 @@ def _owner(job: Job) -> Object:
     return reference | {"controller": True, "blockOwnerDeletion": True}
 
 
-def _number(text: str | None, otherwise: int) -> int:
-    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else otherwise
+def _number(text: str | None, default: int) -> int:
+    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else default

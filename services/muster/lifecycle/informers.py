@@ -1,0 +1,49 @@
+"""Shared informers: each kind is watched once, for all controllers that need it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from muster.kube.api_resources import ApiResource
+from muster.kube.informer import Informer, Pace
+from muster.kube.object_changes import ObjectChanges
+from muster.kube.session import KubeSession
+
+T = TypeVar("T")
+
+_Handler = Callable[[ObjectChanges[Any]], None]
+
+
+class SharedInformers:
+    """One informer per kind, and its handlers. All handlers are added before `run`."""
+
+    def __init__(self, session: KubeSession, pace: Pace = Pace()) -> None:  # noqa: B008 (a frozen value)
+        self.synced = asyncio.Event()
+        """Set, for good, once all kinds have been listed and all handlers called with the lists."""
+        self._session = session
+        self._pace = pace
+        self._handlers: dict[str, tuple[ApiResource[Any], list[_Handler]]] = {}
+
+    def add_handler(self, resource: ApiResource[T], handler: Callable[[ObjectChanges[T]], None]) -> None:
+        """Calls the handler with all changes of a kind, in order. The handler must neither block nor raise."""
+        known, handlers = self._handlers.setdefault(resource.kind, (resource, []))
+        if known != resource:
+            raise ValueError(f"{resource.kind} is watched already, by another path or as another type: {known.path}")
+        handlers.append(handler)
+
+    async def run(self) -> None:
+        """Runs all informers until cancelled."""
+        informers = [self._informer(resource, handlers) for resource, handlers in self._handlers.values()]
+        async with asyncio.TaskGroup() as tasks:
+            for informer in informers:
+                tasks.create_task(informer.run(), name=f"informer {informer.resource.kind}")
+            for informer in informers:
+                await informer.complete.wait()
+            self.synced.set()
+
+    def _informer(self, resource: ApiResource[Any], handlers: list[_Handler]) -> Informer[Any]:
+        def sink(changes: ObjectChanges[Any]) -> None:
+            for handler in handlers:
+                handler(changes)
+
+        return Informer(self._session, resource, sink, self._pace)

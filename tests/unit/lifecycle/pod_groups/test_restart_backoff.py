@@ -1,0 +1,40 @@
+"""A group that breaks again and again is restarted ever less often."""
+
+from muster.lifecycle.pod_groups.restarter import RestartBackoff
+
+
+def test_the_first_restart_is_at_once_and_later_ones_wait_ever_longer() -> None:
+    backoff = RestartBackoff()
+    pauses = []
+    now = 1000.0
+    for _ in range(8):
+        pause = backoff.seconds_left("a", now)
+        pauses.append(pause)
+        now += pause
+        backoff.record("a", now)
+    assert pauses == [0, 10, 20, 40, 80, 160, 300, 300]
+
+
+def test_the_time_that_went_by_counts() -> None:
+    backoff = RestartBackoff()
+    backoff.record("a", 1000.0)
+    assert backoff.seconds_left("a", 1004.0) == 6
+    assert backoff.seconds_left("a", 1100.0) == 0
+
+
+def test_a_group_that_was_quiet_for_long_begins_anew() -> None:
+    backoff = RestartBackoff()
+    for now in (1000.0, 1010.0, 1030.0):
+        backoff.record("a", now)
+    assert backoff.seconds_left("a", 1031.0) == 39
+    assert backoff.seconds_left("a", 1630.0) == 0
+    backoff.record("a", 1630.0)
+    assert backoff.seconds_left("a", 1631.0) == 9
+
+
+def test_groups_do_not_wait_for_each_other_nor_for_one_that_is_gone() -> None:
+    backoff = RestartBackoff()
+    backoff.record("a", 1000.0)
+    assert backoff.seconds_left("b", 1000.0) == 0
+    backoff.drop("a")
+    assert backoff.seconds_left("a", 1000.0) == 0
