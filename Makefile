@@ -31,7 +31,7 @@ test: setup tools ## all tests (ARGS="-k name" to choose)
 	@tools/need-promtool $(VENV)/tools
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
-simulate: setup ## random stories of the coordinator with faults everywhere (SEEDS=100000, or SEED=n for one)
+simulate: setup ## random scenarios of the coordinator with faults everywhere (SEEDS=100000, or SEED=n for one)
 	@$(BIN)/python tests/simulation/run.py --seeds $(SEEDS) $(if $(SEED),--seed $(SEED))
 
 lint: setup ## ruff, mypy --strict, buf lint, breaking changes of the protos

@@ -1,11 +1,11 @@
-"""A bug that somebody could write into the core: where, what, and what it would be instead."""
+"""A planted bug of the core: the file, the original source and its replacement."""
 
 from typing import NamedTuple
 
 
 class Bug(NamedTuple):
-    """`source` is found exactly once in the file of services/muster/coordinator/core. `first` is a file of tests that
-    finds it where random stories do not find it as quickly: it is played before all else, to save time.
+    """`source` occurs exactly once in `file` below services/muster/coordinator/core. `first` is a test file that
+    detects the bug sooner than random scenarios do; it is run before them to save time.
     """
 
     what: str

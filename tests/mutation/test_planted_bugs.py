@@ -1,4 +1,4 @@
-"""Every bug of the tables is caught by the simulator's stories or by the scenarios of the core."""
+"""Every plant_and_detect bug is detected by the simulator or by the tests of the core."""
 
 import os
 import shutil
@@ -11,65 +11,65 @@ from pathlib import Path
 import pytest
 
 from mutation.bug import Bug
-from mutation.bugs_of_room import BUGS_OF_ROOM
-from mutation.bugs_of_starting import BUGS_OF_STARTING
+from mutation.capacity_bugs import CAPACITY_BUGS
+from mutation.start_bugs import START_BUGS
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "services/muster/coordinator/core"
-SCENARIOS = [str(ROOT / "tests/simulation/test_stories_found.py"), str(ROOT / "tests/unit/coordinator")]
-BUGS = (*BUGS_OF_STARTING, *BUGS_OF_ROOM)
+TESTS = [str(ROOT / "tests/simulation/test_found_scenarios.py"), str(ROOT / "tests/unit/coordinator")]
+BUGS = (*START_BUGS, *CAPACITY_BUGS)
 SEEDS = 300
 
 
-def hunt(core: Path, first: str = "") -> subprocess.CompletedProcess[str]:
-    """Play on the core in this folder: it comes first on the path, and `muster` has room for more than one root.
-    `first`: a file of scenarios that is played before all else.
+def detect(core: Path, first: str = "") -> subprocess.CompletedProcess[str]:
+    """Runs the detection on the core in this folder, which comes first on the import path (`muster` is a namespace
+    package). `first`: a test file to run first.
     """
     environment = {**os.environ, "PYTHONPATH": str(core.parents[2]), "PYTHONHASHSEED": "0"}
     options = ["--first", str(ROOT / "tests" / first)] if first else []
-    command = [sys.executable, str(Path(__file__).with_name("hunt.py")), *options, str(SEEDS), *SCENARIOS]
+    command = [sys.executable, str(Path(__file__).with_name("detect.py")), *options, str(SEEDS), *TESTS]
     run = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     assert f"core: {core}" in run.stdout, run.stdout + run.stderr
     return run
 
 
-def copied(folder: Path) -> Path:
-    """A copy of the core under a root of its own."""
+def copy_core(folder: Path) -> Path:
+    """Copies the core to a source root of its own."""
     core = folder / "muster/coordinator/core"
     shutil.copytree(CORE, core, ignore=shutil.ignore_patterns("__pycache__"))
     return core
 
 
-def planted(bug: Bug | None, folder: Path) -> subprocess.CompletedProcess[str] | str:
-    """What becomes of a core with this bug, or why it cannot be planted."""
-    core = copied(folder)
+def plant_and_detect(bug: Bug | None, folder: Path) -> subprocess.CompletedProcess[str] | str:
+    """Returns the result of the detection on a core with this bug, or why it cannot be plant_and_detect."""
+    core = copy_core(folder)
     if bug is not None:
         source = (core / bug.file).read_text()
         if (times := source.count(bug.source)) != 1:
-            return f"{bug.file} has the source of this bug {times} times; bring its table up to date"
+            return f"{bug.file} contains the source of this bug {times} times; update the table of bugs"
         (core / bug.file).write_text(source.replace(bug.source, bug.instead))
-    return hunt(core, bug.first if bug is not None else "")
+    return detect(core, bug.first if bug is not None else "")
 
 
-Hunts = dict[Bug | None, Future[subprocess.CompletedProcess[str] | str]]
+Detections = dict[Bug | None, Future[subprocess.CompletedProcess[str] | str]]
 
 
 @pytest.fixture(scope="module")
-def hunts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hunts]:
-    """One for every bug, and one without, as many at a time as there are cores."""
+def detections(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Detections]:
+    """One detection for every bug and one without a bug, as many at a time as there are cores."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield {bug: pool.submit(planted, bug, tmp_path_factory.mktemp("root")) for bug in (None, *BUGS)}
+        yield {bug: pool.submit(plant_and_detect, bug, tmp_path_factory.mktemp("root")) for bug in (None, *BUGS)}
         pool.shutdown(cancel_futures=True)
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=[bug.what for bug in BUGS])
-def test_a_planted_bug_is_caught(bug: Bug, hunts: Hunts) -> None:
-    run = hunts[bug].result()
+def test_a_planted_bug_is_caught(bug: Bug, detections: Detections) -> None:
+    run = detections[bug].result()
     assert not isinstance(run, str), run
-    assert run.returncode == 1, f"nothing noticed that {bug.what}:\n{run.stdout}{run.stderr}"
+    assert run.returncode == 1, f"nothing detected that {bug.what}:\n{run.stdout}{run.stderr}"
 
 
-def test_without_a_bug_nothing_is_caught(hunts: Hunts) -> None:
-    run = hunts[None].result()
+def test_without_a_bug_nothing_is_caught(detections: Detections) -> None:
+    run = detections[None].result()
     assert not isinstance(run, str)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -1,4 +1,4 @@
-"""Plays stories from seeds until one goes wrong, on all cores; shrinks and tells it.
+"""Plays scenarios from seeds until one goes wrong, on all cores; shrinks and tells it.
 
 python tests/simulation/run.py [--seeds 2000] [--first 0] [--seed N] [--no-shrink]
 """
@@ -14,9 +14,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from simulation.acts import text
-from simulation.narrate import narrate
-from simulation.play import Failure, failure_of, invent
+from simulation.actions import text
+from simulation.printing import narrate
+from simulation.runner import Failure, failure_of, invent
 from simulation.shrink import shrink
 
 SEEDS_AT_ONCE = 20
@@ -27,9 +27,9 @@ MAX_FAILURES = 5
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, play, tell. Exit code 1: something went wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=2000, help="how many stories")
+    parser.add_argument("--seeds", type=int, default=2000, help="how many scenarios")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--seed", type=int, help="play this story alone")
+    parser.add_argument("--seed", type=int, help="play this scenario alone")
     parser.add_argument("--no-shrink", action="store_true", help="tell what went wrong as it is")
     options = parser.parse_args(arguments)
     if options.seed is not None:
@@ -58,7 +58,7 @@ def _play_all(seeds: range) -> list[tuple[int, Failure]]:
                 break
     seconds = time.monotonic() - began
     done = min(done, len(seeds))
-    print(f"{done} stories in {seconds:.1f} s, {len(failures)} went wrong")
+    print(f"{done} scenarios in {seconds:.1f} s, {len(failures)} went wrong")
     return sorted(failures)
 
 
@@ -75,7 +75,7 @@ def _play_some(seeds: list[int]) -> list[tuple[int, Failure]]:
 def _progress(done: int, all_: int, failures: int) -> None:
     if sys.stderr.isatty():
         end = "\n" if done == all_ else ""
-        print(f"\r{done} of {all_} stories, {failures} went wrong ", end=end, file=sys.stderr, flush=True)
+        print(f"\r{done} of {all_} scenarios, {failures} went wrong ", end=end, file=sys.stderr, flush=True)
 
 
 def _tell(seed: int, found: Failure, *, shrinking: bool) -> None:
@@ -90,6 +90,6 @@ def _tell(seed: int, found: Failure, *, shrinking: bool) -> None:
 
 
 if __name__ == "__main__":
-    if os.environ.get("PYTHONHASHSEED") != "0":  # so that a seed is the same story in every process
+    if os.environ.get("PYTHONHASHSEED") != "0":  # so that a seed is the same scenario in every process
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
     sys.exit(main())

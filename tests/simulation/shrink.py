@@ -1,18 +1,18 @@
-"""Makes a failing story short: acts are left out while it fails in the same way, then numbers become small."""
+"""Makes a failing scenario short: acts are left out while it fails in the same way, then numbers become small."""
 
 from collections.abc import Callable, Sequence
 
-from simulation.acts import Act
-from simulation.play import failure
+from simulation.actions import Act
+from simulation.runner import failure
 
 Fails = Callable[[Sequence[Act]], bool]
 
 
 def shrink(acts: Sequence[Act]) -> list[Act]:
-    """The shortest story found that fails like this one. Raises ValueError if this one does not fail."""
+    """The shortest scenario found that fails like this one. Raises ValueError if this one does not fail."""
     found = failure(acts)
     if found is None:
-        raise ValueError("this story does not fail; there is nothing to shrink")
+        raise ValueError("this scenario does not fail; there is nothing to shrink")
 
     def fails(candidate: Sequence[Act]) -> bool:
         again = failure(candidate)

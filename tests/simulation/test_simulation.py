@@ -1,4 +1,4 @@
-"""Thousands of random stories hold; and the simulator finds, repeats and shortens what does not."""
+"""Thousands of random scenarios hold; and the simulator finds, repeats and shortens what does not."""
 
 import subprocess
 import sys
@@ -9,8 +9,8 @@ import pytest
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.effects import Effect
 from muster.coordinator.core.events import Event
-from simulation.acts import Act, BadLine, read, text
-from simulation.play import failure, invent, play
+from simulation.actions import Act, BadLine, read, text
+from simulation.runner import failure, invent, play
 from simulation.shrink import shrink
 
 RUN = Path(__file__).with_name("run.py")
@@ -18,15 +18,15 @@ SEEDS = 2000
 
 
 @pytest.mark.timeout(600)
-def test_i1_to_i10_hold_in_two_thousand_stories() -> None:
+def test_i1_to_i10_hold_in_two_thousand_scenarios() -> None:
     run = subprocess.run([sys.executable, RUN, f"--seeds={SEEDS}"], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_a_seed_is_always_the_same_story() -> None:
+def test_a_seed_is_always_the_same_scenario() -> None:
     def told(seed: int) -> tuple[list[Act], list[str]]:
         heard: list[str] = []
-        acts, found = invent(seed, lambda _story, what: heard.append(repr(what)))
+        acts, found = invent(seed, lambda _scenario, what: heard.append(repr(what)))
         assert found is None
         return acts, heard
 
@@ -34,11 +34,11 @@ def test_a_seed_is_always_the_same_story() -> None:
         assert told(seed) == told(seed)
 
 
-def test_a_story_goes_the_same_way_when_it_is_read_back() -> None:
+def test_a_scenario_goes_the_same_way_when_it_is_read_back() -> None:
     heard: dict[str, list[Event | Effect]] = {"invented": [], "read": []}
-    acts, _ = invent(7, lambda _story, what: heard["invented"].append(what))
+    acts, _ = invent(7, lambda _scenario, what: heard["invented"].append(what))
     assert read(text(acts).strip('"')) == acts
-    play(read(text(acts).strip('"')), lambda _story, what: heard["read"].append(what))
+    play(read(text(acts).strip('"')), lambda _scenario, what: heard["read"].append(what))
     assert heard["invented"] == heard["read"]
 
 
@@ -59,6 +59,6 @@ def test_a_planted_bug_is_found_and_told_in_a_few_acts(monkeypatch: pytest.Monke
     assert len(shortest) < len(acts)
 
 
-def test_a_story_that_holds_is_not_shortened() -> None:
+def test_a_scenario_that_holds_is_not_shortened() -> None:
     with pytest.raises(ValueError, match="does not fail"):
         shrink(read("create\nrun"))

@@ -1,4 +1,4 @@
-"""What must hold in every story about the coordinator's core, by the names of the design's invariants."""
+"""What must hold in every scenario about the coordinator's core, by the names of the design's invariants."""
 
 from collections import defaultdict
 from collections.abc import Mapping

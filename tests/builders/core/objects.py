@@ -1,4 +1,4 @@
-"""What stories about the coordinator's core are made of: classes, nodes, gangs with their pods, and a cluster."""
+"""What scenarios about the coordinator's core are made of: classes, nodes, gangs with their pods, and a cluster."""
 
 from collections import Counter
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""The solver of stories: packs the fullest nodes first, and removes no more than it must.
+"""The solver of scenarios: packs the fullest nodes first, and removes no more than it must.
 
 Of constraints it keeps "rack: hard pack", in the default tree; others are wishes to it.
 """

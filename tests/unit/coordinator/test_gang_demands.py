@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from builders.core.actions import end, evicted, full, until
 from builders.core.objects import class_with_volume, gang, node, plain_pod, pod_class, racks
-from builders.core.world import Story
+from builders.core.scenario import Scenario
 from muster.coordinator.core.effects import Persist, Phase, Solve
 from muster.coordinator.core.report import reports
 from muster.dialects.dialect import Dialect, PodMarks
@@ -14,271 +14,271 @@ from muster.dialects.sources import gang_facts
 from muster.gangs.facts import GangFacts, LevelConstraint, LevelPolicy, MatchPolicy, PodFacts, PodPhase
 
 
-def succeed(story: Story, name: str, *numbers: int) -> None:
+def succeed(scenario: Scenario, name: str, *numbers: int) -> None:
     """Pods of a gang have done their work."""
-    pods = [story.cluster.pods[f"default/{name}-{number}@1"] for number in numbers]
-    story.change(pods=[replace(pod, phase=PodPhase.SUCCEEDED) for pod in pods])
+    pods = [scenario.cluster.pods[f"default/{name}-{number}@1"] for number in numbers]
+    scenario.change(pods=[replace(pod, phase=PodPhase.SUCCEEDED) for pod in pods])
 
 
 # -- members that succeeded
 
 
-def some_done(*, counting: bool) -> Story:
+def some_done(*, counting: bool) -> Scenario:
     """A gang of 4 of which 3 have succeeded and one waits; it has no permit."""
-    story = Story(nodes={})
+    scenario = Scenario(nodes={})
     built = gang("a").of(4)
-    story.add(built.counting_succeeded() if counting else built)
-    story.change(nodes=[node("far", 4, unschedulable=True)])
+    scenario.add(built.counting_succeeded() if counting else built)
+    scenario.change(nodes=[node("far", 4, unschedulable=True)])
     for number in range(3):
-        story.shared_nodes.add("far")
-        pod = story.cluster.pods[f"default/a-{number}@1"]
-        story.change(pods=[replace(pod, node="far", phase=PodPhase.SUCCEEDED)])
-    story.run()
-    return story
+        scenario.shared_nodes.add("far")
+        pod = scenario.cluster.pods[f"default/a-{number}@1"]
+        scenario.change(pods=[replace(pod, node="far", phase=PodPhase.SUCCEEDED)])
+    scenario.run()
+    return scenario
 
 
 def test_members_that_succeeded_count_once_the_others_cannot_reach_the_minimum() -> None:
-    story = some_done(counting=True)
-    story.change(nodes=[node("n", 1)])
-    story.run()
-    assert story.bound("a") == 1
+    scenario = some_done(counting=True)
+    scenario.change(nodes=[node("n", 1)])
+    scenario.run()
+    assert scenario.bound("a") == 1
 
 
 def test_without_that_the_gang_lacks_members() -> None:
-    story = some_done(counting=False)
-    story.change(nodes=[node("n", 1)])
-    story.run()
-    assert story.bound("a") == 0
-    assert story.gang("a").group.not_ready == "1 of 4 members exist (3 ended)"
+    scenario = some_done(counting=False)
+    scenario.change(nodes=[node("n", 1)])
+    scenario.run()
+    assert scenario.bound("a") == 0
+    assert scenario.gang("a").group.not_ready == "1 of 4 members exist (3 ended)"
 
 
 def test_while_the_others_can_reach_the_minimum_those_that_succeeded_do_not_count() -> None:
-    story = some_done(counting=True)
+    scenario = some_done(counting=True)
     more = [replace(pod, name=f"{pod.name}-new", uid=f"{pod.uid}/new") for pod in gang("a").of(3).pods()]
-    story.change(nodes=[node("n", 3)], pods=more)
-    story.run()
-    assert story.bound("a") == 0, "4 are there, and only 3 fit"
-    story.change(nodes=[node("n", 4)])
-    story.pass_time(5)
-    assert story.bound("a") == 4
+    scenario.change(nodes=[node("n", 3)], pods=more)
+    scenario.run()
+    assert scenario.bound("a") == 0, "4 are there, and only 3 fit"
+    scenario.change(nodes=[node("n", 4)])
+    scenario.pass_time(5)
+    assert scenario.bound("a") == 4
 
 
 def test_what_is_left_to_do_is_told_beside_what_was_done() -> None:
-    story = Story(nodes={"n": 4})
+    scenario = Scenario(nodes={"n": 4})
     built = gang("a").of(4).minimum(6).counting_succeeded()
-    story.add(built)
-    story.shared_nodes.add("n")
-    pod = story.cluster.pods["default/a-0@1"]
-    story.change(pods=[replace(pod, node="n", phase=PodPhase.SUCCEEDED)])
-    story.run()
-    assert story.gang("a").group.not_ready == "3 of 5 members exist, besides 1 that succeeded"
+    scenario.add(built)
+    scenario.shared_nodes.add("n")
+    pod = scenario.cluster.pods["default/a-0@1"]
+    scenario.change(pods=[replace(pod, node="n", phase=PodPhase.SUCCEEDED)])
+    scenario.run()
+    assert scenario.gang("a").group.not_ready == "3 of 5 members exist, besides 1 that succeeded"
 
 
 def test_a_started_gang_whose_policy_asks_again_counts_those_that_succeeded() -> None:
     built = gang("a").of(4).counting_succeeded().policy(MatchPolicy.WAITING_AND_RUNNING)
-    story = full(built, nodes={"n": 4})
-    succeed(story, "a", 0, 1)
+    scenario = full(built, nodes={"n": 4})
+    succeed(scenario, "a", 0, 1)
     late = replace(built.pods()[3], name="a-late", uid="late")
-    story.change(remove_pods=["default/a-3@1"], pods=[late])
-    story.pass_time(5)
-    assert story.cluster.pods["late"].node == "n"
-    assert story.gang("a").phase is Phase.SATISFIED
+    scenario.change(remove_pods=["default/a-3@1"], pods=[late])
+    scenario.pass_time(5)
+    assert scenario.cluster.pods["late"].node == "n"
+    assert scenario.gang("a").phase is Phase.SATISFIED
 
 
 def test_all_but_what_must_still_run_can_be_spared() -> None:
-    story = full(gang("a").of(5).minimum(4).counting_succeeded(), nodes={"n": 5})
-    succeed(story, "a", 0, 1)
-    story.change(nodes=[node("n", 3)])
-    story.add(gang("p").of(1).priority(10))
-    story.run_effects()
-    end(story)
-    assert (story.bound("a"), story.bound("p")) == (2, 1)
-    assert story.gang("a").permitted, "2 that succeeded and 2 that run are the minimum"
+    scenario = full(gang("a").of(5).minimum(4).counting_succeeded(), nodes={"n": 5})
+    succeed(scenario, "a", 0, 1)
+    scenario.change(nodes=[node("n", 3)])
+    scenario.add(gang("p").of(1).priority(10))
+    scenario.run_effects()
+    end(scenario)
+    assert (scenario.bound("a"), scenario.bound("p")) == (2, 1)
+    assert scenario.gang("a").permitted, "2 that succeeded and 2 that run are the minimum"
 
 
 # -- pods of one kind
 
 
 def test_a_gang_of_equal_pods_waits_while_one_asks_something_else() -> None:
-    story = Story(nodes={"n": 8})
-    story.add(gang("a").of(3, cpu=1).of(1, cpu=2).uniform())
-    story.pass_time(1)
-    assert story.bound("a") == 0
+    scenario = Scenario(nodes={"n": 8})
+    scenario.add(gang("a").of(3, cpu=1).of(1, cpu=2).uniform())
+    scenario.pass_time(1)
+    assert scenario.bound("a") == 0
     told = "its pods must be equal, but a-3 differs from a-0 in cpu: 2, not 1"
-    assert any(told in note for note in story.notes())
-    odd = story.cluster.pods["default/a-3@1"]
-    story.change(pods=[replace(odd, class_id=pod_class(1).id)])
-    story.run()
-    assert story.bound("a") == 4
+    assert any(told in note for note in scenario.notes())
+    odd = scenario.cluster.pods["default/a-3@1"]
+    scenario.change(pods=[replace(odd, class_id=pod_class(1).id)])
+    scenario.run()
+    assert scenario.bound("a") == 4
 
 
 def test_all_that_differ_are_named() -> None:
-    story = Story(nodes={"n": 32})
-    story.add(gang("a").of(3, cpu=1).of(7, cpu=2).uniform())
-    story.run()
-    why = story.gang("a").group.not_ready or ""
+    scenario = Scenario(nodes={"n": 32})
+    scenario.add(gang("a").of(3, cpu=1).of(7, cpu=2).uniform())
+    scenario.run()
+    why = scenario.gang("a").group.not_ready or ""
     assert why.endswith("a-3 differs from a-0 in cpu: 2, not 1; so do a-4, a-5, a-6, a-7 and 2 more")
 
 
 def test_a_selector_that_differs_is_told() -> None:
-    story = Story(nodes={"n": 8})
+    scenario = Scenario(nodes={"n": 8})
     choosy = replace(pod_class(1), id="choosy", node_selector=(("zone", "a"),))
-    story.cluster.classes["choosy"] = choosy
-    story.start()
+    scenario.cluster.classes["choosy"] = choosy
+    scenario.start()
     built = gang("a").of(2).uniform()
     one, other = built.pods()
-    story.change(gangs=[built.gang_facts()], pods=[one, replace(other, class_id="choosy")])
-    story.run()
-    assert (story.gang("a").group.not_ready or "").endswith("but a-1 differs from a-0 in its node selector")
+    scenario.change(gangs=[built.gang_facts()], pods=[one, replace(other, class_id="choosy")])
+    scenario.run()
+    assert (scenario.gang("a").group.not_ready or "").endswith("but a-1 differs from a-0 in its node selector")
 
 
 def test_pods_of_one_kind_have_volumes_of_their_own() -> None:
-    story = Story(nodes={"n": 8})
+    scenario = Scenario(nodes={"n": 8})
     built = gang("a").of(2).uniform()
     one, other = built.pods()
-    story.change(gangs=[built.gang_facts()], pods=[one, replace(other, class_id=class_with_volume(1).id)])
-    story.run()
-    assert story.bound("a") == 2
+    scenario.change(gangs=[built.gang_facts()], pods=[one, replace(other, class_id=class_with_volume(1).id)])
+    scenario.run()
+    assert scenario.bound("a") == 2
 
 
 def test_a_gang_that_runs_may_be_resized() -> None:
-    story = full(gang("a").of(3, cpu=2).uniform(), nodes={"n": 6})
-    pod = story.cluster.pods["default/a-0@1"]
-    story.change(pods=[replace(pod, class_id=pod_class(1).id)])
+    scenario = full(gang("a").of(3, cpu=2).uniform(), nodes={"n": 6})
+    pod = scenario.cluster.pods["default/a-0@1"]
+    scenario.change(pods=[replace(pod, class_id=pod_class(1).id)])
     late = replace(gang("a").of(1, cpu=1).pods()[0], name="late", uid="late")
-    story.add_pods(late)
-    story.run()
-    assert story.bound("a") == 4
+    scenario.add_pods(late)
+    scenario.run()
+    assert scenario.bound("a") == 4
 
 
 # -- so much free in all
 
 
 def test_a_gang_waits_until_so_much_is_free_in_the_whole_cluster() -> None:
-    story = full(gang("b").of(3), nodes={"n": 4, "m": 4})
-    story.add(gang("a").of(2).wanting_free(6))
-    story.pass_time(1)
-    assert story.bound("a") == 0
-    assert not any(isinstance(effect, Solve) and effect.groups[0].id.endswith("/a") for effect in story.solves)
-    assert any("its minimum resources are not free in the cluster: 6 cpu (5 free)" in note for note in story.notes())
-    story.change(remove_pods=["default/b-0@1"])
-    story.run()
-    assert story.bound("a") == 2
+    scenario = full(gang("b").of(3), nodes={"n": 4, "m": 4})
+    scenario.add(gang("a").of(2).wanting_free(6))
+    scenario.pass_time(1)
+    assert scenario.bound("a") == 0
+    assert not any(isinstance(effect, Solve) and effect.groups[0].id.endswith("/a") for effect in scenario.solves)
+    assert any("its minimum resources are not free in the cluster: 6 cpu (5 free)" in note for note in scenario.notes())
+    scenario.change(remove_pods=["default/b-0@1"])
+    scenario.run()
+    assert scenario.bound("a") == 2
 
 
 def test_a_node_that_takes_nobody_has_nothing_free() -> None:
-    story = Story(nodes={"n": 4})
-    story.change(nodes=[node("closed", 8, unschedulable=True), node("away", 8, ready=False)])
-    story.add(gang("a").of(2).wanting_free(6))
-    story.run()
-    assert story.bound("a") == 0
-    story.change(nodes=[node("away", 8)])
-    story.run()
-    assert story.bound("a") == 2
+    scenario = Scenario(nodes={"n": 4})
+    scenario.change(nodes=[node("closed", 8, unschedulable=True), node("away", 8, ready=False)])
+    scenario.add(gang("a").of(2).wanting_free(6))
+    scenario.run()
+    assert scenario.bound("a") == 0
+    scenario.change(nodes=[node("away", 8)])
+    scenario.run()
+    assert scenario.bound("a") == 2
 
 
 def test_what_its_members_ask_themselves_is_left_to_placement_which_may_evict_others() -> None:
-    story = full(gang("b").of(4), nodes={"n": 4})
-    story.add(gang("a").of(4).wanting_free(4).priority(10))
-    story.run_effects()
-    assert evicted(story) == {"b"}
+    scenario = full(gang("b").of(4), nodes={"n": 4})
+    scenario.add(gang("a").of(4).wanting_free(4).priority(10))
+    scenario.run_effects()
+    assert evicted(scenario) == {"b"}
 
 
 def test_nobody_is_evicted_for_more_than_its_members_ask() -> None:
-    story = full(gang("b").of(4), nodes={"n": 4})
-    story.add(gang("a").of(2).wanting_free(5).priority(10))
-    story.pass_time(60)
-    assert not evicted(story)
-    assert story.gang("a").phase is Phase.GATHERING
+    scenario = full(gang("b").of(4), nodes={"n": 4})
+    scenario.add(gang("a").of(2).wanting_free(5).priority(10))
+    scenario.pass_time(60)
+    assert not evicted(scenario)
+    assert scenario.gang("a").phase is Phase.GATHERING
 
 
 def test_what_it_holds_itself_counts_as_free() -> None:
-    story = Story(nodes={"n": 3})
-    story.add(gang("a").of(4).non_strict().wanting_free(3))
-    story.run()
-    assert story.gang("a").phase is Phase.WAITING
-    story.change(nodes=[node("m", 1)])
-    story.pass_time(5)
-    assert story.bound("a") == 4
+    scenario = Scenario(nodes={"n": 3})
+    scenario.add(gang("a").of(4).non_strict().wanting_free(3))
+    scenario.run()
+    assert scenario.gang("a").phase is Phase.WAITING
+    scenario.change(nodes=[node("m", 1)])
+    scenario.pass_time(5)
+    assert scenario.bound("a") == 4
 
 
 def test_what_its_partners_are_given_does_not_take_the_permit_back() -> None:
-    story = Story(nodes={"n": 4})
+    scenario = Scenario(nodes={"n": 4})
     both = [gang(name).of(2).with_group("default/a", "default/b").wanting_free(3) for name in "ab"]
-    story.add(*both)
-    story.run()
-    assert [story.bound(name) for name in "ab"] == [2, 2]
-    assert len(story.solves) == 1
+    scenario.add(*both)
+    scenario.run()
+    assert [scenario.bound(name) for name in "ab"] == [2, 2]
+    assert len(scenario.solves) == 1
 
 
 def test_what_others_take_meanwhile_does_not_take_the_permit_back() -> None:
-    story = Story(nodes={"n": 4})
-    story.add(gang("a").of(2).wanting_free(4))
-    until(story, Persist)
-    story.intrude(plain_pod("stranger"), "n")
-    story.run()
-    assert story.bound("a") == 2
-    assert len(story.solves) == 1
+    scenario = Scenario(nodes={"n": 4})
+    scenario.add(gang("a").of(2).wanting_free(4))
+    until(scenario, Persist)
+    scenario.intrude(plain_pod("stranger"), "n")
+    scenario.run()
+    assert scenario.bound("a") == 2
+    assert len(scenario.solves) == 1
 
 
 def test_a_gang_that_has_started_does_not_wait_for_it_again() -> None:
-    story = full(gang("a").of(2).minimum(1).wanting_free(4), nodes={"n": 4})
-    assert story.bound("a") == 2
-    story.add(gang("b").of(1))
-    story.run()
-    story.add_pods(replace(gang("a").of(1).pods()[0], name="late", uid="late"))
-    story.run()
-    assert story.bound("a") == 3
+    scenario = full(gang("a").of(2).minimum(1).wanting_free(4), nodes={"n": 4})
+    assert scenario.bound("a") == 2
+    scenario.add(gang("b").of(1))
+    scenario.run()
+    scenario.add_pods(replace(gang("a").of(1).pods()[0], name="late", uid="late"))
+    scenario.run()
+    assert scenario.bound("a") == 3
 
 
 # -- every other level
 
 
-def asked(story: Story) -> tuple[LevelConstraint, ...]:
-    return story.solves[-1].groups[0].gangs[0].constraints
+def asked(scenario: Scenario) -> tuple[LevelConstraint, ...]:
+    return scenario.solves[-1].groups[0].gangs[0].constraints
 
 
 def test_what_is_asked_of_all_other_levels_is_asked_of_each() -> None:
-    story = Story(nodes={"a1": 2, "b1": 2})
-    story.change(trees=[racks(ra="a1", rb="b1")])
-    story.add(gang("a").of(2).divided("node: spread; *: hard pack"))
-    story.run()
-    assert asked(story) == (
+    scenario = Scenario(nodes={"a1": 2, "b1": 2})
+    scenario.change(trees=[racks(ra="a1", rb="b1")])
+    scenario.add(gang("a").of(2).divided("node: spread; *: hard pack"))
+    scenario.run()
+    assert asked(scenario) == (
         LevelConstraint("node", LevelPolicy.SPREAD),
         LevelConstraint("rack", LevelPolicy.PACK, hard=True),
     )
-    assert {pod.node for pod in story.cluster.pods.values()} in ({"a1"}, {"b1"})
+    assert {pod.node for pod in scenario.cluster.pods.values()} in ({"a1"}, {"b1"})
 
 
 def test_without_a_tree_all_levels_are_those_of_nodes() -> None:
-    story = Story(nodes={"n": 2})
-    story.add(gang("a").of(2).divided("*: pack"))
-    story.run()
-    assert asked(story) == (LevelConstraint("node", LevelPolicy.PACK),)
+    scenario = Scenario(nodes={"n": 2})
+    scenario.add(gang("a").of(2).divided("*: pack"))
+    scenario.run()
+    assert asked(scenario) == (LevelConstraint("node", LevelPolicy.PACK),)
 
 
 def test_a_tree_that_comes_later_is_asked_by_its_own_levels() -> None:
-    story = Story(nodes={"a1": 1, "b1": 1})
-    story.add(gang("a").of(2).divided("node: spread; *: hard pack").minimum(2).created(1))
-    story.change(trees=[racks(ra="a1", rb="b1")])
-    facts = story.cluster.gangs["test/default/a"]
-    assert story.gang("a").constraints[1].level == "rack", facts
-    story.run()
-    assert story.bound("a") == 0, "no rack has room for both"
+    scenario = Scenario(nodes={"a1": 1, "b1": 1})
+    scenario.add(gang("a").of(2).divided("node: spread; *: hard pack").minimum(2).created(1))
+    scenario.change(trees=[racks(ra="a1", rb="b1")])
+    facts = scenario.cluster.gangs["test/default/a"]
+    assert scenario.gang("a").constraints[1].level == "rack", facts
+    scenario.run()
+    assert scenario.bound("a") == 0, "no rack has room for both"
 
 
 def test_what_all_other_levels_cannot_be_is_told() -> None:
-    story = Story(nodes={"a1": 2})
-    story.change(trees=[racks(ra="a1")])
-    story.add(gang("a").of(3).divided("*: hard factor(2)"))
-    story.run()
-    assert 'constraint "rack: hard factor(2)" cannot be met' in (story.gang("a").group.not_ready or "")
+    scenario = Scenario(nodes={"a1": 2})
+    scenario.change(trees=[racks(ra="a1")])
+    scenario.add(gang("a").of(3).divided("*: hard factor(2)"))
+    scenario.run()
+    assert 'constraint "rack: hard factor(2)" cannot be met' in (scenario.gang("a").group.not_ready or "")
 
 
 def test_an_answer_that_breaks_what_all_other_levels_must_be_is_refused() -> None:
-    story = Story(nodes={"a1": 1, "b1": 1})
-    story.change(trees=[racks(ra="a1", rb="b1")])
-    honest = story.solver
+    scenario = Scenario(nodes={"a1": 1, "b1": 1})
+    scenario.change(trees=[racks(ra="a1", rb="b1")])
+    honest = scenario.solver
 
     def careless(solve: Solve) -> object:
         careless_groups = tuple(
@@ -286,34 +286,34 @@ def test_an_answer_that_breaks_what_all_other_levels_must_be_is_refused() -> Non
         )
         return honest(replace(solve, groups=careless_groups))
 
-    story.solver = careless  # type: ignore[assignment]
-    story.add(gang("a").of(2).divided("node: spread; *: hard pack"))
-    story.run()
-    assert story.bound("a") == 0
-    assert story.gang("a").attempts.rejections
+    scenario.solver = careless  # type: ignore[assignment]
+    scenario.add(gang("a").of(2).divided("node: spread; *: hard pack"))
+    scenario.run()
+    assert scenario.bound("a") == 0
+    assert scenario.gang("a").attempts.rejections
 
 
 # -- who never preempts, and what events are called
 
 
 def test_nobody_is_evicted_for_a_gang_whose_declaration_says_so() -> None:
-    story = full(gang("b").of(4), nodes={"n": 4})
-    story.add(gang("a").of(4).priority(10).meek())
-    story.pass_time(60)
-    assert not evicted(story)
+    scenario = full(gang("b").of(4), nodes={"n": 4})
+    scenario.add(gang("a").of(4).priority(10).meek())
+    scenario.pass_time(60)
+    assert not evicted(scenario)
 
 
 def test_a_gang_that_says_so_only_later_stops_a_plan() -> None:
-    story = full(gang("b").of(4), nodes={"n": 4})
+    scenario = full(gang("b").of(4), nodes={"n": 4})
     built = gang("a").of(4).priority(10)
-    story.add(built)
-    story.do(0)  # it has no place
-    while not any(record.kept_room for effect in story.under_way for record in getattr(effect, "puts", ())):
-        story.do(0)
-    story.change(gangs=[built.meek().gang_facts()])
-    story.run_effects()
-    assert not evicted(story)
-    assert story.bound("b") == 4
+    scenario.add(built)
+    scenario.do(0)  # it has no place
+    while not any(record.kept_room for effect in scenario.under_way for record in getattr(effect, "puts", ())):
+        scenario.do(0)
+    scenario.change(gangs=[built.meek().gang_facts()])
+    scenario.run_effects()
+    assert not evicted(scenario)
+    assert scenario.bound("b") == 4
 
 
 @pytest.mark.parametrize(("dialect", "reason"), [("test", "FailedScheduling"), ("batchish", "Unschedulable")])
@@ -328,9 +328,9 @@ def test_events_have_the_reason_that_users_of_the_dialect_know(
         event_reason="Unschedulable",
     )
     monkeypatch.setattr(reports, "event_reason", Registry([batchish]).event_reason)
-    story = Story(nodes={"n": 1})
+    scenario = Scenario(nodes={"n": 1})
     facts = GangFacts(f"{dialect}/default/a", dialect, "default", "a", "1", minimum=2)
     pods = [PodFacts(f"uid-{number}", "default", f"a-{number}", pod_class(1).id, gang=facts.id) for number in range(2)]
-    story.change(gangs=[facts], pods=pods)
-    story.pass_time(1)
-    assert {event.reason for report in story.reports for event in report.events} == {reason}
+    scenario.change(gangs=[facts], pods=pods)
+    scenario.pass_time(1)
+    assert {event.reason for report in scenario.reports for event in report.events} == {reason}

@@ -5,14 +5,14 @@ from msgspec.structs import replace
 
 from builders.core.actions import until, until_planned
 from builders.core.objects import GangBuilder, gang, node, plain_pod, racks
-from builders.core.world import Story
+from builders.core.scenario import Scenario
 from muster.coordinator.core.effects import Bind, Persist
 from muster.coordinator.core.events import NotPersisted
 from muster.gangs.facts import PodFacts, PodPhase
 
 
-class Ranked(Story):
-    """A story that remembers with which rank each pod was sent to binding last."""
+class Ranked(Scenario):
+    """A scenario that remembers with which rank each pod was sent to binding last."""
 
     def __init__(self, nodes: dict[str, int]) -> None:
         self.sent: dict[str, int] = {}
@@ -50,180 +50,180 @@ def of_pods(built: GangBuilder, *names: str) -> list[PodFacts]:
 
 
 def test_p37_ranks_go_from_the_master_by_node_by_rack_and_by_name() -> None:
-    story = Ranked({"a1": 2, "a2": 2, "b1": 4})
-    story.change(trees=[racks(ra="a1 a2", rb="b1")])
+    scenario = Ranked({"a1": 2, "a2": 2, "b1": 4})
+    scenario.change(trees=[racks(ra="a1 a2", rb="b1")])
     built = gang("job").of(8)
     names = ["job-master-0", *(f"job-worker-{index}" for index in range(7))]
-    story.change(gangs=[built.gang_facts()], pods=of_pods(built, *names))
-    story.run()
-    assert story.by_rank() == names
-    assert story.nodes_by_rank() == ["a1", "a1", "a2", "a2", "b1", "b1", "b1", "b1"]
+    scenario.change(gangs=[built.gang_facts()], pods=of_pods(built, *names))
+    scenario.run()
+    assert scenario.by_rank() == names
+    assert scenario.nodes_by_rank() == ["a1", "a1", "a2", "a2", "b1", "b1", "b1", "b1"]
 
 
 def test_ranks_are_by_number_and_not_by_letter() -> None:
-    story = Ranked({"a": 12})
-    story.add(gang("g").of(12))
-    story.run()
-    assert story.by_rank() == [f"g-{index}" for index in range(12)]
-    assert sorted(story.sent.values()) == list(range(12))
+    scenario = Ranked({"a": 12})
+    scenario.add(gang("g").of(12))
+    scenario.run()
+    assert scenario.by_rank() == [f"g-{index}" for index in range(12)]
+    assert sorted(scenario.sent.values()) == list(range(12))
 
 
 def test_one_alone_has_no_rank() -> None:
-    story = Ranked({"a": 4})
-    story.add_pods(plain_pod("p"))
-    story.add(gang("one").of(1))
-    story.run()
-    assert story.sent == {}
-    assert len(story.unranked) == 2
+    scenario = Ranked({"a": 4})
+    scenario.add_pods(plain_pod("p"))
+    scenario.add(gang("one").of(1))
+    scenario.run()
+    assert scenario.sent == {}
+    assert len(scenario.unranked) == 2
 
 
 def test_a_member_that_is_made_anew_gets_the_lowest_free_rank() -> None:
-    story = Ranked({"a": 6})
+    scenario = Ranked({"a": 6})
     built = gang("g").of(6)
-    story.add(built)
-    story.run()
+    scenario.add(built)
+    scenario.run()
     pods = built.pods()
-    story.change(remove_pods=[pods[4].uid, pods[2].uid])
-    story.run()
-    story.add_pods(anew(pods[4]))
-    story.run()
-    story.add_pods(anew(pods[2]))
-    story.run()
-    assert story.sent[anew(pods[4]).uid] == 2
-    assert story.sent[anew(pods[2]).uid] == 4
+    scenario.change(remove_pods=[pods[4].uid, pods[2].uid])
+    scenario.run()
+    scenario.add_pods(anew(pods[4]))
+    scenario.run()
+    scenario.add_pods(anew(pods[2]))
+    scenario.run()
+    assert scenario.sent[anew(pods[4]).uid] == 2
+    assert scenario.sent[anew(pods[2]).uid] == 4
 
 
 def test_a_member_that_ended_leaves_its_rank_to_the_one_in_its_place() -> None:
-    story = Ranked({"a": 6})
+    scenario = Ranked({"a": 6})
     built = gang("g").of(3)
-    story.add(built)
-    story.run()
+    scenario.add(built)
+    scenario.run()
     (_, failed, _) = built.pods()
-    story.change(pods=[replace(story.cluster.pods[failed.uid], phase=PodPhase.FAILED)])
-    story.add_pods(anew(failed))
-    story.run()
-    assert story.sent[anew(failed).uid] == 1
+    scenario.change(pods=[replace(scenario.cluster.pods[failed.uid], phase=PodPhase.FAILED)])
+    scenario.add_pods(anew(failed))
+    scenario.run()
+    assert scenario.sent[anew(failed).uid] == 1
 
 
 def test_later_members_get_the_next_ranks_by_name() -> None:
-    story = Ranked({"a": 12})
+    scenario = Ranked({"a": 12})
     built = gang("g").minimum(2).of(12)
-    story.change(gangs=[built.gang_facts()], pods=built.pods()[:2])
-    story.run()
-    story.change(pods=built.pods()[2:])
-    story.run()
-    assert story.by_rank() == [f"g-{index}" for index in range(12)]
+    scenario.change(gangs=[built.gang_facts()], pods=built.pods()[:2])
+    scenario.run()
+    scenario.change(pods=built.pods()[2:])
+    scenario.run()
+    assert scenario.by_rank() == [f"g-{index}" for index in range(12)]
 
 
 def test_i6_a_member_that_is_placed_again_keeps_its_rank() -> None:
-    story = Ranked({"a": 2, "b": 4})
-    story.change(trees=[racks(ra="a", rb="b")])
+    scenario = Ranked({"a": 2, "b": 4})
+    scenario.change(trees=[racks(ra="a", rb="b")])
     built = gang("g").of(4)
-    story.add(built)
-    bind = until(story, Bind)
+    scenario.add(built)
+    bind = until(scenario, Bind)
     before = dict(bind.ranks)
     lost = bind.seats[0]
-    story.bind_failures[lost.uid] = 3
-    story.change(nodes=[node("c", 4)])
-    story.pass_time(60)
-    assert story.bound("g") == 4
-    assert story.sent == before
+    scenario.bind_failures[lost.uid] = 3
+    scenario.change(nodes=[node("c", 4)])
+    scenario.pass_time(60)
+    assert scenario.bound("g") == 4
+    assert scenario.sent == before
 
 
 @pytest.mark.parametrize("done", range(6))
 def test_i2_ranks_are_the_same_under_the_next_leader(done: int) -> None:
     """A crash after so many of the pods were bound."""
-    story = Ranked({"a": 3, "b": 3})
+    scenario = Ranked({"a": 3, "b": 3})
     built = gang("g").of(6)
-    story.add(built)
-    bind = until(story, Bind)
+    scenario.add(built)
+    bind = until(scenario, Bind)
     for seat in bind.seats[:done]:
-        story.bind(seat)
-    story.crash()
-    story.start()
-    story.run()
-    assert story.bound("g") == 6
-    assert sorted(story.sent.values()) == list(range(6))
-    assert not story.unranked
+        scenario.bind(seat)
+    scenario.crash()
+    scenario.start()
+    scenario.run()
+    assert scenario.bound("g") == 6
+    assert sorted(scenario.sent.values()) == list(range(6))
+    assert not scenario.unranked
 
 
 def test_i2_who_is_bound_under_several_leaders_shares_no_rank() -> None:
-    story = Ranked({"a": 6})
+    scenario = Ranked({"a": 6})
     built = gang("g").minimum(3).of(6)
-    story.change(gangs=[built.gang_facts()], pods=built.pods()[:3])
-    story.run()
-    story.crash()
-    story.start()
-    story.change(pods=built.pods()[3:])
-    until(story, Persist, lambda persist: any(record.seats for record in persist.puts))
-    story.crash()
-    story.start()
-    story.run()
-    assert sorted(story.sent.values()) == list(range(6))
+    scenario.change(gangs=[built.gang_facts()], pods=built.pods()[:3])
+    scenario.run()
+    scenario.crash()
+    scenario.start()
+    scenario.change(pods=built.pods()[3:])
+    until(scenario, Persist, lambda persist: any(record.seats for record in persist.puts))
+    scenario.crash()
+    scenario.start()
+    scenario.run()
+    assert sorted(scenario.sent.values()) == list(range(6))
 
 
 def test_ranks_of_a_permit_that_was_not_written_are_not_kept() -> None:
-    story = Ranked({"a": 6})
+    scenario = Ranked({"a": 6})
     built = gang("g").minimum(2).of(3)
-    story.change(gangs=[built.gang_facts()], pods=built.pods()[1:])
-    persist = until(story, Persist)
-    story.under_way.remove(persist)
-    story.add_pods(built.pods()[0])
-    story.tell(NotPersisted(persist.persist_id, "too large"))
-    story.pass_time(1)
-    assert story.by_rank() == ["g-0", "g-1", "g-2"]
+    scenario.change(gangs=[built.gang_facts()], pods=built.pods()[1:])
+    persist = until(scenario, Persist)
+    scenario.under_way.remove(persist)
+    scenario.add_pods(built.pods()[0])
+    scenario.tell(NotPersisted(persist.persist_id, "too large"))
+    scenario.pass_time(1)
+    assert scenario.by_rank() == ["g-0", "g-1", "g-2"]
 
 
 def test_a_gang_that_starts_anew_is_numbered_anew() -> None:
-    story = Ranked({"a": 4})
+    scenario = Ranked({"a": 4})
     built = gang("g").of(4)
-    story.add(built)
-    story.run()
-    story.delete(built)
-    story.add(built.anew("2"))
-    story.run()
-    assert story.by_rank() == ["g-0", "g-1", "g-2", "g-3"]
+    scenario.add(built)
+    scenario.run()
+    scenario.delete(built)
+    scenario.add(built.anew("2"))
+    scenario.run()
+    assert scenario.by_rank() == ["g-0", "g-1", "g-2", "g-3"]
 
 
 def test_claims_that_wait_for_a_node_go_with_the_bind() -> None:
-    story = Ranked({"a": 4})
+    scenario = Ranked({"a": 4})
     built = gang("g").of(2)
     first, second = built.pods()
-    story.change(gangs=[built.gang_facts()], pods=[replace(first, claims=("cache", "data")), second])
-    assert until(story, Bind).claims == {first.uid: ("cache", "data")}
+    scenario.change(gangs=[built.gang_facts()], pods=[replace(first, claims=("cache", "data")), second])
+    assert until(scenario, Bind).claims == {first.uid: ("cache", "data")}
 
 
 def test_claims_that_have_a_volume_by_now_do_not_go_with_the_next_bind() -> None:
-    story = Ranked({"a": 4})
+    scenario = Ranked({"a": 4})
     built = gang("g").of(1)
     (pod,) = (replace(each, claims=("data",)) for each in built.pods())
-    story.change(gangs=[built.gang_facts()], pods=[pod])
-    assert until(story, Bind).claims == {pod.uid: ("data",)}
-    story.bind_failures[pod.uid] = 1
-    story.do(0)
-    story.change(pods=[replace(pod, claims=())])
-    story.now += 1
-    story.wake()
-    assert until(story, Bind).claims == {}
-    story.run()
-    assert story.bound("g") == 1
+    scenario.change(gangs=[built.gang_facts()], pods=[pod])
+    assert until(scenario, Bind).claims == {pod.uid: ("data",)}
+    scenario.bind_failures[pod.uid] = 1
+    scenario.do(0)
+    scenario.change(pods=[replace(pod, claims=())])
+    scenario.now += 1
+    scenario.wake()
+    assert until(scenario, Bind).claims == {}
+    scenario.run()
+    assert scenario.bound("g") == 1
 
 
 def test_a_gang_that_was_to_be_evicted_and_is_not_keeps_its_ranks() -> None:
-    story = Ranked({"a": 4})
-    story.graceful = True
+    scenario = Ranked({"a": 4})
+    scenario.graceful = True
     built = gang("g").minimum(3).of(3)
-    story.add(built)
-    story.run()
-    story.add(gang("p").of(4).priority(5))
-    planned = until_planned(story)
-    assert story.etcd["test/default/g"].ranks
-    story.delete(gang("p").of(4))
-    story.run()
+    scenario.add(built)
+    scenario.run()
+    scenario.add(gang("p").of(4).priority(5))
+    planned = until_planned(scenario)
+    assert scenario.etcd["test/default/g"].ranks
+    scenario.delete(gang("p").of(4))
+    scenario.run()
     assert planned
-    assert story.bound("g") == 3
-    story.change(remove_pods=[built.pods()[1].uid])
-    story.add_pods(anew(built.pods()[1]))
-    story.run()
-    assert story.sent[anew(built.pods()[1]).uid] == 1
-    assert sorted(rank for _, rank in story.etcd["test/default/g"].ranks) == [0, 1, 2]
+    assert scenario.bound("g") == 3
+    scenario.change(remove_pods=[built.pods()[1].uid])
+    scenario.add_pods(anew(built.pods()[1]))
+    scenario.run()
+    assert scenario.sent[anew(built.pods()[1]).uid] == 1
+    assert sorted(rank for _, rank in scenario.etcd["test/default/g"].ranks) == [0, 1, 2]

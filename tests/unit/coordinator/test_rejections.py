@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from builders.core.objects import gang, node, racks
-from builders.core.world import Story
+from builders.core.scenario import Scenario
 from muster.coordinator.core.effects import AnswerRejected, Effect, Solve
 from muster.coordinator.core.events import Solved, SolveFailed
 from muster.coordinator.core.report.reasons import reason
@@ -15,8 +15,8 @@ from muster.gangs.solve import Assignment, SolveGang, SolveOutcome, SolveResult,
 Lie = Callable[[SolveGang], tuple[Assignment, ...]]
 
 
-class Hearing(Story):
-    """A story that keeps what is told of answers."""
+class Hearing(Scenario):
+    """A scenario that keeps what is told of answers."""
 
     def __init__(self, nodes: dict[str, int]) -> None:
         self.rejected: list[AnswerRejected] = []
@@ -53,117 +53,117 @@ LIES: dict[str, tuple[Lie, RejectionReason]] = {
 
 
 def lied_to() -> Hearing:
-    story = Hearing({"a": 8, "b": 8, "small": 2})
-    story.change(nodes=[node("closed", 8, unschedulable=True)], trees=[racks(r0="a small closed", r1="b")])
-    return story
+    scenario = Hearing({"a": 8, "b": 8, "small": 2})
+    scenario.change(nodes=[node("closed", 8, unschedulable=True)], trees=[racks(r0="a small closed", r1="b")])
+    return scenario
 
 
 @pytest.mark.parametrize("what", LIES)
 def test_i3_a_lie_is_rejected_counted_and_told_and_the_gang_starts_when_the_truth_is_told(what: str) -> None:
     lie, why = LIES[what]
-    story = lied_to()
+    scenario = lied_to()
 
     def lies(solve: Solve) -> tuple[SolveResult, ...]:
         return tuple(SolveResult(each.id, SolveOutcome.PLACED, lie(each.gangs[0])) for each in solve.groups)
 
-    story.solver = lies
-    story.add(gang("g").of(4).divided("rack: hard pack"))
-    story.run_effects()
-    assert not story.leader.cache.ledger.reserved
-    assert not story.etcd
-    (told,) = story.rejected
+    scenario.solver = lies
+    scenario.add(gang("g").of(4).divided("rack: hard pack"))
+    scenario.run_effects()
+    assert not scenario.leader.cache.ledger.reserved
+    assert not scenario.etcd
+    (told,) = scenario.rejected
     assert (told.gang, told.reason, told.count) == ("test/default/g", why, 1)
-    assert story.gang("g").attempts.rejections == {why: 1}
-    assert story.leader.rejections.counts == {why: 1}
-    assert "could not be used" in reason(story.gang("g"))
-    story.pass_time(1)
-    assert story.rejected[-1].count == len(story.rejected) > 1
-    story.solver = story.first_fit
-    story.pass_time(10)
-    assert story.bound("g") == 4
-    assert reason(story.gang("g")) == ""
+    assert scenario.gang("g").attempts.rejections == {why: 1}
+    assert scenario.leader.rejections.counts == {why: 1}
+    assert "could not be used" in reason(scenario.gang("g"))
+    scenario.pass_time(1)
+    assert scenario.rejected[-1].count == len(scenario.rejected) > 1
+    scenario.solver = scenario.first_fit
+    scenario.pass_time(10)
+    assert scenario.bound("g") == 4
+    assert reason(scenario.gang("g")) == ""
 
 
 def test_no_word_about_a_gang_is_counted() -> None:
-    story = lied_to()
-    story.solver = lambda _: ()
-    story.add(gang("g").of(4))
-    story.run_effects()
-    assert story.gang("g").attempts.rejections == {RejectionReason.SILENCE: 1}
+    scenario = lied_to()
+    scenario.solver = lambda _: ()
+    scenario.add(gang("g").of(4))
+    scenario.run_effects()
+    assert scenario.gang("g").attempts.rejections == {RejectionReason.SILENCE: 1}
 
 
 def test_what_cannot_be_read_is_counted() -> None:
-    story = lied_to()
-    story.add(gang("g").of(4))
-    story.tell(
+    scenario = lied_to()
+    scenario.add(gang("g").of(4))
+    scenario.tell(
         SolveFailed(
-            story.only(Solve).solve_id, "its answer cannot be decoded: it is not a SolveResponse", unreadable=True
+            scenario.only(Solve).solve_id, "its answer cannot be decoded: it is not a SolveResponse", unreadable=True
         )
     )
-    assert story.gang("g").attempts.rejections == {RejectionReason.UNREADABLE: 1}
+    assert scenario.gang("g").attempts.rejections == {RejectionReason.UNREADABLE: 1}
 
 
 def test_placement_that_is_away_told_no_lie() -> None:
-    story = lied_to()
-    story.add(gang("g").of(4))
-    story.tell(SolveFailed(story.only(Solve).solve_id, "UNAVAILABLE"))
-    assert not story.gang("g").attempts.rejections
+    scenario = lied_to()
+    scenario.add(gang("g").of(4))
+    scenario.tell(SolveFailed(scenario.only(Solve).solve_id, "UNAVAILABLE"))
+    assert not scenario.gang("g").attempts.rejections
 
 
 def test_room_that_another_answer_took_is_counted_apart() -> None:
-    story = lied_to()
-    story.scale(2)
-    story.add(gang("one").of(8))
-    story.add(gang("two").of(8).created(1))
-    for solve in [effect for effect in story.under_way if isinstance(effect, Solve)]:
-        story.under_way.remove(solve)
+    scenario = lied_to()
+    scenario.scale(2)
+    scenario.add(gang("one").of(8))
+    scenario.add(gang("two").of(8).created(1))
+    for solve in [effect for effect in scenario.under_way if isinstance(effect, Solve)]:
+        scenario.under_way.remove(solve)
         (group,) = solve.groups
         assignments = (Assignment(group.gangs[0].id, 0, "a", 8),)
-        story.tell(Solved(solve.solve_id, (SolveResult(group.id, SolveOutcome.PLACED, assignments),)))
-    assert story.gang("two").attempts.rejections == {RejectionReason.OVERTAKEN: 1}
+        scenario.tell(Solved(solve.solve_id, (SolveResult(group.id, SolveOutcome.PLACED, assignments),)))
+    assert scenario.gang("two").attempts.rejections == {RejectionReason.OVERTAKEN: 1}
 
 
 def test_who_could_make_room_is_a_lie_too_when_it_was_not_offered() -> None:
-    story = lied_to()
-    story.add(gang("low").of(16))
-    story.run()
+    scenario = lied_to()
+    scenario.add(gang("low").of(16))
+    scenario.run()
 
     def wrong(solve: Solve) -> tuple[SolveResult, ...]:
         if not solve.potential_victims:
-            return story.first_fit(solve)
+            return scenario.first_fit(solve)
         return tuple(
             SolveResult(each.id, SolveOutcome.PLACED, (assignment(each.gangs[0], "a", 8),), victims=())
             for each in solve.groups
         )
 
-    story.solver = wrong
-    story.add(gang("high").of(8).priority(5))
-    story.run_effects()
-    assert story.bound("low") == 16
-    assert story.bound("high") == 0
-    assert story.gang("high").attempts.rejections == {RejectionReason.REMOVAL: 1}
-    story.solver = story.first_fit
-    story.pass_time(10)
-    assert story.bound("high") == 8
+    scenario.solver = wrong
+    scenario.add(gang("high").of(8).priority(5))
+    scenario.run_effects()
+    assert scenario.bound("low") == 16
+    assert scenario.bound("high") == 0
+    assert scenario.gang("high").attempts.rejections == {RejectionReason.REMOVAL: 1}
+    scenario.solver = scenario.first_fit
+    scenario.pass_time(10)
+    assert scenario.bound("high") == 8
 
 
 def test_i9_nobody_goes_for_room_that_a_hard_constraint_forbids() -> None:
-    story = lied_to()
-    story.add(gang("low").of(16))
-    story.run()
+    scenario = lied_to()
+    scenario.add(gang("low").of(16))
+    scenario.run()
 
     def torn(solve: Solve) -> tuple[SolveResult, ...]:
         if not solve.potential_victims:
-            return story.first_fit(solve)
+            return scenario.first_fit(solve)
         (group,), (low,) = solve.groups, solve.potential_victims
         assignments = (assignment(group.gangs[0], "a", 4), assignment(group.gangs[0], "b", 4))
         return (SolveResult(group.id, SolveOutcome.PLACED, assignments, victims=(VictimGang(low.id, True, low.pods),)),)
 
-    story.solver = torn
-    story.add(gang("high").of(8).priority(5).divided("rack: hard pack"))
-    story.run_effects()
-    assert story.bound("low") == 16
-    assert story.gang("high").attempts.rejections == {RejectionReason.REMOVAL: 1}
-    story.solver = story.first_fit
-    story.pass_time(10)
-    assert story.bound("high") == 8
+    scenario.solver = torn
+    scenario.add(gang("high").of(8).priority(5).divided("rack: hard pack"))
+    scenario.run_effects()
+    assert scenario.bound("low") == 16
+    assert scenario.gang("high").attempts.rejections == {RejectionReason.REMOVAL: 1}
+    scenario.solver = scenario.first_fit
+    scenario.pass_time(10)
+    assert scenario.bound("high") == 8

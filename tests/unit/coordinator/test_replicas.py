@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from builders.core.objects import GangBuilder, gang, node, pod_class
-from builders.core.world import Story
+from builders.core.scenario import Scenario
 from muster.coordinator.core.effects import Phase, Solve
 from muster.coordinator.core.events import Delta, Solved, SolveFailed
 from muster.coordinator.core.report.reasons import reason
@@ -15,16 +15,16 @@ from muster.gangs.facts import Batch, HostPort, NodeFacts, PodClass, PodTerm, Sp
 from muster.gangs.solve import Assignment, SolveOutcome, SolveResult
 
 
-def replicated(nodes: dict[str, int], replicas: int = 2) -> Story:
+def replicated(nodes: dict[str, int], replicas: int = 2) -> Scenario:
     """A cluster, and so many replicas of placement."""
-    story = Story(nodes)
-    story.scale(replicas)
-    return story
+    scenario = Scenario(nodes)
+    scenario.scale(replicas)
+    return scenario
 
 
-def solves(story: Story) -> list[Solve]:
+def solves(scenario: Scenario) -> list[Solve]:
     """Those that are under way."""
-    return [effect for effect in story.under_way if isinstance(effect, Solve)]
+    return [effect for effect in scenario.under_way if isinstance(effect, Solve)]
 
 
 def names(solve: Solve) -> list[str]:
@@ -32,7 +32,7 @@ def names(solve: Solve) -> list[str]:
     return [group.id.rsplit("/", 1)[-1] for group in solve.groups]
 
 
-def answers(story: Story, solve: Solve, on: str) -> None:
+def answers(scenario: Scenario, solve: Solve, on: str) -> None:
     """Placement puts all that is asked for on one node."""
     results = tuple(
         SolveResult(
@@ -46,63 +46,63 @@ def answers(story: Story, solve: Solve, on: str) -> None:
         )
         for group in solve.groups
     )
-    story.under_way.remove(solve)
-    story.tell(Solved(solve.solve_id, results))
+    scenario.under_way.remove(solve)
+    scenario.tell(Solved(solve.solve_id, results))
 
 
-def seats(story: Story, name: str) -> set[str]:
+def seats(scenario: Scenario, name: str) -> set[str]:
     """Nodes on which the gang has seats."""
-    return {seat.node for seat in story.gang(name).unbound_seats}
+    return {seat.node for seat in scenario.gang(name).unbound_seats}
 
 
 # -- at the same time
 
 
 def test_with_one_replica_one_solve_is_under_way() -> None:
-    story = replicated({"n": 8}, replicas=1)
-    story.add(gang("a").of(2))
-    story.add(gang("b").of(2))
-    assert [names(solve) for solve in solves(story)] == [["a"]]
+    scenario = replicated({"n": 8}, replicas=1)
+    scenario.add(gang("a").of(2))
+    scenario.add(gang("b").of(2))
+    assert [names(solve) for solve in solves(scenario)] == [["a"]]
 
 
 @pytest.mark.parametrize("replicas", [2, 3])
 def test_as_many_solves_are_under_way_as_there_are_replicas(replicas: int) -> None:
-    story = replicated({"n": 8}, replicas)
+    scenario = replicated({"n": 8}, replicas)
     for index in range(5):
-        story.add(gang(f"g{index}").of(1).created(index))
-    assert [names(solve) for solve in solves(story)] == [[f"g{index}"] for index in range(replicas)]
-    story.run()
-    assert sum(story.bound(f"g{index}") for index in range(5)) == 5
+        scenario.add(gang(f"g{index}").of(1).created(index))
+    assert [names(solve) for solve in solves(scenario)] == [[f"g{index}"] for index in range(replicas)]
+    scenario.run()
+    assert sum(scenario.bound(f"g{index}") for index in range(5)) == 5
 
 
 def test_a_gang_group_is_in_one_solve_only() -> None:
-    story = replicated({"n": 8})
+    scenario = replicated({"n": 8})
     a, b = (gang(name).of(2).with_group("default/a", "default/b") for name in "ab")
-    story.change(gangs=[a.gang_facts(), b.gang_facts()], pods=[*a.pods(), *b.pods()])
-    assert [names(solve) for solve in solves(story)] == [["a"]]
-    assert {asked.id for solve in solves(story) for group in solve.groups for asked in group.gangs} == {a.id, b.id}
+    scenario.change(gangs=[a.gang_facts(), b.gang_facts()], pods=[*a.pods(), *b.pods()])
+    assert [names(solve) for solve in solves(scenario)] == [["a"]]
+    assert {asked.id for solve in solves(scenario) for group in solve.groups for asked in group.gangs} == {a.id, b.id}
 
 
 def test_fewer_replicas_than_solves_under_way_begin_no_more() -> None:
-    story = replicated({"n": 8})
-    story.add(gang("a").of(1))
-    story.add(gang("b").of(1))
-    story.scale(1)
-    story.add(gang("c").of(1))
-    story.do(0)
-    assert len(solves(story)) == 1
-    story.run()
-    assert [story.bound(name) for name in "abc"] == [1, 1, 1]
+    scenario = replicated({"n": 8})
+    scenario.add(gang("a").of(1))
+    scenario.add(gang("b").of(1))
+    scenario.scale(1)
+    scenario.add(gang("c").of(1))
+    scenario.do(0)
+    assert len(solves(scenario)) == 1
+    scenario.run()
+    assert [scenario.bound(name) for name in "abc"] == [1, 1, 1]
 
 
-def pools() -> Story:
+def pools() -> Scenario:
     """Two pools of nodes, of which no pod may use both, and two replicas."""
-    story = Story(start=False)
-    story.cluster.classes.update((each.id, each) for each in (_of_pool("x"), _of_pool("y")))
-    story.cluster.nodes.update((each.name, each) for each in (_in_pool("x"), _in_pool("y")))
-    story.replicas = 2
-    story.start()
-    return story
+    scenario = Scenario(start=False)
+    scenario.cluster.classes.update((each.id, each) for each in (_of_pool("x"), _of_pool("y")))
+    scenario.cluster.nodes.update((each.name, each) for each in (_in_pool("x"), _in_pool("y")))
+    scenario.replicas = 2
+    scenario.start()
+    return scenario
 
 
 def _of_pool(pool: str) -> PodClass:
@@ -113,237 +113,237 @@ def _in_pool(pool: str) -> NodeFacts:
     return node(pool, 4, labels={"pool": pool})
 
 
-def add_to(story: Story, pool: str, *builders: GangBuilder) -> None:
+def add_to(scenario: Scenario, pool: str, *builders: GangBuilder) -> None:
     """Gangs whose pods are for one pool."""
     pods = [replace(pod, class_id=f"in-{pool}") for built in builders for pod in built.pods()]
-    story.change(gangs=[built.gang_facts() for built in builders], pods=pods)
+    scenario.change(gangs=[built.gang_facts() for built in builders], pods=pods)
 
 
 def test_gangs_that_have_no_node_in_common_go_to_different_replicas() -> None:
-    story = pools()
-    story.lagging = True
+    scenario = pools()
+    scenario.lagging = True
     for index in range(4):
-        add_to(story, "xy"[index % 2], gang(f"g{index}").of(1).created(index))
-    events, story.stream, story.lagging = story.stream, [], False
-    story.tell(*events)
-    assert [names(solve) for solve in solves(story)] == [["g0", "g2"], ["g1", "g3"]]
+        add_to(scenario, "xy"[index % 2], gang(f"g{index}").of(1).created(index))
+    events, scenario.stream, scenario.lagging = scenario.stream, [], False
+    scenario.tell(*events)
+    assert [names(solve) for solve in solves(scenario)] == [["g0", "g2"], ["g1", "g3"]]
 
 
 def test_what_has_no_node_in_common_does_not_wait_for_a_slow_solve() -> None:
-    story = pools()
-    add_to(story, "x", gang("slow").of(1))
-    add_to(story, "y", gang("quick").of(1).created(1))
-    _, quick = solves(story)
-    answers(story, quick, "y")
-    assert seats(story, "quick") == {"y"}
+    scenario = pools()
+    add_to(scenario, "x", gang("slow").of(1))
+    add_to(scenario, "y", gang("quick").of(1).created(1))
+    _, quick = solves(scenario)
+    answers(scenario, quick, "y")
+    assert seats(scenario, "quick") == {"y"}
 
 
 # -- conflicts
 
 
-def two_under_way(nodes: dict[str, int]) -> tuple[Story, Solve, Solve]:
+def two_under_way(nodes: dict[str, int]) -> tuple[Scenario, Solve, Solve]:
     """Of gangs of four, that of `first` before that of `second` in the queue."""
-    story = replicated(nodes)
-    story.add(gang("first").of(4))
-    story.add(gang("second").of(4).created(1))
-    one, two = solves(story)
-    return story, one, two
+    scenario = replicated(nodes)
+    scenario.add(gang("first").of(4))
+    scenario.add(gang("second").of(4).created(1))
+    one, two = solves(scenario)
+    return scenario, one, two
 
 
 def test_i3_what_two_solves_give_away_twice_is_given_once_and_the_other_is_tried_again_at_once() -> None:
-    story, one, two = two_under_way({"n": 4, "m": 4})
-    answers(story, one, "n")
-    answers(story, two, "n")
-    assert seats(story, "first") == {"n"}
-    assert seats(story, "second") == set()
-    (again,) = solves(story)
+    scenario, one, two = two_under_way({"n": 4, "m": 4})
+    answers(scenario, one, "n")
+    answers(scenario, two, "n")
+    assert seats(scenario, "first") == {"n"}
+    assert seats(scenario, "second") == set()
+    (again,) = solves(scenario)
     assert names(again) == ["second"]
     assert {held.node for held in again.reservations} == {"n"}
-    assert "could not be used" not in reason(story.gang("second"))
-    answers(story, again, "m")
-    story.run()
-    assert (story.bound("first"), story.bound("second")) == (4, 4)
+    assert "could not be used" not in reason(scenario.gang("second"))
+    answers(scenario, again, "m")
+    scenario.run()
+    assert (scenario.bound("first"), scenario.bound("second")) == (4, 4)
 
 
 def test_i8_an_answer_waits_for_who_stands_before_and_may_want_the_same() -> None:
-    story, one, two = two_under_way({"n": 4, "m": 4})
-    answers(story, two, "n")
-    assert seats(story, "second") == set()
-    assert story.gang("second").phase is Phase.SOLVING
-    answers(story, one, "n")
-    assert seats(story, "first") == {"n"}
-    story.run()
-    assert (story.bound("first"), story.bound("second")) == (4, 4)
+    scenario, one, two = two_under_way({"n": 4, "m": 4})
+    answers(scenario, two, "n")
+    assert seats(scenario, "second") == set()
+    assert scenario.gang("second").phase is Phase.SOLVING
+    answers(scenario, one, "n")
+    assert seats(scenario, "first") == {"n"}
+    scenario.run()
+    assert (scenario.bound("first"), scenario.bound("second")) == (4, 4)
 
 
 def test_an_answer_does_not_wait_for_nodes_that_are_too_small_for_who_stands_before() -> None:
-    story = replicated({"small": 2, "large": 8})
-    story.add(gang("big").of(1, cpu=8))
-    story.add(gang("little").of(2).created(1))
-    _, little = solves(story)
-    answers(story, little, "small")
-    assert seats(story, "little") == {"small"}
+    scenario = replicated({"small": 2, "large": 8})
+    scenario.add(gang("big").of(1, cpu=8))
+    scenario.add(gang("little").of(2).created(1))
+    _, little = solves(scenario)
+    answers(scenario, little, "small")
+    assert seats(scenario, "little") == {"small"}
 
 
 def test_while_an_answer_waits_nothing_new_is_asked_and_nobody_is_woken_for_it() -> None:
-    story, _, two = two_under_way({"n": 4, "m": 4})
-    answers(story, two, "n")
-    story.add(gang("third").of(1).created(2))
-    assert len(solves(story)) == 1
-    assert not (wake := story.leader.next_wake()) or wake > story.now
-    story.run()
-    assert story.bound("third") == 0
-    story.change(nodes=[node("more", 4)])
-    story.run()
-    assert story.bound("third") == 1
+    scenario, _, two = two_under_way({"n": 4, "m": 4})
+    answers(scenario, two, "n")
+    scenario.add(gang("third").of(1).created(2))
+    assert len(solves(scenario)) == 1
+    assert not (wake := scenario.leader.next_wake()) or wake > scenario.now
+    scenario.run()
+    assert scenario.bound("third") == 0
+    scenario.change(nodes=[node("more", 4)])
+    scenario.run()
+    assert scenario.bound("third") == 1
 
 
 def test_i8_who_lost_its_room_goes_before_those_behind_it_that_are_under_way() -> None:
-    story = replicated({"n": 4, "m": 4}, replicas=3)
+    scenario = replicated({"n": 4, "m": 4}, replicas=3)
     for index, name in enumerate(("first", "second", "third")):
-        story.add(gang(name).of(4).created(index))
-    one, two, three = solves(story)
-    answers(story, one, "n")
-    answers(story, two, "n")
-    answers(story, three, "m")
-    assert seats(story, "third") == set(), "it stands behind the second, which had its room taken"
-    story.run()
-    assert [story.bound(name) for name in ("first", "second", "third")] == [4, 4, 0]
+        scenario.add(gang(name).of(4).created(index))
+    one, two, three = solves(scenario)
+    answers(scenario, one, "n")
+    answers(scenario, two, "n")
+    answers(scenario, three, "m")
+    assert seats(scenario, "third") == set(), "it stands behind the second, which had its room taken"
+    scenario.run()
+    assert [scenario.bound(name) for name in ("first", "second", "third")] == [4, 4, 0]
 
 
 def test_a_solve_that_fails_lets_the_answers_go_that_waited_for_it() -> None:
-    story, one, two = two_under_way({"n": 4, "m": 4})
-    answers(story, two, "n")
-    story.under_way.remove(one)
-    story.tell(SolveFailed(one.solve_id, "placement is away"))
-    assert seats(story, "second") == {"n"}
-    story.pass_time(5)
-    assert (story.bound("first"), story.bound("second")) == (4, 4)
+    scenario, one, two = two_under_way({"n": 4, "m": 4})
+    answers(scenario, two, "n")
+    scenario.under_way.remove(one)
+    scenario.tell(SolveFailed(one.solve_id, "placement is away"))
+    assert seats(scenario, "second") == {"n"}
+    scenario.pass_time(5)
+    assert (scenario.bound("first"), scenario.bound("second")) == (4, 4)
 
 
 def test_a_lie_is_no_conflict_and_is_tried_again_later() -> None:
-    story, one, two = two_under_way({"n": 4, "m": 2})
-    answers(story, one, "n")
-    answers(story, two, "m")
-    assert not solves(story)
-    assert "could not be used" in reason(story.gang("second"))
+    scenario, one, two = two_under_way({"n": 4, "m": 2})
+    answers(scenario, one, "n")
+    answers(scenario, two, "m")
+    assert not solves(scenario)
+    assert "could not be used" in reason(scenario.gang("second"))
 
 
 def test_i7_room_that_comes_while_several_are_solved_is_tried_by_all_of_them() -> None:
-    story = replicated({"n": 2})
-    story.add(gang("a").of(4))
-    story.add(gang("b").of(3, cpu=2).created(1))
-    one, two = solves(story)
-    old = Story({"n": 2})
-    story.change(nodes=[node("m", 8), node("o", 8)])
+    scenario = replicated({"n": 2})
+    scenario.add(gang("a").of(4))
+    scenario.add(gang("b").of(3, cpu=2).created(1))
+    one, two = solves(scenario)
+    old = Scenario({"n": 2})
+    scenario.change(nodes=[node("m", 8), node("o", 8)])
     for solve in (one, two):
-        story.under_way.remove(solve)
-        story.tell(Solved(solve.solve_id, old.first_fit(solve)))
-    story.pass_time(2)
-    assert (story.bound("a"), story.bound("b")) == (4, 3)
+        scenario.under_way.remove(solve)
+        scenario.tell(Solved(solve.solve_id, old.first_fit(solve)))
+    scenario.pass_time(2)
+    assert (scenario.bound("a"), scenario.bound("b")) == (4, 3)
 
 
 def test_gangs_that_get_in_each_others_way_are_asked_for_one_after_the_other_for_a_while() -> None:
-    story, one, two = two_under_way({"n": 4, "m": 16})
-    answers(story, one, "n")
-    answers(story, two, "n")
-    story.add(gang("third").of(4).created(2))
-    assert [names(solve) for solve in solves(story)] == [["second"]]
-    story.now += FIRST_PAUSE_SECONDS + 1
-    story.add(gang("fourth").of(4).created(3))
-    assert [names(solve) for solve in solves(story)] == [["second"], ["third", "fourth"]]
-    story.run()
-    assert [story.bound(name) for name in ("second", "third", "fourth")] == [4, 4, 4]
+    scenario, one, two = two_under_way({"n": 4, "m": 16})
+    answers(scenario, one, "n")
+    answers(scenario, two, "n")
+    scenario.add(gang("third").of(4).created(2))
+    assert [names(solve) for solve in solves(scenario)] == [["second"]]
+    scenario.now += FIRST_PAUSE_SECONDS + 1
+    scenario.add(gang("fourth").of(4).created(3))
+    assert [names(solve) for solve in solves(scenario)] == [["second"], ["third", "fourth"]]
+    scenario.run()
+    assert [scenario.bound(name) for name in ("second", "third", "fourth")] == [4, 4, 4]
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_i8_smaller_gangs_that_come_for_ever_do_not_overtake_who_stands_before(seed: int) -> None:
     """Answers come in any order. The large gang fits; it is asked for at most a few times before it has its place."""
     dice = random.Random(seed)
-    story = replicated({f"n{index}": 4 for index in range(4)}, replicas=dice.choice((2, 3)))
+    scenario = replicated({f"n{index}": 4 for index in range(4)}, replicas=dice.choice((2, 3)))
     for index in range(6):
-        story.add(gang(f"before{index}").of(1).created(index))
-    story.add(gang("large").of(8).created(6))
+        scenario.add(gang(f"before{index}").of(1).created(index))
+    scenario.add(gang("large").of(8).created(6))
     for index in range(60):
-        story.add(gang(f"small{index}").of(1).created(7 + index))
-        if story.under_way:
-            story.do(dice.randrange(len(story.under_way)))
-        if story.gang("large").permitted:
+        scenario.add(gang(f"small{index}").of(1).created(7 + index))
+        if scenario.under_way:
+            scenario.do(dice.randrange(len(scenario.under_way)))
+        if scenario.gang("large").permitted:
             break
-    story.run()
-    assert story.bound("large") == 8
-    assert story.gang("large").attempts.in_term <= 7
+    scenario.run()
+    assert scenario.bound("large") == 8
+    assert scenario.gang("large").attempts.in_term <= 7
 
 
 # -- questions that are refused
 
 
 def test_one_bad_question_does_not_keep_the_others_from_an_answer() -> None:
-    story = Story({"n": 8})
-    story.lagging = True
-    story.add(*(gang(name).of(2).created(index) for index, name in enumerate("abc")))
-    events, story.stream, story.lagging = story.stream, [], False
-    story.tell(*events)
+    scenario = Scenario({"n": 8})
+    scenario.lagging = True
+    scenario.add(*(gang(name).of(2).created(index) for index, name in enumerate("abc")))
+    events, scenario.stream, scenario.lagging = scenario.stream, [], False
+    scenario.tell(*events)
     refused = 0
     for _ in range(20):
-        if not story.under_way:
+        if not scenario.under_way:
             break
-        effect = story.under_way[0]
+        effect = scenario.under_way[0]
         if isinstance(effect, Solve) and "b" in names(effect):
             refused += 1
-            story.under_way.pop(0)
-            story.tell(SolveFailed(effect.solve_id, "b cannot be asked", refused=True))
+            scenario.under_way.pop(0)
+            scenario.tell(SolveFailed(effect.solve_id, "b cannot be asked", refused=True))
         else:
-            story.do(0)
-    assert [story.bound(name) for name in "abc"] == [2, 0, 2]
+            scenario.do(0)
+    assert [scenario.bound(name) for name in "abc"] == [2, 0, 2]
     assert refused == 2
-    assert "placement refused the question" in reason(story.gang("b"))
+    assert "placement refused the question" in reason(scenario.gang("b"))
 
 
 # -- beside others that are under way
 
 
-def under_way_beside(story: Story) -> list[list[str]]:
-    return [names(solve) for solve in solves(story)]
+def under_way_beside(scenario: Scenario) -> list[list[str]]:
+    return [names(solve) for solve in solves(scenario)]
 
 
 def test_i7_who_is_backed_off_is_tried_beside_others_when_its_time_comes() -> None:
-    story = pools()
-    add_to(story, "x", gang("slow").of(1))
-    add_to(story, "y", gang("quick").of(1).created(1))
-    _, quick = solves(story)
-    answers(story, quick, "nowhere")
-    assert under_way_beside(story) == [["slow"]]
-    story.now += 0.2
-    assert (wake := story.leader.next_wake()) is not None
-    assert wake <= story.now
-    story.wake()
-    assert under_way_beside(story) == [["slow"], ["quick"]]
+    scenario = pools()
+    add_to(scenario, "x", gang("slow").of(1))
+    add_to(scenario, "y", gang("quick").of(1).created(1))
+    _, quick = solves(scenario)
+    answers(scenario, quick, "nowhere")
+    assert under_way_beside(scenario) == [["slow"]]
+    scenario.now += 0.2
+    assert (wake := scenario.leader.next_wake()) is not None
+    assert wake <= scenario.now
+    scenario.wake()
+    assert under_way_beside(scenario) == [["slow"], ["quick"]]
 
 
 def test_i7_who_had_no_place_is_tried_beside_others_when_room_comes() -> None:
-    story = pools()
-    add_to(story, "y", gang("large").of(6))
-    story.run()
-    add_to(story, "x", gang("slow").of(1).created(1))
-    assert under_way_beside(story) == [["slow"]]
-    story.change(nodes=[node("y2", 4, labels={"pool": "y"})])
-    story.now += 2
-    story.wake()
-    assert under_way_beside(story) == [["slow"], ["large"]]
+    scenario = pools()
+    add_to(scenario, "y", gang("large").of(6))
+    scenario.run()
+    add_to(scenario, "x", gang("slow").of(1).created(1))
+    assert under_way_beside(scenario) == [["slow"]]
+    scenario.change(nodes=[node("y2", 4, labels={"pool": "y"})])
+    scenario.now += 2
+    scenario.wake()
+    assert under_way_beside(scenario) == [["slow"], ["large"]]
 
 
 def test_classes_are_apart_as_long_as_no_node_takes_both() -> None:
-    story = pools()
-    node_sets = story.leader.node_sets
+    scenario = pools()
+    node_sets = scenario.leader.node_sets
     assert node_sets.disjoint(["in-x"], ["in-y"])
     assert not node_sets.disjoint(["in-x"], ["cpu1"])
     assert not node_sets.disjoint(["in-x"], ["in-x"])
     assert node_sets.disjoint(["cpu5"], ["cpu5", "in-x"]), "no node is large enough"
-    story.change(nodes=[node("large", 8, labels={"pool": "x"})])
+    scenario.change(nodes=[node("large", 8, labels={"pool": "x"})])
     assert not node_sets.disjoint(["cpu5"], ["in-x"])
     assert node_sets.disjoint(["cpu5"], ["in-y"])
-    story.change(remove_nodes=["large"])
+    scenario.change(remove_nodes=["large"])
     assert node_sets.disjoint(["cpu5"], ["in-x"])
 
 
@@ -358,24 +358,24 @@ MINDING = {
 
 @pytest.mark.parametrize("what", MINDING)
 def test_i3_what_the_ledger_would_not_find_is_never_solved_at_the_same_time(what: str) -> None:
-    story = Story({"n": 8}, start=False)
+    scenario = Scenario({"n": 8}, start=False)
     minding = replace(pod_class(1), id="minding", **MINDING[what])  # type: ignore[arg-type]
-    story.cluster.classes[minding.id] = minding
-    story.replicas = 2
-    story.start()
+    scenario.cluster.classes[minding.id] = minding
+    scenario.replicas = 2
+    scenario.start()
     for name in ("a", "b"):
         built = gang(name).of(1)
-        story.change(gangs=[built.gang_facts()], pods=[replace(pod, class_id="minding") for pod in built.pods()])
-    assert under_way_beside(story) == [["a"]]
-    story.add(gang("careless").of(1).created(5))
-    assert under_way_beside(story) == [["a"], ["careless"]]
+        scenario.change(gangs=[built.gang_facts()], pods=[replace(pod, class_id="minding") for pod in built.pods()])
+    assert under_way_beside(scenario) == [["a"]]
+    scenario.add(gang("careless").of(1).created(5))
+    assert under_way_beside(scenario) == [["a"], ["careless"]]
 
 
 @pytest.mark.parametrize("what", ["anti-affinity", "affinity", "spread"])
 def test_pods_that_mind_each_other_are_not_apart_in_pools_of_their_own(what: str) -> None:
-    story = pools()
+    scenario = pools()
     told = tuple(replace(_of_pool(pool), id=f"minding-{pool}", **MINDING[what]) for pool in "xy")  # type: ignore[arg-type]
-    story.tell(Delta(Batch(pod_classes=told)))
-    node_sets = story.leader.node_sets
+    scenario.tell(Delta(Batch(pod_classes=told)))
+    node_sets = scenario.leader.node_sets
     assert node_sets.disjoint(["in-x"], ["minding-y"])
     assert not node_sets.disjoint(["minding-x"], ["minding-y"])

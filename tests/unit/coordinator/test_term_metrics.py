@@ -7,7 +7,7 @@ import pytest
 
 from builders.core.actions import end
 from builders.core.objects import gang, node
-from builders.core.world import Story
+from builders.core.scenario import Scenario
 from builders.telemetry.metrics import Figures
 from muster.coordinator.core.effects import Effect, Phase, PhaseChanged
 from muster.coordinator.core.events import Event
@@ -21,8 +21,8 @@ def _ended() -> Iterator[None]:
     TermMetrics.end()
 
 
-class Figured(Story):
-    """A story that is counted, as a term counts."""
+class Figured(Scenario):
+    """A scenario that is counted, as a term counts."""
 
     figures: TermMetrics
     counted: Machine | None = None
@@ -62,55 +62,55 @@ class Figured(Story):
 
 
 def test_gangs_are_counted_by_the_phase_that_they_are_in() -> None:
-    story = Figured({"n": 8})
-    story.add(gang("small").of(3), gang("large").of(9), gang("short").of(2).minimum(3))
-    story.run()
+    scenario = Figured({"n": 8})
+    scenario.add(gang("small").of(3), gang("large").of(9), gang("short").of(2).minimum(3))
+    scenario.run()
 
-    assert story.told_phases() == story.true_phases() == {"SATISFIED": 1, "QUEUED": 1, "GATHERING": 1}
-    assert story.pending() == {"unschedulable": 9, "gated": 2}
+    assert scenario.told_phases() == scenario.true_phases() == {"SATISFIED": 1, "QUEUED": 1, "GATHERING": 1}
+    assert scenario.pending() == {"unschedulable": 9, "gated": 2}
 
-    story.change(nodes=[node("m", 4)])
-    story.run()
-    assert story.told_phases() == story.true_phases() == {"SATISFIED": 2, "GATHERING": 1}
-    assert story.pending() == {"gated": 2}
-    assert story.more("scheduler_pod_scheduling_sli_duration_seconds_count") == 2
-    assert story.more("muster_gang_start_duration_seconds_count") == 2
-    assert story.more("muster_gang_phase_duration_seconds_count", phase="binding") == 2
+    scenario.change(nodes=[node("m", 4)])
+    scenario.run()
+    assert scenario.told_phases() == scenario.true_phases() == {"SATISFIED": 2, "GATHERING": 1}
+    assert scenario.pending() == {"gated": 2}
+    assert scenario.more("scheduler_pod_scheduling_sli_duration_seconds_count") == 2
+    assert scenario.more("muster_gang_start_duration_seconds_count") == 2
+    assert scenario.more("muster_gang_phase_duration_seconds_count", phase="binding") == 2
 
-    story.delete(gang("small").of(3))
-    story.finish_deletions()
-    story.run()
-    assert story.told_phases() == story.true_phases() == {"SATISFIED": 1, "GATHERING": 1}
+    scenario.delete(gang("small").of(3))
+    scenario.finish_deletions()
+    scenario.run()
+    assert scenario.told_phases() == scenario.true_phases() == {"SATISFIED": 1, "GATHERING": 1}
 
 
 def test_the_next_term_begins_to_count_anew() -> None:
-    story = Figured({"n": 8})
-    story.add(gang("a").of(3), gang("b").of(9))
-    story.run()
+    scenario = Figured({"n": 8})
+    scenario.add(gang("a").of(3), gang("b").of(9))
+    scenario.run()
     TermMetrics.end()
-    assert not story.told_phases()
+    assert not scenario.told_phases()
 
-    story.crash()
-    story.start()
-    story.run()
-    assert story.told_phases() == story.true_phases() == {"SATISFIED": 1, "QUEUED": 1}
-    assert story.more("scheduler_pod_scheduling_sli_duration_seconds_count") == 0, "what ran does not start again"
+    scenario.crash()
+    scenario.start()
+    scenario.run()
+    assert scenario.told_phases() == scenario.true_phases() == {"SATISFIED": 1, "QUEUED": 1}
+    assert scenario.more("scheduler_pod_scheduling_sli_duration_seconds_count") == 0, "what ran does not start again"
 
 
 def test_a_victim_counts_once_for_whom_it_goes() -> None:
-    story = Figured({"n": 4})
-    story.add(gang("v").of(4))
-    story.run()
-    story.add(gang("p").of(4).priority(10).created(20))
-    end(story)
+    scenario = Figured({"n": 4})
+    scenario.add(gang("v").of(4))
+    scenario.run()
+    scenario.add(gang("p").of(4).priority(10).created(20))
+    end(scenario)
 
-    assert story.bound("p") == 4
-    assert story.more("scheduler_preemption_victims_count") == 1
-    assert story.more("scheduler_preemption_victims_sum") == 4
+    assert scenario.bound("p") == 4
+    assert scenario.more("scheduler_preemption_victims_count") == 1
+    assert scenario.more("scheduler_preemption_victims_sum") == 4
 
 
 def test_the_lag_of_the_view_is_measured_for_pods_that_were_said_to_be_bound() -> None:
-    story = Figured({"n": 8})
-    story.add(gang("a").of(3))
-    story.run()
-    assert story.more("muster_watch_lag_seconds_count") >= 1
+    scenario = Figured({"n": 8})
+    scenario.add(gang("a").of(3))
+    scenario.run()
+    assert scenario.more("muster_watch_lag_seconds_count") >= 1

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from builders.core.actions import answered, asks_for_room, end, evicted, full, held_back, until_planned
 from builders.core.objects import gang, node, plain_pod, racks
-from builders.core.world import Story
+from builders.core.scenario import Scenario
 from muster.coordinator.core.effects import EventType, Phase, Solve
 from muster.coordinator.core.report.explain import would_help
 from muster.coordinator.core.report.reasons import reason
@@ -20,11 +20,11 @@ from muster.gangs.facts import (
 from muster.gangs.solve import Assignment, Explanation, PodsOnNode, SolveGang, SolveOutcome, SolveResult
 
 
-def in_racks(nodes: dict[str, int], **of_rack: str) -> Story:
+def in_racks(nodes: dict[str, int], **of_rack: str) -> Scenario:
     """A cluster with a default tree of racks."""
-    story = Story(nodes)
-    story.change(trees=[racks(**of_rack)])
-    return story
+    scenario = Scenario(nodes)
+    scenario.change(trees=[racks(**of_rack)])
+    return scenario
 
 
 def asked(solve: Solve) -> SolveGang:
@@ -33,148 +33,148 @@ def asked(solve: Solve) -> SolveGang:
     return one
 
 
-def runs_on(story: Story, name: str) -> set[str]:
+def runs_on(scenario: Scenario, name: str) -> set[str]:
     """Nodes of the gang's bound pods."""
-    return {pod.node for pod in story.cluster.pods.values() if pod.gang == f"test/default/{name}" and pod.node}
+    return {pod.node for pod in scenario.cluster.pods.values() if pod.gang == f"test/default/{name}" and pod.node}
 
 
 def test_the_question_says_tree_and_constraints_and_who_has_a_place() -> None:
-    story = in_racks({"a": 4, "b": 4}, r0="a", r1="b")
+    scenario = in_racks({"a": 4, "b": 4}, r0="a", r1="b")
     a = gang("a").minimum(2).of(3).divided("rack: hard pack; node: range(1,8)", tree="racks")
-    story.change(gangs=[a.gang_facts()], pods=a.pods()[:2])
-    story.run()
-    story.add_pods(a.pods()[2])
-    question = asked(story.only(Solve))
+    scenario.change(gangs=[a.gang_facts()], pods=a.pods()[:2])
+    scenario.run()
+    scenario.add_pods(a.pods()[2])
+    question = asked(scenario.only(Solve))
     assert question.tree == "racks"
     assert question.constraints == a.gang_facts().constraints
-    (there,) = runs_on(story, "a")
+    (there,) = runs_on(scenario, "a")
     assert question.placed == (PodsOnNode(there, "cpu1", 2),)
-    story.run()
-    assert runs_on(story, "a") == {there}
+    scenario.run()
+    assert runs_on(scenario, "a") == {there}
 
 
 def test_without_constraints_nobody_is_told_who_has_a_place() -> None:
-    story = Story({"a": 4})
+    scenario = Scenario({"a": 4})
     a = gang("a").minimum(2).of(3)
-    story.change(gangs=[a.gang_facts()], pods=a.pods()[:2])
-    story.run()
-    story.add_pods(a.pods()[2])
-    assert asked(story.only(Solve)).placed == ()
+    scenario.change(gangs=[a.gang_facts()], pods=a.pods()[:2])
+    scenario.run()
+    scenario.add_pods(a.pods()[2])
+    assert asked(scenario.only(Solve)).placed == ()
 
 
 def test_gangs_that_differ_in_constraints_only_do_not_speak_for_each_other() -> None:
-    story = in_racks({"a": 4, "b": 4}, r0="a", r1="b")
-    story.add(
+    scenario = in_racks({"a": 4, "b": 4}, r0="a", r1="b")
+    scenario.add(
         gang("whole").of(6).divided("rack: hard pack"), gang("any").of(6).created(1), gang("more").of(6).created(2)
     )
-    story.run()
-    assert (story.bound("whole"), story.bound("any"), story.bound("more")) == (0, 6, 0)
+    scenario.run()
+    assert (scenario.bound("whole"), scenario.bound("any"), scenario.bound("more")) == (0, 6, 0)
 
 
 def test_p14_contradictory_constraints_are_told_before_anybody_is_asked() -> None:
-    story = in_racks({"a": 8, "b": 8}, r0="a b")
-    story.add(gang("a").of(6).divided("node: range(3,4), factor(5)"))
-    story.run()
-    assert not story.solves
-    assert story.gang("a").phase is Phase.GATHERING
-    assert "range(3,4)" in reason(story.gang("a"))
-    assert "factor(5)" in reason(story.gang("a"))
+    scenario = in_racks({"a": 8, "b": 8}, r0="a b")
+    scenario.add(gang("a").of(6).divided("node: range(3,4), factor(5)"))
+    scenario.run()
+    assert not scenario.solves
+    assert scenario.gang("a").phase is Phase.GATHERING
+    assert "range(3,4)" in reason(scenario.gang("a"))
+    assert "factor(5)" in reason(scenario.gang("a"))
 
 
 def test_contradictions_are_told_also_of_a_gang_that_is_not_complete() -> None:
-    story = in_racks({"a": 8}, r0="a")
+    scenario = in_racks({"a": 8}, r0="a")
     a = gang("a").minimum(6).of(6).divided("rack: pack, spread")
-    story.change(gangs=[a.gang_facts()], pods=a.pods()[:1])
-    story.run()
-    assert "contradict" in reason(story.gang("a"))
+    scenario.change(gangs=[a.gang_facts()], pods=a.pods()[:1])
+    scenario.run()
+    assert "contradict" in reason(scenario.gang("a"))
 
 
 def test_a_number_that_no_member_count_can_meet_waits_until_one_comes_that_can() -> None:
-    story = in_racks({"a": 8}, r0="a")
+    scenario = in_racks({"a": 8}, r0="a")
     a = gang("a").minimum(3).of(4).divided("node: hard factor(4)")
-    story.change(gangs=[replace(a.gang_facts(), total=3)], pods=a.pods()[:3])
-    story.run()
-    assert "factor(4)" in reason(story.gang("a"))
-    story.add_pods(a.pods()[3])
-    story.run()
-    assert story.bound("a") == 4
+    scenario.change(gangs=[replace(a.gang_facts(), total=3)], pods=a.pods()[:3])
+    scenario.run()
+    assert "factor(4)" in reason(scenario.gang("a"))
+    scenario.add_pods(a.pods()[3])
+    scenario.run()
+    assert scenario.bound("a") == 4
 
 
 def test_p36_a_level_or_tree_that_does_not_exist_is_told_with_those_that_do() -> None:
-    story = in_racks({"a": 8}, r0="a")
-    story.add(gang("a").of(2).divided("zone: pack"), gang("b").of(2).divided("rack: pack", tree="tori"))
-    story.run()
-    assert not story.solves
-    assert "rack, node" in reason(story.gang("a"))
-    assert 'level that topology tree "racks" does not have: its levels are rack, node' in reason(story.gang("a"))
+    scenario = in_racks({"a": 8}, r0="a")
+    scenario.add(gang("a").of(2).divided("zone: pack"), gang("b").of(2).divided("rack: pack", tree="tori"))
+    scenario.run()
+    assert not scenario.solves
+    assert "rack, node" in reason(scenario.gang("a"))
+    assert 'level that topology tree "racks" does not have: its levels are rack, node' in reason(scenario.gang("a"))
 
 
 def test_a_gang_is_tried_when_its_tree_comes() -> None:
-    story = Story({"a": 4, "b": 4})
-    story.add(gang("a").of(4).divided("rack: hard pack"))
-    story.run()
-    assert "its levels are node" in reason(story.gang("a"))
-    story.change(trees=[racks(r0="a", r1="b")])
-    story.run()
-    assert story.bound("a") == 4
+    scenario = Scenario({"a": 4, "b": 4})
+    scenario.add(gang("a").of(4).divided("rack: hard pack"))
+    scenario.run()
+    assert "its levels are node" in reason(scenario.gang("a"))
+    scenario.change(trees=[racks(r0="a", r1="b")])
+    scenario.run()
+    assert scenario.bound("a") == 4
 
 
 def test_i7_a_gang_that_had_no_place_is_tried_again_when_its_tree_changes() -> None:
-    story = in_racks({"a": 2, "b": 2}, r0="a", r1="b")
-    story.add(gang("a").of(4).divided("rack: hard pack"))
-    story.run()
-    assert story.bound("a") == 0
-    story.change(trees=[racks(r0="a b")])
-    story.run()
-    assert story.bound("a") == 4
+    scenario = in_racks({"a": 2, "b": 2}, r0="a", r1="b")
+    scenario.add(gang("a").of(4).divided("rack: hard pack"))
+    scenario.run()
+    assert scenario.bound("a") == 0
+    scenario.change(trees=[racks(r0="a b")])
+    scenario.run()
+    assert scenario.bound("a") == 4
 
 
 def test_a_snapshot_without_a_tree_takes_it_away() -> None:
-    story = in_racks({"a": 4}, r0="a")
-    story.cluster.trees.clear()
-    story.blink()
-    story.add(gang("a").of(2).divided("rack: pack"))
-    story.run()
-    assert "its levels are node" in reason(story.gang("a"))
+    scenario = in_racks({"a": 4}, r0="a")
+    scenario.cluster.trees.clear()
+    scenario.blink()
+    scenario.add(gang("a").of(2).divided("rack: pack"))
+    scenario.run()
+    assert "its levels are node" in reason(scenario.gang("a"))
 
 
 def test_a_gang_may_not_start_by_a_tree_that_went_while_its_permit_was_written() -> None:
-    story = in_racks({"a": 4}, r0="a")
-    story.add(gang("a").of(4).divided("rack: hard pack"))
-    story.do(0)
-    story.change(remove_trees=["racks"])
-    story.run()
-    assert story.bound("a") == 0
-    assert not story.leader.cache.ledger.reserved
-    story.change(trees=[racks(r0="a")])
-    story.run()
-    assert story.bound("a") == 4
+    scenario = in_racks({"a": 4}, r0="a")
+    scenario.add(gang("a").of(4).divided("rack: hard pack"))
+    scenario.do(0)
+    scenario.change(remove_trees=["racks"])
+    scenario.run()
+    assert scenario.bound("a") == 0
+    assert not scenario.leader.cache.ledger.reserved
+    scenario.change(trees=[racks(r0="a")])
+    scenario.run()
+    assert scenario.bound("a") == 4
 
 
 def test_later_members_that_no_division_allows_wait_and_the_gang_runs() -> None:
-    story = in_racks({"a": 8}, r0="a")
+    scenario = in_racks({"a": 8}, r0="a")
     a = gang("a").minimum(4).of(6).divided("node: hard factor(4)")
-    story.change(gangs=[a.gang_facts()], pods=a.pods()[:4])
-    story.run()
-    story.add_pods(a.pods()[4])
-    story.run()
-    assert story.gang("a").phase is Phase.SATISFIED
-    assert "later pod is pending" in reason(story.gang("a"))
-    assert "factor(4)" in reason(story.gang("a"))
+    scenario.change(gangs=[a.gang_facts()], pods=a.pods()[:4])
+    scenario.run()
+    scenario.add_pods(a.pods()[4])
+    scenario.run()
+    assert scenario.gang("a").phase is Phase.SATISFIED
+    assert "later pod is pending" in reason(scenario.gang("a"))
+    assert "factor(4)" in reason(scenario.gang("a"))
 
 
 def test_a_lost_member_is_placed_again_next_to_the_others() -> None:
-    story = in_racks({"a1": 2, "a2": 3, "b": 4}, ra="a1 a2", rb="b")
-    story.add(gang("a").of(4).divided("rack: hard pack"))
-    story.change(nodes=[node("b", 4, unschedulable=True)])
-    story.bind_failures["default/a-0@1"] = 3
-    story.pass_time(30)
-    assert runs_on(story, "a") <= {"a1", "a2"}
-    assert story.bound("a") == 4
+    scenario = in_racks({"a1": 2, "a2": 3, "b": 4}, ra="a1 a2", rb="b")
+    scenario.add(gang("a").of(4).divided("rack: hard pack"))
+    scenario.change(nodes=[node("b", 4, unschedulable=True)])
+    scenario.bind_failures["default/a-0@1"] = 3
+    scenario.pass_time(30)
+    assert runs_on(scenario, "a") <= {"a1", "a2"}
+    assert scenario.bound("a") == 4
 
 
 def test_an_answer_against_a_hard_constraint_is_not_taken() -> None:
-    story = in_racks({"a": 4, "b": 4}, r0="a", r1="b")
+    scenario = in_racks({"a": 4, "b": 4}, r0="a", r1="b")
     asked_for = "rack: hard pack"
 
     def anywhere(solve: Solve) -> tuple[SolveResult, ...]:
@@ -182,20 +182,20 @@ def test_an_answer_against_a_hard_constraint_is_not_taken() -> None:
         assignments = (Assignment(group.gangs[0].id, 0, "a", 2), Assignment(group.gangs[0].id, 0, "b", 2))
         return (SolveResult(group.id, SolveOutcome.PLACED, assignments),)
 
-    story.solver = anywhere
-    story.add(gang("a").of(4).divided(asked_for))
-    story.run()
-    assert story.bound("a") == 0
-    assert not story.leader.cache.ledger.reserved
-    assert asked_for in reason(story.gang("a"))
-    story.solver = story.first_fit
-    story.pass_time(2)
-    assert story.bound("a") == 4
+    scenario.solver = anywhere
+    scenario.add(gang("a").of(4).divided(asked_for))
+    scenario.run()
+    assert scenario.bound("a") == 0
+    assert not scenario.leader.cache.ledger.reserved
+    assert asked_for in reason(scenario.gang("a"))
+    scenario.solver = scenario.first_fit
+    scenario.pass_time(2)
+    assert scenario.bound("a") == 4
 
 
 def test_the_levels_of_a_tree_may_be_labels_of_nodes() -> None:
-    story = Story()
-    story.change(
+    scenario = Scenario()
+    scenario.change(
         nodes=[node("a", 4, labels={"r": "0"}), node("b", 4, labels={"r": "1"}), node("c", 2, labels={"r": "1"})],
         trees=[TopologyTree("by-label", (TreeLevel("rack", "r"), TreeLevel("node")), default=True)],
     )
@@ -207,71 +207,71 @@ def test_the_levels_of_a_tree_may_be_labels_of_nodes() -> None:
         return (SolveResult(group.id, SolveOutcome.PLACED, assignments),)
 
     nodes = ["a", "b"]
-    story.solver = apart
-    story.add(gang("a").of(4).divided("rack: hard pack"))
-    story.run()
-    assert story.bound("a") == 0
+    scenario.solver = apart
+    scenario.add(gang("a").of(4).divided("rack: hard pack"))
+    scenario.run()
+    assert scenario.bound("a") == 0
     nodes[:] = ["b", "c"]
-    story.pass_time(2)
-    assert runs_on(story, "a") == {"b", "c"}
+    scenario.pass_time(2)
+    assert runs_on(scenario, "a") == {"b", "c"}
 
 
 def test_explain_tells_what_placement_says_would_make_it_fit() -> None:
-    story = in_racks({"a": 2, "b": 2}, r0="a", r1="b")
+    scenario = in_racks({"a": 2, "b": 2}, r0="a", r1="b")
     remedy = 'it would fit if the constraint "rack: hard pack" were soft'
     why = Explanation("2 of 4 members fit in the best rack", best_domain="r0", best_domain_fit=2, remedy=remedy)
-    story.solver = lambda solve: tuple(
+    scenario.solver = lambda solve: tuple(
         SolveResult(group.id, SolveOutcome.INFEASIBLE, explanation=why) for group in solve.groups
     )
-    story.add(gang("a").of(4).divided("rack: hard pack"))
-    story.run()
-    assert would_help(story.gang("a"))[0] == remedy
+    scenario.add(gang("a").of(4).divided("rack: hard pack"))
+    scenario.run()
+    assert would_help(scenario.gang("a"))[0] == remedy
 
 
 def test_explain_tells_which_gang_of_a_group_the_remedy_is_for() -> None:
-    story = in_racks({"a": 2}, r0="a")
+    scenario = in_racks({"a": 2}, r0="a")
     a, b = gang("a").of(2), gang("b").of(4)
     why = Explanation("2 of 4 members fit", gang=b.id, remedy='it would fit with 1 more node like "a", empty')
-    story.solver = lambda solve: tuple(
+    scenario.solver = lambda solve: tuple(
         SolveResult(group.id, SolveOutcome.INFEASIBLE, explanation=why) for group in solve.groups
     )
-    story.add(a.with_group("default/a", "default/b"), b.with_group("default/a", "default/b"))
-    story.run()
-    assert would_help(story.gang("a"))[0] == f"gang {b.id.split('/', 1)[1]}: {why.remedy}"
-    assert would_help(story.gang("b"))[0] == why.remedy
+    scenario.add(a.with_group("default/a", "default/b"), b.with_group("default/a", "default/b"))
+    scenario.run()
+    assert would_help(scenario.gang("a"))[0] == f"gang {b.id.split('/', 1)[1]}: {why.remedy}"
+    assert would_help(scenario.gang("b"))[0] == why.remedy
 
 
 def test_plain_pods_ask_for_no_tree() -> None:
-    story = in_racks({"a": 2}, r0="a")
-    story.add_pods(plain_pod("p"))
-    assert (asked(story.only(Solve)).tree, asked(story.only(Solve)).constraints) == ("", ())
+    scenario = in_racks({"a": 2}, r0="a")
+    scenario.add_pods(plain_pod("p"))
+    assert (asked(scenario.only(Solve)).tree, asked(scenario.only(Solve)).constraints) == ("", ())
 
 
 def test_i9_nobody_is_evicted_for_room_that_a_changed_tree_makes_useless() -> None:
-    story = full(gang("v").of(4), nodes={"a": 2, "b": 2})
-    story.change(trees=[racks(r0="a b")])
-    story.add(gang("p").of(4).divided("rack: hard pack").priority(10))
-    until_planned(story)
-    story.change(trees=[racks(r0="a", r1="b")])
-    story.run_effects()
-    assert evicted(story) == set()
-    story.change(trees=[racks(r0="a b")])
-    story.run_effects()
-    assert evicted(story) == {"v"}
-    end(story)
-    assert story.bound("p") == 4
+    scenario = full(gang("v").of(4), nodes={"a": 2, "b": 2})
+    scenario.change(trees=[racks(r0="a b")])
+    scenario.add(gang("p").of(4).divided("rack: hard pack").priority(10))
+    until_planned(scenario)
+    scenario.change(trees=[racks(r0="a", r1="b")])
+    scenario.run_effects()
+    assert evicted(scenario) == set()
+    scenario.change(trees=[racks(r0="a b")])
+    scenario.run_effects()
+    assert evicted(scenario) == {"v"}
+    end(scenario)
+    assert scenario.bound("p") == 4
 
 
 def test_room_that_was_asked_for_by_an_earlier_tree_is_not_kept() -> None:
-    story = full(gang("v").of(4), nodes={"a": 2, "b": 2})
-    story.change(trees=[racks(r0="a b")])
-    story.add(gang("p").of(4).divided("rack: hard pack").priority(10))
-    question = held_back(story, Solve, asks_for_room)
-    answer = answered(story, question)
-    story.change(trees=[racks(r0="a", r1="b")])
-    story.tell(answer)
-    story.run_effects()
-    assert evicted(story) == set()
+    scenario = full(gang("v").of(4), nodes={"a": 2, "b": 2})
+    scenario.change(trees=[racks(r0="a b")])
+    scenario.add(gang("p").of(4).divided("rack: hard pack").priority(10))
+    question = held_back(scenario, Solve, asks_for_room)
+    answer = answered(scenario, question)
+    scenario.change(trees=[racks(r0="a", r1="b")])
+    scenario.tell(answer)
+    scenario.run_effects()
+    assert evicted(scenario) == set()
 
 
 # -- what is wrong with trees
@@ -284,92 +284,92 @@ def wrong_tree(*messages: str) -> TopologyTree:
     return replace(racks(r0="a"), definition=CONFIG_MAP, problems=problems)
 
 
-def tree_events(story: Story) -> list[str]:
+def tree_events(scenario: Scenario) -> list[str]:
     """What was told on the ConfigMap."""
-    events = [event for report in story.reports for event in report.events if event.regarding == CONFIG_MAP]
+    events = [event for report in scenario.reports for event in report.events if event.regarding == CONFIG_MAP]
     assert all((event.type, event.reason) == (EventType.WARNING, "TopologyTree") for event in events)
     return [event.note for event in events]
 
 
 def test_i10_what_is_wrong_with_a_tree_is_an_event_on_what_defines_it() -> None:
-    story = Story({"a": 4})
-    story.change(trees=[wrong_tree("node x is in two domains", "node y does not exist")])
-    story.pass_time(2)
-    assert tree_events(story) == ["node x is in two domains", "node y does not exist"]
-    story.pass_time(1000)
-    assert len(tree_events(story)) == 2
+    scenario = Scenario({"a": 4})
+    scenario.change(trees=[wrong_tree("node x is in two domains", "node y does not exist")])
+    scenario.pass_time(2)
+    assert tree_events(scenario) == ["node x is in two domains", "node y does not exist"]
+    scenario.pass_time(1000)
+    assert len(tree_events(scenario)) == 2
 
 
 def test_a_problem_that_passes_at_once_is_not_told() -> None:
-    story = Story({"a": 4})
-    story.change(trees=[wrong_tree("node x does not exist")])
-    story.change(trees=[wrong_tree()])
-    story.pass_time(100)
-    assert tree_events(story) == []
+    scenario = Scenario({"a": 4})
+    scenario.change(trees=[wrong_tree("node x does not exist")])
+    scenario.change(trees=[wrong_tree()])
+    scenario.pass_time(100)
+    assert tree_events(scenario) == []
 
 
 def test_a_problem_that_comes_back_is_told_again_and_nodes_that_come_and_go_are_told_in_turn() -> None:
-    story = Story({"a": 4})
+    scenario = Scenario({"a": 4})
     for number in range(10):
-        story.change(trees=[wrong_tree(f"{number} nodes do not exist")])
-        story.pass_time(5)
-    assert len(tree_events(story)) == 2
-    story.change(trees=[wrong_tree()])
-    story.pass_time(60)
-    story.change(trees=[wrong_tree("0 nodes do not exist")])
-    story.pass_time(60)
-    assert tree_events(story).count("0 nodes do not exist") == 2
+        scenario.change(trees=[wrong_tree(f"{number} nodes do not exist")])
+        scenario.pass_time(5)
+    assert len(tree_events(scenario)) == 2
+    scenario.change(trees=[wrong_tree()])
+    scenario.pass_time(60)
+    scenario.change(trees=[wrong_tree("0 nodes do not exist")])
+    scenario.pass_time(60)
+    assert tree_events(scenario).count("0 nodes do not exist") == 2
 
 
 def test_that_a_tree_is_refused_is_told_at_once_whatever_was_told_before() -> None:
-    story = Story({"a": 4})
-    story.change(trees=[wrong_tree("node x does not exist")])
-    story.pass_time(2)
-    story.change(trees=[wrong_tree("node x does not exist", "node y does not exist")])
+    scenario = Scenario({"a": 4})
+    scenario.change(trees=[wrong_tree("node x does not exist")])
+    scenario.pass_time(2)
+    scenario.change(trees=[wrong_tree("node x does not exist", "node y does not exist")])
     refused = Problem(Severity.BLOCKING, "node a is in the tree twice")
-    story.change(trees=[replace(wrong_tree("node x does not exist"), problems=(refused,))])
-    story.pass_time(2)
-    assert tree_events(story) == ["node x does not exist", "node a is in the tree twice"]
+    scenario.change(trees=[replace(wrong_tree("node x does not exist"), problems=(refused,))])
+    scenario.pass_time(2)
+    assert tree_events(scenario) == ["node x does not exist", "node a is in the tree twice"]
 
 
 def test_problems_of_a_tree_are_told_again_by_the_next_leader_and_hold_up_nobody() -> None:
-    story = Story({"a": 4})
-    story.change(trees=[wrong_tree("node x is in two domains")])
-    story.pass_time(2)
-    story.crash()
-    story.start()
-    story.add(gang("g").of(4).divided("rack: hard pack"))
-    story.pass_time(2)
-    assert tree_events(story) == ["node x is in two domains"] * 2
-    assert story.bound("g") == 4
+    scenario = Scenario({"a": 4})
+    scenario.change(trees=[wrong_tree("node x is in two domains")])
+    scenario.pass_time(2)
+    scenario.crash()
+    scenario.start()
+    scenario.add(gang("g").of(4).divided("rack: hard pack"))
+    scenario.pass_time(2)
+    assert tree_events(scenario) == ["node x is in two domains"] * 2
+    assert scenario.bound("g") == 4
 
 
 def test_a_non_strict_gang_that_must_have_a_shape_holds_nothing_until_all_of_it_fits() -> None:
-    story = in_racks({"a": 4}, r0="a")
+    scenario = in_racks({"a": 4}, r0="a")
     n = gang("n").of(5).non_strict(60).divided("rack: hard pack")
-    story.change(gangs=[n.gang_facts()], pods=n.pods())
-    assert not story.only(Solve).groups[0].partial
-    story.run()
-    assert not story.gang("n").seats
-    story.pass_time(1)
-    assert any('has the hard constraint "rack: hard pack"' in note for note in story.notes())
-    story.change(gangs=[replace(n.gang_facts(), constraints=())])
-    story.run()
-    assert len(story.gang("n").seats) == 4
-    story.change(gangs=[n.gang_facts()])
-    story.run()
-    assert not story.gang("n").seats
-    assert not story.leader.cache.ledger.reserved
+    scenario.change(gangs=[n.gang_facts()], pods=n.pods())
+    assert not scenario.only(Solve).groups[0].partial
+    scenario.run()
+    assert not scenario.gang("n").seats
+    scenario.pass_time(1)
+    assert any('has the hard constraint "rack: hard pack"' in note for note in scenario.notes())
+    scenario.change(gangs=[replace(n.gang_facts(), constraints=())])
+    scenario.run()
+    assert len(scenario.gang("n").seats) == 4
+    scenario.change(gangs=[n.gang_facts()])
+    scenario.run()
+    assert not scenario.gang("n").seats
+    assert not scenario.leader.cache.ledger.reserved
 
 
 def test_an_optional_constraint_is_asked_only_of_a_tree_that_has_its_level() -> None:
-    story = Story({"a": 4, "b": 4})
+    scenario = Scenario({"a": 4, "b": 4})
     wish = (LevelConstraint("rack", LevelPolicy.PACK, optional=True),)
     first, second = (replace(gang(name).of(2).gang_facts(), constraints=wish) for name in ("first", "second"))
-    story.change(gangs=[first], pods=gang("first").of(2).pods())
-    assert asked(story.only(Solve)).constraints == ()
-    story.run()
-    assert story.bound("first") == 2
-    story.change(trees=[racks(r0="a", r1="b")])
-    story.change(gangs=[second], pods=gang("second").of(2).pods())
-    assert asked(story.only(Solve)).constraints == wish
+    scenario.change(gangs=[first], pods=gang("first").of(2).pods())
+    assert asked(scenario.only(Solve)).constraints == ()
+    scenario.run()
+    assert scenario.bound("first") == 2
+    scenario.change(trees=[racks(r0="a", r1="b")])
+    scenario.change(gangs=[second], pods=gang("second").of(2).pods())
+    assert asked(scenario.only(Solve)).constraints == wish

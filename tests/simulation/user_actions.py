@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from builders.core.objects import class_with_volume, gang, plain_pod, pod_class
 from muster.gangs.facts import GangMode, MatchPolicy, PodFacts, PodPhase, RepairPolicy
-from simulation.acts import act
+from simulation.actions import act
 from simulation.world import GROUPINGS, SLOTS, World
 
 WAITING_SECONDS = (5.0, 60.0, 600.0, 1200.0)
@@ -134,7 +134,7 @@ def delete_gang(world: World, slot: int) -> None:
     if built := world.gangs.get(slot):
         pods = [pod.uid for pod in world.pods_of(slot)]
         del world.gangs[slot]
-        world.story.change(remove_pods=pods, remove_gangs=[built.id])
+        world.scenario.change(remove_pods=pods, remove_gangs=[built.id])
 
 
 @act(0.7, slot=6)
@@ -149,9 +149,9 @@ def unmark(world: World, slot: int) -> None:
 def plain(world: World, which: int, cpu: int, priority: int, expected: int) -> None:
     """A pod without marks, in the place of one of that name."""
     name = f"p{which}"
-    world.remove_pods(*(pod for pod in list(world.story.cluster.pods.values()) if pod.name == name))
+    world.remove_pods(*(pod for pod in list(world.scenario.cluster.pods.values()) if pod.name == name))
     pod = plain_pod(name, cpu=cpu + 1, priority=priority, uid=f"{name}#{world.number()}")
-    world.story.add_pods(replace(pod, expected_seconds=EXPECTED_SECONDS[expected]))
+    world.scenario.add_pods(replace(pod, expected_seconds=EXPECTED_SECONDS[expected]))
 
 
 @act(1.5, which=40, slow=2)
@@ -167,7 +167,7 @@ def delete_pod(world: World, which: int, slow: int) -> None:
 @act(1)
 def finish_deletions(world: World) -> None:
     """Pods that are being deleted are gone."""
-    world.remove_pods(*(pod for pod in list(world.story.cluster.pods.values()) if pod.deleting))
+    world.remove_pods(*(pod for pod in list(world.scenario.cluster.pods.values()) if pod.deleting))
 
 
 @act(2, which=40)
@@ -180,11 +180,11 @@ def end_pod(world: World, which: int) -> None:
 @act(2)
 def expire(world: World) -> None:
     """Pods that run as long as they said end."""
-    story = world.story
+    scenario = world.scenario
     over = [
         replace(pod, phase=PodPhase.SUCCEEDED)
-        for pod in story.cluster.pods.values()
-        if pod.seated and pod.expected_seconds and pod.started_seconds + pod.expected_seconds <= story.unix
+        for pod in scenario.cluster.pods.values()
+        if pod.seated and pod.expected_seconds and pod.started_seconds + pod.expected_seconds <= scenario.unix
     ]
     if over:
         world.change_pods(*over)
@@ -196,7 +196,7 @@ def resize(world: World, which: int, cpu: int) -> None:
     pod = world.pod(which)
     if pod is None:
         return
-    size = world.story.cluster.cpu(pod) // 1000
+    size = world.scenario.cluster.cpu(pod) // 1000
     if not pod.seated or size > 1:
         world.share()  # the seat that it may have was for another size
         world.change_pods(replace(pod, class_id=pod_class(1 + cpu % (size if pod.node else 3)).id))
@@ -205,7 +205,7 @@ def resize(world: World, which: int, cpu: int) -> None:
 @act(1, which=40, count=4)
 def volumes(world: World, which: int, count: int) -> None:
     """Claims of pods that are not bound yet get their volumes, or lose them: the pods are of another class."""
-    unbound = sorted((pod for pod in world.story.cluster.pods.values() if not pod.node), key=lambda pod: pod.uid)
+    unbound = sorted((pod for pod in world.scenario.cluster.pods.values() if not pod.node), key=lambda pod: pod.uid)
     start = which % len(unbound) if unbound else 0
     pods = [replace(pod, class_id=_other_class(world, pod)) for pod in unbound[start : start + count + 1]]
     if pods:
@@ -213,7 +213,7 @@ def volumes(world: World, which: int, count: int) -> None:
 
 
 def _other_class(world: World, pod: PodFacts) -> str:
-    cpu = world.story.cluster.cpu(pod) // 1000
+    cpu = world.scenario.cluster.cpu(pod) // 1000
     return pod_class(cpu).id if pod.class_id == class_with_volume(cpu).id else class_with_volume(cpu).id
 
 
@@ -247,4 +247,4 @@ def move_pod(world: World, which: int, slot: int) -> None:
 @act(0.7, allowed=3)
 def budget(world: World, allowed: int) -> None:
     """A disruption budget comes, or is counted anew."""
-    world.story.set_budget("default/budget", allowed)
+    world.scenario.set_budget("default/budget", allowed)

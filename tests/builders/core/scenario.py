@@ -1,12 +1,12 @@
-"""Stories about the coordinator's core: a cluster, a solver, etcd and a binder, in memory and under the test's control.
+"""Scenarios of the coordinator's core: a cluster, a solver, etcd and a binder, in memory and controlled by the test.
 
-    story = Story(nodes={"n": 4})
-    story.add(gang("a").minimum(5).of(5))
-    story.run()
-    assert story.bound("a") == 0
+    scenario = Scenario(nodes={"n": 4})
+    scenario.add(gang("a").minimum(5).of(5))
+    scenario.run()
+    assert scenario.bound("a") == 0
 
-Every effect waits in `story.under_way` until it is done: by `run()` in order, or one by one in any order by `do()`. The
-invariants of the design are checked at every bind and whenever all is quiet.
+Every effect waits in `scenario.under_way` until it is carried out: by `run()` in order, or one by one in any order by
+`do()`. The invariants of the design are checked at every bind and at rest.
 """
 
 from collections import Counter, defaultdict
@@ -64,7 +64,7 @@ from muster.gangs.solve import SolveResult
 Under = TypeVar("Under", Solve, Persist, Bind, Evict, MarkTimedOut)
 
 
-class Story:
+class Scenario:
     """One cluster, and a coordinator that may crash and start anew."""
 
     def __init__(self, nodes: dict[str, int] | None = None, *, start: bool = True) -> None:

@@ -1,9 +1,9 @@
-"""Stories that went wrong once, as the simulator told them."""
+"""Scenarios that went wrong once, as the simulator told them."""
 
 import pytest
 
-from simulation.acts import read
-from simulation.play import play
+from simulation.actions import read
+from simulation.runner import play
 
 FOUND = {
     "nobody speaks for a group that has room of its own": """
@@ -212,6 +212,6 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize("story", FOUND.values(), ids=FOUND.keys())
-def test_it_holds_now(story: str) -> None:
-    play(read(story))
+@pytest.mark.parametrize("scenario", FOUND.values(), ids=FOUND.keys())
+def test_it_holds_now(scenario: str) -> None:
+    play(read(scenario))

@@ -1,8 +1,8 @@
-"""What must be true when a story has come to rest, and when nobody is left."""
+"""What must be true when a scenario has come to rest, and when nobody is left."""
 
 from builders.core.invariants import check_quiet
 from builders.core.objects import gang
-from builders.core.world import Story
+from builders.core.scenario import Scenario
 from muster.coordinator.core.effects import Solve
 from muster.coordinator.core.events import RecordState
 from muster.coordinator.core.gang.group import Group
@@ -20,12 +20,12 @@ PROBE_SECONDS = 60.0
 
 def finish(world: World) -> None:
     """All is heard, all is done; then everybody goes."""
-    story = world.story
-    story.graceful = story.lagging = False
+    scenario = world.scenario
+    scenario.graceful = scenario.lagging = False
     world.watch.harmed_for.clear()
     for seconds in REST_SECONDS:
         world.calm(seconds)
-        story.finish_deletions()
+        scenario.finish_deletions()
     world.calm(1.0)
     check_rest(world)
     _everybody_goes(world)
@@ -35,57 +35,59 @@ def finish(world: World) -> None:
 
 def check_rest(world: World) -> None:
     """Nothing is under way, and everything that could be is done."""
-    story = world.story
-    check_quiet(story.leader.cache)
-    for waiting in story.leader.queue.ordered():
-        check_no_false_wait(story, waiting)
-    check_no_deadlock(story)
-    check_room_in_all(story)
+    scenario = world.scenario
+    check_quiet(scenario.leader.cache)
+    for waiting in scenario.leader.queue.ordered():
+        check_no_false_wait(scenario, waiting)
+    check_no_deadlock(scenario)
+    check_room_in_all(scenario)
     check_reasons(world)
-    check_seats_have_room(story)
-    check_kept_room(story)
-    check_evicted(story)
+    check_seats_have_room(scenario)
+    check_kept_room(scenario)
+    check_evicted(scenario)
     check_harm_was_of_use(world)
-    known = story.leader.cache.gangs
-    for record in story.etcd.values():
+    known = scenario.leader.cache.gangs
+    for record in scenario.etcd.values():
         found = known.get(record.gang)
         assert found is not None, f"I5: the record of {record.gang} is left, the gang is gone"
         wanted = found.seats or found.lost
         assert wanted or not record.seats, f"I5: {record.gang} has seats in its record only"
 
 
-def check_no_false_wait(story: Story, group: Group) -> None:
+def check_no_false_wait(scenario: Scenario, group: Group) -> None:
     """I7: it does not fit in what is free and kept for nobody else."""
-    cache = story.leader.cache
-    kept = as_amounts(nominated_for_others(group, cache.kept.values(), cache.ledger, story.now), cache.ledger)
-    (answer,) = story.first_fit(Solve(0, {}, cache.ledger.reservations(), (to_place(group),), kept))
+    cache = scenario.leader.cache
+    kept = as_amounts(nominated_for_others(group, cache.kept.values(), cache.ledger, scenario.now), cache.ledger)
+    (answer,) = scenario.first_fit(Solve(0, {}, cache.ledger.reservations(), (to_place(group),), kept))
     assert answer.outcome is not SolveOutcome.PLACED, f"I7: {group.id} fits and is not placed"
 
 
-def check_room_in_all(story: Story) -> None:
+def check_room_in_all(scenario: Scenario) -> None:
     """I7: who waits for so much to be free in the whole cluster waits while it is not."""
-    ledger = story.leader.cache.ledger
-    reserved = sum(story.cluster.class_cpu(seat.class_id) for seat in ledger.reserved.values())
-    free = story.cluster.free()
-    open_ = [facts.name for facts in story.cluster.nodes.values() if facts.ready and not facts.unschedulable]
+    ledger = scenario.leader.cache.ledger
+    reserved = sum(scenario.cluster.class_cpu(seat.class_id) for seat in ledger.reserved.values())
+    free = scenario.cluster.free()
+    open_ = [facts.name for facts in scenario.cluster.nodes.values() if facts.ready and not facts.unschedulable]
     in_all = sum(max(0, free[name]) for name in open_) - reserved
-    for found in story.leader.cache.gangs.values():
+    for found in scenario.leader.cache.gangs.values():
         if (found.group.not_ready or "").startswith("its minimum resources are not free"):
             assert found.facts is not None
             wanted = dict(found.facts.resources)["cpu"]
             assert in_all < wanted, f"I7: {found.id} waits for {wanted} cpu in all, and {in_all} are free"
 
 
-def check_no_deadlock(story: Story) -> None:
+def check_no_deadlock(scenario: Scenario) -> None:
     """The first of those that wait with reservations cannot start with what lower ones hold."""
-    groups = list(story.leader.queue.ordered())
-    reservations = story.leader.cache.ledger.reservations()
+    groups = list(scenario.leader.queue.ordered())
+    reservations = scenario.leader.cache.ledger.reservations()
     for rank, group in enumerate(groups):
         lower = [other for other in groups[rank + 1 :] if _held(other)]
         potential_victims = tuple(PotentialVictim(other.id, 0, 0, tuple(_held(other))) for other in lower)
         if not potential_victims:
             continue
-        (answer,) = story.first_fit(Solve(0, {}, reservations, (to_place(group),), potential_victims=potential_victims))
+        (answer,) = scenario.first_fit(
+            Solve(0, {}, reservations, (to_place(group),), potential_victims=potential_victims)
+        )
         names = [removed.id for removed in answer.victims]
         assert answer.outcome is not SolveOutcome.PLACED, f"deadlock: {group.id} waits for what {names} hold"
 
@@ -101,7 +103,7 @@ def _held(group: Group) -> list[PodsOnNode]:
 
 def check_reasons(world: World) -> None:
     """I10: who waits is told why, and what is told is true now."""
-    for found in world.story.leader.cache.gangs.values():
+    for found in world.scenario.leader.cache.gangs.values():
         why = reason(found)
         if found.pending:
             assert why, f"I10: {found.id} waits in silence"
@@ -116,78 +118,80 @@ def check_reasons(world: World) -> None:
                 assert why, f"I10: {found.id} has timed out in silence"
 
 
-def check_seats_have_room(story: Story) -> None:
+def check_seats_have_room(scenario: Scenario) -> None:
     """I3: nobody waits with seats on nodes that are gone or were filled by others."""
-    cache = story.leader.cache
+    cache = scenario.leader.cache
     for found in cache.gangs.values():
         for held in found.seats.values():
             full = cache.ledger.overcommitted(held.seat.node, held.seat.class_id)
             assert not full, f"I3: {held.seat.uid} holds a seat on {held.seat.node}, which has no room for it"
 
 
-def check_kept_room(story: Story) -> None:
+def check_kept_room(scenario: Scenario) -> None:
     """Room is kept as long as somebody is still to go from there, and for who can have it then."""
-    cache = story.leader.cache
+    cache = scenario.leader.cache
     for kept in cache.kept.values():
-        going = [uid for uid in kept.going if uid in story.cluster.pods]
+        going = [uid for uid in kept.going if uid in scenario.cluster.pods]
         assert going, f"kept: room is kept for {kept.owner}, and nobody is to go from there"
         assert kept.stands(cache.ledger), f"kept: room is kept for {kept.owner} that it cannot have"
 
 
-def check_evicted(story: Story) -> None:
+def check_evicted(scenario: Scenario) -> None:
     """I6: what is to be evicted is, unless the API server refuses."""
-    for found in story.leader.cache.gangs.values():
+    for found in scenario.leader.cache.gangs.values():
         for uid in found.eviction.pods:
-            pod = story.cluster.pods[uid]
-            budgets = [story.cluster.budgets[name] for name in pod.budgets if name in story.cluster.budgets]
-            refused = story.evict_failures[uid] or any(budget.allowed < 1 for budget in budgets)
+            pod = scenario.cluster.pods[uid]
+            budgets = [scenario.cluster.budgets[name] for name in pod.budgets if name in scenario.cluster.budgets]
+            refused = scenario.evict_failures[uid] or any(budget.allowed < 1 for budget in budgets)
             assert refused, f"I6: {uid} is to be evicted, and nobody does it"
 
 
 def check_harm_was_of_use(world: World) -> None:
     """I9: while nobody disturbed, every gang for which others were evicted has started."""
-    gangs = world.story.leader.cache.gangs
+    gangs = world.scenario.leader.cache.gangs
     for gang_id in world.watch.harmed_for - world.watch.hindered:
         gang = gangs.get(gang_id)
         assert gang is None or gang.permitted, f"I9: in vain others were evicted for {gang_id}"
 
 
 def _everybody_goes(world: World) -> None:
-    story = world.story
-    story.change(remove_gangs=list(story.cluster.gangs), remove_pods=list(story.cluster.pods))
+    scenario = world.scenario
+    scenario.change(remove_gangs=list(scenario.cluster.gangs), remove_pods=list(scenario.cluster.pods))
     world.calm(PROBE_SECONDS)
 
 
 def check_nothing_left(world: World) -> None:
     """I5: nothing outlives those whom it was for."""
-    story = world.story
-    cache = story.leader.cache
-    assert not story.etcd, f"I5: records are left: {sorted(story.etcd)}"
+    scenario = world.scenario
+    cache = scenario.leader.cache
+    assert not scenario.etcd, f"I5: records are left: {sorted(scenario.etcd)}"
     assert not cache.ledger.reserved, f"I5: reservations are left: {sorted(cache.ledger.reserved)}"
     assert not cache.ledger.capacity.seats, "I5: room is used by nobody"
     assert not cache.gangs, f"I5: gangs are left: {sorted(cache.gangs)}"
     assert not cache.groups, f"I5: groups are left: {sorted(cache.groups)}"
-    assert not len(story.leader.queue), "I5: somebody is left in the queue"
+    assert not len(scenario.leader.queue), "I5: somebody is left in the queue"
 
 
 def check_room_is_free(world: World) -> None:
     """I7: a gang of the size of the cluster starts: nothing is kept, reserved or forgotten."""
-    story = world.story
+    scenario = world.scenario
     open_nodes = {
         name: dict(facts.allocatable)["cpu"] // 1000
-        for name, facts in story.cluster.nodes.items()
+        for name, facts in scenario.cluster.nodes.items()
         if name != THEIRS and facts.ready and not facts.unschedulable
     }
     room = sum(open_nodes.values())
     if not room:
         return
     probe = gang("probe").of(room).anew(str(world.number()))
-    story.add(probe)
-    story.pass_time(PROBE_SECONDS)
-    assert story.bound("probe") == room, f"I7: a gang does not start on empty nodes: {reason(story.gang('probe'))}"
-    pods = [pod for pod in story.cluster.pods.values() if pod.gang == probe.id]
+    scenario.add(probe)
+    scenario.pass_time(PROBE_SECONDS)
+    assert scenario.bound("probe") == room, (
+        f"I7: a gang does not start on empty nodes: {reason(scenario.gang('probe'))}"
+    )
+    pods = [pod for pod in scenario.cluster.pods.values() if pod.gang == probe.id]
     assert all(pod.phase is PodPhase.RUNNING for pod in pods)
-    record = story.etcd.get(probe.id)
+    record = scenario.etcd.get(probe.id)
     assert record is not None and record.state is RecordState.SATISFIED, (
         "records: a gang runs whole and is not Satisfied"
     )

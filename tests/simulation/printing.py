@@ -1,4 +1,4 @@
-"""Tells a story as lines: what happens, what the coordinator hears of it, and what it wants done."""
+"""Tells a scenario as lines: what happens, what the coordinator hears of it, and what it wants done."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,22 +6,22 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import fields
 
-from builders.core.world import Story
+from builders.core.scenario import Scenario
 from muster.coordinator.core.effects import Effect, GangChanged
 from muster.coordinator.core.events import Event, Snapshot, Tick
-from simulation.acts import Act, line, perform
-from simulation.ending import finish
+from simulation.actions import Act, line, perform
+from simulation.final_checks import finish
 from simulation.world import World
 
 MOST_LETTERS = 1200
 
 
 def narrate(acts: Sequence[Act], say: Callable[[str], None]) -> None:
-    """Play the story and tell it, up to what goes wrong."""
+    """Play the scenario and tell it, up to what goes wrong."""
 
-    def listen(story: Story, what: Event | Effect) -> None:
+    def listen(scenario: Scenario, what: Event | Effect) -> None:
         if not isinstance(what, GangChanged | Tick):
-            say(f"    {story.now:9.2f}  {_short(what)}"[:MOST_LETTERS])
+            say(f"    {scenario.now:9.2f}  {_short(what)}"[:MOST_LETTERS])
 
     world = World(listen)
     for act in acts:

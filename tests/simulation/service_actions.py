@@ -13,7 +13,7 @@ from muster.coordinator.core.events import (
 )
 from muster.gangs.facts import PodPhase
 from muster.gangs.solve import Assignment, SolveGroup, SolveOutcome, SolveResult
-from simulation.acts import act
+from simulation.actions import act
 from simulation.world import World
 
 SCALES = (0.1, 1.0, 4.0, 20.0, 90.0, 700.0)
@@ -33,16 +33,16 @@ def effect(world: World, which: int) -> None:
 @act(1)
 def lag(world: World) -> None:
     """From now on what happens is seen later (see `deliver`), or at once again."""
-    story = world.story
-    story.lagging = not story.lagging
-    if not story.lagging:
-        story.deliver()
+    scenario = world.scenario
+    scenario.lagging = not scenario.lagging
+    if not scenario.lagging:
+        scenario.deliver()
 
 
 @act(3, count=3)
 def deliver(world: World, count: int) -> None:
     """The coordinator sees what happened, up to there."""
-    world.story.deliver(count + 1)
+    world.scenario.deliver(count + 1)
 
 
 @act(3)
@@ -69,36 +69,36 @@ def calm(world: World, scale: int, more: int) -> None:
 @act(0.7, scale=6)
 def stall(world: World, scale: int) -> None:
     """The coordinator does not run for a while; it is not woken when it wanted."""
-    world.story.now += SCALES[scale]
+    world.scenario.now += SCALES[scale]
 
 
 @act(0.7, scale=6, back=2)
 def jump(world: World, scale: int, back: int) -> None:
     """Somebody sets the wall clock."""
-    world.story.unix_ahead += -SCALES[scale] if back else SCALES[scale]
+    world.scenario.unix_ahead += -SCALES[scale] if back else SCALES[scale]
 
 
 @act(1, soon=2)
 def blink(world: World, soon: int) -> None:
     """The view is lost, and comes back whole, at once or later."""
-    world.story.tell(ViewLost("cluster-state is away"))
-    world.story.stream = [Snapshot(world.story.cluster.whole())]
+    world.scenario.tell(ViewLost("cluster-state is away"))
+    world.scenario.stream = [Snapshot(world.scenario.cluster.whole())]
     if soon:
-        world.story.deliver()
+        world.scenario.deliver()
 
 
 @act(2, which=4)
 def break_call(world: World, which: int) -> None:
     """Binding cannot be reached."""
-    calls = [i for i, each in enumerate(world.story.under_way) if isinstance(each, Bind | Evict)]
+    calls = [i for i, each in enumerate(world.scenario.under_way) if isinstance(each, Bind | Evict)]
     if calls:
-        world.story.break_call(calls[which % len(calls)])
+        world.scenario.break_call(calls[which % len(calls)])
 
 
 @act(2, which=4, count=5)
 def part_of_call(world: World, which: int, count: int) -> None:
     """Some pods of a call are bound or evicted, but nobody hears of it; the call stays and is done again later."""
-    calls = [each for each in world.story.under_way if isinstance(each, Bind | Evict)]
+    calls = [each for each in world.scenario.under_way if isinstance(each, Bind | Evict)]
     if calls:
         _do_part(world, calls[which % len(calls)], count)
 
@@ -106,41 +106,41 @@ def part_of_call(world: World, which: int, count: int) -> None:
 def _do_part(world: World, call: Bind | Evict, count: int) -> None:
     if isinstance(call, Bind):
         for seat in call.seats[:count]:
-            world.story.bind(seat)
+            world.scenario.bind(seat)
     else:
         for pod in call.pods[:count]:
-            world.story.evict(pod)
+            world.scenario.evict(pod)
 
 
 @act(1.5, which=4)
 def results_twice(world: World, which: int) -> None:
     """Results come twice."""
-    story = world.story
-    calls = [each for each in story.under_way if isinstance(each, Bind | Evict)]
+    scenario = world.scenario
+    calls = [each for each in scenario.under_way if isinstance(each, Bind | Evict)]
     if not calls:
         return
     call = calls[which % len(calls)]
-    story.under_way.remove(call)
+    scenario.under_way.remove(call)
     event = (
-        BindResults(tuple(story.bind(seat) for seat in call.seats))
+        BindResults(tuple(scenario.bind(seat) for seat in call.seats))
         if isinstance(call, Bind)
-        else EvictResults(tuple(story.evict(pod) for pod in call.pods))
+        else EvictResults(tuple(scenario.evict(pod) for pod in call.pods))
     )
-    story.tell(event)
-    story.tell(event)
+    scenario.tell(event)
+    scenario.tell(event)
 
 
 @act(2, count=3)
 def replicas(world: World, count: int) -> None:
     """Placement is scaled: so many solves may be under way at the same time."""
-    world.story.scale(count + 1)
+    world.scenario.scale(count + 1)
 
 
 @act(0.7, refused=4)
 def fail_solve(world: World, refused: int) -> None:
     """Placement is away, or refuses the question."""
     if solve := _solve(world):
-        world.story.tell(SolveFailed(solve.solve_id, "placement is away", refused=refused == 1, away=refused == 2))
+        world.scenario.tell(SolveFailed(solve.solve_id, "placement is away", refused=refused == 1, away=refused == 2))
 
 
 @act(0.5)
@@ -148,7 +148,7 @@ def not_found(world: World) -> None:
     """Placement found nothing in time."""
     if solve := _solve(world):
         results = tuple(SolveResult(group.id, SolveOutcome.NOT_FOUND) for group in solve.groups)
-        world.story.tell(Solved(solve.solve_id, results))
+        world.scenario.tell(Solved(solve.solve_id, results))
 
 
 @act(0.7)
@@ -156,7 +156,7 @@ def forget_reservations(world: World) -> None:
     """Placement answers as if nothing were reserved or kept, and forgets a group."""
     if solve := _solve(world):
         blind = Solve(solve.solve_id, {}, (), solve.groups[:-1] or solve.groups)
-        world.story.tell(Solved(solve.solve_id, world.story.first_fit(blind)))
+        world.scenario.tell(Solved(solve.solve_id, world.scenario.first_fit(blind)))
 
 
 @act(0.7, which=4)
@@ -165,19 +165,19 @@ def crowd(world: World, which: int) -> None:
     name = world.node(which)
     if name is not None and (solve := _solve(world)):
         results = tuple(SolveResult(group.id, SolveOutcome.PLACED, _all_on(name, group)) for group in solve.groups)
-        world.story.tell(Solved(solve.solve_id, results))
+        world.scenario.tell(Solved(solve.solve_id, results))
 
 
 @act(0.7, which=4)
 def scatter(world: World, which: int) -> None:
     """Placement puts one member on each node in turn, whatever is asked of the tree."""
-    names = sorted(world.story.cluster.nodes)
+    names = sorted(world.scenario.cluster.nodes)
     if names and (solve := _solve(world)):
         results = tuple(
             SolveResult(group.id, SolveOutcome.PLACED, _scattered(names[which % len(names) :] + names, group))
             for group in solve.groups
         )
-        world.story.tell(Solved(solve.solve_id, results))
+        world.scenario.tell(Solved(solve.solve_id, results))
 
 
 def _scattered(nodes: list[str], group: SolveGroup) -> tuple[Assignment, ...]:
@@ -196,9 +196,9 @@ def _all_on(node: str, group: SolveGroup) -> tuple[Assignment, ...]:
 
 
 def _solve(world: World) -> Solve | None:
-    for each in world.story.under_way:
+    for each in world.scenario.under_way:
         if isinstance(each, Solve):
-            world.story.under_way.remove(each)
+            world.scenario.under_way.remove(each)
             return each
     return None
 
@@ -206,30 +206,30 @@ def _solve(world: World) -> Solve | None:
 @act(0.7)
 def refuse_write(world: World) -> None:
     """What is to be written is too large."""
-    write = next((each for each in world.story.under_way if isinstance(each, Persist)), None)
+    write = next((each for each in world.scenario.under_way if isinstance(each, Persist)), None)
     if write and any(record.seats or record.evicting or record.kept_room for record in write.puts):
-        world.story.under_way.remove(write)
-        world.story.tell(NotPersisted(write.persist_id, "too large"))
+        world.scenario.under_way.remove(write)
+        world.scenario.tell(NotPersisted(write.persist_id, "too large"))
 
 
 @act(2, which=12, times=4)
 def fail_bind(world: World, which: int, times: int) -> None:
     """The next binds of a pod fail."""
     if pod := world.pod(which, bound=False):
-        world.story.bind_failures[pod.uid] = times + 1
+        world.scenario.bind_failures[pod.uid] = times + 1
 
 
 @act(1, which=12, times=4)
 def fail_evict(world: World, which: int, times: int) -> None:
     """The next evictions of a pod fail."""
     if pod := world.pod(which, bound=True):
-        world.story.evict_failures[pod.uid] = times + 1
+        world.scenario.evict_failures[pod.uid] = times + 1
 
 
 @act(0.7)
 def graceful(world: World) -> None:
     """From now on pods take their time to go, or no longer."""
-    world.story.graceful = not world.story.graceful
+    world.scenario.graceful = not world.scenario.graceful
 
 
 # -- leaders
@@ -240,16 +240,16 @@ def crash(world: World, writes: int, calls: int, old: int) -> None:
     """The leader is gone and another one follows. Some of what was written was durable, some of what was sent was done;
     what was sent and not done is lost, or still on its way to binding.
     """
-    story = world.story
-    for write in [each for each in story.under_way if isinstance(each, Persist)][:writes]:
-        story.persist(write)
-    sent = [each for each in story.under_way if isinstance(each, Bind | Evict | MarkTimedOut)]
-    story.crash()
+    scenario = world.scenario
+    for write in [each for each in scenario.under_way if isinstance(each, Persist)][:writes]:
+        scenario.persist(write)
+    sent = [each for each in scenario.under_way if isinstance(each, Bind | Evict | MarkTimedOut)]
+    scenario.crash()
     for call in sent[:calls]:
         if not isinstance(call, MarkTimedOut):
             _do_part(world, call, 100)
     world.old += sent[calls:] if old else []
-    story.start()
+    scenario.start()
 
 
 @act(1, which=4)
@@ -265,12 +265,12 @@ def late_call(world: World, which: int) -> None:
         _do_part(world, call, 100)
     elif isinstance(call, MarkTimedOut):
         world.watch.unmarked(call.gang)
-        world.story.mark(call)
+        world.scenario.mark(call)
 
 
 def _bind_late(world: World, seat: Seat) -> None:
     """The API server binds whatever it is told; kubelets would refuse what does not fit."""
-    pod = world.story.cluster.pods.get(seat.uid)
+    pod = world.scenario.cluster.pods.get(seat.uid)
     if pod is not None and not (pod.node or pod.deleting) and pod.phase is PodPhase.PENDING:
         world.share(seat.node)
-        world.story.bind_elsewhere(seat.uid, seat.node)
+        world.scenario.bind_elsewhere(seat.uid, seat.node)

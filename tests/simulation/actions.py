@@ -1,4 +1,4 @@
-"""What can happen in a simulated story, as data: acts are drawn from a seed, written as lines, and read back.
+"""What can happen in a simulated scenario, as data: acts are drawn from a seed, written as lines, and read back.
 
     create slot=2 size=3 mode=1
     run
@@ -62,7 +62,7 @@ def perform(world: World, what: Act) -> None:
 
 def draw(seed: int) -> Iterator[Act]:
     """Acts without end. Every seed has habits of its own: some kinds come often, some hardly, some numbers are nearly
-    always the same; so stories differ more than those of one mixture would, and get deeper into something.
+    always the same; so scenarios differ more than those of one mixture would, and get deeper into something.
     """
     dice = random.Random(seed)
     names = list(KINDS)
@@ -90,13 +90,13 @@ def line(what: Act) -> str:
 
 
 def text(acts: Sequence[Act]) -> str:
-    """The story as it is pasted into a test."""
+    """The scenario as it is pasted into a test."""
     return '"""\n' + "".join(f"{line(each)}\n" for each in acts) + '"""'
 
 
-def read(story: str) -> list[Act]:
+def read(scenario: str) -> list[Act]:
     """The acts of a text. Raises BadLine."""
-    return [_read_line(each.strip()) for each in story.splitlines() if each.strip()]
+    return [_read_line(each.strip()) for each in scenario.splitlines() if each.strip()]
 
 
 def _read_line(said: str) -> Act:

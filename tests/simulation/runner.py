@@ -1,19 +1,19 @@
-"""Plays a story from its acts, and says what went wrong."""
+"""Plays a scenario from its acts, and says what went wrong."""
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from simulation import nodes, services, users
-from simulation.acts import Act, draw, perform
-from simulation.ending import finish
+from simulation import node_actions, service_actions, user_actions
+from simulation.actions import Act, draw, perform
+from simulation.final_checks import finish
 from simulation.world import Listener, World
 
-KINDS_FROM = (users, nodes, services)
+KINDS_FROM = (user_actions, node_actions, service_actions)
 """Where acts are registered."""
 SHORTEST, LONGEST = 40, 120
-"""Acts of a story."""
+"""Acts of a scenario."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def play(acts: Sequence[Act], listen: Listener | None = None) -> World:
 
 
 def failure(acts: Sequence[Act]) -> Failure | None:
-    """What goes wrong in this story; None: nothing."""
+    """What goes wrong in this scenario; None: nothing."""
     try:
         play(acts)
     except Exception as error:  # whatever it is, it is what the simulator is for
@@ -43,7 +43,7 @@ def failure(acts: Sequence[Act]) -> Failure | None:
 
 
 def invent(seed: int, listen: Listener | None = None) -> tuple[list[Act], Failure | None]:
-    """The seed's story, without the acts that find nothing to do, and what goes wrong in it."""
+    """The seed's scenario, without the acts that find nothing to do, and what goes wrong in it."""
     acts: list[Act] = []
     world = World(listen)
     length = random.Random(seed).randint(SHORTEST, LONGEST)

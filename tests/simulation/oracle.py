@@ -1,4 +1,4 @@
-"""Looks at every step of a simulated story: what must hold at each of them."""
+"""Looks at every step of a simulated scenario: what must hold at each of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from muster.gangs.facts import LevelPolicy, MatchPolicy, PodFacts, PodPhase
 from muster.topology.constraints import on_levels
 
 if TYPE_CHECKING:
-    from builders.core.world import Story
+    from builders.core.scenario import Scenario
 
 _HARM_ENDS = (Phase.BINDING, Phase.TIMED_OUT, Phase.REPAIRING)
 """It was of use; or others could not be evicted for too long; or the gang takes what it gets, pod by pod."""
@@ -57,9 +57,9 @@ class Watch:
         self._gave_way: dict[str, str] = {}  # gang id -> group for which it gave its reservations back
         self._leader: Machine | None = None
 
-    def harmed(self, story: Story, pod: PodFacts, *, refused: bool) -> None:
+    def harmed(self, scenario: Scenario, pod: PodFacts, *, refused: bool) -> None:
         """A pod was evicted, or its eviction was refused: then what was evicted before may have been in vain."""
-        gang = story.machine.cache.gangs.get(pod.gang) if story.machine is not None else None
+        gang = scenario.machine.cache.gangs.get(pod.gang) if scenario.machine is not None else None
         if gang is not None and gang.eviction.preemptor:
             (self.hindered if refused else self.harmed_for).add(gang.eviction.preemptor)
 
@@ -69,10 +69,10 @@ class Watch:
 
     # -- what it wants done
 
-    def took(self, story: Story, effect: Effect) -> None:
+    def took(self, scenario: Scenario, effect: Effect) -> None:
         """The coordinator wants something done."""
-        self._new_term(story)
-        self._forgive(story.leader)
+        self._new_term(scenario)
+        self._forgive(scenario.leader)
         match effect:
             case PhaseChanged(gang_id, before, after):
                 assert self._phases.get(gang_id) is before, (
@@ -85,22 +85,22 @@ class Watch:
                 if after in _HARM_ENDS:
                     self.harmed_for.discard(gang_id)
             case StageChanged(gang_id):
-                self._staged(story.leader, gang_id)
+                self._staged(scenario.leader, gang_id)
             case Report():
                 self.told.update((condition.uid, condition.message) for condition in effect.conditions)
                 if any(event.reason == "ReservationReleased" for event in effect.events):
-                    self._gave_way[effect.gang] = _asked_for(story.solves, effect.gang)
+                    self._gave_way[effect.gang] = _asked_for(scenario.solves, effect.gang)
             case Solve():
-                self._solve(story.leader, effect)
+                self._solve(scenario.leader, effect)
             case Persist():
-                check_records(story.leader, effect)
-                check_ranks(story, effect)
+                check_records(scenario.leader, effect)
+                check_ranks(scenario, effect)
             case Bind():
-                check_bound_ranks(story, effect)
+                check_bound_ranks(scenario, effect)
             case Evict():
-                check_harm(story, effect)
+                check_harm(scenario, effect)
             case MarkTimedOut(gang_id, _, True):
-                gang = story.leader.cache.gangs[gang_id]
+                gang = scenario.leader.cache.gangs[gang_id]
                 if gang.timed_out:  # else there are enough others
                     self._timed_out[gang_id] = _standing(gang)
             case MarkTimedOut(gang_id):
@@ -123,21 +123,21 @@ class Watch:
             if gang is None or _standing(gang) != standing:
                 del self._timed_out[gang_id]
 
-    def _new_term(self, story: Story) -> None:
-        if story.machine is not self._leader:
-            self._leader = story.machine
+    def _new_term(self, scenario: Scenario) -> None:
+        if scenario.machine is not self._leader:
+            self._leader = scenario.machine
             self._phases.clear()
             self._stages.clear()
             self._holds.clear()
             self._gave_way.clear()
-            self._term_began = story.now
-            waiting = [record for record in story.etcd.values() if record.waiting_since_unix_millis]
-            gangs = story.cluster.gangs  # one that was declared anew begins anew
+            self._term_began = scenario.now
+            waiting = [record for record in scenario.etcd.values() if record.waiting_since_unix_millis]
+            gangs = scenario.cluster.gangs  # one that was declared anew begins anew
             waiting = [
                 each for each in waiting if each.gang in gangs and gangs[each.gang].incarnation == each.incarnation
             ]
             self._inherited = {
-                record.gang: max(0.0, story.unix - record.waiting_since_unix_millis / 1000) for record in waiting
+                record.gang: max(0.0, scenario.unix - record.waiting_since_unix_millis / 1000) for record in waiting
             }
 
     def _solve(self, leader: Machine, solve: Solve) -> None:
@@ -151,24 +151,24 @@ class Watch:
 
     # -- what is true after a step
 
-    def stepped(self, story: Story, leader: Machine, *, idle: bool) -> None:
+    def stepped(self, scenario: Scenario, leader: Machine, *, idle: bool) -> None:
         """A step is done; an idle one has changed nothing but the time."""
-        self._new_term(story)
+        self._new_term(scenario)
         cache = leader.cache
         if idle:
             for gang in cache.gangs.values():
-                self._check_hold(story, gang)
+                self._check_hold(scenario, gang)
             return
         self._forgive(leader)
         check_reservations(cache)
-        self._settle_nodes(story, leader)
+        self._settle_nodes(scenario, leader)
         for gang in cache.gangs.values():
             check_members(gang)
             check_sent(gang)
-            check_bound(story, gang)
+            check_bound(scenario, gang)
             told = self._phases.get(gang.id)
             assert told is gang.phase, f"phases: {gang.id} is {gang.phase!r}, {told!r} was told"
-            self._check_hold(story, gang)
+            self._check_hold(scenario, gang)
             if gang.facts is not None and not gang.plain:
                 stage = stage_of(gang, gang.phase)
                 assert self._stages.get(gang.id) is stage, f"stages: {gang.id} is {stage}, and nobody was told"
@@ -192,7 +192,7 @@ class Watch:
             else:
                 assert not gang.seats, f"deadlock: {gang_id} holds seats again, for which {group_id} waits"
 
-    def _check_hold(self, story: Story, gang: Gang) -> None:
+    def _check_hold(self, scenario: Scenario, gang: Gang) -> None:
         """Waiting for a permit with reservations is for NonStrict gangs, and for so long."""
         holds = not gang.permitted and gang.seats and gang.group.persist_id is None
         if not holds:
@@ -204,32 +204,32 @@ class Watch:
         assert facts is not None, f"hold: {gang.id} holds seats without a declaration"
         strict = [other.id for other in gang.group.gangs if other.facts and other.facts.starts_whole]
         assert not strict or gang.group.busy, f"hold: {gang.id} holds seats, {strict} of its group start whole"
-        since = self._holds.setdefault(gang.id, self._since(story, gang.id, facts.waiting_time_seconds))
+        since = self._holds.setdefault(gang.id, self._since(scenario, gang.id, facts.waiting_time_seconds))
         if facts.waiting_time_seconds:
-            waited = min(story.now - since[0], story.unix - since[1])
+            waited = min(scenario.now - since[0], scenario.unix - since[1])
             most = facts.waiting_time_seconds + SLACK_SECONDS
             assert waited <= most, f"timeout: {gang.id} holds seats for {waited} s, {most} s at most"
 
-    def _since(self, story: Story, gang_id: str, most: float) -> tuple[float, float]:
+    def _since(self, scenario: Scenario, gang_id: str, most: float) -> tuple[float, float]:
         """Since when it waits, by both clocks, if it holds something from now on. What it had waited under an earlier
         leader counts, unless it was over before it got anything.
         """
         began = self._term_began - self._inherited.pop(gang_id, 0.0)
-        earlier = story.now - began if began + most > story.now and began < self._term_began else 0.0
-        return story.now - earlier, story.unix - earlier
+        earlier = scenario.now - began if began + most > scenario.now and began < self._term_began else 0.0
+        return scenario.now - earlier, scenario.unix - earlier
 
-    def _settle_nodes(self, story: Story, leader: Machine) -> None:
+    def _settle_nodes(self, scenario: Scenario, leader: Machine) -> None:
         """I3 in the coordinator's own books, on all nodes where nobody else spoiled it."""
         capacity = leader.cache.ledger.capacity
         full = np.flatnonzero((capacity.used > capacity.allocatable).any(axis=1)).tolist()
         over = {capacity.names[row] for row in full}
-        if story.shared_nodes and not story.under_way and not story.stream:
-            free = story.cluster.free()
-            story.shared_nodes &= over | {name for name in story.shared_nodes if free.get(name, -1) < 0}
-        spoiled = over & leader.cache.ledger.nodes.keys() - story.shared_nodes
-        if spoiled and story.stream:  # it may hear late of pods of which binding has told it that they are gone
+        if scenario.shared_nodes and not scenario.under_way and not scenario.stream:
+            free = scenario.cluster.free()
+            scenario.shared_nodes &= over | {name for name in scenario.shared_nodes if free.get(name, -1) < 0}
+        spoiled = over & leader.cache.ledger.nodes.keys() - scenario.shared_nodes
+        if spoiled and scenario.stream:  # it may hear late of pods of which binding has told it that they are gone
             known = (pod for gang in leader.cache.gangs.values() for pod in gang.pods.values())
-            spoiled -= {pod.node for pod in known if pod.uid not in story.cluster.pods}
+            spoiled -= {pod.node for pod in known if pod.uid not in scenario.cluster.pods}
         assert not spoiled, f"I3: more is reserved on {sorted(spoiled)} than they have"
 
 
@@ -271,10 +271,10 @@ def check_sent(gang: Gang) -> None:
     assert not waits, f"I6: {gang.id} runs, and nobody sends {unsent} to binding"
 
 
-def check_bound(story: Story, gang: Gang) -> None:
+def check_bound(scenario: Scenario, gang: Gang) -> None:
     """I4: what binding acknowledged is where the API server has it."""
     for uid, seat in gang.acknowledged.items():
-        pod = story.cluster.pods.get(uid)
+        pod = scenario.cluster.pods.get(uid)
         assert pod is None or pod.node == seat.node, f"I4: {uid} is on {pod.node}, {seat.node} is believed"
 
 
@@ -287,7 +287,7 @@ def check_records(leader: Machine, persist: Persist) -> None:
         assert not (unpermitted and record.seats), f"record: {record.gang} has seats and no permit"
         if record.state is RecordState.BINDING and not gang.permitted:
             check_minimum(gang, record)
-            check_uniform(story_cpu(leader), gang, record)
+            check_uniform(cpu_by_class(leader), gang, record)
             check_division(leader, gang, record)
 
 
@@ -305,7 +305,7 @@ def check_minimum(gang: Gang, record: Record) -> None:
     assert starting >= minimum, f"I1: {gang.id} is permitted with {starting} of {minimum}"
 
 
-def story_cpu(leader: Machine) -> dict[str, int]:
+def cpu_by_class(leader: Machine) -> dict[str, int]:
     """What pods of each class ask."""
     return {id_: dict(each.requests)["cpu"] for id_, each in leader.cache.ledger.classes.items()}
 
@@ -340,10 +340,10 @@ def check_stage(gang: Gang, stage: Stage) -> None:
     assert started is gang.permitted, f"stages: {gang.id} is {stage}, permitted: {gang.permitted}"
 
 
-def check_ranks(story: Story, persist: Persist) -> None:
+def check_ranks(scenario: Scenario, persist: Persist) -> None:
     """Nobody shares a rank, nobody's changes, and those that start have the lowest."""
     for record in persist.puts:
-        ranks, before = dict(record.ranks), _last_written(story, record.gang)
+        ranks, before = dict(record.ranks), _last_written(scenario, record.gang)
         assert len(ranks) == len(record.ranks) == len(set(ranks.values())), f"ranks: {record.gang} has some twice"
         if record.state is RecordState.BINDING and len(record.seats) > 1:
             unranked = [seat.uid for seat in record.seats if seat.uid not in ranks]
@@ -354,19 +354,21 @@ def check_ranks(story: Story, persist: Persist) -> None:
         assert not changed, f"ranks: those of {changed} of {record.gang} change"
 
 
-def _last_written(story: Story, gang_id: str) -> Record | None:
+def _last_written(scenario: Scenario, gang_id: str) -> Record | None:
     """What etcd has of the gang when all is written that was told before."""
-    last = story.etcd.get(gang_id)
-    for write in (each for each in story.under_way if isinstance(each, Persist)):
+    last = scenario.etcd.get(gang_id)
+    for write in (each for each in scenario.under_way if isinstance(each, Persist)):
         last = None if gang_id in write.deletes else last
         last = next((record for record in write.puts if record.gang == gang_id), last)
     return last
 
 
-def check_bound_ranks(story: Story, effect: Bind) -> None:
+def check_bound_ranks(scenario: Scenario, effect: Bind) -> None:
     """I2: the ranks that pods are bound with are durable."""
-    durable = dict(story.etcd[effect.gang].ranks)
-    assert effect.tries == story.etcd[effect.gang].tries, f"tries: {effect.gang} is bound with others than are recorded"
+    durable = dict(scenario.etcd[effect.gang].ranks)
+    assert effect.tries == scenario.etcd[effect.gang].tries, (
+        f"tries: {effect.gang} is bound with others than are recorded"
+    )
     assert effect.ranks.items() <= durable.items(), f"ranks: {effect.gang} is bound with others than are recorded"
 
 
@@ -386,15 +388,15 @@ def check_division(leader: Machine, gang: Gang, record: Record) -> None:
             assert len(domains) == 1, f"constraints: {gang.id} starts in {len(domains)} domains"
 
 
-def check_harm(story: Story, effect: Evict) -> None:
+def check_harm(scenario: Scenario, effect: Evict) -> None:
     """I9: evictions serve a plan that still stands."""
-    record = story.etcd.get(effect.gang)
+    record = scenario.etcd.get(effect.gang)
     assert record is not None, f"I9: {effect.gang} is evicted without a record"
-    gangs = story.leader.cache.gangs
+    gangs = scenario.leader.cache.gangs
     victim = gangs[effect.gang]
     if not victim.eviction.preemptor:  # its own policy wants it; or half of it went for somebody who is gone
         return
-    preemptor, plan = gangs.get(victim.eviction.preemptor), story.etcd.get(victim.eviction.preemptor)
+    preemptor, plan = gangs.get(victim.eviction.preemptor), scenario.etcd.get(victim.eviction.preemptor)
     assert preemptor is not None, f"I9: {effect.gang} is evicted for {victim.eviction.preemptor}, which is gone"
     waiting = [pod for gang in preemptor.group.gangs_to_place for pod in gang.pending.values()]
     assert waiting, f"I9: {effect.gang} is evicted for {preemptor.id}, which does not wait"

@@ -1,0 +1,55 @@
+"""Runs random scenarios and tests against the first core on the import path until one fails.
+
+python tests/mutation/detect.py [--first FILE] SEEDS TESTS...      exit code 1: a failure, which is printed
+
+The tests in FILE run before anything else.
+"""
+
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import pytest
+
+import muster.coordinator.core as core
+from simulation.runner import invent
+
+FIRST_SEEDS = 60
+"""These random scenarios detect most bugs; then the tests are quicker than more of them."""
+
+
+def main(seeds: int, first: str, tests: Sequence[str]) -> int:
+    """Runs the first tests, some random scenarios, all tests, and the other random scenarios."""
+    print(f"core: {Path(core.__file__).parent}")
+    if first and (code := _run_tests(first)):
+        return code
+    if _fails(range(min(seeds, FIRST_SEEDS))):
+        return 1
+    if tests and (code := _run_tests(*tests)):
+        return code
+    return int(_fails(range(FIRST_SEEDS, seeds)))
+
+
+def _run_tests(*tests: str) -> int:
+    return int(pytest.main(["-q", "-x", "--tb=line", "-p", "no:cacheprovider", *tests]))
+
+
+def _fails(seeds: range) -> bool:
+    for seed in seeds:
+        _, found = invent(seed)
+        if found is not None:
+            print(f"seed {seed}: {found.message}")
+            return True
+    return False
+
+
+if __name__ == "__main__":
+    arguments = ArgumentParser()
+    arguments.add_argument("seeds", type=int)
+    arguments.add_argument("--first", default="")
+    arguments.add_argument("tests", nargs="*")
+    given = arguments.parse_args()
+    sys.exit(main(given.seeds, given.first, given.tests))
