@@ -85,7 +85,7 @@ async def _follow(
     began = time.monotonic()
     compiled = 0
     for kernel in KERNELS:
-        compiled += await asyncio.to_thread(kernel.make_ready)
+        compiled += await asyncio.to_thread(kernel.load)
     _log.info("kernels_loaded", compiled=compiled, seconds=round(time.monotonic() - began, 2))
     await mirror.follow(steps, set_ready)
 

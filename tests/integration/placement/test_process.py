@@ -25,7 +25,7 @@ class SlowCompiler:
         self.begun = threading.Event()
         self.let_go = threading.Event()
 
-    def make_ready(self) -> bool:
+    def load(self) -> bool:
         self.begun.set()
         return self.let_go.wait(30)
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.placement.kernels.divide import IMPOSSIBLE, divide, fewest, most_even
+from muster.placement.kernels.divide import IMPOSSIBLE, divide, fewest, max_even
 from muster.placement.solve.level_rules import Rule, Shape
 
 SEGMENTS = st.lists(st.tuples(st.lists(st.integers(0, 6), min_size=1, max_size=6), st.integers(1, 14)), min_size=1)
@@ -186,7 +186,7 @@ def test_the_most_that_can_be_even(
 ) -> None:
     caps = [[cap * (20 if large else 1) for cap in each] for each, _ in segments]
     starts = np.cumsum([0, *map(len, caps)])
-    found = most_even(np.array([cap for each in caps for cap in each], np.int64), starts, parts, difference).tolist()
+    found = max_even(np.array([cap for each in caps for cap in each], np.int64), starts, parts, difference).tolist()
     for most, each in zip(found, caps, strict=True):
         numbers = [parts] if parts else range(1, len(each) + 1)
         sums = [n * size + extra for n in numbers for size in range(1, 121) for extra in range(n if difference else 1)]

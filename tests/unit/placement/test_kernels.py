@@ -24,7 +24,7 @@ from muster.placement.kernels.compilation import INTS, Kernel, kernel, kernels
 sys.path.insert(0, sys.argv[1])
 import doubling
 [made] = kernels()
-compiled = made.make_ready()
+compiled = made.load()
 import numpy as np
 print(compiled, doubling.total(np.arange(4)))
 """

@@ -1,7 +1,7 @@
-"""What domains can take, by what those below them can; and what dividing members below them costs at least.
+"""Upper bounds on the members that domains hold, and lower bounds on the cost of dividing members below a domain.
 
-Domains of all levels are numbered in one row, as `Tiers` says: `caps` is int64[domains], and those within domain `d`
-are `starts[d]` to before `starts[d + 1]`.
+Domains of all levels are numbered consecutively, see `Tiers`: `caps` is int64[domains], and domain `d` contains the
+domains `starts[d]` to before `starts[d + 1]`.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.placement.kernels.compilation import INT, INTS, TABLE, inner, kernel
-from muster.placement.kernels.divide import PACK, most_even
+from muster.placement.kernels.divide import PACK, max_even
 
 SHAPE: Final = 0
 HARD: Final = 1
@@ -21,14 +21,16 @@ MOST: Final = 5
 STEP: Final = 6
 PARTS: Final = 7
 FIELDS: Final = 8
-"""Of a rule, as kernels take it: a table of rules is int64[tiers, FIELDS]."""
+"""Fields of a rule: a table of rules is int64[tiers, FIELDS]."""
 
 _NO_LIMIT: Final = 2**31 - 1
 
 
 @kernel(INTS, INTS, INT, INTS)
-def in_order(fits: Int64, rows: Int64, wanted: int, caps: Int64) -> int:
-    """How many of so many members fit on each of `rows`, into `caps`; returns on how many of them any does."""
+def node_caps(fits: Int64, rows: Int64, wanted: int, caps: Int64) -> int:
+    """Writes to `caps` how many of `wanted` members fit on each of `rows`; returns the number of nodes on which any
+    fits.
+    """
     usable = 0
     for at in range(len(rows)):
         caps[at] = min(fits[rows[at]], wanted)
@@ -38,7 +40,7 @@ def in_order(fits: Int64, rows: Int64, wanted: int, caps: Int64) -> int:
 
 @inner
 def _size(cap: int, most: int, least: int, step: int) -> int:
-    """The largest size up to `cap` that a range and a factor allow."""
+    """The largest size up to `cap` that the range and the factor allow."""
     size = min(cap, most)
     if step > 1:
         size -= size % step
@@ -47,10 +49,9 @@ def _size(cap: int, most: int, least: int, step: int) -> int:
 
 @kernel(INTS, TABLE, INTS, TABLE, INT)
 def capacities(fits: Int64, rules: Int64, starts: Int64, tiers: Int64, wanted: int) -> Int64:
-    """What each domain can take by its own rule and what is below it, int64[domains], by `fits` of the nodes.
+    """Upper bounds on the members of each domain by its own rule and those below, int64[domains]; `fits` is by node.
 
-    Nobody wants more than `wanted`. The first is what there is a place for in all: more can not be placed, as many
-    perhaps.
+    No bound exceeds `wanted`. The first domain is the root: its bound is that of the whole tree.
     """
     first = tiers[len(rules) - 1, 0]
     caps = np.empty(first + len(fits), np.int64)
@@ -68,7 +69,7 @@ def capacities(fits: Int64, rules: Int64, starts: Int64, tiers: Int64, wanted: i
         if tier:
             most, least, step = rules[tier - 1, MOST], rules[tier - 1, LEAST], rules[tier - 1, STEP]
         if hard and shape != PACK:
-            even = most_even(caps, starts[above : last + 1], parts, difference)
+            even = max_even(caps, starts[above : last + 1], parts, difference)
             for at in range(above, last):
                 caps[at] = _size(min(even[at - above], wanted), most, least, step)
             continue
@@ -82,7 +83,7 @@ def capacities(fits: Int64, rules: Int64, starts: Int64, tiers: Int64, wanted: i
 
 @inner
 def tightest(caps: Int64, first: int, last: int, members: int) -> tuple[int, int]:
-    """Of domains `first` to before `last` the one with least room for all members, or -1; and how many have room."""
+    """The domain from `first` to before `last` with the least capacity for all members, or -1; and how many have it."""
     best, number = -1, 0
     for at in range(first, last):
         if caps[at] >= members:
@@ -94,7 +95,8 @@ def tightest(caps: Int64, first: int, last: int, members: int) -> tuple[int, int
 
 @inner
 def most_promising(bounds: Int64, caps: Int64, first: int, last: int, members: int, number: int) -> Int64:
-    """Up to so many of domains `first` to before `last` that have room for all members: least bound, then room, first.
+    """Up to `number` domains from `first` to before `last` that hold all members: least bound, then capacity, then
+    index.
 
     `bounds` are of these domains.
     """
@@ -103,9 +105,9 @@ def most_promising(bounds: Int64, caps: Int64, first: int, last: int, members: i
     while chosen < len(found):
         best = -1
         for at in range(first, last):
-            if caps[at] < members or (before >= 0 and not _is_behind(bounds, caps, first, at, before)):
+            if caps[at] < members or (before >= 0 and not _less_promising(bounds, caps, first, at, before)):
                 continue
-            if best < 0 or _is_behind(bounds, caps, first, best, at):
+            if best < 0 or _less_promising(bounds, caps, first, best, at):
                 best = at
         if best < 0:
             break
@@ -115,8 +117,8 @@ def most_promising(bounds: Int64, caps: Int64, first: int, last: int, members: i
 
 
 @inner
-def _is_behind(bounds: Int64, caps: Int64, first: int, one: int, other: int) -> bool:
-    """One domain promises less than another one."""
+def _less_promising(bounds: Int64, caps: Int64, first: int, one: int, other: int) -> bool:
+    """One domain is less promising than another."""
     behind = one > other
     if bounds[one - first] != bounds[other - first]:
         behind = bounds[one - first] > bounds[other - first]
@@ -138,10 +140,10 @@ def packed_bounds(
     by: int,
     bounds: Int64,
 ) -> None:
-    """What packing all members below each of domains `first` to before `last` costs at least, into `bounds`.
+    """Writes to `bounds` lower bounds on the cost of packing all members below domains `first` to before `last`.
 
-    In one domain it is `one` and what is `below` that, nothing if that is not told; else what `several` domains cost,
-    which is their number, shifted.
+    In one domain the cost is `one` plus the bound in `below`, if known; else that of `several` domains, their number,
+    shifted.
     """
     for above in range(first, last):
         best = -1
@@ -166,7 +168,7 @@ def even_bounds(
     by: int,
     bounds: Int64,
 ) -> None:
-    """As `packed_bounds`, of squares where members are spread, or in so many `parts`, and of parts that are missing."""
+    """As `packed_bounds`, for spreading or for `parts` parts: sum of squared sizes, and missing parts."""
     for above in range(first, last):
         usable = 0
         for at in range(starts[above], starts[above + 1]):
@@ -184,5 +186,5 @@ def even_bounds(
 
 @inner
 def shifted(term: int, by: int) -> int:
-    """Left, or right if that is negative."""
+    """Shift left; right if `by` is negative."""
     return term << by if by >= 0 else term >> -by

@@ -1,7 +1,7 @@
-"""Kernels: functions that loop over arrays, compiled to machine code by numba before they are needed.
+"""Kernels: functions that loop over arrays, compiled to machine code by numba ahead of the first solve.
 
-What must hold of them, and tests assert: integers, flags and int64 arrays only; always the types that are said at the
-function; names from files of kernels only, since kept machine code is taken for current as long as those are.
+Rules, which tests assert: integers, flags and int64 arrays only; always the declared types; names from kernel modules
+only, since cached machine code is considered current as long as those files are unchanged.
 """
 
 from collections.abc import Callable
@@ -19,46 +19,46 @@ TABLE: Final = numba.int64[:, ::1]
 CUBE: Final = numba.int64[:, :, ::1]
 
 _FILES: Final = sorted(path for path in Path(__file__).parent.glob("*.py") if path.stem != "precompile")
-_TEXT: Final = sha256(b"".join(path.read_bytes() for path in _FILES)).hexdigest()[:16]
-"""Of all files with kernels. It is part of the names under which machine code is kept: numba looks at the file of the
-kernel itself alone, not at what that imports.
+_SOURCE_HASH: Final = sha256(b"".join(path.read_bytes() for path in _FILES)).hexdigest()[:16]
+"""Hash of all kernel modules. It is part of cache keys, since numba checks only the file of the kernel itself and not
+its imports.
 """
 
 _INNER: Final[dict[str, Any]] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-"""Nothing but kernels calls them, so that much less is to be compiled."""
+"""Called by kernels only, so that wrappers need not be compiled."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class Kernel:
-    """A function that is called from Python, with the types of its arguments."""
+    """A function that is called from Python, with its argument types."""
 
     def __init__(self, function: Callable[..., Any], types: tuple[Any, ...]) -> None:
         self.name = f"{function.__module__}.{function.__name__}"
         self.types = types
         self._file = Path(function.__code__.co_filename)
-        function.__qualname__ = f"{function.__name__}.{_TEXT}"
+        function.__qualname__ = f"{function.__name__}.{_SOURCE_HASH}"
         self.compiled: Any
         try:
             self.compiled = numba.njit(cache=True)(function)
-        except RuntimeError:  # neither __pycache__ beside the file nor the user's cache directory can be written
+        except RuntimeError:  # neither __pycache__ next to the file nor the user's cache directory is writable
             self.compiled = numba.njit(function)
 
-    def make_ready(self) -> bool:
-        """Load its machine code; returns whether it had to be compiled, for want of any for this processor."""
+    def load(self) -> bool:
+        """Load the machine code; returns whether it had to be compiled because none was cached for this processor."""
         try:
             self.compiled.compile(self.types)
         except OSError:
-            # It was compiled and could not be kept.
+            # Compiled, but the cache is not writable.
             if self.types not in self.compiled.overloads:
                 raise
         except Exception:
-            # Whatever is wrong with what was kept: half a file after a power failure, for one.
-            self._forget()
+            # The cache may be corrupt in any way, such as a truncated file after a power failure.
+            self._discard_cache()
             self.compiled.compile(self.types)
         return not self.compiled.stats.cache_hits
 
-    def _forget(self) -> None:
+    def _discard_cache(self) -> None:
         folder = self.compiled.stats.cache_path
         for path in Path(folder).glob(f"{self._file.stem}.{self.compiled.__name__}.*") if folder else ():
             path.unlink()
@@ -70,8 +70,8 @@ _kernels: Final[list[Kernel]] = []
 def kernel(*types: Any) -> Callable[[_Function], _Function]:
     """Compile the function for arguments of these types.
 
-    Its machine code is kept in __pycache__ beside the file, or in the user's cache directory; where neither can be
-    written, each process compiles for itself.
+    Machine code is cached in __pycache__ next to the file, or in the user's cache directory; if neither is writable,
+    each process compiles anew.
     """
 
     def compiled(function: _Function) -> _Function:
@@ -84,20 +84,24 @@ def kernel(*types: Any) -> Callable[[_Function], _Function]:
 
 
 def inner(function: _Function) -> _Function:
-    """A part of kernels."""
+    """Marks a function that only kernels call."""
     found: Any = numba.njit(**_INNER)(function)
     part: _Function = found
     return part
 
 
 def kernels() -> tuple[Kernel, ...]:
-    """Those of all modules that are imported."""
+    """The kernels of all imported modules."""
     return tuple(_kernels)
 
 
-class BesideTheFile(InTreeCacheLocator):
-    """__pycache__ beside the kernels' file, as long as it is there."""
+class InSourceTree(InTreeCacheLocator):
+    """Cache locator for images: __pycache__ next to the source, also on a read-only file system.
+
+    numba skips directories that it cannot write to, so every process would compile anew. The image sets
+    NUMBA_CACHE_LOCATOR_CLASSES to this class, and NUMBA_CPU_NAME=generic as when its kernels were compiled.
+    """
 
     def ensure_cache_path(self) -> None:
-        """Raises OSError if it is not there and cannot be made."""
+        """Raises OSError if the directory does not exist and cannot be created."""
         Path(self.get_cache_path()).mkdir(exist_ok=True)  # type: ignore[no-untyped-call]

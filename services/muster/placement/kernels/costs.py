@@ -1,4 +1,4 @@
-"""Chooses among the places that several ways lead to: rules as they are asked, and with less of what is soft."""
+"""Costs of divisions, and the cheapest division over several relaxations of the rules."""
 
 from typing import Final
 
@@ -9,41 +9,45 @@ from muster.placement.kernels.bounds import FIELDS, LEAST, LEVEL, STEP, capaciti
 from muster.placement.kernels.compilation import CUBE, INT, INTS, TABLE, inner, kernel
 from muster.placement.kernels.search import search
 
-_FEWER_TRIED: Final = 64
-"""Members that are left out at most where sizes that a range or factor allows do not add up to all of them."""
+_MAX_OMITTED: Final = 64
+"""Members left out at most when no combination of sizes allowed by a range or factor adds up to all of them."""
 _TERMS: Final = 4
 
 
 @kernel(INTS, CUBE, INTS, TABLE, TABLE, INT, INT)
 def cheapest(
-    caps: Int64, ways: Int64, starts: Int64, tiers: Int64, of: Int64, wanted: int, minimum: int
+    caps: Int64, relaxations: Int64, starts: Int64, tiers: Int64, of: Int64, wanted: int, minimum: int
 ) -> tuple[Int64, Int64, int, int, bool]:
-    """The best place of as many of `wanted` members as there is one for, at least `minimum`, by `caps` of the nodes.
+    """The cheapest division of as many of `wanted` members as possible, at least `minimum`, given `caps` of the nodes.
 
-    `ways` is int64[ways, tiers, FIELDS]: rules from as they are asked to the loosest; `of` as `measure` has it. Returns
-    nodes, rising, and members on each; how many that are, 0 if there is no place; a bound on how many there could be;
-    and whether none is known to be better than what the first way leads to.
+    `relaxations` is int64[relaxations, tiers, FIELDS], from the declared rules to the loosest; `of` as in `measure`.
+    Returns nodes, ascending, and members on each; their number, 0 if there is no division; an upper bound on that
+    number; and whether the division under the declared rules is known to be optimal.
     """
-    loosest = len(ways) - 1
-    room = capacities(caps, ways[loosest], starts, tiers, wanted)
-    most = min(wanted, room[0])
+    most_relaxed = len(relaxations) - 1
+    loosest_bounds = capacities(caps, relaxations[most_relaxed], starts, tiers, wanted)
+    most = min(wanted, loosest_bounds[0])
     nodes, counts, is_optimal = np.empty(0, np.int64), np.empty(0, np.int64), False
-    cost = np.empty((len(ways[0]), _TERMS), np.int64)
-    for members in range(most, max(minimum, most - _FEWER_TRIED) - 1, -1):
-        for way in range(len(ways)):
-            able = room if way == loosest else capacities(caps, ways[way], starts, tiers, wanted)
-            if able[0] < members:
+    cost = np.empty((len(relaxations[0]), _TERMS), np.int64)
+    for members in range(most, max(minimum, most - _MAX_OMITTED) - 1, -1):
+        for relaxation in range(len(relaxations)):
+            bounds = (
+                loosest_bounds
+                if relaxation == most_relaxed
+                else capacities(caps, relaxations[relaxation], starts, tiers, wanted)
+            )
+            if bounds[0] < members:
                 continue
-            other, sizes, shapes, none_better = search(ways[way], starts, tiers, able, members)
-            if way == 0:
-                is_optimal = none_better
+            other, sizes, shapes, optimal = search(relaxations[relaxation], starts, tiers, bounds, members)
+            if relaxation == 0:
+                is_optimal = optimal
             if not len(other):
                 continue
-            if loosest:
-                its_cost = _cost(ways[0], ways[way], shapes, of, other, sizes)
-                if len(nodes) and not _is_less(its_cost, cost):
+            if most_relaxed:
+                this_cost = _cost(relaxations[0], relaxations[relaxation], shapes, of, other, sizes)
+                if len(nodes) and not _is_less(this_cost, cost):
                     continue
-                cost = its_cost
+                cost = this_cost
             nodes, counts = other, sizes
         if len(nodes):
             return nodes, counts, members, most, is_optimal
@@ -51,19 +55,19 @@ def cheapest(
 
 
 @inner
-def _cost(asked: Int64, way: Int64, shapes: Int64, of: Int64, nodes: Int64, counts: Int64) -> Int64:
-    """As `cost_of` in shapes.sizes, by the rules that were asked for, in four numbers for each, int64[rules, 4].
+def _cost(declared: Int64, relaxation: Int64, shapes: Int64, of: Int64, nodes: Int64, counts: Int64) -> Int64:
+    """As `cost_of` in solve.costs, by the declared rules, in four numbers per rule, int64[rules, 4].
 
-    `shapes` is what the search says. Only the ranges and factors that the way gave up can be missed.
+    `shapes` is the cost that the search returned. Only ranges and factors that were relaxed can be missed.
     """
-    cost, rule = np.zeros((len(asked), _TERMS), np.int64), np.empty((1, FIELDS - LEVEL), np.int64)
-    for at in range(len(asked)):
+    cost, rule = np.zeros((len(declared), _TERMS), np.int64), np.empty((1, FIELDS - LEVEL), np.int64)
+    for at in range(len(declared)):
         cost[at, 2], cost[at, 3] = shapes[at, 0], shapes[at, 1]
         given_up = False
         for field in range(LEAST, STEP + 1):
-            given_up |= asked[at, field] != way[at, field]
+            given_up |= declared[at, field] != relaxation[at, field]
         if given_up:
-            rule[0] = asked[at, LEVEL:]
+            rule[0] = declared[at, LEVEL:]
             measured = measure(rule, of, nodes, counts)
             cost[at, 0], cost[at, 1] = measured[0, 0] + measured[0, 1], measured[0, 2]
     return cost
@@ -79,25 +83,26 @@ def _is_less(one: Int64, other: Int64) -> bool:
 
 
 OF_NODES: Final = -1
-"""In place of a level: the nodes."""
+"""Instead of a level: the nodes."""
 
 MEASURES: Final = 8
 
 
 @kernel(TABLE, TABLE, INTS, INTS)
-def measure(asked: Int64, of: Int64, nodes: Int64, counts: Int64) -> Int64:
-    """`counts` members on `nodes` against each rule: `asked` is int64[rules, 5] of level, least, most, step and parts.
+def measure(declared: Int64, of: Int64, nodes: Int64, counts: Int64) -> Int64:
+    """Measures `counts` members on `nodes` by each rule: `declared` is int64[rules, 5] of level, least, most, step,
+    parts.
 
-    `of` is int64[levels, nodes of the tree], the domain that each is in. Returns int64[rules, 8]: members too few and
-    too many by the range, domains that miss the factor, domains used, parts too few or many, squares, by how much sizes
-    within one domain above differ, and parts of the one that has most.
+    `of` is int64[levels, nodes of the tree], the domain of each node. Returns int64[rules, 8]: members below and above
+    the range, domains that miss the factor, domains used, surplus or missing parts, sum of squared sizes, largest
+    difference of sizes within one domain above, and the largest number of parts within one.
     """
-    measured = np.zeros((len(asked), MEASURES), np.int64)
+    measured = np.zeros((len(declared), MEASURES), np.int64)
     upper = OF_NODES
-    for rule in range(len(asked)):
-        level, least, most = asked[rule, 0], asked[rule, 1], asked[rule, 2]
-        step, parts = asked[rule, 3], asked[rule, 4]
-        few, many, odd, used, off, squares, difference, most_parts = 0, 0, 0, 0, 0, 0, 0, 0
+    for rule in range(len(declared)):
+        level, least, most = declared[rule, 0], declared[rule, 1], declared[rule, 2]
+        step, parts = declared[rule, 3], declared[rule, 4]
+        few, many, odd, used, missed_parts, squares, difference, most_parts = 0, 0, 0, 0, 0, 0, 0, 0
         above, begun, smallest, largest = -1, 0, 0, 0
         at = 0
         while at < len(nodes):
@@ -109,7 +114,7 @@ def measure(asked: Int64, of: Int64, nodes: Int64, counts: Int64) -> Int64:
             now = of[upper, node] if upper >= 0 else 0
             if now != above:
                 if used:
-                    off += abs(used - begun - parts)
+                    missed_parts += abs(used - begun - parts)
                 above, begun, smallest, largest = now, used, size, size
             few += max(least - size, 0)
             many += max(size - most, 0)
@@ -120,9 +125,9 @@ def measure(asked: Int64, of: Int64, nodes: Int64, counts: Int64) -> Int64:
             difference = max(difference, largest - smallest)
             most_parts = max(most_parts, used - begun)
         if used:
-            off += abs(used - begun - parts)
+            missed_parts += abs(used - begun - parts)
         measured[rule, 0], measured[rule, 1], measured[rule, 2], measured[rule, 3] = few, many, odd, used
-        measured[rule, 4], measured[rule, 5] = off, squares
+        measured[rule, 4], measured[rule, 5] = missed_parts, squares
         measured[rule, 6], measured[rule, 7] = difference, most_parts
         upper = level
     return measured

@@ -1,4 +1,4 @@
-"""All kernels of the solver; as a program, it has their machine code made and kept before anybody waits for it."""
+"""All kernels of the solver; as a program, it compiles and caches their machine code."""
 
 import time
 from typing import Final
@@ -15,7 +15,7 @@ KERNELS: Final[tuple[Kernel, ...]] = kernels()
 
 def main() -> None:
     began = time.monotonic()
-    compiled = sum(each.make_ready() for each in KERNELS)
+    compiled = sum(each.load() for each in KERNELS)
     seconds = time.monotonic() - began
     if compiled:
         Console(stderr=True).print(f"compiled {compiled} of the solver's {len(KERNELS)} kernels in {seconds:.1f} s")

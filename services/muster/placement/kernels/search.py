@@ -1,11 +1,11 @@
-"""Searches the place of a number of equal members that costs least: level by level from the top of a tree.
+"""Searches for the cheapest division of equal members, level by level from the top of a tree.
 
-All of them in one domain, the most promising first, then the next level within that; where no domain is to take all, or
-none can, they are divided over several, and within each of those over several again.
+All members go to one domain, the most promising first, and then to the next level within it. If no domain is to take
+all, or none can, they are divided over several domains, and within each of those over several again.
 
-What a place costs is two numbers for each tier, those of upper tiers weighing more than all below: domains that are
-used where a tier is packed, else parts too many or too few and the squares of sizes. Ranges and factors cost nothing,
-since all of them hold. Bounds on costs are single numbers, shifted so that they have no more than 62 bits.
+The cost of a division is two numbers per tier, where upper tiers outweigh all below: the domains used where a tier is
+packed, else surplus or missing parts and the sum of squared sizes. Ranges and factors cost nothing, since all of them
+hold. Bounds on costs are single numbers, shifted to at most 62 bits.
 """
 
 from typing import Final, NamedTuple
@@ -31,11 +31,11 @@ from muster.placement.kernels.divide import IMPOSSIBLE, PACK, PARTITION, divide,
 
 _MAX_TRIED: Final = 64
 _TRIED_BY_NODES: Final = 2_000
-"""Domains that are tried besides the tightest of each level, the most promising first: few where there are many nodes.
-Where there are thousands, only the domain is tried that is best on the next level, by what it promises there.
+"""Domains tried besides the tightest of each level, the most promising first; fewer in trees with many nodes. In trees
+of thousands of nodes, only the domain is tried that is most promising on the next level.
 """
 _MAX_COUNTED: Final = 20_000
-"""Domains of which it is counted how many are needed, which takes sorting them."""
+"""Domains up to which the number of domains needed is counted, which requires sorting."""
 _BOUND_BITS: Final = 62
 
 
@@ -45,25 +45,25 @@ _TRIED: Final = 2
 _FITTING: Final = 3
 _FOUND: Final = 4
 _NEXT: Final = 5
-_PLACE: Final = 6
+_DIVISION: Final = 6
 _WIDTH: Final = 7
 _BELOW: Final = 8
-_TOLD: Final = 9
-_ROOMIEST: Final = 10
+_BOUNDED: Final = 9
+_LARGEST: Final = 10
 _FIELDS: Final = 11
-"""What is known of each tier. Where it is searched now: the domains from FIRST to before LAST, of which FITTING have
-room for all and the one TRIED first is looked into; FOUND says whether a place was found there or in another one, NEXT
-how many of those were looked at, -1 before any is, and PLACE which place it is. WIDTH: bits of the tier's cost, and
-BELOW: of all below it. TOLD: the bounds of its domains are known. ROOMIEST: what one of its domains takes at most, -1
-until that is asked for.
+"""State of each tier. Of the current search: the domains from FIRST to before LAST, of which FITTING hold all members
+and TRIED is entered first; FOUND: a division was found in TRIED or another one; NEXT: others entered, -1 before any;
+DIVISION: the index of the division. WIDTH: bits of the tier's cost, and BELOW: of all tiers below. BOUNDED: the
+bounds of its domains are known. LARGEST: the capacity of its largest domain, -1 until computed.
 """
 
 
 class _Search(NamedTuple):
-    """`places` are int64[tiers + 1, 2, most nodes of one + 1]: nodes and members on each; `costs` what they cost,
-    int64[tiers + 1, tiers, 2], and `used` how many nodes they have. `bounds` are of what is below each domain,
-    `dropped` is how many of the lowest bits of costs they lack, and `state` is what the constants above say,
-    int64[tiers + 1, fields].
+    """The data of one search.
+
+    `divisions` are int64[tiers + 1, 2, most nodes of one + 1]: nodes and members on each; `costs` their costs,
+    int64[tiers + 1, tiers, 2], and `used` their numbers of nodes. `bounds` are of what is below each domain, without
+    the `dropped` lowest bits of costs; `state` is described above, int64[tiers + 1, fields].
     """
 
     rules: Int64
@@ -73,7 +73,7 @@ class _Search(NamedTuple):
     members: int
     bits: int
     dropped: int
-    places: Int64
+    divisions: Int64
     used: Int64
     costs: Int64
     bounds: Int64
@@ -82,10 +82,10 @@ class _Search(NamedTuple):
 
 @kernel(TABLE, INTS, TABLE, INTS, INT)
 def search(rules: Int64, starts: Int64, tiers: Int64, caps: Int64, members: int) -> tuple[Int64, Int64, Int64, bool]:
-    """Nodes, rising, and members on each; none if no place was found. What it costs, int64[tiers, 2], and whether none
-    is known to be better.
+    """Nodes, ascending, and members on each, none if no division was found; its cost, int64[tiers, 2]; and whether it
+    is known to be optimal.
 
-    `rules` are one for each tier, and `starts`, `tiers` and `caps` as `capacities` has them.
+    `rules` has one row per tier; `starts`, `tiers` and `caps` as in `capacities`.
     """
     number, nodes = len(rules), len(caps) - tiers[-1, 0]
     bits = 0
@@ -93,7 +93,7 @@ def search(rules: Int64, starts: Int64, tiers: Int64, caps: Int64, members: int)
         bits += 1
     state = np.zeros((number + 1, _FIELDS), np.int64)
     for tier in range(number, -1, -1):
-        state[tier, _PLACE], state[tier, _ROOMIEST] = tier, -1
+        state[tier, _DIVISION], state[tier, _LARGEST] = tier, -1
         if tier < number and rules[tier, COUNTS]:
             shape = rules[tier, SHAPE]
             state[tier, _WIDTH] = bits + 1 if shape == PACK else 3 * bits + 2 if shape == PARTITION else 2 * bits + 1
@@ -113,18 +113,18 @@ def search(rules: Int64, starts: Int64, tiers: Int64, caps: Int64, members: int)
         np.empty(tiers[-1, 0], np.int64),
         state,
     )
-    if not _narrow(search, max(1, min(_MAX_TRIED, _TRIED_BY_NODES // max(1, nodes)))):
+    if not _descend(search, max(1, min(_MAX_TRIED, _TRIED_BY_NODES // max(1, nodes)))):
         return np.empty(0, np.int64), np.empty(0, np.int64), search.costs[0], False
-    at = state[0, _PLACE]
-    place, used = search.places[at], search.used[at]
+    at = state[0, _DIVISION]
+    division, used = search.divisions[at], search.used[at]
     for each in range(used):
-        place[0, each] -= tiers[-1, 0]
-    return place[0][:used], place[1][:used], search.costs[at], _is_least(search, at, 0, starts[1] - starts[0])
+        division[0, each] -= tiers[-1, 0]
+    return division[0][:used], division[1][:used], search.costs[at], _is_least(search, at, 0, starts[1] - starts[0])
 
 
 @inner
-def _narrow(search: _Search, tries: int) -> bool:
-    """All members, from the first tier down; `tries` domains are looked into besides the first of each tier."""
+def _descend(search: _Search, tries: int) -> bool:
+    """All members, from the first tier down; `tries` domains are entered besides the first of each tier."""
     state, starts, last = search.state, search.starts, len(search.rules) - 1
     others, exactly = np.empty((last + 1, tries + 1), np.int64), tries > 1
     tier, deeper, found = 0, True, False
@@ -132,18 +132,18 @@ def _narrow(search: _Search, tries: int) -> bool:
     while True:
         if deeper:
             if not _choose(search, tier, exactly):
-                found, deeper = _fan_out(search, tier), False
+                found, deeper = _divide_over_several(search, tier), False
             elif tier == last:
                 _take_one(search, tier)
                 found, deeper = True, False
             domain = state[tier, _TRIED]
         else:
-            # What is one tier below was searched.
+            # The tier below was searched.
             domain = -1
             if found and (not state[tier, _FOUND] or _costs_less(search, tier)):
                 state[tier, _FOUND] = 1
-                state[tier, _PLACE], state[tier + 1, _PLACE] = state[tier + 1, _PLACE], state[tier, _PLACE]
-            if state[tier, _NEXT] < 0 and _others_count(search, tier, exactly):
+                state[tier, _DIVISION], state[tier + 1, _DIVISION] = state[tier + 1, _DIVISION], state[tier, _DIVISION]
+            if state[tier, _NEXT] < 0 and _others_may_be_better(search, tier, exactly):
                 _list_others(search, tier, tries, others)
                 state[tier, _NEXT] = 0
             if state[tier, _NEXT] >= 0:
@@ -154,7 +154,7 @@ def _narrow(search: _Search, tries: int) -> bool:
                 if found:
                     _count_one(search, tier)
                 elif not search.rules[tier, HARD]:
-                    found = _fan_out(search, tier)
+                    found = _divide_over_several(search, tier)
         if deeper:
             tier += 1
             state[tier, _FIRST], state[tier, _LAST] = starts[domain], starts[domain + 1]
@@ -166,7 +166,7 @@ def _narrow(search: _Search, tries: int) -> bool:
 
 @inner
 def _choose(search: _Search, tier: int, exactly: bool) -> bool:
-    """The domain to look into first, if all members may be in one and there is one that has room for them."""
+    """Select the domain to enter first, if all members may be in one and any domain holds them."""
     state, rule, members = search.state, search.rules[tier], search.members
     if rule[SHAPE] != PACK or members < rule[LEAST] or members % rule[STEP]:
         return False
@@ -180,23 +180,23 @@ def _choose(search: _Search, tier: int, exactly: bool) -> bool:
 
 @inner
 def _take_one(search: _Search, tier: int) -> None:
-    """A node that has room for all."""
-    place = search.state[tier, _PLACE]
-    search.places[place, 0, 0], search.places[place, 1, 0] = search.state[tier, _TRIED], search.members
-    search.used[place] = 1
+    """A node that holds all members."""
+    division = search.state[tier, _DIVISION]
+    search.divisions[division, 0, 0], search.divisions[division, 1, 0] = search.state[tier, _TRIED], search.members
+    search.used[division] = 1
     _count_one(search, tier)
 
 
 @inner
 def _count_one(search: _Search, tier: int) -> None:
-    """Of this tier one domain is used."""
-    place = search.state[tier, _PLACE]
-    search.costs[place, tier, 0], search.costs[place, tier, 1] = search.rules[tier, COUNTS], 0
+    """One domain of this tier is used."""
+    division = search.state[tier, _DIVISION]
+    search.costs[division, tier, 0], search.costs[division, tier, 1] = search.rules[tier, COUNTS], 0
 
 
 @inner
-def _others_count(search: _Search, tier: int, exactly: bool) -> bool:
-    """There are other domains that have room for all, and they may be better than what was found."""
+def _others_may_be_better(search: _Search, tier: int, exactly: bool) -> bool:
+    """Other domains hold all members and may be better than the division found."""
     if search.state[tier, _FITTING] < 2:
         return False
     return not search.state[tier, _FOUND] or (exactly and not _is_least_below(search, tier))
@@ -204,8 +204,8 @@ def _others_count(search: _Search, tier: int, exactly: bool) -> bool:
 
 @inner
 def _list_others(search: _Search, tier: int, tries: int, others: Int64) -> None:
-    """Domains that may be better than the one that was tried, into `others` of this tier; -1 behind the last."""
-    _tell_bounds(search, tier)
+    """Domains that may be better than the one tried, into `others` of this tier; -1 after the last."""
+    _compute_bounds(search, tier)
     first, last = search.state[tier, _FIRST], search.state[tier, _LAST]
     found = most_promising(search.bounds[first:last], search.caps, first, last, search.members, tries + 1)
     others[tier] = -1
@@ -215,7 +215,7 @@ def _list_others(search: _Search, tier: int, tries: int, others: Int64) -> None:
 
 @inner
 def _next_other(search: _Search, tier: int, tries: int, others: Int64) -> tuple[int, int]:
-    """The next one that may be better, -1 if there is none; and how many more may be tried then."""
+    """The next domain that may be better, -1 if there is none; and the number of tries left then."""
     state = search.state
     while tries and state[tier, _NEXT] < others.shape[1]:
         other = others[tier, state[tier, _NEXT]]
@@ -229,7 +229,7 @@ def _next_other(search: _Search, tier: int, tries: int, others: Int64) -> tuple[
 
 @inner
 def _by_next_tier(search: _Search, tier: int, first: int, last: int) -> int:
-    """Of domains that have room for all, the one where that costs least at least on the next tier alone."""
+    """Of the domains that hold all members, the one with the least lower bound on the next tier alone."""
     if search.rules[tier + 1, SHAPE] == PACK:
         terms = _fewest(search, first, last)
     else:
@@ -240,24 +240,24 @@ def _by_next_tier(search: _Search, tier: int, first: int, last: int) -> int:
 
 @inner
 def _fewest(search: _Search, first: int, last: int) -> Int64:
-    """How many domains of the next tier it takes within each of domains `first` to before `last`."""
+    """Number of domains of the next tier needed within each of domains `first` to before `last`."""
     starts = search.starts
     return fewest(search.caps, starts, first, last, search.members, starts[last] - starts[first] <= _MAX_COUNTED)
 
 
 @inner
-def _fan_out(search: _Search, tier: int) -> bool:
-    """Over several domains, and in each of them over several below: no way is tried twice."""
-    here, members = search.state[tier, _PLACE], search.members
+def _divide_over_several(search: _Search, tier: int) -> bool:
+    """Divide over several domains, and within each over several below; no alternatives are tried."""
+    here, members = search.state[tier, _DIVISION], search.members
     above, sizes = np.zeros(1, np.int64), np.full(1, members)
     starts = np.array([search.state[tier, _FIRST], search.state[tier, _LAST]])
     for below in range(tier, len(search.rules)):
         rule = search.rules[below]
-        domains, counts = search.places[here, 0], search.places[here, 1]
+        domains, counts = search.divisions[here, 0], search.divisions[here, 1]
         if below + 1 < len(search.rules):
             longest = min(members, search.tiers[below + 1, 0] - search.tiers[below, 0]) + 1
             domains, counts = np.empty(longest, np.int64), np.empty(longest, np.int64)
-        used, squares, off = divide(
+        used, squares, missed_parts = divide(
             rule[SHAPE],
             rule[HARD] != 0,
             rule[PARTS],
@@ -277,7 +277,7 @@ def _fan_out(search: _Search, tier: int) -> bool:
         if rule[COUNTS] and rule[SHAPE] == PACK:
             cost[0] = used
         elif rule[COUNTS]:
-            cost[0], cost[1] = off if rule[SHAPE] == PARTITION else 0, squares
+            cost[0], cost[1] = missed_parts if rule[SHAPE] == PARTITION else 0, squares
         above, sizes, starts = domains[:used], counts[:used], search.starts
         search.used[here] = used
     return True
@@ -285,8 +285,8 @@ def _fan_out(search: _Search, tier: int) -> bool:
 
 @inner
 def _costs_less(search: _Search, tier: int) -> bool:
-    """What was found one tier below costs less there than what this tier has."""
-    one, other = search.state[tier + 1, _PLACE], search.state[tier, _PLACE]
+    """The division found one tier below costs less there than that of this tier."""
+    one, other = search.state[tier + 1, _DIVISION], search.state[tier, _DIVISION]
     for below in range(tier + 1, len(search.rules)):
         for term in range(2):
             if search.costs[one, below, term] != search.costs[other, below, term]:
@@ -296,10 +296,10 @@ def _costs_less(search: _Search, tier: int) -> bool:
 
 @inner
 def _dropped_cost(search: _Search, tier: int) -> int:
-    """What the place that a tier has costs below it, as a bound that can be compared with others."""
-    cost, place = 0, search.state[tier, _PLACE]
+    """The cost of a tier's division below the tier, in the form of a bound."""
+    cost, division = 0, search.state[tier, _DIVISION]
     for below in range(tier + 1, len(search.rules)):
-        domains, squares = search.costs[place, below, 0], search.costs[place, below, 1]
+        domains, squares = search.costs[division, below, 0], search.costs[division, below, 1]
         if search.rules[below, SHAPE] != PACK:
             domains <<= 2 * search.bits + 1
         cost += shifted(domains + squares, search.state[below, _BELOW] - search.dropped)
@@ -308,18 +308,18 @@ def _dropped_cost(search: _Search, tier: int) -> int:
 
 @inner
 def _is_least_below(search: _Search, tier: int) -> bool:
-    return _is_least(search, search.state[tier, _PLACE], tier + 1, search.tiers[tier, 1])
+    return _is_least(search, search.state[tier, _DIVISION], tier + 1, search.tiers[tier, 1])
 
 
 @inner
-def _is_least(search: _Search, place: int, tier: int, domains: int) -> bool:
-    """No place costs less on a tier and below, within one domain above that has so many domains."""
+def _is_least(search: _Search, division: int, tier: int, domains: int) -> bool:
+    """No division costs less on a tier and below, within one domain above that has `domains` domains."""
     members, used, known = search.members, 1, True
     for below in range(tier, len(search.rules)):
         rule = search.rules[below]
         least, squares = 0, 0
         if known and rule[SHAPE] == PACK:
-            used = max(used, -(-members // max(1, _roomiest(search, below))))
+            used = max(used, -(-members // max(1, _largest_capacity(search, below))))
             least = used
             domains = used * search.tiers[below, 1]
         elif known:
@@ -333,36 +333,36 @@ def _is_least(search: _Search, place: int, tier: int, domains: int) -> bool:
             squares = parts * each * each + more * (2 * each + 1)
         if not rule[COUNTS]:
             least, squares = 0, 0
-        if search.costs[place, below, 0] != least:
-            return bool(search.costs[place, below, 0] < least)
-        if search.costs[place, below, 1] != squares:
-            return bool(search.costs[place, below, 1] < squares)
+        if search.costs[division, below, 0] != least:
+            return bool(search.costs[division, below, 0] < least)
+        if search.costs[division, below, 1] != squares:
+            return bool(search.costs[division, below, 1] < squares)
     return True
 
 
 @inner
-def _roomiest(search: _Search, tier: int) -> int:
-    """What the roomiest domain of a tier can take."""
-    if search.state[tier, _ROOMIEST] < 0:
+def _largest_capacity(search: _Search, tier: int) -> int:
+    """The capacity of the largest domain of a tier."""
+    if search.state[tier, _LARGEST] < 0:
         most = 0
         last = search.tiers[tier + 1, 0] if tier + 1 < len(search.rules) else len(search.caps)
         for at in range(search.tiers[tier, 0], last):
             most = max(most, search.caps[at])
-        search.state[tier, _ROOMIEST] = most
-    return int(search.state[tier, _ROOMIEST])
+        search.state[tier, _LARGEST] = most
+    return int(search.state[tier, _LARGEST])
 
 
 @inner
-def _tell_bounds(search: _Search, tier: int) -> None:
-    """What all members cost at least below each domain of a tier, shifted."""
+def _compute_bounds(search: _Search, tier: int) -> None:
+    """Lower bounds on the cost of all members below each domain of a tier, shifted."""
     deepest, last = tier, len(search.rules) - 1
-    while deepest + 1 < last and search.rules[deepest + 1, SHAPE] == PACK and not search.state[deepest, _TOLD]:
+    while deepest + 1 < last and search.rules[deepest + 1, SHAPE] == PACK and not search.state[deepest, _BOUNDED]:
         deepest += 1
     for each in range(deepest, tier - 1, -1):
-        if not search.state[each, _TOLD]:
+        if not search.state[each, _BOUNDED]:
             first, last = search.tiers[each, 0], search.tiers[each + 1, 0]
             _bound(search, each, first, last, search.bounds[first:last])
-            search.state[each, _TOLD] = 1
+            search.state[each, _BOUNDED] = 1
 
 
 @inner

@@ -11,7 +11,7 @@ from muster.gangs.facts import LevelConstraint
 from muster.gangs.solve import SolveGang, SolveGroup
 from muster.placement.explain.constraints import explain_homogeneous
 from muster.placement.explain.explainer import Explainer
-from muster.placement.kernels.bounds import in_order
+from muster.placement.kernels.bounds import node_caps
 from muster.placement.kernels.costs import cheapest
 from muster.placement.solve.branch_and_bound import Budget, OutOfBudget
 from muster.placement.solve.costs import Cost, cost_of, holds
@@ -139,7 +139,7 @@ class _DivisionSearch:
         self._wanted = wanted
         self._of_class = of_class
         self._caps: Int64 = np.empty(len(tree.rows), np.int64)
-        self._usable = in_order(of_class.fits, tree.rows, wanted, self._caps)
+        self._usable = node_caps(of_class.fits, tree.rows, wanted, self._caps)
         self._held = _held(tree, gang) if gang.placed else None
         self.is_optimal = False
         """The last division is known to be optimal, or there are too many to enumerate."""
