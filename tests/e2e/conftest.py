@@ -1,4 +1,4 @@
-"""One Muster for all end-to-end tests, and a world of its own for each."""
+"""One Muster for all end-to-end tests, with a separate world for each."""
 
 from collections.abc import AsyncIterator
 
@@ -25,7 +25,7 @@ async def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def impatient(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    """Another one, whose coordinator waits for nothing longer than a second or two."""
+    """Another Muster, whose coordinator has timeouts of one or two seconds."""
     kubeconfig = real_kubeconfig(request.config)
     directory = tmp_path_factory.mktemp("impatient")
     async with running_cluster(directory, kubeconfig=kubeconfig, service_environment=_SHORT_TIMEOUTS) as cluster:
@@ -34,14 +34,14 @@ async def impatient(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def impatient_world(impatient: Cluster) -> AsyncIterator[World]:
-    """A part of the cluster that waits for nothing."""
+    """A world in the cluster with short timeouts."""
     async for world in _world(impatient):
         yield world
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def world(cluster: Cluster) -> AsyncIterator[World]:
-    """A part of the cluster for one test, in which every process runs at its beginning."""
+    """A world for one test; every process runs when it starts."""
     async for world in _world(cluster):
         yield world
 

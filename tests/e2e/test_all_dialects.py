@@ -1,4 +1,4 @@
-"""Every dialect in one cluster at the same time, beside a scheduler that uses the same nodes and knows no gang."""
+"""All dialects in one cluster, beside a pod-by-pod scheduler on the same nodes."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ SIZE = 3
 
 @pytest.fixture(autouse=True)
 def all_kinds(world: World) -> None:
-    """QueueJobs do not go without a garbage collector, and PodGroups of scheduling.k8s.io are not everywhere."""
+    """QueueJobs need a garbage collector, and PodGroups of scheduling.k8s.io are not always served."""
     world.cluster.api_server.needs_native()
 
 
@@ -29,7 +29,7 @@ def written(world: World, *dialects: str) -> list[Written]:
 
 
 async def started(world: World, *gangs: Written) -> None:
-    """Wait until all members of all of them are bound."""
+    """Wait until all members of all gangs are bound."""
 
     def all_are_bound() -> bool:
         found = [world.cluster.gangs.get(gang.id) for gang in gangs]
@@ -66,7 +66,7 @@ async def test_gangs_of_all_dialects_that_do_not_fit_bind_nothing_and_report_why
 
 @pytest.mark.parametrize("dialect", ["kube-batch", "batch", "kube-arbitrator", "sakkara", "native"])
 async def test_a_seat_lost_to_another_scheduler_is_replaced_i3_i6(world: World, dialect: str) -> None:
-    """G21 in other words: between the permit and the bind somebody else takes the room."""
+    """G21: between the permit and the bind another scheduler takes the capacity."""
     names = await world.nodes(4, 4)
     [gang] = written(world, dialect)
     history = world.cluster.records.history
@@ -74,7 +74,7 @@ async def test_a_seat_lost_to_another_scheduler_is_replaced_i3_i6(world: World, 
         await world.declare(gang)
         await world.cluster.until(lambda: any(each.seats for each in history[gang.id]), f"a permit of {gang.id}")
         await held.until(1)
-        for name in ("coordinator", "binding"):  # what binding was told it would still do by itself
+        for name in ("coordinator", "binding"):  # binding still executes what it was instructed to do
             await world.cluster.stack.kill(name)
         held.drop()
     permit = next(each for each in history[gang.id] if each.seats)
@@ -90,5 +90,5 @@ async def test_a_seat_lost_to_another_scheduler_is_replaced_i3_i6(world: World, 
 
 
 def node_of_most(permit: GangRecord) -> str:
-    """The node on which it wants most of its pods to be."""
+    """The node that is to hold most of its pods."""
     return max(permit.seats, key=lambda seat: len(seat.pods)).node

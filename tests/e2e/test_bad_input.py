@@ -1,4 +1,4 @@
-"""What users get wrong is quoted back to them on their objects; nothing crashes, nothing starts by mistake."""
+"""Invalid input is quoted on the user's objects; nothing crashes, nothing starts by mistake."""
 
 from typing import Any
 
@@ -97,7 +97,7 @@ async def test_a_resource_that_no_node_offers_is_named(world: World) -> None:
 
 
 async def test_a_very_long_annotation_affects_no_other_gang(world: World) -> None:
-    """An API server takes 256 KiB of annotations in all; ours is as long as may be."""
+    """The API server accepts 256 KiB of annotations in all; this one has the maximum length."""
     await world.nodes(4)
     a = gang("a").of(2).annotated(groups="x" * 200_000)
     b = gang("b").of(2).marked({"example.com/junk": "y" * 200_000})

@@ -1,6 +1,6 @@
-"""The chart installed, upgraded and tested: real Helm, etcd with TLS and users, and no rights but the chart's.
+"""The chart installed, upgraded and tested: real Helm, etcd with TLS and users, only the chart's rights.
 
-Everything in the release is on this machine; tests/builders/deploy/chart.py says how its pods become processes.
+The whole release runs on this machine; tests/builders/deploy/chart.py turns its pods into processes.
 """
 
 import asyncio
@@ -39,10 +39,10 @@ JSON = dict[str, Any]
 ONE_OF_EACH: JSON = {
     "clusterState": {"replicas": 1},
     "placement": {"replicas": 1, "autoscaling": {"enabled": False}},
-    # Binds that wait for the test are not waited for long when it ends.
+    # limits the wait for binds that are held when the test ends
     "binding": {"replicas": 1, "extraArgs": ["--drain-seconds=1"]},
     "lifecycle": {"replicas": 1},
-    # Everything is on this machine, and called by its name.
+    # the release runs on this machine and is called by its name
     "tls": {"extraDnsNames": ["localhost"]},
 }
 NEXT_VERSION: JSON = {
@@ -55,7 +55,7 @@ RECORDS = "/muster/v1/gangs/"
 
 
 class World:
-    """Nodes and pods of the release's cluster, as they are now."""
+    """The current nodes and pods of the release's cluster."""
 
     def __init__(self, release: Release) -> None:
         self.release, self.session = release, release.session
@@ -78,18 +78,18 @@ class World:
             await kubelets.stop()
 
     async def nodes(self, *names: str, cpu: int, **labels: str) -> None:
-        """Nodes with simulated kubelets."""
+        """Create nodes with simulated kubelets."""
         shapes = [NodeShape(name, "10.0.0.1", cpu=str(cpu), memory="64Gi", pods=110, labels=labels) for name in names]
         self._kubelets.append(Kubelets(self.session, shapes))
         await self._kubelets[-1].start()
         await untaint_nodes(self.session, *names)
 
     async def create(self, workload: Workload, *numbers: int) -> None:
-        """These pods of it, all if none are named."""
+        """Create these pods of a workload, all of them if none are given."""
         await apply_manifests(self.session, [Manifest(pod) for pod in workload.pods(*numbers)])
 
     def bound(self, workload: Workload) -> dict[str, str]:
-        """Node by uid."""
+        """Nodes of its bound pods by uid."""
         pods = [self.pods[name] for number in range(workload.size) if (name := workload.pod_name(number)) in self.pods]
         return {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
 
@@ -130,13 +130,13 @@ async def world_of(release: Release) -> AsyncIterator[World]:
 
 
 def tls_of(release: Release, secret: str) -> TlsSettings:
-    """The certificate that a Secret of the chart holds."""
+    """TLS settings with the certificate in a Secret of the chart."""
     files = release.secret_files(secret)
     return TlsSettings(certificate_file=files / "tls.crt", key_file=files / "tls.key", ca_file=files / "ca.crt")
 
 
 async def records(release: Release) -> Mapping[str, GangRecord]:
-    """What etcd has, as the coordinator would read it."""
+    """The records in etcd, as the coordinator reads them."""
     tls = tls_of(release, "muster-etcd-client-tls")
     password = (release.secret_files("muster-etcd-auth") / "password").read_text()
     store = Store(release.etcd_endpoints(), CALL_SECONDS, tls=tls, user="muster", password=lambda: password)
@@ -148,7 +148,7 @@ async def records(release: Release) -> Mapping[str, GangRecord]:
 
 
 async def until_phases(release: Release, wanted: Mapping[str, str]) -> None:
-    """Wait until the coordinator that leads tells these phases, to one who comes with the certificate for people."""
+    """Wait until the leading coordinator reports these phases to a client with the users' certificate."""
     found: dict[str, str] = {}
     tls = tls_of(release, "muster-client-tls")
 
@@ -166,16 +166,16 @@ async def until_phases(release: Release, wanted: Mapping[str, str]) -> None:
 
 
 def seats(record: GangRecord) -> dict[str, str]:
-    """Node by the pod's uid, as it was permitted."""
+    """Permitted nodes by uid of the pod."""
     return {pod.uid: seat.node for seat in record.seats for pod in seat.pods}
 
 
 def kept_secrets(release: Release) -> dict[str, JSON]:
-    """All that is secret, but for Helm's own."""
+    """The Secrets, except for Helm's own."""
     return {name: each["data"] for name, each in release.secrets.items() if not name.startswith("sh.helm")}
 
 
-@pytest.mark.timeout(400)  # two installations, on a machine that may be busy
+@pytest.mark.timeout(400)  # two installations on a machine that may be busy
 async def test_an_upgrade_loses_no_permit_and_every_gang_is_bound(tmp_path: Path) -> None:
     runs = gang("runs").of(4)
     starts = gang("starts").of(6)

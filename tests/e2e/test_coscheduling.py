@@ -1,4 +1,4 @@
-"""The coscheduling plugin's PodGroups: how far a group is can be read on it, from its first pod to its last."""
+"""Status of the coscheduling plugin's PodGroups, from the first pod to the last."""
 
 from typing import Any
 

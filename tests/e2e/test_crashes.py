@@ -1,4 +1,4 @@
-"""Processes are killed at the worst moments; gangs end whole, on the nodes that were decided, and never in silence."""
+"""Processes are killed at critical moments; gangs complete on the permitted nodes and report why they wait."""
 
 import asyncio
 import itertools
@@ -16,12 +16,12 @@ SERVICES = ("cluster-state", "placement", "binding", "coordinator")
 
 
 def decided(record: GangRecord) -> dict[str, str]:
-    """Node by pod name."""
+    """Permitted nodes by pod name."""
     return {pod.name: seat.node for seat in record.seats for pod in seat.pods}
 
 
 async def permitted(world: World, gang_id: str) -> GangRecord:
-    """Wait for the permit to be in etcd."""
+    """Wait until the permit is in etcd."""
     history = world.cluster.records.history
     await world.cluster.until(lambda: any(record.seats for record in history[gang_id]), f"a permit of {gang_id}")
     return next(record for record in history[gang_id] if record.seats)
@@ -62,7 +62,7 @@ async def test_g21_two_permitted_seats_are_taken_while_the_coordinator_is_down_i
         [placed] = await world.create(a)
         await world.bound(a, count=4)
         await held.until(1)
-        for name in ("coordinator", "binding"):  # what binding was told it would still do by itself
+        for name in ("coordinator", "binding"):  # binding still executes what it was instructed to do
             await world.cluster.stack.kill(name)
         held.drop()
     taken = [node for pod, node in decided(await permitted(world, placed.id)).items() if pod not in world.bound_pods(a)]
@@ -75,9 +75,9 @@ async def test_g21_two_permitted_seats_are_taken_while_the_coordinator_is_down_i
     await world.satisfied(a)
 
 
-@pytest.mark.timeout(300)  # a real API server takes its time to make and delete so many
+@pytest.mark.timeout(300)  # a real API server needs longer to create and delete this many
 async def test_g21_of_800_pods_400_are_bound_and_two_seats_taken_i6_i10(world: World) -> None:
-    """While it is short it says so, and when room comes the two are placed elsewhere."""
+    """The gang reports the missing capacity, and the two are placed elsewhere once it is free."""
     await world.nodes(*[100] * 8)
     a, thief = gang("a").of(800), plain("thief").asking(cpu=2)
     with world.cluster.faults.hold(BINDS, let_pass=400) as held:

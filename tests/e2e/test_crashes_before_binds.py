@@ -1,4 +1,4 @@
-"""Processes are killed between a pod's labels and its bind: it has the labels that were decided, and is bound once."""
+"""Processes are killed between a pod's labels and its bind: it keeps the permitted labels and is bound once."""
 
 from collections.abc import AsyncIterator
 
@@ -21,7 +21,7 @@ async def told(world: World) -> AsyncIterator[Told]:
 
 
 async def decided(world: World, gang_id: str) -> dict[str, tuple[str, str]]:
-    """Node and rank by pod, as the first permit has them."""
+    """Node and rank by pod in the first permit."""
     history = world.cluster.records.history
     await world.cluster.until(lambda: any(record.seats for record in history[gang_id]), f"a permit of {gang_id}")
     record = next(record for record in history[gang_id] if record.seats)
@@ -34,7 +34,7 @@ async def kill(world: World, names: str) -> None:
 
 
 async def is_as_decided(world: World, told: Told, workload: SakkaraGroup) -> None:
-    """Every pod is where it was to be, and had its rank when it came there."""
+    """Check that every pod is on its permitted node and had its rank when it was bound."""
     await world.bound(workload)
     await told.says(workload, status="Bound")
     labels = await told.labelled(workload, status="Bound")

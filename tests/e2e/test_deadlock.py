@@ -1,4 +1,4 @@
-"""Waiting gangs that hold what each other needs: the lowest in queue order gives way, within seconds, and says so."""
+"""Deadlocks of NonStrict gangs: the lowest in queue order releases its reservations within seconds and reports it."""
 
 import pytest
 
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 def loose(name: str) -> Workload:
-    """A NonStrict gang that would wait for ever."""
+    """A NonStrict gang without a timeout within the test."""
     return gang(name).annotated(mode="NonStrict", waiting_time="3600s")
 
 
@@ -30,7 +30,7 @@ async def test_g08_two_gangs_that_hold_each_others_capacity_do_not_deadlock(worl
 
 async def test_g08_three_gangs_that_hold_each_others_capacity_start_in_turn(world: World) -> None:
     gangs = [loose(f"g{number}").of(4).with_priority(number).harming_nobody() for number in range(3)]
-    for each in gangs:  # two seats come for each; who is higher in the queue takes them
+    for each in gangs:  # two seats become free for each; the higher in the queue takes them
         await world.create(each)
         await world.nodes(2)
     while gangs:

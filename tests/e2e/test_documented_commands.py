@@ -1,6 +1,6 @@
-"""Every command that a page shows is run, page by page and in the page's order, against one `muster up`.
+"""Every command of the documentation is run, page by page and in order, against one `muster up`.
 
-What cannot be run here is checked otherwise, as INSTEAD says with its reasons. A command that is neither is a failure.
+A command that cannot be run here is checked by a row of INSTEAD with the reason. Any other command is a failure.
 """
 
 import asyncio
@@ -31,23 +31,23 @@ OWN_TESTS: Final = {
     ("docs/operations.md", ""): "test_operations_page.py",
     ("docs/migration.md", "Volcano Jobs"): "test_migration.py",
 }
-"""Pages, or sections of them, that have a test of their own, which runs them."""
+"""Pages, or sections of pages, that another test file runs."""
 
 RUN: Final = ("kubectl", "muster", "openssl", "sed", "echo", "export", "GO=")
-"""What commands that are run begin with. Others have to be in INSTEAD."""
+"""Beginnings of commands that are run. All others must be in INSTEAD."""
 
 NAMES: Final = {"NAME": "resnet", "[TREE]": "labels", "REGISTRY": "registry.example.com"}
-"""Words that readers replace, and by what they are here."""
+"""Placeholders that readers replace, and their values here."""
 
 
 @dataclass(frozen=True)
 class Instead:
-    """How a command is checked that is not run."""
+    """How a command that is not run is checked."""
 
     command: str
-    """A pattern of its beginning."""
+    """Pattern of the beginning of the command."""
     shell: str
-    """What is run for it; \\g<0> is what the pattern found."""
+    """The command that is run instead; \\g<0> is the match of the pattern."""
     why: str
 
 
@@ -82,7 +82,7 @@ SAYS: Final = {
     "kubectl muster topology": r"labels",
     "openssl x509": r"subject=",
 }
-"""What is to be found in the output of the block of a command, for what pages say without showing it."""
+"""Patterns that the output of a block must contain where the page does not show the output."""
 
 PRELUDE: Final = """
 set -e -o pipefail
@@ -108,7 +108,7 @@ go_is_formed() {
 
 
 def pages() -> list[str]:
-    """All that have commands, by their path."""
+    """Paths of all pages that have commands."""
     found = [
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
@@ -119,7 +119,7 @@ def pages() -> list[str]:
 
 
 def shell_blocks(page: str) -> Iterator[tuple[Block, Block | None]]:
-    """Those to be run here, each with the output that is shown below it."""
+    """The blocks to run, each with the output that the page shows below it."""
     blocks = blocks_of(ROOT / page)
     for each, following in itertools.zip_longest(blocks, blocks[1:]):
         if each.language in SHELL and not {(page, ""), (page, each.section)} & OWN_TESTS.keys():
@@ -128,7 +128,7 @@ def shell_blocks(page: str) -> Iterator[tuple[Block, Block | None]]:
 
 
 def commands(block: Block) -> Iterator[str]:
-    """Its commands, each whole: with its continuation lines and its here-document."""
+    """The commands of a block, each with its continuation lines and here-document."""
     lines = iter(textwrap.dedent(block.text).replace("\\\n", " ").splitlines())
     for line in lines:
         command = line
@@ -142,7 +142,7 @@ def commands(block: Block) -> Iterator[str]:
 
 
 def as_run(command: str) -> str:
-    """What is run for a command. Fails for one that nobody knows."""
+    """The command to run for a command of a page. Fails if there is no rule for it."""
     for word, here in NAMES.items():
         command = re.sub(rf"(?<![\w/]){re.escape(word)}(?!\w)", here, command)
     for each in INSTEAD:
@@ -170,7 +170,7 @@ class Ground:
         }
 
     def checkout(self, name: str) -> Path:
-        """A directory of its own for a page."""
+        """A directory for one page."""
         where = self.directory / name.replace("/", "-")
         where.mkdir()
         for each in ROOT.iterdir():
@@ -181,7 +181,7 @@ class Ground:
         return where
 
     async def run(self, script: str, where: Path) -> tuple[int, str]:
-        """A shell's exit code and all that it says."""
+        """A shell's exit code and output."""
         process = await asyncio.create_subprocess_exec(
             *("bash", "-c", script),
             cwd=where,
@@ -196,7 +196,7 @@ class Ground:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def ground(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ground]:
-    """With the examples, once the gang that pages speak of runs and its trace can be read."""
+    """A running `muster up` whose example gang runs and has a complete trace."""
     ground = Ground(tmp_path_factory.mktemp("commands"))
     up = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "muster.cli", "up", "--state-dir", str(ground.state)),
@@ -211,7 +211,7 @@ async def ground(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Grou
             await said.wait()
             where = ground.checkout("trace")
             while (await ground.run("set -o pipefail; muster trace resnet | grep gang.binding", where))[0]:
-                pass  # its spans are on their way
+                pass  # its spans are still being exported
         yield ground
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -249,7 +249,7 @@ async def test_documented_commands_print_what_the_page_shows(page: str, ground: 
 
 
 def assert_looks_like(output: str, shown: str, where: str) -> None:
-    """Lines begin with the words that the page shows, in its order; figures may differ."""
+    """Check that lines begin with the words of the page, in order; numbers may differ."""
     lines = iter(output.splitlines())
     for wanted in filter(str.split, shown.splitlines()):
         first = re.sub(r"\d+", r"\\d+", re.escape(wanted.split()[0]))

@@ -1,4 +1,4 @@
-"""The API server and etcd fail in every way that they do; gangs start all the same, or wait and say so."""
+"""Failures of the API server and etcd: gangs start nevertheless, or wait and report it."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def becomes(world: World, service: str, *, ready: bool) -> None:
-    """Wait until the health service says so: it can be watched."""
+    """Wait until the health service reports this status."""
     wanted = health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
     async with (
         asyncio.timeout(30),
@@ -60,7 +60,7 @@ async def test_g37_a_pod_whose_bind_fails_for_good_is_placed_again_i6_i10(world:
         await world.bound(a, count=7)
         seats = world.bound_pods(a)
         assert "a-3" not in seats
-        await world.event(a, "is tried again", "made to fail")
+        await world.event(a, "is retried", "made to fail")
         await world.event(a, "is placed again", "made to fail")
         assert world.bound_pods(a) == seats
     await world.bound(a)

@@ -1,4 +1,4 @@
-"""Another placement in placement's stead, chosen by configuration: all else goes on as before."""
+"""First-fit configured as placement: everything else works as before."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ spec:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    """All processes, with first-fit where placement would be."""
+    """All processes, with first-fit as placement."""
     async with running_cluster(tmp_path_factory.mktemp("first-fit"), placement="first-fit") as cluster:
         yield cluster
 

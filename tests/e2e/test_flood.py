@@ -1,4 +1,4 @@
-"""More pods than there is room for, at once: whoever stands first starts when room comes, and memory stays bounded."""
+"""20,000 pending pods at once: the head of the queue starts when capacity is free, and memory stays bounded."""
 
 import asyncio
 
@@ -12,16 +12,16 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 GANGS, SIZE = 100, 8
 MOST_KIB_PER_POD = 60
-"""Of the coordinator's memory. A pod that waits takes 10 to 20."""
+"""Limit of the coordinator's memory per pending pod; measured: 10 to 20."""
 
 
 def memory_kib(world: World) -> float:
-    """Of the coordinator's process now."""
+    """Current memory of the coordinator's process."""
     return psutil.Process(world.cluster.stack.children["coordinator"].pid).memory_info().rss / 1024
 
 
 def in_turn(gangs: list[Workload], world: World) -> list[Workload]:
-    """Those that have started, as they stand in the queue."""
+    """Started pods in queue order."""
     started = [each for each in gangs if len(world.bound_pods(each)) == SIZE]
     known = world.cluster.gangs
     return sorted(started, key=lambda each: (known[world.here(each).id].created_seconds, each.name))
@@ -33,7 +33,7 @@ async def test_i10_20000_pending_pods_have_reasons_and_start_in_order(world: Wor
     await world.create(first)
     await world.waits(first, "members fit")
     before = memory_kib(world)
-    await world.cluster.stack.kill("binding")  # what is to be told piles up
+    await world.cluster.stack.kill("binding")  # reports queue up
     crowd = [gang(f"crowd-{number:03}").of(SIZE) for number in range(GANGS)]
     await asyncio.gather(*(world.create(each) for each in crowd))
     for each in crowd:

@@ -1,4 +1,4 @@
-"""Gang groups across namespaces: all of their gangs start or none, whoever comes last and whoever declares what."""
+"""Gang groups across namespaces: all gangs start or none, in any order of creation and declaration."""
 
 from itertools import permutations
 
@@ -11,12 +11,12 @@ from builders.gangs.workloads import Workload, gang
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 GANGS, NAMESPACES = 100, 10
-"""As many gangs as a group may have."""
+"""The maximum number of gangs in a group."""
 GROUPS = "gang.scheduling.koordinator.sh/groups"
 
 
 def large_group(world: World) -> list[Workload]:
-    """Gangs of two pods, all in one group, ten to a namespace."""
+    """Gangs of two pods in one group, ten per namespace."""
     spaces = [world.namespace(f"n{number}") for number in range(NAMESPACES)]
     members = [gang(f"g{number:02}").of(2).in_namespace(spaces[number % NAMESPACES]) for number in range(GANGS)]
     names = [f"{member.namespace}/{member.name}" for member in members]
@@ -24,7 +24,7 @@ def large_group(world: World) -> list[Workload]:
 
 
 def pair(world: World) -> tuple[Workload, Workload]:
-    """Gangs of three in namespaces of their own; neither declares a group yet."""
+    """Gangs of three in separate namespaces that do not declare a group yet."""
     return (
         gang("left").of(3).in_namespace(world.namespace("a")),
         gang("right").of(3).in_namespace(world.namespace("b")),

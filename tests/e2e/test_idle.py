@@ -1,4 +1,4 @@
-"""What cannot fit costs nothing while nothing helps: counted at placement's door, not by the clock."""
+"""Infeasible gangs cost nothing while no event could help them: counted in solve requests, not in time."""
 
 import asyncio
 import itertools
@@ -15,7 +15,7 @@ QUIET_IN_A_ROW = 40
 
 
 async def pending_gangs(world: World, count: int, priority: int) -> list[Workload]:
-    """So many gangs that cannot fit, of several shapes, tried by a coordinator that found them all there."""
+    """Create this many infeasible gangs of several shapes, tried by a coordinator that starts with all of them."""
     gangs = [
         gang(f"g{number:03}").of(2 + number % 2).asking(cpu=4 + number % 5).with_priority(priority)
         for number in range(count)
@@ -29,12 +29,12 @@ async def pending_gangs(world: World, count: int, priority: int) -> list[Workloa
 
 
 def small(name: str, priority: int) -> Workload:
-    """A pod that has room, and could not be evicted for those that wait."""
+    """A pod that fits and would not be a victim for the pending gangs."""
     return plain(name).asking(cpu="1m").with_priority(priority)
 
 
 async def asked_for(world: World, fence: Workload, since: int) -> list[set[str]]:
-    """What placement was asked for since then, call by call, up to this pod, which is created now."""
+    """Solve requests since then, up to the one for this pod, which is created now."""
     await world.create(fence)
     await world.bound(fence)
     await world.satisfied(fence)
@@ -42,7 +42,7 @@ async def asked_for(world: World, fence: Workload, since: int) -> list[set[str]]
 
 
 async def settled(world: World, priority: int) -> None:
-    """Wait until placement is asked for nobody but those who come now, many times in a row."""
+    """Wait until placement is asked only for new pods, several times in a row."""
     in_a_row = 0
     async with asyncio.timeout(90):
         for number in itertools.count():
@@ -57,7 +57,7 @@ async def settled(world: World, priority: int) -> None:
 async def test_g50_infeasible_gangs_are_retried_only_after_a_helpful_event_i9(
     world: World, pending: int, priority: int
 ) -> None:
-    """Those of higher priority have looked once, in vain, for somebody to evict."""
+    """Wait until gangs of higher priority have tried preemption once, in vain."""
     await world.nodes(3, pods=1000)
     running = gang("running").of(1).with_priority(0)
     await world.create(running)

@@ -1,4 +1,4 @@
-"""What operators see of a gang in the real Jaeger: one trace, whole, over a crash, by both protocols of OTLP."""
+"""A gang's trace in the real Jaeger: one complete trace across a crash, by both protocols of OTLP."""
 
 import json
 from collections.abc import AsyncIterator
@@ -57,19 +57,19 @@ async def test_a_gang_is_one_trace_across_a_coordinator_crash_in_mid_bind(traced
         await jaeger.trace_when(trace_id, lambda spans: "gang.permitted" in names(spans))
         await traced.stack.kill("coordinator")
         held.drop()
-        # The next one speaks the other protocol, and would keep no trace of its own beginning.
+        # the next coordinator uses the other protocol and would not keep its own first spans
         coordinator.environment |= {
             "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{jaeger.http}",
             "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
             "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
             "OTEL_TRACES_SAMPLER_ARG": "0",
         }
-        with traced.faults.refuse(BINDS, 500, times=1):  # a pod that is tried again has a span of its own
+        with traced.faults.refuse(BINDS, 500, times=1):  # a retried pod has a span of its own
             await traced.stack.start(["coordinator"])
             await world.satisfied(a)
-    for service in ("coordinator", "binding"):  # what they have not sent yet leaves when they end
+    for service in ("coordinator", "binding"):  # unsent spans are exported at shutdown
         await traced.stack.stop_one(service)
-    # Jaeger takes what the services send one batch after the other.
+    # Jaeger ingests batches one after the other
     last = {"gang", "gang.binding", "placement.search", "bind pod"}
     spans = await jaeger.trace_when(trace_id, lambda spans: last <= names(spans))
 

@@ -1,4 +1,4 @@
-"""kube-batch's PodGroups and batch annotations: what starts, what waits and says why, what the API tells of it."""
+"""kube-batch's PodGroups and batch annotations: starts, pending reasons, and status in the API."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 RESTART = [{"event": "Unschedulable", "action": "Restart"}]
 JOB_SECONDS = 120.0
-"""A real Job controller makes three failed pods anew after 40 s."""
+"""A real Job controller recreates three failed pods after 40 s."""
 
 
 def group(name: str, size: int) -> Workload:
@@ -27,7 +27,7 @@ def task(name: str, size: int) -> Workload:
 
 
 async def status(world: World, workload: Workload, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """The status of its PodGroup, as soon as it is so."""
+    """The status of its PodGroup, as soon as the condition holds."""
     namespace = world.here(workload).namespace
     path = f"/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/{namespace}/podgroups/{workload.name}"
     found: dict[str, Any] = {}
@@ -42,7 +42,7 @@ async def status(world: World, workload: Workload, holds: Callable[[dict[str, An
 
 
 async def counts(world: World, workload: Workload, **expected: int) -> None:
-    """Wait until the PodGroup says so."""
+    """Wait until the PodGroup has this status."""
     await status(world, workload, lambda told: {name: told.get(name) for name in expected} == expected)
 
 
@@ -79,7 +79,7 @@ async def test_pods_of_different_controllers_form_one_group(world: World) -> Non
     mixed = group("mixed", 2).asking_each({"cpu": "1"}, {"cpu": "500m"}).needing(4)
     await world.create(mixed)
     await world.waits(mixed, "2 of 4 members")
-    world.cluster.invariants.excuse(world.here(mixed).id)  # they do not know what a Job calls its pods
+    world.cluster.invariants.excuse(world.here(mixed).id)  # they do not know the names of a Job's pods
     await world.create_job(mixed, "workers", 2)
     await world.all_members_bound(mixed, 4)
     await counts(world, mixed, admitted=4, running=4)

@@ -1,4 +1,4 @@
-"""What becomes of gangs after they started: members that come again, end, or are gated, and names used anew."""
+"""Gangs after their start: recreated, finished and gated members, and reused names."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""A placement that lies harms nobody: the answer is not taken, it is told, the gang waits, and starts once it is told
-the truth. Between a real coordinator and a real placement stands a relay that changes the answers.
+"""Invalid solve responses are rejected and reported, and the gang starts after a valid one. A relay between the real
+coordinator and placement changes the responses.
 """
 
 import pytest
@@ -16,7 +16,7 @@ UNUSABLE = "placement's answer could not be used: "
 
 
 async def rejected(world: World, workload: Workload) -> set[str]:
-    """Why answers about the gang were not taken, as far as they are counted."""
+    """Counted rejections of responses about the gang, by reason."""
     answer = await world.cluster.explain(world.here(workload).id)
     return {each.reason for each in answer.rejected_answers if each.count}
 
@@ -92,7 +92,7 @@ async def test_i1_placement_cannot_start_a_strict_gang_in_part(world: World) -> 
         await world.cluster.until(lambda: told, "placement was asked")
         await world.waits(a)
         assert world.bound_pods(a) == {}
-    await world.nodes(1)  # it is asked for again when something changes
+    await world.nodes(1)  # it is tried again when something changes
     await world.bound(a)
 
 

@@ -1,4 +1,4 @@
-"""What services tell of themselves by HTTP: all that is documented, nothing else, and figures that follow the gangs."""
+"""Metrics over HTTP: exactly the documented ones are exposed, and values follow the gangs."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,7 +28,7 @@ async def told(world: World) -> dict[str, Figures]:
 
 
 async def until(world: World, holds: Callable[[dict[str, Figures]], bool]) -> dict[str, Figures]:
-    """Some figures follow a moment after what they are about, which others see first."""
+    """All metrics, as soon as the condition holds: some are updated a moment later than other observations."""
 
     async def as_wanted() -> dict[str, Figures] | None:
         now = await told(world)
@@ -52,7 +52,7 @@ async def test_metrics_follow_the_gangs(world: World) -> None:
             now["coordinator"]("scheduler_pending_pods", queue="unschedulable") == 5
             and now["coordinator"]("muster_watch_lag_seconds_count")
             > before["coordinator"]("muster_watch_lag_seconds_count")
-            and now["lifecycle"]("muster_leader") == 1  # after a test that killed it this takes a few seconds
+            and now["lifecycle"]("muster_leader") == 1  # takes a few seconds after a test that killed it
         ),
     )
 

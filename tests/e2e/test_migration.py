@@ -1,6 +1,6 @@
-"""The manifests of docs/migration.md do what the page says: each starts as a gang once its scheduler is Muster.
+"""The manifests of docs/migration.md start as gangs once their scheduler is Muster.
 
-They are taken from the page itself. Volcano's controllers are not here: what they make of a Job is made by `made_of`.
+They are read from the page. Volcano's controllers are not available: `made_of` creates the objects that they would.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ JSON = dict[str, Any]
 PAGE = (Path(__file__).parents[2] / "docs" / "migration.md").read_text()
 FENCE = re.compile(r"^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 NAMESPACE = "ml"
-"""That of the page's commands."""
+"""The namespace in the page's commands."""
 
 ONLY_THE_SCHEDULER = {
     "Koordinator": "koordinator/{}/train",
@@ -39,7 +39,7 @@ ONLY_THE_SCHEDULER = {
     "Sakkara": "sakkara/{}/ring",
     "Kubernetes' own gangs": "native/{}/encoder",
 }
-"""The gang of each section in which nothing but the scheduler changes; {} is the namespace."""
+"""The gang of each section in which only the scheduler changes; {} is the namespace."""
 
 CONVERTED = {
     "PodGroups of your own": "kube-batch/{}/bert",
@@ -54,7 +54,7 @@ VOLCANO_KINDS = {
 
 
 def blocks(kind: str) -> dict[str, str]:
-    """Of the page's fenced blocks of a kind, the one of each section, by its heading."""
+    """One fenced block of a kind per section, by its heading."""
     found = {}
     for fence in FENCE.finditer(PAGE):
         if fence["kind"] == kind:
@@ -83,7 +83,7 @@ def pod_specs(part: Any) -> list[JSON]:
 
 
 def at_muster(manifests: list[JSON]) -> list[JSON]:
-    """The same with another schedulerName, and no other change."""
+    """The manifests with another schedulerName and no other change."""
     changed = copy.deepcopy(manifests)
     for spec in pod_specs(changed):
         spec["schedulerName"] = "muster"
@@ -91,7 +91,7 @@ def at_muster(manifests: list[JSON]) -> list[JSON]:
 
 
 def on_nodes_of(world: World, manifests: list[JSON]) -> list[JSON]:
-    """The manifests as this test creates them: in its namespace and on its nodes."""
+    """The manifests in this test's namespace and on its nodes."""
     placed = copy.deepcopy(manifests)
     for each in placed:
         each["metadata"]["namespace"] = world.name
@@ -103,13 +103,13 @@ def on_nodes_of(world: World, manifests: list[JSON]) -> list[JSON]:
 
 
 def minimum_of(manifests: list[JSON]) -> int:
-    """How many must start together: what stands in the last of the words that all dialects have for it."""
+    """The minimum, as the last of the marks of all dialects states it."""
     words = r"(?:minMember|minAvailable|minCount|min-available|group-pod-num|size)\W+(\d+)"
     return int(re.findall(words, yaml.safe_dump(manifests, width=1000))[-1])
 
 
 async def starts_whole(world: World, gang: str, minimum: int) -> None:
-    """Wait until it has started, and see that its first permit had a seat for as many as must start together."""
+    """Wait until it has started, and check that its first permit covered its minimum."""
 
     def started() -> bool:
         found = world.cluster.gangs.get(gang)
@@ -123,7 +123,7 @@ async def starts_whole(world: World, gang: str, minimum: int) -> None:
 
 @pytest.fixture(autouse=True)
 def controllers(cluster: Cluster) -> None:
-    """Jobs need somebody who makes their pods."""
+    """Jobs need a controller that creates their pods."""
     cluster.api_server.needs_controllers()
 
 
@@ -164,7 +164,7 @@ async def volcano(cluster: Cluster) -> AsyncIterator[None]:
 
 
 def definition(plural: str, group: str, version: str, kind: str) -> JSON:
-    """A CustomResourceDefinition that takes anything."""
+    """A CustomResourceDefinition with an open schema."""
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -180,7 +180,7 @@ def definition(plural: str, group: str, version: str, kind: str) -> JSON:
 
 
 async def create_job(world: World, sign: str) -> JSON:
-    """Create the page's Volcano Job, before or after; returns it as it is in the API."""
+    """Create the page's Volcano Job, before or after the change; returns it as stored."""
     [job] = on_nodes_of(world, side(DIFFS[VOLCANO_JOBS], sign))
     job["spec"]["schedulerName"] = "muster"
     await world.declare(Written(f"none/{world.name}/job", (job,), ""))
@@ -189,7 +189,7 @@ async def create_job(world: World, sign: str) -> JSON:
 
 
 def made_of(job: Mapping[str, Any]) -> tuple[str, JSON, list[JSON]]:
-    """What Volcano's controller makes of a Job: the name of its group, the PodGroup, and the pods."""
+    """The objects of Volcano's controller for a Job: the name of its group, the PodGroup, and the pods."""
     metadata, spec = job["metadata"], job["spec"]
     group = f"{metadata['name']}-{metadata['uid']}"
     owner = {key: job[key] for key in ("apiVersion", "kind")} | {key: metadata[key] for key in ("name", "uid")}
@@ -215,7 +215,7 @@ def made_of(job: Mapping[str, Any]) -> tuple[str, JSON, list[JSON]]:
 
 
 def pod_of(job: Mapping[str, Any], task: Mapping[str, Any], name: str, group: str, owned: JSON) -> JSON:
-    """A pod of a task. What its template says of a scheduler goes before what the Job says."""
+    """A pod of a task. The template's schedulerName has precedence over the Job's."""
     template = copy.deepcopy(task["template"])
     given = template.get("metadata", {}).get("annotations", {})
     marks = {
@@ -234,7 +234,7 @@ def pod_of(job: Mapping[str, Any], task: Mapping[str, Any], name: str, group: st
 
 
 async def run_command_of_the_page(world: World, section: str) -> None:
-    """Run the shell commands of a section in the world's namespace, as the cluster's owner."""
+    """Run the shell commands of a section in the world's namespace, as administrator."""
     commands = blocks("sh")[section]
     assert f"-n {NAMESPACE} " in commands
     process = await asyncio.create_subprocess_exec(

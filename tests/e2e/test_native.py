@@ -1,4 +1,4 @@
-"""PodGroups of Kubernetes itself: gangs start whole, in one domain of a label, and the conditions say how it goes."""
+"""Native PodGroups: gangs start whole, in one domain of a label, and conditions report progress."""
 
 from typing import Any
 
@@ -18,13 +18,13 @@ WHOLE: dict[str, Any] = {"v1alpha2": "PodGroup"}
 
 @pytest.fixture(autouse=True)
 def version(world: World) -> str:
-    """The newest version of the API that there is."""
+    """The newest served version of the API."""
     world.cluster.api_server.needs_native()
     return world.cluster.api_server.native_versions[0]
 
 
 def first(version: str) -> str:
-    """The condition that says whether it has started."""
+    """The condition that reports the start."""
     return FIRST.get(version, "PodGroupInitiallyScheduled")
 
 

@@ -1,4 +1,4 @@
-"""NonStrict gangs: what they hold while they wait and what ends the wait, as the API and `muster explain` tell it."""
+"""NonStrict gangs: what they hold while they wait and what ends the wait."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def loose(name: str, *, waiting_time: str = LONG) -> Workload:
 
 
 def timed_out(world: World, workload: Workload) -> list[str]:
-    """Names of its pods that carry the mark."""
+    """Names of its pods with the timeout mark."""
     workload = world.here(workload)
     marked = [pod for (namespace, _), pod in world.cluster.pods.items() if namespace == workload.namespace]
     names = {workload.pod_name(number) for number in range(workload.size)}
@@ -28,7 +28,7 @@ def timed_out(world: World, workload: Workload) -> list[str]:
 
 
 async def all_marked(world: World, workload: Workload) -> None:
-    """Wait until every pod of it carries the mark."""
+    """Wait until all its pods have the timeout mark."""
     what = f"all pods of {workload.name} are marked"
     await world.cluster.until(lambda: len(timed_out(world, workload)) == workload.size, what)
 

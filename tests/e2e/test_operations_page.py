@@ -1,6 +1,6 @@
-"""The page on operations: its commands are run, in its order, and its manifests fit the chart and do what they say.
+"""docs/operations.md: its commands run in order, and its manifests match the chart.
 
-What etcd goes through by hand is in test_restore.py, with gangs in the middle of starting.
+test_restore.py runs the manual backup and restore, with gangs in the middle of starting.
 """
 
 import asyncio
@@ -48,13 +48,13 @@ ELSEWHERE: Final = {
     r"kubectl .*\bcreate job backup-now ": "the same",
     r"etcd(ctl|utl) ": "test_restore.py runs it",
 }
-"""What is not run here, and why."""
+"""Commands that are not run here, with the reason."""
 
 IMAGE_LINE: Final = re.compile(r"^make image ")
 
 
 def commands() -> Iterator[tuple[str, str]]:
-    """Section and command, in the order of the page; what takes Muster away comes last."""
+    """Section and command, in the order of the page; uninstalling comes last."""
     consoles = [each for each in blocks_of(PAGE) if each.language == "console"]
     for each in sorted(consoles, key=lambda each: each.section == LAST):
         for command in each.text.replace("\\\n", "").splitlines():
@@ -66,7 +66,7 @@ def is_elsewhere(command: str) -> bool:
 
 
 def manifests(number: str = "NUMBER") -> Iterator[JSON]:
-    """Those that the page has readers apply."""
+    """The manifests that the page applies."""
     for section in ("A backup in the cluster", "A restore in the cluster"):
         yield from yaml.safe_load_all(block(PAGE, section, "yaml").text.replace("NUMBER", number))
 
@@ -92,7 +92,7 @@ def one_argument(spec: JSON, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def objects() -> list[JSON]:
-    """What the chart makes."""
+    """The objects that the chart renders."""
     return rendered(VALUES)
 
 
@@ -142,7 +142,7 @@ async def test_documented_commands_print_what_the_page_shows(tmp_path: Path, obj
 
         async def run(command: str) -> str:
             if IMAGE_LINE.match(command):
-                command = command.replace("make", "make -n", 1)  # there is no engine to build it with
+                command = command.replace("make", "make -n", 1)  # there is no container engine to build it with
             process = await asyncio.create_subprocess_shell(
                 command, cwd=where, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
             )
@@ -163,7 +163,7 @@ async def test_documented_commands_print_what_the_page_shows(tmp_path: Path, obj
 
 
 async def make_claims(session: KubeSession, objects: list[JSON]) -> None:
-    """As the StatefulSet of etcd would have them made."""
+    """The volume claims that the StatefulSet of etcd would create."""
     [members] = of_kind(objects, "StatefulSet").values()
     [template] = members["spec"]["volumeClaimTemplates"]
     for number in range(members["spec"]["replicas"]):
@@ -268,7 +268,7 @@ async def test_backup_and_restore_manifests_move_a_secured_etcd(tmp_path: Path) 
 
 @contextlib.asynccontextmanager
 async def store_at(endpoints: str, security: Security, *, user: str | None = "muster") -> AsyncIterator[Store]:
-    """A store as the coordinator opens it."""
+    """A store opened as by the coordinator."""
     password = None if user is None else lambda: security.password_file.read_text().strip()
     store = Store(endpoints, SECONDS, tls=security.tls("coordinator"), user=user, password=password)
     try:
@@ -278,7 +278,7 @@ async def store_at(endpoints: str, security: Security, *, user: str | None = "mu
 
 
 async def run_container(container: JSON, places: dict[str, str], **variables: str) -> None:
-    """Its command on this machine, where what it is told of is in other places."""
+    """The command with the paths and addresses of this machine."""
     arguments = list(container["args"])
     for place, here in places.items():
         arguments = [each.replace(place, here) for each in arguments]

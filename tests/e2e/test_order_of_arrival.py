@@ -1,4 +1,4 @@
-"""Whatever comes first, and whatever is edited, deleted or made anew meanwhile: what is declared now counts."""
+"""Any order of creation, with edits, deletions and recreations in between: the current declaration counts."""
 
 import pytest
 
@@ -68,7 +68,7 @@ async def test_g23_g24_pods_and_definition_interleave_in_every_dialect(world: Wo
 
 
 async def test_pods_of_several_controllers_are_one_gang(world: World) -> None:
-    """A launcher and its workers, each a Job with pods of names that nobody chose."""
+    """A launcher and its workers, each a Job with generated pod names."""
     world.cluster.api_server.needs_controllers()
     await world.nodes(4)
     a = await world.define(gang("a").needing(4).declared_by("coscheduling").of(0))

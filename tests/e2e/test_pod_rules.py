@@ -1,4 +1,4 @@
-"""Gangs whose pods mind other pods, ports and volumes: placed as they ask for, or told what they wait for."""
+"""Gangs with inter-pod rules, host ports and volumes: placed accordingly, or pending with the reason."""
 
 from collections import Counter
 from typing import Any

@@ -1,4 +1,4 @@
-"""Gangs of higher priority take the room of others: of as few gangs as can be, and only for a start that is certain."""
+"""Preemption: as few gangs as possible, and only for a certain start."""
 
 import contextlib
 
@@ -35,7 +35,7 @@ def aside(name: str) -> Workload:
 
 
 async def nothing_was_evicted(world: World, before: set[str], *workloads: Workload) -> None:
-    """Something that comes later has been dealt with, and all pods are still there."""
+    """Wait until a later pod was handled, and check that all pods still exist."""
     fence = aside("fence")
     await world.nodes(1, pool=ASIDE)
     await world.create(fence)
@@ -133,7 +133,7 @@ async def test_g46_preemptor_deleted_before_the_solve_response_i9(world: World) 
     with solves.holding(removes) as held:
         await world.create(preemptor)
         await held.wait()
-        await world.minimum(preemptor, 4)  # it is known, so that it can be forgotten
+        await world.minimum(preemptor, 4)  # known, so that it can be forgotten
         await world.delete(preemptor)
         await world.forgotten(preemptor)
     await nothing_was_evicted(world, before, victim)
@@ -177,7 +177,7 @@ async def test_pods_protected_by_a_disruption_budget_are_not_evicted_i9(world: W
     protected, other = (running(name).of(4).labelled(app=name) for name in ("protected", "other"))
     await world.create(other)
     await world.bound(other)
-    await world.create(protected)  # younger: without the budget it would go first
+    await world.create(protected)  # younger: it would be the first victim without the budget
     await world.bound(protected)
     await world.budget(protected, least=4)
     before = world.uids(protected)

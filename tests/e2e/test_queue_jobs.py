@@ -1,4 +1,4 @@
-"""kube-arbitrator end to end: QueueJobs from their pods to their end, and jobs of any other controller."""
+"""kube-arbitrator end to end: QueueJobs from creation to completion, and jobs of any other controller."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,12 +22,12 @@ ARBITRATOR = "arbitrator.incubator.k8s.io/v1alpha1"
 
 @pytest.fixture(autouse=True)
 def collected(world: World) -> None:
-    """What a job owned goes with it."""
+    """Objects owned by a job are deleted with it."""
     world.cluster.api_server.needs_controllers()
 
 
 def pods_of(world: World, job: str) -> dict[str, JSON]:
-    """Pods of which the controller has this name, by their names."""
+    """Pods whose controller has this name, by name."""
     found = {}
     for (namespace, name), pod in world.cluster.pods.items():
         owners = pod["metadata"].get("ownerReferences") or ()
@@ -37,7 +37,7 @@ def pods_of(world: World, job: str) -> dict[str, JSON]:
 
 
 def bound(world: World, job: str) -> dict[str, str]:
-    """Node by pod, of those of its pods that are bound."""
+    """Nodes of its bound pods by pod."""
     return {name: node for name, pod in pods_of(world, job).items() if (node := node_of(pod))}
 
 
@@ -46,7 +46,7 @@ async def until_bound(world: World, job: str, count: int) -> None:
 
 
 async def waits(world: World, gang_id: str, *words: str) -> None:
-    """Wait until the gang says this of why it waits."""
+    """Wait until the gang reports this pending reason."""
 
     def says() -> bool:
         found = world.cluster.gangs.get(gang_id)
@@ -56,7 +56,7 @@ async def waits(world: World, gang_id: str, *words: str) -> None:
 
 
 async def status(world: World, job: str, holds: Callable[[JSON], bool]) -> JSON:
-    """The status of a QueueJob, as soon as it is so."""
+    """The status of a QueueJob, as soon as the condition holds."""
     path = f"/apis/{ARBITRATOR}/namespaces/{world.name}/queuejobs/{job}"
     found: JSON = {}
 
@@ -70,7 +70,7 @@ async def status(world: World, job: str, holds: Callable[[JSON], bool]) -> JSON:
 
 
 async def fail(world: World, *pods: str) -> None:
-    """Pods end badly, as their kubelet would say, which has its say first."""
+    """Let pods fail, as their kubelet would report; waits for the kubelet's own report first."""
     for name in pods:
         key = (world.name, name)
 
@@ -83,7 +83,7 @@ async def fail(world: World, *pods: str) -> None:
 
 
 def job(world: World, name: str, replicas: int, minimum: int, **scheduling: Any) -> Written:
-    """A QueueJob on the world's nodes, which itself says that they must be those."""
+    """A QueueJob with a node selector for the world's nodes."""
     scheduling["nodeSelector"] = {LABEL: world.name, **scheduling.get("nodeSelector", {})}
     written = queue_job(name, (replicas, template()), minimum=minimum, namespace=world.name, scheduling=scheduling)
     return Written(f"kube-arbitrator/{world.name}/QueueJob.{name}", (written,), f"minAvailable: {minimum}")
@@ -184,7 +184,7 @@ async def test_contradictory_node_selectors_are_reported_on_the_pods(world: Worl
 
 
 async def test_pods_of_any_controller_join_its_scheduling_spec(world: World) -> None:
-    """A Job of Kubernetes', whose SchedulingSpec comes after its pods."""
+    """A Kubernetes Job whose SchedulingSpec is created after its pods."""
     await world.nodes(2)
     batch_job: JSON = {
         "apiVersion": "batch/v1",
@@ -213,7 +213,7 @@ async def test_pods_of_any_controller_join_its_scheduling_spec(world: World) -> 
 
 
 async def test_a_spec_created_first_makes_pods_wait_for_each_other(world: World) -> None:
-    """Any object may be the controller; here it is one that does nothing for its pods."""
+    """Any object may be the controller; this one manages no pods."""
     await world.nodes(4)
     id_ = f"kube-arbitrator/{world.name}/ConfigMap.crd-job"
     controller = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "crd-job", "namespace": world.name}}

@@ -1,4 +1,4 @@
-"""Quota kept for PodGroups, with everything that has a part in it: Jobs, kubelets, and a lifecycle that dies."""
+"""Quota reserved for PodGroups, with Jobs, kubelets, and crashes of lifecycle."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    """A Muster whose API server asks lifecycle about new pods."""
+    """A Muster whose API server calls lifecycle's webhook for new pods."""
     directory = tmp_path_factory.mktemp("guarded")
     async with running_cluster(directory, kubeconfig=real_kubeconfig(request.config), quota=True) as cluster:
         yield cluster
@@ -38,7 +38,7 @@ def group(name: str, size: int, **total: str) -> Workload:
 
 
 async def quota(world: World, namespace: str, **hard: str) -> str:
-    """Make a ResourceQuota that counts; its path."""
+    """Create a ResourceQuota and wait until it counts; returns its path."""
     await world.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team", "namespace": namespace}}
     await world.cluster.apply({**body, "spec": {"hard": hard}})
@@ -48,7 +48,7 @@ async def quota(world: World, namespace: str, **hard: str) -> str:
 
 
 async def found(world: World, path: str, holds: Callable[[Any], bool]) -> Any:
-    """The object, as soon as it is so."""
+    """The object, as soon as the condition holds."""
     seen: Any = None
 
     async def as_wanted() -> bool:
@@ -61,7 +61,7 @@ async def found(world: World, path: str, holds: Callable[[Any], bool]) -> Any:
 
 
 async def told(world: World, workload: Workload, reason: str) -> str:
-    """The message of its condition, once that has the reason."""
+    """The message of its condition, as soon as it has the reason."""
     namespace = world.here(workload).namespace
     path = f"/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/{namespace}/podgroups/{workload.name}"
     seen = await found(world, path, lambda each: _condition(each).get("reason") == reason)
@@ -121,5 +121,5 @@ async def test_quota_returned_by_a_group_goes_to_a_waiting_one(world: World) -> 
     await world.create_job(second, "second", 2)
     await world.end_pods(first, 0)
     await told(world, second, "QuotaReserved")
-    # A pod that was let in and that the API server refused all the same, as on a busy machine, counts for 90 s.
+    # a pod that was admitted and then rejected by the API server, as on a busy machine, counts for 90 s
     await world.all_members_bound(second, 2, seconds=150)

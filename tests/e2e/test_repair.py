@@ -1,4 +1,4 @@
-"""Gangs that started and cannot be completed: what their repair policy says is done, and said (I6)."""
+"""Started gangs that cannot be completed: their repair policy is applied and reported (I6)."""
 
 import pytest
 
@@ -12,7 +12,9 @@ POLICY = "muster.dev/repair-policy"
 
 
 async def half_started(world: World, workload: Workload) -> Workload:
-    """Bound but for two pods, whose seats another scheduler took while the coordinator was down; no room is left."""
+    """A gang bound except for two pods, whose seats another scheduler took while the coordinator was down; no
+    capacity is left.
+    """
     await world.nodes(*[4] * 2)
     thief = plain("thief").asking(cpu=2)
     with world.cluster.faults.hold(BINDS, let_pass=6) as held:

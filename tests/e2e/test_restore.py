@@ -1,6 +1,4 @@
-"""etcd restored from a snapshot, and etcd lost altogether: the commands of the page on operations, under gangs that are
-in the middle of something.
-"""
+"""etcd restored from a snapshot, and an empty etcd: the commands of docs/operations.md, with gangs in transition."""
 
 import asyncio
 import os
@@ -27,7 +25,7 @@ SECONDS = 60.0
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    """A cluster of its own: what becomes of its etcd concerns nobody else."""
+    """A separate cluster: its etcd is stopped and replaced."""
     async with running_cluster(tmp_path) as cluster:
         world = World(cluster)
         yield world
@@ -35,7 +33,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def run(section: str, directory: Path, **variables: str) -> str:
-    """The commands of a section; what they print."""
+    """Run the commands of a section; returns their output."""
     path = f"{Path(etcdutl()).parent}{os.pathsep}{os.environ['PATH']}"
     process = await asyncio.create_subprocess_exec(
         *("sh", "-euc", block(PAGE, section).text),
@@ -50,7 +48,7 @@ async def run(section: str, directory: Path, **variables: str) -> str:
 
 
 async def without_etcd(cluster: Cluster) -> Path:
-    """Coordinator and etcd die, in this order; where etcd's data is."""
+    """Kill the coordinator, then etcd; returns etcd's data directory."""
     await cluster.invariants.compared()
     for name in ("coordinator", "etcd"):
         await cluster.stack.kill(name)
@@ -90,7 +88,7 @@ async def test_scheduling_continues_on_a_restored_and_on_an_empty_etcd(world: Wo
     assert cluster.records.present[world.here(holds).id].state == GangRecord.STATE_UNPERMITTED
 
     shutil.rmtree(await without_etcd(cluster))
-    await cluster.stack.kill("binding")  # it knows a leader whose number the new etcd has yet to reach
+    await cluster.stack.kill("binding")  # binding knows a leader epoch that the new etcd has yet to reach
     await cluster.stack.start(["etcd", "binding", "coordinator"])
     await world.create(unseen)
     await world.bound(unseen)

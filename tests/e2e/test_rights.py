@@ -1,7 +1,7 @@
-"""The services with exactly the rights that the chart gives them: nothing is refused, and nothing is given in vain.
+"""The services run with exactly the chart's rights: no request is denied, and every right is used.
 
-Gangs of every kind, volumes, preemption, restarts, quota and QueueJobs go through a Muster of real processes. The API
-server enforces RBAC and keeps what each service asked for.
+Gangs of every kind, volumes, preemption, restarts, quota and QueueJobs run through real processes. The API server
+enforces RBAC and records the requests of each service.
 """
 
 import asyncio
@@ -34,13 +34,15 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 JSON = dict[str, Any]
 ARBITRATOR = "arbitrator.incubator.k8s.io/v1alpha1"
 WITHOUT_STATUS = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io")
-"""Groups whose PodGroups have no subresource here, as in some clusters: their status is written all the same."""
+"""API groups whose PodGroups have no status subresource here, as in some clusters: their status is written
+nevertheless.
+"""
 LATER_LEADER = 2**62
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    """A Muster that reserves quota, in a cluster with CRDs of its own and of others."""
+    """A Muster with quota, in a cluster with its own CRDs and those of others."""
     async with running_cluster(tmp_path_factory.mktemp("rights"), quota=True, start=()) as cluster:
         for definition in load_manifests(CRDS):
             if definition.body["spec"]["group"] in WITHOUT_STATUS:
@@ -53,7 +55,7 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def new_world(cluster: Cluster) -> AsyncIterator[Callable[[], World]]:
-    """Makes parts of the cluster, as many as are asked for."""
+    """Creates worlds on demand."""
     made: list[World] = []
 
     def make() -> World:
@@ -66,7 +68,7 @@ async def new_world(cluster: Cluster) -> AsyncIterator[Callable[[], World]]:
 
 
 async def seen(cluster: Cluster, path: str, holds: Callable[[Any], object]) -> Any:
-    """The object, as soon as it is so; None stands for one that is not there."""
+    """The object, as soon as the condition holds; None if it does not exist."""
     found: Any = None
 
     async def as_wanted() -> bool:
@@ -79,7 +81,7 @@ async def seen(cluster: Cluster, path: str, holds: Callable[[Any], object]) -> A
     return found
 
 
-# -- what users do, each in a world of its own
+# -- actions of users, each in its own world
 
 
 async def native_gang(world: World) -> None:
@@ -170,7 +172,7 @@ async def declare_job(world: World, name: str) -> None:
 
 
 async def told(world: World, name: str, holds: Callable[[JSON], object]) -> None:
-    """Wait until the status of a QueueJob says so."""
+    """Wait until the status of a QueueJob satisfies the condition."""
     path = f"/apis/{ARBITRATOR}/namespaces/{world.name}/queuejobs/{name}"
     await seen(world.cluster, path, lambda found: holds(found.get("status", {})))
 
@@ -188,7 +190,7 @@ async def queue_jobs(world: World) -> None:
 
 
 async def pod_in_the_way(world: World) -> None:
-    """A QueueJob's pod has a name that is taken, which is told anew by each lifecycle that leads."""
+    """A QueueJob's pod has a name that is taken; each lifecycle that leads reports it again."""
     await world.create(plain("clash-0").of(1))
     await declare_job(world, "clash")
     await told(world, "clash", lambda status: "Conflict" in str(status.get("conditions")))
@@ -206,11 +208,11 @@ ACTS = (
     pod_in_the_way,
 )
 
-# -- what happens when others are in the way
+# -- conflicts with other actors
 
 
 async def told_again_by_the_next(cluster: Cluster) -> None:
-    """Who leads next finds what was told before, and counts."""
+    """The next leader finds the earlier events, and counts on."""
     await cluster.stack.stop_one("lifecycle")
     await cluster.stack.start(["lifecycle"])
 
@@ -224,7 +226,7 @@ async def told_again_by_the_next(cluster: Cluster) -> None:
 
 
 async def spec_that_is_not_seen(world: World) -> None:
-    """A SchedulingSpec has the name of a QueueJob, and no watch has told it yet."""
+    """A SchedulingSpec has the name of a QueueJob, and no watch has reported it yet."""
     cluster = world.cluster
     metadata = {"name": "late", "namespace": world.name}
     with cluster.faults.hold(Requests("GET", "/schedulingspecs")) as held:
@@ -237,9 +239,9 @@ async def spec_that_is_not_seen(world: World) -> None:
 
 
 async def volume_of_another_node(world: World) -> None:
-    """Two pods share a claim whose volume is made on the first one's node: the second is refused, with the reason.
+    """Two pods share a claim; its volume is provisioned for the first, and the second is rejected with the reason.
 
-    No coordinator runs then: it would not ask for that.
+    No coordinator runs then: it would not request that.
     """
     nodes = await world.nodes(1, 1)
     two = world.here(gang("two").of(2).with_claims(await world.storage_class()))
@@ -276,7 +278,7 @@ async def volume_of_another_node(world: World) -> None:
         )
         written = binding_pb2.WriteRequest(leader_epoch=LATER_LEADER, events=[event, event])
         assert not (await stub.Write(written, timeout=WAIT_SECONDS)).failures
-    await world.cluster.stack.stop_one("binding")  # which writes its counts before it ends
+    await world.cluster.stack.stop_one("binding")  # it writes its counts before it ends
 
 
 async def test_no_request_is_denied_and_every_right_is_used(cluster: Cluster, new_world: Callable[[], World]) -> None:
@@ -303,7 +305,7 @@ async def test_no_request_is_denied_and_every_right_is_used(cluster: Cluster, ne
 
 
 async def test_a_missing_right_is_detected(cluster: Cluster, new_world: Callable[[], World]) -> None:
-    """The test above can fail: an API server that takes away a right shows who lacks it."""
+    """Shows that the test above can fail: a right is removed, and the denied service is found."""
     path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/muster-binding"
     role = await cluster.call("GET", path)
     fewer = [rule for rule in role["rules"] if "pods/status" not in rule["resources"]]

@@ -1,4 +1,4 @@
-"""Sakkara's groups as its users know them: ConfigMaps and labels in, placements, ranks, times and preemption out."""
+"""Sakkara's groups: ConfigMaps and labels in, placements, ranks, times and preemption out."""
 
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -19,13 +19,13 @@ STAGES = ["Waiting", "Ready", "Assigned", "Permitted", "Bound"]
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def told(world: World) -> AsyncIterator[Told]:
-    """What ConfigMaps and pods of the world say, from the beginning."""
+    """Statuses of ConfigMaps and pods of the world, from the beginning."""
     async with following(world) as told:
         yield told
 
 
 def as_found(world: World, workload: SakkaraGroup, tree: Any) -> Any:
-    """The part of the tree that the pods of a group are in, with the pods."""
+    """The part of the tree with the pods of a group."""
     homes = world.bound_pods(workload)
 
     def of(part: Any) -> Any:
@@ -38,7 +38,7 @@ def as_found(world: World, workload: SakkaraGroup, tree: Any) -> Any:
 
 
 async def is_as_told(world: World, told: Told, workload: SakkaraGroup, tree: Any) -> None:
-    """Everything that is written of a bound group agrees with where its pods are."""
+    """Check that everything written about a bound group agrees with its pods' nodes."""
     await world.bound(workload)
     data = await told.says(workload, status="Bound")
     assert told.placement(workload) == as_found(world, workload, tree)
@@ -58,7 +58,7 @@ async def is_as_told(world: World, told: Told, workload: SakkaraGroup, tree: Any
 
 
 async def told_on_config_map(world: World, workload: SakkaraGroup, saying: str) -> None:
-    """Wait for a Warning about its ConfigMap that says this."""
+    """Wait for a Warning event about its ConfigMap that contains the words."""
 
     def there() -> bool:
         events = world.cluster.events_of(world.name, [workload.name])
@@ -71,7 +71,7 @@ async def told_on_config_map(world: World, workload: SakkaraGroup, saying: str) 
 
 
 def in_order(statuses: list[str]) -> bool:
-    """A group may be seen to skip a stage, but not to go back."""
+    """Check the order of stages: one may be skipped in observation, but none comes back."""
     return statuses == sorted(set(statuses), key=STAGES.index)
 
 

@@ -1,4 +1,4 @@
-"""Schedule cycles as users see them: in `muster explain`, and in the record in etcd."""
+"""Schedule cycles in `muster explain` and in the record in etcd."""
 
 import pytest
 

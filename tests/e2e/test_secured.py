@@ -1,4 +1,4 @@
-"""Muster with mutual TLS everywhere and an etcd that knows users: gangs start, and who should not be heard is not."""
+"""Muster with mutual TLS everywhere and etcd users: gangs start, and unauthorized clients are rejected."""
 
 import asyncio
 import itertools

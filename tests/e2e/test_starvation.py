@@ -1,4 +1,4 @@
-"""A gang that fits only an empty cluster starts, whatever stream of small ones arrives (I8)."""
+"""A gang that fits only an empty cluster starts under any stream of small ones (I8)."""
 
 import asyncio
 import contextlib
@@ -13,15 +13,15 @@ from builders.gangs.workloads import Workload, gang, plain
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 AT_A_TIME = 12
-"""Small gangs that exist at every moment: half as many again as there is room for."""
+"""Small gangs that exist at any time: 1.5 times the capacity."""
 RUN_SECONDS = (0.6, 1.4)
 RUN, EXPECTED = "muster.dev/run-seconds", "muster.dev/expected-duration"
 
 
 @contextlib.asynccontextmanager
 async def stream(world: World, *, announced: bool) -> AsyncIterator[list[Workload]]:
-    """Gangs of 4 come for ever: when one has run, which all its pods do for the same time, the next one is created.
-    `announced`: they say how long they will run, so that they may run in room that is kept for later.
+    """An endless stream of gangs of 4, all with the same duration: when one completes, the next is created.
+    `announced`: they declare their duration, so that they may backfill.
     """
     chance = random.Random(47)
     born: list[Workload] = []

@@ -1,4 +1,4 @@
-"""Strict gangs start whole or not at all: rows of the gang scenarios, with every service as its own process."""
+"""Strict gangs start whole or not at all: rows of the gang scenarios, with every service as a process."""
 
 import pytest
 
@@ -201,7 +201,7 @@ async def test_g36_a_node_cordoned_before_the_permit_is_not_used(world: World) -
         await held.wait()
         await world.cordon(node)
         await world.create(fence)
-        await world.waits(fence, "1 of 2 members")  # what was told before it is known too
+        await world.waits(fence, "1 of 2 members")  # earlier reports are known too
     await world.waits(a, "unschedulable")
     [other] = await world.nodes(3)
     await world.bound(a)
@@ -233,7 +233,7 @@ async def test_g41_as_many_gangs_start_as_fit_and_the_rest_follow_in_order(world
     assert sum(bool(world.bound_pods(late)) for late in all_gangs[room:]) == 3
 
 
-@pytest.mark.timeout(300)  # a real API server takes its time to make and delete so many
+@pytest.mark.timeout(300)  # a real API server needs longer to create and delete this many
 async def test_g42_a_gang_of_5000_pods_has_one_record_and_is_explained(world: World) -> None:
     size = 5000
     await world.nodes(*[100] * 50)

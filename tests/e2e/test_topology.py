@@ -1,4 +1,4 @@
-"""Gangs ask to be near or apart, in trees that ConfigMaps define; what they ask holds, and trees may change."""
+"""Topology constraints in trees that ConfigMaps define; they hold, and trees may change."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import pairwise
@@ -22,7 +22,7 @@ SetTree = Callable[[World, Racks], Awaitable[None]]
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def set_tree(world: World) -> AsyncIterator[SetTree]:
-    """Creates or changes the tree that is named like the world."""
+    """Create or change the tree with the name of the world."""
     made: list[str] = []
 
     async def set_tree(world: World, racks: Racks) -> None:

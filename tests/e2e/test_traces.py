@@ -1,4 +1,4 @@
-"""One trace per gang, from its first pod to its last bind, also when the coordinator dies on the way."""
+"""One trace per gang, from its first pod to its last bind, also across a coordinator crash."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -34,7 +34,7 @@ async def traced(traces: TraceReceiver, tmp_path: Path) -> AsyncIterator[Cluster
 
 
 def children_of(spans: list[Span], name: str) -> set[str]:
-    """Names of the spans right below the one of that name."""
+    """Names of the child spans of the span with this name."""
     [parent] = [span for span in spans if span.name == name]
     return {span.name for span in spans if span.parent_id == parent.span_id}
 
@@ -54,7 +54,7 @@ async def test_a_trace_continues_after_a_crash_in_mid_bind(traced: Cluster, trac
     addresses = traced.stack.metrics_addresses
     slow = await examples_at(addresses["coordinator"], "muster_gang_phase_duration_seconds")
     slow_calls = await examples_at(addresses["binding"], "rpc_server_call_duration_seconds")
-    for service in ("coordinator", "binding"):  # what they have not sent yet leaves when they end
+    for service in ("coordinator", "binding"):  # unsent spans are exported at shutdown
         await traced.stack.stop_one(service)
 
     trace_id = newest_trace_with(traces.path, GANG, a.id)

@@ -1,4 +1,4 @@
-"""`muster up` as a user runs it: everything starts, gangs become what they should, and nothing is left behind."""
+"""`muster up` as a user runs it: everything starts, gangs reach their outcome, and no process is left."""
 
 import asyncio
 import contextlib
@@ -50,7 +50,7 @@ class Up:
         return found
 
     async def says(self, words: str) -> None:
-        """Wait until a line of its output has these words."""
+        """Wait until a line of its output contains the words."""
         assert self.process.stdout is not None
         if any(words in line for line in self.lines):
             return
@@ -215,7 +215,7 @@ async def test_the_preemption_example_evicts_and_requeues_the_gang(tmp_path: Pat
 
 
 async def kubectl(up: Up, *arguments: str) -> str:
-    """Run kubectl against it; what it prints."""
+    """Run kubectl against it; returns the output."""
     process = await asyncio.create_subprocess_exec(
         *("kubectl", "--kubeconfig", up.endpoints.kubeconfig, *arguments),
         stdout=asyncio.subprocess.PIPE,
@@ -231,7 +231,7 @@ async def test_traces_of_every_service_are_kept_after_shutdown(tmp_path: Path) -
     async with running_up(state) as up:
         await up.says("koordinator/default/resnet satisfied, 8/8 bound")
         code, out, err = await ran("trace", "resnet", "--state-dir", str(state), "-o", "json")
-        assert code in (0, 1), err  # spans may be on their way
+        assert code in (0, 1), err  # spans may still be exported
     code, out, err = await ran("trace", "default/resnet", "--state-dir", str(state), "-o", "json")
     assert code == 0, err
     spans = json.loads(out)["spans"]

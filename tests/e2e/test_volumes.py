@@ -1,4 +1,4 @@
-"""Gangs whose volumes are made only once their nodes are known: the node is chosen, told, and waited for."""
+"""Gangs with volumes that are provisioned once the node is chosen."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ async def simulated(world: World) -> AsyncIterator[None]:
 
 
 async def volumes_are_with_their_pods(world: World, workload: Workload) -> None:
-    """Every pod's volume can be used on its node."""
+    """Check that every pod's volume is usable on its node."""
     bound = world.bound_pods(workload)
     nodes = await asyncio.gather(*(world.node_of_volume(workload, number) for number in range(workload.size)))
     assert dict(zip(bound, nodes, strict=True)) == bound
