@@ -15,7 +15,7 @@ from builders.e2e.solve_relay import SolveRelay
 from builders.gangs.workloads import Workload
 from builders.kube.nodes import Machine, make_nodes
 from muster.coordinator.v1.coordinator_pb2 import Phase
-from muster.localcluster.up.state import Picture, follow
+from muster.localcluster.up.cluster_view import ClusterView, watch_gangs
 
 UPDATES_PER_SECOND = 20
 _QUIET_SECONDS = 10.0  # what users are told is written by then
@@ -43,12 +43,12 @@ async def freed(ground: Ground, pending: int) -> dict[str, Any]:
     """From the answer of the API server that frees room to the first and last bind of the gang that fits in it, while
     so many others wait ahead of it that do not fit.
     """
-    async with waiting(ground, pending) as picture:
+    async with waiting(ground, pending) as view:
         binds = BindTimes(ground.session, ground.namespace)
         await binds.start()
         rounds = ground.options.rounds
         say(f"{rounds} times room for one gang comes by a deleted pod, {rounds} times by a new node; {pending} wait")
-        by_pod, by_node = _Latencies(ground, picture, binds), _Latencies(ground, picture, binds)
+        by_pod, by_node = _Latencies(ground, view, binds), _Latencies(ground, view, binds)
         for number in range(rounds):
             await by_pod.measure(f"pod-{number}", partial(load.remove_filler, ground.session, ground.namespace, number))
             await by_node.measure(f"node-{number}", partial(_new_node, ground, number))
@@ -62,19 +62,19 @@ async def freed(ground: Ground, pending: int) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def waiting(ground: Ground, pending: int, relay: SolveRelay | None = None) -> AsyncIterator[Picture]:
+async def waiting(ground: Ground, pending: int, relay: SolveRelay | None = None) -> AsyncIterator[ClusterView]:
     """Every node is full, and so many gangs that need two whole nodes have been tried once."""
     say(f"filling {ground.options.nodes} nodes, creating {pending} gangs of 16")
     await load.fill(ground.session, ground.namespace, ground.options.nodes)
     gangs = load.wide_gangs(pending, ground.namespace)
     await load.create(ground.session, *gangs)
-    picture = Picture()
+    view = ClusterView()
     await ground.start_services(relay)
-    following = asyncio.ensure_future(follow(ground.stack.addresses["coordinator"], picture))
+    following = asyncio.ensure_future(watch_gangs(ground.stack.addresses["coordinator"], view))
     try:
-        await _tried(picture, *gangs)
+        await _tried(view, *gangs)
         await asyncio.sleep(_QUIET_SECONDS)
-        yield picture
+        yield view
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
@@ -85,8 +85,8 @@ async def waiting(ground: Ground, pending: int, relay: SolveRelay | None = None)
 class _Latencies:
     """Rounds: a gang waits, room comes, it starts."""
 
-    def __init__(self, ground: Ground, picture: Picture, binds: BindTimes) -> None:
-        self._ground, self._picture, self._binds = ground, picture, binds
+    def __init__(self, ground: Ground, view: ClusterView, binds: BindTimes) -> None:
+        self._ground, self._picture, self._binds = ground, view, binds
         self._first: list[float] = []
         self._last: list[float] = []
 
@@ -129,12 +129,12 @@ async def _new_node(ground: Ground, number: int) -> None:
     await make_nodes(ground.session, Machine(f"bench-late-{number:04}", load.ROOM, {load.LABEL: "true"}))
 
 
-async def _tried(picture: Picture, *gangs: Workload) -> None:
+async def _tried(view: ClusterView, *gangs: Workload) -> None:
     def waits(id_: str) -> bool:
-        found = picture.gangs.get(id_)
+        found = view.gangs.get(id_)
         return found is not None and found.phase == Phase.PHASE_QUEUED and "fit" in found.reason
 
     async with asyncio.timeout(BOUND_SECONDS):
         version = -1
         while not all(waits(gang.id) for gang in gangs):
-            version = await picture.newer_than(version)
+            version = await view.newer_than(version)

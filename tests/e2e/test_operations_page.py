@@ -228,13 +228,13 @@ def test_manifests_use_etcds_image_and_security_context(objects: list[JSON]) -> 
 async def test_backup_and_restore_manifests_move_a_secured_etcd(tmp_path: Path) -> None:
     etcdutl()
     security = Security(tmp_path / "tls")
-    await security.make()
+    await security.create()
     (tmp_path / "backup").mkdir()
     tls = security.tls("coordinator")
     async with EtcdProcess(tmp_path / "old", durable=False, tls=security.tls("etcd")) as old:
         async with store_at(old.endpoint, security, user=None) as store:
             await store.commit(await fence_of(store, "/muster/v1/leader"), {RECORD: b"permit"})
-        await security.protect(old.endpoint)
+        await security.enable_etcd_authentication(old.endpoint)
         files = {"tls.crt": tls.certificate_file, "tls.key": tls.key_file, "ca.crt": tls.ca_file}
         for name, file in files.items():
             assert file is not None

@@ -162,7 +162,7 @@ async def test_up_restarts_crashed_processes_and_stops_cleanly(tmp_path: Path) -
 
         victim = next(child for child in children if "placement" in child.cmdline())
         victim.kill()
-        await up.says("placement was killed by SIGKILL; starting it again")
+        await up.says("placement was killed by SIGKILL; restarting in")
 
         children = up.children()
         up.process.send_signal(signal.SIGINT)

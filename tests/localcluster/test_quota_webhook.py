@@ -22,7 +22,7 @@ def installed() -> Any:
 
 async def test_local_and_installed_webhooks_are_alike(tmp_path: Path) -> None:
     local = QuotaWebhook(tmp_path, "127.0.0.1:1")
-    await local.make_certificate()
+    await local.create_certificate()
     [webhook] = local.configuration()["webhooks"]
     assert {name: webhook[name] for name in ALIKE} == {name: installed()[name] for name in ALIKE}
     [rule], [other] = webhook["rules"], installed()["rules"]
@@ -35,7 +35,7 @@ def test_all_know_the_same_path() -> None:
 
 async def test_a_certificate_that_is_there_is_kept(tmp_path: Path) -> None:
     local = QuotaWebhook(tmp_path, "127.0.0.1:1")
-    await local.make_certificate()
+    await local.create_certificate()
     before = local.certificate.read_bytes()
-    await local.make_certificate()
+    await local.create_certificate()
     assert local.certificate.read_bytes() == before

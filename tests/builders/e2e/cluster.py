@@ -33,7 +33,7 @@ from muster.kube.session import ApiStatusError, KubeSession, Response
 from muster.localcluster.manifests import Manifest, apply_manifests, load_manifests
 from muster.localcluster.ports import free_port
 from muster.localcluster.stack import SERVICES, Stack, StackOptions
-from muster.localcluster.up.state import Picture, follow
+from muster.localcluster.up.cluster_view import ClusterView, watch_gangs
 from muster.rpc.channel import open_channel
 
 CRDS = Path(__file__).parents[3] / "deploy" / "crds"
@@ -57,8 +57,8 @@ class Cluster:
         self.pods: dict[tuple[str, str], JSON] = {}
         self.nodes: dict[str, JSON] = {}
         self.events: dict[str, JSON] = {}
-        self.picture = Picture()
-        self.solves = SolveRelay(stack.addresses["placement"], self.picture.touch)
+        self.view = ClusterView()
+        self.solves = SolveRelay(stack.addresses["placement"], self.view.touch)
         self.records = EtcdRecords(stack.etcd_address, self._on_record)
         self.invariants = Invariants(self.records)
         self.on_pod: Callable[[str, JSON], None] | None = None
@@ -83,7 +83,7 @@ class Cluster:
         try:
             async with asyncio.timeout(seconds):
                 while not condition():
-                    version = await self.picture.newer_than(version)
+                    version = await self.view.newer_than(version)
         except TimeoutError:
             raise AssertionError(f"not within {seconds:g} s: {what}\n{self.described()}") from None
 
@@ -97,8 +97,8 @@ class Cluster:
 
     @property
     def gangs(self) -> dict[str, coordinator_pb2.Gang]:
-        """The coordinator's explanation of a gang."""
-        return self.picture.gangs
+        """Gangs by id, as the coordinator reports them."""
+        return self.view.gangs
 
     def is_usable(self, node: str) -> bool:
         """Whether the node exists, is ready and has no taints."""
@@ -199,7 +199,7 @@ class Cluster:
         if self.api_server.is_real and self.api_server.has_controllers:
             self._go(Provisioner(self.session).run())
         for replica in self.stack.replicas_of("coordinator"):  # only the leader answers
-            self._go(follow(self.stack.addresses[replica], self.picture))
+            self._go(watch_gangs(self.stack.addresses[replica], self.view))
 
     async def close(self) -> None:
         """Stop watching, and stop all processes."""
@@ -231,14 +231,14 @@ class Cluster:
     def _on_record(self, gang: str, record: record_pb2.GangRecord | None) -> None:
         if self.on_record is not None:
             self.on_record(gang, record)
-        self.picture.touch()
+        self.view.touch()
 
     def _keep(self, kept: dict[Any, JSON], key: Any, change: str, item: JSON) -> None:
         if change == "DELETED":
             kept.pop(key, None)
         else:
             kept[key] = item
-        self.picture.touch()
+        self.view.touch()
 
 
 def _stands_still(pid: int) -> bool:

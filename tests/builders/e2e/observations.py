@@ -176,7 +176,7 @@ class Observations:
                 if id_ in self.cluster.gangs and condition(answer := await self.cluster.explain(id_)):
                     return answer
                 with contextlib.suppress(TimeoutError):  # not every change is reported
-                    version = await asyncio.wait_for(self.cluster.picture.newer_than(version), 0.2)
+                    version = await asyncio.wait_for(self.cluster.view.newer_than(version), 0.2)
 
     async def tried(self, workload: Workload, *, more_than: int = 0, seconds: float = WAIT_SECONDS) -> int:
         """Wait until the number of attempts exceeds `more_than`; returns it."""
@@ -184,7 +184,7 @@ class Observations:
         async with asyncio.timeout(seconds):
             while (answer := await self.cluster.explain(id_)).attempts <= more_than:
                 with contextlib.suppress(TimeoutError):  # an attempt that changes nothing is not reported
-                    await asyncio.wait_for(self.cluster.picture.newer_than(self.cluster.picture.version), 0.1)
+                    await asyncio.wait_for(self.cluster.view.newer_than(self.cluster.view.version), 0.1)
         return answer.attempts
 
     async def forgotten(self, workload: Workload) -> None:

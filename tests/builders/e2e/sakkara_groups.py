@@ -157,7 +157,7 @@ class Told:
         self._data[name] = {} if change == "DELETED" else data
         if (status := data.get("status")) and self.statuses.setdefault(name, [])[-1:] != [status]:
             self.statuses[name].append(status)
-        self._cluster.picture.touch()
+        self._cluster.view.touch()
 
     def _on_pod(self, change: str, pod: JSON) -> None:
         if node_of(pod) and change != "DELETED":

@@ -1,1 +1,1 @@
-"""A whole cluster on one machine, for trying Muster out and for tests. Production code never imports it."""
+"""A Kubernetes cluster with Muster on one machine, for trying out and for tests. Production code never imports it."""

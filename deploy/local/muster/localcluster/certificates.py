@@ -1,4 +1,4 @@
-"""Certificates for the processes of one machine, made by openssl; a real cluster has an authority of its own."""
+"""Certificate authority for the processes of one machine, by openssl."""
 
 import asyncio
 import shutil
@@ -12,31 +12,31 @@ _ELLIPTIC: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
 
 
 class NoCertificate(RuntimeError):
-    """openssl did not make a certificate; the message has what it said."""
+    """openssl failed; the message has its output."""
 
 
-def can_make_certificates() -> bool:
-    """Openssl is installed."""
+def can_issue_certificates() -> bool:
+    """Whether openssl is installed."""
     return shutil.which("openssl") is not None
 
 
 class Authority:
-    """Signs certificates for this machine's own addresses. All its files are in one directory, for its owner only."""
+    """Authority for certificates of loopback addresses. All files are in one directory that only its owner may read."""
 
     def __init__(self, directory: Path, name: str = "muster local") -> None:
         self._directory, self._name = directory, name
         self.certificate, self._key = directory / "ca.crt", directory / "ca.key"
 
     def files(self, name: str) -> TlsSettings:
-        """What was issued to `name`, or will be."""
+        """Files of `name`, which may not be issued yet."""
         return TlsSettings(
             certificate_file=self._directory / f"{name}.crt",
             key_file=self._directory / f"{name}.key",
             ca_file=self.certificate,
         )
 
-    async def make(self) -> None:
-        """Make the authority itself, unless it is there. Raises NoCertificate."""
+    async def create(self) -> None:
+        """Create the authority's own key and certificate, unless they exist. Raises NoCertificate."""
         if self.certificate.exists():
             return
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -46,7 +46,7 @@ class Authority:
         partial.replace(self.certificate)
 
     async def issue(self, name: str, *dns_names: str) -> None:
-        """A new key and certificate for `name`, in the place of those from before. Raises NoCertificate."""
+        """Issue a new key and certificate for `name`; replaces previous ones. Raises NoCertificate."""
         certificate, key = (self._directory / f"{name}.{ending}" for ending in ("crt", "key"))
         request, extensions = (self._directory / f"{name}.{ending}" for ending in ("csr", "extensions"))
         new_certificate, new_key = (self._directory / f"{name}.new-{ending}" for ending in ("crt", "key"))
@@ -64,6 +64,6 @@ async def _openssl(*arguments: str) -> None:
     process = await asyncio.create_subprocess_exec(
         "openssl", *arguments, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
-    _, said = await process.communicate()
+    _, errors = await process.communicate()
     if process.returncode != 0:
-        raise NoCertificate(f"openssl {arguments[0]} failed: {said.decode(errors='replace').strip()[-500:]}")
+        raise NoCertificate(f"openssl {arguments[0]} failed: {errors.decode(errors='replace').strip()[-500:]}")

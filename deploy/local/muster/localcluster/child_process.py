@@ -1,4 +1,4 @@
-"""One process that is started, watched and ended from here, with its output in a log file."""
+"""A child process with its output in a log file."""
 
 import asyncio
 import contextlib
@@ -10,11 +10,11 @@ from pathlib import Path
 
 _PARENT_WATCHDOG = Path(__file__).with_name("parent_watchdog.py")
 _TAIL_BYTES = 16_384
-_TAIL_LINES = 12
+_TAIL_LINES = 12  # of the log, in errors
 
 
 class ChildDied(RuntimeError):
-    """A process ended though nobody asked it to; carries the end of its log."""
+    """A process ended without being stopped; carries the end of its log."""
 
     def __init__(self, name: str, returncode: int, log: Path, tail: Sequence[str]) -> None:
         self.name, self.returncode, self.log, self.tail = name, returncode, log, tuple(tail)
@@ -23,7 +23,7 @@ class ChildDied(RuntimeError):
 
 
 def how_it_ended(returncode: int) -> str:
-    """In words: "exited with status 3", "was killed by SIGKILL"."""
+    """Text for messages: "exited with status 3" or "was killed by SIGKILL"."""
     if returncode >= 0:
         return f"exited with status {returncode}"
     try:
@@ -33,7 +33,7 @@ def how_it_ended(returncode: int) -> str:
 
 
 class Child:
-    """A process of its own session, so that Ctrl-C in the terminal reaches only us. It dies if we die."""
+    """Child process in its own session, so that Ctrl-C does not reach it. It is killed when this process exits."""
 
     def __init__(
         self, name: str, argv: Sequence[str], log: Path, *, environment: Mapping[str, str] | None = None
@@ -41,7 +41,7 @@ class Child:
         self.name, self.argv, self.log = name, list(argv), log
         self.environment = dict(environment or {})
         self.wanted = False
-        """Somebody started it and nobody has stopped it since."""
+        """Started and not stopped since: it should be running."""
         self.starts = 0
         self._process: asyncio.subprocess.Process | None = None
 
@@ -56,11 +56,11 @@ class Child:
 
     @property
     def returncode(self) -> int | None:
-        """How the last process ended; None while it runs or before the first start."""
+        """Return code of the last process; None while it runs and before the first start."""
         return self._process.returncode if self._process else None
 
     async def start(self) -> None:
-        """Start it; its output is added to the log file."""
+        """Start it; its output is appended to the log file."""
         assert not self.running, f"{self.name} runs already"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.wanted = True
@@ -77,12 +77,12 @@ class Child:
             )
 
     async def wait(self) -> int:
-        """Wait until the process ends, whoever ended it; returns its return code."""
+        """Wait for the end of the process; returns its return code."""
         assert self._process is not None, f"{self.name} was never started"
         return await self._process.wait()
 
     async def stop(self, grace_seconds: float = 10.0) -> None:
-        """SIGTERM, and SIGKILL if that does not help in time."""
+        """Send SIGTERM, then SIGKILL after the grace period."""
         self.wanted = False
         if not self.running:
             return
@@ -93,7 +93,7 @@ class Child:
             await self.kill()
 
     async def kill(self) -> None:
-        """SIGKILL, to it and whatever it started."""
+        """Send SIGKILL to it and its process group."""
         self.wanted = False
         if self.running:
             with contextlib.suppress(ProcessLookupError):
@@ -102,13 +102,13 @@ class Child:
             await self.wait()
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal; nothing happens if it has ended."""
-        if self.running:  # not by the process object: that would wait for it, and take its status from the event loop
+        """Send a signal; has no effect if the process has ended."""
+        if self.running:  # the method of the process object would reap it and hide its status from the event loop
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def died(self) -> ChildDied:
-        """What to raise when it ended unasked."""
+        """The error to raise when it ended without being stopped."""
         returncode = self.returncode
         return ChildDied(self.name, -1 if returncode is None else returncode, self.log, self.tail())
 

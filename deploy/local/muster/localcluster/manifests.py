@@ -1,6 +1,4 @@
-"""Puts YAML manifests into an API server, in an order that works: CRDs, namespaces, priority classes, quotas, then the
-rest.
-"""
+"""Applies YAML manifests in a working order: CRDs, namespaces, priority classes, quotas, then all others."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,28 +13,28 @@ import yaml
 from muster.kube.session import ApiStatusError, KubeSession, Response
 
 _CALL_SECONDS = 30.0
-_SERVED_SECONDS = 30.0  # a CRD is served within a second; more means that the API server refused it
-_COUNTED_SECONDS = 30.0  # a quota is counted within a second; more means that no controller does it
-_PAUSE_SECONDS = 0.05
-_AT_ONCE = 32
+_ESTABLISH_SECONDS = 30.0  # a CRD is served within a second, unless the API server rejected it
+_QUOTA_STATUS_SECONDS = 30.0  # a quota has its status within a second, unless no quota controller runs
+_POLL_SECONDS = 0.05
+_MAX_CONCURRENT = 32
 _DEFINITION = "CustomResourceDefinition"
 _QUOTA = "ResourceQuota"
-_FIRST = {_DEFINITION: 0, "Namespace": 1, "PriorityClass": 2, _QUOTA: 3}
-_REST = 4
-_OUR_NAME = "muster-cli"
+_RANKS = {_DEFINITION: 0, "Namespace": 1, "PriorityClass": 2, _QUOTA: 3}
+_DEFAULT_RANK = 4
+_FIELD_MANAGER = "muster-cli"
 
 
 class BadManifest(ValueError):
-    """A file that holds no Kubernetes objects; says which and why."""
+    """A file does not contain Kubernetes objects."""
 
 
-class ManifestRefused(RuntimeError):
-    """The API server did not take an object; says which and what it said."""
+class ManifestRejected(RuntimeError):
+    """The API server rejected an object; the message has its answer."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """One object, and the file that it came from."""
+    """One object and its file."""
 
     body: Mapping[str, Any]
     source: Path | None = field(default=None, compare=False)
@@ -70,14 +68,14 @@ class Manifest:
         return self.metadata.get("labels") or {}
 
     def __str__(self) -> str:
-        where = f" of {self.source}" if self.source else ""
-        return f"{self.kind} {self.namespace}/{self.name}{where}"
+        source = f" of {self.source}" if self.source else ""
+        return f"{self.kind} {self.namespace}/{self.name}{source}"
 
 
 def load_manifests(path: Path) -> list[Manifest]:
-    """The objects of a file, or of all *.yaml, *.yml and *.json files of a directory, by file name.
+    """Objects of a file, or of all *.yaml, *.yml and *.json files of a directory in the order of their names.
 
-    Lists (`kind: List`) are taken apart. Raises BadManifest.
+    Objects of `kind: List` are expanded. Raises BadManifest.
     """
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix in {".yaml", ".yml", ".json"})
@@ -100,7 +98,7 @@ def _objects_of(file: Path) -> Iterator[Manifest]:
 
 def _flattened(document: Any, file: Path) -> Iterator[Manifest]:
     if not isinstance(document, dict) or not document.get("kind") or not document.get("apiVersion"):
-        raise BadManifest(f"{file}: every document needs apiVersion and kind; found {str(document)[:80]!r}")
+        raise BadManifest(f"{file}: every document needs apiVersion and kind, unlike {str(document)[:80]!r}")
     if document["kind"] == "List":
         for item in document.get("items") or ():
             yield from _flattened(item, file)
@@ -111,24 +109,25 @@ def _flattened(document: Any, file: Path) -> Iterator[Manifest]:
 
 
 async def apply_manifests(session: KubeSession, manifests: Iterable[Manifest]) -> None:
-    """Create objects; those that exist get the manifest merged in. Raises ManifestRefused.
+    """Create objects, or merge the manifests into existing ones. Raises ManifestRejected.
 
-    A CustomResourceDefinition that exists stays as it is: it belongs to the project whose kind it is, and others write
-    objects by it.
+    An existing CustomResourceDefinition is not changed: it belongs to another project, and other objects depend on it.
     """
     resources = _Resources(session)
     by_rank: dict[int, list[Manifest]] = {}
     for manifest in manifests:
-        by_rank.setdefault(_FIRST.get(manifest.kind, _REST), []).append(manifest)
+        by_rank.setdefault(_RANKS.get(manifest.kind, _DEFAULT_RANK), []).append(manifest)
     for _, batch in sorted(by_rank.items()):
-        for start in range(0, len(batch), _AT_ONCE):
-            await asyncio.gather(*(_put(session, resources, manifest) for manifest in batch[start : start + _AT_ONCE]))
+        for start in range(0, len(batch), _MAX_CONCURRENT):
+            await asyncio.gather(
+                *(_apply(session, resources, manifest) for manifest in batch[start : start + _MAX_CONCURRENT])
+            )
 
 
-async def _put(session: KubeSession, resources: "_Resources", manifest: Manifest) -> None:
+async def _apply(session: KubeSession, resources: "_Resources", manifest: Manifest) -> None:
     path = await resources.path(manifest)
     body = msgspec.json.encode(manifest.body)
-    query = {"fieldManager": _OUR_NAME}
+    query = {"fieldManager": _FIELD_MANAGER}
     created = await session.request("POST", path, query=query, body=body, timeout_seconds=_CALL_SECONDS)
     if created.status == 409 and manifest.kind == _DEFINITION:
         return
@@ -142,24 +141,26 @@ async def _put(session: KubeSession, resources: "_Resources", manifest: Manifest
             timeout_seconds=_CALL_SECONDS,
         )
     if created.status >= 300:
-        raise ManifestRefused(f"the API server refused {manifest}: {_said(created)}")
+        raise ManifestRejected(f"the API server rejected {manifest}: {_status_of(created)}")
     if manifest.kind == _QUOTA:
-        await _until_counted(session, f"{path}/{quote(manifest.name)}", manifest)
+        await _wait_for_quota_status(session, f"{path}/{quote(manifest.name)}", manifest)
 
 
-async def _until_counted(session: KubeSession, path: str, manifest: Manifest) -> None:
-    """Wait until a quota counts: what is created before is not held to it."""
-    deadline = asyncio.get_running_loop().time() + _COUNTED_SECONDS
+async def _wait_for_quota_status(session: KubeSession, path: str, manifest: Manifest) -> None:
+    """Wait until a quota is enforced: objects that are created before are not limited by it."""
+    deadline = asyncio.get_running_loop().time() + _QUOTA_STATUS_SECONDS
     while asyncio.get_running_loop().time() < deadline:
         found = await session.request("GET", path, timeout_seconds=_CALL_SECONDS)
         if found.status == 200 and "used" in (msgspec.json.decode(found.body).get("status") or {}):
             return
-        await asyncio.sleep(_PAUSE_SECONDS)
-    raise ManifestRefused(f"nobody counts what is used of {manifest}: no quota controller runs in the cluster")
+        await asyncio.sleep(_POLL_SECONDS)
+    raise ManifestRejected(
+        f"{manifest} has no status.used after {_QUOTA_STATUS_SECONDS:g} s: no quota controller runs in the cluster"
+    )
 
 
 class _Resources:
-    """Paths by apiVersion and kind, from the API server's discovery documents."""
+    """Cache of paths by apiVersion and kind, from the API server's discovery documents."""
 
     def __init__(self, session: KubeSession) -> None:
         self._session = session
@@ -167,25 +168,25 @@ class _Resources:
         self._lock = asyncio.Lock()
 
     async def path(self, manifest: Manifest) -> str:
-        """Path of the collection that the object belongs to; waits while a new CRD is not served yet."""
+        """Path of the object's collection; waits until a new CRD is served."""
         async with self._lock:
             key = (manifest.api_version, manifest.kind)
-            deadline = asyncio.get_running_loop().time() + _SERVED_SECONDS
+            deadline = asyncio.get_running_loop().time() + _ESTABLISH_SECONDS
             while key not in self._known:
-                said = await self._discover(manifest.api_version)
+                problem = await self._discover(manifest.api_version)
                 if key in self._known:
                     break
                 if "/" not in manifest.api_version or asyncio.get_running_loop().time() > deadline:
-                    raise ManifestRefused(f"the API server does not serve {manifest}: {said}")
-                await asyncio.sleep(_PAUSE_SECONDS)
+                    raise ManifestRejected(f"the API server does not serve {manifest}: {problem}")
+                await asyncio.sleep(_POLL_SECONDS)
             plural, namespaced = self._known[key]
-        where = f"/namespaces/{quote(manifest.namespace)}" if namespaced else ""
-        return f"{_root(manifest.api_version)}{where}/{plural}"
+        scope = f"/namespaces/{quote(manifest.namespace)}" if namespaced else ""
+        return f"{_root(manifest.api_version)}{scope}/{plural}"
 
     async def _discover(self, api_version: str) -> str:
         found = await self._session.request("GET", _root(api_version), timeout_seconds=_CALL_SECONDS)
         if found.status != 200:
-            return _said(found)
+            return _status_of(found)
         for resource in msgspec.json.decode(found.body).get("resources", []):
             if "/" not in resource["name"]:
                 self._known[api_version, resource["kind"]] = (resource["name"], resource["namespaced"])
@@ -196,5 +197,5 @@ def _root(api_version: str) -> str:
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
-def _said(response: Response) -> str:
+def _status_of(response: Response) -> str:
     return str(ApiStatusError.from_response(response))

@@ -1,4 +1,4 @@
-"""Waiting for the simulated nodes."""
+"""Waits for the simulated nodes."""
 
 import asyncio
 from typing import Any
@@ -8,14 +8,14 @@ import msgspec
 from muster.kube.session import KubeSession
 
 _CALL_SECONDS = 10.0
-_PAUSE_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 
 async def nodes_ready(session: KubeSession, count: int, *, timeout_seconds: float) -> None:
-    """Return when at least that many nodes are ready. Raises TimeoutError."""
+    """Return when at least `count` nodes are ready. Raises TimeoutError."""
     async with asyncio.timeout(timeout_seconds):
-        while await _ready(session) < count:  # noqa: ASYNC110 (another process makes them)
-            await asyncio.sleep(_PAUSE_SECONDS)
+        while await _ready(session) < count:  # noqa: ASYNC110 (another process creates them)
+            await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _ready(session: KubeSession) -> int:

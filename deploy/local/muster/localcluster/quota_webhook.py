@@ -1,4 +1,4 @@
-"""The webhook that guards quota, for a local cluster: its certificate, and what the API server is told of it."""
+"""Quota webhook of a local cluster: its certificate and its ValidatingWebhookConfiguration."""
 
 import base64
 from pathlib import Path
@@ -19,7 +19,7 @@ _WEBHOOK: Final = "webhook"
 
 
 class QuotaWebhook:
-    """What lifecycle serves it with, and the API server calls it by."""
+    """Address and files of the webhook that lifecycle serves."""
 
     def __init__(self, directory: Path, address: str) -> None:
         self.address = address
@@ -28,18 +28,18 @@ class QuotaWebhook:
 
     @property
     def flags(self) -> list[str]:
-        """For lifecycle."""
+        """Flags of lifecycle."""
         files = ("--quota-certificate-file", str(self.certificate), "--quota-key-file", str(self.key))
         return ["--quota-listen", self.address, *files]
 
-    async def make_certificate(self) -> None:
-        """Unless it is there. Raises NoCertificate."""
+    async def create_certificate(self) -> None:
+        """Create the certificate, unless it exists. Raises NoCertificate."""
         if not self.certificate.exists():
-            await self._authority.make()
+            await self._authority.create()
             await self._authority.issue(_WEBHOOK)
 
     async def register(self, kubeconfig: Path) -> None:
-        """Have the API server ask it about new pods."""
+        """Have the API server call the webhook for new pods."""
         session = await KubeSession.connect(KubeSettings(kubeconfig=kubeconfig))
         try:
             await apply_manifests(session, [Manifest(self.configuration())])
@@ -47,7 +47,7 @@ class QuotaWebhook:
             await session.close()
 
     async def unregister(self, kubeconfig: Path) -> None:
-        """Have an API server that goes on running ask it no more. Raises KubeUnreachable."""
+        """Remove the webhook from an API server that keeps running. Raises KubeUnreachable."""
         session = await KubeSession.connect(KubeSettings(kubeconfig=kubeconfig))
         try:
             await session.request("DELETE", f"{_CONFIGURATIONS}/{_CONFIGURATION}", timeout_seconds=_CALL_SECONDS)
@@ -55,7 +55,7 @@ class QuotaWebhook:
             await session.close()
 
     def configuration(self) -> dict[str, Any]:
-        """As deploy/webhooks has it for a real cluster, but by address, and for all namespaces."""
+        """The configuration of deploy/webhooks, with an address for the service and for all namespaces."""
         webhook = {
             "name": NAME,
             "clientConfig": {

@@ -1,7 +1,7 @@
-"""What each service may do in the Kubernetes API, as the chart grants it: read from the same files, for clusters here.
+"""RBAC rules of each service, from the files of the chart, and the objects that grant them.
 
-A file has `rules` for all namespaces, `namespaced` ones for the namespace that Muster runs in, by what they are for,
-and `optional` ones by the feature that needs them.
+A file has `rules` for all namespaces, `namespaced` ones by purpose for the namespace that Muster runs in, and
+`optional` ones by the feature that needs them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,9 +16,9 @@ from muster.localcluster.deploy_files import find_deploy_files
 from muster.localcluster.manifests import Manifest
 
 NAMESPACE: Final = "muster-system"
-"""Where Muster runs; here its processes are elsewhere, but what they keep for themselves is there."""
+"""Namespace of Muster's ServiceAccounts and leases."""
 SERVICES: Final = ("cluster-state", "binding", "lifecycle")
-"""Those that have access to the API."""
+"""Services with access to the Kubernetes API."""
 
 _API: Final = "rbac.authorization.k8s.io"
 
@@ -37,7 +37,7 @@ class Rule(Struct, rename="camel", frozen=True, forbid_unknown_fields=True, omit
 
 
 class Right(Struct, frozen=True):
-    """One verb on one resource. `namespace` empty: in all; `names` empty: of all objects."""
+    """One verb on one resource. Empty `namespace`: all namespaces; empty `names`: all objects."""
 
     verb: str
     group: str
@@ -52,7 +52,7 @@ class Right(Struct, frozen=True):
 
 
 class Rights(Struct, frozen=True, forbid_unknown_fields=True):
-    """All that one service may do."""
+    """All rules of one service."""
 
     rules: tuple[Rule, ...]
     namespaced: Mapping[str, tuple[Rule, ...]] = {}
@@ -60,11 +60,11 @@ class Rights(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def everywhere(self) -> tuple[Rule, ...]:
-        """What holds in all namespaces when every feature is on."""
+        """Rules for all namespaces with every feature enabled."""
         return self.rules + tuple(rule for rules in self.optional.values() for rule in rules)
 
     def each(self) -> Iterator[Right]:
-        """Every single right."""
+        """Every combination of verb and resource."""
         yield from _each(self.everywhere, "")
         for rules in self.namespaced.values():
             yield from _each(rules, NAMESPACE)
@@ -76,7 +76,7 @@ def find_rights() -> Path:
 
 
 def read_rights(directory: Path) -> dict[str, Rights]:
-    """By service. Raises NoRights."""
+    """Service -> rules. Raises NoRights."""
     found = {}
     for service in SERVICES:
         file = directory / f"{service}.yaml"
@@ -88,24 +88,24 @@ def read_rights(directory: Path) -> dict[str, Rights]:
 
 
 def account(service: str) -> str:
-    """The name of a service's ServiceAccount."""
+    """Name of a service's ServiceAccount."""
     return f"muster-{service}"
 
 
 def grants(rights: Mapping[str, Rights]) -> list[Manifest]:
-    """The objects that give services their rights, in an order in which they can be created."""
+    """Namespace, ServiceAccounts, roles and bindings, in the order of creation."""
     bodies: list[dict[str, Any]] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}]
-    for service, granted in rights.items():
+    for service, rules in rights.items():
         name = account(service)
         own = {"name": name, "namespace": NAMESPACE}
         bodies.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": own})
-        bodies += _bound("Cluster", {"name": name}, granted.everywhere)
-        if here := tuple(rule for rules in granted.namespaced.values() for rule in rules):
-            bodies += _bound("", own, here)
+        bodies += _role_and_binding("Cluster", {"name": name}, rules.everywhere)
+        if namespaced := tuple(rule for group in rules.namespaced.values() for rule in group):
+            bodies += _role_and_binding("", own, namespaced)
     return [Manifest(body) for body in bodies]
 
 
-def _bound(scope: str, metadata: dict[str, str], rules: tuple[Rule, ...]) -> Iterator[dict[str, Any]]:
+def _role_and_binding(scope: str, metadata: dict[str, str], rules: tuple[Rule, ...]) -> Iterator[dict[str, Any]]:
     kind, name = f"{scope}Role", metadata["name"]
     of_role = {"apiVersion": f"{_API}/v1", "kind": kind, "metadata": metadata}
     yield {**of_role, "rules": msgspec.to_builtins(rules)}

@@ -1,6 +1,6 @@
-"""A local cluster as a real one should be: mutual TLS everywhere, only the design's arrows, and an etcd with users.
+"""Secured local cluster: mutual TLS between all processes, allowed callers per service, and etcd users.
 
-What the Helm chart does by Secrets and values is done here by files and variables.
+Files and environment variables take the place of the Helm chart's Secrets and values.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from muster.etcd.users import Wanted, prepare
 from muster.localcluster.certificates import Authority
 
 CLIENT: Final = "client"
-"""The certificate of people, who ask by the command line."""
+"""Certificate of the command line."""
 CALLERS: Final[Mapping[str, tuple[str, ...]]] = {
     "cluster-state": ("coordinator", "placement", CLIENT),
     "placement": ("coordinator",),
@@ -22,7 +22,7 @@ CALLERS: Final[Mapping[str, tuple[str, ...]]] = {
     "lifecycle": ("lifecycle",),
     "coordinator": (CLIENT,),
 }
-"""Who may call whom. lifecycle is called by the API server alone, and not by gRPC."""
+"""Service -> allowed callers. Only the API server calls lifecycle, and not by gRPC."""
 
 _ETCD: Final = "etcd"
 _ETCD_USER: Final = "muster"
@@ -30,13 +30,13 @@ _ETCD_PREFIX: Final = "/muster/v1"
 _PREPARE_SECONDS: Final = 30.0
 
 
-def certificate_name(who: str) -> str:
-    """The DNS name in the certificate of a service, or of people."""
-    return f"muster-{who}"
+def certificate_name(owner: str) -> str:
+    """DNS name in the certificate of a service or of the client."""
+    return f"muster-{owner}"
 
 
 class Security:
-    """The files of one local cluster, in one directory, and what its processes are told of them."""
+    """Certificates and passwords of one local cluster, in one directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -44,28 +44,28 @@ class Security:
         self.password_file = directory / "etcd-password"
         self._root_password_file = directory / "etcd-root-password"
 
-    def tls(self, who: str) -> TlsSettings:
-        """What a service, "etcd" or the client shows."""
-        return self._authority.files(who)
+    def tls(self, owner: str) -> TlsSettings:
+        """Files of a service, "etcd" or the client."""
+        return self._authority.files(owner)
 
-    async def make(self) -> None:
-        """Unless they are there. Raises NoCertificate."""
+    async def create(self) -> None:
+        """Create all files, unless they exist. Raises NoCertificate."""
         if self.password_file.exists():
             return
-        await self._authority.make()
+        await self._authority.create()
         await self.renew()
         for file in (self._root_password_file, self.password_file):
             file.touch(mode=0o600)
             file.write_text(secrets.token_urlsafe(24) + "\n")
 
     async def renew(self) -> None:
-        """New certificates for everybody, of the same authority. Raises NoCertificate."""
-        for who in (*CALLERS, CLIENT):
-            await self._authority.issue(who, certificate_name(who))
+        """Issue new certificates for all, by the same authority. Raises NoCertificate."""
+        for owner in (*CALLERS, CLIENT):
+            await self._authority.issue(owner, certificate_name(owner))
         await self._authority.issue(_ETCD)
 
-    async def protect(self, etcd_endpoints: str) -> None:
-        """Have etcd know its users. Raises CannotPrepare."""
+    async def enable_etcd_authentication(self, etcd_endpoints: str) -> None:
+        """Create etcd's users and enable authentication. Raises CannotPrepare."""
         wanted = Wanted(
             _ETCD_USER,
             self.password_file.read_text().strip(),
@@ -77,18 +77,18 @@ class Security:
         )
 
     def environment(self, service: str, program: str) -> dict[str, str]:
-        """For a service, which is run by another name where something else stands in for it."""
+        """Environment of a service, run by the program of that name in `muster run`."""
         prefix = f"MUSTER_{program.upper().replace('-', '_')}_"
-        told = _files(f"{prefix}TLS__", self.tls(service))
-        told[f"{prefix}TLS__CLIENTS"] = ",".join(map(certificate_name, CALLERS[service]))
+        environment = _files(f"{prefix}TLS__", self.tls(service))
+        environment[f"{prefix}TLS__CLIENTS"] = ",".join(map(certificate_name, CALLERS[service]))
         if service == "coordinator":
-            told |= _files(f"{prefix}ETCD_TLS__", self.tls(service))
-            told |= {f"{prefix}ETCD_USER": _ETCD_USER, f"{prefix}ETCD_PASSWORD_FILE": str(self.password_file)}
-        return told
+            environment |= _files(f"{prefix}ETCD_TLS__", self.tls(service))
+            environment |= {f"{prefix}ETCD_USER": _ETCD_USER, f"{prefix}ETCD_PASSWORD_FILE": str(self.password_file)}
+        return environment
 
     @property
     def client_environment(self) -> dict[str, str]:
-        """For the command line."""
+        """Environment of the command line."""
         return _files("MUSTER_CLI_TLS__", self.tls(CLIENT))
 
 

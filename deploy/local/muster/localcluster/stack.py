@@ -1,6 +1,6 @@
-"""A whole Muster on this machine: etcd, API server, kubelets and the services, each its own process.
+"""All processes of a local cluster: etcd, API server, kubelets and the services of Muster.
 
-`muster up`, the end-to-end tests and the bench start it. With a kubeconfig it uses that API server instead of the
+`muster up`, the end-to-end tests and the benchmarks start it. With a kubeconfig it uses that API server instead of the
 embedded one.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from muster.cli.endpoints import Endpoints, remove_endpoints
 from muster.config.settings import PLAIN_TEXT, KubeSettings, TlsSettings
 from muster.kube.session import KubeSession
-from muster.localcluster.certificates import can_make_certificates
+from muster.localcluster.certificates import can_issue_certificates
 from muster.localcluster.child_process import Child
 from muster.localcluster.etcd import EtcdProcess
 from muster.localcluster.identities import KUBELETS, Identities
@@ -28,16 +28,16 @@ from muster.localcluster.security import CLIENT, Security
 ETCD, API_SERVER = "etcd", "api-server"
 _LIFECYCLE = "lifecycle"
 SERVICES = ("cluster-state", "placement", "binding", _LIFECYCLE, "coordinator")
-"""In the order in which they start; they stop in the reverse one."""
+"""In start order; they stop in reverse order."""
 
 _GRACE_SECONDS = 10.0
 _TOPOLOGY_LEVELS = "rack=rack"  # the label that simulated nodes have
-_SPANS_LEAVE_AFTER_MILLISECONDS = 200  # not OpenTelemetry's 5 s: who asks for a trace has just seen its gang start
+_SPAN_EXPORT_MILLISECONDS = 200  # not OpenTelemetry's 5 s: users ask for a trace right after the gang started
 
 
 @dataclass(frozen=True)
 class StackOptions:
-    """What to start, and where it keeps its files."""
+    """Processes to start, their parameters and their directory."""
 
     directory: Path
     nodes: int = 20
@@ -49,34 +49,33 @@ class StackOptions:
     kubeconfig: Path | None = None
     """API server to use; None: the embedded one."""
     services_server: str = ""
-    """URL by which services reach it, if not by its own: tests put faults in between, which know services by the tokens
-    of `Stack.identities`."""
+    """URL of the API server for the services; empty: its own. Tests put a fault-injecting relay there, which identifies
+    services by the tokens of `Stack.identities`."""
     kubelets: bool = True
-    """Simulated kubelets create nodes and run what is bound to them."""
+    """Start simulated kubelets."""
     otlp_endpoint: str = ""
-    """Where spans go, as a URL; empty: nowhere."""
+    """URL of the span collector; empty: no export."""
     log_level: str = "info"
     durable: bool = True
-    """etcd writes to disk before it answers; only tests do without."""
+    """etcd calls fsync; only tests do without."""
     placement: str = "placement"
-    """What serves as placement, by its name in `muster run`."""
+    """Implementation of placement, by its name in `muster run`."""
     service_environment: Mapping[str, str] = field(default_factory=dict)
-    """Further environment of the services, e.g. shorter timeouts for tests."""
+    """Additional environment of the services, e.g. shorter timeouts for tests."""
     kubelet_arguments: tuple[str, ...] = ()
     replicas: Mapping[str, int] = field(default_factory=dict)
-    """How many of a service run, by its name; one of those that are not named."""
+    """Service -> number of replicas; default 1."""
     etcd_members: int = 1
     metrics: bool = True
-    """Services tell metrics."""
+    """Services expose metrics."""
     secured: bool = False
-    """Mutual TLS between all, also to and between etcd's members, and users in etcd. Needs openssl."""
+    """Mutual TLS between all processes, including etcd members, and users in etcd. Needs openssl."""
     quota: bool = False
-    """The API server, which must be on this machine, asks lifecycle about new pods, which guards quota that is reserved
-    for PodGroups."""
+    """The API server, which must be on this machine, calls lifecycle's quota webhook for new pods."""
 
 
 class Stack:
-    """The processes by name, with what it takes to start, watch, break and end them."""
+    """Processes by name, with operations to start, probe, kill and stop them."""
 
     def __init__(self, options: StackOptions) -> None:
         self.options = options
@@ -85,38 +84,36 @@ class Stack:
         self.addresses = {
             name: f"127.0.0.1:{free_port()}" for service in SERVICES for name in self.replicas_of(service)
         }
-        """Where every process of a service serves."""
+        """Process name -> gRPC address, for all replicas of all services."""
         self.metrics_addresses = {name: f"127.0.0.1:{free_port()}" for name in self.addresses if options.metrics}
-        """Where they tell their metrics by HTTP."""
+        """Process name -> address that serves /metrics."""
         self.etcd_addresses = {name: f"127.0.0.1:{free_port()}" for name in _numbered(ETCD, options.etcd_members)}
         self.etcd_address = ",".join(self.etcd_addresses.values())
-        """Of all members."""
+        """Addresses of all members, comma-separated."""
         self.kubeconfig = (options.kubeconfig or self.directory / "kubeconfig").absolute()
-        """For whoever started it."""
+        """Kubeconfig of the administrator."""
         self.identities = Identities(self.directory / "access")
-        """By which the embedded API server knows services and kubelets; a real one does not know these."""
+        """Credentials of services and kubelets for the embedded API server; a real one does not know them."""
         self.is_embedded = options.kubeconfig is None
         self._has_kubeconfigs = False
         self._api_address = f"127.0.0.1:{free_port()}"
         self._probes: dict[str, Probe] = {}
         self.security = Security(self.directory / "tls") if options.secured else None
-        """None: all speak plain text."""
+        """None: plain text."""
         self.quota_webhook = self._planned_webhook()
-        """None: no quota is reserved."""
+        """None: no quota is reserved for PodGroups."""
         self._plan()
 
-    def tls(self, who: str = CLIENT) -> TlsSettings:
-        """What a service shows, or somebody who asks from outside."""
-        return self.security.tls(who) if self.security is not None else PLAIN_TEXT
+    def tls(self, owner: str = CLIENT) -> TlsSettings:
+        """TLS files of a service or of an outside client."""
+        return self.security.tls(owner) if self.security is not None else PLAIN_TEXT
 
     def replicas_of(self, service: str) -> list[str]:
-        """The names of its processes: "binding", "binding-2", ..."""
+        """Process names of a service: "binding", "binding-2", ..."""
         return _numbered(service, self.options.replicas.get(service, 1))
 
-    # -- all of them
-
     async def start(self, names: Iterable[str] | None = None, *, timeout_seconds: float = 60) -> None:
-        """Start processes (all that are not running, if none are named) and wait until they serve.
+        """Start the named processes, or all, unless they run, and wait until they are ready.
 
         Raises ChildDied if one ends meanwhile, TimeoutError if one is not ready in time, NoCertificate, NoRights.
         """
@@ -127,20 +124,20 @@ class Stack:
             if not self._has_kubeconfigs:
                 self._write_kubeconfigs()
             if self.security is not None:
-                await self.security.make()
+                await self.security.create()
             await self._start_and_wait(base)
             if self.security is not None and any(name in self.etcd_addresses for name in base):
-                await self.security.protect(self.etcd_address)
+                await self.security.enable_etcd_authentication(self.etcd_address)
             if API_SERVER in base:
                 await self._grant_rights()
             if self.quota_webhook is not None:
-                await self.quota_webhook.make_certificate()
+                await self.quota_webhook.create_certificate()
             await self._start_and_wait([name for name in wanted if name not in base])
             if self.quota_webhook is not None and _LIFECYCLE in wanted:
                 await self.quota_webhook.register(self.kubeconfig)
 
     async def stop(self) -> None:
-        """End all of them, services first, each with time to drain. What is slow is killed."""
+        """Stop all processes, services first; kill those that exceed the grace period."""
         try:
             if self.quota_webhook is not None and self.options.kubeconfig is not None:
                 await self.quota_webhook.unregister(self.kubeconfig)
@@ -151,7 +148,7 @@ class Stack:
         services = [name for service in SERVICES[::-1] for name in self.replicas_of(service)]
         for group in (services, (KUBELETS, API_SERVER, *self.etcd_addresses)):
             children = [self.children[name] for name in group if name in self.children]
-            for child in children:  # one after the other, so that nobody logs that its server is gone
+            for child in children:  # one after another, so that no client logs that its server is gone
                 await child.stop(_GRACE_SECONDS)
         remove_endpoints(self.directory)
 
@@ -160,26 +157,24 @@ class Stack:
         await self.ready(names)
 
     async def ready(self, names: Iterable[str] | None = None) -> None:
-        """Wait until processes (all, if none are named) serve; set your own deadline around it. Raises ChildDied."""
+        """Wait until the named processes, or all, are ready; has no deadline of its own. Raises ChildDied."""
         chosen = self.children if names is None else names
         await asyncio.gather(*(wait_until_ready(self.children[name], self._probes[name]) for name in chosen))
 
     async def serving(self, name: str) -> bool:
-        """The process runs and answers now."""
+        """Whether the process runs and its readiness probe succeeds."""
         return self.children[name].running and await self._probes[name]()
 
-    # -- one of them
-
     async def kill(self, name: str) -> None:
-        """Kill -9."""
+        """Send SIGKILL and wait."""
         await self.children[name].kill()
 
     async def stop_one(self, name: str) -> None:
-        """SIGTERM and wait."""
+        """Send SIGTERM and wait."""
         await self.children[name].stop(_GRACE_SECONDS)
 
     def endpoints(self, traces: Path | None = None) -> Endpoints:
-        """What other commands need to know."""
+        """Addresses for other commands."""
         return Endpoints(
             pid=os.getpid(),
             kubeconfig=str(self.kubeconfig),
@@ -192,8 +187,6 @@ class Stack:
             traces=str(traces or ""),
             metrics=self.metrics_addresses,
         )
-
-    # -- what is run, and how one sees that it serves
 
     def _plan(self) -> None:
         self._plan_etcd()
@@ -218,12 +211,12 @@ class Stack:
                 self._plan_service(service, name, flags)
 
     def _target(self, service: str) -> str:
-        """What its clients are told: all replicas, of which they use those that are ready in turn."""
+        """GRPC target of all replicas; clients balance over the ready ones."""
         addresses = [self.addresses[name] for name in self.replicas_of(service)]
         return addresses[0] if len(addresses) == 1 else f"ipv4:{','.join(addresses)}"
 
     def _planned_webhook(self) -> QuotaWebhook | None:
-        if not self.options.quota or not can_make_certificates():
+        if not self.options.quota or not can_issue_certificates():
             return None
         return QuotaWebhook(self.directory / "webhook", f"127.0.0.1:{free_port()}")
 
@@ -269,25 +262,23 @@ class Stack:
             environment["MUSTER_LIFECYCLE_LEASE_NAMESPACE"] = NAMESPACE
         if options.otlp_endpoint:
             environment = _otlp_environment(options.otlp_endpoint) | environment
-        asked_at = address
+        health_address = address
         if self.security is not None:
             environment |= self.security.environment(service, program)
-            asked_at = f"127.0.0.1:{free_port()}"
-            argv += ["--health-listen", asked_at]
-        self._add(name, argv, grpc_serving(asked_at), environment)
+            health_address = f"127.0.0.1:{free_port()}"
+            argv += ["--health-listen", health_address]
+        self._add(name, argv, grpc_serving(health_address), environment)
 
     def _kubeconfig_flags(self, name: str) -> list[str]:
         return ["--kubeconfig", str(self._kubeconfig_of(name))]
 
     def _kubeconfig_of(self, name: str) -> Path:
-        shown = self.is_embedded if name == KUBELETS else self._has_identities
-        return self.identities.kubeconfig(name) if shown else self.kubeconfig
-
-    # -- who the processes are to the API server
+        has_identity = self.is_embedded if name == KUBELETS else self._has_identities
+        return self.identities.kubeconfig(name) if has_identity else self.kubeconfig
 
     @property
     def _has_identities(self) -> bool:
-        """Services come by tokens of this stack, and in the namespace where Muster is at home."""
+        """Whether services authenticate by tokens of this stack."""
         return self.is_embedded or bool(self.options.services_server)
 
     def _write_kubeconfigs(self) -> None:
@@ -296,7 +287,7 @@ class Stack:
         self._has_kubeconfigs = True
 
     async def _grant_rights(self) -> None:
-        """The embedded API server begins with nothing."""
+        """Create the services' RBAC objects in the embedded API server, which starts empty."""
         session = await KubeSession.connect(KubeSettings(kubeconfig=self.kubeconfig))
         try:
             await apply_manifests(session, grants(read_rights(find_rights())))
@@ -314,14 +305,14 @@ def _numbered(name: str, count: int) -> list[str]:
 
 
 def _otlp_environment(endpoint: str) -> dict[str, str]:
-    """Spans go there, whatever the shell says of where and how they go: that is for the collector's own way on."""
-    shells = {name: "" for name in os.environ if name.startswith("OTEL_EXPORTER_OTLP_")}
-    ours = {
+    """OTLP variables for `endpoint`; those of the shell are for the receiver's forwarder and are cleared."""
+    cleared = {name: "" for name in os.environ if name.startswith("OTEL_EXPORTER_OTLP_")}
+    own = {
         "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
         "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
-        "OTEL_BSP_SCHEDULE_DELAY": str(_SPANS_LEAVE_AFTER_MILLISECONDS),
+        "OTEL_BSP_SCHEDULE_DELAY": str(_SPAN_EXPORT_MILLISECONDS),
     }
-    return shells | ours
+    return cleared | own
 
 
 def _module(name: str, *arguments: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Keeps the processes of a stack running: what crashes is started again after a pause."""
+"""Restarts crashed processes of a stack with exponential backoff."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,26 +6,24 @@ from collections.abc import Callable
 from muster.localcluster.child_process import Child, how_it_ended
 from muster.localcluster.stack import API_SERVER, Stack
 
-_FIRST_PAUSE_SECONDS = 0.5
-_LONGEST_PAUSE_SECONDS = 10.0
-_STEADY_SECONDS = 30.0  # having run for so long, the next crash counts as the first
-
-Tell = Callable[[str], None]
+_MIN_BACKOFF_SECONDS = 0.5
+_MAX_BACKOFF_SECONDS = 10.0
+_RESET_SECONDS = 30.0  # uptime after which the backoff starts over
 
 
-async def supervise(stack: Stack, tell: Tell) -> None:
-    """Watch all children for ever; `tell` gets a line per crash and restart.
+async def supervise(stack: Stack, report: Callable[[str], None]) -> None:
+    """Restart children until cancelled; `report` receives a line per crash.
 
     Raises ChildDied when the embedded API server ends: the cluster was in its memory.
     """
     async with asyncio.TaskGroup() as group:
         for child in stack.children.values():
-            group.create_task(_keep_running(child, tell))
+            group.create_task(_keep_running(child, report))
 
 
-async def _keep_running(child: Child, tell: Tell) -> None:
+async def _keep_running(child: Child, report: Callable[[str], None]) -> None:
     clock = asyncio.get_running_loop().time
-    pause = _FIRST_PAUSE_SECONDS
+    backoff = _MIN_BACKOFF_SECONDS
     while True:
         started = clock()
         returncode = await child.wait()
@@ -33,9 +31,9 @@ async def _keep_running(child: Child, tell: Tell) -> None:
             return
         if child.name == API_SERVER:
             raise child.died()
-        if clock() - started > _STEADY_SECONDS:
-            pause = _FIRST_PAUSE_SECONDS
-        tell(f"{child.name} {how_it_ended(returncode)}; starting it again in {pause:g} s (see {child.log})")
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        if clock() - started > _RESET_SECONDS:
+            backoff = _MIN_BACKOFF_SECONDS
+        report(f"{child.name} {how_it_ended(returncode)}; restarting in {backoff:g} s (log: {child.log})")
+        await asyncio.sleep(backoff)
+        backoff = min(2 * backoff, _MAX_BACKOFF_SECONDS)
         await child.start()

@@ -1,4 +1,4 @@
-"""What is expected of the gangs in a set of manifests, and whether it came true."""
+"""Gangs of a set of manifests, with the outcome that an annotation expects of each."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,15 +12,13 @@ from muster.dialects.registry import gang_marks, membership_of
 from muster.localcluster.manifests import Manifest
 
 EXPECT = "muster.dev/expect"
-"""Annotation on a pod, or on the object that makes the pods: what is to become of the gang. Only the command line reads
-it.
-"""
+"""Annotation on a pod or its controller with the expected outcome of the gang. Only `muster up` reads it."""
 
-_WAITS = (Phase.PHASE_GATHERING, Phase.PHASE_QUEUED, Phase.PHASE_WAITING, Phase.PHASE_TIMED_OUT)
+_PENDING_PHASES = (Phase.PHASE_GATHERING, Phase.PHASE_QUEUED, Phase.PHASE_WAITING, Phase.PHASE_TIMED_OUT)
 
 
 class Expected(StrEnum):
-    """What is to become of a gang."""
+    """Expected outcome of a gang."""
 
     BOUND = "bound"
     WAITING = "waiting"
@@ -28,32 +26,30 @@ class Expected(StrEnum):
 
 @dataclass
 class Example:
-    """A gang of the manifests."""
+    """Gang of the manifests."""
 
     id: str
     namespace: str
     name: str
     expected: Expected
     pods: set[tuple[str, str]] = field(default_factory=set)
-    """Namespace and name of each; none if a controller makes them."""
+    """Namespace and name of each pod; empty if a controller creates them."""
 
     def wanted(self, gang: Gang) -> int:
-        """How many pods are to be bound: those of the manifests, else so many as the gang has."""
+        """Number of pods to be bound: those of the manifests, else all members of the gang."""
         return len(self.pods) or max(gang.members, gang.minimum)
 
     def reached(self, gang: Gang | None) -> bool:
-        """The gang is as it should be; one that waits also says why."""
+        """Whether the gang is as expected; a pending one must have a reason."""
         if gang is None:
             return False
         if self.expected is Expected.BOUND:
             return gang.phase == Phase.PHASE_SATISFIED and gang.bound == self.wanted(gang)
-        return gang.phase in _WAITS and gang.bound == 0 and bool(gang.reason)
+        return gang.phase in _PENDING_PHASES and gang.bound == 0 and bool(gang.reason)
 
 
 def examples_in(manifests: Iterable[Manifest]) -> list[Example]:
-    """The gangs that the pods among the manifests make, and those that other objects say an expectation of, in their
-    order. Raises CliError for an unknown expectation.
-    """
+    """Gangs of the pods and of the annotated controllers, in order. Raises CliError for an unknown expectation."""
     examples: dict[str, Example] = {}
     for manifest in manifests:
         is_pod = manifest.api_version == "v1" and manifest.kind == "Pod"
@@ -73,14 +69,14 @@ def _gang_of_pod(manifest: Manifest) -> str:
 
 
 def _gang_of_controller(manifest: Manifest) -> str:
-    """The gang that the pods of its template name, else that of all pods which it controls."""
+    """Gang that the pod template declares, else the gang of all pods of the controller."""
     template = (manifest.body.get("spec") or {}).get("template") or {}
     job = f"{kube_arbitrator.NAME}/{manifest.namespace}/{manifest.kind}.{manifest.name}"
     return _marked(manifest.namespace, template) or job
 
 
 def _marked(namespace: str, pod: Mapping[str, Any]) -> str:
-    """The gang that a pod, or the template of one, names; empty: none."""
+    """Gang that a pod or pod template declares; empty if none."""
     metadata, group = pod.get("metadata") or {}, (pod.get("spec") or {}).get("schedulingGroup") or {}
     marks = gang_marks(
         namespace,

@@ -1,4 +1,4 @@
-"""Waits until every example is as it should be, and says what came of each."""
+"""Waits until every example gang is as expected, and reports the outcome of each."""
 
 import asyncio
 import contextlib
@@ -15,18 +15,18 @@ from muster.config.settings import PLAIN_TEXT
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
 from muster.coordinator.v1.coordinator_pb2 import Phase
 from muster.kube.session import ApiStatusError, KubeSession
+from muster.localcluster.up.cluster_view import ClusterView
 from muster.localcluster.up.examples import Example, Expected
-from muster.localcluster.up.state import Picture
 from muster.rpc.channel import open_channel
 
 _CALL_SECONDS = 10.0
-_LOOK_SECONDS = 1.0  # tries are not announced by Watch
-_STILL_SECONDS = 30.0  # nothing has changed for so long: nothing will
+_POLL_SECONDS = 1.0  # Watch does not announce attempts
+_NO_CHANGE_SECONDS = 30.0  # after that time without a change, none is expected
 
 
 @dataclass(frozen=True)
 class ExampleOutcome:
-    """What came of one example. `seconds`: from its first pod to its last bind; None while it is not bound."""
+    """Outcome of one example. `seconds`: from its first pod to its last bind; None if it is not bound."""
 
     name: str
     namespace: str
@@ -41,11 +41,11 @@ class ExampleOutcome:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of all of them."""
+    """Outcome of all examples."""
 
     gangs: tuple[ExampleOutcome, ...]
     seconds: float
-    """From the first manifest applied until all was settled or given up."""
+    """From the first manifest until every gang was as expected, or the wait ended."""
 
     @property
     def as_expected(self) -> bool:
@@ -55,43 +55,43 @@ class Outcome:
         return {"gangs": [vars(gang) for gang in self.gangs], "seconds": self.seconds, "as_expected": self.as_expected}
 
 
-async def settle(
+async def wait_until_expected(
     session: KubeSession,
     coordinator: str,
-    picture: Picture,
+    view: ClusterView,
     examples: Sequence[Example],
     *,
-    began: float,
+    started: float,
     timeout_seconds: float,
 ) -> Outcome:
-    """Wait until all examples are as expected, nothing changes any more, or the time (counted from `began`) is up."""
+    """Wait until all examples are as expected, nothing has changed for 30 s, or `timeout_seconds` after `started`."""
     channel = open_channel(coordinator, PLAIN_TEXT)
     stub = coordinator_pb2_grpc.CoordinatorServiceStub(channel)
     try:
-        while time.monotonic() < began + timeout_seconds:
-            version = picture.version
-            if await _settled(stub, picture, examples):
+        while time.monotonic() < started + timeout_seconds:
+            version = view.version
+            if await _as_expected(stub, view, examples):
                 break
-            until = min(picture.gangs_changed_at + _STILL_SECONDS, began + timeout_seconds)
+            until = min(view.gangs_changed_at + _NO_CHANGE_SECONDS, started + timeout_seconds)
             if until <= time.monotonic():
                 break
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(picture.newer_than(version), min(_LOOK_SECONDS, until - time.monotonic()))
+                await asyncio.wait_for(view.newer_than(version), min(_POLL_SECONDS, until - time.monotonic()))
     finally:
         await channel.close()
     bound = await _bound_pods(session)
-    seconds = round(time.monotonic() - began, 3)
-    return Outcome(tuple(_outcome(example, picture, bound) for example in examples), seconds)
+    seconds = round(time.monotonic() - started, 3)
+    return Outcome(tuple(_outcome(example, view, bound) for example in examples), seconds)
 
 
-async def _settled(
-    stub: "coordinator_pb2_grpc.CoordinatorServiceAsyncStub", picture: Picture, examples: Sequence[Example]
+async def _as_expected(
+    stub: "coordinator_pb2_grpc.CoordinatorServiceAsyncStub", view: ClusterView, examples: Sequence[Example]
 ) -> bool:
-    """All are as expected, and those that wait in the queue have been tried."""
-    if not all(example.reached(picture.gangs.get(example.id)) for example in examples):
+    """All examples are as expected, and every queued one has been tried."""
+    if not all(example.reached(view.gangs.get(example.id)) for example in examples):
         return False
     for example in examples:
-        if picture.gangs[example.id].phase == Phase.PHASE_QUEUED:
+        if view.gangs[example.id].phase == Phase.PHASE_QUEUED:
             request = coordinator_pb2.ExplainRequest(gang=example.id)
             try:
                 answer = await stub.Explain(request, timeout=_CALL_SECONDS)
@@ -103,7 +103,7 @@ async def _settled(
 
 
 async def _bound_pods(session: KubeSession) -> set[tuple[str, str]]:
-    """The API server's word on which pods have a node."""
+    """Namespace and name of all pods with a node, from the API server."""
     response = await session.request("GET", "/api/v1/pods", timeout_seconds=_CALL_SECONDS)
     if response.status != 200:
         raise ApiStatusError.from_response(response)
@@ -111,8 +111,8 @@ async def _bound_pods(session: KubeSession) -> set[tuple[str, str]]:
     return {(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods if pod["spec"].get("nodeName")}
 
 
-def _outcome(example: Example, picture: Picture, bound: set[tuple[str, str]]) -> ExampleOutcome:
-    gang = picture.gangs.get(example.id)
+def _outcome(example: Example, view: ClusterView, bound: set[tuple[str, str]]) -> ExampleOutcome:
+    gang = view.gangs.get(example.id)
     pods = example.wanted(gang) if gang else len(example.pods)
     really_bound = len(example.pods & bound) if example.pods or gang is None else gang.bound
     wanted = pods if example.expected is Expected.BOUND else 0
@@ -125,5 +125,5 @@ def _outcome(example: Example, picture: Picture, bound: set[tuple[str, str]]) ->
         expected=example.expected.value,
         as_expected=example.reached(gang) and really_bound == wanted,
         seconds=round(gang.start_seconds, 3) if gang and gang.HasField("start_seconds") else None,
-        reason=gang.reason if gang else "the coordinator does not know it",
+        reason=gang.reason if gang else "the coordinator does not know the gang",
     )

@@ -1,4 +1,4 @@
-"""`muster up`: a whole cluster on this machine, gangs that start in it, and what one sees of it."""
+"""`muster up`: starts a local cluster, applies the example gangs, and shows the state until it is stopped."""
 
 import asyncio
 import contextlib
@@ -22,15 +22,15 @@ from muster.gangs.quantity import BadQuantity, parse_quantity
 from muster.kube.session import KubeSession
 from muster.localcluster.certificates import NoCertificate
 from muster.localcluster.child_process import ChildDied
-from muster.localcluster.manifests import BadManifest, Manifest, ManifestRefused, apply_manifests, load_manifests
+from muster.localcluster.manifests import BadManifest, Manifest, ManifestRejected, apply_manifests, load_manifests
 from muster.localcluster.nodes import nodes_ready
 from muster.localcluster.stack import API_SERVER, ETCD, Stack, StackOptions
 from muster.localcluster.supervisor import supervise
 from muster.localcluster.trace_forwarder import Forwarder
 from muster.localcluster.trace_receiver import TraceReceiver
+from muster.localcluster.up.cluster_view import ClusterView, probe_processes, watch_gangs
 from muster.localcluster.up.examples import examples_in
-from muster.localcluster.up.outcome import Outcome, settle
-from muster.localcluster.up.state import Picture, check, follow
+from muster.localcluster.up.outcome import Outcome, wait_until_expected
 from muster.localcluster.up.view import LiveView, PlainView, View, print_outcome
 from muster.telemetry.otlp import BadTracing, read_otlp
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class UpOptions:
-    """What the user asked for."""
+    """Options of one run."""
 
     nodes: int
     racks: int
@@ -58,7 +58,7 @@ class UpOptions:
 
 
 def run_up(options: UpOptions) -> None:
-    """Run until Ctrl-C, or with `once` until the gangs are settled. Raises CliError."""
+    """Run until Ctrl-C, or with `once` until every gang is as expected. Raises CliError."""
     _check_quantity("--cpu", options.cpu)
     _check_quantity("--memory", options.memory)
     try:
@@ -66,7 +66,7 @@ def run_up(options: UpOptions) -> None:
         crds = load_manifests(options.crds)
     except BadManifest as error:
         raise CliError(str(error), usage=True) from error
-    with _alone_in(options.state_directory) as directory:
+    with _locked(options.state_directory) as directory:
         outcome = asyncio.run(_Up(options, directory, crds, manifests).run())
     if outcome is not None:
         print_outcome(outcome, as_json=options.as_json)
@@ -81,8 +81,8 @@ class _Up:
         self._options, self._directory = options, directory
         self._crds, self._manifests = crds, manifests
         self._examples = examples_in(manifests)
-        self._picture = Picture()
-        self._traces = TraceReceiver(directory / "traces.jsonl", forwarder=_forwarder(self._tell))
+        self._view = ClusterView()
+        self._traces = TraceReceiver(directory / "traces.jsonl", forwarder=_forwarder(self._print))
 
     async def run(self) -> Outcome | None:
         stopping = asyncio.Event()
@@ -91,18 +91,18 @@ class _Up:
         await self._traces.start()
         stack = self._stack()
         if stack.quota_webhook is None:
-            self._tell("no quota is reserved for PodGroups: that needs openssl, which is not installed")
+            self._print("quota for PodGroups is off: its webhook needs openssl, which is not installed")
         try:
             return await _first_of(stopping.wait(), self._work(stack))
-        except (ChildDied, ManifestRefused, NoCertificate) as error:
+        except (ChildDied, ManifestRejected, NoCertificate) as error:
             raise CliError(str(error)) from error
         except TimeoutError as error:
             raise CliError(
-                f"not everything was ready within {_START_SECONDS:g} s",
-                hint=f"the logs are in {self._directory / 'logs'}",
+                f"the local cluster was not ready within {_START_SECONDS:g} s",
+                hint=f"see the logs in {self._directory / 'logs'}",
             ) from error
         finally:
-            self._tell("stopping")
+            self._print("stopping")
             await stack.stop()
             await self._traces.stop()
 
@@ -121,70 +121,70 @@ class _Up:
         )
 
     async def _work(self, stack: Stack) -> Outcome | None:
-        """Start everything, then go on; ends by itself only with `once`."""
+        """Start all processes and supervise them; returns only with `once`."""
         async with contextlib.AsyncExitStack() as background:
-            background.push_async_callback(_cancelled, asyncio.create_task(self._view(stack).show()))
-            background.push_async_callback(_cancelled, asyncio.create_task(check(stack, self._picture)))
+            background.push_async_callback(_cancelled, asyncio.create_task(self._display(stack).show()))
+            background.push_async_callback(_cancelled, asyncio.create_task(probe_processes(stack, self._view)))
             await stack.start([ETCD, API_SERVER], timeout_seconds=_START_SECONDS)
             session = await KubeSession.connect(KubeSettings(kubeconfig=stack.kubeconfig))
             background.push_async_callback(session.close)
-            await apply_manifests(session, self._crds)  # first, as on a cluster that has them: gangs need not wait
+            await apply_manifests(session, self._crds)  # before the services start, which then need not rediscover
             await stack.start(timeout_seconds=_START_SECONDS)
             endpoints = stack.endpoints(self._traces.path)
             endpoints.write(self._directory)
             await apply_manifests(session, [Manifest(endpoints.config_map())])
             background.push_async_callback(
-                _cancelled, asyncio.create_task(follow(stack.addresses["coordinator"], self._picture))
+                _cancelled, asyncio.create_task(watch_gangs(stack.addresses["coordinator"], self._view))
             )
-            return await _first_of(supervise(stack, self._picture.notice), self._gangs(stack, session))
+            return await _first_of(supervise(stack, self._view.notice), self._apply_gangs(stack, session))
 
-    async def _gangs(self, stack: Stack, session: KubeSession) -> Outcome | None:
+    async def _apply_gangs(self, stack: Stack, session: KubeSession) -> Outcome | None:
         await nodes_ready(session, self._options.nodes, timeout_seconds=_START_SECONDS)
-        self._picture.ready = True
-        self._picture.touch()
-        began = time.monotonic()
+        self._view.ready = True
+        self._view.touch()
+        started = time.monotonic()
         await apply_manifests(session, self._manifests)
         if not self._options.once:
             await asyncio.Event().wait()
-        return await settle(
+        return await wait_until_expected(
             session,
             stack.addresses["coordinator"],
-            self._picture,
+            self._view,
             self._examples,
-            began=began,
+            started=started,
             timeout_seconds=self._options.timeout_seconds,
         )
 
-    def _view(self, stack: Stack) -> View:
+    def _display(self, stack: Stack) -> View:
         if self._options.once or not sys.stdout.isatty():
-            return PlainView(stack, self._picture, stream=sys.stderr if self._options.once else sys.stdout)
-        return LiveView(stack, self._picture)
+            return PlainView(stack, self._view, stream=sys.stderr if self._options.once else sys.stdout)
+        return LiveView(stack, self._view)
 
-    def _tell(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         typer.echo(text, err=True)
 
 
-def _forwarder(tell: Callable[[str], None]) -> Forwarder | None:
-    """Hands spans on to where the shell wants them, besides the file that `muster trace` reads. Raises CliError."""
+def _forwarder(report: Callable[[str], None]) -> Forwarder | None:
+    """Forwarder of spans to the collector of the OTEL_* variables, besides the trace file. Raises CliError."""
     try:
         settings = read_otlp(os.environ)
     except BadTracing as error:
         raise CliError(str(error), usage=True) from error
-    return Forwarder(settings.target, tell) if settings is not None else None
+    return Forwarder(settings.target, report) if settings is not None else None
 
 
 def _check_quantity(option: str, text: str) -> None:
-    """Raises CliError if a node cannot have so much."""
+    """Raises CliError if a node cannot have that amount."""
     try:
         amount = parse_quantity(text)
     except BadQuantity as error:
         raise CliError(f"{option}: {error}", usage=True) from error
     if amount <= 0:
-        raise CliError(f"{option}: a node needs more than {text}", usage=True)
+        raise CliError(f"{option} must be positive, not {text}", usage=True)
 
 
 async def _first_of(endless: Awaitable[object], work: Awaitable[T]) -> T | None:
-    """The outcome of `work`, or None if the other ends first. The later one is cancelled. Raises what either does."""
+    """The outcome of `work`, or None if the other ends first. Cancels the later one and raises errors of both."""
     tasks = [asyncio.ensure_future(endless), asyncio.ensure_future(work)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -198,7 +198,7 @@ async def _first_of(endless: Awaitable[object], work: Awaitable[T]) -> T | None:
 
 
 async def _cancelled(task: "asyncio.Future[object]") -> None:
-    """Cancel a task and wait until it is over; its errors have been seen or do not matter any more."""
+    """Cancel a task and wait for its end; ignore its errors."""
     task.cancel()
     await asyncio.wait([task])
     if not task.cancelled():
@@ -206,8 +206,8 @@ async def _cancelled(task: "asyncio.Future[object]") -> None:
 
 
 @contextlib.contextmanager
-def _alone_in(directory: Path) -> Iterator[Path]:
-    """The state directory, emptied of the last run except for its traces. Raises CliError if another run uses it."""
+def _locked(directory: Path) -> Iterator[Path]:
+    """The state directory without the previous run's logs and etcd data. Raises CliError if another run uses it."""
     directory = directory.absolute()
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "lock").open("w") as lock:
@@ -215,11 +215,11 @@ def _alone_in(directory: Path) -> Iterator[Path]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             endpoints = read_endpoints(directory)
-            who = f" (process {endpoints.pid})" if endpoints else ""
+            process = f" (process {endpoints.pid})" if endpoints else ""
             raise CliError(
-                f"another `muster up`{who} runs with {directory}",
-                hint="stop it first, or give this one a directory of its own with --state-dir",
+                f"another `muster up`{process} uses {directory}",
+                hint="stop it first, or choose another directory with --state-dir",
             ) from None
-        for leftover in ("etcd", "logs"):
-            shutil.rmtree(directory / leftover, ignore_errors=True)
+        for previous in ("etcd", "logs"):
+            shutil.rmtree(directory / previous, ignore_errors=True)
         yield directory

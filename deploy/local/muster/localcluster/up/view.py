@@ -1,4 +1,4 @@
-"""What `muster up` shows: a live screen in a terminal, plain lines elsewhere, and the outcome of `--once`."""
+"""Display of `muster up`: a live screen in a terminal, plain lines elsewhere, and the outcome of `--once`."""
 
 import asyncio
 import json
@@ -17,16 +17,16 @@ from muster.cli.format import bound_of_members
 from muster.cli.gangs import gang_line, gangs_table, in_order
 from muster.coordinator.v1.coordinator_pb2 import Gang, Phase
 from muster.localcluster.stack import Stack
+from muster.localcluster.up.cluster_view import ClusterView
 from muster.localcluster.up.outcome import Outcome
-from muster.localcluster.up.state import Picture
 
 _FRAME_SECONDS = 0.1
-_OTHER_LINES = 14  # heading, processes, hints, table head, count: what the gangs leave no room for
-_FEWEST_ROWS = 4
+_OTHER_LINES = 14  # heading, processes, hints, table head, count
+_MIN_ROWS = 4
 
 
 def heading(stack: Stack) -> str:
-    """One line: what runs here."""
+    """Size of the cluster, on one line."""
     options = stack.options
     return (
         f"[bold]muster[/]  {options.nodes} nodes in {options.racks} racks, "
@@ -35,54 +35,54 @@ def heading(stack: Stack) -> str:
 
 
 def hints(stack: Stack) -> list[tuple[str, str]]:
-    """What one can do from another terminal."""
+    """Commands for another terminal, with their purposes."""
     return [
         (f"export KUBECONFIG={shlex.quote(str(stack.kubeconfig))}", ""),
         ("kubectl get nodes,pods", "plain kubectl: apply, describe, delete, get -w"),
-        ("muster explain NAME", "why a gang waits, what would let it start"),
-        ("muster trace NAME", "where the time went"),
+        ("muster explain NAME", "why a gang is pending, what would let it start"),
+        ("muster trace NAME", "where the time was spent"),
     ]
 
 
 class View(Protocol):
-    """Shows a picture for as long as it runs."""
+    """Display of a `ClusterView`."""
 
     async def show(self) -> None: ...
 
 
 class LiveView:
-    """A screen that is redrawn when something changed, at most ten times a second."""
+    """Screen that is redrawn after changes, at most ten times a second."""
 
-    def __init__(self, stack: Stack, picture: Picture) -> None:
-        self._stack, self._picture = stack, picture
+    def __init__(self, stack: Stack, view: ClusterView) -> None:
+        self._stack, self._view = stack, view
         self._console = Console()
 
     async def show(self) -> None:
-        """Until cancelled; what was shown last stays in the terminal."""
+        """Redraw until cancelled; the last screen stays in the terminal."""
         version = -1
         live = Live(console=self._console, auto_refresh=False, get_renderable=self._screen, vertical_overflow="crop")
         with live:
             while True:
-                version = await self._picture.newer_than(version)
+                version = await self._view.newer_than(version)
                 live.refresh()
                 await asyncio.sleep(_FRAME_SECONDS)
 
     def _screen(self) -> RenderableType:
         top = Text.from_markup(heading(self._stack))
-        parts: list[RenderableType] = [top, _processes(self._stack, self._picture), ""]
-        if self._picture.ready:
+        parts: list[RenderableType] = [top, _processes(self._stack, self._view), ""]
+        if self._view.ready:
             parts += [_hints_table(self._stack), ""]
         parts.append(self._gangs())
-        if self._picture.notices:
-            parts += ["", *(Text(notice, style="yellow", overflow="ellipsis") for notice in self._picture.notices)]
+        if self._view.notices:
+            parts += ["", *(Text(notice, style="yellow", overflow="ellipsis") for notice in self._view.notices)]
         return Group(*parts)
 
     def _gangs(self) -> RenderableType:
-        gangs = in_order(self._picture.gangs.values())
+        gangs = in_order(self._view.gangs.values())
         if not gangs:
-            return Text("no gangs yet: kubectl apply some" if self._picture.ready else "starting", style="dim")
-        room = self._console.height - _OTHER_LINES - len(self._picture.notices)
-        shown = gangs[: max(_FEWEST_ROWS, room)]
+            return Text("no gangs yet: kubectl apply some" if self._view.ready else "starting", style="dim")
+        rows = self._console.height - _OTHER_LINES - len(self._view.notices)
+        shown = gangs[: max(_MIN_ROWS, rows)]
         counted = Text(_counted(gangs), style="dim")
         if len(shown) < len(gangs):
             counted.append(f"; {len(gangs) - len(shown)} not shown, see `muster gangs`")
@@ -90,39 +90,39 @@ class LiveView:
 
 
 class PlainView:
-    """A line per change, for files and pipes."""
+    """One line per change, for files and pipes."""
 
-    def __init__(self, stack: Stack, picture: Picture, *, stream: TextIO) -> None:
-        self._stack, self._picture, self._stream = stack, picture, stream
+    def __init__(self, stack: Stack, view: ClusterView, *, stream: TextIO) -> None:
+        self._stack, self._view, self._stream = stack, view, stream
 
     async def show(self) -> None:
-        """Until cancelled."""
-        said: dict[str, str] = {}
-        told = 0
+        """Print until cancelled."""
+        printed: dict[str, str] = {}
+        introduced = False
         version = -1
         while True:
-            version = await self._picture.newer_than(version)
-            if self._picture.ready and not told:
-                told = 1
-                self._say(Text.from_markup(heading(self._stack)).plain)
+            version = await self._view.newer_than(version)
+            if self._view.ready and not introduced:
+                introduced = True
+                self._print(Text.from_markup(heading(self._stack)).plain)
                 for command, purpose in hints(self._stack):
-                    self._say(f"  {command:40}{purpose}".rstrip())
-            for gang in list(self._picture.gangs.values()):
+                    self._print(f"  {command:40}{purpose}".rstrip())
+            for gang in list(self._view.gangs.values()):
                 line = gang_line(gang)
-                if said.get(gang.id) != line:
-                    said[gang.id] = line
-                    self._say(line)
-            while self._picture.notices:
-                self._say(self._picture.notices.popleft())
+                if printed.get(gang.id) != line:
+                    printed[gang.id] = line
+                    self._print(line)
+            while self._view.notices:
+                self._print(self._view.notices.popleft())
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         typer.echo(line, file=self._stream)
 
 
-def _processes(stack: Stack, picture: Picture) -> Text:
+def _processes(stack: Stack, view: ClusterView) -> Text:
     text = Text()
     for name, child in stack.children.items():
-        up = child.running and picture.serving.get(name, False)
+        up = child.running and view.serving.get(name, False)
         text.append("● ", style="green" if up else "yellow" if child.running else "red")
         text.append(name, style="" if up else "bold")
         if child.starts > 1:
@@ -145,7 +145,7 @@ def _counted(gangs: Sequence[Gang]) -> str:
 
 
 def print_outcome(outcome: Outcome, *, as_json: bool) -> None:
-    """The result of `--once`, to stdout."""
+    """Print the outcome of `--once` to stdout."""
     if as_json:
         typer.echo(json.dumps(outcome.as_json(), indent=2))
         return

@@ -1,4 +1,4 @@
-"""What `muster up` knows at this moment: gangs, processes, notices. Tasks that find out write it, views read it."""
+"""Current state of a local cluster for display: gangs, processes, notices. Background tasks write it, views read it."""
 
 import asyncio
 import time
@@ -13,62 +13,62 @@ from muster.coordinator.v1.coordinator_pb2 import Gang
 from muster.localcluster.stack import Stack
 from muster.rpc.channel import open_channel
 
-_NOTICES = 5
+_MAX_NOTICES = 5
 _RECONNECT_SECONDS = 0.5
-_CHECK_SECONDS = 1.0
+_PROBE_SECONDS = 1.0
 
 
-class Picture:
-    """Everything there is to show."""
+class ClusterView:
+    """State with a version that changes on every update."""
 
     def __init__(self) -> None:
         self.gangs: dict[str, Gang] = {}
         self.serving: dict[str, bool] = {}
-        """Processes by name: whether each answered when asked last."""
-        self.notices: deque[str] = deque(maxlen=_NOTICES)
+        """Process name -> outcome of its last readiness probe."""
+        self.notices: deque[str] = deque(maxlen=_MAX_NOTICES)
         self.ready = False
-        """Everything has been started."""
+        """All processes have started."""
         self.gangs_changed_at = time.monotonic()
         self.version = 0
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def notice(self, text: str) -> None:
-        """Something worth a line."""
+        """Add a line for the user."""
         self.notices.append(text)
         self.touch()
 
     def apply(self, step: coordinator_pb2.WatchResponse) -> None:
-        """Take in a step of the coordinator's Watch."""
+        """Apply a step of the coordinator's Watch."""
         apply_step(self.gangs, step)
         self.gangs_changed_at = time.monotonic()
         self.touch()
 
     def touch(self) -> None:
-        """Say that something is new."""
+        """Announce a change."""
         self.version += 1
-        self._news.set()
-        self._news = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def newer_than(self, version: int) -> int:
-        """Wait until there is something new after that version; returns the newest."""
+        """Wait for a version after the given one; returns the current one."""
         while self.version <= version:
-            await self._news.wait()
+            await self._changed.wait()
         return self.version
 
 
-async def check(stack: Stack, picture: Picture) -> None:
-    """Ask every process once a second, for ever, whether it serves."""
+async def probe_processes(stack: Stack, view: ClusterView) -> None:
+    """Probe every process once a second, until cancelled."""
     while True:
         names = list(stack.children)
         answers = await asyncio.gather(*(stack.serving(name) for name in names))
-        if (serving := dict(zip(names, answers, strict=True))) != picture.serving:
-            picture.serving = serving
-            picture.touch()
-        await asyncio.sleep(_CHECK_SECONDS)
+        if (serving := dict(zip(names, answers, strict=True))) != view.serving:
+            view.serving = serving
+            view.touch()
+        await asyncio.sleep(_PROBE_SECONDS)
 
 
-async def follow(address: str, picture: Picture) -> None:
-    """Keep the gangs up to date for ever, whatever happens to the coordinator."""
+async def watch_gangs(address: str, view: ClusterView) -> None:
+    """Keep the gangs current until cancelled, across restarts of the coordinator."""
     channel = open_channel(address, PLAIN_TEXT)
     stub = coordinator_pb2_grpc.CoordinatorServiceStub(channel)
     try:
@@ -76,11 +76,11 @@ async def follow(address: str, picture: Picture) -> None:
             seen: set[str] | None = set()
             try:
                 async for step in stub.Watch(coordinator_pb2.WatchRequest()):
-                    picture.apply(step)
+                    view.apply(step)
                     if seen is not None:
                         seen.update(gang.id for gang in step.gangs)
                         if step.synced:
-                            _drop_others(picture, seen)
+                            _remove_others(view, seen)
                             seen = None
             except grpc.aio.AioRpcError:
                 pass  # it is restarting, or does not lead yet; the views show which process is down
@@ -89,7 +89,7 @@ async def follow(address: str, picture: Picture) -> None:
         await channel.close()
 
 
-def _drop_others(picture: Picture, seen: set[str]) -> None:
-    """Gangs that went while nobody looked."""
-    for gone in picture.gangs.keys() - seen:
-        del picture.gangs[gone]
+def _remove_others(view: ClusterView, seen: set[str]) -> None:
+    """Remove gangs that disappeared while the stream was broken."""
+    for gone in view.gangs.keys() - seen:
+        del view.gangs[gone]
