@@ -1,6 +1,6 @@
-"""Writes docs/metrics.md's tables from the declarations, so that what is documented is what is told.
+"""Writes the tables of docs/metrics.md from the declarations.
 
-python tools/metrics_page.py prints the page; `--write` puts it where it belongs.
+python tools/metrics_page.py prints the page; `--write` writes it to docs/metrics.md.
 """
 
 import argparse
@@ -38,20 +38,20 @@ Declared = Counter | Histogram | Sampled
 
 
 def declared(module: str) -> Iterator[Declared]:
-    """What a module declares, in its order."""
+    """Metrics that a module declares, in order."""
     seen = importlib.import_module(module)
     yield from (value for value in vars(seen).values() if isinstance(value, Declared))
 
 
 def kind(metric: Declared) -> str:
-    """Its type in the words of Prometheus."""
+    """Its Prometheus type."""
     if isinstance(metric, Histogram):
         return "histogram"
     return "counter" if isinstance(metric, Counter) or metric.monotonic else "gauge"
 
 
 def table(modules: Sequence[str]) -> str:
-    """Rows of all that the modules declare."""
+    """Rows of all metrics that the modules declare."""
     rows = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
     for module in modules:
         for metric in declared(module):
@@ -62,7 +62,7 @@ def table(modules: Sequence[str]) -> str:
 
 
 def page(text: str) -> str:
-    """The page with its tables as they are to be."""
+    """The page with current tables."""
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     tables = "\n\n".join(f"### {title}\n\n{table(modules)}" for title, modules in SECTIONS)

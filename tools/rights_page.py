@@ -1,6 +1,6 @@
-"""Writes docs/rights.md from the chart's files of rights, so that what the page says is what is granted.
+"""Writes docs/rights.md from the chart's files of rights.
 
-python tools/rights_page.py prints the page; `--write` puts it where it belongs.
+python tools/rights_page.py prints the page; `--write` writes it to docs/rights.md.
 """
 
 import argparse
@@ -39,7 +39,7 @@ A kind that may not be read, or is not there, is done without; cluster-state say
 
 
 def page() -> str:
-    """The whole page."""
+    """The text of the page."""
     return _HEAD + "".join(_section(service, rights) for service, rights in read_rights(find_rights()).items())
 
 

@@ -1,6 +1,6 @@
-"""A recorded trace as a picture, as Jaeger lays it out, for docs/tracing.md.
+"""Draws a recorded trace as SVG in Jaeger's layout, for docs/tracing.md.
 
-tools/trace_picture.py TRACE.json PICTURE.svg, where TRACE.json is what `muster trace GANG --output json` printed.
+tools/trace_picture.py TRACE.json PICTURE.svg, where TRACE.json is the output of `muster trace GANG --output json`.
 """
 
 import json
@@ -20,7 +20,7 @@ Span = dict[str, Any]
 
 
 def picture(trace: dict[str, Any]) -> str:
-    """The SVG."""
+    """The SVG text."""
     spans: list[Span] = trace["spans"]
     rows = list(_in_order(spans))
     begin, end = min(span["start_ns"] for span in spans), max(span["end_ns"] for span in spans)
@@ -85,7 +85,7 @@ def _row(y: int, depth: int, span: Span, begin: int, scale: float) -> Iterator[s
 
 
 def _label(span: Span) -> str:
-    """The name, a call's without its package, a pod's with the pod."""
+    """The span's name, of a call without its package, of a pod with the pod."""
     name, attributes = span["name"].rpartition("/")[2], span.get("attributes", {})
     if pod := attributes.get("k8s.pod.name"):
         return f"{name} {pod} (attempts: {attributes['muster.attempts']})"

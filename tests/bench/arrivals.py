@@ -1,4 +1,4 @@
-"""Throughput and latency of gangs that have room."""
+"""Throughput and latency of gangs that fit."""
 
 import statistics
 import time
@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench import load
+from bench.bench_cluster import BenchCluster, say
 from bench.binds import BindTimes
-from bench.ground import Ground, say
 
 BOUND_SECONDS = 300.0
-_WARM_UP = 5  # gangs that arrive before the latency counts
+_WARM_UP = 5  # warm-up gangs, not measured
 
 
-async def throughput(ground: Ground, size: int) -> dict[str, Any]:
-    """Pods first, then the scheduler starts."""
-    gangs = load.gangs_of(size, ground.options.pods, ground.namespace)
+async def throughput(cluster: BenchCluster, size: int) -> dict[str, Any]:
+    """Throughput: the pods exist before the scheduler starts."""
+    gangs = load.gangs_of(size, cluster.options.pods, cluster.namespace)
     say(f"creating {len(gangs)} gangs of {size}")
-    await load.create(ground.session, *gangs)
-    binds = BindTimes(ground.session, ground.namespace)
+    await load.create(cluster.session, *gangs)
+    binds = BindTimes(cluster.session, cluster.namespace)
     await binds.start()
-    before = ground.costs()
+    before = cluster.costs()
     began = time.monotonic()
-    await ground.start_services()
+    await cluster.start_services()
     ready = time.monotonic()
     pods = load.pod_names(gangs)
     await binds.all_of(pods, timeout_seconds=BOUND_SECONDS)
@@ -34,31 +34,31 @@ async def throughput(ground: Ground, size: int) -> dict[str, Any]:
         "ready_seconds": round(ready - began, 3),
         "first_bind_seconds": round(first - began, 3),
         "last_bind_seconds": round(last - began, 3),
-        "processes": ground.spent(before),
+        "processes": cluster.spent(before),
     }
     say(f"gangs of {size}: {result['pods_per_second']} pods/s")
     return result
 
 
-async def latency(ground: Ground, arrivals: int) -> dict[str, Any]:
-    """Gangs of 8 arrive one by one."""
-    binds = BindTimes(ground.session, ground.namespace)
+async def latency(cluster: BenchCluster, arrivals: int) -> dict[str, Any]:
+    """Latency: gangs of 8 arrive one by one."""
+    binds = BindTimes(cluster.session, cluster.namespace)
     await binds.start()
-    await ground.start_services()
-    before = ground.costs()
+    await cluster.start_services()
+    before = cluster.costs()
     say(f"{arrivals} gangs of 8 arrive one by one")
     seconds: list[float] = []
-    for gang in load.gangs_of(8, 8 * (arrivals + _WARM_UP), ground.namespace):
-        await load.create(ground.session, gang)
+    for gang in load.gangs_of(8, 8 * (arrivals + _WARM_UP), cluster.namespace):
+        await load.create(cluster.session, gang)
         created = time.monotonic()
         await binds.all_of(load.pod_names([gang]), timeout_seconds=BOUND_SECONDS)
         seconds.append(max(binds.seen[pod] for pod in load.pod_names([gang])) - created)
     await binds.stop()
-    return {**quantiles(seconds[_WARM_UP:]), "gangs": arrivals, "processes": ground.spent(before)}
+    return {**quantiles(seconds[_WARM_UP:]), "gangs": arrivals, "processes": cluster.spent(before)}
 
 
 def quantiles(seconds: Sequence[float]) -> dict[str, float]:
-    """In milliseconds."""
+    """Percentiles in milliseconds."""
     cuts = statistics.quantiles(seconds, n=100, method="inclusive")
     return {
         "p50_ms": round(cuts[49] * 1000, 2),

@@ -1,4 +1,4 @@
-"""Sees pods being bound, as cheaply as can be: the watch of the API, and the time at which each bind was seen."""
+"""Observes binds as cheaply as possible: a watch of the API, and the time of each bind."""
 
 import asyncio
 import time
@@ -34,7 +34,7 @@ class _List(msgspec.Struct):
 
 
 class BindTimes:
-    """When the pods of a namespace were seen bound, on the monotonic clock, by pod name."""
+    """Times at which the pods of a namespace were observed bound, on the monotonic clock, by pod name."""
 
     def __init__(self, session: KubeSession, namespace: str) -> None:
         self._session, self._path = session, f"/api/v1/namespaces/{namespace}/pods"

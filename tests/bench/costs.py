@@ -1,4 +1,4 @@
-"""What processes cost: CPU seconds so far and the most memory they ever held."""
+"""CPU seconds and peak memory of processes."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class Cost:
 
 
 def costs(stack: Stack, external: dict[str, int] | None = None) -> dict[str, Cost]:
-    """Of all services and servers that run now; `external`: further processes by name."""
+    """Costs of all running services and servers; `external`: further processes by name."""
     pids = {name: child.pid for name, child in stack.children.items() if child.running}
     return {name: _cost(pid) for name, pid in {**pids, **(external or {})}.items()}
 

@@ -1,4 +1,4 @@
-"""What the bench puts into a cluster, and takes out again: nodes and gangs under a name of their own."""
+"""Nodes and gangs that the bench creates and deletes, under names of its own."""
 
 import asyncio
 import secrets
@@ -14,16 +14,16 @@ from muster.localcluster.manifests import Manifest, apply_manifests
 LABEL = "muster.dev/bench"
 CROWD = "crowd-"
 IN_ONE_NODE = 8
-"""Pods of those that ask for an eighth of a node."""
+"""Pods per node, for pods that request an eighth of a node."""
 CPUS = 64
 ROOM = {"cpu": str(CPUS), "memory": "256Gi", "pods": "110"}
-"""Of every node."""
+"""Allocatable of every node."""
 _CALL_SECONDS = 120.0
 _AT_ONCE = 32
 
 
 async def add_nodes(session: KubeSession, count: int) -> None:
-    """Nodes of 64 cpu and 256 GiB in racks of 20."""
+    """Create nodes of 64 CPUs and 256 GiB in racks of 20."""
     machines = [
         Machine(f"bench-{number:04}", ROOM, {LABEL: "true", "rack": f"rack-{number // 20:03}"})
         for number in range(count)
@@ -33,14 +33,14 @@ async def add_nodes(session: KubeSession, count: int) -> None:
 
 
 async def add_namespace(session: KubeSession) -> str:
-    """A namespace for all pods, new every time: an old one may take long to go. Returns its name."""
+    """Create a new namespace for all pods: deleting an old one may take long. Returns its name."""
     name = f"muster-bench-{secrets.token_hex(3)}"
     await apply_manifests(session, [Manifest({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})])
     return name
 
 
 def gangs_of(size: int, pods: int, namespace: str) -> list[Workload]:
-    """So many pods in gangs of that size, on the bench's nodes only."""
+    """This many pods in gangs of that size, on the bench's nodes only."""
     return [
         gang(f"g{size}-{number:04}")
         .of(size)
@@ -52,7 +52,7 @@ def gangs_of(size: int, pods: int, namespace: str) -> list[Workload]:
 
 
 def wide_gangs(count: int, namespace: str) -> list[Workload]:
-    """Gangs that need two whole nodes, ahead of all others in the queue."""
+    """Gangs that need two whole nodes, at the head of the queue."""
     return [_of_eighths(f"wide-{number:04}", namespace).of(16) for number in range(count)]
 
 
@@ -62,7 +62,7 @@ def narrow_gang(name: str, namespace: str) -> Workload:
 
 
 def crowd(count: int, size: int, namespace: str) -> list[Workload]:
-    """Gangs of one kind, of which a node has room for eight pods; of one size they stand in the queue as they come."""
+    """Gangs of which a node takes eight pods; those of equal size are queued in order of creation."""
     return [_of_eighths(f"{CROWD}{number:06}", namespace).of(size) for number in range(count)]
 
 
@@ -71,7 +71,7 @@ def _of_eighths(name: str, namespace: str) -> Workload:
 
 
 async def fill(session: KubeSession, namespace: str, nodes: int) -> None:
-    """One pod on every node, not scheduled by us, that takes all its cpu."""
+    """One pod on every node, bound by another scheduler, that requests all its CPU."""
     await apply_manifests(session, [Manifest(_filler(namespace, number)) for number in range(nodes)])
 
 
@@ -82,7 +82,7 @@ async def remove_filler(session: KubeSession, namespace: str, number: int) -> No
 
 
 async def touch_filler(session: KubeSession, namespace: str, number: int, message: str) -> None:
-    """Change something about one of them that concerns nobody."""
+    """Change one of them in a way that is irrelevant to scheduling."""
     path = f"/api/v1/namespaces/{namespace}/pods/filler-{number:04}/status"
     patch = msgspec.json.encode({"status": {"phase": "Running", "message": message}})
     kind = "application/merge-patch+json"
@@ -102,12 +102,12 @@ def _filler(namespace: str, number: int) -> dict[str, Any]:
 
 
 def pod_names(gangs: list[Workload]) -> set[str]:
-    """Of all their pods."""
+    """Names of all their pods."""
     return {gang.pod_name(number) for gang in gangs for number in range(gang.size)}
 
 
 async def create(session: KubeSession, *gangs: Workload) -> None:
-    """Create their pods, many at once."""
+    """Create their pods concurrently."""
     await apply_manifests(session, [Manifest(pod) for gang in gangs for pod in gang.pods()])
 
 

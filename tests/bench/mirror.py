@@ -1,10 +1,10 @@
-"""A real gRPC stream into placement's mirror, as one JSON object: time to synced, memory, pod changes per second.
+"""A real gRPC stream into placement's mirror, as JSON: time to synchronise, memory, pod changes per second.
 
 python tests/bench/mirror.py [--nodes 100000] [--pods 1000000] [--changes 500000] [--batches 1000 100 10]
 
-Another process plays cluster-state and has encoded everything beforehand. First a snapshot, then another one while the
-first still answers, then changes: pods that are created, bound, running, ended, gone. `longest_pause_ms` is how long
-nothing else got to run.
+Another process acts as cluster-state with messages encoded in advance: a snapshot, a second one while the first still
+answers, then deltas: pods that are created, bound, running, finished, deleted. `longest_pause_ms` is the longest hold
+of the event loop.
 """
 
 import argparse
@@ -34,7 +34,7 @@ _PATIENCE_SECONDS = 600.0
 
 
 async def bench(options: argparse.Namespace) -> dict[str, Any]:
-    """Start the other process, follow it, measure."""
+    """Start the other process, subscribe, measure."""
     recorded = Path(__file__).with_name("recorded.py")
     sizes = (options.nodes, options.pods, options.changes, *options.batches)
     feeder = await asyncio.create_subprocess_exec(
@@ -72,7 +72,7 @@ async def _measure(feeder: Process, options: argparse.Namespace) -> dict[str, An
 
 
 async def _send(feeder: Process, mirror: Mirror) -> dict[str, float]:
-    """Let the next part come; what it cost."""
+    """Request the next part; returns its cost."""
     assert feeder.stdin is not None
     watch = Stopwatch()
     feeder.stdin.write(b"\n")
@@ -81,7 +81,7 @@ async def _send(feeder: Process, mirror: Mirror) -> dict[str, float]:
 
 
 class Stopwatch:
-    """Time, CPU and the longest pause of the event loop since it was made."""
+    """Time, CPU and the longest hold of the event loop since creation."""
 
     _TICK_SECONDS = 0.002
 
@@ -92,7 +92,7 @@ class Stopwatch:
         self._timer = self._loop.call_later(self._TICK_SECONDS, self._tick)
 
     def read(self) -> dict[str, float]:
-        """Stop and tell."""
+        """Stop, and return the measurements."""
         self._timer.cancel()
         return {
             "seconds": round(time.monotonic() - self._began, 2),

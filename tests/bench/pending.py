@@ -1,4 +1,4 @@
-"""What gangs without room cost while they wait, and how fast the next one starts when room comes."""
+"""Cost of pending gangs that do not fit, and the latency of the next start when capacity becomes free."""
 
 import asyncio
 import contextlib
@@ -9,8 +9,8 @@ from typing import Any
 
 from bench import load
 from bench.arrivals import BOUND_SECONDS, quantiles
+from bench.bench_cluster import BenchCluster, say
 from bench.binds import BindTimes
-from bench.ground import Ground, say
 from builders.e2e.solve_relay import SolveRelay
 from builders.gangs.workloads import Workload
 from builders.kube.nodes import Machine, make_nodes
@@ -18,40 +18,42 @@ from muster.coordinator.v1.coordinator_pb2 import Phase
 from muster.localcluster.up.cluster_view import ClusterView, watch_gangs
 
 UPDATES_PER_SECOND = 20
-_QUIET_SECONDS = 10.0  # what users are told is written by then
-_BREATH_SECONDS = 0.3  # between rounds, so that each is measured on a scheduler at rest
+_QUIET_SECONDS = 10.0  # conditions and events are written by then
+_BREATH_SECONDS = 0.3  # between rounds, so that each starts on an idle scheduler
 
 
-async def idle(ground: Ground) -> dict[str, Any]:
-    """A full cluster, gangs that cannot fit, and nothing happens; then only what concerns nobody."""
-    relay = SolveRelay(ground.stack.addresses["placement"])
-    async with waiting(ground, ground.options.pending, relay):
+async def idle(cluster: BenchCluster) -> dict[str, Any]:
+    """A full cluster with infeasible gangs: first without any change, then with irrelevant changes only."""
+    relay = SolveRelay(cluster.stack.addresses["placement"])
+    async with waiting(cluster, cluster.options.pending, relay):
         asked = len(relay.asked)
-        say(f"{ground.options.pending} gangs wait; {asked} solves so far; watching for {ground.options.seconds:g} s")
-        nothing = await _watched(ground, relay, asyncio.sleep(ground.options.seconds))
-        say(f"and for {ground.options.seconds:g} s with {UPDATES_PER_SECOND} updates of other pods a second")
-        trickle = await _watched(ground, relay, _updates(ground))
+        say(f"{cluster.options.pending} gangs wait; {asked} solves so far; watching for {cluster.options.seconds:g} s")
+        idle_costs = await _watched(cluster, relay, asyncio.sleep(cluster.options.seconds))
+        say(f"and for {cluster.options.seconds:g} s with {UPDATES_PER_SECOND} updates of other pods a second")
+        trickle = await _watched(cluster, relay, _updates(cluster))
     return {
-        "pending_gangs": ground.options.pending,
+        "pending_gangs": cluster.options.pending,
         "solves_before": asked,
-        "nothing_happens": nothing,
-        "pods_of_others_change": {"updates_per_second": UPDATES_PER_SECOND, **trickle},
+        "idle": idle_costs,
+        "irrelevant_updates": {"updates_per_second": UPDATES_PER_SECOND, **trickle},
     }
 
 
-async def freed(ground: Ground, pending: int) -> dict[str, Any]:
-    """From the answer of the API server that frees room to the first and last bind of the gang that fits in it, while
-    so many others wait ahead of it that do not fit.
+async def freed(cluster: BenchCluster, pending: int) -> dict[str, Any]:
+    """Latency from the API server's response to the change that frees capacity, to the first and last bind of the gang
+    that then fits, with infeasible gangs ahead of it.
     """
-    async with waiting(ground, pending) as view:
-        binds = BindTimes(ground.session, ground.namespace)
+    async with waiting(cluster, pending) as view:
+        binds = BindTimes(cluster.session, cluster.namespace)
         await binds.start()
-        rounds = ground.options.rounds
-        say(f"{rounds} times room for one gang comes by a deleted pod, {rounds} times by a new node; {pending} wait")
-        by_pod, by_node = _Latencies(ground, view, binds), _Latencies(ground, view, binds)
+        rounds = cluster.options.rounds
+        say(f"{rounds} rounds with a deleted pod, {rounds} with a new node; {pending} gangs pending")
+        by_pod, by_node = _Latencies(cluster, view, binds), _Latencies(cluster, view, binds)
         for number in range(rounds):
-            await by_pod.measure(f"pod-{number}", partial(load.remove_filler, ground.session, ground.namespace, number))
-            await by_node.measure(f"node-{number}", partial(_new_node, ground, number))
+            await by_pod.measure(
+                f"pod-{number}", partial(load.remove_filler, cluster.session, cluster.namespace, number)
+            )
+            await by_node.measure(f"node-{number}", partial(_new_node, cluster, number))
         await binds.stop()
     return {
         "rounds": rounds,
@@ -62,15 +64,15 @@ async def freed(ground: Ground, pending: int) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def waiting(ground: Ground, pending: int, relay: SolveRelay | None = None) -> AsyncIterator[ClusterView]:
-    """Every node is full, and so many gangs that need two whole nodes have been tried once."""
-    say(f"filling {ground.options.nodes} nodes, creating {pending} gangs of 16")
-    await load.fill(ground.session, ground.namespace, ground.options.nodes)
-    gangs = load.wide_gangs(pending, ground.namespace)
-    await load.create(ground.session, *gangs)
+async def waiting(cluster: BenchCluster, pending: int, relay: SolveRelay | None = None) -> AsyncIterator[ClusterView]:
+    """Fill every node, and create gangs that need two whole nodes; returns when each was tried once."""
+    say(f"filling {cluster.options.nodes} nodes, creating {pending} gangs of 16")
+    await load.fill(cluster.session, cluster.namespace, cluster.options.nodes)
+    gangs = load.wide_gangs(pending, cluster.namespace)
+    await load.create(cluster.session, *gangs)
     view = ClusterView()
-    await ground.start_services(relay)
-    following = asyncio.ensure_future(watch_gangs(ground.stack.addresses["coordinator"], view))
+    await cluster.start_services(relay)
+    following = asyncio.ensure_future(watch_gangs(cluster.stack.addresses["coordinator"], view))
     try:
         await _tried(view, *gangs)
         await asyncio.sleep(_QUIET_SECONDS)
@@ -83,16 +85,16 @@ async def waiting(ground: Ground, pending: int, relay: SolveRelay | None = None)
 
 
 class _Latencies:
-    """Rounds: a gang waits, room comes, it starts."""
+    """Measure rounds: a gang is pending, capacity becomes free, the gang starts."""
 
-    def __init__(self, ground: Ground, view: ClusterView, binds: BindTimes) -> None:
-        self._ground, self._picture, self._binds = ground, view, binds
+    def __init__(self, cluster: BenchCluster, view: ClusterView, binds: BindTimes) -> None:
+        self._cluster, self._picture, self._binds = cluster, view, binds
         self._first: list[float] = []
         self._last: list[float] = []
 
     async def measure(self, name: str, free: Callable[[], Awaitable[None]]) -> None:
-        gang = load.narrow_gang(name, self._ground.namespace)
-        await load.create(self._ground.session, gang)
+        gang = load.narrow_gang(name, self._cluster.namespace)
+        await load.create(self._cluster.session, gang)
         await _tried(self._picture, gang)
         await asyncio.sleep(_BREATH_SECONDS)
         await free()
@@ -107,26 +109,26 @@ class _Latencies:
         return {"first_bind": quantiles(self._first), "last_bind": quantiles(self._last)}
 
 
-async def _watched(ground: Ground, relay: SolveRelay, meanwhile: Awaitable[object]) -> dict[str, Any]:
-    asked, before, began = len(relay.asked), ground.costs(), time.monotonic()
+async def _watched(cluster: BenchCluster, relay: SolveRelay, meanwhile: Awaitable[object]) -> dict[str, Any]:
+    asked, before, began = len(relay.asked), cluster.costs(), time.monotonic()
     await meanwhile
     seconds = time.monotonic() - began
     return {
         "seconds": round(seconds, 1),
         "solves": len(relay.asked) - asked,
-        "percent_of_a_core": ground.percent_of_a_core(before, seconds),
+        "percent_of_a_core": cluster.percent_of_a_core(before, seconds),
     }
 
 
-async def _updates(ground: Ground) -> None:
+async def _updates(cluster: BenchCluster) -> None:
     began = time.monotonic()
-    for number in range(int(ground.options.seconds * UPDATES_PER_SECOND)):
+    for number in range(int(cluster.options.seconds * UPDATES_PER_SECOND)):
         await asyncio.sleep(max(0.0, began + number / UPDATES_PER_SECOND - time.monotonic()))
-        await load.touch_filler(ground.session, ground.namespace, number % ground.options.nodes, f"update {number}")
+        await load.touch_filler(cluster.session, cluster.namespace, number % cluster.options.nodes, f"update {number}")
 
 
-async def _new_node(ground: Ground, number: int) -> None:
-    await make_nodes(ground.session, Machine(f"bench-late-{number:04}", load.ROOM, {load.LABEL: "true"}))
+async def _new_node(cluster: BenchCluster, number: int) -> None:
+    await make_nodes(cluster.session, Machine(f"bench-late-{number:04}", load.ROOM, {load.LABEL: "true"}))
 
 
 async def _tried(view: ClusterView, *gangs: Workload) -> None:

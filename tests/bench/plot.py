@@ -1,4 +1,4 @@
-"""A picture of solve times over cluster sizes, as SVG: both axes are logarithmic, so that linear growth is a line."""
+"""Plots solve times over cluster sizes as SVG, with logarithmic axes."""
 
 from collections.abc import Iterable
 from math import log10
@@ -11,7 +11,7 @@ _FIRST: Final = "pack above, spread on nodes"
 
 
 def plot_speed(solves: Iterable[dict[str, Any]], file: Path) -> None:
-    """One line per gang size and kind of time, of the policies that are compared first."""
+    """One line per gang size and cold or warm, for the first policies."""
     lines: dict[tuple[int, str], list[tuple[int, float]]] = {}
     for each in solves:
         if each["policies"] == _FIRST:

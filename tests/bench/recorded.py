@@ -1,7 +1,7 @@
-"""A process that plays cluster-state: a large cluster as messages encoded beforehand, sent as fast as they are taken.
+"""A process that acts as cluster-state: a large cluster as messages encoded in advance, sent as fast as they are read.
 
-It writes its port to standard output when everything is encoded, and a number for each line that it reads after that:
-the revision of pods at which the next part ends, which is then sent. The first part is a second snapshot.
+It writes its port to standard output when everything is encoded, and then a number for each line that it reads: the
+revision of pods at the end of the next part, which it then sends. The first part is a second snapshot.
 """
 
 import asyncio
@@ -37,14 +37,14 @@ _ZONES: Final = 8
 
 @dataclass(frozen=True)
 class Part:
-    """Messages that are sent in a row, each when the one before is taken; `through` is the revision at the end."""
+    """Messages sent in sequence, each when the one before was read; `through` is the revision at the end."""
 
     through: int
     messages: list[bytes]
 
 
 class _Life:
-    """A pod from its creation, or what came after so many stages, to its end."""
+    """A pod after its creation and `stages` further stages of its life."""
 
     def __init__(self, stages: Iterator[PodFacts], skipped: int = 0) -> None:
         self._stages = islice(stages, skipped, None)
@@ -62,7 +62,7 @@ def _encoded(step: pb.WatchResponse) -> bytes:
 
 
 class Recording:
-    """The snapshot of a cluster and what happens in it afterwards, as messages."""
+    """The snapshot of a cluster and its later deltas, as messages."""
 
     def __init__(self, nodes: int, pods: int, changes: int, batch_sizes: tuple[int, ...]) -> None:
         self._chance = random.Random(7)
@@ -87,7 +87,7 @@ class Recording:
         self.parts = [Part(self._revision, again), *(self._part(changes, size) for size in batch_sizes)]
 
     def _part(self, changes: int, batch_size: int) -> Part:
-        """Pods come and go, so many changes to a batch; at the end all of them are gone."""
+        """Create and delete pods, `batch` changes per message; at the end all of them are deleted."""
         messages = []
         lives = [_Life(self._stages(index), skipped=index % 5) for index in range(batch_size)]
         for _ in range(changes // batch_size):
@@ -153,7 +153,7 @@ class Recording:
 
 
 def _pod_class(number: int) -> PodClass:
-    """Of every fourth the pods keep away from one another, so that they have to be counted."""
+    """Every fourth gang has anti-affinity, so that its pods have to be counted."""
     cpu = (1000, 500, 2000, 4000)[number % 4]
     requests = (("cpu", cpu), ("memory", (number + 1) * GIB // 16), (PODS, 1))
     if number % 4:
@@ -163,7 +163,7 @@ def _pod_class(number: int) -> PodClass:
 
 
 class _Watch:
-    """Sends the snapshot, then each part when it is asked for."""
+    """Sends the snapshot, then each part on request."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -185,7 +185,7 @@ class _Watch:
 
 
 async def serve(recording: Recording) -> None:
-    """Until standard input ends."""
+    """Serve until standard input ends."""
     watch = _Watch(recording)
     server = RpcServer("127.0.0.1:0", PLAIN_TEXT, "recorded")
     server.add(watch.register, None, FULL_NAME)

@@ -1,13 +1,13 @@
-"""How soon many gangs have started with one and with more replicas of placement, as JSON; all on this machine.
+"""Time to start many gangs with one and with several placement replicas, as JSON; all on this machine.
 
 python tests/bench/replicas.py [--nodes 5000] [--gangs 400] [--replicas 1,2] [--rounds 3] [--elsewhere 0]
 
-apart   every other gang is for another pool of nodes: the solves have no node in common
-same    all gangs may use all nodes: what is solved at the same time gets in each other's way
+apart   gangs alternate between two node pools: the solves have disjoint node sets
+same    all gangs may use all nodes: concurrent solves conflict
 
-With --elsewhere every solve takes so many seconds longer, without work on this machine: as if the replicas had machines
-of their own. There is no API server and no etcd: what is decided is done at once. A gang has 8 members of two sizes,
-which are to be in one rack if that is possible.
+With --elsewhere every solve takes this many seconds longer without work on this machine, as if the replicas had their
+own machines. There is no API server and no etcd: decisions take effect at once. A gang has 8 members of two sizes, with
+a soft constraint to one rack.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from muster.topology.constraints import parse_constraints
 
 POOLS = ("one", "two")
 SIZES = ((4, 2000), (4, 7000))
-"""Members and what each asks, in thousandths of a CPU."""
+"""Members and their requests in milli-CPUs."""
 TREE = TopologyTree("racks", (TreeLevel("rack", "rack"), TreeLevel("node")), default=True)
 
 
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 async def bench(options: argparse.Namespace) -> dict[str, Any]:
-    """Both cases, with each number of replicas."""
+    """Measure both cases with each number of replicas."""
     found: dict[str, Any] = {"cores": os.cpu_count(), "nodes": options.nodes, "gangs": options.gangs}
     for case in ("apart", "same"):
         batch = waiting(options.nodes, options.gangs, apart=case == "apart")
@@ -72,10 +72,10 @@ async def started(batch: Batch, addresses: list[str], elsewhere_seconds: float) 
 
 
 def told(rounds: Sequence[Coordination]) -> dict[str, Any]:
-    """What came of the rounds, in figures."""
+    """Summarise the rounds."""
     last = rounds[-1]
     return {
-        "seconds": round(min(each.seconds for each in rounds), 3),  # others may use the machine
+        "seconds": round(min(each.seconds for each in rounds), 3),  # lets the other process use the machine
         "solves": sum(last.calls.values()),
         "solves_at_once": last.most_at_once,
         "rejected_since_room_was_taken": last.machine.rejections.counts[RejectionReason.OVERTAKEN],
@@ -83,7 +83,7 @@ def told(rounds: Sequence[Coordination]) -> dict[str, Any]:
 
 
 def waiting(nodes: int, gangs: int, *, apart: bool) -> Batch:
-    """A cluster of two pools, and gangs that wait; `apart`: by turns for the one pool and the other."""
+    """A cluster of two node pools, and pending gangs; `apart`: they alternate between the pools."""
     classes = {
         (pool, cpu): PodClass(
             f"{pool}-{cpu}", (("cpu", cpu), (PODS, 1)), node_selector=(("pool", pool),) if apart else ()

@@ -1,16 +1,17 @@
-"""Throughput, latency and idle cost of the whole path as one JSON object, on the embedded or a real API server.
+"""Throughput, latency and idle cost of the whole path as JSON, on the embedded or a real API server.
 
 python tests/bench/run.py [PART ...] [--kubeconfig FILE] [--nodes 1000] ...
 
-throughput  nodes and pods are there first, then the four services are started (--pods, --sizes)
-latency     gangs of 8 arrive one by one, each when the one before is bound; from the answer to the creation of the
-            last pod to the last bind seen (--arrivals)
-idle        a full cluster, gangs that cannot fit (--pending), and nothing happens (--seconds); then only updates of
+throughput  nodes and pods exist before the services start (--pods, --sizes)
+latency     gangs of 8 arrive one by one, each when the one before is bound; from the response to the creation of the
+            last pod to the last observed bind (--arrivals)
+idle        a full cluster with infeasible gangs (--pending) and no changes (--seconds); then only irrelevant updates of
             other pods. CPU of every process as a share of one core, and the number of solves
-flood       a full cluster, and --flood pods that do not fit come at once, in gangs of 8 and one by one; once a second
-            a node becomes free, during the flood and after it: from that to the last bind of those that stand first
-freed       a full cluster, gangs that cannot fit (none, then --pending); room for one more gang comes by the deletion
-            of a pod and by a new node (--rounds each); from the answer of the API server to the first and last bind
+flood       a full cluster, and --flood infeasible pods at once, in gangs of 8 and one by one; once a second a node
+            becomes free, during the arrivals and after them: from that to the last bind at the head of the queue
+freed       a full cluster with infeasible gangs (none, then --pending); capacity for one more gang becomes free by the
+freed       a full cluster with infeasible gangs (none, then --pending); capacity for one more gang becomes free by
+            deleting a pod and by adding a node (--rounds each); from the server's response to the first and last bind
 """
 
 import argparse
@@ -21,14 +22,14 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # gRPC's core writes a line whenever a process is started
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # gRPC's core logs a line for every process that is started
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # see muster.cli.main
 
 import uvloop
 
 from bench import arrivals, pending
+from bench.bench_cluster import BenchCluster
 from bench.flood import flood
-from bench.ground import Ground
 
 PARTS = ("throughput", "latency", "idle", "freed", "flood")
 BY_DEFAULT = ("throughput", "latency")
@@ -61,7 +62,7 @@ def main() -> None:
 
 
 async def bench(options: argparse.Namespace) -> dict[str, Any]:
-    """The parts, one after the other, each on ground of its own."""
+    """Run the parts one after the other, each on its own cluster."""
     results: dict[str, Any] = {
         "api_server": "embedded" if options.kubeconfig is None else "real",
         "cores": os.cpu_count(),
@@ -71,24 +72,24 @@ async def bench(options: argparse.Namespace) -> dict[str, Any]:
     if "throughput" in options.parts:
         results["throughput"] = {}
         for size in map(int, options.sizes.split(",")):
-            async with Ground(options) as ground:
-                results["throughput"][f"gangs_of_{size}"] = await arrivals.throughput(ground, size)
+            async with BenchCluster(options) as cluster:
+                results["throughput"][f"gangs_of_{size}"] = await arrivals.throughput(cluster, size)
     if "latency" in options.parts and options.arrivals:
-        async with Ground(options) as ground:
-            results["latency"] = await arrivals.latency(ground, options.arrivals)
+        async with BenchCluster(options) as cluster:
+            results["latency"] = await arrivals.latency(cluster, options.arrivals)
     if "idle" in options.parts:
-        async with Ground(options) as ground:
-            results["idle"] = await pending.idle(ground)
+        async with BenchCluster(options) as cluster:
+            results["idle"] = await pending.idle(cluster)
     if "flood" in options.parts:
         results["flood"] = {}
         for size in (8, 1):
-            async with Ground(options) as ground:
-                results["flood"][f"gangs_of_{size}"] = await flood(ground, size)
+            async with BenchCluster(options) as cluster:
+                results["flood"][f"gangs_of_{size}"] = await flood(cluster, size)
     if "freed" in options.parts:
         results["freed"] = []
         for others in sorted({0, options.pending}):
-            async with Ground(options) as ground:
-                results["freed"].append(await pending.freed(ground, others))
+            async with BenchCluster(options) as cluster:
+                results["freed"].append(await pending.freed(cluster, others))
     return results
 
 

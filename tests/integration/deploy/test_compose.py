@@ -1,6 +1,6 @@
-"""The compose file's commands, started as processes against each other: they become healthy, and a gang starts.
+"""The compose file's commands as processes: they become healthy, and a gang starts.
 
-Not covered, since it takes an engine: the build, networks and volumes, users, and file systems that are read-only.
+Not covered, since they need a container engine: the build, networks, volumes, users, and read-only file systems.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ async def test_the_compose_file_starts_a_cluster_and_a_gang(tmp_path: Path) -> N
             await run("objects")
             rest = [name for name in children if name not in (*ONCE, "etcd", "api-server")]
             await asyncio.gather(*map(run, rest))
-            for name in ["etcd", *rest]:  # one at a time: each question is a process that starts
+            for name in ["etcd", *rest]:  # one at a time: each health check starts a process
                 await healthy(compose, name, children[name])
             write_kubeconfig(tmp_path / "kubeconfig", f"http://{compose.address('api-server', 6443)}", "")
             session = await KubeSession.connect(KubeSettings(kubeconfig=tmp_path / "kubeconfig"))

@@ -1,4 +1,4 @@
-"""What Helm finds in the cluster when it upgrades, and what it therefore keeps, renews, leaves alone or refuses."""
+"""Objects that Helm finds in the cluster during an upgrade: kept, renewed, left alone or rejected."""
 
 import asyncio
 import base64
@@ -31,7 +31,7 @@ _numbers = itertools.count()
 
 
 class Cluster:
-    """A namespace of an API server, and Helm's view of it."""
+    """A namespace of an API server, and a Helm release in it."""
 
     def __init__(self, kubeconfig: Path, session: KubeSession, namespace: str) -> None:
         self._kubeconfig, self._session, self.namespace = kubeconfig, session, namespace
@@ -60,14 +60,14 @@ class Cluster:
         return msgspec.json.decode(answer.body)  # type: ignore[no-any-return]
 
     async def secrets(self) -> dict[str, JSON]:
-        """Data by name, but for Helm's own."""
+        """Data of Secrets by name, except Helm's own."""
         items = (await self.call("GET", self.secrets_path))["items"]
         return {name: each["data"] for each in items if not (name := each["metadata"]["name"]).startswith("sh.helm")}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def api_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Path, KubeSession]]:
-    """One for all, each with a namespace of its own; kinds that are defined in it are there for all."""
+    """One API server for all tests, each with its own namespace; CRDs are shared."""
     program()
     async with bare_api_server(tmp_path_factory.mktemp("api-server")) as (kubeconfig, session):
         yield kubeconfig, session
@@ -79,7 +79,7 @@ def cluster(api_server: tuple[Path, KubeSession]) -> Cluster:
 
 
 def authority_of(name: str, directory: Path) -> JSON:
-    """A new one, as the data of its Secret."""
+    """A new authority, as the data of its Secret."""
     key, certificate = directory / "authority.key", directory / "authority.crt"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     files = ["-keyout", str(key), "-out", str(certificate)]
@@ -89,7 +89,7 @@ def authority_of(name: str, directory: Path) -> JSON:
 
 
 def signed_by(certificate: JSON, authority: JSON, directory: Path) -> bool:
-    """Openssl says so."""
+    """Whether openssl verifies the certificate."""
     (directory / "leaf.pem").write_bytes(base64.b64decode(certificate["tls.crt"]))
     (directory / "ca.pem").write_bytes(base64.b64decode(authority["tls.crt"]))
     command = ["openssl", "verify", "-CAfile", str(directory / "ca.pem"), str(directory / "leaf.pem")]
@@ -99,7 +99,7 @@ def signed_by(certificate: JSON, authority: JSON, directory: Path) -> bool:
 async def test_crds_installed_by_others_are_not_changed(cluster: Cluster) -> None:
     definition = yaml.safe_load((CHART / "files" / "crds" / "scheduling.x-k8s.io_podgroups.yaml").read_text())
     definition["metadata"]["labels"] = {"of": "others"}
-    await cluster.call("POST", _DEFINITIONS, definition)  # no release of this module has been installed yet
+    await cluster.call("POST", _DEFINITIONS, definition)  # no release of this module is installed yet
     await cluster.upgrade()
     found = await cluster.call("GET", f"{_DEFINITIONS}/{definition['metadata']['name']}")
     assert found["metadata"]["labels"] == {"of": "others"}
@@ -140,7 +140,7 @@ async def test_no_certificate_outlives_its_authority(cluster: Cluster) -> None:
 
 
 def _days_left(secrets: dict[str, JSON]) -> int:
-    """Whole days until binding's certificate ends."""
+    """Whole days until binding's certificate expires."""
     until = expiry(base64.b64decode(secrets["muster-binding-tls"]["tls.crt"]))
     return int(until.timestamp() - time.time()) // 86400
 
@@ -202,7 +202,7 @@ def _kind_of_cert_manager(kind: str) -> JSON:
 
 
 async def _as_cert_manager_would(cluster: Cluster, directory: Path) -> dict[str, JSON]:
-    """Secrets that the Certificates ask for, with an authority that is another one's."""
+    """Secrets that the Certificates request, with another authority."""
     authority = authority_of("muster-services-ca", directory)
     path = f"/apis/cert-manager.io/v1/namespaces/{cluster.namespace}/certificates"
     for certificate in (await cluster.call("GET", path))["items"]:

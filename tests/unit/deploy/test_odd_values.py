@@ -1,4 +1,4 @@
-"""Names and values that are unusual and right: what comes of them is still what Kubernetes takes."""
+"""Unusual valid names and values still render valid Kubernetes objects."""
 
 import re
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ _NAMES = {"name", "namespace", "secretName", "storageClassName", "priorityClassN
 
 
 def named(within: Any) -> Iterator[Any]:
-    """Every name of something, anywhere."""
+    """Every name in any object."""
     if isinstance(within, dict):
         for key, value in within.items():
             if key in _NAMES:

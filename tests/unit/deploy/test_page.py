@@ -1,4 +1,4 @@
-"""What the page on installing says to set can be set."""
+"""Values shown in docs/helm.md are valid."""
 
 import re
 
@@ -9,7 +9,7 @@ from builders.docs.pages import DOCS
 
 
 def settings() -> list[tuple[str, str]]:
-    """Values that the page shows, by number."""
+    """The page's example values, by number."""
     found = re.findall(r"^```yaml\n(.*?)^```", (DOCS / "helm.md").read_text(), re.DOTALL | re.MULTILINE)
     return [(str(number), values) for number, values in enumerate(found, 1)]
 

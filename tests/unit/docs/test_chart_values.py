@@ -1,4 +1,4 @@
-"""Values of the chart that pages show or name are values that the chart has."""
+"""Chart values that pages show or name exist in the chart."""
 
 import re
 import textwrap
@@ -33,7 +33,7 @@ def shown() -> list[tuple[str, str]]:
 def has(path: str) -> bool:
     at: Any = VALUES
     for name in path.split("."):
-        if at == {}:  # any name may stand below
+        if at == {}:  # any name is valid below
             return True
         if not isinstance(at, dict) or name not in at:
             return False

@@ -1,4 +1,4 @@
-"""The table of docs/gang-rules.md has every mark and field that the dialects read, and nothing else."""
+"""The table of docs/gang-rules.md lists exactly the marks and fields that the dialects read."""
 
 import re
 from typing import Any
@@ -50,7 +50,7 @@ MARKS = ("label", "annotation", "beginning of labels", "field")
 
 
 class Watched(dict[str, Any]):
-    """A spec that remembers which of its fields are looked at."""
+    """A spec that records which of its fields are read."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Links of the documentation lead somewhere, and every page of it is found from the index."""
+"""Links of the documentation resolve, and every page is linked from the index."""
 
 import re
 from pathlib import Path
@@ -30,7 +30,7 @@ def links(page: Path) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Of its headings, as GitHub makes them."""
+    """Anchors of its headings, as GitHub generates them."""
     found: set[str] = set()
     text = _FENCED.sub("", page.read_text())
     for heading in _HEADING.findall(text):
@@ -44,7 +44,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def problem(page: Path, link: str) -> str:
-    """Why a link leads nowhere; empty if it does lead somewhere."""
+    """Why a link does not resolve; empty if it does."""
     path, _, anchor = unquote(link).partition("#")
     target = (page.parent / path).resolve() if path else page
     if not target.is_relative_to(ROOT) or not target.exists():

@@ -1,4 +1,4 @@
-"""What pages say to look for in logs and reasons is what the services say there."""
+"""Log events and reasons that pages quote exist in the services."""
 
 import ast
 import re
@@ -17,14 +17,14 @@ _QUOTED = re.compile(r'"([^"\n]+)"')
 
 
 def quoted(page: str) -> list[str]:
-    """Words in quotation marks, a part each where some are left out."""
+    """Quoted words, split where the page elides some."""
     text = _FENCED.sub("", (DOCS / page).read_text())
     return [part for each in _QUOTED.findall(text) for part in each.split(" ... ")]
 
 
 @cache
 def said() -> tuple[str, ...]:
-    """All texts in the sources, with a line break for what a text is given when it is said."""
+    """All string literals in the sources, with a line break for each interpolated value."""
     sources = chain((ROOT / "libs").rglob("*.py"), (ROOT / "services").rglob("*.py"))
     return tuple(text for source in sources for text in _texts(ast.parse(source.read_text())))
 

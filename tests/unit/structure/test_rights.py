@@ -1,4 +1,4 @@
-"""What services may do is written once: in the chart's files. Every other place says the same."""
+"""Rights of services are written once, in the chart's files, and equal everywhere else."""
 
 import subprocess
 import sys

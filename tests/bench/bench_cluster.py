@@ -1,4 +1,4 @@
-"""Where a part of the bench is run: a cluster of its own with nodes and without pods, services not started yet."""
+"""The cluster of one part of the bench: nodes without pods, services not started yet."""
 
 import argparse
 import sys
@@ -13,8 +13,8 @@ from muster.kube.session import KubeSession
 from muster.localcluster.stack import API_SERVER, ETCD, SERVICES, Stack, StackOptions
 
 
-class Ground:
-    """The cluster, and what its processes cost."""
+class BenchCluster:
+    """A cluster, and the cost of its processes."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -30,7 +30,7 @@ class Ground:
             )
         )
 
-    async def __aenter__(self) -> "Ground":
+    async def __aenter__(self) -> "BenchCluster":
         await self.stack.start([name for name in (ETCD, API_SERVER) if name in self.stack.children])
         self.session = await KubeSession.connect(KubeSettings(kubeconfig=self.stack.kubeconfig))
         say(f"creating {self.options.nodes} nodes")
@@ -48,7 +48,7 @@ class Ground:
         self._files.cleanup()
 
     async def start_services(self, relay: SolveRelay | None = None) -> None:
-        """Start Muster; with a relay, the coordinator asks placement through it."""
+        """Start Muster; with a relay, the coordinator calls placement through it."""
         if relay is not None:
             relay.lead_through(self.stack.children["coordinator"].argv)
         await self.stack.start(SERVICES[:-1])
@@ -59,11 +59,11 @@ class Ground:
     # -- costs
 
     def costs(self) -> dict[str, Cost]:
-        """Of all processes so far."""
+        """Costs of all processes so far."""
         return costs(self.stack, self._external)
 
     def spent(self, before: dict[str, Cost]) -> dict[str, dict[str, float]]:
-        """By all processes since."""
+        """Costs of all processes since."""
         return spent(before, self.costs())
 
     def percent_of_a_core(self, before: dict[str, Cost], seconds: float) -> dict[str, float]:
@@ -73,5 +73,5 @@ class Ground:
 
 
 def say(text: str) -> None:
-    """Progress, for people."""
+    """Print progress to standard error."""
     print(text, file=sys.stderr, flush=True)
