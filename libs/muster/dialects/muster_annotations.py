@@ -23,7 +23,7 @@ from muster.dialects.values import MAX_DURATION_LENGTH, BadValue, parse_duration
 from muster.gangs.facts import LevelConstraint, Problem, RepairPolicy
 from muster.gangs.quoting import quoted
 from muster.topology.constraints import BadConstraints, clashes, parse_constraints
-from muster.topology.trees import LONGEST_NAME
+from muster.topology.trees import MAX_NAME_LENGTH
 
 _PREFIX: Final = "muster.dev/"
 EXPECTED_DURATION: Final = _PREFIX + "expected-duration"
@@ -128,8 +128,8 @@ def _repair_policy(text: Any) -> RepairPolicy:
 
 def _tree_name(text: Any) -> str:
     name: str = text.strip()
-    if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
-        raise BadValue(f"{quoted_value(text)}, but a tree's name has 1 to {LONGEST_NAME} printable characters")
+    if not 1 <= len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+        raise BadValue(f"{quoted_value(text)}, but a tree's name has 1 to {MAX_NAME_LENGTH} printable characters")
     return name
 
 

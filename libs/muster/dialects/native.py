@@ -34,7 +34,7 @@ from muster.dialects.sources import (
 from muster.dialects.values import BadValue, parse_count, quoted_value
 from muster.gangs.facts import GangFacts, LevelConstraint, LevelPolicy, Problem
 from muster.gangs.quoting import quoted
-from muster.topology.trees import key_tree_name
+from muster.topology.trees import label_key_tree_name
 
 NAME: Final = "native"
 DEFINITION: Final = DefinitionKind(
@@ -93,7 +93,7 @@ def read(declaration: Declaration) -> GangFacts:
         minimum=minimum,
         total=minimum,
         priority=priority,
-        tree=key_tree_name(key) if key else "",
+        tree=label_key_tree_name(key) if key else "",
         constraints=(LevelConstraint(key, LevelPolicy.PACK, hard=True),) if key else (),
         never_preempts=never_preempts,
         evicted_whole=evicted_whole,

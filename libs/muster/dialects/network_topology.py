@@ -16,7 +16,7 @@ from muster.dialects.values import BadValue, quoted_value
 from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.gangs.quoting import quoted
 from muster.topology.constraints import is_level_name
-from muster.topology.trees import MOST_LEVELS, NODE_LEVEL
+from muster.topology.trees import MAX_LEVELS, NODE_LEVEL
 
 _NODE_LAYER: Final = "NodeTopologyLayer"
 _HARD: Final = {"PreferGather": False, "MustGather": True}
@@ -32,8 +32,8 @@ def parse_network_topology(text: Any) -> tuple[LevelConstraint, ...]:
     listed = spec.get("gatherStrategy") if isinstance(spec, Mapping) else None
     if not isinstance(listed, list) or not all(isinstance(each, Mapping) for each in listed):
         raise BadValue(f"{quoted(text)}, which is not of the form {_FORM}")
-    if len(listed) > MOST_LEVELS:
-        raise BadValue(f"a list of {len(listed)} layers, but there are at most {MOST_LEVELS}")
+    if len(listed) > MAX_LEVELS:
+        raise BadValue(f"a list of {len(listed)} layers, but there are at most {MAX_LEVELS}")
     packs = [_pack(each) for each in listed]
     levels = [each.level for each in packs]
     duplicate = next((level for level in levels if levels.count(level) > 1), None)

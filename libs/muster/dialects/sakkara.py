@@ -34,7 +34,7 @@ from muster.dialects.sources import (
 from muster.dialects.values import BadValue, parse_count, parse_gang_name, quoted_value
 from muster.gangs.facts import GangFacts, LevelConstraint, Problem
 from muster.gangs.quoting import quoted
-from muster.topology.constraints import MOST_SAID, clashes
+from muster.topology.constraints import MAX_PROBLEMS, clashes
 
 GROUP_LABEL: Final = "sakkara.group"
 """Label of ConfigMaps that define groups, with any value."""
@@ -151,7 +151,9 @@ class _Reader:
         parsed = choose(sources, parse, Constraints(), self.problems, blocking, remedy)
         if sources:
             where = sources[0].where
-            self.problems += [warning(f"{where}: {key} is unknown and ignored") for key in parsed.ignored[:MOST_SAID]]
+            self.problems += [
+                warning(f"{where}: {key} is unknown and ignored") for key in parsed.ignored[:MAX_PROBLEMS]
+            ]
             self.problems += [blocking(f"{where}: {clash}") for clash in clashes(parsed.constraints)]
         return parsed.constraints
 

@@ -18,7 +18,7 @@ from muster.dialects.values import BadValue, parse_count, quoted_value
 from muster.gangs.facts import OTHER_LEVELS, LevelConstraint, LevelPolicy
 from muster.gangs.quoting import quoted
 from muster.topology.constraints import is_level_name
-from muster.topology.trees import MOST_LEVELS
+from muster.topology.trees import MAX_LEVELS
 
 MAX_TEXT_LENGTH: Final = 16384
 """Characters of the JSON. All constraints on 16 levels take 3,000."""
@@ -44,8 +44,8 @@ class Constraints(Struct, frozen=True):
 def parse_constraints(declared: str | Requested, size: int) -> Constraints:
     """Parses constraints, given as JSON or taken from labels, of a group of `size` pods. Raises BadValue."""
     requested = _decoded(declared) if isinstance(declared, str) else declared
-    if len(requested) > MOST_LEVELS:
-        raise BadValue(f"about {len(requested)} levels, but a tree has at most {MOST_LEVELS}")
+    if len(requested) > MAX_LEVELS:
+        raise BadValue(f"about {len(requested)} levels, but a tree has at most {MAX_LEVELS}")
     constraints: list[LevelConstraint] = []
     ignored: list[str] = []
     for level, given in requested.items():

@@ -10,7 +10,7 @@ from muster.gangs.facts import NodeFacts, PodClass
 
 Int64 = NDArray[np.int64]
 
-LARGEST_AMOUNT: Final = 2**53
+MAX_AMOUNT: Final = 2**53
 """More than this of a resource is counted as this on nodes, and as more than any node has in requests; so the sums
 over a node's pods stay far from the end of int64 whatever users write."""
 
@@ -49,7 +49,7 @@ class Capacity:
         self._known.add(node.name)
         columns = [self._column(name) for name, _ in node.allocatable]
         self.allocatable[row] = 0
-        self.allocatable[row, columns] = [min(amount, LARGEST_AMOUNT) for _, amount in node.allocatable]
+        self.allocatable[row, columns] = [min(amount, MAX_AMOUNT) for _, amount in node.allocatable]
         self._touch(row)
         return row
 
@@ -70,7 +70,7 @@ class Capacity:
             columns = [self._column(name) for name, _ in pod_class.requests]
             if index >= len(self.vectors):
                 self.vectors = _grown(self.vectors, rows=max(16, 2 * index))
-            self.vectors[index, columns] = [min(amount, LARGEST_AMOUNT + 1) for _, amount in pod_class.requests]
+            self.vectors[index, columns] = [min(amount, MAX_AMOUNT + 1) for _, amount in pod_class.requests]
         return index
 
     def __contains__(self, node: str) -> bool:
@@ -101,7 +101,7 @@ class Capacity:
             gained = self._recycle_all(left)
         return gained
 
-    def free(self, uids: Iterable[str]) -> list[str]:
+    def release(self, uids: Iterable[str]) -> list[str]:
         """Give back the room of pods; unknown ones are passed over. Returns the nodes that gained room."""
         left = [at for uid in uids if (at := self._seats.pop(uid, None)) is not None]
         self._use(left, -1)
@@ -138,7 +138,7 @@ class Capacity:
         """Uids of all pods seated."""
         return self._seats.keys()
 
-    def room(self, node: str) -> Int64:
+    def free(self, node: str) -> Int64:
         """What is free on a node, int64[resources]; negative where it is oversubscribed."""
         row = self.rows[node]
         free: Int64 = self.allocatable[row] - self.used[row]

@@ -1,7 +1,7 @@
-"""Whether a node may take a pod irrespective of room: Kubernetes' rules for cordons, taints, affinity, and its words.
+"""Node filters that do not depend on free capacity: cordons, taints, affinity, volumes, in kube-scheduler's words.
 
-`why_not` judges one pair of class and node. Placement judges all nodes at once from the same rules, so each rule is a
-function of its own here.
+`filter_reason` checks one pair of class and node. Placement checks all nodes at once by the same rules, so each rule is
+a function of its own here.
 """
 
 import re
@@ -30,24 +30,24 @@ _NAME_FIELD: Final = "metadata.name"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 _INT64: Final = range(-(2**63), 2**63)
-_LONGEST_VALUE: Final = 63
+_MAX_LABEL_VALUE_LENGTH: Final = 63
 
 
-def why_not(pod_class: PodClass, node: NodeFacts) -> str | None:
+def filter_reason(pod_class: PodClass, node: NodeFacts) -> str | None:
     """The first reason why pods of the class cannot go to the node, in the order kube-scheduler's filters run.
 
     None: they can, if there is room. Not ready comes where the taint node.kubernetes.io/not-ready would be found; a
     node that is not ready is unusable even for pods that tolerate that taint.
     """
-    return why_not_status(pod_class.tolerations, node.unschedulable, node.taints, node.ready) or (
+    return status_filter_reason(pod_class.tolerations, node.unschedulable, node.taints, node.ready) or (
         None if affinity_matches(pod_class, node) else AFFINITY
     )
 
 
-def why_not_status(
+def status_filter_reason(
     tolerations: tuple[Toleration, ...], unschedulable: bool, taints: tuple[Taint, ...], ready: bool
 ) -> str | None:
-    """The part of `why_not` that does not look at labels or the name of the node."""
+    """The part of `filter_reason` that does not look at labels or the name of the node."""
     if unschedulable and not tolerated(_CORDON, tolerations):
         return UNSCHEDULABLE
     taint = untolerated_taint(tolerations, taints)
@@ -64,7 +64,7 @@ def untolerated_taint(tolerations: tuple[Toleration, ...], taints: Iterable[Tain
     return None
 
 
-def disliked_taints(tolerations: tuple[Toleration, ...], taints: Iterable[Taint]) -> int:
+def prefer_no_schedule_count(tolerations: tuple[Toleration, ...], taints: Iterable[Taint]) -> int:
     """Number of PreferNoSchedule taints that pods with these tolerations should rather avoid."""
     return sum(taint.effect is TaintEffect.PREFER_NO_SCHEDULE and not tolerated(taint, tolerations) for taint in taints)
 
@@ -93,7 +93,7 @@ def volumes_reachable(pod_class: PodClass, node: NodeFacts) -> bool:
     return all(any(term_matches(term, node) for term in terms) for terms in pod_class.volumes)
 
 
-def preference(pod_class: PodClass, node: NodeFacts) -> int:
+def preferred_affinity_score(pod_class: PodClass, node: NodeFacts) -> int:
     """Sum of the weights of the preferred terms that match the node."""
     return sum(wish.weight for wish in pod_class.preferred_node_affinity if term_matches(wish.term, node))
 
@@ -156,5 +156,5 @@ def _int64(text: str) -> int | None:
     """What Go's ParseInt(text, 10, 64) makes of the text; None where it fails."""
     if not _INTEGER.fullmatch(text):
         return None
-    number = int(text) if len(text) <= _LONGEST_VALUE else _INT64.stop
+    number = int(text) if len(text) <= _MAX_LABEL_VALUE_LENGTH else _INT64.stop
     return number if number in _INT64 else None

@@ -12,7 +12,7 @@ from typing import Any, Final
 import grpc
 
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
-from muster.gangs.capacity import LARGEST_AMOUNT
+from muster.gangs.capacity import MAX_AMOUNT
 from muster.gangs.solve import (
     Assignment,
     Explanation,
@@ -135,10 +135,10 @@ def _check_gang(gang: SolveGang) -> None:
 
 def _decode_nominated(message: pb.NominatedCapacity) -> NominatedCapacity:
     for each in message.amounts:
-        if not 0 <= each.amount <= LARGEST_AMOUNT:
+        if not 0 <= each.amount <= MAX_AMOUNT:
             raise invalid_argument(
                 f"{each.amount} of {each.name!r} cannot be nominated on node {message.node!r}; "
-                f"name an amount from 0 to {LARGEST_AMOUNT}"
+                f"name an amount from 0 to {MAX_AMOUNT}"
             )
     return NominatedCapacity(message.node, decode_amounts(message.amounts))
 

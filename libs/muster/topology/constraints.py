@@ -16,14 +16,14 @@ from msgspec.structs import replace
 
 from muster.gangs.facts import OTHER_LEVELS, LevelConstraint, LevelPolicy
 from muster.gangs.quoting import quoted
-from muster.topology.divisible import meets
+from muster.topology.divisible import satisfiable
 
-LARGEST_NUMBER: Final = 2**31 - 1
-LONGEST_TEXT: Final = 4096
+MAX_NUMBER: Final = 2**31 - 1
+MAX_TEXT_LENGTH: Final = 4096
 """Characters of an annotation; trees have a few levels, and a level has five policies."""
-LONGEST_LEVEL: Final = 63
+MAX_LEVEL_NAME_LENGTH: Final = 63
 """Characters of a level's name, as of a label's."""
-MOST_SAID: Final = 3
+MAX_PROBLEMS: Final = 3
 """Sentences about what cannot be, at most: who mends these sees the others then."""
 
 _LEVEL: Final = re.compile(r"[^\s:;,()](?:[^:;,()\n\r]{0,61}[^\s:;,()])?")
@@ -50,8 +50,8 @@ def parse_constraints(text: str) -> tuple[LevelConstraint, ...]:
 
     What is well written may still be contradictory: see `clashes` and `contradictions`.
     """
-    if len(text) > LONGEST_TEXT:
-        raise BadConstraints(f"{quoted(text)}, which has {len(text)} characters; {LONGEST_TEXT} are allowed")
+    if len(text) > MAX_TEXT_LENGTH:
+        raise BadConstraints(f"{quoted(text)}, which has {len(text)} characters; {MAX_TEXT_LENGTH} are allowed")
     found = tuple(each for entry in _ENTRIES.split(text) if entry.strip() for each in _entry(entry.strip()))
     if not found:
         raise BadConstraints(f'{quoted(text)}, which says nothing: write for example "rack: hard pack; node: spread"')
@@ -63,7 +63,7 @@ def is_level_name(name: str) -> bool:
     return bool(_LEVEL.fullmatch(name)) and name.isprintable()
 
 
-def in_words(constraint: LevelConstraint) -> str:
+def as_text(constraint: LevelConstraint) -> str:
     """A constraint as users would write it, e.g. "rack: hard pack" or "node: range(2,4)"."""
     return f"{constraint.level}: {'hard ' if constraint.hard else ''}{_form(constraint)}"
 
@@ -91,7 +91,7 @@ def clashes(constraints: Iterable[LevelConstraint]) -> list[str]:
     for each in constraints:
         by_level.setdefault(each.level, []).append(each)
     found = (problem for given in by_level.values() for problem in (*_bad_numbers(given), *_clashes_of_level(given)))
-    return list(islice(found, MOST_SAID))
+    return list(islice(found, MAX_PROBLEMS))
 
 
 def contradictions(
@@ -105,14 +105,14 @@ def contradictions(
     known = frozenset(levels)
     which = f"topology tree {quoted(tree)}" if tree else "the tree"
     problems = [
-        f'constraint "{in_words(each)}" is on a level that {which} does not have: its levels are {", ".join(levels)}'
+        f'constraint "{as_text(each)}" is on a level that {which} does not have: its levels are {", ".join(levels)}'
         for each in constraints
         if each.level not in known
     ]
     problems += clashes(constraints)
     if problems or wanted < 1:
-        return problems[:MOST_SAID]
-    return list(islice(_unmeetable(constraints, levels, max(1, minimum), wanted), MOST_SAID))
+        return problems[:MAX_PROBLEMS]
+    return list(islice(_unsatisfiable(constraints, levels, max(1, minimum), wanted), MAX_PROBLEMS))
 
 
 # -- reading
@@ -144,9 +144,9 @@ def _policy(level: str, text: str) -> LevelConstraint:
 
 
 def _number(level: str, text: str, part: str) -> int:
-    if not _NUMBER.fullmatch(part) or int(part) > LARGEST_NUMBER:
+    if not _NUMBER.fullmatch(part) or int(part) > MAX_NUMBER:
         where = f"{quoted(text)} on level {quoted(level)}"
-        raise BadConstraints(f"{where} with {quoted(part)}, which is not a whole number from 0 to {LARGEST_NUMBER}")
+        raise BadConstraints(f"{where} with {quoted(part)}, which is not a whole number from 0 to {MAX_NUMBER}")
     return int(part)
 
 
@@ -165,7 +165,7 @@ def _form(constraint: LevelConstraint) -> str:
 
 def _bad_numbers(given: Iterable[LevelConstraint]) -> Iterator[str]:
     for each in given:
-        words = f'constraint "{in_words(each)}"'
+        words = f'constraint "{as_text(each)}"'
         match each.policy:
             case LevelPolicy.PARTITION | LevelPolicy.FACTOR if each.count < 1:
                 yield f"{words} has the number {each.count}, but it must be at least 1"
@@ -179,7 +179,7 @@ def _clashes_of_level(given: Sequence[LevelConstraint]) -> Iterator[str]:
     for _, same in groupby(sorted(given, key=_policy_of), _policy_of):
         first, *more = same
         if more:
-            yield f'constraints "{in_words(first)}" and "{in_words(more[0])}" are of one kind: only one may be given'
+            yield f'constraints "{as_text(first)}" and "{as_text(more[0])}" are of one kind: only one may be given'
     by_policy = {each.policy: each for each in given}
     pack, spread = by_policy.get(LevelPolicy.PACK), by_policy.get(LevelPolicy.SPREAD)
     partition = by_policy.get(LevelPolicy.PARTITION)
@@ -207,24 +207,24 @@ def _policy_of(constraint: LevelConstraint) -> LevelPolicy:
 
 
 def _both(one: LevelConstraint, other: LevelConstraint, why: str) -> str:
-    return f'constraints "{in_words(one)}" and "{in_words(other)}" contradict each other: {why}'
+    return f'constraints "{as_text(one)}" and "{as_text(other)}" contradict each other: {why}'
 
 
 # -- what cannot be with so many members
 
 
-def _unmeetable(
+def _unsatisfiable(
     constraints: Sequence[LevelConstraint], levels: Sequence[str], minimum: int, wanted: int
 ) -> Iterator[str]:
     hard = [each for each in constraints if each.hard]
     members = f"{wanted} members" if minimum >= wanted else f"any number of members from {minimum} to {wanted}"
-    alone = [each for each in hard if not meets((each,), levels, minimum, wanted)]
+    alone = [each for each in hard if not satisfiable((each,), levels, minimum, wanted)]
     for each in alone:
         if each.policy is LevelPolicy.PARTITION:
-            yield f'constraint "{in_words(each)}" asks for {each.count} domains, but there are only {wanted} members'
+            yield f'constraint "{as_text(each)}" asks for {each.count} domains, but there are only {wanted} members'
         else:
-            yield f'constraint "{in_words(each)}" cannot be met by {members}'
-    if alone or meets(tuple(constraints), levels, minimum, wanted):
+            yield f'constraint "{as_text(each)}" cannot be met by {members}'
+    if alone or satisfiable(tuple(constraints), levels, minimum, wanted):
         return
-    together = " and ".join(f'"{in_words(each)}"' for each in hard)
+    together = " and ".join(f'"{as_text(each)}"' for each in hard)
     yield f"constraints {together} cannot all be met by {members}"

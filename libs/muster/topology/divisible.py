@@ -10,7 +10,7 @@ from typing import Final
 
 from muster.gangs.facts import LevelConstraint, LevelPolicy
 
-LARGEST_GANG: Final = 8192
+MAX_GANG_SIZE: Final = 8192
 """Beyond it the arithmetic would take too long, and nothing is ruled out."""
 
 _ARITHMETIC: Final = frozenset({LevelPolicy.PARTITION, LevelPolicy.RANGE, LevelPolicy.FACTOR})
@@ -19,18 +19,18 @@ _Numbers = int
 """A set of numbers, as bits."""
 
 
-def meets(constraints: tuple[LevelConstraint, ...], levels: Sequence[str], minimum: int, wanted: int) -> bool:
+def satisfiable(constraints: tuple[LevelConstraint, ...], levels: Sequence[str], minimum: int, wanted: int) -> bool:
     """Whether some number from `minimum` to `wanted`, at least 1, can be divided as the hard constraints say."""
     arithmetic = [each for each in constraints if each.hard and each.policy in _ARITHMETIC]
     if any(each.policy is LevelPolicy.PARTITION and each.count > wanted for each in arithmetic):
         return False
-    if not arithmetic or wanted > LARGEST_GANG:
+    if not arithmetic or wanted > MAX_GANG_SIZE:
         return True
-    return _meets(constraints, tuple(levels), min(minimum, wanted), wanted)
+    return _satisfiable(constraints, tuple(levels), min(minimum, wanted), wanted)
 
 
 @lru_cache(maxsize=1024)
-def _meets(constraints: tuple[LevelConstraint, ...], levels: tuple[str, ...], minimum: int, wanted: int) -> bool:
+def _satisfiable(constraints: tuple[LevelConstraint, ...], levels: tuple[str, ...], minimum: int, wanted: int) -> bool:
     everything = (2 << wanted) - 2  # 1 to wanted
     divisible = everything
     packed = False

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from muster.gangs.facts import ObjectReference, TopologyTree, TreeDomain, TreeLevel
 from muster.gangs.quoting import quoted
-from muster.topology.constraints import LONGEST_LEVEL, is_level_name
-from muster.topology.trees import LONGEST_NAME, MOST_LEVELS
+from muster.topology.constraints import MAX_LEVEL_NAME_LENGTH, is_level_name
+from muster.topology.trees import MAX_LEVELS, MAX_NAME_LENGTH
 
 TOPOLOGY_LABEL: Final = "sakkara.topology"
 """Label, of any value, of the ConfigMaps that define trees."""
@@ -42,21 +42,21 @@ class _Pairs(list[tuple[str, Any]]):
 def tree_name(data: Mapping[str, str]) -> str:
     """The tree's name. Raises BadTree."""
     name = data.get(_NAME, DEFAULT_NAME).strip()
-    if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
-        raise BadTree(f"{_NAME} is {_escaped(name)}, but a tree's name has 1 to {LONGEST_NAME} printable characters")
+    if not 1 <= len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+        raise BadTree(f"{_NAME} is {_escaped(name)}, but a tree's name has 1 to {MAX_NAME_LENGTH} printable characters")
     return name
 
 
 def tree_levels(data: Mapping[str, str]) -> tuple[TreeLevel, ...]:
     """The tree's levels. Raises BadTree."""
     names = _strings(data, _LEVELS, DEFAULT_LEVELS)
-    if not 1 <= len(names) <= MOST_LEVELS:
-        raise BadTree(f"{_LEVELS} has {len(names)} names, but a tree has 1 to {MOST_LEVELS} levels")
+    if not 1 <= len(names) <= MAX_LEVELS:
+        raise BadTree(f"{_LEVELS} has {len(names)} names, but a tree has 1 to {MAX_LEVELS} levels")
     for at, name in enumerate(names):
         if not is_level_name(name):
             raise BadTree(
-                f"{_LEVELS} has {_escaped(name)}, but a level's name has 1 to {LONGEST_LEVEL} characters without "
-                "colons, semicolons, commas, parentheses and line breaks"
+                f"{_LEVELS} has {_escaped(name)}, but a level's name has 1 to {MAX_LEVEL_NAME_LENGTH} characters "
+                "without colons, semicolons, commas, parentheses and line breaks"
             )
         if name in names[:at]:
             raise BadTree(f"{_LEVELS} has {quoted(name)} twice, but every level needs a name of its own")
@@ -118,8 +118,8 @@ class _Reading:
         self.homes[node] = (domain, path)
 
     def _check(self, name: str, below: Any, path: tuple[str, ...]) -> None:
-        if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
-            raise BadTree(f"{_TREE} has {_shown(path)}, but a name has 1 to {LONGEST_NAME} printable characters")
+        if not 1 <= len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+            raise BadTree(f"{_TREE} has {_shown(path)}, but a name has 1 to {MAX_NAME_LENGTH} printable characters")
         if not isinstance(below, _Pairs):
             raise BadTree(
                 f"{_TREE} has {quoted(json.dumps(below))} at {_shown(path)}, but there must be an object, or {{}}"
@@ -152,7 +152,7 @@ def _decoded(key: str, text: str, form: str) -> Any:
         where = f"line {error.lineno}, column {error.colno}, near {around}"
         raise BadTree(f"{key} is not {form}: {error.msg} at {where}") from error
     except RecursionError as error:
-        raise BadTree(f"{key} has more objects in one another than the {MOST_LEVELS} that a tree may have") from error
+        raise BadTree(f"{key} has more objects in one another than the {MAX_LEVELS} that a tree may have") from error
     except ValueError as error:  # a number beyond all bounds
         raise BadTree(f"{key} is not {form}: {error}") from error
 

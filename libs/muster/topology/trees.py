@@ -21,13 +21,13 @@ NODE_LEVEL: Final = "node"
 SAKKARA_RACK: Final = "sakkara.topology.rack"
 """Node label that makes a level "rack" where neither settings nor objects say anything of a tree."""
 
-KEY_TREES: Final = "label "
+LABEL_KEY_PREFIX: Final = "label "
 """How the names of trees begin that have one level above the nodes: the values of the label that comes after it."""
-MOST_KEY_TREES: Final = 64
+MAX_LABEL_KEY_TREES: Final = 64
 """Trees of that kind. Each costs time and memory for every node, and users may name any number of labels."""
 
-MOST_LEVELS: Final = 16
-LONGEST_NAME: Final = 253
+MAX_LEVELS: Final = 16
+MAX_NAME_LENGTH: Final = 253
 
 _NAMED: Final = 3
 """Nodes that a problem names; of the others it says how many there are."""
@@ -44,25 +44,25 @@ def label_tree(levels: Mapping[str, str]) -> TopologyTree:
     return TopologyTree(LABELS, (*upper, TreeLevel(NODE_LEVEL)))
 
 
-def key_tree_name(label_key: str) -> str:
+def label_key_tree_name(label_key: str) -> str:
     """Name of the tree whose domains are the values of one label."""
-    return KEY_TREES + label_key
+    return LABEL_KEY_PREFIX + label_key
 
 
-def key_of_tree(name: str) -> str:
+def label_key_of_tree(name: str) -> str:
     """The label that a tree of this name goes by alone; empty for trees with other names."""
-    return name[len(KEY_TREES) :] if name.startswith(KEY_TREES) else ""
+    return name[len(LABEL_KEY_PREFIX) :] if name.startswith(LABEL_KEY_PREFIX) else ""
 
 
-def key_tree(label_key: str) -> TopologyTree:
+def label_key_tree(label_key: str) -> TopologyTree:
     """The tree whose domains are the values of one label; its level is called as the label."""
-    return TopologyTree(key_tree_name(label_key), (TreeLevel(label_key, label_key), TreeLevel(NODE_LEVEL)))
+    return TopologyTree(label_key_tree_name(label_key), (TreeLevel(label_key, label_key), TreeLevel(NODE_LEVEL)))
 
 
 def missing_tree(name: str, there: str) -> str:
     """Why a gang cannot go by a tree that does not exist. `there` names those that do."""
-    if key := key_of_tree(name):
-        others = f"{MOST_KEY_TREES} other labels, which older gangs name"
+    if key := label_key_of_tree(name):
+        others = f"{MAX_LABEL_KEY_TREES} other labels, which older gangs name"
         return f"no topology tree is made for the label {quoted(key)}: there are trees for {others}"
     return f'topology tree "{name}" does not exist; there are {there}'
 
@@ -72,14 +72,14 @@ def is_listed(tree: TopologyTree) -> bool:
     return bool(tree.leaves) or any(not level.label_key for level in tree.levels[:-1])
 
 
-def is_unread(tree: TopologyTree) -> bool:
+def never_parsed(tree: TopologyTree) -> bool:
     """Its definition never made sense, so that there is nothing of it but its levels."""
     return (
         not tree.domains and not tree.leaves and any(problem.severity is Severity.BLOCKING for problem in tree.problems)
     )
 
 
-class Whereabouts:
+class TreePaths:
     """Where nodes are in a tree."""
 
     def __init__(self, tree: TopologyTree) -> None:
@@ -101,11 +101,11 @@ class Whereabouts:
         return [node for node in self._listed if node not in nodes]
 
 
-def misfits(tree: TopologyTree, nodes: Mapping[str, Mapping[str, str]]) -> tuple[Problem, ...]:
+def mismatches(tree: TopologyTree, nodes: Mapping[str, Mapping[str, str]]) -> tuple[Problem, ...]:
     """Warnings about nodes that are in only one of the tree and the cluster. `nodes` are labels by node name."""
     if len(tree.levels) == 1 and not is_listed(tree):
         return ()  # flat
-    where = Whereabouts(tree)
+    where = TreePaths(tree)
     absent = where.absent(nodes)
     outside = [node for node, labels in nodes.items() if where.path(node, labels) is None]
     problems = []

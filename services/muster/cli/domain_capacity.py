@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from muster.cli.cluster_state import Cluster
 from muster.gangs.facts import NodeFacts, TopologyTree
 from muster.topology.ranks import Path, natural_order
-from muster.topology.trees import Whereabouts, is_listed
+from muster.topology.trees import TreePaths, is_listed
 
 
 @dataclass
@@ -51,7 +51,7 @@ class TreeCapacity:
 
 def tree_capacity(tree: TopologyTree, cluster: Cluster, *, with_nodes: bool) -> TreeCapacity:
     """Capacity of every domain of the tree, and with `with_nodes` of every node."""
-    where = Whereabouts(tree)
+    where = TreePaths(tree)
     capacities: dict[Path, DomainCapacity] = {path: DomainCapacity() for path in _listed(tree)}
     whole, outside = DomainCapacity(), DomainCapacity()
     for node in cluster.nodes.values():

@@ -8,7 +8,7 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 
 from muster.config.settings import CLUSTER_STATE_PORT, Address, KubeSettings, Names, ServiceSettings
 from muster.topology.constraints import is_level_name
-from muster.topology.trees import MOST_LEVELS, NODE_LEVEL
+from muster.topology.trees import MAX_LEVELS, NODE_LEVEL
 
 _LABEL_KEY: Final = re.compile(
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?", re.ASCII
@@ -40,7 +40,7 @@ def _key(entry: str) -> str:
 
 
 Levels = Annotated[
-    tuple[str, ...], NoDecode, BeforeValidator(_split), Field(max_length=MOST_LEVELS - 1), AfterValidator(_levels)
+    tuple[str, ...], NoDecode, BeforeValidator(_split), Field(max_length=MAX_LEVELS - 1), AfterValidator(_levels)
 ]
 """NAME=LABEL for each level of a tree above the nodes, from the top; in the environment separated by commas."""
 

@@ -26,14 +26,14 @@ from muster.topology.sakkara import DEFAULT_NAME
 from muster.topology.trees import (
     FLAT,
     LABELS,
-    MOST_KEY_TREES,
+    MAX_LABEL_KEY_TREES,
     SAKKARA_RACK,
     flat_tree,
-    is_unread,
-    key_of_tree,
-    key_tree,
+    label_key_of_tree,
+    label_key_tree,
     label_tree,
-    misfits,
+    mismatches,
+    never_parsed,
 )
 
 _log = structlog.get_logger(__name__)
@@ -122,7 +122,7 @@ class Trees:
             for name, tree in trees.items()
         }
         for key in self._keys:
-            tree = key_tree(key)
+            tree = label_key_tree(key)
             displaced = present.get(tree.name)
             problems = _of_key_tree(key, labels, displaced)
             present[tree.name] = replace(tree, default=displaced is not None and displaced.default, problems=problems)
@@ -154,7 +154,7 @@ def _precedence(definition: _Definition) -> tuple[bool, int, str]:
 
 def _misfits(tree: TopologyTree, nodes: Mapping[str, Mapping[str, str]]) -> tuple[Problem, ...]:
     """Of a tree that could never be read, they would say nothing that its problem does not."""
-    return () if is_unread(tree) else misfits(tree, nodes)
+    return () if never_parsed(tree) else mismatches(tree, nodes)
 
 
 def _of_key_tree(
@@ -190,7 +190,7 @@ class LabelKeyTrees:
         before = set(self._gangs)
         aged = False
         for facts in changed:
-            key = key_of_tree(facts.tree)
+            key = label_key_of_tree(facts.tree)
             asks = (facts.created_seconds, facts.id, key) if key else None
             aged |= asks != self._asked.get(facts.id)
             self._drop(facts.id)
@@ -200,16 +200,16 @@ class LabelKeyTrees:
         for gang_id in gone:
             aged |= gang_id in self._asked
             self._drop(gang_id)
-        return before != set(self._gangs) or (aged and len(self._gangs) > MOST_KEY_TREES)
+        return before != set(self._gangs) or (aged and len(self._gangs) > MAX_LABEL_KEY_TREES)
 
     def labels(self) -> list[str]:
         """Those that get a tree, in the order of the alphabet."""
-        if len(self._gangs) <= MOST_KEY_TREES:
+        if len(self._gangs) <= MAX_LABEL_KEY_TREES:
             return sorted(self._gangs)
         oldest: dict[str, None] = {}
         for _, _, key in sorted(self._asked.values()):
             oldest[key] = None
-            if len(oldest) == MOST_KEY_TREES:
+            if len(oldest) == MAX_LABEL_KEY_TREES:
                 break
         return sorted(oldest)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from muster.gangs.facts import HostPort, NodeFacts, PodClass, PodTerm, SpreadConstraint
-from muster.gangs.node_filters import affinity_matches, term_matches, untolerated_taint, why_not
+from muster.gangs.node_filters import affinity_matches, filter_reason, term_matches, untolerated_taint
 
 VOLUMES = "node(s) had volume node affinity conflict"
 PORTS = "node(s) didn't have free ports for the requested pod ports"
@@ -30,7 +30,7 @@ def first_reason(pod: PodClass, on: NodeFacts, nodes: Sequence[NodeFacts], seate
     there = [each for each in seated if each.node in by_name]
     here = [each for each in there if each.node == on.name]
     return (
-        why_not(pod, on)
+        filter_reason(pod, on)
         or _ports(pod, here)
         or _room(pod, on, here)
         or _volumes(pod, on)

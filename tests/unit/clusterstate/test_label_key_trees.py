@@ -18,7 +18,7 @@ from muster.clusterstate.trees import LabelKeyTrees
 from muster.dialects import native
 from muster.gangs.facts import GangFacts, Severity, TopologyTree, TreeLevel
 from muster.kube.api_resources import definitions
-from muster.topology.trees import MOST_KEY_TREES
+from muster.topology.trees import MAX_LABEL_KEY_TREES
 
 POD_GROUPS = definitions(native.DEFINITION)
 RACK = "example.com/rack"
@@ -115,13 +115,13 @@ def asks(name: str, key: str, age: int) -> GangFacts:
 
 
 def test_labels_that_older_gangs_name_go_first_whatever_was_seen_first() -> None:
-    old = [asks(f"g{n}", f"k{n:03}", n) for n in range(MOST_KEY_TREES)]
+    old = [asks(f"g{n}", f"k{n:03}", n) for n in range(MAX_LABEL_KEY_TREES)]
     young = asks("young", "a", 1000)
     one, other = LabelKeyTrees(), LabelKeyTrees()
     assert one.take([*old, young], [])
     for each in (young, *reversed(old)):
         other.take([each], [])
-    assert one.labels() == other.labels() == [f"k{n:03}" for n in range(MOST_KEY_TREES)]
+    assert one.labels() == other.labels() == [f"k{n:03}" for n in range(MAX_LABEL_KEY_TREES)]
     assert one.take([], [old[7].id])
     assert "a" in one.labels()
     assert "k007" not in one.labels()

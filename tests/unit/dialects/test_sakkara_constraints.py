@@ -7,12 +7,12 @@ import pytest
 from builders.gangs.sakkara import group, member
 from muster.dialects.sakkara_constraints import parse_constraints
 from muster.gangs.facts import LevelConstraint, LevelPolicy
-from muster.topology.constraints import contradictions, in_words
+from muster.topology.constraints import as_text, contradictions
 
 
 def on_rack(asked: dict[str, Any], size: int = 8) -> list[str]:
     """The constraints in words, without their level."""
-    return [in_words(each).removeprefix("rack: ") for each in parse_constraints({"rack": asked}, size).constraints]
+    return [as_text(each).removeprefix("rack: ") for each in parse_constraints({"rack": asked}, size).constraints]
 
 
 @pytest.mark.parametrize(
@@ -74,14 +74,18 @@ def test_levels_keep_their_order() -> None:
 def test_user_a_wants_two_equal_partitions_in_racks_of_their_own_packed_on_nodes() -> None:
     asked = {"rack": {"type": "spread", "partitions": 2, "hard": True}, "node": {"type": "pack"}}
     gang = group(member(), size="8", constraints=asked)
-    assert [in_words(each) for each in gang.constraints] == ["rack: hard partition(2)", "node: pack", "*: pack"]
+    assert [as_text(each) for each in gang.constraints] == [
+        "rack: hard partition(2)",
+        "node: pack",
+        "*: pack",
+    ]
     assert contradictions(gang.constraints[:2], ["rack", "node"], 8, 8) == []
 
 
 def test_user_b_wants_one_server_and_two_to_four_pods_on_each_of_its_nodes() -> None:
     labels = {"type__server": "pack", "type__node": "spread", "min__node": "2", "max__node": "4"}
     gang = group(member(size="6", **{f"constraint__{key}": value for key, value in labels.items()}))
-    assert [in_words(each) for each in gang.constraints] == [
+    assert [as_text(each) for each in gang.constraints] == [
         "node: spread",
         "node: range(2,4)",
         "server: pack",

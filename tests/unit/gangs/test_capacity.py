@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.placement.clusters import GPU, node, pod_class
-from muster.gangs.capacity import LARGEST_AMOUNT, Capacity
+from muster.gangs.capacity import MAX_AMOUNT, Capacity
 from muster.gangs.facts import NodeFacts, PodClass
 
 
@@ -20,16 +20,16 @@ def capacity(*names: str) -> Capacity:
 
 
 def free_cpu(of: Capacity, name: str) -> int:
-    return int(of.room(name)[of.resources["cpu"]])
+    return int(of.free(name)[of.resources["cpu"]])
 
 
 def test_pods_take_room_and_give_it_back() -> None:
     room = capacity("a")
     room.seat([("p", "x2", "a"), ("q", "x3", "a")])
     assert free_cpu(room, "a") == 3000
-    assert room.free(["p", "unknown"]) == ["a"]
+    assert room.release(["p", "unknown"]) == ["a"]
     assert free_cpu(room, "a") == 5000
-    assert room.free(["p"]) == []
+    assert room.release(["p"]) == []
 
 
 def test_a_pod_seated_twice_counts_once_and_one_that_moves_counts_where_it_is() -> None:
@@ -89,7 +89,7 @@ def test_new_resources_come_at_any_time() -> None:
     room.put_class(pod_class("gpu", 1, gpu=2))
     room.put_node(node("g", 8, gpu=8))
     room.seat([("p", "gpu", "g")])
-    assert int(room.room("g")[room.resources[GPU]]) == 6
+    assert int(room.free("g")[room.resources[GPU]]) == 6
 
 
 def test_absurd_amounts_do_not_wrap_around() -> None:
@@ -97,7 +97,7 @@ def test_absurd_amounts_do_not_wrap_around() -> None:
     room.put_node(NodeFacts("a", allocatable=(("memory", 2**63 - 1),)))
     room.put_class(PodClass("huge", (("memory", 2**63 - 1),)))
     room.seat([(str(i), "huge", "a") for i in range(500)])
-    assert int(room.room("a")[room.resources["memory"]]) < -400 * LARGEST_AMOUNT
+    assert int(room.free("a")[room.resources["memory"]]) < -400 * MAX_AMOUNT
 
 
 def test_touched_rows_are_those_that_changed_since_a_version() -> None:
@@ -106,7 +106,7 @@ def test_touched_rows_are_those_that_changed_since_a_version() -> None:
     room.seat([("p", "x1", "b"), ("q", "x1", "c")])
     assert set(np.flatnonzero(room.touched > before)) == {room.rows["b"], room.rows["c"]}
     before = room.version
-    room.free(["p"])
+    room.release(["p"])
     assert set(np.flatnonzero(room.touched > before)) == {room.rows["b"]}
     before = room.version
     room.drop_node("c")
@@ -133,7 +133,7 @@ def test_i3_used_room_is_the_sum_of_the_pods_seated(history: list[Step]) -> None
             room.seat([(uid, class_id, name)])
             seats[uid] = class_id, name
         elif action == "free":
-            room.free([uid])
+            room.release([uid])
             seats.pop(uid, None)
         elif action == "put":
             room.put_node(node(name, 8))

@@ -13,7 +13,14 @@ from muster.gangs.facts import (
     Toleration,
     TolerationOperator,
 )
-from muster.gangs.node_filters import AFFINITY, NOT_READY, UNSCHEDULABLE, disliked_taints, preference, why_not
+from muster.gangs.node_filters import (
+    AFFINITY,
+    NOT_READY,
+    UNSCHEDULABLE,
+    filter_reason,
+    prefer_no_schedule_count,
+    preferred_affinity_score,
+)
 
 IN, NOT_IN, EXISTS, ABSENT, GT, LT = (
     NodeOperator.IN,
@@ -36,7 +43,7 @@ def name_field(operator: NodeOperator, *values: str) -> NodeSelectorTerm:
 
 
 def test_a_plain_class_may_use_a_plain_node() -> None:
-    assert why_not(pod_class("x"), node("a")) is None
+    assert filter_reason(pod_class("x"), node("a")) is None
 
 
 # -- cordons, taints, readiness
@@ -59,7 +66,7 @@ def test_a_plain_class_may_use_a_plain_node() -> None:
 def test_a_cordon_keeps_off_all_but_those_who_tolerate_its_taint(
     tolerations: tuple[Toleration, ...], reason: str | None
 ) -> None:
-    assert why_not(pod_class("x", tolerations=tolerations), node("a", unschedulable=True)) == reason
+    assert filter_reason(pod_class("x", tolerations=tolerations), node("a", unschedulable=True)) == reason
 
 
 @pytest.mark.parametrize(
@@ -77,29 +84,31 @@ def test_a_cordon_keeps_off_all_but_those_who_tolerate_its_taint(
     ],
 )
 def test_taints_need_a_toleration(toleration: Toleration, tolerated: bool) -> None:
-    reason = why_not(pod_class("x", tolerations=[toleration]), node("a", taints=[GPU_TAINT]))
+    reason = filter_reason(pod_class("x", tolerations=[toleration]), node("a", taints=[GPU_TAINT]))
     assert reason == (None if tolerated else "node(s) had untolerated taint {gpu: true}")
 
 
 def test_the_first_untolerated_taint_is_the_reason() -> None:
     taints = [GPU_TAINT, Taint("spot", "", TaintEffect.NO_EXECUTE), Taint("late", "1", TaintEffect.NO_SCHEDULE)]
     tolerant = pod_class("x", tolerations=[Toleration("gpu", TolerationOperator.EXISTS)])
-    assert why_not(tolerant, node("a", taints=taints)) == "node(s) had untolerated taint {spot: }"
+    assert filter_reason(tolerant, node("a", taints=taints)) == "node(s) had untolerated taint {spot: }"
 
 
 def test_prefer_no_schedule_keeps_nobody_off_but_is_counted() -> None:
     taints = (Taint("old", "", TaintEffect.PREFER_NO_SCHEDULE), Taint("slow", "", TaintEffect.PREFER_NO_SCHEDULE))
-    assert why_not(pod_class("x"), node("a", taints=taints)) is None
-    assert disliked_taints((), taints) == 2
-    assert disliked_taints((Toleration("old", TolerationOperator.EXISTS),), taints) == 1
+    assert filter_reason(pod_class("x"), node("a", taints=taints)) is None
+    assert prefer_no_schedule_count((), taints) == 2
+    assert prefer_no_schedule_count((Toleration("old", TolerationOperator.EXISTS),), taints) == 1
 
 
 def test_a_node_that_is_not_ready_is_unusable_even_if_its_taint_is_tolerated() -> None:
     not_ready = Taint("node.kubernetes.io/not-ready", "", TaintEffect.NO_SCHEDULE)
-    assert why_not(pod_class("x", tolerations=[ANYTHING]), node("a", ready=False, taints=[not_ready])) == NOT_READY
-    assert why_not(pod_class("x"), node("a", ready=False)) == NOT_READY
     assert (
-        why_not(pod_class("x"), node("a", ready=False, taints=[not_ready]))
+        filter_reason(pod_class("x", tolerations=[ANYTHING]), node("a", ready=False, taints=[not_ready])) == NOT_READY
+    )
+    assert filter_reason(pod_class("x"), node("a", ready=False)) == NOT_READY
+    assert (
+        filter_reason(pod_class("x"), node("a", ready=False, taints=[not_ready]))
         == "node(s) had untolerated taint {node.kubernetes.io/not-ready: }"
     )
 
@@ -107,10 +116,12 @@ def test_a_node_that_is_not_ready_is_unusable_even_if_its_taint_is_tolerated() -
 def test_reasons_come_in_the_order_of_the_filters() -> None:
     picky = pod_class("x", selector={"disk": "ssd"})
     everything = node("a", unschedulable=True, taints=[GPU_TAINT], ready=False)
-    assert why_not(picky, everything) == UNSCHEDULABLE
-    assert why_not(picky, node("a", taints=[GPU_TAINT], ready=False)) == "node(s) had untolerated taint {gpu: true}"
-    assert why_not(picky, node("a", ready=False)) == NOT_READY
-    assert why_not(picky, node("a")) == AFFINITY
+    assert filter_reason(picky, everything) == UNSCHEDULABLE
+    assert (
+        filter_reason(picky, node("a", taints=[GPU_TAINT], ready=False)) == "node(s) had untolerated taint {gpu: true}"
+    )
+    assert filter_reason(picky, node("a", ready=False)) == NOT_READY
+    assert filter_reason(picky, node("a")) == AFFINITY
 
 
 # -- selectors and affinity
@@ -118,9 +129,9 @@ def test_reasons_come_in_the_order_of_the_filters() -> None:
 
 def test_all_of_a_node_selector_must_match() -> None:
     picky = pod_class("x", selector={"disk": "ssd", "zone": "z1"})
-    assert why_not(picky, node("a", labels={"disk": "ssd", "zone": "z1", "more": ""})) is None
-    assert why_not(picky, node("a", labels={"disk": "ssd"})) == AFFINITY
-    assert why_not(picky, node("a", labels={"disk": "ssd", "zone": "z2"})) == AFFINITY
+    assert filter_reason(picky, node("a", labels={"disk": "ssd", "zone": "z1", "more": ""})) is None
+    assert filter_reason(picky, node("a", labels={"disk": "ssd"})) == AFFINITY
+    assert filter_reason(picky, node("a", labels={"disk": "ssd", "zone": "z2"})) == AFFINITY
 
 
 @pytest.mark.parametrize(
@@ -159,7 +170,7 @@ def test_all_of_a_node_selector_must_match() -> None:
     ],
 )
 def test_operators(term: NodeSelectorTerm, labels: dict[str, str], matches: bool) -> None:
-    assert (why_not(pod_class("x", required=[term]), node("node-a", labels=labels)) is None) is matches
+    assert (filter_reason(pod_class("x", required=[term]), node("node-a", labels=labels)) is None) is matches
 
 
 @pytest.mark.parametrize(
@@ -182,7 +193,7 @@ def test_operators(term: NodeSelectorTerm, labels: dict[str, str], matches: bool
 )
 def test_a_term_that_kubernetes_cannot_read_matches_nothing(term: NodeSelectorTerm) -> None:
     for labels in ({}, {"k": "a"}, {"k": "3"}):
-        assert why_not(pod_class("x", required=[term]), node("a", labels=labels)) == AFFINITY
+        assert filter_reason(pod_class("x", required=[term]), node("a", labels=labels)) == AFFINITY
 
 
 def test_one_term_must_match_and_within_it_everything() -> None:
@@ -191,20 +202,20 @@ def test_one_term_must_match_and_within_it_everything() -> None:
         fields=(NodeRequirement("metadata.name", IN, ("node-a",)),),
     )
     picky = pod_class("x", required=[label("other", EXISTS), both])
-    assert why_not(picky, node("node-a", labels={"k": "a", "l": "1"})) is None
-    assert why_not(picky, node("node-b", labels={"other": ""})) is None
-    assert why_not(picky, node("node-b", labels={"k": "a", "l": "1"})) == AFFINITY
-    assert why_not(picky, node("node-a", labels={"k": "a"})) == AFFINITY
+    assert filter_reason(picky, node("node-a", labels={"k": "a", "l": "1"})) is None
+    assert filter_reason(picky, node("node-b", labels={"other": ""})) is None
+    assert filter_reason(picky, node("node-b", labels={"k": "a", "l": "1"})) == AFFINITY
+    assert filter_reason(picky, node("node-a", labels={"k": "a"})) == AFFINITY
 
 
 def test_a_requirement_without_terms_matches_nothing_and_none_at_all_everything() -> None:
-    assert why_not(pod_class("x", required=[]), node("a")) == AFFINITY
-    assert why_not(pod_class("x", required=None), node("a")) is None
+    assert filter_reason(pod_class("x", required=[]), node("a")) == AFFINITY
+    assert filter_reason(pod_class("x", required=None), node("a")) is None
 
 
 def test_a_field_that_does_not_exist_is_empty() -> None:
     unknown = NodeSelectorTerm(fields=(NodeRequirement("metadata.uid", IN, ("u",)),))
-    assert why_not(pod_class("x", required=[unknown]), node("a")) == AFFINITY
+    assert filter_reason(pod_class("x", required=[unknown]), node("a")) == AFFINITY
 
 
 def test_wishes_add_up_and_malformed_ones_count_nothing() -> None:
@@ -215,6 +226,6 @@ def test_wishes_add_up_and_malformed_ones_count_nothing() -> None:
         PreferredNodeTerm(50, label("k", IN)),
     ]
     wishful = pod_class("x", preferred=wishes)
-    assert preference(wishful, node("n", labels={"k": "a"})) == 15
-    assert preference(wishful, node("n", labels={"k": "b"})) == 5
-    assert preference(wishful, node("n")) == 0
+    assert preferred_affinity_score(wishful, node("n", labels={"k": "a"})) == 15
+    assert preferred_affinity_score(wishful, node("n", labels={"k": "b"})) == 5
+    assert preferred_affinity_score(wishful, node("n")) == 0

@@ -16,7 +16,7 @@ from muster.gangs.facts import (
     Toleration,
     TolerationOperator,
 )
-from muster.gangs.node_filters import disliked_taints, preference, why_not
+from muster.gangs.node_filters import filter_reason, prefer_no_schedule_count, preferred_affinity_score
 from muster.placement.state.filters import ABSENT, USABLE, NodeFilters
 from muster.placement.state.nodes import NodeTable
 
@@ -90,7 +90,7 @@ def test_masks_agree_with_why_not_after_every_change(asked: PodClass, history: l
             if name not in kept:
                 assert code == ABSENT
                 continue
-            assert (None if code == USABLE else filters.reasons[code]) == why_not(asked, kept[name])
+            assert (None if code == USABLE else filters.reasons[code]) == filter_reason(asked, kept[name])
         usable = [name for name in kept if filters.reason[rows[name]] == USABLE]
         by_dislike = sorted(usable, key=lambda name: (int(filters.penalty[rows[name]]), name))
         assert by_dislike == sorted(usable, key=lambda name: (_expected_dislike(asked, kept[name]), name))
@@ -99,7 +99,7 @@ def test_masks_agree_with_why_not_after_every_change(asked: PodClass, history: l
 
 def _expected_dislike(asked: PodClass, of: NodeFacts) -> tuple[int, int, int]:
     unneeded = dict(of.allocatable).get(GPU, 0) > 0 and not dict(asked.requests).get(GPU)
-    return disliked_taints(asked.tolerations, of.taints), -preference(asked, of), int(unneeded)
+    return prefer_no_schedule_count(asked.tolerations, of.taints), -preferred_affinity_score(asked, of), int(unneeded)
 
 
 def test_order_and_rank_are_by_name_whatever_the_rows() -> None:

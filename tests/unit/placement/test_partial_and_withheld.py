@@ -17,7 +17,7 @@ from builders.placement.clusters import (
     seats,
     seats_of,
 )
-from muster.gangs.capacity import LARGEST_AMOUNT
+from muster.gangs.capacity import MAX_AMOUNT
 from muster.gangs.facts import NodeFacts
 from muster.gangs.solve import Assignment, NominatedCapacity, SolveGroup
 from muster.placement.solve.instance import Answer, NotPlaced, PartiallyPlaced, Placed
@@ -162,7 +162,7 @@ def test_what_is_withheld_is_for_none_of_the_groups() -> None:
         ([kept("a", gpu=5)], 3),
         ([kept("nowhere", 4)], 3),
         ([NominatedCapacity("a", (("no such thing", 5),))], 3),
-        ([NominatedCapacity("a", (("cpu", LARGEST_AMOUNT),)) for _ in range(3000)], 0),
+        ([NominatedCapacity("a", (("cpu", MAX_AMOUNT),)) for _ in range(3000)], 0),
     ],
 )
 def test_withheld_room_is_summed_and_never_turns_into_room(nominated: list[NominatedCapacity], fits: int) -> None:

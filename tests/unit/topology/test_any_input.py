@@ -10,16 +10,16 @@ from muster.gangs.facts import LevelConstraint, LevelPolicy, TopologyTree
 from muster.rpc.topology_codec import decode_constraint, decode_tree, encode_constraint, encode_tree
 from muster.rpc.watch_codec import decode_problem, decode_reference, encode_problem, encode_reference
 from muster.topology.constraints import (
-    LARGEST_NUMBER,
-    MOST_SAID,
+    MAX_NUMBER,
+    MAX_PROBLEMS,
     BadConstraints,
+    as_text,
     contradictions,
-    in_words,
     is_level_name,
     parse_constraints,
 )
 from muster.topology.sakkara import BadTree, read_tree
-from muster.topology.trees import Whereabouts
+from muster.topology.trees import TreePaths
 
 LONGEST_MESSAGE = 1500
 
@@ -52,7 +52,7 @@ def test_a_config_map_is_a_tree_or_says_why_not(data: dict[str, str]) -> None:
     assert through_the_wire(tree) == tree
     nodes = [node for node, _ in tree.leaves]
     assert len(nodes) == len(set(nodes))
-    where = Whereabouts(tree)
+    where = TreePaths(tree)
     assert all(len(where.path(node, {}) or ()) == len(tree.levels) - 1 for node in nodes)
 
 
@@ -61,7 +61,7 @@ def through_the_wire(tree: TopologyTree) -> TopologyTree:
     return decode_tree(message.FromString(message.SerializeToString()), decode_reference, decode_problem)
 
 
-numbers = st.one_of(st.integers(0, 9), st.just(LARGEST_NUMBER))
+numbers = st.one_of(st.integers(0, 9), st.just(MAX_NUMBER))
 levels = st.one_of(st.sampled_from(["zone", "rack", "node"]), st.text(min_size=1, max_size=6).filter(is_level_name))
 constraints = st.one_of(
     st.builds(LevelConstraint, levels, st.sampled_from([LevelPolicy.PACK, LevelPolicy.SPREAD]), st.booleans()),
@@ -75,7 +75,7 @@ constraints = st.one_of(
 @settings(max_examples=300, deadline=None)
 @given(st.lists(constraints, min_size=1, max_size=8))
 def test_what_is_said_in_words_is_read_as_what_it_was(given: list[LevelConstraint]) -> None:
-    assert parse_constraints("; ".join(map(in_words, given))) == tuple(given)
+    assert parse_constraints("; ".join(map(as_text, given))) == tuple(given)
     assert [decode_constraint(encode_constraint(each)) for each in given] == given
 
 
@@ -83,7 +83,7 @@ def test_what_is_said_in_words_is_read_as_what_it_was(given: list[LevelConstrain
 @given(st.lists(constraints, max_size=8), st.integers(-1, 300), st.integers(-1, 300))
 def test_contradictions_are_few_sentences_that_end(given: list[LevelConstraint], minimum: int, wanted: int) -> None:
     said = contradictions(given, ("zone", "rack", "node"), minimum, wanted)
-    assert len(said) <= MOST_SAID
+    assert len(said) <= MAX_PROBLEMS
     assert all(sentence and len(sentence) < LONGEST_MESSAGE for sentence in said)
 
 

@@ -6,15 +6,15 @@ import pytest
 
 from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.topology.constraints import (
-    LONGEST_TEXT,
-    MOST_SAID,
+    MAX_PROBLEMS,
+    MAX_TEXT_LENGTH,
     BadConstraints,
+    as_text,
     clashes,
     contradictions,
-    in_words,
     parse_constraints,
 )
-from muster.topology.divisible import LARGEST_GANG, meets
+from muster.topology.divisible import MAX_GANG_SIZE, satisfiable
 
 LEVELS = ("zone", "rack", "node")
 PACK, SPREAD, PARTITION = LevelPolicy.PACK, LevelPolicy.SPREAD, LevelPolicy.PARTITION
@@ -55,7 +55,7 @@ class TestReading:
     @pytest.mark.parametrize("written", ["rack: hard pack", "node: spread", "node: hard range(2,4)", "zone: factor(8)"])
     def test_in_words_they_are_as_users_write_them(self, written: str) -> None:
         (constraint,) = parse_constraints(written)
-        assert in_words(constraint) == written
+        assert as_text(constraint) == written
 
     @pytest.mark.parametrize(
         ("text", "quoted"),
@@ -92,7 +92,7 @@ class TestReading:
         assert quoted in str(raised.value)
 
     def test_what_is_far_too_long_is_not_read(self) -> None:
-        with pytest.raises(BadConstraints, match=f"{LONGEST_TEXT} are allowed"):
+        with pytest.raises(BadConstraints, match=f"{MAX_TEXT_LENGTH} are allowed"):
             parse_constraints("rack: pack; " * 1000)
 
 
@@ -186,7 +186,7 @@ class TestContradictionsOfAGang:
         assert "cannot all be met by 5 members" in problem
 
     def test_partitions_are_counted_for_gangs_of_any_size(self) -> None:
-        wanted = LARGEST_GANG + 1
+        wanted = MAX_GANG_SIZE + 1
         (problem,) = problems(f"rack: hard partition({wanted + 1})", 1, wanted)
         assert f"only {wanted} members" in problem
         assert problems("node: hard factor(3)", wanted, wanted) == []
@@ -241,13 +241,14 @@ def test_what_can_be_divided_is_what_trying_all_ways_finds(upper: list[str]) -> 
         racks = [each for each in constraints if each.level == "rack"]
         nodes = [each for each in constraints if each.level == "node"]
         for total in DIVIDINGS:
-            found = meets(constraints, LEVELS, total, total)
+            found = satisfiable(constraints, LEVELS, total, total)
             assert found == can_be(racks, nodes, total), f"{upper} over {lower} with {total}"
 
 
 def test_many_mistakes_are_told_a_few_at_a_time() -> None:
     text = "; ".join(f"level-{number}: pack" for number in range(200))
-    assert len(problems(text, 1, 1)) == MOST_SAID
+    assert len(problems(text, 1, 1)) == MAX_PROBLEMS
     assert (
-        len(clashes(parse_constraints("; ".join(f"level-{number}: factor(0)" for number in range(100))))) == MOST_SAID
+        len(clashes(parse_constraints("; ".join(f"level-{number}: factor(0)" for number in range(100)))))
+        == MAX_PROBLEMS
     )

@@ -8,13 +8,13 @@ import pytest
 from muster.gangs.facts import ObjectReference, Severity, TopologyTree, TreeDomain, TreeLevel
 from muster.topology.sakkara import BadTree, read_tree
 from muster.topology.trees import (
-    Whereabouts,
+    TreePaths,
     flat_tree,
     is_listed,
-    key_of_tree,
-    key_tree,
+    label_key_of_tree,
+    label_key_tree,
     label_tree,
-    misfits,
+    mismatches,
     missing_tree,
 )
 
@@ -139,29 +139,29 @@ class TestRefused:
 
 class TestWhereabouts:
     def test_nodes_that_are_listed(self) -> None:
-        where = Whereabouts(tree({"z0": {"r0": {"a": {}}}}, level_names='["zone", "rack", "node"]'))
+        where = TreePaths(tree({"z0": {"r0": {"a": {}}}}, level_names='["zone", "rack", "node"]'))
         assert where.path("a", {}) == ("z0", "r0")
         assert where.path("b", {}) is None
 
     def test_nodes_with_labels(self) -> None:
-        where = Whereabouts(label_tree(ZONES))
+        where = TreePaths(label_tree(ZONES))
         zone = {"topology.kubernetes.io/zone": "z0"}
         assert where.path("a", zone | {"example.com/rack": "r0"}) == ("z0", "r0")
         assert where.path("b", zone) is None
         assert where.path("b", zone | {"example.com/rack": ""}) is None
 
     def test_every_node_is_in_a_flat_tree(self) -> None:
-        assert Whereabouts(flat_tree()).path("a", {}) == ()
-        assert misfits(flat_tree(), {"a": {}}) == ()
+        assert TreePaths(flat_tree()).path("a", {}) == ()
+        assert mismatches(flat_tree(), {"a": {}}) == ()
 
     def test_no_node_is_in_a_tree_of_which_nothing_could_be_read(self) -> None:
         unread = TopologyTree("t", (TreeLevel("rack"), TreeLevel("node")))
-        assert Whereabouts(unread).path("a", {}) is None
+        assert TreePaths(unread).path("a", {}) is None
 
 
 class TestP34NodesOfOnlyOneOfTreeAndCluster:
     def test_p34_both_are_reported(self) -> None:
-        problems = misfits(tree(), {"a": {}, "x": {}})
+        problems = mismatches(tree(), {"a": {}, "x": {}})
         assert [problem.severity for problem in problems] == [Severity.WARNING, Severity.WARNING]
         absent, outside = [problem.message for problem in problems]
         assert absent == '2 nodes of the tree ("b", "c") are not in the cluster: ignored while that is so'
@@ -170,21 +170,21 @@ class TestP34NodesOfOnlyOneOfTreeAndCluster:
         )
 
     def test_p34_many_are_counted(self) -> None:
-        (problem,) = misfits(label_tree({"rack": "example.com/rack"}), {f"n{number}": {} for number in range(9)})
+        (problem,) = mismatches(label_tree({"rack": "example.com/rack"}), {f"n{number}": {} for number in range(9)})
         assert problem.message.startswith(
             '9 nodes of the cluster ("n0", "n1", "n2" and 6 more) are not in the tree for want of a label '
             "(example.com/rack)"
         )
 
     def test_none_is_reported_when_all_fit(self) -> None:
-        assert misfits(tree(), {"a": {}, "b": {}, "c": {}}) == ()
+        assert mismatches(tree(), {"a": {}, "b": {}, "c": {}}) == ()
 
 
 def test_the_tree_of_a_label_is_known_by_its_name() -> None:
-    tree = key_tree("example.com/rack")
-    assert key_of_tree(tree.name) == "example.com/rack"
-    assert key_of_tree("labels") == key_of_tree("") == ""
-    where = Whereabouts(tree)
+    tree = label_key_tree("example.com/rack")
+    assert label_key_of_tree(tree.name) == "example.com/rack"
+    assert label_key_of_tree("labels") == label_key_of_tree("") == ""
+    where = TreePaths(tree)
     assert where.path("n", {"example.com/rack": "r0"}) == ("r0",)
     assert where.path("n", {"rack": "r0"}) is None
 

@@ -15,7 +15,7 @@ from muster.placement.state.capacity import CapacityState, ClassCapacity
 from muster.placement.state.filters import ABSENT, USABLE
 from muster.placement.state.nodes import Bool
 from muster.placement.state.trees import Tree
-from muster.topology.constraints import in_words
+from muster.topology.constraints import as_text
 
 _RELAXATION_ORDER: Final = (
     LevelPolicy.RANGE,
@@ -103,7 +103,7 @@ def soften(gang: SolveGang, level_names: Sequence[str], fits: Callable[[SolveGan
     for each in sorted(hard, key=lambda each: (-level_names.index(each.level), _RELAXATION_ORDER.index(each.policy))):
         softer = tuple(replace(other, hard=False) if other == each else other for other in gang.constraints)
         if fits(replace(gang, constraints=softer)):
-            return f'{_IT_WOULD_FIT} if the constraint "{in_words(each)}" were soft'
+            return f'{_IT_WOULD_FIT} if the constraint "{as_text(each)}" were soft'
     none_hard = tuple(replace(each, hard=False) for each in gang.constraints)
     if len(hard) > 1 and fits(replace(gang, constraints=none_hard)):
         return f"{_IT_WOULD_FIT} if none of its constraints were hard"

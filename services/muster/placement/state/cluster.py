@@ -50,7 +50,7 @@ class Cluster:
             self._put_nodes(batch.nodes)
         unbound = [pod.uid for pod in batch.pods if not pod.seated]
         unbound.extend(batch.removed_pods)
-        self.capacity.free(unbound)
+        self.capacity.release(unbound)
         try:
             self.capacity.seat((pod.uid, pod.class_id, pod.node) for pod in batch.pods if pod.seated)
         except KeyError as error:

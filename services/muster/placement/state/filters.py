@@ -14,12 +14,12 @@ from muster.gangs.capacity import Int64
 from muster.gangs.facts import NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass
 from muster.gangs.node_filters import (
     AFFINITY,
-    disliked_taints,
     field_holds,
+    prefer_no_schedule_count,
     requirement_holds,
+    status_filter_reason,
     term_valid,
     untolerated_taint,
-    why_not_status,
 )
 from muster.placement.state.nodes import Bool, Int32, LabelColumn, NodeKind, NodeTable
 
@@ -119,11 +119,11 @@ class NodeFilters:
 
     def _evaluate_kind(self, kind: NodeKind) -> tuple[int, int]:
         tolerations = self.pod_class.tolerations
-        reason = why_not_status(tolerations, kind.unschedulable, kind.taints, kind.ready)
+        reason = status_filter_reason(tolerations, kind.unschedulable, kind.taints, kind.ready)
         unneeded = min(len(kind.scarce - self._needs), WEIGHT_COST - 1)
         return (
             USABLE if reason is None else self._code(reason),
-            _TAINT_COST * disliked_taints(tolerations, kind.taints) + unneeded,
+            _TAINT_COST * prefer_no_schedule_count(tolerations, kind.taints) + unneeded,
         )
 
     def _admitted(self, rows: slice | Int64) -> Bool | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.gangs.capacity import LARGEST_AMOUNT, Int64
+from muster.gangs.capacity import MAX_AMOUNT, Int64
 from muster.gangs.solve import NominatedCapacity
 from muster.placement.state.capacity import CapacityState, ClassCapacity
 from muster.placement.state.filters import USABLE
@@ -50,7 +50,7 @@ def withhold(state: CapacityState, nominated: Iterable[NominatedCapacity]) -> No
             for name, amount in each.amounts:
                 column = state.capacity.resources.get(name)
                 if column is not None:
-                    amounts[column] = min(amounts.get(column, 0) + amount, LARGEST_AMOUNT)
+                    amounts[column] = min(amounts.get(column, 0) + amount, MAX_AMOUNT)
     if not by_row:
         return NO_NOMINATIONS
     withheld = NominatedAmounts(np.array(list(by_row), np.int64), np.zeros((len(state.free), len(by_row)), np.int64))

@@ -8,9 +8,9 @@ import numpy as np
 from muster.coordinator.core.cache.cluster_events import ClusterEvent, EventKind
 from muster.coordinator.core.events import Seat
 from muster.coordinator.core.solve.rejections import Rejection, RejectionReason
-from muster.gangs.capacity import LARGEST_AMOUNT, Capacity, Int64
+from muster.gangs.capacity import MAX_AMOUNT, Capacity, Int64
 from muster.gangs.facts import NodeFacts, PodClass, PodFacts
-from muster.gangs.node_filters import VOLUMES, volumes_reachable, why_not
+from muster.gangs.node_filters import VOLUMES, filter_reason, volumes_reachable
 from muster.gangs.solve import Reservation
 
 
@@ -152,7 +152,7 @@ class Ledger:
         vector = capacity.vectors[capacity.classes[class_id]]
         asked = vector > 0
         if not asked.any():
-            return LARGEST_AMOUNT
+            return MAX_AMOUNT
         fits = (capacity.allocatable[:, asked] // vector[asked]).min(axis=1)
         nodes = ((capacity.names[row], int(fits[row])) for row in np.flatnonzero(fits))
         return sum(count for node, count in nodes if node in self.nodes and self.why_unfit(node, class_id) is None)
@@ -194,11 +194,13 @@ class Ledger:
         known = self._unfit.setdefault(node, {})
         if class_id not in known:
             pod_class, facts = self.classes[class_id], self.nodes[node]
-            known[class_id] = why_not(pod_class, facts) or (None if volumes_reachable(pod_class, facts) else VOLUMES)
+            known[class_id] = filter_reason(pod_class, facts) or (
+                None if volumes_reachable(pod_class, facts) else VOLUMES
+            )
         return known[class_id]
 
     def _free(self, uids: Iterable[str]) -> list[str]:
-        return self.capacity.free(uids)
+        return self.capacity.release(uids)
 
 
 def _improvements(before: NodeFacts, after: NodeFacts) -> Iterator[ClusterEvent]:

@@ -6,7 +6,7 @@ from typing import Final
 from muster.gangs.facts import GangFacts, LevelConstraint, NodeFacts, TopologyTree
 from muster.topology.constraints import on_levels
 from muster.topology.ranks import Path
-from muster.topology.trees import Whereabouts, flat_tree, is_unread
+from muster.topology.trees import TreePaths, flat_tree, never_parsed
 
 _FLAT: Final = flat_tree()
 """What there is when no tree is known."""
@@ -20,7 +20,7 @@ class TopologyTrees:
         self.version = 0
         """Rises with everything that changes, problems too."""
         self._trees: dict[str, TopologyTree] = {}
-        self._whereabouts: dict[str, Whereabouts] = {}
+        self._whereabouts: dict[str, TreePaths] = {}
 
     def put(self, trees: Iterable[TopologyTree]) -> bool:
         """Add trees, or change them. True: there is something that gangs may have waited for."""
@@ -67,7 +67,7 @@ class TopologyTrees:
         """Names of the domains that the node is in, from the top; None if it is outside of the tree."""
         where = self._whereabouts.get(tree.name)
         if where is None:
-            where = self._whereabouts[tree.name] = Whereabouts(tree)
+            where = self._whereabouts[tree.name] = TreePaths(tree)
         path = where.path(node.name, node.labels)
         return path if path is not None and len(path) == len(tree.levels) - 1 else None
 
@@ -86,5 +86,5 @@ def _same(before: TopologyTree | None, after: TopologyTree) -> bool:
     return before is not None and (
         (before.levels, before.domains, before.leaves, before.default)
         == (after.levels, after.domains, after.leaves, after.default)
-        and not (is_unread(after) and before.problems != after.problems)
+        and not (never_parsed(after) and before.problems != after.problems)
     )

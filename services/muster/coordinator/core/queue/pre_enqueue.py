@@ -12,7 +12,7 @@ from muster.dialects.registry import timeout_annotations
 from muster.gangs.facts import GangFacts, PodClass, Severity
 from muster.topology.constraints import contradictions
 from muster.topology.ranks import natural_order
-from muster.topology.trees import is_unread, missing_tree
+from muster.topology.trees import missing_tree, never_parsed
 
 
 def why_not_yet(gangs: Sequence[Gang], known: Mapping[str, Gang], trees: TopologyTrees, ledger: Ledger) -> str | None:
@@ -79,7 +79,7 @@ def _contradictory(gang: Gang, trees: TopologyTrees) -> str | None:
         return missing_tree(facts.tree, trees.named())
     if not gang.constraints:
         return None
-    if is_unread(tree) and any(each.hard for each in gang.constraints):
+    if never_parsed(tree) and any(each.hard for each in gang.constraints):
         return f'topology tree "{tree.name}" cannot be read: {tree.problems[0].message}'
     levels = [level.name for level in tree.levels]
     return next(iter(contradictions(gang.constraints, levels, *_sizes(gang, facts), tree=tree.name)), None)

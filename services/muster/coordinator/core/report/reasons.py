@@ -11,7 +11,7 @@ from muster.coordinator.core.gang.gang import Gang
 from muster.dialects.registry import timeout_annotations
 from muster.gangs.facts import GangMode, NodeRequirement, NodeSelectorTerm, PodClass, Severity
 from muster.gangs.solve import Explanation
-from muster.topology.constraints import in_words
+from muster.topology.constraints import as_text
 
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -144,7 +144,7 @@ def _why_whole(gang: Gang) -> str:
     if facts.mode is not GangMode.NON_STRICT:
         return f"gang {gang.label} of its gang group is Strict"
     hard = next(each for each in facts.constraints if each.hard)
-    return f'gang {gang.label} has the hard constraint "{in_words(hard)}"'
+    return f'gang {gang.label} has the hard constraint "{as_text(hard)}"'
 
 
 def _holding(gang: Gang) -> str:

@@ -13,7 +13,7 @@ from muster.coordinator.core.solve.request import placed
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelConstraint, LevelPolicy, NodeFacts, PodFacts
 from muster.gangs.solve import Assignment, SolveGroup
-from muster.topology.constraints import in_words
+from muster.topology.constraints import as_text
 from muster.topology.ranks import Path
 
 
@@ -149,7 +149,7 @@ def broken_constraint(
         if _holds(each, _sizes(after, paths, above, level)):
             continue
         if not before or _holds(each, _sizes(before, paths, above, level)):
-            return f'it divides the members in a way that "{in_words(each)}" forbids'
+            return f'it divides the members in a way that "{as_text(each)}" forbids'
     return None
 
 
