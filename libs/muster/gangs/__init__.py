@@ -1,1 +1,1 @@
-"""Gangs: what is known of pods, nodes and gangs, as plain values, and what follows from it. No I/O."""
+"""Pods, nodes and gangs as plain values, and pure functions on them. No I/O."""

@@ -1,4 +1,4 @@
-"""Room on nodes as arrays: what they offer, and what seated pods use, by pod uid so that nothing counts twice."""
+"""Allocatable and used amounts of nodes as arrays; pods are seated by uid, so that none counts twice."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -11,17 +11,17 @@ from muster.gangs.facts import NodeFacts, PodClass
 Int64 = NDArray[np.int64]
 
 MAX_AMOUNT: Final = 2**53
-"""More than this of a resource is counted as this on nodes, and as more than any node has in requests; so the sums
-over a node's pods stay far from the end of int64 whatever users write."""
+"""Larger amounts are cut to this on nodes, and to one more in requests, so that they fit no node. So the sums over a
+node's pods stay far from the end of int64 whatever users write."""
 
 
 class Capacity:
     """Allocatable and used amounts of every node.
 
-    `allocatable` and `used` are int64[nodes, resources]; `vectors` is int64[classes, resources]. Rows of nodes that
-    are gone are reused. Pods may be seated on nodes that are not known yet; such nodes offer nothing until they come.
-    What happens to pods of `followed` classes (indexes) is added to `moves`, as (class index, row, 1 or -1), for who
-    follows them to take away.
+    `allocatable` and `used` are int64[nodes, resources]; `vectors` is int64[classes, resources]. Rows of removed nodes
+    are reused. Pods may be seated on nodes that are not known yet; their allocatable is 0 until they are added. Changes
+    of pods of `followed` classes (indexes) are appended to `moves` as (class index, row, 1 or -1); the consumer clears
+    the list.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Capacity:
         return row
 
     def drop_node(self, name: str) -> None:
-        """Forget a node. Pods still seated there keep their room until they are freed."""
+        """Remove a node. Pods still seated there count as used until they are released."""
         if name in self._known:
             self._known.discard(name)
             self.allocatable[self.rows[name]] = 0
@@ -62,7 +62,7 @@ class Capacity:
             self._recycle(name)
 
     def put_class(self, pod_class: PodClass) -> int:
-        """Add a class; returns its index. Classes never change: their id is a hash of their content."""
+        """Add a class; returns its index. A class never changes, because its id is a hash of its content."""
         index = self.classes.get(pod_class.id)
         if index is None:
             index = self.classes[pod_class.id] = len(self.classes)
@@ -79,10 +79,10 @@ class Capacity:
     # -- seats
 
     def seat(self, pods: Iterable[tuple[str, str, str]]) -> list[str]:
-        """Take room for pods, given as (uid, class id, node). One that is seated already moves. Returns the nodes on
-        which room was left by that.
+        """Seat pods, given as (uid, class id, node); a pod that is seated already moves. Returns the nodes that moved
+        pods have left.
 
-        Raises KeyError for a class that was never put; the pods before it are seated.
+        Raises KeyError for an unknown class; the pods before it are seated.
         """
         taken: list[tuple[int, int]] = []
         left: list[tuple[int, int]] = []
@@ -102,13 +102,13 @@ class Capacity:
         return gained
 
     def release(self, uids: Iterable[str]) -> list[str]:
-        """Give back the room of pods; unknown ones are passed over. Returns the nodes that gained room."""
+        """Release pods; unknown ones are ignored. Returns the nodes on which capacity became free."""
         left = [at for uid in uids if (at := self._seats.pop(uid, None)) is not None]
         self._use(left, -1)
         return self._recycle_all(left)
 
     def seated_on(self, uid: str) -> str | None:
-        """Node that holds the pod's room."""
+        """Node on which the pod is seated."""
         at = self._seats.get(uid)
         return None if at is None else self.names[at[1]]
 
@@ -117,8 +117,8 @@ class Capacity:
         return self._class_ids[self._seats[uid][0]]
 
     def used_by(self, uids: Iterable[str]) -> tuple[Int64, Int64]:
-        """What pods hold, by node: rows int64[n] without duplicates, and amounts int64[n, resources]. Pods that are not
-        seated are passed over.
+        """Amounts that pods use, by node: rows int64[n] without duplicates, and amounts int64[n, resources]. Pods that
+        are not seated are ignored.
         """
         seats = [at for uid in uids if (at := self._seats.get(uid)) is not None]
         if not seats:
@@ -139,7 +139,7 @@ class Capacity:
         return self._seats.keys()
 
     def free(self, node: str) -> Int64:
-        """What is free on a node, int64[resources]; negative where it is oversubscribed."""
+        """Free amounts of a node, int64[resources]; negative where it is oversubscribed."""
         row = self.rows[node]
         free: Int64 = self.allocatable[row] - self.used[row]
         return free

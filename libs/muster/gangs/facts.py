@@ -1,4 +1,4 @@
-"""What is known of the cluster, as values: the same facts that muster.clusterstate.v1 carries between services."""
+"""Facts about the cluster as values: the fields are those of muster.clusterstate.v1."""
 
 from enum import IntEnum
 from typing import Final
@@ -6,18 +6,18 @@ from typing import Final
 from msgspec import Struct
 
 PODS: Final = "pods"
-"""The resource that every pod asks one of."""
+"""The resource of which every pod requests 1."""
 
 POD_REVISIONS: Final = "pods"
 NODE_REVISIONS: Final = "nodes"
-"""Names of these kinds in revisions."""
+"""Names of pods and nodes in revisions."""
 
 Amounts = tuple[tuple[str, int], ...]
 """Amounts by resource name, sorted by name. cpu in millicores, memory and storage in bytes, others in units."""
 
 
 class TaintEffect(IntEnum):
-    """Taint effects; values as in the proto."""
+    """Taint effects; numbers as in the contract."""
 
     NONE = 0
     NO_SCHEDULE = 1
@@ -26,7 +26,7 @@ class TaintEffect(IntEnum):
 
 
 class NodeOperator(IntEnum):
-    """Operators of node requirements; values as in the proto."""
+    """Operators of node requirements; numbers as in the contract."""
 
     IN = 1
     NOT_IN = 2
@@ -37,14 +37,14 @@ class NodeOperator(IntEnum):
 
 
 class TolerationOperator(IntEnum):
-    """Operators of tolerations; values as in the proto."""
+    """Operators of tolerations; numbers as in the contract."""
 
     EQUAL = 1
     EXISTS = 2
 
 
 class PodPhase(IntEnum):
-    """status.phase; values as in the proto."""
+    """status.phase; numbers as in the contract."""
 
     UNSPECIFIED = 0
     PENDING = 1
@@ -54,19 +54,19 @@ class PodPhase(IntEnum):
 
     @property
     def ended(self) -> bool:
-        """The pod holds no room any more."""
+        """The pod uses no capacity any more."""
         return self >= PodPhase.SUCCEEDED
 
 
 class GangMode(IntEnum):
-    """How a gang starts; values as in the proto."""
+    """Whether a gang holds capacity between attempts; numbers as in the contract."""
 
     STRICT = 1
     NON_STRICT = 2
 
 
 class MatchPolicy(IntEnum):
-    """What counts toward the minimum after a gang has started once; values as in the proto."""
+    """Members that count toward the minimum after a gang has started once; numbers as in the contract."""
 
     ONCE_SATISFIED = 1
     WAITING_AND_RUNNING = 2
@@ -74,14 +74,14 @@ class MatchPolicy(IntEnum):
 
 
 class RepairPolicy(IntEnum):
-    """What happens to a started gang that cannot be completed in time; values as in the proto."""
+    """Treatment of a started gang that cannot be completed in time; numbers as in the contract."""
 
     WAIT = 1
     EVICT = 2
 
 
 class LevelPolicy(IntEnum):
-    """How members are divided over the domains of a level; values as in the proto."""
+    """Distribution of members over the domains of a level; numbers as in the contract."""
 
     PACK = 1
     SPREAD = 2
@@ -91,7 +91,7 @@ class LevelPolicy(IntEnum):
 
 
 class Severity(IntEnum):
-    """How bad a problem of a declaration is; values as in the proto."""
+    """Severity of a problem of a declaration; numbers as in the contract."""
 
     BLOCKING = 1
     WARNING = 2
@@ -106,14 +106,14 @@ class NodeRequirement(Struct, frozen=True):
 
 
 class NodeSelectorTerm(Struct, frozen=True):
-    """Matches a node if all requirements do; without any it matches no node."""
+    """Matches a node if all requirements do; a term without requirements matches no node."""
 
     labels: tuple[NodeRequirement, ...] = ()
     fields: tuple[NodeRequirement, ...] = ()
 
 
 class PreferredNodeTerm(Struct, frozen=True):
-    """A wish for a node, weight 1 to 100."""
+    """A preferred node affinity term, weight 1 to 100."""
 
     weight: int
     term: NodeSelectorTerm
@@ -144,14 +144,14 @@ class PodTerm(Struct, frozen=True):
 
 
 class PreferredPodTerm(Struct, frozen=True):
-    """A wish for the company of pods, weight 1 to 100, or against it, weight -100 to -1."""
+    """A preferred pod affinity term, weight 1 to 100, or anti-affinity term, weight -100 to -1."""
 
     weight: int
     term: PodTerm
 
 
 class SpreadConstraint(Struct, frozen=True):
-    """One of spec.topologySpreadConstraints; `hard` is DoNotSchedule, the other policies at their defaults."""
+    """One of spec.topologySpreadConstraints; `hard` is DoNotSchedule."""
 
     max_skew: int
     topology_key: str
@@ -171,9 +171,10 @@ class HostPort(Struct, frozen=True):
 
 
 class PodClass(Struct, frozen=True):
-    """Everything about a pod that matters to placement. `id` is a hash of the rest.
+    """All properties of a pod that matter to placement. `id` is a hash of the others.
 
-    `selected_by`: ids of selectors that select its pods, sorted. `volumes`: one requirement each, all must match.
+    `selected_by`: ids of the selectors that select pods of the class, sorted. `volumes`: node selector terms of each
+    volume; every volume needs a matching term.
     """
 
     id: str
@@ -204,7 +205,7 @@ class NodeFacts(Struct, frozen=True):
     ready: bool = True
 
 
-class PodFacts(Struct, frozen=True, gc=False):  # there are 100,000 of them, and no cycles through them
+class PodFacts(Struct, frozen=True, gc=False):  # up to 100,000, and never part of a reference cycle
     """A pod on a node, or one that has a scheduler name of ours."""
 
     uid: str
@@ -230,7 +231,7 @@ class PodFacts(Struct, frozen=True, gc=False):  # there are 100,000 of them, and
 
     @property
     def seated(self) -> bool:
-        """The pod holds room on a node."""
+        """The pod uses capacity of a node."""
         return bool(self.node) and not self.phase.ended
 
 
@@ -245,19 +246,21 @@ class ObjectReference(Struct, frozen=True):
 
 
 class Problem(Struct, frozen=True):
-    """Something wrong with a declaration, in words for the user; values are quoted."""
+    """A mistake in a declaration, described for the user; values are quoted."""
 
     severity: Severity
     message: str
 
 
 OTHER_LEVELS: Final = "*"
-"""In place of a level's name: every level of the tree that no other constraint of the gang is on."""
+"""In place of a level's name: every level of the tree without another constraint of the gang."""
 
 
 class LevelConstraint(Struct, frozen=True):
-    """How a gang's members are divided over the domains of a level. `count` is that of partition and factor, `minimum`
-    and `maximum` are those of range. An `optional` one asks nothing where the tree has no such level.
+    """Distribution of a gang's members over the domains of a level.
+
+    `count` belongs to partition and factor, `minimum` and `maximum` to range. An `optional` constraint is ignored if
+    the tree does not have the level.
     """
 
     level: str
@@ -270,13 +273,13 @@ class LevelConstraint(Struct, frozen=True):
 
 
 class GangFacts(Struct, frozen=True):
-    """What users declared of pods that belong together, in one form whatever the dialect.
+    """A gang as users declared it, in the same form for all dialects.
 
-    `terms` are the user's own words. `counts_succeeded`: members that succeeded count toward the minimum once those
-    that are left cannot reach it alone. `uniform`: all its pods must ask the same of a node. `resources` must be free
-    in the whole cluster before it is tried. `never_preempts`: nothing is evicted for it, whatever its pods say.
-    `evicted_whole`: others may have it evicted only whole, even if it can spare a pod. `starts_anew`: when none of its
-    pods is left that may run or has succeeded, pods that come then are a new start, as a whole.
+    `terms`: the declaration in the user's own words. `counts_succeeded`: succeeded members count toward the minimum
+    once the others cannot reach it alone. `uniform`: all pods must have the same requirements for a node. `resources`
+    must be free in the whole cluster before the gang is tried. `never_preempts`: nothing is evicted for the gang,
+    whatever the preemption policy of its pods. `evicted_whole`: preemption evicts all of its pods or none, even if it
+    can spare some. `starts_anew`: once no pod is left that may run or has succeeded, new pods start as a whole gang.
     """
 
     id: str
@@ -307,24 +310,24 @@ class GangFacts(Struct, frozen=True):
 
     @property
     def blocked(self) -> bool:
-        """The declaration must be mended before the gang can be tried."""
+        """The declaration must be corrected before the gang can be tried."""
         return any(problem.severity is Severity.BLOCKING for problem in self.problems)
 
     @property
     def starts_whole(self) -> bool:
-        """It is placed whole or not at all: it says so, or must have a shape, which no part of it tells."""
+        """The gang is placed whole or not at all: it is Strict, or has a hard constraint, which holds for the whole."""
         return self.mode is not GangMode.NON_STRICT or any(each.hard for each in self.constraints)
 
 
 class DisruptionBudget(Struct, frozen=True):
-    """A PodDisruptionBudget: how many of its pods may be evicted now. `id` is "namespace/name"."""
+    """A PodDisruptionBudget; `allowed` pods may be evicted now. `id` is "namespace/name"."""
 
     id: str
     allowed: int
 
 
 class TreeLevel(Struct, frozen=True):
-    """A level of a topology tree. With a label key, domains are the values of that label."""
+    """A level of a topology tree. With a label key, the domains are the values of that label."""
 
     name: str
     label_key: str = ""
@@ -339,10 +342,10 @@ class TreeDomain(Struct, frozen=True):
 
 
 class TopologyTree(Struct, frozen=True):
-    """Which nodes are near which. `levels` go from the top to the nodes; the last is that of the nodes themselves.
+    """A topology tree. `levels` are from the top to the nodes; the last is the level of the nodes themselves.
 
-    `domains` and `leaves` (node name, index of its domain, -1 right below the root) are there if domains are listed,
-    and not if they are read from labels.
+    `domains` and `leaves` (node name, index of its domain, -1 directly below the root) are set if domains are listed,
+    and empty if they are read from labels.
     """
 
     name: str
@@ -355,10 +358,10 @@ class TopologyTree(Struct, frozen=True):
 
 
 class Batch(Struct, frozen=True):
-    """Changes that belong together; of every object only the newest state.
+    """A delta, a snapshot, or part of one: of every object only the newest state.
 
-    `changed`: highest resourceVersion per kind among these changes, what others may be asked to have reached.
-    `through`: everything up to here is included.
+    `changed`: highest resourceVersion by kind among the changes, which other services can be asked to reach. `through`:
+    resourceVersions by kind up to which all changes are included.
     """
 
     pod_classes: tuple[PodClass, ...] = ()

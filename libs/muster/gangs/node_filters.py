@@ -34,10 +34,10 @@ _MAX_LABEL_VALUE_LENGTH: Final = 63
 
 
 def filter_reason(pod_class: PodClass, node: NodeFacts) -> str | None:
-    """The first reason why pods of the class cannot go to the node, in the order kube-scheduler's filters run.
+    """The first reason why the node is filtered out, in the order of kube-scheduler's filters; None if it is not.
 
-    None: they can, if there is room. Not ready comes where the taint node.kubernetes.io/not-ready would be found; a
-    node that is not ready is unusable even for pods that tolerate that taint.
+    Readiness is checked where kube-scheduler would find the taint node.kubernetes.io/not-ready; a node that is not
+    ready is filtered out even for pods that tolerate the taint.
     """
     return status_filter_reason(pod_class.tolerations, node.unschedulable, node.taints, node.ready) or (
         None if affinity_matches(pod_class, node) else AFFINITY
@@ -47,7 +47,7 @@ def filter_reason(pod_class: PodClass, node: NodeFacts) -> str | None:
 def status_filter_reason(
     tolerations: tuple[Toleration, ...], unschedulable: bool, taints: tuple[Taint, ...], ready: bool
 ) -> str | None:
-    """The part of `filter_reason` that does not look at labels or the name of the node."""
+    """The part of `filter_reason` that does not depend on labels or the name of the node."""
     if unschedulable and not tolerated(_CORDON, tolerations):
         return UNSCHEDULABLE
     taint = untolerated_taint(tolerations, taints)
@@ -57,7 +57,7 @@ def status_filter_reason(
 
 
 def untolerated_taint(tolerations: tuple[Toleration, ...], taints: Iterable[Taint]) -> Taint | None:
-    """The first taint that keeps pods with these tolerations off."""
+    """The first taint that these tolerations do not tolerate; PreferNoSchedule taints are ignored."""
     for taint in taints:
         if taint.effect in (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE) and not tolerated(taint, tolerations):
             return taint
@@ -65,12 +65,12 @@ def untolerated_taint(tolerations: tuple[Toleration, ...], taints: Iterable[Tain
 
 
 def prefer_no_schedule_count(tolerations: tuple[Toleration, ...], taints: Iterable[Taint]) -> int:
-    """Number of PreferNoSchedule taints that pods with these tolerations should rather avoid."""
+    """Number of PreferNoSchedule taints that these tolerations do not tolerate."""
     return sum(taint.effect is TaintEffect.PREFER_NO_SCHEDULE and not tolerated(taint, tolerations) for taint in taints)
 
 
 def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
-    """One of the tolerations covers the taint."""
+    """One of the tolerations matches the taint."""
     return any(
         (not toleration.effect or toleration.effect == taint.effect)
         and (not toleration.key or toleration.key == taint.key)
@@ -80,7 +80,7 @@ def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
 
 
 def affinity_matches(pod_class: PodClass, node: NodeFacts) -> bool:
-    """The node selector and required node affinity admit the node."""
+    """The node matches the node selector and the required node affinity."""
     labels = node.labels
     if any(labels.get(key) != value for key, value in pod_class.node_selector):
         return False
@@ -89,7 +89,7 @@ def affinity_matches(pod_class: PodClass, node: NodeFacts) -> bool:
 
 
 def volumes_reachable(pod_class: PodClass, node: NodeFacts) -> bool:
-    """The node can reach all volumes; of what each demands one term must match."""
+    """The node can reach all volumes: it matches at least one term of each."""
     return all(any(term_matches(term, node) for term in terms) for terms in pod_class.volumes)
 
 
@@ -99,7 +99,7 @@ def preferred_affinity_score(pod_class: PodClass, node: NodeFacts) -> int:
 
 
 def term_matches(term: NodeSelectorTerm, node: NodeFacts) -> bool:
-    """All requirements of the term hold for the node; a term that is empty or malformed matches no node."""
+    """The node meets all requirements of the term; an empty or malformed term matches no node."""
     return (
         term_valid(term)
         and all(requirement_holds(each, node.labels.get(each.key)) for each in term.labels)
@@ -108,7 +108,7 @@ def term_matches(term: NodeSelectorTerm, node: NodeFacts) -> bool:
 
 
 def term_valid(term: NodeSelectorTerm) -> bool:
-    """The term is one that kube-scheduler can read; it lets one that it cannot read match nothing."""
+    """kube-scheduler accepts the term; it lets a term that it does not accept match nothing."""
     if not term.labels and not term.fields:
         return False
     return all(_label_requirement_valid(each) for each in term.labels) and all(
@@ -117,7 +117,7 @@ def term_valid(term: NodeSelectorTerm) -> bool:
 
 
 def requirement_holds(requirement: NodeRequirement, value: str | None) -> bool:
-    """A valid requirement on a label holds, given the label's value; None: the node has no such label."""
+    """A valid label requirement holds for this value of the label; None: the node does not have the label."""
     match requirement.operator:
         case NodeOperator.IN:
             return value is not None and value in requirement.values
@@ -135,7 +135,7 @@ def requirement_holds(requirement: NodeRequirement, value: str | None) -> bool:
 
 
 def field_holds(requirement: NodeRequirement, node_name: str) -> bool:
-    """A valid requirement on a field holds; metadata.name is the only field there is, others are empty."""
+    """A valid field requirement holds; metadata.name is the only known field, all others are empty."""
     value = node_name if requirement.key == _NAME_FIELD else ""
     return (value == requirement.values[0]) is (requirement.operator is NodeOperator.IN)
 
@@ -153,7 +153,7 @@ def _label_requirement_valid(requirement: NodeRequirement) -> bool:
 
 
 def _int64(text: str) -> int | None:
-    """What Go's ParseInt(text, 10, 64) makes of the text; None where it fails."""
+    """The text as parsed by Go's ParseInt(text, 10, 64); None where that fails."""
     if not _INTEGER.fullmatch(text):
         return None
     number = int(text) if len(text) <= _MAX_LABEL_VALUE_LENGTH else _INT64.stop

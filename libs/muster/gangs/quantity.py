@@ -10,20 +10,20 @@ INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
 
 NANOS_PER_UNIT: Final = 10**9
-"""The API server keeps nothing finer than a billionth; what is finer counts as one billionth."""
+"""The API server stores at most nine decimal places; smaller amounts are rounded up to one billionth."""
 
 NANOS_PER_MILLI: Final = 10**6
 _LARGEST: Final = INT64_MAX * NANOS_PER_UNIT
 _FORM: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:([eE])([+-]?[0-9]+)|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
 _POWER_OF_TEN: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _POWER_OF_TWO: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_BLANKS: Final = " \t\r\n"  # around a quantity the API server passes over them
+_BLANKS: Final = " \t\r\n"  # the API server ignores them around a quantity
 _BEYOND_INT64: Final = 30  # an integer of more decimal digits, binary suffix or not, is above 2^63
-_MOST_DIGITS: Final = 4000  # of one number; Python refuses to read longer ones at once
+_MOST_DIGITS: Final = 4000  # Python limits the length of numbers that it converts
 
 
 class BadQuantity(ValueError):
-    """A text that is not a Kubernetes quantity. `text` has it."""
+    """`text` is not a Kubernetes quantity."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -36,8 +36,8 @@ class BadQuantity(ValueError):
 def parse_quantity(text: str) -> int:
     """The quantity in billionths of a unit, exact.
 
-    What is finer than a billionth is rounded away from zero, and what is above what an int64 of units holds is cut to
-    it, as the API server does. Raises BadQuantity.
+    Fractions of a billionth are rounded away from zero, and amounts beyond int64 units are cut to it, as the API server
+    does. Raises BadQuantity.
     """
     match = _FORM.fullmatch(text.strip(_BLANKS))
     if match is None:
@@ -62,7 +62,7 @@ def to_amount(resource_name: str, text: str, round_up: bool) -> int:
 
 
 def amount_of(resource_name: str, nanos: int, round_up: bool) -> int:
-    """As to_amount, of a quantity in billionths."""
+    """The amount of a resource, from a quantity in billionths."""
     divisor = NANOS_PER_MILLI if resource_name == "cpu" else NANOS_PER_UNIT
     amount = -(-nanos // divisor) if round_up else nanos // divisor
     return min(max(amount, INT64_MIN), INT64_MAX)
@@ -74,7 +74,7 @@ def rounded_up(nanos: int, step: int) -> int:
 
 
 def _bounded_exponent(text: str) -> int:
-    # An exponent of a few thousand digits must cost nothing; beyond these bounds all exponents mean the same.
+    # Cheap for an exponent of thousands of digits; beyond these bounds all exponents mean the same.
     digits = text.lstrip("+-").lstrip("0")
     magnitude = int(digits) if digits and len(digits) < 10 else (0 if not digits else 10**9)
     return -magnitude if text.startswith("-") else magnitude
@@ -87,7 +87,7 @@ def _nanos(digits: str, ten: int, two: int) -> int:
     if len(digits) + ten > _BEYOND_INT64 + 9:
         return _LARGEST
     if len(digits) > _MOST_DIGITS:
-        # Only a fraction can be that long here: far below a billionth, where all that counts is that it is not zero.
+        # Only a fraction can be that long here: far below a billionth, where it only matters whether it is zero.
         ten += len(digits) - _MOST_DIGITS
         finer = digits[_MOST_DIGITS:].strip("0")
         digits = digits[:_MOST_DIGITS]

@@ -1,1 +1,1 @@
-"""Which nodes are near which, and what gangs ask of that: trees, constraints per level, ranks. Pure, no I/O."""
+"""Topology trees, topology constraints by level, and ranks of members. Pure, no I/O."""

@@ -1,10 +1,10 @@
-"""Constraints per level as users write them, as sentences quote them, and what about them cannot be.
+"""Parses topology constraints, formats them, and finds contradictions in them.
 
     topology    = entry, { ";" or line break, entry }
     entry       = level, ":", policy, { ",", policy }
     policy      = [ "hard" | "soft" ], ( "pack" | "spread" | "partition(n)" | "range(min,max)" | "factor(k)" )
 
-"soft" is the default. Levels are the tree's and compared as they are; words may be written in any case.
+"soft" is the default. Names of levels are case-sensitive, keywords are not.
 """
 
 import re
@@ -20,11 +20,11 @@ from muster.topology.divisible import satisfiable
 
 MAX_NUMBER: Final = 2**31 - 1
 MAX_TEXT_LENGTH: Final = 4096
-"""Characters of an annotation; trees have a few levels, and a level has five policies."""
+"""Characters of an annotation; trees have a few levels, and there are five policies."""
 MAX_LEVEL_NAME_LENGTH: Final = 63
-"""Characters of a level's name, as of a label's."""
+"""Characters of a level's name, as of a label value."""
 MAX_PROBLEMS: Final = 3
-"""Sentences about what cannot be, at most: who mends these sees the others then."""
+"""Problems that are reported at a time; the others are reported once these are solved."""
 
 _LEVEL: Final = re.compile(r"[^\s:;,()](?:[^:;,()\n\r]{0,61}[^\s:;,()])?")
 _POLICY: Final = re.compile(r"(?:(hard|soft)\s+)?([a-z]+)\s*(?:\(([^()]*)\))?", re.ASCII | re.IGNORECASE)
@@ -42,35 +42,35 @@ _FORMS: Final = "pack, spread, partition(n), range(min,max) or factor(k)"
 
 
 class BadConstraints(ValueError):
-    """A text that says no constraints. The message quotes the part that does not, and says what it must be."""
+    """The text is not a list of constraints. The message quotes the wrong part and says what is expected."""
 
 
 def parse_constraints(text: str) -> tuple[LevelConstraint, ...]:
-    """Constraints that users wrote, in their order. Raises BadConstraints.
+    """Constraints in the order of the text. Raises BadConstraints.
 
-    What is well written may still be contradictory: see `clashes` and `contradictions`.
+    They may still contradict each other: see `clashes` and `contradictions`.
     """
     if len(text) > MAX_TEXT_LENGTH:
         raise BadConstraints(f"{quoted(text)}, which has {len(text)} characters; {MAX_TEXT_LENGTH} are allowed")
     found = tuple(each for entry in _ENTRIES.split(text) if entry.strip() for each in _entry(entry.strip()))
     if not found:
-        raise BadConstraints(f'{quoted(text)}, which says nothing: write for example "rack: hard pack; node: spread"')
+        raise BadConstraints(f'{quoted(text)}, which has no constraint: write e.g. "rack: hard pack; node: spread"')
     return found
 
 
 def is_level_name(name: str) -> bool:
-    """A level can have this name: users can write constraints on it."""
+    """The name is valid for a level: constraints can be written on it."""
     return bool(_LEVEL.fullmatch(name)) and name.isprintable()
 
 
 def as_text(constraint: LevelConstraint) -> str:
-    """A constraint as users would write it, e.g. "rack: hard pack" or "node: range(2,4)"."""
+    """A constraint in the syntax of users, e.g. "rack: hard pack" or "node: range(2,4)"."""
     return f"{constraint.level}: {'hard ' if constraint.hard else ''}{_form(constraint)}"
 
 
 def on_levels(constraints: tuple[LevelConstraint, ...], levels: Sequence[str]) -> tuple[LevelConstraint, ...]:
-    """The constraints, with those on "*" once for every level that no other is on, and without optional ones on levels
-    that are not there.
+    """The constraints for a tree with these levels: "*" is expanded to all levels without another constraint, and
+    optional constraints on other levels are dropped.
     """
     if any(each.optional and each.level not in levels for each in constraints):
         constraints = tuple(each for each in constraints if not each.optional or each.level in levels)
@@ -86,7 +86,7 @@ def on_levels(constraints: tuple[LevelConstraint, ...], levels: Sequence[str]) -
 
 
 def clashes(constraints: Iterable[LevelConstraint]) -> list[str]:
-    """What about the constraints cannot be, whatever the tree and the gang's size; a sentence each."""
+    """Contradictions that hold for every tree and gang size, a sentence each."""
     by_level: dict[str, list[LevelConstraint]] = {}
     for each in constraints:
         by_level.setdefault(each.level, []).append(each)
@@ -97,10 +97,10 @@ def clashes(constraints: Iterable[LevelConstraint]) -> list[str]:
 def contradictions(
     constraints: Sequence[LevelConstraint], levels: Sequence[str], minimum: int, wanted: int, *, tree: str = ""
 ) -> list[str]:
-    """What about the constraints of a gang cannot be, a sentence each; none: nothing speaks against trying.
+    """Contradictions in the constraints of a gang, a sentence each; without any the gang can be tried.
 
-    `levels` are the names of the tree's levels from the top to the nodes. From `minimum` to `wanted` members are to
-    be divided, those that have a place already included. `tree`: its name, to be told.
+    `levels`: names of the tree's levels from the top to the nodes. `minimum` to `wanted` members are to be placed,
+    those that are placed already included. `tree`: name of the tree for the messages.
     """
     known = frozenset(levels)
     which = f"topology tree {quoted(tree)}" if tree else "the tree"
@@ -160,7 +160,7 @@ def _form(constraint: LevelConstraint) -> str:
             return constraint.policy.name.lower()
 
 
-# -- what cannot be, whatever the gang
+# -- contradictions for every gang size
 
 
 def _bad_numbers(given: Iterable[LevelConstraint]) -> Iterator[str]:
@@ -184,11 +184,11 @@ def _clashes_of_level(given: Sequence[LevelConstraint]) -> Iterator[str]:
     pack, spread = by_policy.get(LevelPolicy.PACK), by_policy.get(LevelPolicy.SPREAD)
     partition = by_policy.get(LevelPolicy.PARTITION)
     if pack and spread:
-        yield _both(pack, spread, "the one asks for few domains, the other for many")
+        yield _both(pack, spread, "one asks for few domains, the other for many")
     if pack and partition and partition.count > 1:
-        yield _both(pack, partition, f"the one asks for few domains, the other for {partition.count}")
+        yield _both(pack, partition, f"one asks for few domains, the other for {partition.count}")
     if spread and partition:
-        yield _both(spread, partition, f"the one asks for many domains, the other for {partition.count}")
+        yield _both(spread, partition, f"one asks for many domains, the other for {partition.count}")
     of_range, factor = by_policy.get(LevelPolicy.RANGE), by_policy.get(LevelPolicy.FACTOR)
     if of_range and factor and not _has_multiple(of_range, factor.count):
         reason = f"no multiple of {factor.count} is from {of_range.minimum} to {of_range.maximum}"
@@ -196,7 +196,7 @@ def _clashes_of_level(given: Sequence[LevelConstraint]) -> Iterator[str]:
 
 
 def _has_multiple(of_range: LevelConstraint, factor: int) -> bool:
-    """True also if the numbers are bad by themselves, which is said already."""
+    """Also true if the numbers are invalid by themselves, which is reported separately."""
     if factor < 1 or not 0 < of_range.minimum <= of_range.maximum:
         return True
     return of_range.maximum // factor * factor >= of_range.minimum
@@ -210,7 +210,7 @@ def _both(one: LevelConstraint, other: LevelConstraint, why: str) -> str:
     return f'constraints "{as_text(one)}" and "{as_text(other)}" contradict each other: {why}'
 
 
-# -- what cannot be with so many members
+# -- contradictions for a number of members
 
 
 def _unsatisfiable(

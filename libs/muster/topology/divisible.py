@@ -1,7 +1,7 @@
-"""Which numbers of members hard constraints can divide at all, if every domain had room: arithmetic, no cluster.
+"""Numbers of members that hard constraints can divide, whatever the free capacity: arithmetic only.
 
-Sets of numbers are integers used as bits: bit n says that n members can be divided. A set is computed per constrained
-level from the nodes up, as what a domain of the level above may be given.
+Sets of numbers are integers used as bit sets: bit n says that n members can be divided. For each constrained level,
+from the nodes up, the set of numbers that a domain of the level above can hold is computed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from typing import Final
 from muster.gangs.facts import LevelConstraint, LevelPolicy
 
 MAX_GANG_SIZE: Final = 8192
-"""Beyond it the arithmetic would take too long, and nothing is ruled out."""
+"""Larger gangs are not checked, because the arithmetic would take too long."""
 
 _ARITHMETIC: Final = frozenset({LevelPolicy.PARTITION, LevelPolicy.RANGE, LevelPolicy.FACTOR})
 
@@ -20,7 +20,7 @@ _Numbers = int
 
 
 def satisfiable(constraints: tuple[LevelConstraint, ...], levels: Sequence[str], minimum: int, wanted: int) -> bool:
-    """Whether some number from `minimum` to `wanted`, at least 1, can be divided as the hard constraints say."""
+    """Whether some number from `minimum` to `wanted`, at least 1, satisfies the hard constraints."""
     arithmetic = [each for each in constraints if each.hard and each.policy in _ARITHMETIC]
     if any(each.policy is LevelPolicy.PARTITION and each.count > wanted for each in arithmetic):
         return False
@@ -48,7 +48,7 @@ def _satisfiable(constraints: tuple[LevelConstraint, ...], levels: tuple[str, ..
 
 
 def _sizes(hard: dict[LevelPolicy, LevelConstraint], wanted: int) -> _Numbers:
-    """Sizes that a domain may have by itself."""
+    """Numbers of members that one domain may have."""
     sizes = (2 << wanted) - 2
     if of_range := hard.get(LevelPolicy.RANGE):
         sizes &= _from_to(of_range.minimum, min(of_range.maximum, wanted))
@@ -58,7 +58,7 @@ def _sizes(hard: dict[LevelPolicy, LevelConstraint], wanted: int) -> _Numbers:
 
 
 def _sums(hard: dict[LevelPolicy, LevelConstraint], sizes: _Numbers, wanted: int, *, packed: bool) -> _Numbers:
-    """Numbers that can be divided over domains of these sizes, in the shape that is asked for."""
+    """Numbers that can be divided over domains of these sizes by the pack, partition or spread constraint."""
     if packed:
         return sizes
     if partition := hard.get(LevelPolicy.PARTITION):
@@ -69,7 +69,7 @@ def _sums(hard: dict[LevelPolicy, LevelConstraint], sizes: _Numbers, wanted: int
 
 
 def _any_sums(sizes: _Numbers, wanted: int) -> _Numbers:
-    """Sums of any of the sizes, each as often as needed."""
+    """Sums of any of the sizes, each used any number of times."""
     if _is_interval(sizes):
         return _interval_sums(sizes, wanted)
     everything = (2 << wanted) - 1
@@ -78,7 +78,7 @@ def _any_sums(sizes: _Numbers, wanted: int) -> _Numbers:
         if sums == everything:
             break
         if sums >> size & 1:
-            continue  # made of smaller ones
+            continue  # a sum of smaller sizes
         step = size
         while step <= wanted:
             sums |= sums << step & everything
@@ -87,7 +87,7 @@ def _any_sums(sizes: _Numbers, wanted: int) -> _Numbers:
 
 
 def _even(sizes: _Numbers, domains: int, wanted: int) -> _Numbers:
-    """Sums of so many of the sizes that differ by at most one."""
+    """Sums of `domains` of the sizes that differ by at most one."""
     if _is_interval(sizes):
         first, last = _ends(sizes)
         return _from_to(first * domains, min(last * domains, wanted))
@@ -114,7 +114,7 @@ def _even_over_any(sizes: _Numbers, wanted: int) -> _Numbers:
             found |= _multiples(size, wanted)
             continue
         for domains in range(1, wanted // size + 1):
-            if domains >= size - 1:  # from here on, one interval begins where the last ended
+            if domains >= size - 1:  # from here on the intervals overlap
                 found |= _from_to(size * domains, wanted)
                 break
             found |= _from_to(size * domains, min((size + 1) * domains, wanted))
@@ -122,18 +122,18 @@ def _even_over_any(sizes: _Numbers, wanted: int) -> _Numbers:
 
 
 def _interval_sums(sizes: _Numbers, wanted: int) -> _Numbers:
-    """Sums of any number of sizes, of which all from one to another are allowed; these can be even as well as any."""
+    """Sums of any number of sizes from an interval; the sizes can always be chosen to differ by at most one."""
     first, last = _ends(sizes)
     found = 0
     for domains in range(1, wanted // first + 1):
-        if domains * (last - first) >= first - 1:  # from here on, one interval begins where the last ended
+        if domains * (last - first) >= first - 1:  # from here on the intervals overlap
             return found | _from_to(first * domains, wanted)
         found |= _from_to(first * domains, min(last * domains, wanted))
     return found
 
 
 def _is_interval(numbers: _Numbers) -> bool:
-    """All from one number to another, and at least one."""
+    """The set is a non-empty interval."""
     return bool(numbers) and not numbers & numbers + (numbers & -numbers)
 
 
@@ -155,7 +155,7 @@ def _from_to(first: int, last: int) -> _Numbers:
 
 
 def _multiples(of: int, wanted: int) -> _Numbers:
-    """`of`, twice `of`, and so on."""
+    """Multiples of `of` up to `wanted`."""
     if of > wanted:
         return 0
     found, step = 1 << of, of

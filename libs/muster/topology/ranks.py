@@ -1,8 +1,9 @@
-"""Ranks of a gang's members, so that neighbours in the topology tree get neighbouring ranks.
+"""Ranks of a gang's members: members that are near each other in the topology tree get consecutive ranks.
 
-The master is 0. The others follow by their distance from it, in edges of the tree: its node, its rack, and so on. What
-is equally far is not mixed: members of one far rack follow one another, and in it those of one node. Of domains that
-are equally far, the one with the first member by name goes first; on a node, members go by name.
+The master has rank 0. The others are ordered by their distance from it in edges of the tree: same node, same rack, and
+so on. Members of one domain stay together: members of one distant rack have consecutive ranks, and among them those of
+one node. Of equally distant domains, the one with the first member by name comes first; on a node, the order is by
+name.
 """
 
 import re
@@ -10,16 +11,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 Path = tuple[str, ...]
-"""Names of the domains that a node is in, from the top of the tree to right above the node."""
+"""Names of the domains of a node, from the top of the tree to the level above the nodes."""
 
 MASTER: Final = "master"
-"""What the name of a master has in it."""
+"""Part of the name of a master."""
 
 _DIGITS: Final = re.compile(r"([0-9]+)")
 
 
 def natural_order(name: str) -> list[str | int]:
-    """A key that sorts job-2 before job-10: texts and numbers by turns, the name itself at the end."""
+    """A sort key that puts job-2 before job-10: texts and numbers alternate, and the name itself is last."""
     parts: list[str | int] = list(_DIGITS.split(name))
     parts[1::2] = map(int, parts[1::2])
     parts += (-1, name)
@@ -27,10 +28,10 @@ def natural_order(name: str) -> list[str | int]:
 
 
 def ranks(members: Sequence[tuple[str, str]], paths: Mapping[str, Path]) -> list[int]:
-    """The rank of each member, in the order in which they were given: 0 to len(members) - 1, each once.
+    """The rank of each member in the order given: a permutation of 0 to len(members) - 1.
 
-    `members` are pairs of pod name and node name. A node without a path is outside of the tree, and far from all
-    others. The master is the first by name with "master" in it, or else the first of all.
+    `members` are pairs of pod name and node name. A node without a path is outside of the tree and farther away than
+    all others. The master is the first by name whose name contains "master", or else the first of all.
     """
     order = sorted(range(len(members)), key=[natural_order(name) for name, _ in members].__getitem__)
     master = next((at for at in order if MASTER in members[at][0]), order[0] if order else None)
@@ -47,9 +48,9 @@ def ranks(members: Sequence[tuple[str, str]], paths: Mapping[str, Path]) -> list
 
 
 def _distances(master: str, nodes: Sequence[str], paths: Mapping[str, Path]) -> dict[str, tuple[int, ...]]:
-    """For each node a key: its distance from the master's, then which of the domains that are as far it is in.
+    """A sort key for each node: its distance from the master's node, then its domains.
 
-    `nodes` are in the order of the members' names. Domains are numbered by the first time they come up in it.
+    `nodes` are in the order of the members' names. Domains are numbered by their first occurrence in that order.
     """
     first: dict[Path | str, int] = {}
     keys: dict[str, tuple[int, ...]] = {}
@@ -60,7 +61,7 @@ def _distances(master: str, nodes: Sequence[str], paths: Mapping[str, Path]) -> 
             continue
         path = paths.get(node)
         if path is None:
-            distance = 0 if node == master else 2 * longest + 3  # beyond all that are in the tree
+            distance = 0 if node == master else 2 * longest + 3  # farther than any node of the tree
             keys[node] = (distance, turn)
             continue
         domains = [first.setdefault(path[: depth + 1], turn) for depth in range(len(path))]
@@ -69,7 +70,7 @@ def _distances(master: str, nodes: Sequence[str], paths: Mapping[str, Path]) -> 
 
 
 def _edges(master: str, home: Path | None, node: str, path: Path) -> int:
-    """Between two nodes, over the lowest domain that both are in."""
+    """Edges between two nodes, through the lowest domain that contains both."""
     if node == master:
         return 0
     if home is None:

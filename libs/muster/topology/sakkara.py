@@ -2,10 +2,10 @@
 
     name:            a name; "default-tree" if absent
     level-names:     JSON list of strings from the top to the nodes, without the root; ["rack", "node"] if absent
-    resource-names:  JSON list of strings; of no meaning here, since placement goes by all resources that pods ask for
+    resource-names:  JSON list of strings; ignored, since placement considers all resources that pods request
     tree:            {"rack-0": {"node-0": {}, "node-1": {}}, "rack-1": {"node-2": {}}}
 
-What stands as deep as there are levels is a node. An empty object above that is a domain without nodes.
+Entries at the depth of the last level are nodes. An empty object above that depth is a domain without nodes.
 """
 
 import json
@@ -18,7 +18,7 @@ from muster.topology.constraints import MAX_LEVEL_NAME_LENGTH, is_level_name
 from muster.topology.trees import MAX_LEVELS, MAX_NAME_LENGTH
 
 TOPOLOGY_LABEL: Final = "sakkara.topology"
-"""Label, of any value, of the ConfigMaps that define trees."""
+"""ConfigMaps with this label, whatever its value, define trees."""
 
 DEFAULT_NAME: Final = "default-tree"
 DEFAULT_LEVELS: Final = ("rack", "node")
@@ -32,11 +32,11 @@ _LONGEST_SHOWN: Final = 512
 
 
 class BadTree(ValueError):
-    """A definition that is no tree. The message quotes what is wrong and says where, and what it must be."""
+    """The definition is not a tree. The message quotes the wrong part, says where it is and what is expected."""
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """A JSON object with all its entries, also those that have the same name."""
+    """A JSON object with all its entries, including those with the same name."""
 
 
 def tree_name(data: Mapping[str, str]) -> str:
@@ -74,15 +74,15 @@ def read_tree(data: Mapping[str, str], definition: ObjectReference | None = None
     reading.read(_pairs(data[_TREE]), (), -1)
     if reading.domains and not reading.homes:
         raise BadTree(
-            f"{_TREE} has no node: nodes stand {len(levels)} objects deep, as {_LEVELS} is "
-            f"{json.dumps([level.name for level in levels])}, and nothing does"
+            f"{_TREE} has no node: nodes are entries at depth {len(levels)}, because {_LEVELS} is "
+            f"{json.dumps([level.name for level in levels])}, and there is none"
         )
     leaves = tuple((node, domain) for node, (domain, _) in reading.homes.items())
     return TopologyTree(name, levels, tuple(reading.domains), leaves, definition=definition)
 
 
 class _Reading:
-    """Domains and nodes that were come by so far."""
+    """Domains and nodes that were read so far."""
 
     def __init__(self, levels: tuple[TreeLevel, ...]) -> None:
         self.domains: list[TreeDomain] = []
@@ -91,7 +91,7 @@ class _Reading:
         self._levels = levels
 
     def read(self, entries: _Pairs, path: tuple[str, ...], domain: int) -> None:
-        """Take in what is in a domain; -1 is the root."""
+        """Read the entries of a domain; -1 is the root."""
         depth, lowest = len(path), len(self._levels) - 1
         taken = set[str]()
         for name, below in entries:
@@ -138,7 +138,7 @@ def _strings(data: Mapping[str, str], key: str, default: tuple[str, ...]) -> tup
 
 
 def _pairs(text: str) -> _Pairs:
-    value = _decoded(_TREE, text, "JSON objects in one another")
+    value = _decoded(_TREE, text, "nested JSON objects")
     if not isinstance(value, _Pairs):
         raise BadTree(f"{_TREE} is {quoted(text.strip())}, which is not a JSON object, {_EXAMPLE}")
     return value
@@ -152,16 +152,16 @@ def _decoded(key: str, text: str, form: str) -> Any:
         where = f"line {error.lineno}, column {error.colno}, near {around}"
         raise BadTree(f"{key} is not {form}: {error.msg} at {where}") from error
     except RecursionError as error:
-        raise BadTree(f"{key} has more objects in one another than the {MAX_LEVELS} that a tree may have") from error
+        raise BadTree(f"{key} is nested deeper than the {MAX_LEVELS} levels that a tree may have") from error
     except ValueError as error:  # a number beyond all bounds
         raise BadTree(f"{key} is not {form}: {error}") from error
 
 
 def _shown(path: tuple[str, ...]) -> str:
-    """A path in quotes: in full, unless nobody could mean one that long."""
+    """A path in quotes, cut if it is absurdly long."""
     return _escaped("/".join(path))
 
 
 def _escaped(text: str) -> str:
-    """In quotes, without characters that messages cannot hold, such as half of a surrogate pair."""
+    """The text in quotes, without characters that messages cannot hold, such as half of a surrogate pair."""
     return json.dumps(text[:_LONGEST_SHOWN], ensure_ascii=not text.isprintable())

@@ -1,11 +1,11 @@
-"""Controllers whose pods are one gang by a definition with the same controller, and who these pods are.
+"""Gangs of controllers: pods that form one gang because a definition has the same controller.
 
-Definition and pods come in any order. So pods of ours are kept by their controller's uid, and are looked at again when
-a definition makes a job of them or does so no more. Pods of some kinds of controllers wait for their definition from
-the beginning; of others they are what their own marks say until it comes.
+Definition and pods arrive in any order. So pods of ours are stored by their controller's uid and computed again when a
+definition makes them a gang or ceases to. Pods of some kinds of controllers wait for their definition from the start;
+for pods of other kinds, their own marks count until it arrives.
 
-A controller whose pods were a job stays one while it has pods, also when the definition goes: it goes together with its
-pods when the controller is deleted, and those that are still there must not start one by one meanwhile.
+A controller keeps its gang while it has pods, even if the definition is removed: both are removed when the controller
+is deleted, and the remaining pods must not start one by one meanwhile.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -19,18 +19,18 @@ from muster.dialects.marks import GangMarks
 from muster.kube.objects import OwnerReference
 
 ControllerKey = tuple[str, str]
-"""Namespace and uid: a definition has no say in pods of other namespaces, whatever uid it names."""
+"""Namespace and uid: a definition does not apply to pods of other namespaces, whatever uid it names."""
 
 
 class OwnedPod(Struct, frozen=True, gc=False):
-    """A pod of ours with a controller. `marks` say of which job it is at present."""
+    """A pod of ours with a controller. `marks` contain the present gang of the controller."""
 
     marks: GangMarks
     member: Member
 
 
 class ControllerGangs:
-    """Controllers that have pods of ours or a definition of their own."""
+    """Controllers that have pods of ours or a definition."""
 
     def __init__(self, waiting_kinds: Collection[str] = ()) -> None:
         """`waiting_kinds`: "Kind.group" of controllers whose pods always wait for their definition."""
@@ -43,7 +43,7 @@ class ControllerGangs:
         return len(self._owners)
 
     def job_of(self, namespace: str, controller: OwnerReference | None) -> ControllerGang | None:
-        """The job that the pods of a controller are; None: their own marks say what they are."""
+        """The gang of a controller's pods; None: their own marks count."""
         if controller is None or not controller.uid:
             return None
         owner = self._owners.get((namespace, controller.uid))
@@ -55,7 +55,7 @@ class ControllerGangs:
     # -- pods
 
     def put_pod(self, namespace: str, controller: OwnerReference, pod: OwnedPod) -> None:
-        """A pod of ours with a controller came or changed."""
+        """Add or update a pod of ours with a controller."""
         uid, key = pod.member.age.uid, (namespace, controller.uid)
         if self._of_pod.get(uid, key) != key:
             self.drop_pod(uid)
@@ -65,14 +65,14 @@ class ControllerGangs:
         owner.pods[uid] = pod
 
     def drop_pod(self, uid: str) -> None:
-        """A pod is gone, or has no controller."""
+        """A pod was removed, or has no controller."""
         key = self._of_pod.pop(uid, None)
         if key is not None:
             del self._owners[key].pods[uid]
             self._forget_if_empty(key)
 
     def remark(self, keys: Iterable[ControllerKey]) -> Iterator[tuple[ControllerGang | None, OwnedPod, OwnedPod]]:
-        """Mark all pods of these controllers with the job that they are now; yields it, and each as it was and is."""
+        """Mark all pods of these controllers with their present gang; yields the gang and each pod before and after."""
         for key in keys:
             owner = self._owners.get(key)
             if owner is None or owner.controller is None:
@@ -86,7 +86,7 @@ class ControllerGangs:
     # -- definitions
 
     def put_definition(self, definition: Definition, job: ControllerGang | None) -> Iterable[ControllerKey]:
-        """A definition came or changed. Returns the controllers whose pods may be another job than before."""
+        """Add or update a definition; returns the controllers whose gang may have changed."""
         key = (definition.namespace, job.owner_uid) if job is not None else None
         changed = set()
         before = self._of_definition.get(definition.uid)
@@ -102,7 +102,7 @@ class ControllerGangs:
         return changed
 
     def drop_definition(self, uid: str) -> Iterable[ControllerKey]:
-        """A definition is gone, or has no controller any more."""
+        """A definition was removed, or has no controller any more."""
         key = self._of_definition.pop(uid, None)
         if key is None:
             return ()
@@ -126,7 +126,7 @@ class ControllerGangs:
 
 
 class _Controller:
-    """One controller: its pods, and the definitions that make a job of them, of which the oldest counts."""
+    """One controller: its pods, and the definitions that make them a gang, of which the oldest applies."""
 
     __slots__ = ("controller", "former", "jobs", "pods")
 
@@ -138,7 +138,7 @@ class _Controller:
 
     @property
     def job(self) -> ControllerGang | None:
-        """The job that its pods are; without a definition the one that they were."""
+        """The gang of its pods; without a definition the former one."""
         return min(self.jobs.values(), key=_age)[1] if self.jobs else self.former
 
     def drop_job(self, uid: str) -> None:

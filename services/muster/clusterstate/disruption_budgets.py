@@ -1,4 +1,4 @@
-"""Disruption budgets as they are now, and which of them cover a pod."""
+"""PodDisruptionBudgets, and which of them cover a pod."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ _log = structlog.get_logger(__name__)
 
 
 class BudgetChange(Struct, frozen=True):
-    """What came of a change: the new facts, where they differ from those before, and whether it covers others now."""
+    """Effect of a change: the new facts if they differ, and whether the budget covers other pods than before."""
 
     facts: DisruptionBudget | None = None
     covers_others: bool = False
@@ -29,7 +29,7 @@ class Budgets:
         self._problems: dict[str, str] = {}
 
     def put(self, budget: PodDisruptionBudget) -> BudgetChange:
-        """It came or changed."""
+        """Add or update a budget."""
         read = read_budget(budget)
         id_, namespace = read.facts.id, budget.metadata.namespace
         self._report(id_, read.problem)
@@ -42,7 +42,7 @@ class Budgets:
         return BudgetChange(read.facts if read.facts != before else None, read.selector != known)
 
     def remove(self, uid: str) -> str | None:
-        """The id of the budget that is gone; none if another one has that id by now."""
+        """Remove a budget; returns its id, or None if another budget has that id by now."""
         id_ = next((each for each, owner in self._uids.items() if owner == uid), None)
         if id_ is None:
             return None
@@ -65,6 +65,4 @@ class Budgets:
         if problem != self._problems.get(id_, ""):
             self._problems[id_] = problem
             if problem:
-                _log.warning(
-                    "a disruption budget cannot be read, so it allows no eviction", budget=id_, problem=problem
-                )
+                _log.warning("disruption_budget_invalid", budget=id_, problem=problem, effect="allows no eviction")

@@ -1,8 +1,8 @@
-"""Gangs as they are now, from what pods and definitions say; recomputed only where something that counts has changed.
+"""Gangs, derived from pods and definitions; recomputed only if a relevant property has changed.
 
-A gang is there as long as it has a definition or any pod of ours, also one that ended or is being deleted: a pod that
-the user's controller replaces must find the gang that it belongs to. What it is, its live pods say; if there are none,
-those that ended; if there are none either, those that are being deleted.
+A gang exists as long as it has a definition or any pod of ours, including pods that ended or are being deleted: a pod
+that the user's controller recreates must find its gang. Its facts follow from its live pods; if there are none, from
+those that ended; if there are none either, from those that are being deleted.
 """
 
 from bisect import bisect_left, insort
@@ -19,10 +19,7 @@ from muster.gangs.facts import GangFacts
 
 
 class Gangs:
-    """Facts by gang id.
-
-    `revisions` of a settled gang are those of the events since it was settled before, by kind.
-    """
+    """Facts by gang id."""
 
     def __init__(self) -> None:
         self.facts: dict[str, GangFacts] = {}
@@ -35,7 +32,7 @@ class Gangs:
     def put_pod(
         self, gang_id: str, member: Member, marks: GangMarks, kind: str, revision: int, *, decide: bool
     ) -> None:
-        """A pod of ours that is a member of a gang came or changed. `decide`: events are in the order of history."""
+        """Add or update a member of a gang. `decide`: events arrive in the order of their revisions."""
         uid = member.age.uid
         if self._of_pod.get(uid, gang_id) != gang_id:
             self.drop_pod(uid, kind, revision, decide=decide)
@@ -47,7 +44,7 @@ class Gangs:
                 gang.decide()
 
     def drop_pod(self, uid: str, kind: str, revision: int, *, decide: bool) -> None:
-        """A pod is gone, or is no member of any gang."""
+        """A pod was removed, or is not a member of any gang."""
         gang_id = self._of_pod.pop(uid, None)
         if gang_id is not None:
             gang = self._gangs[gang_id]
@@ -57,7 +54,7 @@ class Gangs:
                 gang.decide()
 
     def put_definition(self, gang_id: str, definition: Definition, kind: str, revision: int) -> None:
-        """An object that defines a gang came or changed."""
+        """Add or update an object that defines a gang."""
         if self._of_definition.get(definition.uid, gang_id) != gang_id:
             self.drop_definition(definition.uid, kind, revision)
         gang = self._gang(gang_id)
@@ -67,14 +64,14 @@ class Gangs:
             self._touch(gang_id, kind, revision)
 
     def drop_definition(self, uid: str, kind: str, revision: int) -> None:
-        """An object defines a gang no more, or is gone; another one may have its name by now."""
+        """An object was removed or does not define a gang any more; another one may have its name by now."""
         gang_id = self._of_definition.pop(uid, None)
         gang = self._gangs.get(gang_id) if gang_id is not None else None
         if gang_id is not None and gang is not None and gang.undefine(uid):
             self._touch(gang_id, kind, revision)
 
     def reprioritise(self, priorities: Mapping[str, int], kind: str, revision: int) -> None:
-        """Priority classes changed: `priorities` are their values by name."""
+        """Priority classes changed; `priorities`: their values by name."""
         if priorities == self._priorities:
             return
         self._priorities = priorities
@@ -83,7 +80,7 @@ class Gangs:
                 self._touch(gang_id, kind, revision)
 
     def settle(self) -> tuple[list[GangFacts], list[str], dict[str, int]]:
-        """Facts that changed, ids of gangs that are gone, and the revisions of what made that so."""
+        """Changed facts, ids of removed gangs, and the revisions by kind of the changes that caused both."""
         changed: list[GangFacts] = []
         gone: list[str] = []
         revisions: dict[str, int] = {}
@@ -119,7 +116,7 @@ class Gangs:
 
 
 class _Kin:
-    """Pods of one gang with the same marks and standing, oldest first."""
+    """Pods of one gang with the same marks and state, oldest first."""
 
     __slots__ = ("ages", "marks")
 
@@ -129,14 +126,14 @@ class _Kin:
 
 
 class _Place(Struct, frozen=True, gc=False):
-    """What a gang knows of one pod."""
+    """A pod, and the set that it is in."""
 
     kin: _Kin
     member: Member
 
 
 class _Gang:
-    """Pods and definitions, by their names, of one gang. Of several definitions the oldest counts."""
+    """Pods and definitions (by name) of one gang. Of several definitions the oldest one applies."""
 
     def __init__(self) -> None:
         self.definitions: dict[str, Definition] = {}
@@ -150,7 +147,7 @@ class _Gang:
         return bool(self.definitions or self._pods)
 
     def put(self, uid: str, member: Member, marks: GangMarks) -> bool:
-        """False: nothing that counts has changed."""
+        """Returns False if nothing relevant has changed."""
         known = self._pods.get(uid)
         if known is None:
             self._incarnation.change(None, member)
@@ -176,7 +173,7 @@ class _Gang:
             self._incarnation = Incarnation()
 
     def undefine(self, uid: str) -> bool:
-        """An object is gone. False: another one has its name by now."""
+        """Returns False if another object has the name by now."""
         gone = [name for name, definition in self.definitions.items() if definition.uid == uid]
         for name in gone:
             del self.definitions[name]
@@ -186,7 +183,7 @@ class _Gang:
         self._incarnation.decide(place.member for place in self._pods.values())
 
     def read(self, gang_id: str, before: GangFacts | None, priorities: Mapping[str, int]) -> GangFacts | None:
-        """Its facts; None if there is no such gang any more. `before` are those that were read last."""
+        """The gang's facts, or None if it does not exist any more. `before`: the facts that were read last."""
         if not self.exists:
             return None
         self.decide()

@@ -1,7 +1,7 @@
-"""Labels of pods, each set kept once: pods of one template mostly have the same, and what follows from them is shared.
+"""Label sets of pods, each stored once: most pods of one template have equal labels and share what follows from them.
 
-Pods with a certain label are found by an index that is made when it is first asked for. So clusters in which nobody
-names a selector pay for none, and in others only the keys are indexed that selectors name.
+Pods with a certain label are found by an index that is built on first use. So clusters without pod selectors pay for
+none, and in others only the keys that selectors name are indexed.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -10,16 +10,16 @@ from typing import Final
 from msgspec import Struct
 
 EVERYWHERE: Final = ""
-"""In place of a namespace: all of them."""
+"""In place of a namespace: all namespaces."""
 
-_DELIMITER: Final = "\0"  # neither labels nor names of namespaces contain it
+_DELIMITER: Final = "\0"  # never part of a label or of the name of a namespace
 
 
 class LabelSet(Struct, eq=False, gc=False):
     """Pods of a namespace with equal labels, and ids of the selectors that select them, sorted.
 
-    Every pod may have a set of its own, so it is kept small: namespace and labels are in `name`, and `pods` is a uid as
-    long as there is but one.
+    Every pod may have a set of its own, so it is small: `name` encodes namespace and labels, and `pods` is a single uid
+    if there is only one pod.
     """
 
     name: str
@@ -37,7 +37,7 @@ class LabelSet(Struct, eq=False, gc=False):
         return dict(zip(parts[:half], parts[half:], strict=True))
 
     def value(self, key: str) -> str | None:
-        """Of one label, in half the time that all of them take."""
+        """The value of one label; twice as fast as `labels`."""
         parts = self.name.split(_DELIMITER)
         half = len(parts) // 2
         keys = parts[1 : half + 1]
@@ -45,17 +45,17 @@ class LabelSet(Struct, eq=False, gc=False):
 
     @property
     def uids(self) -> Collection[str]:
-        """Its pods."""
+        """Uids of its pods."""
         return (self.pods,) if isinstance(self.pods, str) else self.pods
 
     def add(self, uid: str) -> None:
-        """One more pod has these labels."""
+        """Add a pod."""
         if isinstance(self.pods, str):
             self.pods = {self.pods}
         self.pods.add(uid)
 
     def drop(self, uid: str) -> bool:
-        """One pod less has them. False: it was the last one."""
+        """Remove a pod; returns False if it was the last one."""
         if isinstance(self.pods, str):
             return False
         self.pods.discard(uid)
@@ -67,7 +67,7 @@ def _name(namespace: str, labels: Mapping[str, str] | None) -> str:
 
 
 class LabelSets:
-    """The label sets that pods have now."""
+    """All label sets that pods have."""
 
     def __init__(self) -> None:
         self._sets: dict[str, LabelSet] = {}
@@ -79,11 +79,11 @@ class LabelSets:
         return len(self._sets)
 
     def of(self, uid: str) -> LabelSet:
-        """The set of a pod that was put."""
+        """The set of a known pod."""
         return self._of_pod[uid]
 
     def put(self, uid: str, namespace: str, labels: Mapping[str, str] | None) -> tuple[LabelSet, bool]:
-        """A pod came or changed: its set, and whether the set is new."""
+        """Add or update a pod; returns its set, and whether the set is new."""
         name = _name(namespace, labels)
         known = self._of_pod.get(uid)
         if known is not None:
@@ -101,27 +101,27 @@ class LabelSets:
         return found, is_new
 
     def drop(self, uid: str) -> None:
-        """A pod is gone."""
+        """Remove a pod."""
         known = self._of_pod.pop(uid, None)
         if known is not None:
             self._leave(known, uid)
 
     def in_namespace(self, namespace: str) -> Collection[LabelSet]:
-        """All sets of a namespace, or EVERYWHERE."""
+        """All sets of a namespace or EVERYWHERE."""
         return self._sets.values() if namespace == EVERYWHERE else self._of_namespace.get(namespace, ())
 
     def having(self, namespace: str, key: str, values: Iterable[str]) -> list[LabelSet]:
-        """Sets of a namespace, or EVERYWHERE, that have one of these values for a label."""
+        """Sets of a namespace or EVERYWHERE that have one of these values for a label."""
         by_value = self._by_value(namespace, key)
         return [each for value in values for each in by_value.get(value, ())]
 
     def count(self, namespace: str, key: str, values: Iterable[str]) -> int:
-        """How many `having` would find."""
+        """Number of sets that `having` returns."""
         by_value = self._by_value(namespace, key)
         return sum(len(by_value.get(value, ())) for value in values)
 
-    def forget_indexes_but(self, needed: Collection[tuple[str, str]]) -> None:
-        """Keep only the indexes of these namespaces and keys; others are made again when they are asked for."""
+    def keep_indexes(self, needed: Collection[tuple[str, str]]) -> None:
+        """Keep only the indexes of these namespaces and keys; others are built again on use."""
         for name in self._by_key.keys() - set(needed):
             del self._by_key[name]
 

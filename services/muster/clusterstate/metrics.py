@@ -1,4 +1,4 @@
-"""Metrics of what subscribers are told."""
+"""Metrics of the Watch stream and of the state."""
 
 from typing import Final
 
@@ -6,9 +6,9 @@ from muster.telemetry.metrics import counter, sampled
 
 SNAPSHOTS: Final = counter(
     "muster_snapshots_sent_total",
-    "Snapshots that subscribers were sent: subscribed (they came) or behind (they did not keep up with the changes).",
+    "Snapshots sent to subscribers, by reason: subscribed, or behind (the subscriber did not keep up with changes).",
     ("why",),
     known=[("subscribed",), ("behind",)],
 )
-CHANGES: Final = counter("muster_changes_published_total", "Facts that changed, and were told to all subscribers.")
-FACTS: Final = sampled("muster_facts", "What the state of the cluster consists of, by kind of fact.", ("kind",))
+CHANGES: Final = counter("muster_changes_published_total", "Changed facts that were sent to all subscribers.")
+FACTS: Final = sampled("muster_facts", "Facts in the state of the cluster, by kind.", ("kind",))

@@ -1,4 +1,4 @@
-"""Nodes as they are now, and what came of every change."""
+"""Nodes, and which changes of them matter."""
 
 import structlog
 
@@ -10,7 +10,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Nodes:
-    """Facts by node name. A change of anything else than the facts, as of a heartbeat, is none."""
+    """Facts by node name. Changes that do not change facts, such as heartbeats, are ignored."""
 
     def __init__(self) -> None:
         self.facts: dict[str, NodeFacts] = {}
@@ -18,7 +18,7 @@ class Nodes:
         self._problems: dict[str, tuple[str, ...]] = {}
 
     def put(self, node: Node) -> NodeFacts | None:
-        """Its new facts if they differ."""
+        """Add or update a node; returns its facts if they differ."""
         facts = node_facts(node)
         self._report(facts.name, node_problems(node))
         before = self.facts.get(facts.name)
@@ -29,7 +29,7 @@ class Nodes:
         return facts
 
     def remove(self, uid: str) -> str | None:
-        """The name of the node that is gone; none if another one has that name by now."""
+        """Remove a node; returns its name, or None if another node has that name by now."""
         name = self._names.pop(uid, None)
         if name is None or (facts := self.facts.get(name)) is None or facts.uid != uid:
             return None
@@ -41,7 +41,7 @@ class Nodes:
         if problems != self._problems.get(name, ()):
             self._problems[name] = problems
             if problems:
-                _log.warning("a node cannot be read in full", node=name, problems=problems)
+                _log.warning("node_partly_invalid", node=name, problems=problems)
 
 
 def _same(one: NodeFacts, other: NodeFacts) -> bool:

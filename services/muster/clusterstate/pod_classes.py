@@ -1,4 +1,4 @@
-"""Pod classes that subscribers have been told of, for as long as pods have them and a while longer."""
+"""Pod classes, kept while pods have them and a while longer."""
 
 from collections import Counter
 from typing import Final
@@ -14,11 +14,10 @@ _COMPLETED_KEPT: Final = 16384
 
 
 class Classes:
-    """Classes by id, with how many pods have each.
+    """Classes by id, with the number of pods of each.
 
-    Subscribers are told of a class before the first pod that has it, and again when it comes back after it was
-    forgotten. A forgotten class is one that nobody had between two sweeps: Jobs that follow one another with the same
-    template do not make it come and go.
+    A class is sent to subscribers before the first pod that has it, and again if it comes back after it was dropped. A
+    class is dropped when no pod had it between two sweeps, so that consecutive Jobs with the same template keep it.
     """
 
     def __init__(self) -> None:
@@ -32,7 +31,7 @@ class Classes:
         return len(self._known)
 
     def __getitem__(self, class_id: str) -> PodClass:
-        """The class with this id, that a pod has."""
+        """The class with this id; some pod has it."""
         return self._known[class_id]
 
     def completed(
@@ -42,7 +41,7 @@ class Classes:
         volumes: tuple[NodeTerms, ...] = (),
         node_selector: Pairs | None = None,
     ) -> PodClass:
-        """The class with what the pod alone does not tell. `node_selector` None: the pod's own."""
+        """The class with the parts that do not follow from the pod alone. `node_selector` None: the pod's own."""
         selector = pod_class.node_selector if node_selector is None else node_selector
         if (pod_class.selected_by, pod_class.volumes, pod_class.node_selector) == (selected_by, volumes, selector):
             return pod_class
@@ -57,25 +56,25 @@ class Classes:
         return found
 
     def add(self, pod_class: PodClass) -> None:
-        """One more pod has it."""
+        """Count one more pod of the class."""
         self._users[pod_class.id] += 1
         if pod_class.id not in self._known:
             self._known[pod_class.id] = pod_class
             self._unsent.append(pod_class)
 
     def drop(self, class_id: str) -> None:
-        """One pod less has it."""
+        """Count one pod of the class less."""
         self._users[class_id] -= 1
         if not self._users[class_id]:
             del self._users[class_id]
 
     def take_unsent(self) -> tuple[PodClass, ...]:
-        """Those that subscribers have to be told of; they count as told then."""
+        """Classes that were not sent to subscribers yet; they count as sent from now on."""
         unsent, self._unsent = self._unsent, []
         return tuple(unsent)
 
     def sweep(self) -> int:
-        """Forget those that no pod had at the last sweep nor has now; returns how many."""
+        """Drop classes that no pod had at the last sweep nor has now; returns their number."""
         self._completed.clear()
         unused = self._known.keys() - self._users.keys()
         forgotten = unused & self._idle

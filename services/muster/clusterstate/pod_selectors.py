@@ -1,8 +1,8 @@
-"""Pod selectors that matter now, and which pods they select: so that others get by with counts per class.
+"""Pod selectors in use, and the pods that they select, so that subscribers can count pods by class.
 
-A selector matters as long as a pod that has not ended names it. Which pods it selects, and so their classes, follows
-from what there is and not from what was: replicas that know the same pods have the same classes, and whoever is told
-an id by one replica finds it at another.
+A selector is in use as long as a pod that has not ended names it. The pods that it selects, and so their classes,
+depend on the present state only: replicas that know the same pods have the same classes, and an id from one replica is
+valid for another.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,15 +12,15 @@ from muster.clusterstate.label_sets import EVERYWHERE, LabelSet, LabelSets
 from muster.kube.selectors import Operator, PodSelector
 
 _ANY: Final = ("", ())
-"""In place of a label key and values: whatever the labels are."""
+"""In place of a label key and values: any labels."""
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
 _Where = tuple[str, str, str]
-"""A namespace or EVERYWHERE, a label key and a value; the latter are empty if the selector demands none."""
+"""A namespace or EVERYWHERE, a label key and a value; the latter are empty if the selector requires none."""
 
 
 class _Named:
-    """A selector, under which places of the index it is, and how many pods name it."""
+    """A selector, its index keys, and the number of pods that name it."""
 
     def __init__(self, selector: PodSelector, key: str, values: tuple[str, ...]) -> None:
         self.selector = selector
@@ -40,7 +40,7 @@ class _Named:
 
 
 class Selectors:
-    """Which selectors select a pod. Methods that change that return the label sets of which it did change."""
+    """Selectors and the label sets that they select. Methods return the label sets that are now selected by others."""
 
     def __init__(self) -> None:
         self._label_sets = LabelSets()
@@ -55,31 +55,31 @@ class Selectors:
 
     @property
     def label_sets(self) -> int:
-        """How many different sets of labels there are."""
+        """Number of different label sets."""
         return len(self._label_sets)
 
     def put_pod(self, uid: str, namespace: str, labels: Mapping[str, str] | None) -> LabelSet:
-        """A pod came or changed."""
+        """Add or update a pod; returns its label set."""
         label_set, is_new = self._label_sets.put(uid, namespace, labels)
         if is_new and self._index:
             label_set.selected_by = self._selecting(label_set)
         return label_set
 
     def drop_pod(self, uid: str) -> list[LabelSet]:
-        """A pod is gone."""
+        """Remove a pod."""
         self._label_sets.drop(uid)
         return self.name(uid, ())
 
     def in_namespace(self, namespace: str) -> Collection[LabelSet]:
-        """Those of the pods of a namespace."""
+        """Label sets of the pods of a namespace."""
         return self._label_sets.in_namespace(namespace)
 
     def label_set(self, uid: str) -> LabelSet:
-        """That of a pod that was put."""
+        """The label set of a known pod."""
         return self._label_sets.of(uid)
 
     def name(self, uid: str, selectors: tuple[PodSelector, ...]) -> list[LabelSet]:
-        """A pod names these selectors now."""
+        """Set the selectors that a pod names."""
         before = self._of_pod.get(uid, ())
         if selectors == before:
             return []
@@ -95,26 +95,26 @@ class Selectors:
         return changed
 
     def reads_namespaces(self, uid: str) -> bool:
-        """A pod names selectors that look at the labels of namespaces."""
+        """The pod names a selector with a namespaceSelector."""
         return any(each.reads_namespaces for each in self._of_pod.get(uid, ()))
 
     def put_namespace(self, uid: str, name: str, labels: Mapping[str, str] | None) -> list[LabelSet]:
-        """A namespace came or changed."""
+        """Add or update a namespace."""
         self._namespace_names[uid] = name
         before = self._namespaces.get(name, _NO_LABELS)
         self._namespaces[name] = labels or _NO_LABELS
         return self._reconsider(name) if before != self._namespaces[name] else []
 
     def drop_namespace(self, uid: str) -> list[LabelSet]:
-        """A namespace is gone; another one may have its name by now."""
+        """Remove a namespace; another one may have its name by now."""
         name = self._namespace_names.pop(uid, None)
         if name is None or name in self._namespace_names.values():
             return []
         return self._reconsider(name) if self._namespaces.pop(name) else []
 
     def sweep(self) -> None:
-        """Let go of what helped to find pods of selectors that nobody names any more."""
-        self._label_sets.forget_indexes_but(
+        """Drop indexes that only selectors which are not in use any more needed."""
+        self._label_sets.keep_indexes(
             {
                 (namespace, key)
                 for named in self._named.values()
@@ -155,7 +155,7 @@ class Selectors:
         return selected
 
     def _handle(self, selector: PodSelector) -> tuple[str, tuple[str, ...]]:
-        """The label by which least has to be looked through to find its pods, and the values it may have."""
+        """The label key with the fewest label sets to look through for the selector's pods, and its values."""
         namespaces = (EVERYWHERE,) if selector.reaches_all_namespaces else selector.namespaces
         handles = _handles(selector)
 
@@ -174,7 +174,7 @@ class Selectors:
                 yield from self._label_sets.in_namespace(namespace)
 
     def _reconsider(self, namespace: str) -> list[LabelSet]:
-        """Labels of a namespace changed."""
+        """Select again in a namespace whose labels changed."""
         changed = []
         if any(named.selector.reads_namespaces for named in self._named.values()):
             for each in self._label_sets.in_namespace(namespace):
@@ -201,5 +201,5 @@ class Selectors:
 
 
 def _handles(selector: PodSelector) -> list[tuple[str, tuple[str, ...]]]:
-    """Labels that its pods must have, and the values they may have."""
+    """Label keys that selected pods must have, and the values allowed."""
     return [(each.key, each.values) for each in selector.labels.requirements or () if each.operator is Operator.IN]

@@ -1,4 +1,4 @@
-"""Pods as they are now: those that hold room on a node, and all that are ours. Others do not matter to anybody."""
+"""Pods that use capacity of a node, and all pods of ours; other pods are ignored."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
@@ -23,10 +23,10 @@ _ENDED = ("Succeeded", "Failed")
 
 
 class Pods:
-    """Facts by uid, and the classes that they name. Methods that change facts return those that did change.
+    """Facts by uid, and their classes. Methods that change facts return the changed ones.
 
-    A pod's class has what the pod says of itself, which selectors select it, and what its volumes demand. So a change
-    of one pod, of a namespace or of a claim may change the classes of others.
+    A pod's class contains properties of the pod, the selectors that select it, and the demands of its volumes. So a
+    change of one pod, namespace or claim may change the classes of other pods.
     """
 
     def __init__(self, scheduler_names: Collection[str]) -> None:
@@ -36,10 +36,10 @@ class Pods:
         self.volumes = Volumes()
         self._scheduler_names = frozenset(scheduler_names)
         self._priorities = Priorities()
-        self._unresolved: dict[str, PodSpec] = {}  # pods of which admission left something open
+        self._unresolved: dict[str, PodSpec] = {}  # pods whose priority admission did not resolve
         self._with_more: dict[str, str] = {}
-        """Pods that name selectors or use claims, and what is wrong with them apart from their claims."""
-        self._narrowed: dict[str, MergedNodeSelector] = {}  # pods whose job has a say in where they may go
+        """Pods that name selectors, use claims or are narrowed, and their problems apart from those of their claims."""
+        self._narrowed: dict[str, MergedNodeSelector] = {}  # pods whose controller selects nodes, too
         self._unread: Collection[str] = ()
 
     def is_ours(self, pod: Pod) -> bool:
@@ -47,13 +47,13 @@ class Pods:
         return (pod.spec.scheduler_name or DEFAULT_SCHEDULER) in self._scheduler_names
 
     def matters(self, pod: Pod) -> bool:
-        """It is ours, or holds room on a node."""
+        """It is ours, or uses capacity of a node."""
         return self.is_ours(pod) or (bool(pod.spec.node_name) and pod.status.phase not in _ENDED)
 
     def put(
         self, pod: Pod, membership: Membership, budgets: tuple[str, ...], job: ControllerGang | None = None
     ) -> list[PodFacts]:
-        """A pod that matters came or changed. `job` is the one that it is of."""
+        """Add or update a pod that matters. `job`: the gang of its controller."""
         facts, read = pod_facts(
             pod,
             self._scheduler_names,
@@ -75,15 +75,15 @@ class Pods:
         changed = [facts] if self._keep(facts, pod_class) else []
         if affected:
             affected.discard(uid)
-            changed += self.look_again(affected)
+            changed += self.recompute(affected)
         return changed
 
     def depends_on_others(self, uid: str) -> bool:
-        """It names selectors, uses claims or is of a job, so that its class does not follow from pods alone."""
+        """It names selectors, uses claims or is narrowed, so that its class does not follow from the pod alone."""
         return uid in self._with_more
 
     def remove(self, uid: str) -> list[PodFacts] | None:
-        """It is gone, or does not matter any more. None: it never did."""
+        """It was removed, or does not matter any more. Returns None if it never did."""
         facts = self.facts.pop(uid, None)
         if facts is None:
             return None
@@ -92,14 +92,14 @@ class Pods:
         self._with_more.pop(uid, None)
         self._narrowed.pop(uid, None)
         affected = _pods_of(self.selectors.drop_pod(uid))
-        return self.look_again(affected | self.volumes.release(uid))
+        return self.recompute(affected | self.volumes.release(uid))
 
-    def look_again(self, uids: Iterable[str]) -> list[PodFacts]:
-        """Which selectors select these pods, or what their claims demand, may have changed."""
+    def recompute(self, uids: Iterable[str]) -> list[PodFacts]:
+        """Compute pods again whose selectors or claims may have changed."""
         changed = []
         for uid in uids:
             before = self.facts.get(uid)
-            if before is None:  # it could not be read
+            if before is None:  # the pod could not be read
                 continue
             facts, pod_class = self._completed(before, self.classes[before.class_id], self.selectors.label_set(uid))
             if self._keep(facts, pod_class):
@@ -107,9 +107,9 @@ class Pods:
         return changed
 
     def rejoin(self, uid: str, before: Membership, after: Membership, job: ControllerGang | None) -> list[PodFacts]:
-        """What a pod's marks mean has changed, because its controller's pods are another job than before."""
+        """Change a pod's gang membership, because the gang of its controller changed."""
         facts = self.facts.get(uid)
-        if facts is None:  # it could not be read
+        if facts is None:  # the pod could not be read
             return []
         pod_class = self.classes[facts.class_id]
         narrowed = self._narrowed.get(uid)
@@ -131,16 +131,16 @@ class Pods:
             self._narrowed.pop(uid, None)
 
     def selected(self, label_sets: Iterable[LabelSet]) -> list[PodFacts]:
-        """These label sets are selected by others than before."""
-        return self.look_again(_pods_of(label_sets))
+        """Compute pods again whose label sets are selected by other selectors than before."""
+        return self.recompute(_pods_of(label_sets))
 
     def unread(self, kinds: Collection[str]) -> list[PodFacts]:
-        """Kinds that cannot be read: pods that depend on one have to wait, and say so."""
+        """Set the kinds that cannot be read; pods that depend on one wait, with a problem that says so."""
         self._unread = kinds
-        return self.look_again(self.volumes.unread(kinds) | set(self._with_more))
+        return self.recompute(self.volumes.unread(kinds) | set(self._with_more))
 
     def _note_more(self, facts: PodFacts, pod: Pod, selectors: tuple[PodSelector, ...]) -> set[str]:
-        """It names selectors or uses claims, or did; returns the pods that this may concern."""
+        """Note the selectors and claims of a pod; returns the pods that may be affected."""
         uid = facts.uid
         problems: list[str] = []
         claims = claims_of(pod.spec.volumes, facts.name, problems)
@@ -155,7 +155,7 @@ class Pods:
         return affected | _pods_of(self.selectors.name(uid, selectors))
 
     def _completed(self, facts: PodFacts, pod_class: PodClass, label_set: LabelSet) -> tuple[PodFacts, PodClass]:
-        """Facts and class with what others than the pod have a say in."""
+        """Facts and class, completed by the parts that do not follow from the pod alone."""
         own_problem = self._with_more.get(facts.uid) if facts.ours else None
         if own_problem is None:
             if label_set.selected_by == pod_class.selected_by:
@@ -185,7 +185,7 @@ class Pods:
         return ""
 
     def _keep(self, facts: PodFacts, pod_class: PodClass) -> bool:
-        """Whether more than the revision is new."""
+        """Store facts; returns whether more than the revision changed."""
         before = self.facts.get(facts.uid)
         self.facts[facts.uid] = facts
         if before is not None and (before is facts or replace(before, revision=facts.revision) == facts):
@@ -207,7 +207,7 @@ class Pods:
             self._unresolved.pop(uid, None)
 
     def cover(self, namespace: str, covering: Callable[[str, Mapping[str, str]], tuple[str, ...]]) -> list[PodFacts]:
-        """Other budgets cover our pods of a namespace: `covering` says which, by the pods' labels."""
+        """Update the budgets of our pods in a namespace; `covering`: ids of budgets by namespace and labels."""
         changed = []
         for label_set in self.selectors.in_namespace(namespace):
             budgets = covering(namespace, label_set.labels)
@@ -218,7 +218,7 @@ class Pods:
         return changed
 
     def reprioritise(self, priorities: Priorities) -> list[PodFacts]:
-        """Priority classes changed: facts of the pods that get another priority or policy by that."""
+        """Priority classes changed; returns the pods whose priority or preemption policy changed."""
         self._priorities = priorities
         changed = []
         for uid, spec in self._unresolved.items():
@@ -235,28 +235,28 @@ def _pods_of(label_sets: Iterable[LabelSet]) -> set[str]:
 
 
 def _reworded(problem: str, before: str, after: str) -> str:
-    """What is wrong with a pod, of which its marks' problem is the first part: `after` in place of `before`."""
+    """The pod's problem, with the problem of its marks, its first part, replaced."""
     rest = problem.removeprefix(before).removeprefix("; ") if before else problem
     return "; ".join([each for each in (after, rest) if each])
 
 
 class MergedNodeSelector:
-    """A pod's own node selector, together with that of its job."""
+    """A pod's own node selector, merged with that of its controller's gang."""
 
     def __init__(self, own: Pairs, job: ControllerGang) -> None:
         self.own, self._job = own, job
 
     @cached_property
     def node_selector(self) -> Pairs:
-        """Labels that a node must have. Where the two clash it has the pod's: the pod waits for that anyway."""
+        """Labels that a node must have. On a conflict the pod's value applies; the pod waits in this case anyway."""
         return tuple(sorted({**dict(self._job.node_selector), **dict(self.own)}.items()))
 
     @cached_property
     def clash(self) -> str:
-        """Why no node can satisfy both; empty: they do not clash."""
+        """Why no node can match both; empty without a conflict."""
         own = dict(self.own)
         for key, value in self._job.node_selector:
             if own.get(key, value) != value:
-                said = f"nodeSelector has {quoted(key)}: {quoted(own[key])}"
-                return f"{said}, but {self._job.source} has {quoted(value)}: no node can have both, so mend one of them"
+                own_value = f"nodeSelector has {quoted(key)}: {quoted(own[key])}"
+                return f"{own_value}, but {self._job.source} has {quoted(value)}: no node has both; change one of them"
         return ""

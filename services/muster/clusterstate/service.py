@@ -24,25 +24,25 @@ from muster.rpc.server import RpcServer
 _log = structlog.get_logger(__name__)
 
 _SWEEP_SECONDS = 300.0
-"""A pod class that no pod has had for so long is forgotten."""
+"""A pod class that no pod has had for this long is dropped."""
 _BEFORE_PODS = (BUDGETS.kind, NAMESPACES.kind, CLAIMS.kind, VOLUMES.kind, STORAGE_CLASSES.kind, *CONTROLLER_GANG_KINDS)
-"""Pods that come after these need not be looked at again."""
+"""Kinds to list before pods, so that pods need not be computed twice."""
 _REVIEW_SECONDS = 1.0
-"""Nodes that come within it are compared with the trees at once: each tree that follows is told whole."""
+"""Node changes within this time update the trees once, because a changed tree is sent whole."""
 
 
 async def run(settings: Settings) -> None:
     """Serve until SIGTERM, SIGINT or cancellation; then end the subscriptions and return.
 
-    Ready once all kinds have been listed. It stays ready when the API server cannot be reached later: the state is
-    stale then, but whole and consistent, and others go on with it. Raises BadKubeconfig, CannotListen, BadCertificates.
+    Ready once all kinds have been listed. Stays ready if the API server is unreachable later: the state is stale then,
+    but complete and consistent. Raises BadKubeconfig, CannotListen, BadCertificates.
     """
     session = await KubeSession.connect(settings.kube)
     service = ClusterStateService(session, settings)
     try:
         await service.start()
         async with asyncio.TaskGroup() as tasks:
-            following = [tasks.create_task(service.follow()), tasks.create_task(_spare_the_collector(service))]
+            following = [tasks.create_task(service.follow()), tasks.create_task(_freeze_initial_state(service))]
             await until_stopped()
             for task in following:
                 task.cancel()
@@ -51,21 +51,21 @@ async def run(settings: Settings) -> None:
         await session.close()
 
 
-async def _spare_the_collector(service: "ClusterStateService") -> None:
-    """What the first lists brought stays for long: to look for cycles in it again and again would only stop others."""
+async def _freeze_initial_state(service: "ClusterStateService") -> None:
+    """Exempt the initial state from garbage collection: it is long-lived, and scanning it would block the loop."""
     await service.whole.wait()
     gc.freeze()
 
 
 class ClusterStateService:
-    """One replica, without the process around it."""
+    """One replica of cluster-state."""
 
     def __init__(self, session: KubeSession, settings: Settings, pace: Pace = Pace()) -> None:  # noqa: B008 (frozen)
         trees = Trees(settings.label_keys, settings.default_tree)
         self.state = ClusterState(settings.scheduler_names, trees, settings.arbitrator_owner_kinds)
         self.broadcaster = Broadcaster(self.state.snapshot)
         self.whole = asyncio.Event()
-        """All kinds have been listed: snapshots may be sent."""
+        """Set once all kinds have been listed and snapshots may be sent."""
         self._watch = WatchServicer(self.broadcaster, self.whole)
         self._server = RpcServer.by(settings, "cluster-state")
         self._server.add(register, self._watch, FULL_NAME)
@@ -90,7 +90,7 @@ class ClusterStateService:
             await _start(tasks, [each for each in self._informers.values() if each not in first])
             unread = [kind for kind in self._informers if kind not in self.state.through]
             self.state.settle(unread)
-            _log.info("state is whole", **self.state.sizes())
+            _log.info("state_complete", **self.state.sizes())
             self.whole.set()
             self._server.set_ready(True)
             tasks.create_task(self._review(), name="review trees")
@@ -109,7 +109,7 @@ class ClusterStateService:
             self._stale.set()
 
     async def _review(self) -> None:
-        """Have trees follow the nodes, some of them at a time."""
+        """Update trees after node changes, at intervals."""
         while True:
             await self._stale.wait()
             await asyncio.sleep(_REVIEW_SECONDS)
@@ -118,7 +118,7 @@ class ClusterStateService:
 
 
 async def _start(tasks: asyncio.TaskGroup, informers: Sequence[Informer[Any]]) -> None:
-    """Until all of them have told what there is."""
+    """Start informers and wait until all of them have completed their first lists."""
     for informer in informers:
         tasks.create_task(informer.run(), name=f"informer {informer.resource.kind}")
     for informer in informers:

@@ -1,4 +1,4 @@
-"""What cluster-state is told at its start."""
+"""Settings of cluster-state."""
 
 import re
 from typing import Annotated, Any, Final
@@ -27,11 +27,11 @@ def _levels(given: tuple[str, ...]) -> tuple[str, ...]:
         if not is_level_name(name) or not _LABEL_KEY.fullmatch(_key(entry)):
             raise ValueError(f"a level is NAME=LABEL, e.g. zone=topology.kubernetes.io/zone, not {entry!r:.100}")
         if name == NODE_LEVEL or names.count(name) > 1:
-            why = "the nodes are the last level by themselves" if name == NODE_LEVEL else "it is there twice"
+            why = "it is the name of the last level, the nodes" if name == NODE_LEVEL else "it is given twice"
             raise ValueError(f"a level may not be called {name!r:.100}: {why}")
     keys = [_key(entry) for entry in given]
     if twice := next((key for key in keys if keys.count(key) > 1), None):
-        raise ValueError(f"two levels go by the label {twice!r:.300}, so they would always have the same domains")
+        raise ValueError(f"two levels have the label {twice!r:.300}, so they would always have the same domains")
     return given
 
 
@@ -42,19 +42,19 @@ def _key(entry: str) -> str:
 Levels = Annotated[
     tuple[str, ...], NoDecode, BeforeValidator(_split), Field(max_length=MAX_LEVELS - 1), AfterValidator(_levels)
 ]
-"""NAME=LABEL for each level of a tree above the nodes, from the top; in the environment separated by commas."""
+"""NAME=LABEL for each level of a tree above the nodes, from the top; separated by commas in the environment."""
 
 
 def _kinds(given: tuple[str, ...]) -> tuple[str, ...]:
     if odd := next((each for each in given if not _KIND.fullmatch(each)), None):
-        raise ValueError(f"a kind is KIND.GROUP, e.g. ControllerGang.batch or MPIJob.kubeflow.org, not {odd!r:.100}")
+        raise ValueError(f"a kind is KIND.GROUP, e.g. Job.batch or MPIJob.kubeflow.org, not {odd!r:.100}")
     return given
 
 
 OwnerKinds = Annotated[
     tuple[str, ...], NoDecode, BeforeValidator(_split), Field(max_length=100), AfterValidator(_kinds)
 ]
-"""KIND.GROUP of kinds of controllers; in the environment separated by commas."""
+"""KIND.GROUP of kinds of controllers; separated by commas in the environment."""
 
 
 class Settings(ServiceSettings):
@@ -67,13 +67,13 @@ class Settings(ServiceSettings):
     scheduler_names: Names = ("muster",)
     """Pods with one of these in spec.schedulerName are ours."""
     topology_namespace: str = Field(default="default", pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
-    """ConfigMaps with the label sakkara.topology in it define topology trees."""
+    """Namespace of the ConfigMaps (label sakkara.topology) that define topology trees."""
     topology_levels: Levels = ()
-    """Levels of the topology tree that goes by node labels: zone=topology.kubernetes.io/zone,rack=example.com/rack.
-    Without any, and without ConfigMap, there is the level rack if a node has the label sakkara.topology.rack."""
+    """Levels of the topology tree by node labels: zone=topology.kubernetes.io/zone,rack=example.com/rack. Without any,
+    and without a ConfigMap, there is the level rack if a node has the label sakkara.topology.rack."""
     default_tree: str = ""
-    """Topology tree that gangs go by unless they name one; empty: "default-tree", that of the oldest ConfigMap, or the
-    one that goes by labels, whichever there is first."""
+    """Topology tree of gangs that name none; empty: the first that exists of "default-tree", the tree of the oldest
+    ConfigMap, and the tree by labels."""
 
     @property
     def label_keys(self) -> dict[str, str]:
@@ -82,4 +82,4 @@ class Settings(ServiceSettings):
 
     arbitrator_owner_kinds: OwnerKinds = ("QueueJob.arbitrator.incubator.k8s.io",)
     """Kinds of controllers, as KIND.GROUP, whose pods always wait for a SchedulingSpec with the same controller. Pods
-    of other controllers are members of its gang when there is one, and what their own marks say until then."""
+    of other controllers join its gang once there is one; until then their own labels and annotations count."""

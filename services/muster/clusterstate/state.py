@@ -1,4 +1,4 @@
-"""The cluster's state as facts, kept up change by change: objects in, what subscribers must be told out."""
+"""The cluster's state as facts: applies object changes and returns the resulting batch for subscribers."""
 
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
@@ -42,21 +42,26 @@ _log = structlog.get_logger(__name__)
 NO_MARKS: Final = GangMarks("")
 PLAIN: Final = Membership()
 
-
-_IN_CLASSES: Final = (NAMESPACES.kind, CLAIMS.kind, VOLUMES.kind, STORAGE_CLASSES.kind, *registry.CONTROLLER_GANG_KINDS)
+_CLASS_KINDS: Final = (
+    NAMESPACES.kind,
+    CLAIMS.kind,
+    VOLUMES.kind,
+    STORAGE_CLASSES.kind,
+    *registry.CONTROLLER_GANG_KINDS,
+)
 
 
 class ClusterState:
-    """Nodes, pods and gangs, and how far they are known.
+    """Nodes, pods, gangs and the rest, and the resourceVersions up to which they are known.
 
-    A change of an object that changes no fact is told to nobody; it only raises `through`. Until `settle` was called,
-    first lists are taken in and gangs are not read yet.
+    A change of an object that changes no fact is not sent; it only raises `through`. Until `settle` is called, initial
+    lists are applied and gangs are not computed.
     """
 
     def __init__(
         self, scheduler_names: Collection[str], trees: Trees | None = None, waiting_kinds: Collection[str] = ()
     ) -> None:
-        """`waiting_kinds`: "Kind.group" of controllers whose pods always wait for the definition of their job."""
+        """`waiting_kinds`: "Kind.group" of controllers whose pods always wait for the definition of their gang."""
         self.nodes = Nodes()
         self.trees = trees or Trees()
         self.pods = Pods(scheduler_names)
@@ -66,7 +71,7 @@ class ClusterState:
         self.through: dict[str, int] = {}
         self._priority_classes: dict[str, PriorityClass] = {}
         self._unread: set[str] = set()
-        self._newest: dict[str, int] = {}  # changes of what has a say in classes of pods, by kind
+        self._newest: dict[str, int] = {}  # newest changes of kinds that pod classes depend on
         self._settled = False
         self._in_order = False
         self._pending = PendingBatch()
@@ -77,9 +82,9 @@ class ClusterState:
             PRIORITY_CLASSES.kind: self._put_priority_class,
             BUDGETS.kind: self._put_budget,
             NAMESPACES.kind: self._put_namespace,
-            CLAIMS.kind: lambda claim: self._look_again(self.pods.volumes.put_claim(claim)),
-            VOLUMES.kind: lambda volume: self._look_again(self.pods.volumes.put_volume(volume)),
-            STORAGE_CLASSES.kind: lambda each: self._look_again(self.pods.volumes.put_class(each)),
+            CLAIMS.kind: lambda claim: self._recompute_pods(self.pods.volumes.put_claim(claim)),
+            VOLUMES.kind: lambda volume: self._recompute_pods(self.pods.volumes.put_volume(volume)),
+            STORAGE_CLASSES.kind: lambda each: self._recompute_pods(self.pods.volumes.put_class(each)),
             TOPOLOGIES: self._put_topology,
             **{name: partial(self._put_definition, kind) for name, kind in DEFINITIONS.items()},
         }
@@ -89,15 +94,15 @@ class ClusterState:
             PRIORITY_CLASSES.kind: self._drop_priority_class,
             BUDGETS.kind: self._drop_budget,
             NAMESPACES.kind: self._drop_namespace,
-            CLAIMS.kind: lambda gone: self._look_again(self.pods.volumes.drop_claim(gone.uid)),
-            VOLUMES.kind: lambda gone: self._look_again(self.pods.volumes.drop_volume(gone.uid)),
-            STORAGE_CLASSES.kind: lambda gone: self._look_again(self.pods.volumes.drop_class(gone.uid)),
+            CLAIMS.kind: lambda gone: self._recompute_pods(self.pods.volumes.drop_claim(gone.uid)),
+            VOLUMES.kind: lambda gone: self._recompute_pods(self.pods.volumes.drop_volume(gone.uid)),
+            STORAGE_CLASSES.kind: lambda gone: self._recompute_pods(self.pods.volumes.drop_class(gone.uid)),
             TOPOLOGIES: self._drop_topology,
             **{name: partial(self._drop_definition, name) for name in DEFINITIONS},
         }
 
     def apply(self, changes: ObjectChanges[Any]) -> Batch:
-        """Take in changes of one kind; returns what follows from them."""
+        """Apply changes of one kind; returns the resulting batch."""
         put, drop = self._put[changes.kind], self._drop[changes.kind]
         self._in_order = changes.through > 0
         items: list[Any] = changes.items
@@ -108,12 +113,12 @@ class ClusterState:
                 else:
                     matters, revision = put(item), item.metadata.revision
             except Exception as error:
-                # One object that nobody thought of must not keep all others from being seen.
-                _log.exception("an object is left out", kind=changes.kind, object=_name(item), error=str(error))
+                # One object that cannot be handled must not block all others.
+                _log.exception("object_skipped", kind=changes.kind, object=_name(item), error=str(error))
                 continue
             if matters:
                 self._pending.raise_revision(changes.kind, revision)
-            if changes.kind in _IN_CLASSES:
+            if changes.kind in _CLASS_KINDS:
                 self._newest[changes.kind] = max(revision, self._newest.get(changes.kind, 0))
         if changes.through:
             self.through[changes.kind] = max(changes.through, self.through.get(changes.kind, 0))
@@ -121,26 +126,24 @@ class ClusterState:
                 self._unread.discard(changes.kind)
                 if self._pending.add_pods(self.pods.unread(self._unread)):
                     self._pending.raise_revision(changes.kind, changes.through)
-        return self._tell()
+        return self._take_batch()
 
     def settle(self, unread: Iterable[str] = ()) -> None:
-        """All first lists are complete, but for kinds that cannot be read: gangs can be read, and trees compared with
-        the nodes.
-        """
+        """The initial lists are complete, except for `unread` kinds, which cannot be read: compute gangs and trees."""
         self._settled = True
         self._unread = set(unread)
         self._pending.add_pods(self.pods.unread(self._unread))
         self.review()
 
     def review(self) -> Batch:
-        """Have trees follow the nodes, if those have changed; returns what follows from that.
+        """Update trees after node changes; returns the resulting batch.
 
-        A tree is told whole, so nodes that come one after the other must not each make it be told again: whoever
-        applies changes asks for this now and then, while `trees.stale`.
+        A changed tree is sent whole, so that it must not be sent again for every node of a series: callers that apply
+        changes call this at intervals while `trees.stale`.
         """
         if self.trees.stale:
             self._settle_trees()
-        return self._tell()
+        return self._take_batch()
 
     def snapshot(self) -> Batch:
         """The whole state."""
@@ -155,12 +158,12 @@ class ClusterState:
         )
 
     def sweep(self) -> None:
-        """Forget what nobody has used since the last sweep."""
+        """Drop cached values that were not used since the last sweep."""
         self.pods.classes.sweep()
         self.pods.selectors.sweep()
 
     def sizes(self) -> dict[str, int]:
-        """How much there is of what."""
+        """Number of facts by kind."""
         return {
             "nodes": len(self.nodes.facts),
             "pods": len(self.pods.facts),
@@ -174,7 +177,7 @@ class ClusterState:
             "trees": len(self.trees.facts),
         }
 
-    # -- each returns whether subscribers have to be told
+    # -- one method per kind; each returns whether facts changed
 
     def _put_node(self, node: Node) -> bool:
         before = self.nodes.facts.get(node.metadata.name)
@@ -207,7 +210,7 @@ class ClusterState:
             budgets = self.budgets.covering(metadata.namespace, metadata.labels)
         changed = self._pending.add_pods(self.pods.put(pod, membership, budgets, job))
         if changed and self.pods.depends_on_others(metadata.uid):
-            for kind, revision in self._newest.items():  # a replica that has yet to see them has another class for it
+            for kind, revision in self._newest.items():  # a replica that has not seen them computes another class
                 self._pending.raise_revision(kind, revision)
         self._join_gang(pod, membership.gang_id, marks, controller)
         return changed
@@ -229,7 +232,7 @@ class ClusterState:
             self.gangs.put_pod(gang_id, member, marks, PODS.kind, facts.revision, decide=self._in_order)
 
     def _rejoin(self, owners: Iterable[ControllerKey], kind: str, revision: int) -> bool:
-        """The pods of these controllers may be another job than before."""
+        """The gang of these controllers' pods may have changed."""
         changed = False
         for job, pod, remarked in self.owners.remark(owners):
             before, after = (registry.membership_of(each.marks) or PLAIN for each in (pod, remarked))
@@ -274,8 +277,8 @@ class ClusterState:
     def _drop_namespace(self, gone: Removed) -> bool:
         return self._pending.add_pods(self.pods.selected(self.pods.selectors.drop_namespace(gone.uid)))
 
-    def _look_again(self, uids: Collection[str]) -> bool:
-        return self._pending.add_pods(self.pods.look_again(uids)) if uids else False
+    def _recompute_pods(self, uids: Collection[str]) -> bool:
+        return self._pending.add_pods(self.pods.recompute(uids)) if uids else False
 
     def _put_budget(self, budget: PodDisruptionBudget) -> bool:
         change = self.budgets.put(budget)
@@ -310,7 +313,7 @@ class ClusterState:
         return bool(changed or gone)
 
     def _put_definition(self, kind: DefinitionKind, group: PodGroup) -> bool:
-        """Whether the gang's facts change by it shows when it is read; here is told whether its members do."""
+        """Returns whether facts of pods changed; the gang's own facts are computed later."""
         defined = definition(group, kind)
         gang_id = registry.defined_gang(defined)
         if gang_id is not None:
@@ -324,9 +327,9 @@ class ClusterState:
         self.gangs.drop_definition(gone.uid, kind, gone.revision)
         return self._rejoin(self.owners.drop_definition(gone.uid), kind, gone.revision)
 
-    # -- what subscribers are told
+    # -- the batch for subscribers
 
-    def _tell(self) -> Batch:
+    def _take_batch(self) -> Batch:
         gangs: list[GangFacts] = []
         gone: list[str] = []
         if self._settled:

@@ -1,15 +1,16 @@
-"""Topology trees as they are now: of ConfigMaps, by node labels, or flat, and which of them is the default.
+"""Topology trees from ConfigMaps, from node labels, or flat, and which of them is the default.
 
-    a tree is there                                               it is the default if it is
-    of a ConfigMap, by its name                                   1. named in the settings
-    "labels", if settings give levels                             2. called "default-tree"
-    "labels" with the level rack, if there is no ConfigMap        3. of the oldest ConfigMap
+    trees                                                         the default is the first of these that exists
+    of each ConfigMap, by its name                                1. the tree named in the settings
+    "labels", if settings give levels                             2. the tree "default-tree"
+    "labels" with the level rack, if there is no ConfigMap        3. the tree of the oldest ConfigMap
       and a node has the label sakkara.topology.rack              4. "labels"
     "flat", if there is no other                                  5. "flat"
-    "label <key>", for each label that gangs are packed by        never
+    "label <key>", for each node label that gangs pack by         (never)
 
-Of ConfigMaps whose trees have the same name the oldest that can be read counts. One that cannot be read any more keeps
-its last tree; one that never could has no domains, so that gangs with hard constraints wait rather than start anywhere.
+Of ConfigMaps whose trees have the same name, the oldest valid one applies. A ConfigMap that becomes invalid keeps its
+last tree; one that was never valid has no domains, so that gangs with hard constraints wait instead of starting
+anywhere.
 """
 
 from collections import Counter
@@ -40,62 +41,62 @@ _log = structlog.get_logger(__name__)
 
 
 class _Definition(Struct, frozen=True):
-    """A ConfigMap. `good` is the last tree that could be read of it."""
+    """A ConfigMap. `valid`: the last valid tree."""
 
-    unread: bool
+    never_valid: bool
     created_seconds: int
     where: str
     tree: TopologyTree
-    good: TopologyTree | None
+    valid: TopologyTree | None
 
 
 class Trees:
     """Facts by name."""
 
     def __init__(self, levels: Mapping[str, str] | None = None, default: str = "") -> None:
-        """`levels`: label keys by level, from the top; none: not by labels. `default`: a tree's name; empty: none."""
+        """`levels`: label keys by level, from the top; empty: no tree by labels. `default`: name of a tree or empty."""
         self.facts: dict[str, TopologyTree] = {}
         self.stale = True
-        """Something came, changed or went that trees may follow from."""
+        """Something changed on which trees may depend."""
         self._levels = dict(levels or {})
         self._default = default
         self._definitions: dict[str, _Definition] = {}
         self._keys: tuple[str, ...] = ()
 
     def offer(self, label_keys: Iterable[str]) -> None:
-        """Gangs are packed by these labels of nodes: each has a tree of its own."""
+        """Set the node labels that gangs pack by; each gets a tree of its own."""
         keys = tuple(label_keys)
         self.stale |= keys != self._keys
         self._keys = keys
 
     def put(self, config_map: ConfigMap) -> bool:
-        """It came or changed. True: what it says of trees did."""
+        """Add or update a ConfigMap; returns whether its tree changed."""
         metadata = config_map.metadata
         before = self._definitions.get(metadata.uid)
         tree = topology_tree(config_map)
-        good = before.good if before is not None else None
+        valid = before.valid if before is not None else None
         if not tree.problems:
-            good = tree
-        elif good is not None:
-            tree = replace(good, problems=tree.problems)
+            valid = tree
+        elif valid is not None:
+            tree = replace(valid, problems=tree.problems)
         where = f"{metadata.namespace}/{metadata.name}"
-        after = _Definition(good is None, created_seconds(config_map), where, tree, good)
+        after = _Definition(valid is None, created_seconds(config_map), where, tree, valid)
         self._definitions[metadata.uid] = after
         self.stale |= after != before
         return after != before
 
     def remove(self, uid: str) -> bool:
-        """It is gone. False: it was not there."""
+        """Remove a ConfigMap; returns False if it was not known."""
         gone = self._definitions.pop(uid, None) is not None
         self.stale |= gone
         return gone
 
     def node_changed(self, before: NodeFacts | None, after: NodeFacts | None) -> None:
-        """A node came, changed or went."""
+        """A node was added (before: None), changed, or removed (after: None)."""
         self.stale |= before is None or after is None or before.labels != after.labels
 
     def settle(self, nodes: Mapping[str, NodeFacts]) -> tuple[list[TopologyTree], list[str]]:
-        """Trees that changed, and names of those that are gone."""
+        """Changed trees, and names of removed ones."""
         self.stale = False
         before, self.facts = self.facts, self._present(nodes)
         changed = [tree for name, tree in self.facts.items() if tree != before.get(name)]
@@ -117,19 +118,19 @@ class Trees:
             name: replace(
                 tree,
                 default=name == default,
-                problems=(*tree.problems, *self._no_default(name == default, trees), *_misfits(tree, labels)),
+                problems=(*tree.problems, *self._no_default(name == default, trees), *_mismatches(tree, labels)),
             )
             for name, tree in trees.items()
         }
         for key in self._keys:
             tree = label_key_tree(key)
             displaced = present.get(tree.name)
-            problems = _of_key_tree(key, labels, displaced)
+            problems = _label_key_tree_problems(key, labels, displaced)
             present[tree.name] = replace(tree, default=displaced is not None and displaced.default, problems=problems)
         return present
 
     def _listed(self) -> dict[str, TopologyTree]:
-        """Of ConfigMaps, those that count, with a Warning about others of their names."""
+        """Trees of ConfigMaps, with a warning on those whose name others have, too."""
         trees: dict[str, TopologyTree] = {}
         for definition in sorted(self._definitions.values(), key=_precedence):
             name = definition.tree.name
@@ -137,7 +138,7 @@ class Trees:
                 trees[name] = definition.tree
                 continue
             other = f"ConfigMap {quoted(definition.where)} defines a tree with the name {quoted(name)} too"
-            warning = Problem(Severity.WARNING, f"{other}: this one counts; give that one another name")
+            warning = Problem(Severity.WARNING, f"{other}: this one applies; give the other one another name")
             trees[name] = replace(trees[name], problems=(*trees[name].problems, warning))
         return trees
 
@@ -145,25 +146,25 @@ class Trees:
         if not is_default or not self._default or self._default in trees:
             return ()
         missing = f"the settings make {quoted(self._default)} the default tree, which does not exist"
-        return (Problem(Severity.WARNING, f"{missing}: this one is it until then"),)
+        return (Problem(Severity.WARNING, f"{missing}: this one is the default until then"),)
 
 
 def _precedence(definition: _Definition) -> tuple[bool, int, str]:
-    return definition.unread, definition.created_seconds, definition.where
+    return definition.never_valid, definition.created_seconds, definition.where
 
 
-def _misfits(tree: TopologyTree, nodes: Mapping[str, Mapping[str, str]]) -> tuple[Problem, ...]:
-    """Of a tree that could never be read, they would say nothing that its problem does not."""
+def _mismatches(tree: TopologyTree, nodes: Mapping[str, Mapping[str, str]]) -> tuple[Problem, ...]:
+    """Mismatches with the nodes; none for a tree that was never valid, whose problem says enough."""
     return () if never_parsed(tree) else mismatches(tree, nodes)
 
 
-def _of_key_tree(
+def _label_key_tree_problems(
     key: str, nodes: Mapping[str, Mapping[str, str]], displaced: TopologyTree | None
 ) -> tuple[Problem, ...]:
-    """That some nodes do not have a label is as it should be; that none has it is not."""
+    """Nodes without the label are normal; a label that no node has is a problem."""
     problems = []
     if not any(key in labels for labels in nodes.values()):
-        problems.append(f"no node has the label {quoted(key)}: gangs that are packed by it wait until some have")
+        problems.append(f"no node has the label {quoted(key)}: gangs that pack by it wait until some node has")
     if displaced is not None:
         problems.append(f"a ConfigMap defines a tree with the name {quoted(displaced.name)} too: give it another name")
     return tuple(Problem(Severity.WARNING, problem) for problem in problems)
@@ -172,21 +173,24 @@ def _of_key_tree(
 def _report(tree: TopologyTree, before: TopologyTree | None) -> None:
     problems = [problem.message for problem in tree.problems]
     if problems and (before is None or before.problems != tree.problems):
-        _log.warning("a topology tree has problems", tree=tree.name, problems=problems)
+        _log.warning("topology_tree_invalid", tree=tree.name, problems=problems)
 
 
 # -- trees by node labels that gangs name
 
 
 class LabelKeyTrees:
-    """The labels by gang."""
+    """Node labels that gangs pack by, and which of them get a tree: users may name more than the limit.
+
+    Every replica must offer the same trees, whatever it saw first, so the labels of the oldest gangs are chosen.
+    """
 
     def __init__(self) -> None:
         self._asked: dict[str, tuple[int, str, str]] = {}  # gang id -> its creation, its id, the label
         self._gangs: Counter[str] = Counter()  # by label
 
     def take(self, changed: Iterable[GangFacts], gone: Iterable[str]) -> bool:
-        """Gangs changed, or are gone. True: other labels are asked for now, or the same by gangs of another age."""
+        """Apply changed and removed gangs; returns whether the labels or the ages of their gangs changed."""
         before = set(self._gangs)
         aged = False
         for facts in changed:
@@ -203,7 +207,7 @@ class LabelKeyTrees:
         return before != set(self._gangs) or (aged and len(self._gangs) > MAX_LABEL_KEY_TREES)
 
     def labels(self) -> list[str]:
-        """Those that get a tree, in the order of the alphabet."""
+        """Labels that get a tree, sorted."""
         if len(self._gangs) <= MAX_LABEL_KEY_TREES:
             return sorted(self._gangs)
         oldest: dict[str, None] = {}

@@ -1,4 +1,4 @@
-"""Claims, volumes and storage classes as they are now, and what they demand of the nodes for the pods that use them."""
+"""Claims, volumes and storage classes, and the nodes that they allow for the pods that use them."""
 
 from collections.abc import Collection, Iterable
 from typing import Final
@@ -28,7 +28,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Use(Struct, frozen=True, gc=False):
-    """A pod that uses claims. `since` orders those that want a claim which only one may have."""
+    """A pod that uses claims. `since` orders the pods that compete for a ReadWriteOncePod claim."""
 
     uid: str
     namespace: str
@@ -39,7 +39,7 @@ class Use(Struct, frozen=True, gc=False):
 
 
 class Demands(Struct, frozen=True):
-    """What a pod's claims demand of its node, which of them get a volume only there, and why the pod has to wait."""
+    """Node selector terms of a pod's volumes, claims that are bound only after placement, and why the pod must wait."""
 
     volumes: tuple[NodeTerms, ...] = ()
     claims: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ _ClaimId = tuple[str, str]
 
 
 class Volumes:
-    """What pods' claims demand. Methods that change that return uids of pods for which it may have changed."""
+    """Demands of pods' claims. Methods return uids of the pods whose demands may have changed."""
 
     def __init__(self) -> None:
         self._claims: dict[_ClaimId, ClaimFacts] = {}
@@ -65,13 +65,13 @@ class Volumes:
         self._unread: Collection[str] = ()
 
     def __len__(self) -> int:
-        """Number of claims that are there or that pods use."""
+        """Number of claims that exist or that pods use."""
         return len(self._claims.keys() | self._users.keys())
 
     # -- pods
 
     def use(self, use: Use) -> set[str]:
-        """A pod that uses claims came or changed."""
+        """Add or update a pod that uses claims."""
         before = self._uses.get(use.uid)
         if use == before:
             return set()
@@ -84,7 +84,7 @@ class Volumes:
         return changed
 
     def release(self, uid: str) -> set[str]:
-        """A pod is gone, has ended, or uses no claims."""
+        """A pod was removed, has ended, or uses no claims."""
         use = self._uses.pop(uid, None)
         changed: set[str] = set()
         if use is None:
@@ -98,7 +98,7 @@ class Volumes:
         return changed
 
     def demands(self, uid: str) -> Demands:
-        """Those of a pod's claims; none if it uses none."""
+        """The demands of a pod's claims."""
         use = self._uses.get(uid)
         if use is None:
             return NO_DEMANDS
@@ -123,7 +123,7 @@ class Volumes:
     # -- objects
 
     def unread(self, kinds: Collection[str]) -> set[str]:
-        """Kinds that cannot be read."""
+        """Set the kinds that cannot be read."""
         self._unread = kinds
         return set(self._uses)
 
@@ -154,7 +154,7 @@ class Volumes:
         self._volumes[name] = facts
         self._names[facts.uid] = ("", name)
         if facts.problem and (before is None or before.problem != facts.problem):
-            _log.warning("a volume cannot be read in full", volume=name, problem=facts.problem)
+            _log.warning("volume_partly_invalid", volume=name, problem=facts.problem)
         return self._users_of(self._of_volume.get(name, ())) if facts != before else set()
 
     def drop_volume(self, uid: str) -> set[str]:
@@ -180,20 +180,20 @@ class Volumes:
         del self._classes[name]
         return self._users_of_class(name)
 
-    # -- what a pod has to wait for
+    # -- reasons to wait
 
     def _missing(self, claim: ClaimOfPod) -> str:
         name = quoted(claim.name)
         if CLAIMS.kind in self._unread:
             return f"PersistentVolumeClaim {name} is not known: {no_right(CLAIMS.kind)}"
         if claim.ephemeral:
-            return f"waits for PersistentVolumeClaim {name} to be made for its ephemeral volume"
+            return f"waits for PersistentVolumeClaim {name} to be created for its ephemeral volume"
         return f"PersistentVolumeClaim {name} does not exist"
 
     def _obstacle(self, use: Use, of_pod: ClaimOfPod, claim: ClaimFacts) -> str:
         what = f"PersistentVolumeClaim {quoted(of_pod.name)}"
         if of_pod.ephemeral and claim.controller != use.uid:
-            return f"{what} is in the way: it was not made for the pod's ephemeral volume; delete or rename one of them"
+            return f"{what} was not created for the pod's ephemeral volume; delete or rename one of them"
         if claim.deleting:
             return f"{what} is being deleted"
         if claim.lost:
@@ -224,16 +224,16 @@ class Volumes:
             return waits
         if not facts.provisions:
             return (
-                f"{waits}; its StorageClass {name} has no provisioner and waits for a first consumer: to choose among "
-                "volumes made by hand is not supported yet, so bind the claim to one by its spec.volumeName"
+                f"{waits}; its StorageClass {name} has no provisioner and waits for a first consumer: choosing among "
+                "pre-created volumes is not supported yet, so bind the claim to one by its spec.volumeName"
             )
         return f"StorageClass {name} of {what}: {facts.problem}" if facts.problem else ""
 
     def _holder(self, id_: _ClaimId) -> Use:
-        """Who has a claim that only one may have: a pod on a node, else the one that was there first."""
+        """The pod that holds a ReadWriteOncePod claim: a pod on a node, else the oldest one."""
         return min((self._uses[uid] for uid in self._users[id_]), key=lambda use: (not use.seated, use.since, use.uid))
 
-    # -- who is affected
+    # -- affected pods
 
     def _rivals(self, id_: _ClaimId) -> set[str]:
         claim = self._claims.get(id_)
@@ -258,5 +258,5 @@ class Volumes:
 
 
 def no_right(kind: str) -> str:
-    """Why nothing is known of a kind."""
+    """Why a kind is unknown."""
     return f"cluster-state has no right to list and watch {kind}, or the API server does not serve them"

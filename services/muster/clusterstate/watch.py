@@ -1,4 +1,4 @@
-"""The RPC by which others subscribe: bytes that the broadcaster encoded once go out as they are."""
+"""The Watch RPC, which passes on messages that the broadcaster has encoded."""
 
 import asyncio
 from contextlib import aclosing
@@ -12,39 +12,39 @@ from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.rpc.errors import RpcError
 
 FULL_NAME: Final = "muster.clusterstate.v1.ClusterStateService"
-_LONGEST_NAME: Final = 253
+_MAX_NAME_LENGTH: Final = 253
 
 
 class WatchServicer:
     """ClusterStateService, with responses as bytes."""
 
     def __init__(self, broadcaster: Broadcaster, whole: asyncio.Event) -> None:
-        """`whole` says that snapshots may be sent."""
+        """`whole` is set once snapshots may be sent."""
         self._broadcaster = broadcaster
         self._whole = whole
 
     async def watch(self, request: pb.WatchRequest, context: aio.ServicerContext[Any, Any]) -> None:
-        """Write to the stream until the subscriber leaves."""
-        if len(request.subscriber) > _LONGEST_NAME:
+        """Write to the stream until the subscriber closes it."""
+        if len(request.subscriber) > _MAX_NAME_LENGTH:
             raise RpcError(
                 grpc.StatusCode.INVALID_ARGUMENT,
                 f"subscriber {request.subscriber[:64]!r}… has {len(request.subscriber)} characters; "
-                f"at most {_LONGEST_NAME} are allowed",
+                f"at most {_MAX_NAME_LENGTH} are allowed",
             )
         if not self._whole.is_set():
-            raise RpcError(grpc.StatusCode.UNAVAILABLE, "the first lists of the API server are not complete yet")
+            raise RpcError(grpc.StatusCode.UNAVAILABLE, "the initial lists from the API server are not complete yet")
         async with aclosing(self._broadcaster.subscribe(request.subscriber)) as messages:
             async for message in messages:
                 await context.write(message)
 
 
 def register(servicer: WatchServicer, server: aio.Server) -> None:
-    """Add the service to a server, as generated code would, except that responses are bytes already."""
+    """Add the service to a server as generated code would, but for responses that are encoded already."""
     method = grpc.unary_stream_rpc_method_handler(
-        servicer.watch, request_deserializer=pb.WatchRequest.FromString, response_serializer=_as_it_is
+        servicer.watch, request_deserializer=pb.WatchRequest.FromString, response_serializer=_identity
     )
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(FULL_NAME, {"Watch": method}),))
 
 
-def _as_it_is(message: bytes) -> bytes:
+def _identity(message: bytes) -> bytes:
     return message

@@ -97,7 +97,7 @@ async def test_a_label_on_a_node_makes_racks(config: KubeSettings, kube: KubeCal
         await kube.patch("Node", "a", {"metadata": {"labels": {"sakkara.topology.rack": "r0"}}})
         await mirror.until(lambda: list(mirror.trees) == ["labels"])
         (problem,) = mirror.trees["labels"].problems
-        assert problem.message.startswith('node "b" of the cluster is not in the tree for want of a label')
+        assert problem.message.startswith('node "b" of the cluster is not in the tree because a label is missing')
         await kube.patch("Node", "b", {"metadata": {"labels": {"sakkara.topology.rack": "r1"}}})
         await mirror.until(lambda: not mirror.trees["labels"].problems)
 

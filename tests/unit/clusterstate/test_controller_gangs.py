@@ -191,9 +191,7 @@ class TestNodeSelector:
         ]
         for resource, each in objects if spec_first else reversed(objects):
             history.put(resource, each)
-        said = (
-            'nodeSelector has "disk": "x", but nodeSelector of SchedulingSpec "ml/s" has "ssd": no node can have both'
-        )
+        said = 'nodeSelector has "disk": "x", but nodeSelector of SchedulingSpec "ml/s" has "ssd": no node has both'
         assert now(history)["a"].problem.startswith(said)
         history.specs(spec(nodeSelector={"disk": "x"}))
         assert now(history)["a"].problem == ""

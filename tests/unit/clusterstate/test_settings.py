@@ -24,7 +24,7 @@ def test_levels_are_labels_by_name_from_the_top() -> None:
         ("a:b=x", "a level is NAME=LABEL"),
         ("node=x", "may not be called 'node'"),
         ("zone=a,zone=b", "may not be called 'zone'"),
-        ("zone=x/a,rack=x/a", "two levels go by the label 'x/a'"),
+        ("zone=x/a,rack=x/a", "two levels have the label 'x/a'"),
     ],
 )
 def test_levels_that_make_no_sense_are_refused(levels: str, said: str) -> None:

@@ -102,7 +102,7 @@ class TestTheDefault:
         tree = only(history.topologies(topology_map_object("m", ONE_RACK)).trees)
         assert (tree.name, tree.default) == ("default-tree", True)
         assert warnings(tree) == [
-            'the settings make "east" the default tree, which does not exist: this one is it until then'
+            'the settings make "east" the default tree, which does not exist: this one is the default until then'
         ]
         history.topologies(topology_map_object("e", ONE_RACK, name="east", second=9))
         assert names(history) == ["east", "default-tree"]
@@ -114,8 +114,8 @@ class TestTheDefault:
         tree = only(batch.trees)
         assert [domain.name for domain in tree.domains] == ["r"]
         assert warnings(tree) == [
-            'ConfigMap "default/young" defines a tree with the name "default-tree" too: this one counts; give that one '
-            "another name"
+            'ConfigMap "default/young" defines a tree with the name "default-tree" too: this one applies; '
+            "give the other one another name"
         ]
         batch = history.remove(TOPOLOGY_MAPS, "uid-map-old")
         assert [domain.name for domain in only(batch.trees).domains] == ["r0", "r1"]
@@ -126,8 +126,8 @@ class TestWhatIsWrong:
         history = cluster("a", "x")
         tree = only(history.topologies(topology_map_object("m", TWO_RACKS)).trees)
         assert warnings(tree) == [
-            '2 nodes of the tree ("b", "c") are not in the cluster: ignored while that is so',
-            'node "x" of the cluster is not in the tree: used only where no constraint above the nodes is hard',
+            '2 nodes of the tree ("b", "c") are not in the cluster and ignored until then',
+            'node "x" of the cluster is not in the tree: used only for gangs without hard constraints above the nodes',
         ]
 
     def test_p34_nodes_that_come_and_go_are_reported_when_somebody_looks(self) -> None:

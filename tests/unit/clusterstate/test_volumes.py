@@ -230,7 +230,7 @@ class TestEphemeral:
         history = History()
         history.put(STORAGE_CLASSES, class_object())
         history.pods(self.pod())
-        words = 'waits for PersistentVolumeClaim "a-scratch" to be made for its ephemeral volume'
+        words = 'waits for PersistentVolumeClaim "a-scratch" to be created for its ephemeral volume'
         assert facts(history).problem == words
         assert told(history.put(CLAIMS, claim_object("a-scratch", owner="uid-a"))) == {"a"}
         assert (facts(history).problem, facts(history).claims) == ("", ("a-scratch",))
@@ -239,7 +239,7 @@ class TestEphemeral:
         history = History()
         history.put(CLAIMS, claim_object("a-scratch"))
         history.pods(self.pod())
-        assert "is in the way" in facts(history).problem
+        assert "was not created for the pod" in facts(history).problem
 
 
 class TestOnePodAtATime:

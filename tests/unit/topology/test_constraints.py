@@ -61,7 +61,7 @@ class TestReading:
         ("text", "quoted"),
         [
             ("", '""'),
-            (" ;\n; ", "says nothing"),
+            (" ;\n; ", "has no constraint"),
             ("rack", '"rack"'),
             ("rack hard pack", '"rack hard pack"'),
             (": pack", '": pack"'),

@@ -90,7 +90,7 @@ class TestRefused:
             ('{"r0": {"a": {}}, "r0": {"b": {}}}', 'tree has "r0" twice'),
             ('{"r0": {"a": {}, "a": {}}}', 'node "a" is in the tree twice, as "r0/a" and as "r0/a"'),
             ({"r0": {"a": {"x": {}}}}, '"r0/a/x" below the nodes: "node" is the last of level-names'),
-            ({"r0": {}}, 'tree has no node: nodes stand 2 objects deep, as level-names is ["rack", "node"]'),
+            ({"r0": {}}, 'tree has no node: nodes are entries at depth 2, because level-names is ["rack", "node"]'),
             ({"r0": ["a"]}, 'tree has "["a"]" at "r0"'),
             ({"r0": {"a": None}}, 'tree has "null" at "r0/a"'),
             ({"r0": {"": {}}}, 'tree has "r0/", but a name has 1 to 253'),
@@ -99,8 +99,8 @@ class TestRefused:
             ("[]", 'tree is "[]", which is not a JSON object'),
             ('{"r0": {"a" {}}}', "line 1, column 13"),
             ("", "line 1, column 1"),
-            ('{"r":' * 100_000, "more objects in one another"),
-            ('{"r0": ' + "9" * 5000 + "}", "tree is not JSON objects in one another"),
+            ('{"r":' * 100_000, "is nested deeper than the 16 levels"),
+            ('{"r0": ' + "9" * 5000 + "}", "tree is not nested JSON objects"),
         ],
         ids=lambda value: value[:40] if isinstance(value, str) else None,
     )
@@ -164,15 +164,15 @@ class TestP34NodesOfOnlyOneOfTreeAndCluster:
         problems = mismatches(tree(), {"a": {}, "x": {}})
         assert [problem.severity for problem in problems] == [Severity.WARNING, Severity.WARNING]
         absent, outside = [problem.message for problem in problems]
-        assert absent == '2 nodes of the tree ("b", "c") are not in the cluster: ignored while that is so'
+        assert absent == '2 nodes of the tree ("b", "c") are not in the cluster and ignored until then'
         assert outside == (
-            'node "x" of the cluster is not in the tree: used only where no constraint above the nodes is hard'
+            'node "x" of the cluster is not in the tree: used only for gangs without hard constraints above the nodes'
         )
 
     def test_p34_many_are_counted(self) -> None:
         (problem,) = mismatches(label_tree({"rack": "example.com/rack"}), {f"n{number}": {} for number in range(9)})
         assert problem.message.startswith(
-            '9 nodes of the cluster ("n0", "n1", "n2" and 6 more) are not in the tree for want of a label '
+            '9 nodes of the cluster ("n0", "n1", "n2" and 6 more) are not in the tree because a label is missing '
             "(example.com/rack)"
         )
 
