@@ -6,7 +6,7 @@ from typing import Final
 
 from muster.firstfit.cluster import Cluster
 from muster.gangs.facts import Amounts, HostPort, NodeFacts, PodClass
-from muster.gangs.node_filters import VOLUMES, volumes_reachable, why_not
+from muster.gangs.node_filters import VOLUMES, filter_reason, volumes_reachable
 
 PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
 ANTI_AFFINITY: Final = "node(s) didn't match pod anti-affinity rules"
@@ -55,7 +55,7 @@ class NodeUsage:
     def filter_reason(self, pod_class: PodClass, node: str) -> str | None:
         """Why one more pod of the class does not fit on the node, in kube-scheduler's words; None if it fits."""
         facts = self.nodes[node]
-        if (reason := why_not(pod_class, facts)) is not None:
+        if (reason := filter_reason(pod_class, facts)) is not None:
             return reason
         if not volumes_reachable(pod_class, facts):
             return VOLUMES
