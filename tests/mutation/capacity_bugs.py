@@ -4,6 +4,26 @@ from mutation.bug import Bug
 
 CAPACITY_BUGS = (
     Bug(
+        "a hint forgets the labels that topology trees name",
+        "queue/wake.py",
+        "            label_keys.update(level.label_key for level in tree.levels if level.label_key)\n",
+        "            pass\n",
+        first="unit/coordinator/test_queueing_hints.py",
+    ),
+    Bug(
+        "a hint wakes only groups whose first pod class is eligible",
+        "queue/wake.py",
+        "for class_id in waits.classes)",
+        "for class_id in sorted(waits.classes)[:1])",
+        first="unit/coordinator/test_queueing_hints.py",
+    ),
+    Bug(
+        "capacity that pods leave wakes no group",
+        "cache/cache.py",
+        "        if nodes:\n            self._wake(ClusterEvent(kind, nodes))\n",
+        "        pass\n",
+    ),
+    Bug(
         "an outage of placement increases the backoff of pending gangs",
         "queue/queue.py",
         "        if not away:\n",

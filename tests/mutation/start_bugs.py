@@ -87,8 +87,8 @@ START_BUGS = (
     Bug(
         "a permit that could not be written keeps its seats",
         "machine.py",
-        "        self._take_seats_back(group, decision.gangs)\n        for gang",
-        "        for gang",
+        "        self._take_seats_back(group, decision.gangs)\n        self._permits",
+        "        self._permits",
     ),
     Bug(
         "acknowledged seats are dropped when a snapshot does not contain the bind yet",
@@ -204,7 +204,7 @@ START_BUGS = (
     Bug(
         "stages that are no phases are not reported",
         "report/progress.py",
-        "    return Stage.PREEMPTED if gang.eviction.preempted_by and not gang.permitted else _STAGES[phase]",
+        "    return Stage.PREEMPTED if gang.eviction.preempted_by and not gang.permit.granted else _STAGES[phase]",
         "    return _STAGES[phase]",
     ),
     Bug(
@@ -216,7 +216,7 @@ START_BUGS = (
     Bug(
         "a gang that can start again is still reported as preempted",
         "reconcile.py",
-        "            gang.eviction.forget_preempted()",
+        "            self._plans.forget_preemptor(gang)",
         "            pass",
     ),
     Bug(

@@ -241,8 +241,7 @@ class Machine:
             self._effects.append(self._permits.persist(deletes=tuple(gang.id for gang in gangs)))
             return
         self.queue.reset_backoff(group)
-        for gang in gangs:
-            gang.permit.grant()
+        self._permits.grant(gangs)
         for gang in gangs:
             self.cache.touch_partners(gang.id)
             self._effects += self._binds.permitted(self.cache, gang)
@@ -252,7 +251,7 @@ class Machine:
         """While the permit was written a node was lost or filled, or a member, a partner or the declaration went.
         Nothing is bound yet: it can still start whole (I1).
         """
-        first = [gang for gang in gangs if not gang.permitted]
+        first = [gang for gang in gangs if not gang.permit.granted]
         if not first:
             return False
         return self.cache.why_not_ready(group) is not None or any(
@@ -274,8 +273,7 @@ class Machine:
         group = decision.group
         self._permits.written(group)
         self._take_seats_back(group, decision.gangs)
-        for gang, record in zip(decision.gangs, decision.before, strict=True):
-            gang.permit.write(record)
+        self._permits.withdraw(decision)
         if group.gangs:
             self.queue.back_off(
                 group, self._now.monotonic_seconds, message
@@ -287,6 +285,6 @@ class Machine:
             for seat in self._binds.unsent(gang):
                 gang.return_seat(seat.uid)
                 self.cache.release(gang, [seat.uid])
-            if not gang.permitted:
-                gang.permit.write(None)
+            if not gang.permit.granted:
+                self._permits.forget_record(gang)
         self.cache.settled(group)

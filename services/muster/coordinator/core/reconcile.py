@@ -76,7 +76,7 @@ class Reconciler:
             for gang in touched:
                 if gang.bound_by_others:
                     self._waiting.give_up(gang.group)
-                    gang.permit.adopt()
+                    self._permits.adopt(gang)
                     gang.timing.bound(now.unix_seconds)
                     cache.touch_partners(gang.id)
                 cache.regroup(gang)
@@ -120,10 +120,10 @@ class Reconciler:
 
     def _look_at(self, gang: Gang, now: Now, effects: list[Effect]) -> None:
         self._look_at_start(gang, now)
-        done = gang.permitted and not (gang.lost or gang.seats or gang.eviction.whole)
+        done = gang.permit.granted and not (gang.lost or gang.seats or gang.eviction.whole)
         if done and (gang.permit.record is None or gang.permit.record.state is not RecordState.SATISFIED):
             self._finish(gang, now, effects)
-        if gang.facts is not None and gang.facts.resources and not gang.permitted:
+        if gang.facts is not None and gang.facts.resources and not gang.permit.granted:
             self._wants_room[gang] = None
         else:
             self._wants_room.pop(gang, None)
@@ -144,14 +144,13 @@ class Reconciler:
         if (report := self._reports.look(gang, now.monotonic_seconds)) is not None:
             effects.append(report)
 
-    @staticmethod
-    def _look_at_start(gang: Gang, now: Now) -> None:
+    def _look_at_start(self, gang: Gang, now: Now) -> None:
         """From when on it could start, and that it can in spite of having been preempted."""
         ready = gang.all_present and not gang.eviction.whole
-        if ready and not gang.permitted:
+        if ready and not gang.permit.granted:
             gang.timing.ready(gang.timing.ready_unix or now.unix_seconds)
-        if gang.eviction.preempted_by and not gang.eviction.whole and (ready or gang.permitted):
-            gang.eviction.forget_preempted()
+        if gang.eviction.preempted_by and not gang.eviction.whole and (ready or gang.permit.granted):
+            self._plans.forget_preemptor(gang)
 
     def _look_at_stage(self, gang: Gang, phase: Phase, effects: list[Effect]) -> None:
         if gang.facts is None or gang.plain:
@@ -169,9 +168,9 @@ class Reconciler:
             effects.append(self._permits.persist((record,)))
         elif recorded:  # once bound, a single pod has nothing left to be remembered
             effects.append(self._permits.persist(deletes=(gang.id,)))
-        if gang.started:
+        if gang.permit.fulfilled:
             return
-        gang.permit.fulfil()
+        self._permits.fulfil(gang)
         gang.timing.bound(now.unix_seconds)
         note = f"{len(gang.bound) + len(gang.acknowledged)} of {len(gang.pods)} pods bound"
         if (seconds := gang.timing.start(now.monotonic_seconds)) is not None:

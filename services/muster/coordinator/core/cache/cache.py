@@ -308,7 +308,7 @@ class Cache:
                 return False
             for id_ in gang.facts.group if gang.facts is not None else ():
                 partner = self.gangs.get(id_)
-                if partner is not None and not partner.permitted and partner.group is not group:
+                if partner is not None and not partner.permit.granted and partner.group is not group:
                     return group.id == gang.id  # alone it stands for itself: what it lacks is told by name
         return True
 
@@ -327,7 +327,7 @@ class Cache:
 
     def _group_id(self, gang: Gang) -> str:
         facts = gang.facts
-        if gang.permitted or facts is None or len(facts.group) < 2 or not groups_agree(gang, self.gangs):
+        if gang.permit.granted or facts is None or len(facts.group) < 2 or not groups_agree(gang, self.gangs):
             return gang.id
         return f"group/{facts.group[0]}"
 

@@ -73,7 +73,7 @@ class HoldAndWait:
     def give_up(self, group: Group) -> None:
         """All that its gangs hold is given back."""
         for gang in group.gangs:
-            if not gang.permitted:
+            if not gang.permit.granted:
                 self._give_back(gang, list(gang.seats))
 
     def _give_back(self, gang: Gang, uids: list[str]) -> None:
@@ -105,7 +105,7 @@ class HoldAndWait:
 
     def _still_waits(self, gang: Gang) -> bool:
         """It held something under an earlier leader, and neither holds anything yet nor does without."""
-        there = self._cache.gangs.get(gang.id) is gang and not gang.permitted
+        there = self._cache.gangs.get(gang.id) is gang and not gang.permit.granted
         return there and gang.hold.since is not None and not gang.seats and gang.group.accumulates
 
     def _time_out(self, group: Group, late: Gang, now: Now) -> list[Effect]:

@@ -45,6 +45,33 @@ class Permits:
         """The group's permit is durable, or never will be."""
         group.persist_id = None
 
+    @staticmethod
+    def grant(gangs: Iterable[Gang]) -> None:
+        """The permit of these gangs is durable (I2)."""
+        for gang in gangs:
+            gang.permit.grant()
+
+    @staticmethod
+    def withdraw(decision: Permit) -> None:
+        """The permit can never be made durable: the gangs have the records that they had before."""
+        for gang, record in zip(decision.gangs, decision.before, strict=True):
+            gang.permit.write(record)
+
+    @staticmethod
+    def forget_record(gang: Gang) -> None:
+        """The gang's record is to be deleted."""
+        gang.permit.write(None)
+
+    @staticmethod
+    def adopt(gang: Gang) -> None:
+        """The gang runs, whoever bound its pods."""
+        gang.permit.adopt()
+
+    @staticmethod
+    def fulfil(gang: Gang) -> None:
+        """All pods of the gang's first permit are bound."""
+        gang.permit.fulfil()
+
     def settled(self, persist_id: int) -> Decision | None:
         """A write is durable, or never will be: what waited for it, if anything did."""
         return self._awaited.pop(persist_id, None)
@@ -53,7 +80,7 @@ class Permits:
         """Write what is to be remembered of the gang besides its permit, if it has changed."""
         before = gang.permit.record
         said = _said(gang)
-        permitted = gang.permitted and not gang.eviction.whole
+        permitted = gang.permit.granted and not gang.eviction.whole
         if said == (_recorded(before) if before is not None else _NOTHING):
             return None
         if said == _NOTHING and not permitted:
@@ -64,7 +91,7 @@ class Permits:
         else:
             state = before.state if before is not None else RecordState.SATISFIED
             if state is RecordState.UNPERMITTED:  # it was to be evicted, and is not
-                state = RecordState.SATISFIED if gang.started else RecordState.BINDING
+                state = RecordState.SATISFIED if gang.permit.fulfilled else RecordState.BINDING
         return self.persist((self.record(gang, state, now.unix_seconds),))
 
     def record(self, gang: Gang, state: RecordState, unix_seconds: float, *, anew: bool = False) -> Record:
@@ -88,7 +115,7 @@ class Permits:
             evicted_for=evicted_for,
             kept_room=kept_room,
             ranks=self._ranks(gang, state),
-            tries=gang.attempts.total if anew or not gang.permitted else gang.permit.attempts,
+            tries=gang.attempts.total if anew or not gang.permit.granted else gang.permit.attempts,
             preempted_by=preempted_by,
         )
         gang.permit.write(record)
@@ -109,7 +136,7 @@ def _said(gang: Gang) -> _Said:
     """What is to be said of the gang now."""
     before = gang.permit.record
     return (
-        gang.hold.since_unix_millis if gang.hold.since is not None and not gang.permitted else 0,
+        gang.hold.since_unix_millis if gang.hold.since is not None and not gang.permit.granted else 0,
         gang.hold.timed_out_declaration,
         _still(before.timing_out if before else (), gang, gang.hold.timing_out),
         _still(before.evicting if before else (), gang, gang.eviction.pods),
@@ -148,7 +175,7 @@ def _permitted_unix_millis(gang: Gang, state: RecordState, unix_seconds: float) 
 
 def _permitted_with(gang: Gang) -> tuple[str, ...]:
     """The group that it started in, also if it declares another one by now."""
-    if gang.permitted:
+    if gang.permit.granted:
         return gang.permit.record.group if gang.permit.record is not None else ()
     return gang.facts.group if gang.facts is not None else ()
 

@@ -28,7 +28,7 @@ def recover(cache: Cache, records: Sequence[Record]) -> tuple[tuple[str, ...], l
     for gang in cache.gangs.values():
         if gang.permit.record is None and (gang.bound or _ran(gang)):
             gang.permit.adopt()
-        if gang.permitted:
+        if gang.permit.granted:
             cache.regroup(gang)
             cache.touch(gang, edited=True)
         elif gang.all_present:  # as near as can be known now
@@ -61,7 +61,7 @@ def _ran(gang: Gang) -> bool:
 
 def _resume(cache: Cache, gang: Gang, record: Record) -> None:
     gang.restore(record)
-    if not gang.permitted:
+    if not gang.permit.granted:
         return
     # The pod's class counts, not the record's: another version of Muster may name classes differently.
     seats = [

@@ -28,7 +28,7 @@ class Nomination:
     """Uids of pods that are to go: evicted, or expected to end."""
     victims: list[Gang] = field(default_factory=list)
     """Gangs of which pods are evicted for it."""
-    begun: bool = False
+    evictions_begun: bool = False
     """The evictions have begun."""
     drains: bool = False
     """Nobody is evicted: work ends by itself, and others may use the room for what ends in time."""
@@ -76,7 +76,7 @@ class Nomination:
     @property
     def come(self) -> list[Seat]:
         """Seats that the group holds in the room already."""
-        seats = (held.seat for gang in self.group.gangs if not gang.permitted for held in gang.seats.values())
+        seats = (held.seat for gang in self.group.gangs if not gang.permit.granted for held in gang.seats.values())
         return [seat for seat in seats if seat.uid not in self.held_before and (seat.node, seat.class_id) in self.room]
 
     def _going_or_come(self) -> list[str]:

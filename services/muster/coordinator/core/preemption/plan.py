@@ -81,7 +81,7 @@ class Plans:
             self.refused(plan)
             return []
         if kept is not None:
-            kept.begun = True
+            kept.evictions_begun = True
         effects = [*self._take_reservations(plan), *preempts(plan)]
         for gang, uids in plan.victims.bound.items():
             if cache.gangs.get(gang.id) is gang:
@@ -107,9 +107,14 @@ class Plans:
             gang.cancel_eviction(uids)
         elif nobody_left or not gang.eviction.begun:
             gang.cancel_eviction(list(gang.eviction.pods))
-            gang.permit.adopt()
+            self._permits.adopt(gang)
         else:
             gang.eviction.drop_preemptor()  # half of it is worth nothing: the rest follows
+
+    @staticmethod
+    def forget_preemptor(gang: Gang) -> None:
+        """The gang, which was evicted whole, can start again."""
+        gang.eviction.forget_preempted()
 
     def reconsider(self, uids: Iterable[str]) -> None:
         """Evictions of these pods have failed: those that nobody waits for any more are not tried again."""
@@ -130,7 +135,8 @@ class Plans:
             if len(gang.bound) < gang.required:
                 return False  # it cannot spare them any more
         return not any(
-            (gang.permitted or gang.group.persist_id is not None) and any(seated_on(uid) is not None for uid in uids)
+            (gang.permit.granted or gang.group.persist_id is not None)
+            and any(seated_on(uid) is not None for uid in uids)
             for gang, uids in plan.victims.reserved.items()
         )
 
@@ -139,7 +145,7 @@ class Plans:
         effects: list[Effect] = []
         for gang, uids in plan.victims.reserved.items():
             group = gang.group
-            if gang.permitted or group.persist_id is not None or not any(uid in gang.seats for uid in uids):
+            if gang.permit.granted or group.persist_id is not None or not any(uid in gang.seats for uid in uids):
                 continue
             effects += reservation_released(gang, kept)
             self._waiting.give_up(group)  # what is left of its reservations is of no use to it
@@ -181,7 +187,7 @@ class Plans:
                 if known and gang.group.gangs_to_place:
                     gang.nominated = record.kept_room
                     going_for_it = going[gang.id] | self._on_their_way_out(room)
-                    self.keep(Nomination(gang.group, gang.id, room, going_for_it, begun=True))
+                    self.keep(Nomination(gang.group, gang.id, room, going_for_it, evictions_begun=True))
         effects: list[Effect] = []
         for gang, record in resumed:
             if record.evicting:
@@ -202,7 +208,7 @@ class Plans:
         if not wanted and not whole:
             return []
         if not wanted and there and not any(gang.pods[uid].deleting for uid in _known(gang, record)):
-            gang.permit.adopt()  # as far as one can see nobody was evicted
+            self._permits.adopt(gang)  # as far as one can see nobody was evicted
             return []
         preemptor_id = record.evicted_for if there and wanted else ""
         gang.begin_eviction(there, preemptor_id, whole=whole and bool(there))
@@ -246,7 +252,7 @@ class Plans:
 
     def _is_stuck(self, kept: Nomination) -> bool:
         """Somebody who was to go cannot be evicted, or does not go any more."""
-        if not kept.begun or kept.ready:
+        if not kept.evictions_begun or kept.ready:
             return False
         return any(self._evictions.stuck(gang) for gang in kept.victims) or any(
             not self._goes(uid, kept.owner) for uid in kept.still_there(self._cache.ledger)
@@ -311,6 +317,6 @@ def unpermit(cache: Cache, gang: Gang) -> None:
 
 
 def _state(gang: Gang) -> RecordState:
-    if gang.eviction.whole or not gang.permitted:
+    if gang.eviction.whole or not gang.permit.granted:
         return RecordState.UNPERMITTED
     return gang.permit.record.state if gang.permit.record is not None else RecordState.SATISFIED

@@ -207,7 +207,7 @@ class PotentialVictims:
             if gang is None or uids is None:
                 return None
             if each.id in self._were_waiting:
-                if gang.permitted or gang.group.persist_id is not None:
+                if gang.permit.granted or gang.group.persist_id is not None:
                     return None
                 reserved[gang] = uids
                 continue

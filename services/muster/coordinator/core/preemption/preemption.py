@@ -24,6 +24,7 @@ from muster.coordinator.core.preemption.plan_events import capacity_reserved
 from muster.coordinator.core.preemption.potential_victims import PotentialVictims, RunningGangs
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.rules import Rules
+from muster.coordinator.core.solve.concurrent import charge
 from muster.coordinator.core.solve.rejections import Rejection, RejectionReason, Rejections
 from muster.coordinator.core.solve.request import may_preempt, to_place
 from muster.coordinator.core.solve.validation import forbidden
@@ -258,8 +259,7 @@ class Preemption:
         self._attempt = None
         group = attempt.group
         seconds = now.monotonic_seconds - attempt.began
-        for gang in group.gangs:
-            gang.attempts.charge(seconds)
+        charge(group, seconds)
         self._not_before = now.monotonic_seconds + seconds * (1 / SHARE - 1)
         if isinstance(attempt.offer, ExpectedCompletions):
             self._drain_again = now.monotonic_seconds + AGAIN_SECONDS

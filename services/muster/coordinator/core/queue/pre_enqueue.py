@@ -50,7 +50,7 @@ def _lacks(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees, ledger: 
         return reason
     if gang.counted < gang.required:
         return _timed_out(gang) if gang.timed_out else _too_few(gang, gang.facts.minimum)
-    if gang.permitted:
+    if gang.permit.granted:
         return None
     return unlike(gang, ledger.classes) or lacks_room_in_all(gang, ledger)
 
@@ -62,7 +62,7 @@ def _wrongly_declared(gang: Gang, known: Mapping[str, Gang], trees: TopologyTree
     for problem in facts.problems:
         if problem.severity is Severity.BLOCKING:
             return problem.message
-    for id_ in facts.group if not gang.permitted else ():
+    for id_ in facts.group if not gang.permit.granted else ():
         partner = known.get(id_)
         if partner is not gang and (reason := _partner_lacks(gang, id_, partner)) is not None:
             return reason

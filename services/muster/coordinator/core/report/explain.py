@@ -104,7 +104,7 @@ def reserved_node(gang: Gang, pod: PodFacts) -> str:
 
 def waits_until_unix_millis(gang: Gang) -> int:
     """Returns when a waiting gang times out, by the leader's wall clock; 0 if it does not wait."""
-    if gang.permitted or not gang.seats or gang.hold.since is None or gang.facts is None:
+    if gang.permit.granted or not gang.seats or gang.hold.since is None or gang.facts is None:
         return 0
     return gang.hold.since_unix_millis + int(gang.facts.waiting_time_seconds * 1000)
 
@@ -127,7 +127,7 @@ def evicted_for(machine: Machine, gang: Gang) -> list[str]:
 def would_help(gang: Gang) -> list[str]:
     """Lists changes that would unblock the gang; empty if nothing blocks it."""
     facts, group = gang.facts, gang.group
-    if facts is None or (gang.permitted and not gang.pending):
+    if facts is None or (gang.permit.granted and not gang.pending):
         return []
     helps = [
         f"correct its declaration: {problem.message}"

@@ -24,7 +24,7 @@ _STAGES: Final = {
 
 def stage_of(gang: Gang, phase: Phase) -> Stage:
     """Returns the stage of a gang in this phase."""
-    return Stage.PREEMPTED if gang.eviction.preempted_by and not gang.permitted else _STAGES[phase]
+    return Stage.PREEMPTED if gang.eviction.preempted_by and not gang.permit.granted else _STAGES[phase]
 
 
 def progress_of(gang: Gang, cache: Cache) -> Progress | None:
@@ -43,14 +43,14 @@ def progress_of(gang: Gang, cache: Cache) -> Progress | None:
         began=gang.timing.ready_unix,
         ended=gang.timing.bound_unix,
         solver_seconds=gang.attempts.solver_seconds,
-        preemptor=gang.eviction.preempted_by if not gang.permitted else "",
+        preemptor=gang.eviction.preempted_by if not gang.permit.granted else "",
     )
 
 
 def _members(gang: Gang, cache: Cache, tree: TopologyTree | None) -> tuple[MemberProgress, ...]:
     """Lists members that stay or have succeeded, by name."""
     ranks = dict(gang.permit.record.ranks) if gang.permit.record is not None else {}
-    tries = gang.permit.attempts if gang.permitted else gang.attempts.total
+    tries = gang.permit.attempts if gang.permit.granted else gang.attempts.total
     domains: dict[str, tuple[str, ...]] = {"": ()}
     members = []
     for pod in sorted(gang.pods.values(), key=lambda pod: (pod.name, pod.uid)):

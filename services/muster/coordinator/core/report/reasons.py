@@ -49,7 +49,7 @@ _PASSES: Final = {Kind.CANNOT_START: Kind.UNTRIED, Kind.LATER_CANNOT_START: Kind
 def kind(gang: Gang) -> Kind:
     """Returns the kind of the gang's reason; cheaper than the reason."""
     group = gang.group
-    if gang.permitted:
+    if gang.permit.granted:
         if not gang.pending:
             if gang.seats and gang.bind.failure:
                 return Kind.NOT_BOUND
@@ -127,10 +127,10 @@ def warnings(gang: Gang) -> list[str]:
     if facts is None:
         return []
     notes = [problem.message for problem in facts.problems if problem.severity is Severity.WARNING]
-    if gang.permitted and facts.definition is not None:
+    if gang.permit.granted and facts.definition is not None:
         blocking = (problem.message for problem in facts.problems if problem.severity is Severity.BLOCKING)
         notes += [f"{message}; pods that have started keep running" for message in blocking]
-    if facts.mode is GangMode.NON_STRICT and not gang.permitted and not gang.group.accumulates:
+    if facts.mode is GangMode.NON_STRICT and not gang.permit.granted and not gang.group.accumulates:
         whole = next(other for other in gang.group.gangs if other.facts and other.facts.starts_whole)
         notes.append(
             f"mode NonStrict has no effect: {_why_whole(whole)}, so all members of the gang group must fit at once"

@@ -203,7 +203,7 @@ class Reports:
 def _by_pod(gang: Gang, why: _Message) -> Iterator[tuple[str, _Message]]:
     """Yields the message for each pod that has no seat or a failing bind; a problem of the pod itself comes first."""
     if why.text:
-        seated = gang.seats if not gang.permitted or why.theme.kind is Kind.NOT_BOUND else ()
+        seated = gang.seats if not gang.permit.granted or why.theme.kind is Kind.NOT_BOUND else ()
         for uid in (*gang.pending, *gang.hold.marked, *seated):
             if uid not in gang.invalid:
                 yield uid, why

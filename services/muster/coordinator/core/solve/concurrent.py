@@ -196,8 +196,7 @@ class ConcurrentSolves:
         if isinstance(answer, Solved):
             attempt.results = {result.id: result for result in answer.results}
         for group in attempt.groups:
-            for gang in group.gangs:
-                gang.attempts.charge(now - attempt.began)
+            charge(group, now - attempt.began)
         ready = [each for each in self._attempts.values() if each.answer is not None and not self._must_wait(each)]
         for each in ready:
             del self._attempts[each.solve_id]
@@ -256,6 +255,12 @@ class ConcurrentSolves:
             first is not group and first.gangs and first.key < key and self._may_want(classes, nodes)
             for first, classes in self._overtaken.items()
         )
+
+
+def charge(group: Group, seconds: float) -> None:
+    """Placement worked on a request with the group for so long."""
+    for gang in group.gangs:
+        gang.attempts.charge(seconds)
 
 
 def in_queue_order(attempts: list[Attempt]) -> Iterator[tuple[Attempt, Group]]:
