@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from builders.core.objects import gang, node, plain_pod, pod_class
-from builders.core.world import Story
+from builders.core.scenario import Scenario
 from muster.coordinator.core.cache.cluster_events import ClusterEvent, EventKind
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.topology import TopologyTrees
@@ -164,49 +164,49 @@ def test_groups_that_were_not_compared_for_lack_of_time_are_woken(index: WakeInd
 # ------------------------------------------------------------------------------------------------------- in scenarios
 
 
-def with_pending_gpu_gang() -> Story:
+def with_pending_gpu_gang() -> Scenario:
     """A gang that needs two gpu nodes of which there is one, and has been solved once."""
-    story = Story(start=False)
+    scenario = Scenario(start=False)
     gpu = replace(pod_class(4), id="gpu", node_selector=(("pool", "gpu"),))
-    story.cluster.classes[gpu.id] = gpu
-    story.start()
-    story.change(nodes=[node("gpu1", 4, labels={"pool": "gpu"}), node("other", 3, labels={"pool": "cpu"})])
+    scenario.cluster.classes[gpu.id] = gpu
+    scenario.start()
+    scenario.change(nodes=[node("gpu1", 4, labels={"pool": "gpu"}), node("other", 3, labels={"pool": "cpu"})])
     built = gang("train").of(2)
-    story.change(gangs=[built.gang_facts()], pods=[replace(pod, class_id="gpu") for pod in built.pods()])
-    story.run()
-    assert (len(story.solves), story.bound("train")) == (1, 0)
-    return story
+    scenario.change(gangs=[built.gang_facts()], pods=[replace(pod, class_id="gpu") for pod in built.pods()])
+    scenario.run()
+    assert (len(scenario.solves), scenario.bound("train")) == (1, 0)
+    return scenario
 
 
 def test_a_label_that_no_gang_names_retries_no_gang() -> None:
-    story = with_pending_gpu_gang()
-    story.change(nodes=[node("other", 3, labels={"pool": "cpu", "owner": "me"})])
-    story.run()
-    assert len(story.solves) == 1
+    scenario = with_pending_gpu_gang()
+    scenario.change(nodes=[node("other", 3, labels={"pool": "cpu", "owner": "me"})])
+    scenario.run()
+    assert len(scenario.solves) == 1
 
 
 def test_i7_a_label_that_a_gang_names_retries_it() -> None:
-    story = with_pending_gpu_gang()
-    story.change(nodes=[node("other", 3, labels={"pool": "gpu"})])
-    story.run()
-    assert len(story.solves) == 2
+    scenario = with_pending_gpu_gang()
+    scenario.change(nodes=[node("other", 3, labels={"pool": "gpu"})])
+    scenario.run()
+    assert len(scenario.solves) == 2
 
 
 def test_capacity_freed_on_an_ineligible_node_retries_no_gang() -> None:
-    story = with_pending_gpu_gang()
+    scenario = with_pending_gpu_gang()
     web = plain_pod("web", cpu=2)
-    story.intrude(web, "other")
-    story.run()
-    solves = len(story.solves)
-    story.change(remove_pods=[web.uid])
-    story.run()
-    assert len(story.solves) == solves
+    scenario.intrude(web, "other")
+    scenario.run()
+    solves = len(scenario.solves)
+    scenario.change(remove_pods=[web.uid])
+    scenario.run()
+    assert len(scenario.solves) == solves
 
 
 def test_i7_events_during_a_solve_are_not_missed() -> None:
-    story = with_pending_gpu_gang()
-    story.change(nodes=[node("other", 3, labels={"pool": "gpu"})])
-    assert len(story.solves) == 2, "a solve is under way"
-    story.change(nodes=[node("another", 4, labels={"pool": "gpu"})])
-    story.run()
-    assert story.bound("train") == 2
+    scenario = with_pending_gpu_gang()
+    scenario.change(nodes=[node("other", 3, labels={"pool": "gpu"})])
+    assert len(scenario.solves) == 2, "a solve is under way"
+    scenario.change(nodes=[node("another", 4, labels={"pool": "gpu"})])
+    scenario.run()
+    assert scenario.bound("train") == 2
