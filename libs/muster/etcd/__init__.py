@@ -1,1 +1,1 @@
-"""The edge to etcd: fenced transactions and the election of a leader."""
+"""etcd client: fenced transactions and leader election."""

@@ -1,9 +1,8 @@
-"""One client of etcd per endpoint: made when it is first asked for, and anew when what it was made with is outdated.
+"""One etcd client per endpoint, created on first use and replaced when its certificate or token is outdated.
 
-A client keeps the certificate that it was made with, and the token that etcd gave it for a password. etcd checks
-passwords slowly on purpose, and every caller is sent away at the same moment when it forgets its tokens. So one thread
-per endpoint shows the password, for all callers, and goes on when a caller cannot wait any longer: who asks next finds
-it done.
+A client keeps its certificate and its authentication token. etcd's password check is slow on purpose, and all callers
+are rejected at once when etcd drops its tokens. So one thread per endpoint authenticates for all callers, and continues
+when a caller times out: the next call finds the client ready.
 """
 
 import threading
@@ -23,30 +22,30 @@ from muster.rpc.credentials import Certificates
 
 _log = structlog.get_logger()
 
-SIGN_IN_SECONDS: Final = 15.0
-"""etcd may take so long to check a password: at its default cost a busy machine needs seconds, when many sign in."""
+AUTHENTICATION_SECONDS: Final = 15.0
+"""Timeout of a password check: at etcd's default bcrypt cost a busy machine takes seconds for many of them."""
 
 _OPTIONS: Final = (*CONNECTION_OPTIONS, ("grpc.max_receive_message_length", -1))
 
 Password = Callable[[], str | None]
-"""Says it as it is now; raises CannotStart if it cannot be had."""
+"""Returns the current password; raises CannotStart if it cannot be read."""
 
 
 class _Etcd3Client(etcd3.Etcd3Client):  # type: ignore[misc]  # etcd3 has no types
-    """Takes certificates themselves: files may be replaced one by one while it would read them."""
+    """Takes certificates as bytes: their files may be replaced one by one while they are read."""
 
     def _get_secure_creds(self, ca_cert: bytes, cert_key: bytes, cert_cert: bytes) -> grpc.ChannelCredentials:
         return grpc.ssl_channel_credentials(ca_cert, cert_key, cert_cert)
 
 
-class _Made(NamedTuple):
+class _Entry(NamedTuple):
     client: Any
     ready: Future[None]
-    """Done when calls may be made with it; fails with what etcd said to the password."""
+    """Done when the client is authenticated; fails with etcd's error."""
 
 
-class Clients:
-    """Clients by endpoint, "HOST:PORT", for calls from any thread."""
+class ClientPool:
+    """Clients by endpoint ("HOST:PORT"). Thread-safe."""
 
     def __init__(
         self,
@@ -55,69 +54,69 @@ class Clients:
         user: str | None = None,
         password: Password | None = None,
     ) -> None:
-        """`timeout_seconds` is for each of their calls. Raises BadCertificates, and what `password` raises."""
+        """`timeout_seconds` applies to each call. Raises BadCertificates, and the errors of `password`."""
         self._timeout_seconds = timeout_seconds
         self._certificates = None if tls.files is None else Certificates(tls.files)
         self._user, self._password = user, password
         self._last_password = password() if password else None
-        self._made: dict[str, _Made] = {}
+        self._entries: dict[str, _Entry] = {}
         self._retired: list[tuple[float, Any]] = []
         self._closed = False
         self._lock = threading.Lock()
 
     def get(self, endpoint: str) -> Any:
-        """The etcd3 client of an endpoint, signed in.
+        """The authenticated etcd3 client of an endpoint.
 
-        Raises EtcdUnavailable if that is not done within the timeout, and RpcError if etcd refuses it.
+        Raises EtcdUnavailable if authentication takes longer than the timeout, and RpcError if etcd rejects it.
         """
         renewed = self._certificates is not None and self._certificates.renewed()
         with self._lock:
             if self._closed:
                 raise EtcdUnavailable("the connection to etcd is closed", outcome_known=True)
             if renewed:
-                for made_before in list(self._made):
-                    self._retire(made_before)
-            made = self._made.get(endpoint) or self._make(endpoint)
+                for known in list(self._entries):
+                    self._retire(known)
+            entry = self._entries.get(endpoint) or self._create(endpoint)
         try:
-            made.ready.result(self._timeout_seconds)
+            entry.ready.result(self._timeout_seconds)
         except TimeoutError as error:
-            reason = f"{endpoint}: the password is not checked yet, after {self._timeout_seconds:g} s"
+            reason = f"{endpoint}: authentication has not finished after {self._timeout_seconds:g} s"
             raise EtcdUnavailable(reason, outcome_known=True) from error
-        return made.client
+        return entry.client
 
     def outdated(self, endpoint: str, client: Any) -> None:
-        """Its token is not known to etcd any more: make another client, unless somebody was quicker."""
+        """Replace a client whose token etcd does not accept any more, unless another thread has done so."""
         with self._lock:
-            made = self._made.get(endpoint)
-            if made is not None and made.client is client:
+            entry = self._entries.get(endpoint)
+            if entry is not None and entry.client is client:
                 self._retire(endpoint)
 
     def close_retired(self) -> None:
-        """Close clients on which no call can be under way; a watch notices, and begins anew."""
+        """Close retired clients whose calls have all timed out; a watch on one ends, and is reopened by its owner."""
         if not self._retired:
             return
         before = time.monotonic() - 2 * self._timeout_seconds
         with self._lock:
-            over = [client for retired, client in self._retired if retired < before]
+            expired = [client for retired, client in self._retired if retired < before]
             self._retired = [each for each in self._retired if each[0] >= before]
-        for client in over:
+        for client in expired:
             client.close()
 
     def close(self) -> None:
-        """Close them all; there are no others from now on."""
+        """Close all clients; `get` fails from now on."""
         with self._lock:
             self._closed = True
-            clients = [*(made.client for made in self._made.values()), *(client for _, client in self._retired)]
-            self._made, self._retired = {}, []
+            clients = [*(entry.client for entry in self._entries.values()), *(client for _, client in self._retired)]
+            self._entries, self._retired = {}, []
         for client in clients:
             client.close()
 
     def _retire(self, endpoint: str) -> None:
-        """With the lock: have the next call make a new client. This one stays a while, since calls may be under way."""
-        self._retired.append((time.monotonic(), self._made.pop(endpoint).client))
+        """Have the next call create a new client; this one stays open for its calls. The caller holds the lock."""
+        self._retired.append((time.monotonic(), self._entries.pop(endpoint).client))
 
-    def _make(self, endpoint: str) -> _Made:
-        """With the lock."""
+    def _create(self, endpoint: str) -> _Entry:
+        """Create a client, and authenticate it in a thread. The caller holds the lock."""
         host, _, port = endpoint.rpartition(":")
         pem = self._certificates.pem if self._certificates else None
         client = _Etcd3Client(
@@ -129,33 +128,33 @@ class Clients:
             timeout=self._timeout_seconds,
             grpc_options=_OPTIONS,
         )
-        made = self._made[endpoint] = _Made(client, Future())
+        entry = self._entries[endpoint] = _Entry(client, Future())
         if self._user is None:
-            made.ready.set_result(None)
+            entry.ready.set_result(None)
         else:
-            name = f"etcd sign-in {endpoint}"
-            threading.Thread(target=self._sign_in, args=(endpoint, made), name=name, daemon=True).start()
-        return made
+            name = f"etcd authentication {endpoint}"
+            threading.Thread(target=self._authenticate, args=(endpoint, entry), name=name, daemon=True).start()
+        return entry
 
-    def _sign_in(self, endpoint: str, made: _Made) -> None:
+    def _authenticate(self, endpoint: str, entry: _Entry) -> None:
         try:
             request = etcdrpc.AuthenticateRequest(name=self._user, password=self._current_password())
-            answer = etcdrpc.AuthStub(made.client.channel).Authenticate(request, timeout=SIGN_IN_SECONDS)
-            made.client.metadata = (("token", answer.token),)
-        except Exception as error:  # whatever it is, it is for those who wait
+            answer = etcdrpc.AuthStub(entry.client.channel).Authenticate(request, timeout=AUTHENTICATION_SECONDS)
+            entry.client.metadata = (("token", answer.token),)
+        except Exception as error:  # raised in the waiting callers
             with self._lock:
-                if self._made.get(endpoint) is made:
-                    del self._made[endpoint]
-            made.client.close()
-            made.ready.set_exception(error)
+                if self._entries.get(endpoint) is entry:
+                    del self._entries[endpoint]
+            entry.client.close()
+            entry.ready.set_exception(error)
         else:
-            made.ready.set_result(None)
+            entry.ready.set_result(None)
 
     def _current_password(self) -> str | None:
-        """As it is now; as it was, if it cannot be read."""
+        """The current password; the previous one if it cannot be read."""
         if self._password is not None:
             try:
                 self._last_password = self._password()
             except CannotStart as error:
-                _log.warning("the password that etcd knew is tried again", error=str(error))
+                _log.warning("password_read_failed", error=str(error))
         return self._last_password

@@ -1,8 +1,8 @@
-"""Who leads: one key in etcd, bound to a lease that its holder must keep alive.
+"""Leader election: one key in etcd, attached to a lease that the leader keeps alive.
 
-Two things keep two leaders apart. A leader knows by its own clock when its lease can have run out, and calls itself
-lost before that; and whatever it writes is fenced by the revision at which it created the key (`Store.commit`), which
-holds also if its clock stood still.
+Two mechanisms prevent two leaders. A leader knows by its own clock when its lease may have expired, and gives up
+leadership before that; and all its writes are fenced by the create revision of its key (`Store.commit`), which holds
+even if its clock stopped.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ __all__ = ["Election", "Fence", "Leadership"]
 
 _log = structlog.get_logger()
 
-_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # goes on while the machine is suspended
-_SAFE_PART: Final = 0.9  # of the TTL: the rest is for a late wake-up and for clocks that run at different speeds
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # advances while the machine is suspended
+_SAFE_SHARE: Final = 0.9  # of the TTL: the rest covers late wake-ups and clock drift
 _RENEWALS_PER_TTL: Final = 3
 _RETRIES_PER_TTL: Final = 20
 
@@ -36,8 +36,8 @@ def _now() -> float:
     return time.clock_gettime(_CLOCK)
 
 
-class _Seat(Struct, frozen=True):
-    """The leader key as found; `revision` is that of the store at that moment."""
+class _LeaderKey(Struct, frozen=True):
+    """The leader key as read; `revision` is the revision of the store at that time."""
 
     identity: str
     create_revision: int
@@ -46,52 +46,52 @@ class _Seat(Struct, frozen=True):
 
 
 class Leadership:
-    """One time of being leader. `lost` is set when it ends, for whatever reason."""
+    """One term of leadership. `lost` is set when it ends, for any reason."""
 
     def __init__(self, fence: Fence, lease_id: int, safe_until: float) -> None:
         self.fence = fence
         self.lost = asyncio.Event()
-        self.why_lost = ""
+        self.loss_reason = ""
         """Set together with `lost`."""
         self.lease_id = lease_id
         self.keeper: asyncio.Task[None] | None = None
-        """What keeps the lease alive, and gives it back once leadership is lost."""
+        """Task that renews the lease, and revokes it once leadership is lost."""
         self.safe_until = safe_until
-        """On this machine's clock: nobody else can lead before."""
+        """Time on this machine's clock before which no other leader is possible."""
         self.renewed_at = _now()
-        """When the event loop made sure of that last."""
+        """Time of the last renewal by the event loop."""
         self._alarm: asyncio.TimerHandle | None = None
         self.extend(safe_until)
 
     @property
     def held(self) -> bool:
-        """Nobody else can lead now. Ask before acting: after a freeze, `lost` may not have had the time to be set."""
+        """No other leader is possible now. Check before acting: after a freeze `lost` may not be set yet."""
         if not self.lost.is_set() and _now() >= self.safe_until:
             self.lose("the lease was not renewed in time")
         return not self.lost.is_set()
 
     async def resign(self) -> None:
-        """Stop leading, and let others take over at once if etcd can be told."""
+        """Give up leadership, and revoke the lease so that another replica can take over at once."""
         self.lose("resigned")
         if self.keeper is not None:
             await asyncio.gather(self.keeper, return_exceptions=True)
 
     def extend(self, safe_until: float) -> None:
-        """The lease lives at least until then."""
+        """Record a renewal: the lease lives at least until then."""
         self.prolong(safe_until)
         self.renewed_at = _now()
         self._set_alarm()
 
     def prolong(self, safe_until: float) -> None:
-        """As `extend`, from any thread, while the event loop is busy with something else."""
+        """Like `extend`, from any thread, while the event loop is busy."""
         self.safe_until = max(self.safe_until, safe_until)
 
-    def lose(self, why: str) -> None:
-        """It is over."""
+    def lose(self, reason: str) -> None:
+        """End the leadership."""
         if self._alarm is not None:
             self._alarm.cancel()
         if not self.lost.is_set():
-            self.why_lost = why
+            self.loss_reason = reason
             self.lost.set()
 
     def _set_alarm(self) -> None:
@@ -102,62 +102,63 @@ class Leadership:
 
 
 class Election:
-    """Takes part in the election for one leader key."""
+    """A candidate in the election for one leader key."""
 
     def __init__(self, store: Store, key: str = "/muster/v1/leader", identity: str = "", ttl_seconds: int = 3) -> None:
-        """`identity` is what others see as the leader. etcd makes leases of 2 seconds at least by its defaults."""
+        """`identity` is the value of the leader key. etcd's default minimum TTL of a lease is 2 seconds."""
         self._store, self._key, self._identity, self._ttl_seconds = store, key, identity, ttl_seconds
         self._leadership: Leadership | None = None
         self._outage = False
-        self._left_lease = 0  # of a leadership that was lost; the key may hang on it
+        self._stale_lease = 0  # of an ended leadership; the key may still be attached to it
 
     async def campaign(self) -> Leadership:
-        """Wait until this is the leader. While etcd is away, it goes on waiting."""
+        """Wait until this candidate is leader, also through outages of etcd."""
         backoff = Backoff()
         while True:
             try:
-                await self._give_back_left_lease()
-                seat = await self._look()
-                if seat is not None:
-                    await self._until_changed(seat)
+                await self._revoke_stale_lease()
+                leader = await self._read_key()
+                if leader is not None:
+                    await self._until_changed(leader)
                     backoff.reset()
                     continue
-                leadership = await self._take_seat()
+                leadership = await self._take_key()
             except EtcdUnavailable as error:
-                self._note_outage("cannot campaign", error)
+                self._note_outage("campaign_failed", error)
                 await backoff.pause()
                 continue
             if leadership is not None and leadership.held:
-                _log.info("leading", key=self._key, identity=self._identity, epoch=leadership.fence.create_revision)
+                epoch = leadership.fence.create_revision
+                _log.info("leadership_acquired", key=self._key, identity=self._identity, epoch=epoch)
                 self._leadership = leadership
                 leadership.keeper = asyncio.create_task(self._keep(leadership))
                 return leadership
 
     async def leader(self) -> str | None:
-        """Identity of the leader; None if there is none. Raises EtcdUnavailable."""
-        seat = await self._look()
-        return None if seat is None else seat.identity
+        """Identity of the leader, or None. Raises EtcdUnavailable."""
+        leader = await self._read_key()
+        return None if leader is None else leader.identity
 
     async def resign(self) -> None:
-        """`Leadership.resign` of the last leadership, if there was one."""
+        """Resign the last leadership, if there was one."""
         if self._leadership is not None:
             await self._leadership.resign()
 
-    # -- the seat
+    # -- the leader key
 
-    async def _look(self) -> _Seat | None:
-        def request(client: Any) -> _Seat | None:
+    async def _read_key(self) -> _LeaderKey | None:
+        def request(client: Any) -> _LeaderKey | None:
             found = client.get_response(self._key)
             if not found.kvs:
                 return None
             kv = found.kvs[0]
-            return _Seat(kv.value.decode(errors="replace"), kv.create_revision, kv.lease, found.header.revision)
+            return _LeaderKey(kv.value.decode(errors="replace"), kv.create_revision, kv.lease, found.header.revision)
 
-        seat = await self._store.ask(request)
+        leader = await self._store.ask(request)
         if self._outage:
             self._outage = False
-            _log.info("etcd answers again", key=self._key)
-        return seat
+            _log.info("etcd_recovered", key=self._key)
+        return leader
 
     def _note_outage(self, event: str, error: EtcdUnavailable) -> None:
         """Log the first failure of an outage."""
@@ -165,25 +166,25 @@ class Election:
             self._outage = True
             _log.warning(event, key=self._key, error=str(error))
 
-    async def _take_seat(self) -> Leadership | None:
-        """Create the key, if there is none, on a new lease."""
-        asked = _now()
+    async def _take_key(self) -> Leadership | None:
+        """Create the key on a new lease, if it does not exist."""
+        started = _now()
         lease = await self._store.ask(lambda client: client.lease(self._ttl_seconds))
         try:
-            seat = await self._store.ask(self._create_key(lease.id))
+            leader = await self._store.ask(self._create_key(lease.id))
         except BaseException:
-            self._left_lease = lease.id  # the key may be there, though nobody told us
+            self._stale_lease = lease.id  # the key may exist although the answer was lost
             raise
-        if seat.lease_id != lease.id:
-            self._left_lease = lease.id
+        if leader.lease_id != lease.id:
+            self._stale_lease = lease.id
             return None
-        leadership = Leadership(Fence(self._key, seat.create_revision), lease.id, asked + lease.ttl * _SAFE_PART)
+        leadership = Leadership(Fence(self._key, leader.create_revision), lease.id, started + lease.ttl * _SAFE_SHARE)
         if not leadership.held:  # it took too long
-            self._left_lease = lease.id
+            self._stale_lease = lease.id
         return leadership
 
-    def _create_key(self, lease_id: int) -> Callable[[Any], _Seat]:
-        def request(client: Any) -> _Seat:
+    def _create_key(self, lease_id: int) -> Callable[[Any], _LeaderKey]:
+        def request(client: Any) -> _LeaderKey:
             make = client.transactions
             _, responses = client.transaction(
                 compare=[make.create(self._key) == 0],
@@ -191,26 +192,26 @@ class Election:
                 failure=[make.get(self._key)],
             )
             value, found = responses[-1][0]
-            return _Seat(value.decode(errors="replace"), found.create_revision, found.lease_id, 0)
+            return _LeaderKey(value.decode(errors="replace"), found.create_revision, found.lease_id, 0)
 
         return request
 
-    async def _until_changed(self, seat: _Seat) -> None:
-        """Wait for a change of the key. A watch may be silent though the key is gone, so look again after a TTL."""
-        watch = KeyWatch(self._store.connection, self._key, seat.revision)
+    async def _until_changed(self, leader: _LeaderKey) -> None:
+        """Wait for a change of the key, but not longer than a TTL: a broken watch may miss the deletion."""
+        watch = KeyWatch(self._store.connection, self._key, leader.revision)
         try:
-            await _first_of(watch.over, timeout_seconds=self._ttl_seconds)
+            await _first_of(watch.ended, timeout_seconds=self._ttl_seconds)
         finally:
             watch.close()
 
-    async def _give_back_left_lease(self) -> None:
-        """Nobody leads by it any more, so nobody need wait until it runs out."""
-        if self._left_lease:
-            lease_id, self._left_lease = self._left_lease, 0
+    async def _revoke_stale_lease(self) -> None:
+        """Revoke the lease of an ended leadership, so that no candidate waits for its expiry."""
+        if self._stale_lease:
+            lease_id, self._stale_lease = self._stale_lease, 0
             try:
                 await self._revoke(lease_id)
             except BaseException:
-                self._left_lease = lease_id
+                self._stale_lease = lease_id
                 raise
 
     async def _revoke(self, lease_id: int) -> None:
@@ -218,7 +219,7 @@ class Election:
             try:
                 client.revoke_lease(lease_id)
             except grpc.RpcError as error:
-                if error.code() is not grpc.StatusCode.NOT_FOUND:  # it has run out, which is as good
+                if error.code() is not grpc.StatusCode.NOT_FOUND:  # it has expired already
                     raise
 
         await self._store.ask(request)
@@ -226,64 +227,64 @@ class Election:
     # -- while leading
 
     async def _keep(self, leadership: Leadership) -> None:
-        """Renew the lease until leadership is lost, then give it back."""
-        guard = LeaseKeepAlive(
+        """Renew the lease until leadership is lost, then revoke it."""
+        keepalive = LeaseKeepAlive(
             self._store.connection,
             leadership,
             partial(_renewed, self._key, leadership),
             ttl_seconds=self._ttl_seconds,
-            safe_part=_SAFE_PART,
+            safe_share=_SAFE_SHARE,
             now=_now,
         )
         try:
             while leadership.held:
                 await self._renewals(leadership)
         except Exception as error:
-            _log.error("the lease is not kept any more", key=self._key, exc_info=error)
+            _log.error("lease_renewal_crashed", key=self._key, exc_info=error)
             leadership.lose(f"internal error: {type(error).__name__}: {error}")
         finally:
-            guard.close()
+            keepalive.close()
             leadership.lose("the election was stopped")
-        _log.warning("not leading any more", key=self._key, identity=self._identity, why=leadership.why_lost)
-        self._left_lease = leadership.lease_id
+        _log.warning("leadership_lost", key=self._key, identity=self._identity, reason=leadership.loss_reason)
+        self._stale_lease = leadership.lease_id
         with suppress(EtcdUnavailable):
-            await self._give_back_left_lease()
+            await self._revoke_stale_lease()
 
     async def _renewals(self, leadership: Leadership) -> None:
-        """Renew at intervals, and at once when the key changes, for as long as one watch lasts."""
+        """Renew at intervals, and at once when the key changes, until the watch ends."""
         watch = KeyWatch(self._store.connection, self._key, leadership.fence.create_revision)
         try:
-            while leadership.held and not watch.over.is_set():
-                await _first_of(watch.over, leadership.lost, timeout_seconds=self._ttl_seconds / _RENEWALS_PER_TTL)
+            while leadership.held and not watch.ended.is_set():
+                await _first_of(watch.ended, leadership.lost, timeout_seconds=self._ttl_seconds / _RENEWALS_PER_TTL)
                 if leadership.held:
                     await self._renew(leadership)
         finally:
             watch.close()
 
     async def _renew(self, leadership: Leadership) -> None:
-        asked = _now()
+        started = _now()
         try:
             lease_seconds = await self._store.ask(partial(_refresh, leadership.lease_id))
-            seat = await self._look()
+            leader = await self._read_key()
         except EtcdUnavailable as error:
-            self._note_outage("cannot renew the lease", error)
+            self._note_outage("lease_renewal_failed", error)
             await _first_of(leadership.lost, timeout_seconds=self._ttl_seconds / _RETRIES_PER_TTL)
             return
         if lease_seconds <= 0:
-            leadership.lose("the lease has run out or was revoked")
-        elif seat is None or seat.create_revision != leadership.fence.create_revision:
-            leadership.lose("the leader key was removed" if seat is None else f"{seat.identity!r} leads")
+            leadership.lose("the lease has expired or was revoked")
+        elif leader is None or leader.create_revision != leadership.fence.create_revision:
+            leadership.lose("the leader key was removed" if leader is None else f"{leader.identity!r} leads")
         else:
-            leadership.extend(asked + lease_seconds * _SAFE_PART)
+            leadership.extend(started + lease_seconds * _SAFE_SHARE)
 
 
 def _refresh(lease_id: int, client: Any) -> int:
-    """New TTL of the lease in seconds; 0 if there is no such lease any more."""
+    """New TTL of the lease in seconds; 0 if the lease does not exist any more."""
     return max((int(answer.TTL) for answer in client.refresh_lease(lease_id)), default=0)
 
 
 def _renewed(key: str, leadership: Leadership, client: Any) -> float:
-    """New TTL of the lease in seconds; 0 if there is no such lease any more, or the key is not that of this leader."""
+    """New TTL of the lease in seconds; 0 if the lease does not exist any more, or the key is another leader's."""
     lease_seconds = _refresh(leadership.lease_id, client)
     found = client.get_response(key).kvs
     ours = bool(found) and found[0].create_revision == leadership.fence.create_revision
@@ -291,7 +292,7 @@ def _renewed(key: str, leadership: Leadership, client: Any) -> float:
 
 
 async def _first_of(*events: asyncio.Event, timeout_seconds: float) -> None:
-    """Wait until one of the events is set, but no longer than that."""
+    """Wait until one of the events is set, or for `timeout_seconds`."""
     waiting = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waiting, timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -1,20 +1,20 @@
-"""What goes wrong with etcd."""
+"""Errors of requests to etcd."""
 
 from muster.config.settings import CannotStart
 
 
 class Fenced(RuntimeError):
-    """The leader key is not the one this leadership is about: somebody else leads, or nobody. Nothing was written."""
+    """The leader key has another create revision, or does not exist. Nothing was written."""
 
 
 class TooLarge(ValueError):
-    """etcd refuses a transaction of this size. Nothing was written; write less at once."""
+    """etcd rejects a transaction of this size. Nothing was written; split it."""
 
 
 class EtcdUnavailable(RuntimeError):
-    """etcd could not be asked, or did not answer in time.
+    """etcd is unreachable, or did not answer in time.
 
-    `outcome_known`: the request had no effect. Otherwise it may have had its effect, or may have it yet.
+    `outcome_known`: the request had no effect. Otherwise it may have taken effect, or may still do so.
     """
 
     def __init__(self, message: str, *, outcome_known: bool) -> None:
@@ -23,4 +23,4 @@ class EtcdUnavailable(RuntimeError):
 
 
 class BadEndpoints(CannotStart):
-    """The endpoints of etcd are not "HOST:PORT[,HOST:PORT...]"."""
+    """The endpoints of etcd are not of the form "HOST:PORT[,HOST:PORT...]"."""

@@ -1,7 +1,7 @@
-"""Tells when a key changes, so that nobody need ask all the time.
+"""Watch of one key, instead of polling.
 
-etcd3's own watcher spins without a pause while etcd is down and cannot be closed; this one ends with the first error,
-and whoever watches looks for itself and watches anew.
+etcd3's own watcher spins while etcd is down and cannot be closed; this one ends with the first change or error, and the
+caller reads the key and watches again.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from muster.etcd.connection import Connection
 from muster.etcd.errors import EtcdUnavailable
 from muster.etcd.etcd3_import import etcdrpc
 
-_ERROR_PAUSE_SECONDS: Final = 0.2  # so that nobody who watches anew does so without a pause
+_ERROR_PAUSE_SECONDS: Final = 0.2  # so that callers do not reopen failing watches in a loop
 
 
 class KeyWatch:
-    """One watch of one key. `over` is set when the key changes after `revision`, or nothing more will be heard."""
+    """One watch of one key. `ended` is set when the key changes after `revision`, or when the watch breaks."""
 
     def __init__(self, connection: Connection, key: str, revision: int) -> None:
-        """Start watching, from inside an event loop."""
-        self.over = asyncio.Event()
+        """Start watching; call within an event loop."""
+        self.ended = asyncio.Event()
         self._connection, self._key, self._revision = connection, key, revision
         self._loop = asyncio.get_running_loop()
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -49,7 +49,9 @@ class KeyWatch:
                 if self._closed.is_set():
                     return
                 stub = etcdrpc.WatchStub(client.channel)
-                self._call = stub.Watch(self._ask(), credentials=client.call_credentials, metadata=client.metadata)
+                self._call = stub.Watch(
+                    self._watch_requests(), credentials=client.call_credentials, metadata=client.metadata
+                )
             for response in self._call:
                 if response.events or response.canceled:
                     return
@@ -57,14 +59,14 @@ class KeyWatch:
             self._closed.wait(_ERROR_PAUSE_SECONDS)
         finally:
             self.close()
-            self._tell()
+            self._notify()
 
-    def _ask(self) -> Iterator[Any]:
-        """One request, and no end before the watch is to end."""
+    def _watch_requests(self) -> Iterator[Any]:
+        """The create request; the stream of requests ends when the watch is closed."""
         create = etcdrpc.WatchCreateRequest(key=self._key.encode(), start_revision=self._revision + 1)
         yield etcdrpc.WatchRequest(create_request=create)
         self._requests.get()
 
-    def _tell(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed, so nobody waits
-            self._loop.call_soon_threadsafe(self.over.set)
+    def _notify(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self.ended.set)

@@ -1,7 +1,7 @@
-"""Keeps a leader's lease while its event loop is busy: one step over many gangs may take longer than a lease lives.
+"""Renews a leader's lease from a thread while its event loop is busy: one step over many gangs may outlast the TTL.
 
-Without it a leader that has a lot to do loses its lease before it is done, and begins again, for ever. A process that
-stands still as a whole is not helped, nor a loop that is busy for longer than any work takes.
+Without it a busy leader would lose its lease before it is done, and start over, forever. It does not help a process
+that is frozen as a whole, nor a loop that is busy for longer than any step takes.
 """
 
 import threading
@@ -14,70 +14,70 @@ import structlog
 from muster.etcd.connection import Connection
 from muster.etcd.errors import EtcdUnavailable
 
-BUSY_SECONDS = 60.0
-"""A loop that does not come to renew its lease for so long is stuck: somebody else had better lead."""
-_LOOKS_PER_TTL: Final = 6
-_LATE_PART: Final = 0.5  # of the TTL: the loop renews three times as often as the lease runs out
+MAX_BUSY_SECONDS = 60.0
+"""A loop that has not renewed its lease for this long is stuck, and another replica should lead."""
+_CHECKS_PER_TTL: Final = 6
+_LATE_SHARE: Final = 0.5  # of the TTL: the loop renews three times as often as the lease runs out
 
 _log = structlog.get_logger()
 
 
-class Held(Protocol):
-    """A leadership, as far as its guard is concerned."""
+class RenewedLeadership(Protocol):
+    """The part of a Leadership that the keepalive uses."""
 
     renewed_at: float
-    """When the loop renewed the lease last."""
+    """Time of the last renewal by the event loop."""
 
     def prolong(self, safe_until: float) -> None:
-        """The lease lives at least until then. Safe to call from any thread."""
+        """Record that the lease lives at least until then. Thread-safe."""
 
 
 class LeaseKeepAlive:
-    """A thread that renews when the loop is late. `renew` returns how long the lease lives, 0 if it is lost."""
+    """A thread that renews the lease when the event loop is late. `renew` returns the new TTL, 0: the lease is lost."""
 
     def __init__(
         self,
         connection: Connection,
-        held: Held,
+        leadership: RenewedLeadership,
         renew: Callable[[Any], float],
         *,
         ttl_seconds: float,
-        safe_part: float,
+        safe_share: float,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._connection, self._held, self._renew = connection, held, renew
-        self._ttl_seconds, self._safe_part = ttl_seconds, safe_part
+        self._connection, self._leadership, self._renew = connection, leadership, renew
+        self._ttl_seconds, self._safe_share = ttl_seconds, safe_share
         self._now = now
         self._renewed_at = now()
-        self._told = False
-        self._over = threading.Event()
-        threading.Thread(target=self._watch, name="etcd lease guard", daemon=True).start()
+        self._logged = False
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch, name="etcd lease keepalive", daemon=True).start()
 
     def close(self) -> None:
-        """Renew no more."""
-        self._over.set()
+        """Stop the thread."""
+        self._closed.set()
 
     def _watch(self) -> None:
-        while not self._over.wait(self._ttl_seconds / _LOOKS_PER_TTL):
-            silent = self._now() - self._held.renewed_at
-            if silent > BUSY_SECONDS:
-                _log.error("the loop does not come back; its lease is kept no longer", silent_seconds=round(silent, 1))
+        while not self._closed.wait(self._ttl_seconds / _CHECKS_PER_TTL):
+            late_seconds = self._now() - self._leadership.renewed_at
+            if late_seconds > MAX_BUSY_SECONDS:
+                _log.error("event_loop_stuck", late_seconds=round(late_seconds, 1))
                 return
-            late = self._ttl_seconds * _LATE_PART
-            if silent < late:
-                self._told = False
-            elif self._now() - self._renewed_at >= late:
-                self._help(silent)
+            allowed = self._ttl_seconds * _LATE_SHARE
+            if late_seconds < allowed:
+                self._logged = False
+            elif self._now() - self._renewed_at >= allowed:
+                self._renew_late(late_seconds)
 
-    def _help(self, silent: float) -> None:
-        asked = self._now()
+    def _renew_late(self, late_seconds: float) -> None:
+        started = self._now()
         try:
             lease_seconds = self._connection.call(self._renew).value
         except (EtcdUnavailable, ValueError):  # ValueError: the channel is closed
             return
-        if lease_seconds > 0 and not self._over.is_set():
-            self._renewed_at = asked
-            self._held.prolong(asked + lease_seconds * self._safe_part)
-            if not self._told:
-                self._told = True
-                _log.warning("the loop is busy; its lease is kept meanwhile", silent_seconds=round(silent, 1))
+        if lease_seconds > 0 and not self._closed.is_set():
+            self._renewed_at = started
+            self._leadership.prolong(started + lease_seconds * self._safe_share)
+            if not self._logged:
+                self._logged = True
+                _log.warning("lease_renewed_for_busy_event_loop", late_seconds=round(late_seconds, 1))

@@ -1,4 +1,4 @@
-"""Records in etcd: read by prefix, written in one transaction that holds only while the writer leads."""
+"""Records in etcd: reads by prefix, and transactions that commit only while the writer is leader."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
@@ -21,19 +21,19 @@ __all__ = ["BadEndpoints", "EtcdUnavailable", "Fence", "Fenced", "Store", "TooLa
 _T = TypeVar("_T")
 
 _LEASE_THREADS: Final = 2
-_THREADS: Final = 4  # commits are few and batched; more would only wait for each other in etcd's log
-_PAGE_KEYS: Final = 256  # a record of a gang of 1,000 pods has about 100 KB
+_THREADS: Final = 4  # commits are few and batched; more threads would only queue for etcd's log
+_PAGE_KEYS: Final = 256  # the record of a gang of 1,000 pods has about 100 KB
 
 
 class Fence(Struct, frozen=True):
-    """Proof of leadership: the leader key as it was created by this leader."""
+    """Proof of leadership: the leader key and its create revision."""
 
     key: str
     create_revision: int
 
 
 class Store:
-    """Talks to etcd from one event loop; every call ends within `timeout_seconds`. Connections heal by themselves."""
+    """Access to etcd from one event loop; every call ends within `timeout_seconds`. Reconnects by itself."""
 
     def __init__(
         self,
@@ -44,16 +44,16 @@ class Store:
         user: str | None = None,
         password: Password | None = None,
     ) -> None:
-        """`endpoints` is "HOST:PORT[,HOST:PORT...]". Nothing is connected yet.
+        """`endpoints` is "HOST:PORT[,HOST:PORT...]". Connects lazily.
 
-        Raises BadEndpoints, BadCertificates, and what `password` raises.
+        Raises BadEndpoints, BadCertificates, and the errors of `password`.
         """
         self.connection = Connection(endpoints, timeout_seconds, tls, user, password)
         self._threads = ThreadPoolExecutor(_THREADS, "etcd")
         self._lease_threads = ThreadPoolExecutor(_LEASE_THREADS, "etcd-lease")
 
     async def get_prefix(self, prefix: str) -> list[tuple[str, bytes]]:
-        """All keys that begin with `prefix` and their values, by key, as of one moment. Raises EtcdUnavailable."""
+        """All keys with that prefix and their values, by key, at one revision. Raises EtcdUnavailable."""
         found: list[tuple[str, bytes]] = []
         start, end, revision = prefix.encode(), _after(prefix), 0
         while True:
@@ -63,16 +63,16 @@ class Store:
             if not page.more:
                 return found
             start = page.kvs[-1].key + b"\0"
-            revision = revision or page.header.revision  # later pages have later ones in their headers
+            revision = revision or page.header.revision  # headers of later pages may have later revisions
 
     async def commit(self, fence: Fence, puts: Mapping[str, bytes], deletes: Collection[str] = ()) -> None:
-        """Write and delete records in one transaction that takes effect only while the fence holds.
+        """Write and delete records in one transaction that commits only while the fence holds.
 
-        Raises Fenced if somebody else leads by now; TooLarge; EtcdUnavailable, whose `outcome_known` tells whether it
-        is sure that nothing was written. To repeat the same commit is safe. A key may be put or deleted, not both.
+        Raises Fenced if there is another leader or none; TooLarge; EtcdUnavailable, whose `outcome_known` says that
+        nothing was written. A commit can be repeated safely. A key may be put or deleted, not both.
         """
         if both := puts.keys() & set(deletes):
-            raise ValueError(f"keys to be both put and deleted in one transaction: {sorted(both)}")
+            raise ValueError(f"keys are both put and deleted in one transaction: {sorted(both)}")
 
         def transaction(client: Any) -> bool:
             make = client.transactions
@@ -87,11 +87,11 @@ class Store:
         if answer.value:
             return
         if answer.repeated:
-            raise EtcdUnavailable("etcd did not answer in time, and leadership is lost by now", outcome_known=False)
-        raise Fenced(f"the leader key {fence.key!r} is not of revision {fence.create_revision} any more")
+            raise EtcdUnavailable("etcd did not answer in time, and leadership is lost since", outcome_known=False)
+        raise Fenced(f"the leader key {fence.key!r} no longer has create revision {fence.create_revision}")
 
     async def healthy(self, key: str = "\0") -> bool:
-        """Whether etcd answers and has a quorum. `key` is one that the user may read, where etcd knows users."""
+        """Whether etcd answers with a quorum. With authentication `key` must be readable by the user."""
         try:
             await self._run("health", partial(_range, etcdrpc.RangeRequest(key=key.encode(), count_only=True)))
         except EtcdUnavailable:
@@ -99,14 +99,14 @@ class Store:
         return True
 
     async def ask(self, request: Callable[[Any], _T]) -> _T:
-        """Let `request` ask an etcd3 client; for the election, which must not wait behind commits.
+        """Call `request` with an etcd3 client; for the election, which must not queue behind commits.
 
-        It must be safe to repeat. Raises EtcdUnavailable.
+        It must be idempotent. Raises EtcdUnavailable.
         """
         return (await self._run("election", request, self._lease_threads)).value
 
     async def close(self) -> None:
-        """Close the connections; calls that run are waited for."""
+        """Wait for running calls, and close the connections."""
         for threads in (self._threads, self._lease_threads):
             await asyncio.get_running_loop().run_in_executor(None, threads.shutdown)
         self.connection.close()
@@ -115,7 +115,7 @@ class Store:
         self, operation: str, request: Callable[[Any], _T], threads: ThreadPoolExecutor | None = None
     ) -> Answer[_T]:
         loop = asyncio.get_running_loop()
-        began = perf_counter()  # the loop's own clock stands still for a millisecond
+        began = perf_counter()  # the loop's own clock is coarser
         try:
             answer = await loop.run_in_executor(threads or self._threads, self.connection.call, request)
         except (EtcdUnavailable, TooLarge):
@@ -127,11 +127,11 @@ class Store:
 
 
 def _range(request: Any, client: Any) -> Any:
-    """etcd3's own get_prefix knows neither limit nor revision."""
+    """A Range request; etcd3's own get_prefix supports neither limit nor revision."""
     return client.kvstub.Range(request, client.timeout, credentials=client.call_credentials, metadata=client.metadata)
 
 
 def _after(prefix: str) -> bytes:
-    """The first key after all that begin with `prefix`."""
+    """The first key after all keys with the prefix."""
     raw = prefix.encode().rstrip(b"\xff")
     return raw[:-1] + bytes([raw[-1] + 1]) if raw else b"\0"

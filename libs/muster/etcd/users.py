@@ -1,4 +1,4 @@
-"""Prepares etcd for Muster: authentication, root, and a user who has rights below the prefix only."""
+"""Sets up etcd for Muster: authentication, root, and a user with rights below the prefix only."""
 
 import time
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ import grpc
 import structlog
 
 from muster.config.settings import CannotStart, TlsSettings
-from muster.etcd.client_pool import SIGN_IN_SECONDS
+from muster.etcd.client_pool import AUTHENTICATION_SECONDS
 from muster.etcd.connection import parse_endpoints
 from muster.etcd.etcd3_import import etcdrpc
 from muster.retry.retrying import Backoff
 from muster.rpc.credentials import Certificates, channel_credentials
 
 ROOT: Final = "root"
-"""etcd's name for who may do everything; authentication cannot be without it."""
+"""etcd's superuser, required for authentication."""
 
-_CALL_SECONDS: Final = SIGN_IN_SECONDS  # most of them check or make the hash of a password
+_CALL_SECONDS: Final = AUTHENTICATION_SECONDS  # most calls check or create a password hash
 _READ_AND_WRITE: Final = 2
 _NOT_ENABLED: Final = "authentication is not enabled"
-_WRONG_PASSWORD: Final = "authentication failed"  # noqa: S105 (what etcd says)
-_THERE_ALREADY: Final = "already exists"
+_WRONG_PASSWORD: Final = "authentication failed"  # noqa: S105 (etcd's message)
+_EXISTS: Final = "already exists"
 _REFUSALS: Final = frozenset(
     {grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_DENIED}
 )
@@ -29,26 +29,26 @@ _REFUSALS: Final = frozenset(
 _log = structlog.get_logger()
 
 
-class CannotPrepare(CannotStart):
-    """etcd's users are not as they should be, and this could not change it; says why and what to do."""
+class CannotSetUpUsers(CannotStart):
+    """etcd's users could not be set up; the message has the reason and what to do."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What there should be. Passwords are never told in logs or errors."""
+class UserSetup:
+    """The wanted users and rights. Passwords never appear in logs or errors."""
 
     user: str
     password: str
     root_password: str
     prefix: str
-    """Below it, the user may read and write."""
+    """The user may read and write below it."""
 
     def __repr__(self) -> str:
-        return f"Wanted(user={self.user!r}, prefix={self.prefix!r})"
+        return f"UserSetup(user={self.user!r}, prefix={self.prefix!r})"
 
 
 class EtcdUsers:
-    """Calls about users to one of etcd's members, without authentication until it is on, then as root."""
+    """Sets up users through one etcd member, unauthenticated until authentication is enabled, then as root."""
 
     def __init__(self, endpoint: str, tls: TlsSettings) -> None:
         if tls.files is None:
@@ -62,9 +62,9 @@ class EtcdUsers:
     def close(self) -> None:
         self._channel.close()
 
-    def prepare(self, wanted: Wanted) -> None:
-        """Make it so; what is so already is left alone. Raises CannotPrepare, and RpcError if etcd does not answer."""
-        enabled = self._enter(wanted)
+    def set_up(self, wanted: UserSetup) -> None:
+        """Create what is missing. Raises CannotSetUpUsers, and RpcError if etcd does not answer."""
+        enabled = self._authenticate_as_root(wanted)
         if not enabled:
             self._set_user(ROOT, wanted.root_password)
             self._ask("UserGrantRole", user=ROOT, role=ROOT)
@@ -74,31 +74,32 @@ class EtcdUsers:
         self._ask("UserGrantRole", user=wanted.user, role=wanted.user)
         if not enabled:
             self._ask("AuthEnable")
-        _log.info("etcd is prepared", user=wanted.user, prefix=wanted.prefix, authentication="on" if enabled else "new")
+        _log.info(
+            "etcd_users_set_up", user=wanted.user, prefix=wanted.prefix, authentication="on" if enabled else "new"
+        )
 
-    def _enter(self, wanted: Wanted) -> bool:
-        """Whether authentication is on already; then this goes on as root."""
+    def _authenticate_as_root(self, wanted: UserSetup) -> bool:
+        """Whether authentication is enabled; if so, authenticate as root."""
         try:
             token = self._token(ROOT, wanted.root_password)
         except grpc.RpcError as error:
-            if _NOT_ENABLED in _said(error):
+            if _NOT_ENABLED in _details(error):
                 return False
             raise
         if token is None:
-            raise CannotPrepare(
-                "etcd has another password for root than the one given: give the right one, or change it with "
-                "`etcdctl user passwd root`"
+            raise CannotSetUpUsers(
+                "the given password of root is wrong: give the right one, or change it with `etcdctl user passwd root`"
             )
         self._metadata = (("token", token),)
         return True
 
     def _token(self, user: str, password: str) -> str | None:
-        """None: there is no such user, or the password is another."""
+        """An authentication token; None if the user does not exist or the password is wrong."""
         request = etcdrpc.AuthenticateRequest(name=user, password=password)
         try:
             return str(self._calls.Authenticate(request, timeout=_CALL_SECONDS).token)
         except grpc.RpcError as error:
-            if _WRONG_PASSWORD in _said(error):
+            if _WRONG_PASSWORD in _details(error):
                 return None
             raise
 
@@ -106,8 +107,8 @@ class EtcdUsers:
         if not self._ask("UserAdd", name=name, password=password):
             self._ask("UserChangePassword", name=name, password=password)
 
-    def _set_role(self, wanted: Wanted) -> None:
-        """A role of the user's name that may read and write below the prefix, and nothing else."""
+    def _set_role(self, wanted: UserSetup) -> None:
+        """Create a role with the user's name that may read and write below the prefix only."""
         self._ask("RoleAdd", name=wanted.user)
         key, end = _range_below(wanted.prefix)
         found = self._calls.RoleGet(
@@ -122,25 +123,25 @@ class EtcdUsers:
         self._ask("RoleGrantPermission", name=wanted.user, perm=permission)
 
     def _ask(self, method: str, **fields: Any) -> bool:
-        """False: what should be made is there already."""
+        """Call a method; False: the object exists already."""
         request = getattr(etcdrpc, "AuthEnableRequest" if method == "AuthEnable" else f"Auth{method}Request")(**fields)
         try:
             getattr(self._calls, method)(request, timeout=_CALL_SECONDS, metadata=self._metadata)
         except grpc.RpcError as error:
-            if _THERE_ALREADY not in _said(error):
+            if _EXISTS not in _details(error):
                 raise
             return False
         return True
 
 
-def prepare(
+def set_up_users(
     endpoints: str,
     tls: TlsSettings,
-    wanted: Wanted,
+    wanted: UserSetup,
     *,
     timeout_seconds: float,
 ) -> None:
-    """Prepare etcd by whichever member answers; waits until one does. Raises CannotPrepare, BadEndpoints."""
+    """Set up users through any member that answers; waits until one does. Raises CannotSetUpUsers, BadEndpoints."""
     deadline = time.monotonic() + timeout_seconds
     addresses = parse_endpoints(endpoints)
     backoff = Backoff()
@@ -149,27 +150,27 @@ def prepare(
         for address in addresses:
             users = EtcdUsers(address, tls)
             try:
-                users.prepare(wanted)
+                users.set_up(wanted)
             except grpc.RpcError as error:
                 code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
                 if code in _REFUSALS:
-                    raise CannotPrepare(f"etcd at {address} refused: {_said(error)}") from error
-                causes.append(f"{address}: {code.name}: {_said(error)}")
+                    raise CannotSetUpUsers(f"etcd at {address} rejected the setup: {_details(error)}") from error
+                causes.append(f"{address}: {code.name}: {_details(error)}")
             else:
                 return
             finally:
                 users.close()
         if time.monotonic() > deadline:
-            raise CannotPrepare(f"etcd gave no answer within {timeout_seconds:g} s ({'; '.join(causes)})")
-        _log.info("etcd does not answer yet", causes=causes)
+            raise CannotSetUpUsers(f"etcd did not answer within {timeout_seconds:g} s ({'; '.join(causes)})")
+        _log.info("etcd_unreachable", causes=causes)
         time.sleep(backoff.next_seconds())
 
 
 def _range_below(prefix: str) -> tuple[bytes, bytes]:
-    """From the first key below a prefix to the first one behind."""
+    """Start and end of the key range below a prefix."""
     key = prefix.encode() + b"/"
     return key, key[:-1] + bytes([key[-1] + 1])
 
 
-def _said(error: grpc.RpcError) -> str:
+def _details(error: grpc.RpcError) -> str:
     return (error.details() or "") if isinstance(error, grpc.Call) else str(error)

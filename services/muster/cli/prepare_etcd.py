@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from muster.cli.errors import CliError
 from muster.config.settings import CannotStart, TlsSettings
-from muster.etcd.users import Wanted, prepare
+from muster.etcd.users import UserSetup, set_up_users
 from muster.telemetry.logs import configure_logs
 
 
@@ -33,9 +33,9 @@ def prepare_etcd(
 ) -> None:
     """Raises CliError."""
     configure_logs("prepare-etcd", "info", "json")
-    wanted = Wanted(user, _password(password_file), _password(root_password_file), prefix.rstrip("/"))
+    wanted = UserSetup(user, _password(password_file), _password(root_password_file), prefix.rstrip("/"))
     try:
-        prepare(etcd.endpoints, etcd.tls(), wanted, timeout_seconds=wait)
+        set_up_users(etcd.endpoints, etcd.tls(), wanted, timeout_seconds=wait)
     except CannotStart as error:
         raise CliError(str(error)) from error
 

@@ -83,7 +83,7 @@ class Term:
         self._metrics.begin(self._effects.pending_records)
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            return _end_reason(done) or self._leadership.why_lost
+            return _end_reason(done) or self._leadership.loss_reason
         finally:
             self._metrics.end()
             for task in tasks:

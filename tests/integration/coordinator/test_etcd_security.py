@@ -12,7 +12,7 @@ from builders.net.certificates import Authority
 from builders.wait import eventually
 from muster.config.settings import TlsSettings
 from muster.coordinator.settings import NoPassword, read_password
-from muster.etcd.users import Wanted, prepare
+from muster.etcd.users import UserSetup, set_up_users
 from muster.localcluster.child_process import Child
 from muster.localcluster.etcd import EtcdProcess
 from muster.localcluster.ports import free_port
@@ -33,8 +33,8 @@ class SecureEtcd:
 
     async def let_be(self, password: str) -> None:
         """The user's password."""
-        wanted = Wanted("muster", password, "root's own", PREFIX)
-        await asyncio.to_thread(prepare, self.endpoint, self.authority.issue("admin"), wanted, timeout_seconds=30)
+        wanted = UserSetup("muster", password, "root's own", PREFIX)
+        await asyncio.to_thread(set_up_users, self.endpoint, self.authority.issue("admin"), wanted, timeout_seconds=30)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Elections in a real etcd: one leader at a time, found again after crashes of anybody."""
+"""Leader election in a real etcd: one leader at a time, re-elected after crashes of candidates and of etcd."""
 
 import asyncio
 import signal
@@ -27,7 +27,7 @@ async def etcd(tmp_path: Path) -> AsyncIterator[EtcdProcess]:
 
 
 class Candidate:
-    """One process' part: its own connections, its own name."""
+    """One candidate with its own connections and name."""
 
     def __init__(self, store: Store, name: str, ttl_seconds: int = 1) -> None:
         self.store, self.name = store, name
@@ -39,7 +39,7 @@ class Candidate:
             return await asyncio.shield(self.campaign)
 
     async def crash(self) -> None:
-        """Stop keeping the lease without giving it back."""
+        """Stop renewing the lease without revoking it."""
         keeper = (await self.leading()).keeper
         assert keeper is not None
         keeper.cancel()
@@ -53,7 +53,7 @@ async def candidates(etcd: EtcdProcess) -> AsyncIterator["Candidates"]:
 
 
 class Candidates:
-    """Makes candidates, and ends them after the test."""
+    """Creates candidates, and stops them after the test."""
 
     def __init__(self, etcd: EtcdProcess, stack: AsyncExitStack) -> None:
         self._etcd, self._stack = etcd, stack
@@ -74,10 +74,10 @@ async def lost(leadership: Leadership) -> str:
     async with asyncio.timeout(30):
         await leadership.lost.wait()
     assert not leadership.held
-    return leadership.why_lost
+    return leadership.loss_reason
 
 
-async def test_a_leader_whose_loop_is_busy_for_longer_than_its_lease_lives_goes_on_leading(
+async def test_leader_with_a_busy_event_loop_keeps_its_lease(
     candidates: Candidates,
 ) -> None:
     busy = await candidates.add("busy", ttl_seconds=2)
@@ -94,17 +94,15 @@ async def test_a_leader_whose_loop_is_busy_for_longer_than_its_lease_lives_goes_
     assert await second.election.leader() == "busy"
 
 
-async def test_a_loop_that_never_comes_back_loses_its_lease(
-    candidates: Candidates, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lease_keepalive, "BUSY_SECONDS", 0.5)
+async def test_stuck_event_loop_loses_its_lease(candidates: Candidates, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_keepalive, "MAX_BUSY_SECONDS", 0.5)
     stuck = await candidates.add("stuck", ttl_seconds=2)
     leadership = await stuck.leading()
     block_event_loop(5)
     assert not leadership.held
 
 
-async def test_the_only_candidate_leads_and_is_known(candidates: Candidates) -> None:
+async def test_only_candidate_becomes_leader(candidates: Candidates) -> None:
     first = await candidates.add("first")
     leadership = await first.leading()
     assert leadership.held
@@ -112,12 +110,12 @@ async def test_the_only_candidate_leads_and_is_known(candidates: Candidates) -> 
     await first.store.commit(leadership.fence, {"/test/gangs/a": b""})
 
 
-async def test_nobody_leads_before_anybody_stood(etcd: EtcdProcess) -> None:
+async def test_no_leader_before_the_first_campaign(etcd: EtcdProcess) -> None:
     async with store_at(etcd.endpoint) as store:
         assert await Election(store, KEY, "nobody").leader() is None
 
 
-async def test_a_leader_stays_one_for_longer_than_its_lease(candidates: Candidates) -> None:
+async def test_leader_outlives_its_ttl(candidates: Candidates) -> None:
     leadership = await (await candidates.add("first")).leading()
     standby = await candidates.add("second")
     for _ in range(4):  # each renewal extends it; four are more than a TTL
@@ -132,18 +130,18 @@ async def renewed(leadership: Leadership) -> None:
     await eventually(lambda: leadership.safe_until > before)
 
 
-async def test_one_that_resigns_is_followed_at_once(candidates: Candidates) -> None:
+async def test_resignation_elects_the_next_candidate_at_once(candidates: Candidates) -> None:
     first = await candidates.add("first", ttl_seconds=60)
     leadership = await first.leading()
     second = await candidates.add("second", ttl_seconds=60)
     await leadership.resign()
-    assert leadership.why_lost == "resigned"
+    assert leadership.loss_reason == "resigned"
     successor = await second.leading()  # 30 seconds at most, so not by the end of the lease
     assert successor.fence.create_revision > leadership.fence.create_revision
     assert await first.election.leader() == "second"
 
 
-async def test_i2_one_that_led_before_cannot_write_any_more(candidates: Candidates) -> None:
+async def test_i2_former_leader_cannot_write(candidates: Candidates) -> None:
     first = await candidates.add("first")
     leadership = await first.leading()
     second = await candidates.add("second")
@@ -153,7 +151,7 @@ async def test_i2_one_that_led_before_cannot_write_any_more(candidates: Candidat
         await first.store.commit(leadership.fence, {"/test/gangs/a": b"late"})
 
 
-async def test_a_leader_that_dies_is_followed_when_its_lease_ends(candidates: Candidates) -> None:
+async def test_dead_leader_is_replaced_when_its_lease_expires(candidates: Candidates) -> None:
     first = await candidates.add("first")
     before = await first.leading()
     second = await candidates.add("second")
@@ -163,21 +161,21 @@ async def test_a_leader_that_dies_is_followed_when_its_lease_ends(candidates: Ca
     assert not before.held
 
 
-async def test_a_lease_that_is_revoked_from_outside_ends_it(candidates: Candidates) -> None:
+async def test_revoked_lease_ends_leadership(candidates: Candidates) -> None:
     first = await candidates.add("first", ttl_seconds=60)
     leadership = await first.leading()
     await first.store.ask(lambda client: client.revoke_lease(leadership.lease_id))
     assert "revoked" in await lost(leadership)
 
 
-async def test_a_key_that_is_removed_from_outside_ends_it(candidates: Candidates) -> None:
+async def test_deleted_key_ends_leadership(candidates: Candidates) -> None:
     first = await candidates.add("first", ttl_seconds=60)
     leadership = await first.leading()
     await first.store.ask(lambda client: client.delete(KEY))
     assert await lost(leadership) == "the leader key was removed"
 
 
-async def test_a_key_that_another_takes_by_force_ends_it(candidates: Candidates) -> None:
+async def test_overwritten_key_ends_leadership(candidates: Candidates) -> None:
     first = await candidates.add("first", ttl_seconds=60)
     leadership = await first.leading()
 
@@ -189,9 +187,7 @@ async def test_a_key_that_another_takes_by_force_ends_it(candidates: Candidates)
     assert await lost(leadership) in ("'usurper' leads", "the leader key was removed")
 
 
-async def test_without_etcd_it_is_lost_and_won_again_when_etcd_is_back(
-    etcd: EtcdProcess, candidates: Candidates
-) -> None:
+async def test_leadership_is_lost_without_etcd_and_regained_with_it(etcd: EtcdProcess, candidates: Candidates) -> None:
     first = await candidates.add("first")
     leadership = await first.leading()
     await etcd.kill()
@@ -206,7 +202,7 @@ async def test_without_etcd_it_is_lost_and_won_again_when_etcd_is_back(
     await first.store.commit(regained.fence, {"/test/gangs/a": b"new"})
 
 
-async def test_a_short_absence_of_etcd_is_outlived(etcd: EtcdProcess, candidates: Candidates) -> None:
+async def test_leadership_survives_a_short_outage_of_etcd(etcd: EtcdProcess, candidates: Candidates) -> None:
     first = await candidates.add("first", ttl_seconds=30)
     leadership = await first.leading()
     await etcd.kill()
@@ -216,9 +212,7 @@ async def test_a_short_absence_of_etcd_is_outlived(etcd: EtcdProcess, candidates
     await first.store.commit(leadership.fence, {"/test/gangs/a": b""})
 
 
-async def test_a_frozen_etcd_costs_the_leader_its_place_before_the_lease_can_end(
-    etcd: EtcdProcess, candidates: Candidates
-) -> None:
+async def test_frozen_etcd_ends_leadership_before_the_lease_expires(etcd: EtcdProcess, candidates: Candidates) -> None:
     first = await candidates.add("first")
     leadership = await first.leading()
     etcd.pause()
@@ -226,10 +220,10 @@ async def test_a_frozen_etcd_costs_the_leader_its_place_before_the_lease_can_end
     etcd.resume()
 
 
-async def test_a_process_that_was_frozen_knows_at_the_first_question(
+async def test_resumed_process_detects_the_loss_at_the_first_check(
     candidates: Candidates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The clock jumps, as it seems to do for one that was stopped; no timer has run yet."""
+    """The clock jumps, as it does for a stopped process; no timer has fired yet."""
     first = await candidates.add("first")
     leadership = await first.leading()
     now = election_module._now
@@ -261,9 +255,7 @@ asyncio.run(main())
 """
 
 
-async def test_i2_a_leader_that_was_frozen_does_nothing_when_it_goes_on(
-    etcd: EtcdProcess, candidates: Candidates
-) -> None:
+async def test_i2_resumed_leader_writes_nothing(etcd: EtcdProcess, candidates: Candidates) -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", LEADS, etcd.endpoint, KEY),
         stdin=asyncio.subprocess.PIPE,
@@ -288,14 +280,14 @@ async def test_i2_a_leader_that_was_frozen_does_nothing_when_it_goes_on(
 
 
 async def _line_with(output: asyncio.StreamReader, word: str) -> str:
-    """The next line that ends with the word; others are logs."""
+    """The next line that ends with the word; skips log lines."""
     while line := (await output.readline()).decode():
         if line.rstrip().endswith(word):
             return line.rstrip()
     return "end of output"
 
 
-async def test_a_campaign_waits_for_an_etcd_that_is_not_there_yet(tmp_path: Path) -> None:
+async def test_campaign_waits_until_etcd_starts(tmp_path: Path) -> None:
     process = EtcdProcess(tmp_path / "etcd", durable=False)
     async with store_at(process.endpoint, timeout_seconds=1.0) as store:
         candidate = Candidate(store, "first")
@@ -306,7 +298,7 @@ async def test_a_campaign_waits_for_an_etcd_that_is_not_there_yet(tmp_path: Path
             await candidate.election.resign()
 
 
-async def test_of_many_candidates_one_leads_at_a_time_and_all_in_turn(candidates: Candidates) -> None:
+async def test_many_candidates_lead_one_at_a_time_in_turn(candidates: Candidates) -> None:
     waiting = [await candidates.add(str(number), ttl_seconds=60) for number in range(4)]
     revisions: list[int] = []
     async with asyncio.timeout(30):

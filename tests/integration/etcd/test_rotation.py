@@ -1,4 +1,4 @@
-"""Certificates and passwords change under a store that runs, and it goes on."""
+"""Rotation of certificates and passwords under a running store."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,18 +10,18 @@ from builders.net.certificates import Authority
 from muster.config.settings import CannotStart, TlsSettings
 from muster.etcd.election import Election
 from muster.etcd.store import EtcdUnavailable, Store
-from muster.etcd.users import Wanted, prepare
+from muster.etcd.users import UserSetup, set_up_users
 from muster.localcluster.etcd import EtcdProcess
 
 PREFIX = "/muster/v1"
 USER, ROOT_PASSWORD = "muster", "root's own"
 SECONDS = 30.0
 TTL_SECONDS = 60
-"""No test is about leases that end."""
+"""Long enough that no lease expires in these tests."""
 
 
 class Secured:
-    """An etcd that demands certificates and knows users, and the files of one who talks to it."""
+    """An etcd with mutual TLS and authentication, and the files of a client."""
 
     def __init__(self, directory: Path) -> None:
         self.authority = Authority(directory / "authority")
@@ -38,10 +38,10 @@ class Secured:
             raise CannotStart(f"no password: {error}") from error
 
     async def let_be(self, password: str) -> None:
-        """The user's password in etcd."""
-        wanted = Wanted(USER, password, ROOT_PASSWORD, PREFIX)
+        """Set the user's password in etcd."""
+        wanted = UserSetup(USER, password, ROOT_PASSWORD, PREFIX)
         await asyncio.to_thread(
-            prepare, self.process.endpoint, self.authority.issue("admin"), wanted, timeout_seconds=SECONDS
+            set_up_users, self.process.endpoint, self.authority.issue("admin"), wanted, timeout_seconds=SECONDS
         )
 
     def store(self) -> Store:
@@ -68,7 +68,7 @@ async def store(etcd: Secured) -> AsyncIterator[Store]:
     await store.close()
 
 
-async def test_each_call_goes_by_the_certificate_of_the_moment(etcd: Secured, store: Store) -> None:
+async def test_each_call_uses_the_current_certificate(etcd: Secured, store: Store) -> None:
     assert await store.get_prefix(f"{PREFIX}/") == []
     etcd.show(etcd.strangers.issue("client"))
     with pytest.raises(EtcdUnavailable):
@@ -77,7 +77,7 @@ async def test_each_call_goes_by_the_certificate_of_the_moment(etcd: Secured, st
     assert await store.get_prefix(f"{PREFIX}/") == []
 
 
-async def test_a_leader_stays_one_while_certificates_are_replaced(etcd: Secured, store: Store) -> None:
+async def test_leadership_survives_rotation_of_certificates(etcd: Secured, store: Store) -> None:
     election = Election(store, f"{PREFIX}/leader", "me", ttl_seconds=TTL_SECONDS)
     leadership = await asyncio.wait_for(election.campaign(), SECONDS)
     for number in range(3):
@@ -88,7 +88,7 @@ async def test_a_leader_stays_one_while_certificates_are_replaced(etcd: Secured,
     await election.resign()
 
 
-async def test_a_password_that_changes_in_the_file_first_is_taken_without_a_gap(etcd: Secured, store: Store) -> None:
+async def test_password_changed_in_the_file_first_causes_no_gap(etcd: Secured, store: Store) -> None:
     election = Election(store, f"{PREFIX}/leader", "me", ttl_seconds=TTL_SECONDS)
     leadership = await asyncio.wait_for(election.campaign(), SECONDS)
     etcd.password_file.write_text("second")
@@ -99,9 +99,7 @@ async def test_a_password_that_changes_in_the_file_first_is_taken_without_a_gap(
     await election.resign()
 
 
-async def test_a_wrong_password_is_told_and_the_right_one_taken_once_it_is_in_the_file(
-    etcd: Secured, store: Store
-) -> None:
+async def test_wrong_password_is_reported_until_the_file_has_the_right_one(etcd: Secured, store: Store) -> None:
     await store.get_prefix(f"{PREFIX}/")
     await etcd.let_be("second")
     with pytest.raises(EtcdUnavailable, match="authentication failed"):
@@ -113,6 +111,6 @@ async def test_a_wrong_password_is_told_and_the_right_one_taken_once_it_is_in_th
     assert await store.get_prefix(f"{PREFIX}/") == []
 
 
-async def test_rights_end_at_the_prefix(store: Store) -> None:
+async def test_rights_are_limited_to_the_prefix(store: Store) -> None:
     with pytest.raises(EtcdUnavailable, match="permission denied"):
         await store.get_prefix("/other/")

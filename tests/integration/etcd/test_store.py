@@ -1,4 +1,4 @@
-"""Records in a real etcd: written whole and only by the leader, and found again after whatever happens to etcd."""
+"""Records in a real etcd: atomic commits by the leader only, and recovery after failures of etcd."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,14 +24,14 @@ async def store(etcd: EtcdProcess) -> AsyncIterator[Store]:
         yield opened
 
 
-async def test_puts_and_deletes_of_one_commit_are_seen_together(store: Store) -> None:
+async def test_commit_is_atomic(store: Store) -> None:
     fence = await fence_of(store)
     await store.commit(fence, {"/test/gangs/a": b"1", "/test/gangs/b": b"\x00\xff"})
     await store.commit(fence, {"/test/gangs/c": b"3"}, ["/test/gangs/a"])
     assert await store.get_prefix("/test/gangs/") == [("/test/gangs/b", b"\x00\xff"), ("/test/gangs/c", b"3")]
 
 
-async def test_i2_nothing_is_written_by_one_who_does_not_lead_any_more(store: Store) -> None:
+async def test_i2_former_leader_cannot_commit(store: Store) -> None:
     fence = await fence_of(store)
     await store.commit(fence, {"/test/gangs/a": b"old"})
     await store.ask(lambda client: client.delete(fence.key))
@@ -42,24 +42,24 @@ async def test_i2_nothing_is_written_by_one_who_does_not_lead_any_more(store: St
     assert await store.get_prefix("/test/gangs/") == [("/test/gangs/a", b"old"), ("/test/gangs/c", b"new")]
 
 
-async def test_a_fence_without_its_key_holds_nothing(store: Store) -> None:
+async def test_fence_without_its_key_does_not_hold(store: Store) -> None:
     with pytest.raises(Fenced):
         await store.commit(Fence("/test/leader", 1), {"/test/gangs/a": b""})
 
 
-async def test_a_commit_of_nothing_tells_whether_the_fence_holds(store: Store) -> None:
+async def test_empty_commit_checks_the_fence(store: Store) -> None:
     fence = await fence_of(store)
     await store.commit(fence, {}, ())
     with pytest.raises(Fenced):
         await store.commit(Fence(fence.key, fence.create_revision + 1), {}, ())
 
 
-async def test_a_key_to_be_put_and_deleted_at_once_is_a_mistake(store: Store) -> None:
+async def test_key_both_put_and_deleted_is_an_error(store: Store) -> None:
     with pytest.raises(ValueError, match="/test/gangs/a"):
         await store.commit(Fence("/test/leader", 1), {"/test/gangs/a": b""}, ["/test/gangs/a"])
 
 
-async def test_more_records_than_a_page_are_all_found_in_order(store: Store) -> None:
+async def test_records_beyond_a_page_are_read_in_order(store: Store) -> None:
     fence = await fence_of(store)
     expected = [(f"/test/gangs/{number:04d}", str(number).encode()) for number in range(600)]
     for start in range(0, 600, 100):
@@ -68,7 +68,7 @@ async def test_more_records_than_a_page_are_all_found_in_order(store: Store) -> 
     assert await store.get_prefix("/test/gangs/") == expected
 
 
-async def test_all_pages_are_of_one_moment(store: Store) -> None:
+async def test_all_pages_are_of_one_revision(store: Store) -> None:
     fence = await fence_of(store)
     before = {f"/test/gangs/{number:04d}": b"before" for number in range(600)}
     for start in range(0, 600, 100):
@@ -97,7 +97,7 @@ async def test_all_pages_are_of_one_moment(store: Store) -> None:
         pytest.param({"/test/gangs/a": b"x" * 9_000_000}, id="many-bytes"),
     ],
 )
-async def test_what_etcd_finds_too_large_is_said_and_not_written(store: Store, puts: dict[str, bytes]) -> None:
+async def test_too_large_commit_is_rejected(store: Store, puts: dict[str, bytes]) -> None:
     fence = await fence_of(store)
     with pytest.raises(TooLarge):
         await store.commit(fence, puts)
@@ -105,9 +105,7 @@ async def test_what_etcd_finds_too_large_is_said_and_not_written(store: Store, p
     assert await store.healthy()
 
 
-async def test_after_a_crash_of_etcd_the_same_store_goes_on_with_the_same_records(
-    etcd: EtcdProcess, store: Store
-) -> None:
+async def test_store_recovers_after_a_crash_of_etcd(etcd: EtcdProcess, store: Store) -> None:
     fence = await fence_of(store)
     await store.commit(fence, {"/test/gangs/a": b"1"})
     await etcd.kill()
@@ -123,7 +121,7 @@ async def test_after_a_crash_of_etcd_the_same_store_goes_on_with_the_same_record
     assert await store.get_prefix("/test/gangs/") == [("/test/gangs/a", b"1"), ("/test/gangs/b", b"2")]
 
 
-async def test_a_frozen_etcd_is_not_waited_for_longer_than_the_deadline(etcd: EtcdProcess) -> None:
+async def test_frozen_etcd_fails_calls_at_their_deadline(etcd: EtcdProcess) -> None:
     async with store_at(etcd.endpoint, timeout_seconds=0.3) as impatient:
         fence = await fence_of(impatient)
         etcd.pause()
@@ -140,15 +138,15 @@ async def test_a_frozen_etcd_is_not_waited_for_longer_than_the_deadline(etcd: Et
         assert await impatient.get_prefix("/test/gangs/") == [("/test/gangs/a", b"again")]
 
 
-async def test_an_endpoint_where_nobody_is_is_passed_over(etcd: EtcdProcess) -> None:
+async def test_dead_endpoint_is_skipped(etcd: EtcdProcess) -> None:
     async with store_at(f"127.0.0.1:{free_port()},{etcd.endpoint}") as store:
         fence = await fence_of(store)
         await store.commit(fence, {"/test/gangs/a": b"1"})
         assert await store.get_prefix("/test/gangs/") == [("/test/gangs/a", b"1")]
 
 
-async def test_a_frozen_endpoint_is_given_up_for_the_next(etcd: EtcdProcess, tmp_path: Path) -> None:
-    """Two etcds that know nothing of each other: what matters is who is asked."""
+async def test_frozen_endpoint_fails_over_to_the_next(etcd: EtcdProcess, tmp_path: Path) -> None:
+    """Two independent etcds, to see which one is used."""
     async with etcd_in(tmp_path / "second") as second:
         async with store_at(second.endpoint) as other:
             fence = await fence_of(other)
@@ -160,7 +158,7 @@ async def test_a_frozen_endpoint_is_given_up_for_the_next(etcd: EtcdProcess, tmp
             etcd.resume()
 
 
-async def test_fenced_after_a_try_of_unknown_outcome_is_not_sure(etcd: EtcdProcess, tmp_path: Path) -> None:
+async def test_fenced_after_an_unknown_outcome_stays_unknown(etcd: EtcdProcess, tmp_path: Path) -> None:
     async with etcd_in(tmp_path / "second") as second, store_at(etcd.endpoint) as first_only:
         fence = await fence_of(first_only)
         async with store_at(f"{etcd.endpoint},{second.endpoint}", timeout_seconds=1.0) as store:
@@ -172,7 +170,7 @@ async def test_fenced_after_a_try_of_unknown_outcome_is_not_sure(etcd: EtcdProce
             etcd.resume()
 
 
-async def test_with_users_a_restart_that_ends_all_tokens_is_no_trouble(etcd: EtcdProcess) -> None:
+async def test_restart_of_etcd_that_drops_all_tokens_is_transparent(etcd: EtcdProcess) -> None:
     async with store_at(etcd.endpoint) as anybody:
 
         def protect(client: object) -> None:
@@ -201,7 +199,7 @@ async def test_with_users_a_restart_that_ends_all_tokens_is_no_trouble(etcd: Etc
 
 
 @pytest.mark.parametrize("endpoints", ["", "localhost", "http://localhost:2379", "localhost:2379,", "localhost:etcd"])
-def test_wrong_endpoints_are_quoted(endpoints: str) -> None:
+def test_invalid_endpoints_are_quoted(endpoints: str) -> None:
     with pytest.raises(BadEndpoints, match="without a scheme") as caught:
         Store(endpoints)
     assert repr(endpoints) in str(caught.value)

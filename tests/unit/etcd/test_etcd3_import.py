@@ -1,4 +1,4 @@
-"""The installed etcd3 works as it is, with the protobuf that everything else uses."""
+"""The installed etcd3 works with the current protobuf."""
 
 import subprocess
 import sys
@@ -9,14 +9,14 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from muster.etcd.etcd3_import import Etcd3Incompatible, etcd3, etcdrpc, message_module, serialized_descriptor
 
 
-def test_messages_of_etcd3_make_the_bytes_that_etcd_expects() -> None:
+def test_messages_encode_as_etcd_expects() -> None:
     request = etcdrpc.RangeRequest(key=b"/a", limit=3, sort_order=etcdrpc.RangeRequest.DESCEND)
     wire = request.SerializeToString()
     assert wire == b"\x0a\x02/a\x18\x03\x28\x02"
     assert etcdrpc.RangeRequest.FromString(wire) == request
 
 
-def test_what_the_client_is_made_of_is_there() -> None:
+def test_client_classes_are_available() -> None:
     compare = etcd3.Transactions().create("/leader") == 7
     message = compare.build_message()
     assert (message.key, message.create_revision, message.target) == (b"/leader", 7, etcdrpc.Compare.CREATE)
@@ -24,7 +24,7 @@ def test_what_the_client_is_made_of_is_there() -> None:
         assert hasattr(etcdrpc, stub)
 
 
-def test_it_works_in_a_new_process_whatever_was_imported_before() -> None:
+def test_import_works_in_a_new_process_in_any_order() -> None:
     program = (
         "import grpc, google.protobuf, muster.clusterstate.v1.clusterstate_pb2\n"
         "from muster.etcd.etcd3_import import etcd3\n"
@@ -42,17 +42,17 @@ def test_it_works_in_a_new_process_whatever_was_imported_before() -> None:
         "D = F(name='a.proto', serialized_pb=b'\\n\\x07\\xe9')",
     ],
 )
-def test_descriptors_are_found_in_the_text(source: str) -> None:
+def test_descriptor_is_extracted_from_the_source(source: str) -> None:
     assert serialized_descriptor(source) == b"\n\x07\xe9"
 
 
 @pytest.mark.parametrize("source", ["", "x = 1", "D = F(serialized_pb=make())", "D = F(serialized_pb=name)"])
-def test_a_text_without_one_says_what_to_install(source: str) -> None:
+def test_source_without_a_descriptor_names_the_version_to_install(source: str) -> None:
     with pytest.raises(Etcd3Incompatible, match=r"pip install etcd3==0\.12\.0|install etcd3==0\.12\.0"):
         serialized_descriptor(source)
 
 
-def test_a_module_has_messages_and_enums() -> None:
+def test_message_module_has_messages_and_enums() -> None:
     file = descriptor_pb2.FileDescriptorProto(name="muster_test.proto", package="muster_test", syntax="proto3")
     file.message_type.add(name="Thing").field.add(name="size", number=1, type="TYPE_INT64", label="LABEL_OPTIONAL")
     file.enum_type.add(name="Color").value.add(name="RED", number=0)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from muster.config.settings import TlsSettings
-from muster.etcd.users import Wanted, prepare
+from muster.etcd.users import UserSetup, set_up_users
 from muster.localcluster.certificates import Authority
 
 CLIENT: Final = "client"
@@ -65,15 +65,15 @@ class Security:
         await self._authority.issue(_ETCD)
 
     async def enable_etcd_authentication(self, etcd_endpoints: str) -> None:
-        """Create etcd's users and enable authentication. Raises CannotPrepare."""
-        wanted = Wanted(
+        """Create etcd's users and enable authentication. Raises CannotSetUpUsers."""
+        wanted = UserSetup(
             _ETCD_USER,
             self.password_file.read_text().strip(),
             self._root_password_file.read_text().strip(),
             _ETCD_PREFIX,
         )
         await asyncio.to_thread(
-            prepare, etcd_endpoints, self.tls("coordinator"), wanted, timeout_seconds=_PREPARE_SECONDS
+            set_up_users, etcd_endpoints, self.tls("coordinator"), wanted, timeout_seconds=_PREPARE_SECONDS
         )
 
     def environment(self, service: str, program: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What the end-to-end tests and chaos see of the records in etcd: everything, in order, whatever else they ask."""
+"""EtcdRecords, which end-to-end and chaos tests use, sees every change of a record in order."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ async def following(records: EtcdRecords) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_permit_asked_for_out_of_turn_hides_nothing_that_came_before_it(tmp_path: Path) -> None:
+async def test_early_read_of_a_permit_hides_no_earlier_change(tmp_path: Path) -> None:
     seen: list[tuple[str, bool]] = []
     async with etcd_in(tmp_path) as etcd, store_at(etcd.endpoint) as store:
         records = EtcdRecords(etcd.endpoint, lambda gang, record: seen.append((gang, record is not None)))
