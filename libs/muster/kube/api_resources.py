@@ -1,4 +1,4 @@
-"""Which kinds are watched: where the API serves them and how they are decoded."""
+"""Watched API resources: their paths and decoders."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
@@ -37,12 +37,12 @@ T = TypeVar("T")
 
 
 class ApiResource(Struct, Generic[T], frozen=True):
-    """A kind. `kind` is its plural with its group, the name it has in revisions; `path` lists it in all namespaces.
+    """An API resource. `kind` is its plural with its group, as in revisions; `path` lists it in all namespaces.
 
-    `decode` reads an object that does not fit `type`, as far as that goes. An `optional` kind may not be served, as
-    when its CustomResourceDefinition is not installed. A `dispensable` one may be forbidden: Muster goes on without.
-    `label_selector` says which objects of the kind matter, empty: all. `older_paths` list the kind in older versions of
-    its API, for API servers that do not serve `path`.
+    `decode` reads as much as possible of an object that does not fit `type`. An `optional` resource may not be served,
+    e.g. because its CustomResourceDefinition is not installed. A `dispensable` one may be forbidden: Muster works
+    without it. `label_selector` selects the relevant objects; empty: all. `older_paths` are paths of older API
+    versions, for API servers that do not serve `path`.
     """
 
     kind: str
@@ -99,11 +99,11 @@ STORAGE_CLASSES: Final = ApiResource(
     dispensable=True,
 )
 TOPOLOGIES: Final = "configmaps"
-"""ConfigMaps that define topology trees, by their name in revisions."""
+"""Kind of ConfigMaps that define topology trees, as in revisions."""
 DEFINITIONS: Final[Mapping[str, DefinitionKind]] = {
     dialect.definition.revision_key: dialect.definition for dialect in DIALECTS if dialect.definition is not None
 }
-"""Kinds of objects that define gangs, by their names in revisions."""
+"""Kinds of objects that define gangs, by their name in revisions."""
 
 
 def topologies(namespace: str) -> ApiResource[ConfigMap]:
@@ -119,7 +119,7 @@ def topologies(namespace: str) -> ApiResource[ConfigMap]:
 
 
 def definitions(kind: DefinitionKind) -> ApiResource[PodGroup]:
-    """The resource of a kind that defines gangs. That one dialect's objects may not be read keeps no other waiting."""
+    """The resource of a kind that defines gangs; dispensable, so that a forbidden dialect does not block the others."""
     path, *others = [f"/{'apis' if kind.group else 'api'}/{each}/{kind.plural}" for each in kind.api_versions]
     return ApiResource(
         kind.revision_key,
@@ -144,4 +144,4 @@ ALL: Final[tuple[ApiResource[Any], ...]] = (
     *map(definitions, DEFINITIONS.values()),
     PODS,
 )
-"""All kinds that there is anything to know of."""
+"""All watched resources, except the ConfigMaps of topology trees."""

@@ -1,7 +1,7 @@
-"""PodDisruptionBudgets off the wire become facts: which pods they cover, and how many of these may be evicted.
+"""Converts PodDisruptionBudgets to facts: the pods they cover, and how many of them may be evicted.
 
-One that cannot be read allows nothing, and covers all pods of its namespace if it is the selector that cannot: a user
-who wanted pods spared must not lose them to a typing error.
+A malformed budget allows no disruption, and covers all pods of its namespace if its selector is malformed: a typing
+error must not cost a user protected pods.
 """
 
 from typing import Final
@@ -15,26 +15,26 @@ from muster.kube.selectors import EVERYTHING_SELECTED, BadSelector, LabelSelecto
 
 
 class BudgetMeta(ObjectMeta, rename="camel", frozen=True, gc=False):
-    """metadata, with what tells whether the status is up to date."""
+    """metadata with the generation, which tells whether the status is current."""
 
     generation: int = 0
 
 
 class BudgetSpec(Struct, rename="camel", frozen=True, gc=False):
-    """spec of a disruption budget."""
+    """spec of a PodDisruptionBudget."""
 
     selector: Raw = NOTHING
 
 
 class BudgetStatus(Struct, rename="camel", frozen=True, gc=False):
-    """status of a disruption budget."""
+    """status of a PodDisruptionBudget."""
 
     observed_generation: int = 0
     disruptions_allowed: Int32 = 0
 
 
 class PodDisruptionBudget(Struct, rename="camel", frozen=True, gc=False):
-    """A disruption budget (policy/v1)."""
+    """A PodDisruptionBudget (policy/v1)."""
 
     metadata: BudgetMeta = field(default_factory=BudgetMeta)
     spec: BudgetSpec = field(default_factory=BudgetSpec)
@@ -42,12 +42,12 @@ class PodDisruptionBudget(Struct, rename="camel", frozen=True, gc=False):
 
     @property
     def problem(self) -> str:
-        """What could not be read; empty if all could."""
+        """The fields that could not be read; empty if all could."""
         return ""
 
 
 class MalformedBudget(PodDisruptionBudget, rename="camel", frozen=True, gc=False):
-    """A disruption budget with fields of wrong types; those are left at their defaults."""
+    """A PodDisruptionBudget with fields of wrong types, which keep their defaults."""
 
     unreadable: str = ""
 
@@ -57,7 +57,7 @@ class MalformedBudget(PodDisruptionBudget, rename="camel", frozen=True, gc=False
 
 
 class ReadBudget(Struct, frozen=True):
-    """A budget's facts, which pods of its namespace it covers, and what of it could not be read, in words."""
+    """A budget's facts, the selector of its pods, and a description of what could not be read."""
 
     facts: DisruptionBudget
     selector: LabelSelector
@@ -68,7 +68,7 @@ _budget: Final = msgspec.json.Decoder(PodDisruptionBudget)
 
 
 def decode_budget(data: Encoded) -> PodDisruptionBudget:
-    """Read a budget; a MalformedBudget if fields have wrong types. Raises BadObject if it is no JSON object."""
+    """Decode a budget; a MalformedBudget if fields have wrong types. Raises BadObject if it is not a JSON object."""
     try:
         return _budget.decode(data)
     except UNREADABLE:
@@ -77,7 +77,7 @@ def decode_budget(data: Encoded) -> PodDisruptionBudget:
 
 
 def read_budget(budget: PodDisruptionBudget) -> ReadBudget:
-    """What Muster knows of a budget. A status from before the last change of the spec allows nothing."""
+    """The facts of a budget. An outdated status (observedGeneration) allows no disruption."""
     metadata, status = budget.metadata, budget.status
     id_ = f"{metadata.namespace}/{metadata.name}"
     problem, selector = budget.problem, EVERYTHING_SELECTED

@@ -1,7 +1,7 @@
-"""Where the API server is and as whom we come, by the rules of the kubernetes package.
+"""Client configuration: address of the API server and credentials, loaded by the rules of the kubernetes package.
 
-Two sources: a kubeconfig (certificates, tokens and token files, exec plugins, OIDC) or the service account of the pod
-that we run in. Both change while we run: tokens and certificates are rotated, plugins hand out short-lived ones.
+Two sources: a kubeconfig (certificates, tokens and token files, exec plugins, OIDC) or the pod's service account. Both
+change at run time: tokens and certificates are rotated, plugins issue short-lived ones.
 """
 
 import asyncio
@@ -23,31 +23,31 @@ from yarl import URL
 
 from muster.config.settings import CannotStart, KubeSettings
 
-_LOAD_SECONDS: Final = 60  # an exec plugin may ask a cloud, or a person
+_LOAD_SECONDS: Final = 60  # an exec plugin may call a cloud, or prompt a user
 
 
 class BadKubeconfig(CannotStart):
-    """The kubeconfig cannot be used, or none was found; the message says which and what to do."""
+    """The kubeconfig is invalid, or there is none; the message has its path and what to do."""
 
 
 @dataclass(frozen=True)
 class ClientConfig:
-    """How to reach the API server now."""
+    """The configuration as of one load."""
 
     server: str
-    """Its URL, perhaps with a path, without a slash at the end."""
+    """URL, possibly with a path, without a trailing slash."""
     authorization: str = field(repr=False)
-    """Value of the Authorization header; empty without one."""
+    """Value of the Authorization header; empty: none."""
     proxy: str | None = field(repr=False)
-    """URL of the proxy to go through."""
+    """URL of the proxy."""
     tls_server_name: str | None
-    """Name that the server's certificate must have, if not that of the URL."""
+    """Name that the server's certificate must have; None: the host of the URL."""
     transport_stamp: bytes
-    """Differs when connections have to be made anew: another server, proxy, or certificate."""
+    """Digest of server, proxy and certificates; new connections are needed when it changes."""
     _configuration: Configuration = field(repr=False, compare=False)
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """With the certificates as they are now; None for plain HTTP. Raises BadKubeconfig."""
+        """A context with the certificates as of this load; None for plain HTTP. Raises BadKubeconfig."""
         if not self.server.startswith("https:"):
             return None
         try:
@@ -58,18 +58,18 @@ class ClientConfig:
 
 
 class ClientConfigSource(ABC):
-    """Tells how to reach the API server, again and again."""
+    """Loads the configuration, repeatedly."""
 
     @abstractmethod
-    async def load(self, *, anew: bool) -> ClientConfig:
-        """How it is now. `anew`: what was handed out last has been refused, so look for something else.
+    async def load(self, *, force: bool) -> ClientConfig:
+        """Load the current configuration. `force`: the last credentials were rejected, so bypass caches.
 
         Raises BadKubeconfig.
         """
 
 
 def client_config_source(settings: KubeSettings) -> ClientConfigSource:
-    """A kubeconfig if there is one, else the pod's service account. Raises BadKubeconfig if there is neither."""
+    """A kubeconfig if it exists, else the pod's service account. Raises BadKubeconfig if there is neither."""
     default = str(Path.home() / ".kube" / "config")
     paths = str(settings.kubeconfig or "") or os.environ.get("KUBECONFIG", "")
     if any(Path(part).expanduser().is_file() for part in (paths or default).split(ENV_KUBECONFIG_PATH_SEPARATOR)):
@@ -78,20 +78,20 @@ def client_config_source(settings: KubeSettings) -> ClientConfigSource:
         raise BadKubeconfig(f"the kubeconfig {paths!r} does not exist")
     if not os.environ.get(SERVICE_HOST_ENV_NAME):
         raise BadKubeconfig(
-            f"no cluster: there is no kubeconfig {default!r} and this is no pod of a cluster; "
-            "set KUBECONFIG, or give the path of a kubeconfig in the settings"
+            f"no cluster: the kubeconfig {default!r} does not exist, and this is not a pod of a cluster; "
+            "set KUBECONFIG, or the path of a kubeconfig in the settings"
         )
     return _ServiceAccount()
 
 
 class _Loader(KubeConfigLoader):
-    """The package's loader, but a plugin that fails is an error, and one that names no expiry is not run each time."""
+    """The package's loader; a failing plugin is an error, and a plugin without an expiry is not run at each load."""
 
     async def load_from_exec_plugin(self) -> bool:
         if hasattr(self, "_has_run") and not hasattr(self, "exec_plugin_expiry"):
-            return True  # until refused
+            return True  # valid until rejected
         if not await super().load_from_exec_plugin():  # type: ignore[no-untyped-call]
-            raise ConfigException("its exec plugin gave no credentials; the log says why")
+            raise ConfigException("its exec plugin returned no credentials; see the log")
         self._has_run = True
         return True
 
@@ -101,11 +101,11 @@ class _Kubeconfig(ClientConfigSource):
         self._paths, self._context = paths, context
         self._loader: _Loader | None = None
 
-    async def load(self, *, anew: bool) -> ClientConfig:
+    async def load(self, *, force: bool) -> ClientConfig:
         configuration = Configuration()
         try:
             async with asyncio.timeout(_LOAD_SECONDS):
-                if self._loader is None or anew:
+                if self._loader is None or force:
                     merged = await asyncio.to_thread(KubeConfigMerger, self._paths)
                     self._loader = _Loader(merged.config, self._context, config_base_path=None)  # type: ignore[no-untyped-call]
                 await self._loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
@@ -114,7 +114,7 @@ class _Kubeconfig(ClientConfigSource):
         except ConfigException as error:
             raise BadKubeconfig(f"the kubeconfig {self._paths!r} cannot be used: {error}") from error
         except Exception as error:
-            # Files of a wrong shape fail in many ways. What they hold is secret, so only the kind of failure is told.
+            # Malformed files fail in many ways. Their content is secret, so only the type of the error is reported.
             raise BadKubeconfig(
                 f"the kubeconfig {self._paths!r} cannot be read ({type(error).__name__}); check it with kubectl"
             ) from None
@@ -122,7 +122,7 @@ class _Kubeconfig(ClientConfigSource):
 
 
 class _ServiceAccount(ClientConfigSource):
-    async def load(self, *, anew: bool) -> ClientConfig:
+    async def load(self, *, force: bool) -> ClientConfig:
         configuration = Configuration()
         try:
             load_incluster_config(configuration, try_refresh_token=False)  # type: ignore[no-untyped-call]
@@ -136,11 +136,11 @@ def _client_config(configuration: Any) -> ClientConfig:
     try:
         url = URL(server)
     except ValueError as error:
-        raise BadKubeconfig(f"the server {server!r} of the kubeconfig cannot be read: {error}") from error
+        raise BadKubeconfig(f"the server {server!r} of the kubeconfig is not valid: {error}") from error
     if url.scheme not in ("http", "https") or not url.host:
         raise BadKubeconfig(f"the server {server!r} of the kubeconfig is not a URL like https://HOST:PORT")
     if url.user or url.password:
-        raise BadKubeconfig("the server's URL in the kubeconfig has a user or password; put them into its `users`")
+        raise BadKubeconfig("the server's URL in the kubeconfig has a user or password; move them to its `users`")
     proxy = configuration.proxy or _proxy_of_environment(url)
     parts = [server, proxy or "", configuration.tls_server_name or "", str(configuration.verify_ssl)]
     digest = hashlib.blake2b("\0".join(parts).encode(), digest_size=16)
@@ -148,10 +148,10 @@ def _client_config(configuration: Any) -> ClientConfig:
         try:
             digest.update(b"\0" + Path(file).read_bytes() if file else b"\0")
         except OSError as error:
-            raise BadKubeconfig(f"cannot read {file!r}, which the kubeconfig names: {error.strerror}") from error
+            raise BadKubeconfig(f"cannot read {file!r}, to which the kubeconfig refers: {error.strerror}") from error
     return ClientConfig(
         server=server,
-        # Files of tokens tend to end with a newline.
+        # Token files often end with a newline.
         authorization=configuration.api_key.get("BearerToken", "").strip(),
         proxy=proxy,
         tls_server_name=configuration.tls_server_name,

@@ -1,4 +1,4 @@
-"""Pods and PodGroups off the wire as the dialects want them: reduced to their gang marks, and to definitions."""
+"""Converts pods and PodGroups to the input of the dialects: gang marks and definitions."""
 
 from functools import lru_cache
 from typing import Any
@@ -14,14 +14,14 @@ from muster.kube.timestamps import BadTimestamp, parse_timestamp
 
 
 def gang_marks(pod: Pod, job: str = "") -> GangMarks:
-    """What any dialect reads of a pod; false if there is nothing. `job` as in GangMarks."""
+    """The fields of a pod that dialects read; falsy if there are none. `job` as in GangMarks."""
     metadata, group = pod.metadata, pod.spec.scheduling_group
     pod_group = "" if group is NOTHING else _name_of_group(bytes(group))
     return registry.gang_marks(metadata.namespace, metadata.labels, metadata.annotations, pod_group, job)
 
 
 def definition(pod_group: PodGroup, kind: DefinitionKind) -> Definition:
-    """The definition of a gang; a spec that is no JSON object counts as empty."""
+    """The definition of a gang; a spec that is not a JSON object counts as empty."""
     metadata = pod_group.metadata
     content = _object(bytes(pod_group.data if kind.content == "data" else pod_group.spec))
     status = _object(bytes(pod_group.status)) if kind.status else {}
@@ -42,7 +42,7 @@ def definition(pod_group: PodGroup, kind: DefinitionKind) -> Definition:
 
 
 def pod_age(pod: Pod) -> PodAge:
-    """What tells which pod of a gang is the oldest."""
+    """The sort key by which the oldest pod of a gang is found."""
     metadata = pod.metadata
     return PodAge(_created_seconds(metadata), metadata.name, metadata.uid)
 
@@ -71,5 +71,5 @@ def _object(raw: bytes) -> dict[str, Any]:
 def _value(raw: Raw) -> Any:
     try:
         return msgspec.json.decode(raw)
-    except UNREADABLE:  # a number beyond all bounds, say: the dialect quotes it
+    except UNREADABLE:  # e.g. an out-of-range number: the dialect quotes it
         return bytes(raw).decode(errors="replace")

@@ -1,7 +1,7 @@
-"""Which pods a pod wants near it or away from it: affinity among pods and topology spread, read from raw JSON.
+"""Inter-pod rules: pod affinity, anti-affinity and topology spread, decoded from raw JSON.
 
-Keys of labels that pods have to share (matchLabelKeys, mismatchLabelKeys) become part of the selectors. The API server
-does that for affinity when a pod is created; to do it again changes nothing.
+matchLabelKeys and mismatchLabelKeys are merged into the selectors. The API server does so for affinity at creation;
+doing it again changes nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from muster.gangs.quoting import quoted
 from muster.kube.objects import NOTHING, UNREADABLE, Int32
 from muster.kube.selectors import BadSelector, Operator, PodSelector, Requirement, label_selector, pod_selector
 
-_PARSED_KEPT: Final = 1024
+_MAX_PARSED: Final = 1024
 
 S = TypeVar("S", bound=Struct)
 
@@ -57,7 +57,7 @@ class _Spread(Struct, frozen=True, rename="camel"):
 
 
 class InterPodRules(Struct, frozen=True):
-    """The part of a pod class that looks at other pods, and the selectors that it names, each once."""
+    """The inter-pod rules of a pod class, and the selectors to which they refer, each once."""
 
     required_affinity: tuple[PodTerm, ...] = ()
     required_anti_affinity: tuple[PodTerm, ...] = ()
@@ -67,13 +67,13 @@ class InterPodRules(Struct, frozen=True):
 
 
 def may_have_pod_terms(affinity: bytes) -> bool:
-    """Whether an affinity may have terms about pods; if not, it need not be read for them."""
+    """Whether an affinity may have pod terms; if not, it need not be decoded for them."""
     return b'"podA' in affinity  # podAffinity or podAntiAffinity
 
 
-@lru_cache(maxsize=_PARSED_KEPT)
+@lru_cache(maxsize=_MAX_PARSED)
 def shared_label_keys(affinity: bytes, spread: bytes) -> tuple[str, ...]:
-    """Keys of the labels of the pod itself that these fields of its spec refer to."""
+    """Keys of the pod's own labels to which these fields of its spec refer."""
     given, spreads = _read_affinity(affinity, []), _read_spreads(spread, [])
     found: set[str] = set()
     for terms in (given.pod_affinity or _Terms(), given.pod_anti_affinity or _Terms()):
@@ -87,18 +87,18 @@ def shared_label_keys(affinity: bytes, spread: bytes) -> tuple[str, ...]:
 def inter_pod_rules(
     affinity: bytes, spread: bytes, namespace: str, labels: Mapping[str, str], problems: list[str], *, ours: bool
 ) -> InterPodRules:
-    """Read the raw JSON of affinity and topologySpreadConstraints of a pod in a namespace, empty where absent.
+    """Decode affinity and topologySpreadConstraints of a pod in a namespace; empty where absent.
 
-    Of `labels` those with shared_label_keys are looked at. Of pods that are not `ours`, what keeps others away from
-    them is read alone. What cannot be read is told in `problems` and left out.
+    Of `labels` only those with shared_label_keys are used. For pods that are not `ours` only the required
+    anti-affinity is decoded. Malformed parts are added to `problems` and skipped.
     """
-    return _Reading(namespace, labels, problems).of(
+    return _RuleDecoder(namespace, labels, problems).of(
         _read_affinity(affinity, problems), _read_spreads(spread, problems) if ours else [], ours=ours
     )
 
 
-class _Reading:
-    """One pod's terms in the making."""
+class _RuleDecoder:
+    """Decodes the rules of one pod."""
 
     def __init__(self, namespace: str, labels: Mapping[str, str], problems: list[str]) -> None:
         self._namespace = namespace
@@ -107,8 +107,8 @@ class _Reading:
         self._selectors: dict[str, PodSelector] = {}
 
     def of(self, affinity: _Affinity, spreads: list[_Spread], *, ours: bool) -> InterPodRules:
-        near, away = affinity.pod_affinity or _Terms(), affinity.pod_anti_affinity or _Terms()
-        anti = _ordered(self._terms(away.required or (), "podAntiAffinity"))
+        near, apart = affinity.pod_affinity or _Terms(), affinity.pod_anti_affinity or _Terms()
+        anti = _ordered(self._terms(apart.required or (), "podAntiAffinity"))
         if not ours:
             return InterPodRules(required_anti_affinity=anti, selectors=tuple(self._selectors.values()))
         return InterPodRules(
@@ -117,7 +117,7 @@ class _Reading:
             preferred=_sorted(
                 [
                     *self._preferred(near.preferred or (), "podAffinity", 1),
-                    *self._preferred(away.preferred or (), "podAntiAffinity", -1),
+                    *self._preferred(apart.preferred or (), "podAntiAffinity", -1),
                 ]
             ),
             spread=_ordered(self._spread(spreads)),
@@ -132,19 +132,19 @@ class _Reading:
     def _preferred(self, wishes: Iterable[_Weighted], where: str, sign: int) -> Iterable[PreferredPodTerm]:
         for wish in wishes:
             if not 1 <= wish.weight <= 100:
-                self._tell(f"preferred {where} has weight {wish.weight}: it must be 1 to 100")
+                self._add_problem(f"preferred {where} has weight {wish.weight}: it must be 1 to 100")
             elif (term := self._term(wish.pod_affinity_term, where)) is not None:
                 yield PreferredPodTerm(sign * wish.weight, term)
 
     def _term(self, term: _Term, where: str) -> PodTerm | None:
         if not term.topology_key:
-            self._tell(f"a term of {where} has no topologyKey: it must be the key of a node label")
+            self._add_problem(f"a term of {where} has no topologyKey: it must be the key of a node label")
             return None
         try:
             labels = label_selector(bytes(term.label_selector))
             namespace_labels = label_selector(bytes(term.namespace_selector))
         except BadSelector as error:
-            self._tell(f"{where}: {error}")
+            self._add_problem(f"{where}: {error}")
             return None
         shared = self._shared(term.match_label_keys, Operator.IN)
         unlike = self._shared(term.mismatch_label_keys, Operator.NOT_IN)
@@ -156,14 +156,14 @@ class _Reading:
 
     def _spread(self, spreads: Iterable[_Spread]) -> Iterable[SpreadConstraint]:
         for each in spreads:
-            wrong = _what_is_wrong(each)
-            if wrong:
-                self._tell(f"a topologySpreadConstraint {wrong}")
+            problem = _spread_problem(each)
+            if problem:
+                self._add_problem(f"a topologySpreadConstraint {problem}")
                 continue
             try:
                 labels = label_selector(bytes(each.label_selector))
             except BadSelector as error:
-                self._tell(f"topologySpreadConstraints: {error}")
+                self._add_problem(f"topologySpreadConstraints: {error}")
                 continue
             labels = labels.narrowed(self._shared(each.match_label_keys, Operator.IN))
             yield SpreadConstraint(
@@ -177,18 +177,18 @@ class _Reading:
             )
 
     def _shared(self, keys: list[str] | None, operator: Operator) -> list[Requirement]:
-        """What pods must have, or not have, because this one has it; labels that it does not have demand nothing."""
+        """Requirements from the pod's own values of these labels; absent labels add none."""
         return [Requirement(key, operator, (self._labels[key],)) for key in keys or () if key in self._labels]
 
     def _named(self, selector: PodSelector) -> str:
         return self._selectors.setdefault(selector.id, selector).id
 
-    def _tell(self, problem: str) -> None:
+    def _add_problem(self, problem: str) -> None:
         if problem not in self._problems:
             self._problems.append(problem)
 
 
-def _what_is_wrong(spread: _Spread) -> str:
+def _spread_problem(spread: _Spread) -> str:
     if spread.max_skew < 1:
         return f"has maxSkew {spread.max_skew}: it must be at least 1"
     if not spread.topology_key:

@@ -1,4 +1,4 @@
-"""Groups the lines of a stream by what is there already: whoever is slower than the stream works in larger batches."""
+"""Batches the lines of a stream by availability: a consumer slower than the stream gets larger batches."""
 
 import asyncio
 import contextlib
@@ -7,9 +7,9 @@ from types import TracebackType
 
 
 class LineBatches:
-    """An async iterator of lists of lines, none of them empty. No line waits for another one.
+    """Async iterator of nonempty lists of lines. No line waits for a later one.
 
-    Reads ahead by some batches at most; beyond that the sender is held back by the connection's flow control.
+    Reads ahead by a few batches; beyond that the connection's flow control stops the sender.
     """
 
     _READ_AHEAD_BATCHES = 8
@@ -18,8 +18,8 @@ class LineBatches:
         self._lines = lines
         self._batch_size = batch_size
         self._pending: list[bytes] = []
-        self._some = asyncio.Event()
-        self._room = asyncio.Event()
+        self._nonempty = asyncio.Event()
+        self._nonfull = asyncio.Event()
         self._reader: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "LineBatches":
@@ -40,15 +40,15 @@ class LineBatches:
     async def __anext__(self) -> list[bytes]:
         assert self._reader is not None, "enter it first"
         if self._pending:
-            await asyncio.sleep(0)  # others have their turn between batches
+            await asyncio.sleep(0)  # yield to other tasks between batches
         while not self._pending:
             if self._reader.done():
                 self._reader.result()
                 raise StopAsyncIteration
-            self._some.clear()
-            await self._some.wait()
+            self._nonempty.clear()
+            await self._nonempty.wait()
         batch, self._pending = self._pending[: self._batch_size], self._pending[self._batch_size :]
-        self._room.set()
+        self._nonfull.set()
         return batch
 
     async def _read(self) -> None:
@@ -56,9 +56,9 @@ class LineBatches:
         try:
             async for line in self._lines:
                 self._pending.append(line)
-                self._some.set()
+                self._nonempty.set()
                 if len(self._pending) >= limit:
-                    self._room.clear()
-                    await self._room.wait()
+                    self._nonfull.clear()
+                    await self._nonfull.wait()
         finally:
-            self._some.set()
+            self._nonempty.set()

@@ -17,7 +17,7 @@ REQUESTS: Final = counter(
     'Requests to the API server by status code; "<error>": no response. Without watches.',
     ("code", "method"),
 )
-NO_ANSWER: Final = "<error>"
+NO_RESPONSE: Final = "<error>"
 
 EVENTS: Final = counter("muster_watch_events_total", "Events received from watches of the API server.", ("kind",))
 LISTS: Final = counter(
@@ -41,7 +41,7 @@ class Watched(Protocol):
     @property
     def objects(self) -> int: ...
     @property
-    def heard_at(self) -> float | None:
+    def last_response_at(self) -> float | None:
         """Time of the last response by the monotonic clock; None: never, or the kind is not available."""
 
 
@@ -59,7 +59,7 @@ def _objects() -> dict[tuple[str, ...], float]:
 
 def _idle() -> dict[tuple[str, ...], float]:
     now = monotonic()
-    return {(kind,): now - at for kind, each in _watched.items() if (at := each.heard_at) is not None}
+    return {(kind,): now - at for kind, each in _watched.items() if (at := each.last_response_at) is not None}
 
 
 OBJECTS.read_from(_objects)

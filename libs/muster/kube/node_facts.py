@@ -1,4 +1,4 @@
-"""Nodes off the wire become facts: what they offer, and what keeps pods away."""
+"""Converts nodes to facts: allocatable resources, labels, taints and readiness."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -18,17 +18,17 @@ _amounts: Final = msgspec.json.Decoder(dict[str, Raw] | None)
 
 
 def node_facts(node: Node) -> NodeFacts:
-    """What Muster knows of a node.
+    """The facts of a node.
 
-    What cannot be read offers nothing: a resource with a bad quantity is missing, a node without a readable Ready
-    condition is not ready; node_problems says why. Raises BadResourceVersion.
+    Malformed fields offer nothing: a resource with a bad quantity is missing, a node without a readable Ready condition
+    is not ready; node_problems has the reasons. Raises BadResourceVersion.
     """
     metadata = node.metadata
     return NodeFacts(
         name=metadata.name,
         uid=metadata.uid,
         revision=metadata.revision,
-        allocatable=_offer(bytes(node.status.allocatable))[0],
+        allocatable=_allocatable(bytes(node.status.allocatable))[0],
         labels=metadata.labels or {},
         taints=tuple(_taints(node.spec.taints or ())),
         unschedulable=bool(node.spec.unschedulable),
@@ -37,14 +37,14 @@ def node_facts(node: Node) -> NodeFacts:
 
 
 def node_problems(node: Node) -> tuple[str, ...]:
-    """What of the node could not be read, in words."""
+    """Descriptions of the fields that could not be read."""
     unreadable = (node.problem,) if node.problem else ()
-    return unreadable + _offer(bytes(node.status.allocatable))[1]
+    return unreadable + _allocatable(bytes(node.status.allocatable))[1]
 
 
 @lru_cache(maxsize=4096)
-def _offer(allocatable: bytes) -> tuple[Amounts, tuple[str, ...]]:
-    """Amounts of status.allocatable rounded down, without zeros, and what is wrong with them."""
+def _allocatable(allocatable: bytes) -> tuple[Amounts, tuple[str, ...]]:
+    """Amounts of status.allocatable rounded down, without zeros, and problems."""
     if not allocatable:
         return (), ()
     try:
@@ -67,7 +67,7 @@ def _offer(allocatable: bytes) -> tuple[Amounts, tuple[str, ...]]:
 
 def _taints(given: Iterable[TaintSpec]) -> Iterable[Taint]:
     for each in given:
-        # An effect of a later Kubernetes keeps pods away rather than letting them in unseen.
+        # An unknown effect of a later Kubernetes counts as NoSchedule, to be safe.
         effect = EFFECTS.get(each.effect, TaintEffect.NO_SCHEDULE)
         yield Taint(each.key, each.value or "", effect)
 

@@ -1,4 +1,4 @@
-"""Which nodes a pod may go to: selector, affinity and tolerations, read from raw JSON into one canonical form."""
+"""Node selection of pods: nodeSelector, node affinity and tolerations, decoded from raw JSON into a canonical form."""
 
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar
@@ -87,7 +87,7 @@ class _Toleration(Struct, frozen=True):
 
 
 class NodeSelection(Struct, frozen=True):
-    """The part of a pod class that selects nodes."""
+    """The fields of a pod class that select nodes."""
 
     node_selector: tuple[tuple[str, str], ...] = ()
     required_node_affinity: tuple[NodeSelectorTerm, ...] | None = None
@@ -96,10 +96,10 @@ class NodeSelection(Struct, frozen=True):
 
 
 def node_selection(node_selector: bytes, affinity: bytes, tolerations: bytes, problems: list[str]) -> NodeSelection:
-    """Read the raw JSON of these fields of a pod's spec, empty where absent.
+    """Decode the raw JSON of these fields of a pod's spec; empty where absent.
 
-    The order and repetition of what may stand in any order does not show in the result. What cannot be read is told in
-    `problems` and left out.
+    The result does not depend on order or repetition where these have no meaning. Malformed parts are added to
+    `problems` and skipped.
     """
     labels = _decoded(node_selector, dict[str, str], "nodeSelector", problems) or {}
     both = _decoded(affinity, _Affinity, "affinity", problems) or _Affinity()
@@ -116,7 +116,7 @@ def node_selection(node_selector: bytes, affinity: bytes, tolerations: bytes, pr
 
 
 def volume_affinity(raw: bytes, problems: list[str]) -> tuple[NodeSelectorTerm, ...] | None:
-    """Read the raw JSON of a PersistentVolume's nodeAffinity: terms of which one must match a node; None: all do."""
+    """Decode a PersistentVolume's nodeAffinity: terms of which one must match a node; None: any node."""
     affinity = _decoded(raw, _VolumeAffinity, "nodeAffinity", problems)
     if affinity is None or affinity.required is None:
         return None
@@ -156,7 +156,7 @@ def _requirements(given: Iterable[_Requirement], field: str, problems: list[str]
                 + ", ".join(_OPERATORS)
             )
         elif not _fitting(operator, values):
-            problems.append(f"{field} on {quoted(each.key)}: {each.operator} does not go with {_listed(values)}")
+            problems.append(f"{field} on {quoted(each.key)}: {each.operator} cannot have {_listed(values)}")
         else:
             yield NodeRequirement(each.key, operator, values)
 
@@ -172,7 +172,7 @@ def _fitting(operator: NodeOperator, values: tuple[str, ...]) -> bool:
 
 
 def is_int64(text: str) -> bool:
-    """Whether Kubernetes reads the text as an integer when it compares labels."""
+    """Whether Kubernetes parses the label value as an integer for Gt and Lt."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     return digits.isascii() and digits.isdecimal() and len(digits) <= 4000 and -(2**63) <= int(text) < 2**63
 

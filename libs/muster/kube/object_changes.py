@@ -1,4 +1,4 @@
-"""What an informer tells: objects that came, changed or went, in the order in which it happened."""
+"""Changes that an informer delivers: added, changed and removed objects, in order."""
 
 from typing import Generic, TypeVar
 
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Removed(Struct, frozen=True):
-    """The object is gone from the API. `revision` is 0 when that shows only in its absence from a list."""
+    """The object was deleted. `revision` is 0 if that is known only from its absence in a list."""
 
     uid: str
     revision: int = 0
@@ -17,8 +17,8 @@ class Removed(Struct, frozen=True):
 class ObjectChanges(Struct, Generic[T], frozen=True):
     """Changes of one kind, in order.
 
-    `through`: every change of this kind up to this resourceVersion has been told; 0 in the middle of a list, when there
-    is no such revision: a list is in no order.
+    `through`: every change of this kind up to this resourceVersion has been delivered; 0 within a list, which is not
+    ordered by revision.
     """
 
     kind: str

@@ -1,8 +1,8 @@
-"""Kubernetes objects as they come off the wire: only the fields that matter, decoded as little as possible.
+"""Kubernetes objects: only the relevant fields, decoded as little as possible.
 
-Parts that decide a pod's class stay raw JSON: most pods come from few templates, so what follows from the bytes is
-computed once per template (see pod_facts). A pod or node whose fields have wrong types is still decoded: its readable
-fields are kept, and `problem` of the result says what is wrong with the others.
+Fields that determine a pod's class stay raw JSON: most pods are created from few templates, so results are computed
+once per template (see pod_class). A pod or node with fields of wrong types is decoded too: its readable fields are
+kept, and `problem` describes the others.
 """
 
 from typing import Annotated, Any, Final
@@ -13,26 +13,26 @@ from msgspec import Meta, Raw, Struct, field
 from muster.gangs.quoting import quoted
 
 NOTHING: Final = Raw(b"")
-"""A raw field that the object does not have."""
+"""An absent raw field."""
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding JSON of unknown origin may raise. Raw fields are checked only when they are decoded themselves."""
+"""Errors of decoding untrusted JSON. Raw fields are validated only when they are decoded themselves."""
 
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
-"""What the API and our messages hold."""
+"""Range of int32 in the API and in protobuf."""
 
 
 class BadObject(ValueError):
-    """Bytes that are not a Kubernetes object at all."""
+    """Bytes that are not a Kubernetes object."""
 
 
 class BadResourceVersion(ValueError):
-    """A resourceVersion that is not a decimal integer; revisions could not be compared."""
+    """A resourceVersion that is not a decimal integer, so that revisions cannot be compared."""
 
 
 class OwnerReference(Struct, rename="camel", frozen=True, gc=False):
-    """An object that owns this one."""
+    """metadata.ownerReferences[]."""
 
     uid: str = ""
     controller: bool | None = None
@@ -56,12 +56,12 @@ class ObjectMeta(Struct, rename="camel", frozen=True, gc=False):
 
     @property
     def controller(self) -> str:
-        """Uid of the object that made this one and makes it anew when it is gone; empty: none."""
+        """Uid of the controller, which recreates the object; empty: none."""
         return next((owner.uid for owner in self.owner_references or () if owner.controller), "")
 
     @property
     def controlling(self) -> OwnerReference | None:
-        """The object that made this one and makes it anew when it is gone."""
+        """Reference to the controller, which recreates the object."""
         return next((owner for owner in self.owner_references or () if owner.controller), None)
 
     @property
@@ -86,7 +86,7 @@ class Container(Struct, rename="camel", frozen=True, gc=False):
 
 
 class SchedulingGate(Struct, rename="camel", frozen=True, gc=False):
-    """A gate that keeps a pod from being scheduled."""
+    """spec.schedulingGates[] of a pod."""
 
     name: str = ""
 
@@ -115,7 +115,7 @@ class PodSpec(Struct, rename="camel", frozen=True, gc=False):
 
 
 class ContainerStatus(Struct, rename="camel", frozen=True, gc=False):
-    """What the kubelet allocated to a container and what the container runs with."""
+    """Resources that the kubelet allocated to a container, and those the container runs with."""
 
     name: str = ""
     allocated_resources: Raw = NOTHING
@@ -143,12 +143,12 @@ class Pod(Struct, rename="camel", frozen=True, gc=False):
 
     @property
     def problem(self) -> str:
-        """What could not be read; empty if all could."""
+        """The fields that could not be read; empty if all could."""
         return ""
 
 
 class MalformedPod(Pod, rename="camel", frozen=True, gc=False):
-    """A pod with fields of wrong types; those are left at their defaults."""
+    """A pod with fields of wrong types, which keep their defaults."""
 
     unreadable: str = ""
 
@@ -158,7 +158,7 @@ class MalformedPod(Pod, rename="camel", frozen=True, gc=False):
 
 
 class TaintSpec(Struct, rename="camel", frozen=True, gc=False):
-    """A taint as the API has it."""
+    """spec.taints[] of a node."""
 
     key: str = ""
     value: str | None = None
@@ -196,12 +196,12 @@ class Node(Struct, rename="camel", frozen=True, gc=False):
 
     @property
     def problem(self) -> str:
-        """What could not be read; empty if all could."""
+        """The fields that could not be read; empty if all could."""
         return ""
 
 
 class MalformedNode(Node, rename="camel", frozen=True, gc=False):
-    """A node with fields of wrong types; those are left at their defaults."""
+    """A node with fields of wrong types, which keep their defaults."""
 
     unreadable: str = ""
 
@@ -211,7 +211,7 @@ class MalformedNode(Node, rename="camel", frozen=True, gc=False):
 
 
 class PodGroup(Struct, rename="camel", frozen=True, gc=False):
-    """An object of any kind that defines a gang, ConfigMaps too; its content is the dialect's to read."""
+    """An object of any kind that defines a gang, ConfigMaps included; the dialects read its content."""
 
     api_version: str = ""
     kind: str = ""
@@ -231,7 +231,7 @@ class PriorityClass(Struct, rename="camel", frozen=True, gc=False):
 
 
 class Namespace(Struct, rename="camel", frozen=True, gc=False):
-    """A namespace; its labels are what matters."""
+    """A namespace, of which only the labels are used."""
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
 
@@ -247,7 +247,7 @@ _namespace: Final = msgspec.json.Decoder(Namespace)
 
 
 def decode_pod(data: Encoded) -> Pod:
-    """Read a pod; a MalformedPod if fields have wrong types. Raises BadObject if it is no JSON object."""
+    """Decode a pod; a MalformedPod if fields have wrong types. Raises BadObject if it is not a JSON object."""
     try:
         return _pod.decode(data)
     except UNREADABLE:
@@ -256,7 +256,7 @@ def decode_pod(data: Encoded) -> Pod:
 
 
 def decode_node(data: Encoded) -> Node:
-    """Read a node; a MalformedNode if fields have wrong types. Raises BadObject if it is no JSON object."""
+    """Decode a node; a MalformedNode if fields have wrong types. Raises BadObject if it is not a JSON object."""
     try:
         return _node.decode(data)
     except UNREADABLE:
@@ -265,7 +265,7 @@ def decode_node(data: Encoded) -> Node:
 
 
 def decode_pod_group(data: Encoded) -> PodGroup:
-    """Read a gang's definition; fields with wrong types keep their defaults. Raises BadObject."""
+    """Decode a gang's definition; fields with wrong types keep their defaults. Raises BadObject."""
     try:
         return _pod_group.decode(data)
     except UNREADABLE:
@@ -273,7 +273,7 @@ def decode_pod_group(data: Encoded) -> PodGroup:
 
 
 def decode_priority_class(data: Encoded) -> PriorityClass:
-    """Read a priority class; fields with wrong types keep their defaults. Raises BadObject."""
+    """Decode a priority class; fields with wrong types keep their defaults. Raises BadObject."""
     try:
         return _priority_class.decode(data)
     except UNREADABLE:
@@ -281,7 +281,7 @@ def decode_priority_class(data: Encoded) -> PriorityClass:
 
 
 def decode_namespace(data: Encoded) -> Namespace:
-    """Read a namespace; fields with wrong types keep their defaults. Raises BadObject."""
+    """Decode a namespace; fields with wrong types keep their defaults. Raises BadObject."""
     try:
         return _namespace.decode(data)
     except UNREADABLE:
@@ -293,7 +293,7 @@ def _beginning(data: Encoded) -> str:
 
 
 def salvage(kind: type[Struct], data: Encoded) -> tuple[dict[str, Any], str]:
-    """The readable fields of an object, and what is wrong with the others. Raises BadObject."""
+    """The readable fields of an object, and a description of the others. Raises BadObject."""
     try:
         content = msgspec.json.decode(data)
     except UNREADABLE as error:

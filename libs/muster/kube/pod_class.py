@@ -1,9 +1,9 @@
-"""The class of a pod: what matters of it to placement. Equal pods share one, which is computed once per template.
+"""Pod classes: the fields of pods that placement needs. Equal pods share a class, computed once per template.
 
-What decides a pod's class is taken from the pod as raw JSON and looked up whole: pods made from one template differ in
-names, volumes and status, which are no part of it, so all but the first cost only the look-up.
+The fields that determine the class are looked up in a cache as raw JSON: pods of one template differ in name, volumes
+and status, which are not part of the key, so all but the first cost only the look-up.
 
-What depends on the rest of the cluster, `selected_by` and `volumes`, is left to who knows the cluster.
+`selected_by` and `volumes`, which depend on the rest of the cluster, are set by cluster-state.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,10 +23,10 @@ from muster.kube.objects import NOTHING, UNREADABLE, Container, Pod, PodStatus
 from muster.kube.pod_requests import ContainerRequestFields, PodRequestFields, effective_requests
 from muster.kube.selectors import PodSelector
 
-_CLASSES_KEPT: Final = 16384
-_LARGEST_KEPT_BYTES: Final = 16384  # of one cache key, so that odd pods cannot fill the memory
+_MAX_CLASSES: Final = 16384
+_MAX_KEY_BYTES: Final = 16384  # of a cache key, so that unusual pods cannot fill the memory
 _NO_LABELS: Final[Mapping[str, str]] = {}
-_SINCE: Final = (
+_OMITTED_IF_EMPTY: Final = (
     "selected_by",
     "required_pod_affinity",
     "required_pod_anti_affinity",
@@ -35,7 +35,7 @@ _SINCE: Final = (
     "host_ports",
     "volumes",
 )
-"""Fields that are left out of what an id is a hash of when they are empty."""
+"""Fields that are not part of the hashed content when they are empty, so that ids of older versions stay the same."""
 
 _ContainerKey = tuple[str, bytes, str | None, bytes]
 _StatusKey = tuple[str, bytes, bytes]
@@ -46,17 +46,17 @@ _ClassKey = tuple[
     bytes,  # overhead
     bytes,  # pod-level resources
     bytes,  # node selector
-    bytes,  # affinity, as far as it is about nodes
+    bytes,  # affinity, of which the node affinity is read
     bytes,  # tolerations
-    tuple[tuple[_StatusKey, ...], bytes, bytes, bytes] | None,  # what a bound pod's status says of resizes
-    _InterPodKey | None,  # what it says of other pods: affinity, spread, its namespace, its labels, whether it is ours
+    tuple[tuple[_StatusKey, ...], bytes, bytes, bytes] | None,  # status of resizes of a bound pod
+    _InterPodKey | None,  # inter-pod rules: affinity, spread, namespace, labels, whether the pod is ours
 ]
 
 
 class ReadClass(Struct, frozen=True):
-    """A pod's class as the pod alone tells, and what of the pod could not be read; empty if all could.
+    """A pod's class as far as it follows from the pod alone, and a description of malformed fields; empty if none.
 
-    `selectors` are those that the class names.
+    `selectors` are the pod selectors to which the class refers.
     """
 
     pod_class: PodClass
@@ -71,14 +71,14 @@ class _Port(Struct, frozen=True, rename={"host_port": "hostPort", "host_ip": "ho
 
 
 def pod_class(pod: Pod) -> PodClass:
-    """Everything about the pod that matters to placement; equal pods get the same object while it is cached."""
+    """The class of a pod; equal pods share the object while it is cached."""
     return read_class(pod).pod_class
 
 
 def read_class(pod: Pod, *, ours: bool = True) -> ReadClass:
     """The class of a pod.
 
-    Of a pod that is not `ours` it has what it takes from others: requests, host ports and whom it keeps away.
+    For a pod that is not `ours` only what affects other pods: requests, host ports and required anti-affinity.
     """
     spec = pod.spec
     affinity, spread = bytes(spec.affinity), spec.topology_spread_constraints
@@ -95,13 +95,13 @@ def read_class(pod: Pod, *, ours: bool = True) -> ReadClass:
         if affinity or spread is not NOTHING
         else None,
     )
-    if len(affinity) + len(key[4]) + len(key[6]) > _LARGEST_KEPT_BYTES or len(key[0]) > 100 or len(key[1]) > 100:
+    if len(affinity) + len(key[4]) + len(key[6]) > _MAX_KEY_BYTES or len(key[0]) > 100 or len(key[1]) > 100:
         return _computed_class(key)
     return _cached_class(key)
 
 
 def identified(content: PodClass) -> PodClass:
-    """A class with this content and the id that follows from it."""
+    """The class with this content and its content hash as id."""
     return _shared(msgspec.json.encode(replace(content, id="")))
 
 
@@ -180,14 +180,14 @@ def _computed_class(key: _ClassKey) -> ReadClass:
     return ReadClass(identified(content), "; ".join(dict.fromkeys(problems)), terms.selectors)
 
 
-_cached_class = lru_cache(maxsize=_CLASSES_KEPT)(_computed_class)
+_cached_class = lru_cache(maxsize=_MAX_CLASSES)(_computed_class)
 
 
-@lru_cache(maxsize=_CLASSES_KEPT)
+@lru_cache(maxsize=_MAX_CLASSES)
 def _shared(content: bytes) -> PodClass:
-    """The class with this content (canonical JSON of a PodClass without id)."""
+    """The class for a content (canonical JSON of a PodClass without id)."""
     hashed = msgspec.json.decode(content)
-    for name in _SINCE:
+    for name in _OMITTED_IF_EMPTY:
         if not hashed[name]:
             del hashed[name]
     id_ = blake2b(msgspec.json.encode(hashed), digest_size=16).hexdigest()

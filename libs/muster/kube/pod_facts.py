@@ -1,4 +1,4 @@
-"""Pods off the wire become facts."""
+"""Converts pods to facts."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
@@ -12,7 +12,7 @@ from muster.kube.pod_class import ReadClass, read_class
 from muster.kube.timestamps import BadTimestamp, parse_timestamp
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
-"""What spec.schedulerName is when nobody set it."""
+"""Default of spec.schedulerName."""
 
 _PHASES: Final[Mapping[str | None, PodPhase]] = {
     "Pending": PodPhase.PENDING,
@@ -28,7 +28,7 @@ _DRA: Final = "uses resource claims (DRA), which Muster does not support yet"
 
 
 class Priorities(Struct, frozen=True):
-    """Priority classes: values by name, and what pods without one get; `never_preempt` are names of classes."""
+    """Priority classes: values by name, and the default; `never_preempt`: names of classes with that policy."""
 
     values: Mapping[str, int] = {}
     default: int = 0
@@ -37,7 +37,7 @@ class Priorities(Struct, frozen=True):
 
     @classmethod
     def of(cls, classes: Iterable[PriorityClass]) -> "Priorities":
-        """The classes of a cluster; if several claim to be the default, the lowest is, as in Kubernetes."""
+        """The classes of a cluster; of several global defaults the lowest value applies, as in Kubernetes."""
         known = list(classes)
         default = min((each for each in known if each.global_default), key=_rank, default=PriorityClass())
         return cls(
@@ -49,11 +49,11 @@ class Priorities(Struct, frozen=True):
 
     @property
     def by_name(self) -> Mapping[str, int]:
-        """Values by name, with those that every cluster has."""
+        """Values by name, built-in classes included."""
         return {**_BUILT_IN_PRIORITIES, **self.values}
 
     def of_pod(self, spec: PodSpec) -> int:
-        """The priority that admission gave the pod, or would have given it."""
+        """The pod's priority, as set by admission or as admission would set it."""
         if spec.priority is not None:
             return spec.priority
         name = spec.priority_class_name
@@ -63,7 +63,7 @@ class Priorities(Struct, frozen=True):
         return _BUILT_IN_PRIORITIES.get(name, self.default) if value is None else value
 
     def never_preempts(self, spec: PodSpec) -> bool:
-        """The preemption policy that admission gave the pod, or would have given it, is Never."""
+        """Whether the pod's preemption policy, as set by admission or as admission would set it, is Never."""
         if spec.preemption_policy is not None:
             return spec.preemption_policy == _NEVER
         if spec.priority_class_name:
@@ -71,8 +71,8 @@ class Priorities(Struct, frozen=True):
         return spec.priority is None and self.default_never_preempts
 
     @staticmethod
-    def are_open(spec: PodSpec) -> bool:
-        """The classes have a say in this pod: admission did not settle everything."""
+    def apply_to(spec: PodSpec) -> bool:
+        """Whether the pod depends on the classes, because admission did not set everything."""
         return spec.priority is None or (spec.preemption_policy is None and bool(spec.priority_class_name))
 
 
@@ -86,10 +86,10 @@ def pod_facts(
     timed_out: bool = False,
     budgets: tuple[str, ...] = (),
 ) -> tuple[PodFacts, ReadClass]:
-    """What a pod alone says of itself, and the class that the facts name.
+    """The facts of a pod as far as they follow from the pod alone, and its class.
 
-    `gang`, `problem` and `timed_out` are what the dialects found, `budgets` are those that cover the pod. Anything else
-    that is wrong with the pod is added to `problem`. Raises BadResourceVersion.
+    `gang`, `problem` and `timed_out` are results of the dialects, `budgets` the ids of the budgets that cover the pod.
+    Further problems of the pod are added to `problem`. Raises BadResourceVersion.
     """
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     ours = (spec.scheduler_name or DEFAULT_SCHEDULER) in scheduler_names
@@ -105,14 +105,14 @@ def pod_facts(
     except BadTimestamp as error:
         problems.append(f"metadata.creationTimestamp: {error}")
     try:
-        # Pods get a start time while they are pending; it is told with what makes them run, not by itself.
+        # Pods get a start time while pending; it is published with the change to Running, not by itself.
         if status.start_time and phase is not _PENDING:
             started = parse_timestamp(status.start_time)
     except BadTimestamp as error:
         problems.append(f"status.startTime: {error}")
     deadline = spec.active_deadline_seconds
     annotated = muster_annotations.expected_seconds(metadata.annotations) if ours and metadata.annotations else 0.0
-    facts = PodFacts(  # of more than 15 arguments by name Python would make a dictionary first
+    facts = PodFacts(  # positional: Python builds a dictionary for more than 15 keyword arguments
         metadata.uid,
         metadata.namespace,
         metadata.name,
@@ -137,7 +137,7 @@ def pod_facts(
 
 
 def _shorter(annotated: float, deadline: int) -> float:
-    """The shorter of both times in seconds; 0 of the one, or less of the other, says nothing."""
+    """The shorter time in seconds; an annotation of 0 and a negative deadline count as absent."""
     if deadline < 0:
         return annotated
     return min(annotated, float(deadline)) if annotated else float(deadline)

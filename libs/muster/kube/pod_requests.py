@@ -1,4 +1,4 @@
-"""What a pod asks of a node, as Kubernetes computes it from containers, overhead, pod level and resizes.
+"""Resource requests of pods, as Kubernetes computes them from containers, overhead, pod level and resizes.
 
 Amounts are summed as exact quantities in billionths and rounded up once, at the end.
 """
@@ -19,18 +19,18 @@ Nanos = dict[str, int]
 
 
 class ContainerRequestFields(Struct, frozen=True):
-    """Raw JSON of what decides a container's share of the requests; empty where there is none."""
+    """Raw JSON of the fields that determine a container's requests; empty where absent."""
 
     name: str
     resources: bytes = b""
     allocated: bytes = b""
     actual: bytes = b""
     restarts: bool = False
-    """An init container that keeps running beside the containers (a sidecar)."""
+    """A restartable init container (a sidecar)."""
 
 
 class PodRequestFields(Struct, frozen=True):
-    """Raw JSON of what decides a pod's requests; empty where there is none."""
+    """Raw JSON of the fields that determine a pod's requests; empty where absent."""
 
     containers: tuple[ContainerRequestFields, ...] = ()
     init_containers: tuple[ContainerRequestFields, ...] = ()
@@ -56,9 +56,9 @@ _conditions: Final = msgspec.json.Decoder(list[_Condition] | None)
 
 
 def effective_requests(fields: PodRequestFields, problems: list[str]) -> Amounts:
-    """What a node must have free for the pod, "pods: 1" included, without zeros, sorted by name.
+    """Amounts that a node must have free for the pod, "pods: 1" included, without zeros, sorted by name.
 
-    What cannot be read counts as nothing and is told in `problems`.
+    Malformed quantities count as zero and are added to `problems`.
     """
     total = exact_requests(fields, problems)
     amounts = {name: amount_of(name, nanos, round_up=True) for name, nanos in total.items() if nanos > 0}
@@ -67,12 +67,12 @@ def effective_requests(fields: PodRequestFields, problems: list[str]) -> Amounts
 
 
 def exact_requests(fields: PodRequestFields, problems: list[str]) -> Nanos:
-    """The same in billionths, without the pod itself."""
+    """The requests in billionths, without "pods: 1"."""
     return _Requests(fields, problems).of_pod()
 
 
 class _Requests:
-    """One computation: a pod's fields and where to tell what cannot be read."""
+    """Computes the requests of one pod, and collects problems."""
 
     def __init__(self, fields: PodRequestFields, problems: list[str]) -> None:
         self._fields = fields
@@ -80,8 +80,8 @@ class _Requests:
         self._infeasible = _resize_is_infeasible(fields.conditions)
 
     def of_pod(self) -> Nanos:
-        # A resize that the kubelet has not carried out counts with the larger of before and after; one that can never
-        # be carried out does not count.
+        # A pending resize counts with the larger of old and new requests; an infeasible resize does not
+        # count.
         specified, allocated, actual = (self._summed(of) for of in (self._specified, self._allocated, self._actual))
         total = _largest([allocated, actual] if self._infeasible else [specified, allocated, actual])
         overhead = self._amounts(self._fields.overhead, "overhead")
@@ -113,7 +113,7 @@ class _Requests:
         return self._allocated(container, where) if actual is None else actual
 
     def _pod_level(self, overhead: Nanos) -> Nanos:
-        """Requests of the pod as a whole, which replace those of its containers where set."""
+        """Pod-level requests, which replace those of the containers where set."""
         specified = self._requests(self._fields.resources, "resources.requests")
         if not specified:
             return {}
@@ -130,7 +130,7 @@ class _Requests:
         try:
             requests = _resources.decode(raw).requests
         except UNREADABLE:
-            self._tell(f"{where} cannot be read: {_shown(raw)}")
+            self._add_problem(f"{where} cannot be read: {_shown(raw)}")
             return None
         return None if requests is None else self._parsed(requests, where)
 
@@ -140,7 +140,7 @@ class _Requests:
         try:
             amounts = _amounts.decode(raw)
         except UNREADABLE:
-            self._tell(f"{where} cannot be read: {_shown(raw)}")
+            self._add_problem(f"{where} cannot be read: {_shown(raw)}")
             return {}
         return self._parsed(amounts or {}, where)
 
@@ -151,22 +151,22 @@ class _Requests:
             try:
                 nanos = parse_quantity(text)
             except BadQuantity as error:
-                self._tell(f"{where} of {quoted(name)}: {error}")
+                self._add_problem(f"{where} of {quoted(name)}: {error}")
                 continue
             if nanos < 0:
-                self._tell(f"{where} of {quoted(name)}: {quoted(text)} is less than zero")
+                self._add_problem(f"{where} of {quoted(name)}: {quoted(text)} is less than zero")
             else:
-                # The API server keeps no request finer than a thousandth; whoever sends one gets the next.
+                # The API server rounds requests up to a thousandth.
                 parsed[name] = rounded_up(nanos, NANOS_PER_MILLI)
         return parsed
 
-    def _tell(self, problem: str) -> None:
+    def _add_problem(self, problem: str) -> None:
         if problem not in self._problems:
             self._problems.append(problem)
 
 
 def quantity_text(raw: Raw) -> str:
-    """The text of a quantity: of a JSON string, or of a number as it is written."""
+    """The text of a quantity, from a JSON string or number."""
     try:
         return msgspec.json.decode(raw, type=str)
     except UNREADABLE:

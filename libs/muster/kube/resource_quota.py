@@ -1,4 +1,4 @@
-"""ResourceQuotas as Kubernetes counts them: what a pod uses of one, which pods fall under it, how amounts are written.
+"""ResourceQuota as Kubernetes counts it: usage of pods, scopes, and formatting of amounts.
 
 Amounts are exact, in billionths, by the names that quotas use: "cpu" and "requests.cpu" are the same, "limits.cpu" is
 not.
@@ -16,14 +16,14 @@ from muster.kube.objects import UNREADABLE, Container, Encoded, ObjectMeta, Pod,
 from muster.kube.pod_requests import ContainerRequestFields, Nanos, PodRequestFields, exact_requests, quantity_text
 
 COUNTED_COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
-"""Resources of which a quota may bound both requests and limits."""
+"""Resources of which a quota can limit both requests and limits."""
 
 _REQUESTS: Final = "requests."
 _LIMITS: Final = "limits."
 _HUGE_PAGES: Final = "hugepages-"
 _BYTES: Final = ("memory", "ephemeral-storage", "storage")
 _ENDED: Final = ("Succeeded", "Failed")
-_TEMPLATES_KEPT: Final = 4096
+_MAX_TEMPLATES: Final = 4096
 _BINARY: Final = (("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10))
 _DECIMAL: Final = (("E", 27), ("P", 24), ("T", 21), ("G", 18), ("M", 15), ("k", 12), ("", 9), ("m", 6), ("u", 3))
 
@@ -37,7 +37,7 @@ class ScopeRequirement(Struct, rename="camel", frozen=True):
 
 
 class ScopeSelector(Struct, rename="camel", frozen=True):
-    """Which pods a quota is about."""
+    """spec.scopeSelector of a quota."""
 
     match_expressions: list[ScopeRequirement] | None = None
 
@@ -65,24 +65,24 @@ class ResourceQuota(Struct, rename="camel", frozen=True):
 
     @property
     def hard(self) -> Nanos:
-        """Its bounds; one that cannot be read is left out."""
+        """Its limits; malformed ones are skipped."""
         return _parsed(self.spec.hard)
 
     @property
     def used(self) -> Nanos:
-        """What the API server has counted last."""
+        """The usage that the API server counted last."""
         return _parsed(self.status.used)
 
     @property
     def requirements(self) -> tuple[ScopeRequirement, ...]:
-        """All that a pod must meet to fall under it."""
+        """Scopes and scope selector terms; the quota applies to pods that match all of them."""
         selector = self.spec.scope_selector
         scopes = (ScopeRequirement(each, "Exists") for each in self.spec.scopes or ())
         return (*scopes, *((selector.match_expressions or ()) if selector is not None else ()))
 
 
 class PodTraits(Struct, frozen=True):
-    """What decides which quotas a pod falls under."""
+    """The properties of a pod by which scopes select it."""
 
     priority_class: str = ""
     terminating: bool = False
@@ -90,7 +90,7 @@ class PodTraits(Struct, frozen=True):
     cross_namespace: bool = False
 
     def meets(self, requirements: Iterable[ScopeRequirement]) -> bool:
-        """All of them; none that is not understood is met."""
+        """Whether the pod matches all requirements; unknown scopes match no pod."""
         return all(self._meets(each) for each in requirements)
 
     def _meets(self, requirement: ScopeRequirement) -> bool:
@@ -111,7 +111,7 @@ class PodTraits(Struct, frozen=True):
 
 
 class PodUsage(Struct, frozen=True):
-    """A pod as quotas see it; `amounts` by the names of quotas, sorted."""
+    """Usage of a pod; `amounts` by quota names, sorted."""
 
     amounts: tuple[tuple[str, int], ...]
     traits: PodTraits
@@ -121,7 +121,7 @@ _quota: Final = msgspec.json.Decoder(ResourceQuota)
 
 
 def decode_quota(data: Encoded) -> ResourceQuota:
-    """Read a quota; fields with wrong types keep their defaults. Raises BadObject."""
+    """Decode a quota; fields with wrong types keep their defaults. Raises BadObject."""
     try:
         return _quota.decode(data)
     except UNREADABLE:
@@ -129,7 +129,7 @@ def decode_quota(data: Encoded) -> ResourceQuota:
 
 
 def pod_usage(pod: Pod) -> PodUsage:
-    """What the pod uses while it has not ended. What cannot be read counts as nothing."""
+    """The usage of a pod that has not ended. Malformed quantities count as zero."""
     spec = pod.spec
     containers, init_containers = _containers(spec.containers, pod.status), _containers(spec.init_containers, None)
     amounts, best_effort = _amounts(
@@ -142,18 +142,18 @@ def pod_usage(pod: Pod) -> PodUsage:
             priority_class=spec.priority_class_name or "",
             terminating=deadline is not None and deadline >= 0,
             best_effort=best_effort,
-            cross_namespace=_minds_other_namespaces(bytes(spec.affinity)),
+            cross_namespace=_refers_to_other_namespaces(bytes(spec.affinity)),
         ),
     )
 
 
 def has_ended(pod: Pod) -> bool:
-    """It uses nothing any more."""
+    """Whether the pod has ended and so uses nothing."""
     return pod.status.phase in _ENDED
 
 
 def quota_names(resource: str) -> tuple[str, ...]:
-    """The names under which quotas bound what is asked of a resource, as a PodGroup or a container names it."""
+    """The quota names for requests of a resource, as named by a PodGroup or container."""
     if resource in ("pods", "count/pods"):
         return ("pods", "count/pods")
     if resource.startswith((_LIMITS, "count/")):
@@ -165,7 +165,7 @@ def quota_names(resource: str) -> tuple[str, ...]:
 
 
 def by_quota_names(amounts: Mapping[str, int]) -> Nanos:
-    """Amounts by resource as amounts by all names that quotas have for them; of several the largest."""
+    """Convert amounts by resource to amounts by all their quota names; of several the largest."""
     found: Nanos = {}
     for resource, nanos in amounts.items():
         for name in quota_names(resource):
@@ -174,12 +174,12 @@ def by_quota_names(amounts: Mapping[str, int]) -> Nanos:
 
 
 def shown_amounts(amounts: Mapping[str, int]) -> str:
-    """As Kubernetes tells them: "limits.cpu=2,memory=1536Mi"."""
+    """Format like Kubernetes: "limits.cpu=2,memory=1536Mi"."""
     return ",".join(f"{name}={shown_amount(name, nanos)}" for name, nanos in sorted(amounts.items()))
 
 
 def shown_amount(name: str, nanos: int) -> str:
-    """A quantity without fractions, with the largest suffix that fits; binary ones for bytes."""
+    """Format without fractions, with the largest suffix that fits; binary suffixes for bytes."""
     if nanos == 0:
         return "0"
     sign, nanos = ("-", -nanos) if nanos < 0 else ("", nanos)
@@ -221,20 +221,20 @@ def _selects(requirement: ScopeRequirement, priority_class: str) -> bool:
 
 
 def _containers(containers: list[Container] | None, status: PodStatus | None) -> tuple[ContainerRequestFields, ...]:
-    told = {each.name: each for each in (status.container_statuses or ())} if status is not None else {}
+    statuses = {each.name: each for each in (status.container_statuses or ())} if status is not None else {}
     found = []
     for each in containers or ():
-        seen = told.get(each.name)
-        allocated, actual = (bytes(seen.allocated_resources), bytes(seen.resources)) if seen else (b"", b"")
+        current = statuses.get(each.name)
+        allocated, actual = (bytes(current.allocated_resources), bytes(current.resources)) if current else (b"", b"")
         found.append(
             ContainerRequestFields(each.name, bytes(each.resources), allocated, actual, each.restart_policy == "Always")
         )
     return tuple(found)
 
 
-@lru_cache(maxsize=_TEMPLATES_KEPT)
+@lru_cache(maxsize=_MAX_TEMPLATES)
 def _amounts(fields: PodRequestFields) -> tuple[tuple[tuple[str, int], ...], bool]:
-    """The amounts by the names of quotas, and whether the pod asks for neither cpu nor memory."""
+    """Amounts by quota names, and whether the pod is best-effort: no cpu or memory requested."""
     requests = exact_requests(fields, [])
     limits = exact_requests(_of_limits(fields), [])
     overhead = exact_requests(PodRequestFields(overhead=fields.overhead), [])
@@ -246,12 +246,12 @@ def _amounts(fields: PodRequestFields) -> tuple[tuple[tuple[str, int], ...], boo
     without_overhead = exact_requests(
         PodRequestFields(fields.containers, fields.init_containers, resources=fields.resources), []
     )
-    asks = any(each.get(name, 0) > 0 for each in (without_overhead, limits) for name in ("cpu", "memory"))
-    return tuple(sorted(amounts.items())), not asks
+    requested = any(each.get(name, 0) > 0 for each in (without_overhead, limits) for name in ("cpu", "memory"))
+    return tuple(sorted(amounts.items())), not requested
 
 
 def _of_limits(fields: PodRequestFields) -> PodRequestFields:
-    """The same pod with its limits in place of its requests, and without overhead: that adds to no limit of its own."""
+    """The fields with limits in place of requests, and without overhead, which is added to limits separately."""
     return PodRequestFields(
         containers=tuple(_limited(each) for each in fields.containers),
         init_containers=tuple(_limited(each) for each in fields.init_containers),
@@ -268,8 +268,8 @@ def _limits_as_requests(resources: bytes) -> bytes:
     return msgspec.json.encode({"requests": limits}) if isinstance(limits, dict) else b""
 
 
-def _minds_other_namespaces(affinity: bytes) -> bool:
-    """Its affinity to pods, or from them, looks at other namespaces."""
+def _refers_to_other_namespaces(affinity: bytes) -> bool:
+    """Whether its pod affinity or anti-affinity refers to other namespaces."""
     if b'"namespace' not in affinity:
         return False
     found = _object(affinity)

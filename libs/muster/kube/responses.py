@@ -1,4 +1,4 @@
-"""What the API server answers, and what it means when it does not."""
+"""Responses of the API server, and errors for refusals and missing responses."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,11 +6,11 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-_SHOWN_CHARACTERS: Final = 300  # of an answer that is not a Status: often a proxy's page
+_SHOWN_CHARACTERS: Final = 300  # of a response that is not a Status, e.g. a proxy's page
 
 
 class Response(Struct, frozen=True):
-    """An answer, whatever its status."""
+    """A response of any status."""
 
     status: int
     headers: Mapping[str, str]
@@ -18,17 +18,17 @@ class Response(Struct, frozen=True):
 
 
 class KubeUnreachable(ConnectionError):
-    """No whole answer came: no connection, a broken one, or too late. The request may have been carried out."""
+    """There is no complete response: no connection, a broken one, or a timeout. The request may have taken effect."""
 
     def __init__(self, url: str, cause: BaseException | str) -> None:
-        """`url` must hold no credentials."""
+        """`url` must not contain credentials."""
         if isinstance(cause, str):
-            why = cause
+            reason = cause
         elif isinstance(cause, TimeoutError):
-            why = f"no answer in time{f' ({cause})' if str(cause) else ''}"
+            reason = f"no answer in time{f' ({cause})' if str(cause) else ''}"
         else:
-            why = str(cause) or type(cause).__name__
-        super().__init__(f"the API server cannot be reached at {url}: {why}")
+            reason = str(cause) or type(cause).__name__
+        super().__init__(f"the API server cannot be reached at {url}: {reason}")
         self.url = url
 
 
@@ -46,7 +46,7 @@ _decoder = msgspec.json.Decoder(_Status)
 
 
 class ApiStatusError(Exception):
-    """The API server refused. `reason` is its word for it (e.g. "Conflict"), `message` its sentence."""
+    """The API server rejected a request. `reason` is machine-readable (e.g. "Conflict"), `message` is for people."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(f"{status} {reason}: {message}" if reason else f"{status}: {message}")
@@ -54,20 +54,20 @@ class ApiStatusError(Exception):
         self.reason = reason
         self.message = message
         self.retry_after_seconds = retry_after_seconds
-        """How long the API server wants us to wait before the next try; None if it did not say."""
+        """Delay that the API server requests before a retry; None: not given."""
 
     @classmethod
     def from_response(cls, response: Response) -> "ApiStatusError":
-        """Read the Status in the answer, or quote its beginning if it is none."""
+        """The error in a response: its Status, or the beginning of a body that is not a Status."""
         try:
-            told = _decoder.decode(response.body)
+            status = _decoder.decode(response.body)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            told = _Status()
-        message = told.message or response.body[:_SHOWN_CHARACTERS].decode(errors="replace").strip() or "(no message)"
+            status = _Status()
+        message = status.message or response.body[:_SHOWN_CHARACTERS].decode(errors="replace").strip() or "(no message)"
         seconds = _retry_after(response.headers)
-        if seconds is None and told.details is not None:
-            seconds = told.details.retry_after_seconds
-        return cls(response.status, told.reason or "", message, seconds)
+        if seconds is None and status.details is not None:
+            seconds = status.details.retry_after_seconds
+        return cls(response.status, status.reason or "", message, seconds)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

@@ -1,4 +1,4 @@
-"""Selectors of labels (metav1.LabelSelector), read from raw JSON into one canonical form."""
+"""Label selectors (metav1.LabelSelector) and pod selectors, decoded from raw JSON into a canonical form."""
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -13,11 +13,11 @@ from muster.kube.objects import UNREADABLE
 
 
 class BadSelector(ValueError):
-    """Bytes that are not a selector of labels. The message quotes what is wrong."""
+    """A malformed label selector. The message quotes the invalid value."""
 
 
 class Operator(Enum):
-    """How a requirement compares a label."""
+    """Operator of a requirement."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -26,7 +26,7 @@ class Operator(Enum):
 
 
 class Requirement(Struct, frozen=True):
-    """Compares one label; values are sorted."""
+    """A requirement on one label; values are sorted."""
 
     key: str
     operator: Operator
@@ -45,28 +45,28 @@ class Requirement(Struct, frozen=True):
 
 
 class LabelSelector(Struct, frozen=True):
-    """Matches labels that meet all requirements; None instead of requirements: no labels at all.
+    """Matches labels that meet all requirements; None: matches nothing.
 
-    Requirements are sorted and none is there twice, so that selectors that say the same in another order are equal.
+    Requirements are sorted and unique, so that equivalent selectors in another order are equal.
     """
 
     requirements: tuple[Requirement, ...] | None = None
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether it selects what has these labels."""
+        """Whether the selector matches these labels."""
         return self.requirements is not None and all(each.matches(labels) for each in self.requirements)
 
     def narrowed(self, more: Iterable[Requirement]) -> "LabelSelector":
-        """Demands these as well; what selects nothing goes on doing so."""
+        """The selector with additional requirements; one that matches nothing is unchanged."""
         if self.requirements is None:
             return self
         return LabelSelector(tuple(sorted({*self.requirements, *more}, key=_rank)))
 
 
 NOTHING_SELECTED: Final = LabelSelector()
-"""What a selector that is null means."""
+"""The meaning of a null selector."""
 EVERYTHING_SELECTED: Final = LabelSelector(())
-"""What a selector that is empty means."""
+"""The meaning of an empty selector."""
 
 
 class _GivenRequirement(Struct):
@@ -81,7 +81,7 @@ class _Given(Struct, rename="camel"):
 
 
 def label_selector(raw: bytes) -> LabelSelector:
-    """The selector that JSON says; null or no bytes at all select nothing. Raises BadSelector."""
+    """Decode a selector; null or no bytes select nothing. Raises BadSelector."""
     try:
         given = msgspec.json.decode(raw, type=_Given | None) if raw else None
     except UNREADABLE as error:
@@ -101,7 +101,7 @@ def _requirement(given: _GivenRequirement) -> Requirement:
         raise BadSelector(f"{where}: it must be one of {', '.join(each.value for each in Operator)}") from None
     values = tuple(sorted(set(given.values or ())))
     if bool(values) != (operator in (Operator.IN, Operator.NOT_IN)):
-        raise BadSelector(f"{where} and {len(values)} values: In and NotIn need some, the others none")
+        raise BadSelector(f"{where} and {len(values)} values: In and NotIn need values, the others must have none")
     return Requirement(given.key, operator, values)
 
 
@@ -112,7 +112,7 @@ def _rank(requirement: Requirement) -> tuple[str, str, tuple[str, ...]]:
 class PodSelector(Struct, frozen=True):
     """Pods with labels that `labels` selects, in `namespaces` and in those whose labels `namespace_labels` selects.
 
-    `id` is a hash of the rest.
+    `id` is a hash of the other fields.
     """
 
     id: str
@@ -122,16 +122,16 @@ class PodSelector(Struct, frozen=True):
 
     @property
     def reads_namespaces(self) -> bool:
-        """Labels of namespaces have a say."""
+        """The result depends on labels of namespaces."""
         return bool(self.namespace_labels.requirements)
 
     @property
     def reaches_all_namespaces(self) -> bool:
-        """Pods of any namespace may be meant."""
+        """Pods of any namespace may match."""
         return self.namespace_labels != NOTHING_SELECTED
 
     def selects(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-        """Whether it selects a pod with these labels in a namespace with those."""
+        """Whether the selector matches a pod with `labels` in a namespace with `namespace_labels`."""
         if namespace not in self.namespaces and not self.namespace_labels.matches(namespace_labels):
             return False
         return self.labels.matches(labels)
@@ -140,7 +140,7 @@ class PodSelector(Struct, frozen=True):
 def pod_selector(
     labels: LabelSelector, namespaces: Iterable[str], namespace_labels: LabelSelector = NOTHING_SELECTED
 ) -> PodSelector:
-    """The selector in its canonical form."""
+    """A selector in canonical form."""
     named = () if namespace_labels == EVERYTHING_SELECTED else tuple(sorted(set(namespaces)))
     content = msgspec.json.encode((named, namespace_labels, labels))
     return PodSelector(blake2b(content, digest_size=16).hexdigest(), named, namespace_labels, labels)

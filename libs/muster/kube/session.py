@@ -1,7 +1,7 @@
-"""The one way to talk to the API server: bytes in, bytes out, over few kept connections, with current credentials.
+"""HTTP client of the API server: bytes in, bytes out, over pooled connections, with current credentials.
 
-Answers are returned whatever their status; it is for callers to know what may be repeated. Only a 401 is dealt with
-here: credentials are loaded anew and the request, which was not carried out, is sent once more.
+Responses are returned whatever their status; callers decide what to retry. Only a 401 is handled here: credentials are
+reloaded, and the rejected request is sent once more.
 """
 
 import asyncio
@@ -17,30 +17,30 @@ from yarl import URL
 
 from muster.config.settings import KubeSettings
 from muster.kube.client_config import BadKubeconfig, ClientConfig, ClientConfigSource, client_config_source
-from muster.kube.metrics import NO_ANSWER, REQUEST_SECONDS, REQUESTS
+from muster.kube.metrics import NO_RESPONSE, REQUEST_SECONDS, REQUESTS
 from muster.kube.responses import ApiStatusError, KubeUnreachable, Response
 
 __all__ = ["ApiStatusError", "BadKubeconfig", "KubeSession", "KubeUnreachable", "Response"]
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
-_CREDENTIALS_SECONDS: Final = 60.0  # how old a token that was read from a file may be
-_REFRESH_PAUSE_SECONDS: Final = 5.0  # between loads because of a 401: a revoked account must not run plugins in a spin
+_CREDENTIALS_SECONDS: Final = 60.0  # maximum age of a token read from a file
+_REFRESH_PAUSE_SECONDS: Final = 5.0  # between reloads after a 401: a revoked account must not run plugins in a loop
 _CONNECT_SECONDS: Final = 10.0
 _IDLE_SECONDS: Final = 75.0  # API servers close connections that are idle for 90 s; a new one costs a TLS handshake
-_LONGEST_BODY_BYTES: Final = 256 * 1024 * 1024
-_LONGEST_LINE_BYTES: Final = 64 * 1024 * 1024
+_MAX_BODY_BYTES: Final = 256 * 1024 * 1024
+_MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 _READ_BUFFER_BYTES: Final = 256 * 1024
 
 _log = structlog.get_logger()
 
 
-class _AnswerTooLong(aiohttp.ClientError):
-    """More bytes than anybody has asked for."""
+class _ResponseTooLong(aiohttp.ClientError):
+    """A response exceeds the limits of memory."""
 
 
 class _Transport:
-    """Connections to one server with one set of certificates. Closed when retired and no longer used."""
+    """Connections to one server with one set of certificates. Closed when retired and unused."""
 
     def __init__(self, config: ClientConfig, connections: int) -> None:
         """Raises BadKubeconfig."""
@@ -57,7 +57,7 @@ class _Transport:
                 limit=connections, keepalive_timeout=_IDLE_SECONDS, ssl=context if context is not None else True
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
-            # Compressed answers would cost both sides more time than a cluster's network saves.
+            # Compression would cost both sides more time than it saves on a cluster's network.
             headers={"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "muster"},
             read_bufsize=_READ_BUFFER_BYTES,
         )
@@ -65,7 +65,7 @@ class _Transport:
         self._retired = False
 
     def check_open(self, path: str) -> None:
-        """Raises KubeUnreachable after `close`: for callers that is like any connection that breaks."""
+        """Raises KubeUnreachable after `close`, as for a broken connection."""
         if self.http.closed:
             raise KubeUnreachable(self.server + path, "the session is closed")
 
@@ -86,25 +86,25 @@ class _Transport:
 
 
 class KubeSession:
-    """Requests to one API server. Make one with `connect`, close it with `close`."""
+    """Sends requests to one API server. Create it with `connect`."""
 
     @classmethod
     async def connect(cls, settings: KubeSettings, *, connections: int = 64) -> "KubeSession":
-        """Find the API server and the credentials; nothing is sent yet. Raises BadKubeconfig.
+        """Load the client configuration; sends nothing yet. Raises BadKubeconfig.
 
-        `connections` bounds how many requests, streams included, are under way at once; others wait for their turn.
+        `connections` limits concurrent requests, streams included; others are queued.
         """
         source = client_config_source(settings)
-        return cls(source, await source.load(anew=False), connections)
+        return cls(source, await source.load(force=False), connections)
 
     def __init__(self, source: ClientConfigSource, config: ClientConfig, connections: int) -> None:
-        """Use `connect`."""
+        """Call `connect` instead."""
         self._config_source = source
         self._connections = connections
         self._refreshing = asyncio.Lock()
         self._transport = _Transport(config, connections)
-        self._take(config)
-        self._refused_at = float("-inf")
+        self._use(config)
+        self._rejected_at = float("-inf")
         self._generation = 0
 
     @property
@@ -113,7 +113,7 @@ class KubeSession:
         return self._transport.server
 
     async def close(self) -> None:
-        """Break off what is under way and close all connections."""
+        """Abort requests in flight, and close all connections."""
         await self._transport.http.close()
 
     async def request(
@@ -126,9 +126,9 @@ class KubeSession:
         content_type: str = "application/json",
         timeout_seconds: float,
     ) -> Response:
-        """Send a request and return the answer. Raises KubeUnreachable, after `timeout_seconds` at the latest.
+        """Send a request, and return the response. Raises KubeUnreachable, after `timeout_seconds` at the latest.
 
-        `path` is quoted already, e.g. "/api/v1/namespaces/default/pods/a"; `query` is not.
+        `path` must be quoted, e.g. "/api/v1/namespaces/default/pods/a"; `query` must not.
         """
         if asyncio.get_running_loop().time() >= self._stale_at:
             await self._reload()
@@ -150,7 +150,7 @@ class KubeSession:
         transport.check_open(path)
         url = _url(transport.server, path, query)
         headers = self._headers if body is None else {**self._headers, "Content-Type": content_type}
-        began, code = perf_counter(), NO_ANSWER
+        began, code = perf_counter(), NO_RESPONSE
         try:
             with transport:
                 async with transport.http.request(
@@ -162,9 +162,9 @@ class KubeSession:
                     timeout=aiohttp.ClientTimeout(total=timeout_seconds),
                     **transport.options,  # type: ignore[arg-type]
                 ) as answer:
-                    whole = await _whole(answer)
+                    content = await _read_body(answer)
                     code = str(answer.status)
-                    return Response(answer.status, answer.headers, whole), generation
+                    return Response(answer.status, answer.headers, content), generation
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise KubeUnreachable(transport.server + path, error) from error
         finally:
@@ -177,9 +177,9 @@ class KubeSession:
     async def stream(
         self, path: str, query: Mapping[str, str], *, read_timeout_seconds: float
     ) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
-        r"""Open a stream: its status, and its lines as they come, without the \n at their ends.
+        r"""Open a stream. Yields its status and an iterator of its lines without the trailing \n.
 
-        Opening it and iterating raise KubeUnreachable, also when nothing comes for `read_timeout_seconds`.
+        Opening and iterating raise KubeUnreachable, also when nothing is received for `read_timeout_seconds`.
         """
         if asyncio.get_running_loop().time() >= self._stale_at:
             await self._reload()
@@ -215,41 +215,41 @@ class KubeSession:
 
     # -- credentials
 
-    def _take(self, config: ClientConfig) -> None:
+    def _use(self, config: ClientConfig) -> None:
         self._headers = {"Authorization": config.authorization} if config.authorization else {}
         self._stale_at = asyncio.get_running_loop().time() + _CREDENTIALS_SECONDS
 
     async def _reload(self) -> None:
-        """Read tokens again that may have been replaced. The old ones do until they are refused."""
+        """Reload tokens that may have been rotated. The old ones are used until they are rejected."""
         if self._refreshing.locked():
             return
         async with self._refreshing:
-            await self._load(anew=False)
+            await self._load(force=False)
 
     async def _refresh(self, generation: int) -> bool:
-        """The credentials of that generation were refused. True if there are others now."""
+        """Reload credentials after those of a generation were rejected. True if there are new ones."""
         async with self._refreshing:
             now = asyncio.get_running_loop().time()
-            if generation == self._generation and now - self._refused_at >= _REFRESH_PAUSE_SECONDS:
-                self._refused_at = now
-                await self._load(anew=True)
+            if generation == self._generation and now - self._rejected_at >= _REFRESH_PAUSE_SECONDS:
+                self._rejected_at = now
+                await self._load(force=True)
             return generation != self._generation
 
-    async def _load(self, *, anew: bool) -> None:
+    async def _load(self, *, force: bool) -> None:
         before = self._headers, self._transport
         try:
-            config = await self._config_source.load(anew=anew)
+            config = await self._config_source.load(force=force)
             if config.transport_stamp != self._transport.stamp:
                 old, self._transport = self._transport, _Transport(config, self._connections)
                 await old.retire()
-            self._take(config)
+            self._use(config)
         except BadKubeconfig as error:
-            _log.warning("credentials could not be loaded anew", error=str(error), server=self.server)
+            _log.warning("credentials_reload_failed", error=str(error), server=self.server)
             self._stale_at = asyncio.get_running_loop().time() + _CREDENTIALS_SECONDS
             return
         if before != (self._headers, self._transport):
             self._generation += 1
-            _log.info("credentials changed", server=self.server)
+            _log.info("credentials_changed", server=self.server)
 
 
 def _url(server: str, path: str, query: Mapping[str, str] | None) -> URL:
@@ -257,30 +257,30 @@ def _url(server: str, path: str, query: Mapping[str, str] | None) -> URL:
     return url if query is None else url.with_query(query)
 
 
-async def _whole(answer: aiohttp.ClientResponse) -> bytes:
+async def _read_body(answer: aiohttp.ClientResponse) -> bytes:
     length = answer.content_length
-    if length is not None and length <= _LONGEST_BODY_BYTES:
+    if length is not None and length <= _MAX_BODY_BYTES:
         return await answer.read()
     parts: list[bytes] = []
     size = 0
     async for part in answer.content.iter_any():
         parts.append(part)
         size += len(part)
-        if size > _LONGEST_BODY_BYTES:
-            raise _AnswerTooLong(f"the answer has more than {_LONGEST_BODY_BYTES} bytes")
+        if size > _MAX_BODY_BYTES:
+            raise _ResponseTooLong(f"the response has more than {_MAX_BODY_BYTES} bytes")
     return b"".join(parts)
 
 
 async def _lines(answer: aiohttp.ClientResponse, where: str) -> AsyncIterator[bytes]:
-    parts: list[bytes] = []  # of the line that has not ended yet
+    parts: list[bytes] = []  # of the current line
     size = 0
     try:
         async for chunk in answer.content.iter_any():
             first, *others = chunk.split(b"\n")
             parts.append(first)
             size += len(first)
-            if size > _LONGEST_LINE_BYTES:
-                raise _AnswerTooLong(f"a line has more than {_LONGEST_LINE_BYTES} bytes")
+            if size > _MAX_LINE_BYTES:
+                raise _ResponseTooLong(f"a line has more than {_MAX_LINE_BYTES} bytes")
             if others:
                 yield b"".join(parts)
                 for line in others[:-1]:

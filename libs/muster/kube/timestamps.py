@@ -7,7 +7,7 @@ from muster.gangs.quoting import quoted
 
 
 class BadTimestamp(ValueError):
-    """A text that is not an RFC 3339 time with a zone."""
+    """Not an RFC 3339 time with a zone."""
 
     def __init__(self, text: str) -> None:
         super().__init__(f"{quoted(text)} is not a time such as 2026-01-31T12:00:00Z")

@@ -1,4 +1,4 @@
-"""ConfigMaps that define topology trees, off the wire: the tree, or what keeps it from being one."""
+"""Converts ConfigMaps that define topology trees to trees; malformed ones become trees with a problem."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ from muster.topology.sakkara import DEFAULT_LEVELS, BadTree, read_tree, tree_lev
 
 
 class ConfigMap(Struct, rename="camel", frozen=True, gc=False):
-    """A ConfigMap; binaryData is of no interest."""
+    """A ConfigMap, without binaryData."""
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     data: dict[str, str] | None = None
@@ -22,7 +22,7 @@ _config_map: Final = msgspec.json.Decoder(ConfigMap)
 
 
 def decode_config_map(data: Encoded) -> ConfigMap:
-    """Read a ConfigMap; data that is not text by name counts as none. Raises BadObject if it is no JSON object."""
+    """Decode a ConfigMap; malformed data counts as absent. Raises BadObject if it is not a JSON object."""
     try:
         return _config_map.decode(data)
     except UNREADABLE:
@@ -30,7 +30,7 @@ def decode_config_map(data: Encoded) -> ConfigMap:
 
 
 def created_seconds(config_map: ConfigMap) -> int:
-    """When it was created; 0 if it does not say."""
+    """Creation time; 0 if absent."""
     try:
         return parse_timestamp(config_map.metadata.creation_timestamp or "")
     except BadTimestamp:
@@ -38,9 +38,9 @@ def created_seconds(config_map: ConfigMap) -> int:
 
 
 def topology_tree(config_map: ConfigMap) -> TopologyTree:
-    """The tree that a ConfigMap defines. If it defines none, one without domains that says why in a blocking problem.
+    """The tree that a ConfigMap defines. A malformed definition gives a tree without domains, with a blocking problem.
 
-    Such a one has the name and the levels that it would have, as far as these can be read.
+    Such a tree has its name and levels as far as these can be read.
     """
     metadata, data = config_map.metadata, config_map.data or {}
     definition = ObjectReference("v1", "ConfigMap", metadata.namespace, metadata.name, metadata.uid)

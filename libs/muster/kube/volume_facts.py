@@ -1,4 +1,4 @@
-"""What volumes demand of nodes: claims, volumes and storage classes off the wire, and which claims a pod uses."""
+"""Converts claims, volumes and storage classes to facts with their requirements on nodes, and reads claims of pods."""
 
 from collections.abc import Mapping
 from typing import Final, TypeVar
@@ -16,14 +16,14 @@ NodeTerms = tuple[NodeSelectorTerm, ...]
 
 _BOUND: Final = "pv.kubernetes.io/bind-completed"
 _SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-_FORMER_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
-_BY_HAND: Final = ("", "kubernetes.io/no-provisioner")
-_FORMER_KEYS: Final = {
+_BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+_NO_PROVISIONER: Final = ("", "kubernetes.io/no-provisioner")
+_BETA_KEYS: Final = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
 }
-_PLACE_KEYS: Final = tuple(sorted((*_FORMER_KEYS, *_FORMER_KEYS.values())))
-_PLACES_DELIMITER: Final = "__"
+_TOPOLOGY_KEYS: Final = tuple(sorted((*_BETA_KEYS, *_BETA_KEYS.values())))
+_ZONES_DELIMITER: Final = "__"
 
 S = TypeVar("S", bound=Struct)
 
@@ -67,7 +67,7 @@ class PersistentVolume(Struct, rename="camel", frozen=True, gc=False):
 
 
 class StorageClass(Struct, rename="camel", frozen=True, gc=False):
-    """How volumes of a class come to be."""
+    """A StorageClass."""
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     provisioner: str | None = None
@@ -76,17 +76,17 @@ class StorageClass(Struct, rename="camel", frozen=True, gc=False):
 
 
 def decode_claim(data: Encoded) -> PersistentVolumeClaim:
-    """Read a claim; fields with wrong types keep their defaults. Raises BadObject."""
+    """Decode a claim; fields with wrong types keep their defaults. Raises BadObject."""
     return _decoded(PersistentVolumeClaim, _claim, data)
 
 
 def decode_volume(data: Encoded) -> PersistentVolume:
-    """Read a volume; fields with wrong types keep their defaults. Raises BadObject."""
+    """Decode a volume; fields with wrong types keep their defaults. Raises BadObject."""
     return _decoded(PersistentVolume, _volume, data)
 
 
 def decode_storage_class(data: Encoded) -> StorageClass:
-    """Read a storage class; fields with wrong types keep their defaults. Raises BadObject."""
+    """Decode a storage class; fields with wrong types keep their defaults. Raises BadObject."""
     return _decoded(StorageClass, _storage_class, data)
 
 
@@ -106,7 +106,7 @@ def _decoded(kind: type[S], decoder: msgspec.json.Decoder[S], data: Encoded) -> 
 
 
 class ClaimFacts(Struct, frozen=True, gc=False):
-    """A claim. `volume` is the volume that it is bound to, or is to be bound to; `bound`: that has been done."""
+    """A claim. `volume` is its volume or planned volume; `bound`: binding is complete."""
 
     uid: str
     volume: str = ""
@@ -120,7 +120,7 @@ class ClaimFacts(Struct, frozen=True, gc=False):
 
 
 class VolumeFacts(Struct, frozen=True, gc=False):
-    """A volume: a node must match one term of each of `demands`."""
+    """A volume: a node must match one term of each entry of `demands`."""
 
     uid: str
     demands: tuple[NodeTerms, ...] = ()
@@ -128,7 +128,7 @@ class VolumeFacts(Struct, frozen=True, gc=False):
 
 
 class StorageFacts(Struct, frozen=True, gc=False):
-    """A storage class. `waits`: volumes are made only once a node was chosen; `topologies`: where, None: anywhere."""
+    """A storage class. `waits`: WaitForFirstConsumer; `topologies`: nodes of its volumes, None: any node."""
 
     uid: str
     waits: bool = False
@@ -138,14 +138,14 @@ class StorageFacts(Struct, frozen=True, gc=False):
 
 
 class ClaimOfPod(Struct, frozen=True, gc=False):
-    """A claim that a pod uses; an ephemeral one is made for the pod and must belong to it."""
+    """A claim that a pod uses; an ephemeral claim is created for the pod, which must own it."""
 
     name: str
     ephemeral: bool = False
 
 
 def claim_facts(claim: PersistentVolumeClaim) -> ClaimFacts:
-    """What matters of a claim."""
+    """The facts of a claim."""
     metadata, spec = claim.metadata, claim.spec
     annotations = metadata.annotations or {}
     phase = claim.status.phase
@@ -155,7 +155,7 @@ def claim_facts(claim: PersistentVolumeClaim) -> ClaimFacts:
         bound=bool(spec.volume_name) and (_BOUND in annotations or phase == "Bound"),
         lost=phase == "Lost",
         deleting=metadata.deletion_timestamp is not None,
-        storage_class=annotations.get(_FORMER_CLASS, spec.storage_class_name or ""),
+        storage_class=annotations.get(_BETA_CLASS, spec.storage_class_name or ""),
         selected_node=annotations.get(_SELECTED_NODE, ""),
         one_pod_only="ReadWriteOncePod" in (spec.access_modes or ()),
         controller=metadata.controller,
@@ -163,45 +163,45 @@ def claim_facts(claim: PersistentVolumeClaim) -> ClaimFacts:
 
 
 def volume_facts(volume: PersistentVolume) -> VolumeFacts:
-    """What a volume demands of nodes: its node affinity, and the zone and region in its labels."""
+    """The facts of a volume: its node affinity, and the zone and region in its labels."""
     problems: list[str] = []
     affinity = volume_affinity(bytes(volume.spec.node_affinity), problems)
     demands = (
-        _places(volume.metadata.labels or {})
+        _topology_terms(volume.metadata.labels or {})
         if affinity is None
-        else [affinity, *_places(volume.metadata.labels or {})]
+        else [affinity, *_topology_terms(volume.metadata.labels or {})]
     )
     return VolumeFacts(volume.metadata.uid, tuple(demands), "; ".join(problems))
 
 
 def storage_facts(storage_class: StorageClass) -> StorageFacts:
-    """What matters of a storage class."""
+    """The facts of a storage class."""
     problems: list[str] = []
     return StorageFacts(
         storage_class.metadata.uid,
         waits=storage_class.volume_binding_mode == "WaitForFirstConsumer",
-        provisions=(storage_class.provisioner or "") not in _BY_HAND,
+        provisions=(storage_class.provisioner or "") not in _NO_PROVISIONER,
         topologies=_topologies(bytes(storage_class.allowed_topologies), problems),
         problem="; ".join(problems),
     )
 
 
 def on_node(name: str) -> NodeTerms:
-    """The demand to be on a certain node."""
+    """Terms that match one node."""
     return (NodeSelectorTerm(fields=(NodeRequirement("metadata.name", NodeOperator.IN, (name,)),)),)
 
 
-def _places(labels: Mapping[str, str]) -> list[NodeTerms]:
-    """Nodes that say where they are must be where the volume is; several places are told apart by a delimiter."""
+def _topology_terms(labels: Mapping[str, str]) -> list[NodeTerms]:
+    """Terms for zone and region labels of a volume: nodes with these labels must match; values are delimited."""
     demands = []
-    nowhere = NodeSelectorTerm(tuple(NodeRequirement(key, NodeOperator.DOES_NOT_EXIST) for key in _PLACE_KEYS))
-    for key in _PLACE_KEYS:
-        places = [place.strip() for place in labels.get(key, "").split(_PLACES_DELIMITER)]
-        if not all(places):
+    unlabelled = NodeSelectorTerm(tuple(NodeRequirement(key, NodeOperator.DOES_NOT_EXIST) for key in _TOPOLOGY_KEYS))
+    for key in _TOPOLOGY_KEYS:
+        zones = [zone.strip() for zone in labels.get(key, "").split(_ZONES_DELIMITER)]
+        if not all(zones):
             continue
-        values = tuple(sorted(set(places)))
-        terms = [NodeSelectorTerm((NodeRequirement(key, NodeOperator.IN, values),)), nowhere]
-        if (present := _FORMER_KEYS.get(key)) is not None:
+        values = tuple(sorted(set(zones)))
+        terms = [NodeSelectorTerm((NodeRequirement(key, NodeOperator.IN, values),)), unlabelled]
+        if (present := _BETA_KEYS.get(key)) is not None:
             absent = NodeRequirement(key, NodeOperator.DOES_NOT_EXIST)
             terms.append(NodeSelectorTerm((absent, NodeRequirement(present, NodeOperator.IN, values))))
         demands.append(tuple(sorted(terms, key=msgspec.json.encode)))
@@ -251,7 +251,7 @@ class _PodVolume(Struct, frozen=True, rename="camel"):
 
 
 def has_claims(volumes: Raw) -> bool:
-    """Whether there may be claims among a pod's volumes; if not, these need not be read."""
+    """Whether a pod's volumes may have claims; if not, they need not be decoded."""
     if volumes is NOTHING:
         return False
     raw = bytes(volumes)
@@ -259,7 +259,7 @@ def has_claims(volumes: Raw) -> bool:
 
 
 def claims_of(volumes: Raw, pod_name: str, problems: list[str]) -> tuple[ClaimOfPod, ...]:
-    """Claims in the raw JSON of a pod's volumes, sorted by name. What cannot be read is told in `problems`."""
+    """Claims in the raw JSON of a pod's volumes, sorted by name. Malformed volumes are added to `problems`."""
     if not has_claims(volumes):
         return ()
     raw = bytes(volumes)

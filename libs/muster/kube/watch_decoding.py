@@ -1,4 +1,4 @@
-"""Bytes of lists and watches become objects in one pass; what does not fit its type is read as far as that goes."""
+"""Decodes lists and watches in one pass; objects that do not fit their type are read as far as possible."""
 
 from typing import Any, Generic, TypeVar
 
@@ -18,7 +18,7 @@ _log = structlog.get_logger(__name__)
 
 
 class WatchStatus(Struct, frozen=True):
-    """An error that the API server sends instead of an object; it ends the watch."""
+    """A watch event of type ERROR; it ends the watch."""
 
     code: int = 0
     reason: str = ""
@@ -26,22 +26,22 @@ class WatchStatus(Struct, frozen=True):
 
 
 class Bookmark(Struct, frozen=True):
-    """Everything that happened up to this revision has been told."""
+    """A watch event of type BOOKMARK: all changes up to this revision have been sent."""
 
     revision: int
 
 
 class Page(Struct, Generic[T], frozen=True):
-    """Part of a list. `proceed` is the token of the next part, empty at the end; `revision` is the whole list's."""
+    """A page of a list. `continue_token` requests the next page, empty at the end; `revision` is the list's."""
 
     items: list[T]
     revision: int
-    proceed: str
+    continue_token: str
 
 
 class _ListMeta(Struct, rename="camel"):
     resource_version: str = ""
-    proceed: str = field(name="continue", default="")
+    continue_token: str = field(name="continue", default="")
 
 
 class _List(Struct, Generic[T]):
@@ -54,14 +54,14 @@ class _Event(Struct, Generic[T]):
     object: T
 
 
-class _Marked(Struct):
+class _Bookmark(Struct):
     metadata: ObjectMeta
 
 
-class Decoding(Generic[T]):
+class WatchDecoder(Generic[T]):
     """Decodes lists and watches of one kind.
 
-    Raises BadObject or BadResourceVersion for what is not what the API promises.
+    Raises BadObject or BadResourceVersion for content that violates the API's contract.
     """
 
     def __init__(self, resource: ApiResource[T]) -> None:
@@ -71,30 +71,30 @@ class Decoding(Generic[T]):
         self._decode = resource.decode
 
     def page(self, body: bytes) -> Page[T]:
-        """A page of a list. An item that is no object at all is logged and left out."""
+        """Decode a page of a list. Items that are not objects are logged and skipped."""
         try:
             decoded: Any = self._lists.decode(body)
             items: list[T] = decoded.items or []
         except (msgspec.DecodeError, UnicodeDecodeError):
             decoded = _read(body, _List[Raw], "a list")
-            items = self._readable(decoded.items or [])
+            items = self._readable_items(decoded.items or [])
         metadata: _ListMeta = decoded.metadata
-        return Page(items, ObjectMeta(resource_version=metadata.resource_version).revision, metadata.proceed)
+        return Page(items, ObjectMeta(resource_version=metadata.resource_version).revision, metadata.continue_token)
 
     def event(self, line: bytes) -> T | Removed | Bookmark | WatchStatus:
-        """A line of a watch."""
+        """Decode a line of a watch."""
         try:
             event: Any = self._events.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return self._odd_event(line)
+            return self._decode_leniently(line)
         kind = event.type
         if kind in ("ADDED", "MODIFIED"):
             return event.object  # type: ignore[no-any-return]
         if kind == "DELETED":
             return Removed(event.object.metadata.uid, event.object.metadata.revision)
-        return self._odd_event(line)
+        return self._decode_leniently(line)
 
-    def _odd_event(self, line: bytes) -> T | Removed | Bookmark | WatchStatus:
+    def _decode_leniently(self, line: bytes) -> T | Removed | Bookmark | WatchStatus:
         event = _read(line, _Event[Raw], "a watch event")
         match event.type:
             case "ADDED" | "MODIFIED":
@@ -103,25 +103,25 @@ class Decoding(Generic[T]):
                 metadata: ObjectMeta = self._decode(event.object).metadata  # type: ignore[attr-defined]
                 return Removed(metadata.uid, metadata.revision)
             case "BOOKMARK":
-                return Bookmark(_read(event.object, _Marked, "a bookmark").metadata.revision)
+                return Bookmark(_read(event.object, _Bookmark, "a bookmark").metadata.revision)
             case "ERROR":
                 return _read(event.object, WatchStatus, "a status")
             case _:
                 raise BadObject(f"unknown type of watch event: {quoted(event.type)}")
 
-    def _readable(self, raw_items: list[Raw]) -> list[T]:
+    def _readable_items(self, raw_items: list[Raw]) -> list[T]:
         items = []
         for raw in raw_items:
             try:
                 items.append(self._decode(raw))
             except BadObject as error:
-                _log.error("an item of a list is left out", error=str(error))
+                _log.error("list_item_skipped", error=str(error))
         return items
 
 
-def _read(data: bytes | Raw, kind: type[_S], what: str) -> _S:
+def _read(data: bytes | Raw, kind: type[_S], noun: str) -> _S:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         shown = quoted(bytes(data)[:256].decode(errors="replace"))
-        raise BadObject(f"not {what} ({error}): {shown}") from error
+        raise BadObject(f"not {noun} ({error}): {shown}") from error

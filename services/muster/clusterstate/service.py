@@ -15,7 +15,7 @@ from muster.clusterstate.trees import Trees
 from muster.clusterstate.watch import FULL_NAME, WatchServicer, register
 from muster.dialects.registry import CONTROLLER_GANG_KINDS
 from muster.kube.api_resources import ALL, BUDGETS, CLAIMS, NAMESPACES, STORAGE_CLASSES, VOLUMES, topologies
-from muster.kube.informer import Informer, Pace
+from muster.kube.informer import Informer, InformerOptions
 from muster.kube.object_changes import ObjectChanges
 from muster.kube.session import KubeSession
 from muster.rpc.process import until_stopped
@@ -60,7 +60,7 @@ async def _freeze_initial_state(service: "ClusterStateService") -> None:
 class ClusterStateService:
     """One replica of cluster-state."""
 
-    def __init__(self, session: KubeSession, settings: Settings, pace: Pace = Pace()) -> None:  # noqa: B008 (frozen)
+    def __init__(self, session: KubeSession, settings: Settings, pace: InformerOptions = InformerOptions()) -> None:  # noqa: B008 (frozen)
         trees = Trees(settings.label_keys, settings.default_tree)
         self.state = ClusterState(settings.scheduler_names, trees, settings.arbitrator_owner_kinds)
         self.broadcaster = Broadcaster(self.state.snapshot)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from muster.kube.api_resources import ApiResource
-from muster.kube.informer import Informer, Pace
+from muster.kube.informer import Informer, InformerOptions
 from muster.kube.object_changes import ObjectChanges
 from muster.kube.session import KubeSession
 
@@ -17,7 +17,7 @@ _Handler = Callable[[ObjectChanges[Any]], None]
 class SharedInformers:
     """One informer per kind, and its handlers. All handlers are added before `run`."""
 
-    def __init__(self, session: KubeSession, pace: Pace = Pace()) -> None:  # noqa: B008 (a frozen value)
+    def __init__(self, session: KubeSession, pace: InformerOptions = InformerOptions()) -> None:  # noqa: B008 (a frozen value)
         self.synced = asyncio.Event()
         """Set, for good, once all kinds have been listed and all handlers called with the lists."""
         self._session = session

@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 
 from muster.config.settings import CannotStart
-from muster.kube.informer import Pace
+from muster.kube.informer import InformerOptions
 from muster.kube.session import KubeSession
 from muster.lifecycle.controller import Controller, ControllerContext
 from muster.lifecycle.election import Election, Leadership
@@ -56,7 +56,7 @@ class LifecycleService:
         session: KubeSession,
         settings: Settings,
         controllers: Sequence[Callable[[ControllerContext], Controller]] = CONTROLLERS,
-        pace: Pace = Pace(),  # noqa: B008 (a frozen value)
+        pace: InformerOptions = InformerOptions(),  # noqa: B008 (a frozen value)
     ) -> None:
         self.leadership = Leadership()
         self._informers = SharedInformers(session, pace)

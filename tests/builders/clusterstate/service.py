@@ -9,10 +9,10 @@ from builders.clusterstate.mirror import Mirror, mirroring
 from muster.clusterstate.service import ClusterStateService
 from muster.clusterstate.settings import Settings
 from muster.config.settings import KubeSettings
-from muster.kube.informer import Pace
+from muster.kube.informer import InformerOptions
 from muster.kube.session import KubeSession
 
-QUICK = Pace(retry_seconds=(0.01, 0.1), absent_seconds=(0.02, 0.1))
+QUICK = InformerOptions(retry_seconds=(0.01, 0.1), unavailable_seconds=(0.02, 0.1))
 """No test waits long for a second try."""
 
 

@@ -12,7 +12,7 @@ from builders.e2e.faults import Faults
 from builders.kube.client import ApiClient, api_client
 from builders.kube.kubeconfigs import write_kubeconfig
 from muster.config.settings import KubeSettings
-from muster.kube.informer import Pace
+from muster.kube.informer import InformerOptions
 from muster.kube.session import KubeSession
 from muster.lifecycle.controller import Controller, ControllerContext
 from muster.lifecycle.service import CONTROLLERS, LifecycleService
@@ -26,7 +26,7 @@ SECONDS = 20.0
 """Deadline of steps that take milliseconds."""
 
 _MANIFESTS = Path(__file__).parents[3] / "deploy" / "crds"
-_FAST_PACE = Pace(absent_seconds=(0.02, 0.05), retry_seconds=(0.01, 0.1))
+_FAST_PACE = InformerOptions(unavailable_seconds=(0.02, 0.05), retry_seconds=(0.01, 0.1))
 
 
 class LifecycleCluster:

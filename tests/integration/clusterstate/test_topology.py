@@ -9,9 +9,9 @@ from builders.clusterstate.service import watching
 from builders.kube.calls import KubeCalls
 from muster.config.settings import KubeSettings
 from muster.gangs.facts import Severity
-from muster.kube.informer import Pace
+from muster.kube.informer import InformerOptions
 
-QUICK = Pace(retry_seconds=(0.01, 0.1), absent_seconds=(0.02, 0.1))
+QUICK = InformerOptions(retry_seconds=(0.01, 0.1), unavailable_seconds=(0.02, 0.1))
 RACKS: Any = {"r0": {"a": {}}, "r1": {"b": {}}}
 LABEL = "sakkara.topology"
 

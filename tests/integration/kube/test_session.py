@@ -1,4 +1,4 @@
-"""The session against real HTTP servers: answers as they are, credentials renewed, failures of one kind."""
+"""KubeSession against real HTTP servers: responses, renewal of credentials, and errors."""
 
 import asyncio
 import ssl
@@ -22,7 +22,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @asynccontextmanager
 async def serving(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """A server with that one answer, and its URL."""
+    """A server with one scripted response, and its URL."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handler)
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
@@ -44,7 +44,7 @@ async def connected(settings: KubeSettings, connections: int = 8) -> AsyncIterat
 
 
 async def echo(request: web.Request) -> web.Response:
-    """What arrived."""
+    """The requests received."""
     return web.json_response(
         {
             "method": request.method,
@@ -57,7 +57,7 @@ async def echo(request: web.Request) -> web.Response:
     )
 
 
-async def test_a_request_arrives_as_it_is_and_any_status_is_an_answer(tmp_path: Path) -> None:
+async def test_request_is_sent_unchanged_and_any_status_is_returned(tmp_path: Path) -> None:
     async with serving(echo) as url, connected(write_kubeconfig(tmp_path, url, user={"token": "abc"})) as kube:
         response = await kube.request(
             "PATCH", "/api/v1/x%2Fy", query={"a": "1 2&3"}, body=b"{}", content_type="application/y", timeout_seconds=9
@@ -70,13 +70,13 @@ async def test_a_request_arrives_as_it_is_and_any_status_is_an_answer(tmp_path: 
     assert b'"method": "PATCH"' in response.body
 
 
-async def test_a_server_below_a_path(tmp_path: Path) -> None:
+async def test_server_url_with_a_path(tmp_path: Path) -> None:
     async with serving(echo) as url, connected(write_kubeconfig(tmp_path, url + "/k8s/c-1/")) as kube:
         response = await kube.request("GET", "/version", timeout_seconds=9)
     assert b'"path": "/k8s/c-1/version"' in response.body
 
 
-async def test_redirects_are_not_followed_with_our_credentials(tmp_path: Path) -> None:
+async def test_redirects_are_not_followed(tmp_path: Path) -> None:
     async def elsewhere(request: web.Request) -> web.Response:
         return web.Response(status=302, headers={"Location": "http://127.0.0.1:1/steal"})
 
@@ -84,7 +84,7 @@ async def test_redirects_are_not_followed_with_our_credentials(tmp_path: Path) -
         assert (await kube.request("GET", "/", timeout_seconds=9)).status == 302
 
 
-async def test_connections_are_kept_and_bounded(tmp_path: Path) -> None:
+async def test_connections_are_reused_and_limited(tmp_path: Path) -> None:
     peers: set[object] = set()
     inside = most = 0
 
@@ -107,7 +107,7 @@ async def test_connections_are_kept_and_bounded(tmp_path: Path) -> None:
 # -- failures
 
 
-async def test_nobody_listens(tmp_path: Path) -> None:
+async def test_connection_refused(tmp_path: Path) -> None:
     async with serving(echo) as url:
         pass
     async with connected(write_kubeconfig(tmp_path, url, user={"token": "secret-token"})) as kube:
@@ -117,7 +117,7 @@ async def test_nobody_listens(tmp_path: Path) -> None:
     assert "secret-token" not in str(failure.value)
 
 
-async def test_an_answer_that_does_not_come_in_time(tmp_path: Path) -> None:
+async def test_timeout(tmp_path: Path) -> None:
     async def never(request: web.Request) -> web.Response:
         await asyncio.Event().wait()
         raise AssertionError
@@ -130,7 +130,7 @@ async def test_an_answer_that_does_not_come_in_time(tmp_path: Path) -> None:
                 pass
 
 
-async def test_an_answer_that_breaks_off(tmp_path: Path) -> None:
+async def test_truncated_response(tmp_path: Path) -> None:
     async def breaks(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": "100"})
         await response.prepare(request)
@@ -151,10 +151,8 @@ async def test_an_answer_that_breaks_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_an_answer_without_end_is_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunked: bool
-) -> None:
-    monkeypatch.setattr(session_module, "_LONGEST_BODY_BYTES", 100_000)
+async def test_endless_response_is_aborted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunked: bool) -> None:
+    monkeypatch.setattr(session_module, "_MAX_BODY_BYTES", 100_000)
 
     async def endless(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={} if chunked else {"Content-Length": str(10**12)})
@@ -169,7 +167,7 @@ async def test_an_answer_without_end_is_not_read(
             await kube.request("GET", "/", timeout_seconds=9)
 
 
-async def test_a_closed_session_fails_like_a_broken_connection(tmp_path: Path) -> None:
+async def test_closed_session_fails_like_a_broken_connection(tmp_path: Path) -> None:
     async with serving(echo) as url, connected(write_kubeconfig(tmp_path, url)) as kube:
         await kube.close()
         with pytest.raises(KubeUnreachable):
@@ -182,7 +180,7 @@ async def test_a_closed_session_fails_like_a_broken_connection(tmp_path: Path) -
 # -- streams
 
 
-async def test_lines_of_any_length_in_any_pieces(tmp_path: Path) -> None:
+async def test_lines_of_any_length_in_any_chunks(tmp_path: Path) -> None:
     lines = [b"short", b"", b"x" * 1_000_000, b"y" * 65_536, "übergröße".encode(), b"the last has no end"]
     content = b"\n".join(lines)
 
@@ -202,7 +200,7 @@ async def test_lines_of_any_length_in_any_pieces(tmp_path: Path) -> None:
         assert [line async for line in found] == lines
 
 
-async def test_lines_come_as_they_are_sent(tmp_path: Path) -> None:
+async def test_lines_are_delivered_as_they_are_sent(tmp_path: Path) -> None:
     read = asyncio.Queue[None]()
 
     async def stream(request: web.Request) -> web.StreamResponse:
@@ -249,7 +247,7 @@ async def test_leaving_a_stream_closes_it(tmp_path: Path) -> None:
 
 
 class Guarded:
-    """Lets in whoever has the token."""
+    """Accepts requests with the token."""
 
     def __init__(self, token: str) -> None:
         self.token = token
@@ -262,7 +260,7 @@ class Guarded:
         return web.Response(status=status, text="one\ntwo")
 
 
-async def test_a_refused_token_is_replaced_once_for_all_requests(tmp_path: Path) -> None:
+async def test_rejected_token_is_replaced_once_for_all_requests(tmp_path: Path) -> None:
     plugin, guarded = Plugin(tmp_path), Guarded("new")
     plugin.answer(token="old")
     async with serving(guarded.answer) as url, connected(write_kubeconfig(tmp_path, url, user=plugin.user)) as kube:
@@ -273,7 +271,7 @@ async def test_a_refused_token_is_replaced_once_for_all_requests(tmp_path: Path)
     assert guarded.seen.count("Bearer new") == 8
 
 
-async def test_a_stream_is_opened_again_with_a_new_token(tmp_path: Path) -> None:
+async def test_stream_is_reopened_with_a_new_token(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old")
     async with (
@@ -286,7 +284,7 @@ async def test_a_stream_is_opened_again_with_a_new_token(tmp_path: Path) -> None
             assert [line async for line in lines] == [b"one", b"two"]
 
 
-async def test_credentials_that_stay_refused_are_not_asked_for_in_a_spin(tmp_path: Path) -> None:
+async def test_rejected_credentials_are_not_reloaded_in_a_loop(tmp_path: Path) -> None:
     plugin, guarded = Plugin(tmp_path), Guarded("never")
     plugin.answer(token="old")
     async with serving(guarded.answer) as url, connected(write_kubeconfig(tmp_path, url, user=plugin.user)) as kube:
@@ -298,7 +296,7 @@ async def test_credentials_that_stay_refused_are_not_asked_for_in_a_spin(tmp_pat
     assert len(guarded.seen) == 6
 
 
-async def test_a_plugin_that_fails_later_leaves_the_session_as_it_is(tmp_path: Path) -> None:
+async def test_failing_reload_keeps_the_old_credentials(tmp_path: Path) -> None:
     plugin = Plugin(tmp_path)
     plugin.answer(token="old-secret")
     async with (
@@ -308,7 +306,7 @@ async def test_a_plugin_that_fails_later_leaves_the_session_as_it_is(tmp_path: P
         plugin.fail()
         with capture_logs() as logs:
             assert (await kube.request("GET", "/", timeout_seconds=9)).status == 401
-    (line,) = (line for line in logs if line["event"] == "credentials could not be loaded anew")
+    (line,) = (line for line in logs if line["event"] == "credentials_reload_failed")
     assert "old-secret" not in str(line)
 
 
@@ -316,7 +314,7 @@ async def test_a_plugin_that_fails_later_leaves_the_session_as_it_is(tmp_path: P
 
 
 def server_context(authority: Authority) -> ssl.SSLContext:
-    """A server that demands certificates of that authority."""
+    """A server that requires client certificates of that CA."""
     files = authority.issue("server")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(files.ca_file))
     context.load_cert_chain(str(files.certificate_file), str(files.key_file))
@@ -334,7 +332,7 @@ def as_client(authority: Authority, name: str) -> dict[str, str]:
 
 
 async def who(request: web.Request) -> web.Response:
-    """The common name of the client's certificate; the one named "old" is not accepted any more."""
+    """The common name of the client's certificate; "old" is rejected."""
     assert request.transport is not None
     subject = dict(pair[0] for pair in request.transport.get_extra_info("peercert")["subject"])
     return web.Response(text=subject["commonName"], status=401 if subject["commonName"] == "old" else 200)
@@ -348,7 +346,7 @@ async def test_client_certificates(tmp_path: Path) -> None:
             assert (await kube.request("GET", "/", timeout_seconds=9)).body == b"muster"
 
 
-async def test_certificates_that_were_replaced_are_used_for_new_connections(tmp_path: Path) -> None:
+async def test_rotated_certificates_are_used_for_new_connections(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
     async with serving(who, server_context(authority)) as url:
         settings = write_kubeconfig(tmp_path, url, user=as_client(authority, "old"), cluster=trusting(authority))
@@ -358,7 +356,7 @@ async def test_certificates_that_were_replaced_are_used_for_new_connections(tmp_
     assert [answer.body for answer in answers] == [b"new"] * 6
 
 
-async def test_a_server_that_is_not_trusted(tmp_path: Path) -> None:
+async def test_untrusted_server(tmp_path: Path) -> None:
     authority, other = Authority(tmp_path / "ca"), Authority(tmp_path / "other")
     async with serving(who, server_context(authority)) as url:
         settings = write_kubeconfig(tmp_path, url, user=as_client(authority, "muster"), cluster=trusting(other))
@@ -367,7 +365,7 @@ async def test_a_server_that_is_not_trusted(tmp_path: Path) -> None:
                 await kube.request("GET", "/", timeout_seconds=9)
 
 
-async def test_the_name_of_the_server_is_checked_or_as_the_kubeconfig_says(tmp_path: Path) -> None:
+async def test_server_name_is_verified_or_taken_from_the_kubeconfig(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
     async with serving(who, server_context(authority)) as url:
         user = as_client(authority, "muster")
@@ -380,7 +378,7 @@ async def test_the_name_of_the_server_is_checked_or_as_the_kubeconfig_says(tmp_p
             assert (await kube.request("GET", "/", timeout_seconds=9)).status == 200
 
 
-async def test_a_certificate_that_is_none(tmp_path: Path) -> None:
+async def test_malformed_certificate(tmp_path: Path) -> None:
     (tmp_path / "bad.crt").write_text("no certificate")
     settings = write_kubeconfig(
         tmp_path, "https://127.0.0.1:1", cluster={"certificate-authority": str(tmp_path / "bad.crt")}
@@ -389,7 +387,7 @@ async def test_a_certificate_that_is_none(tmp_path: Path) -> None:
         await KubeSession.connect(settings)
 
 
-async def test_errors_can_be_had_as_exceptions(tmp_path: Path) -> None:
+async def test_error_response_as_exception(tmp_path: Path) -> None:
     async with serving(echo) as url, connected(write_kubeconfig(tmp_path, url)) as kube:
         error = ApiStatusError.from_response(await kube.request("GET", "/", timeout_seconds=9))
     assert error.status == 418

@@ -1,4 +1,4 @@
-"""What a PodDisruptionBudget allows; one that cannot be read allows nothing."""
+"""Facts of PodDisruptionBudgets; malformed ones allow no disruption."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ def read(content: dict[str, Any]) -> ReadBudget:
     return read_budget(decode_budget(json.dumps(content).encode()))
 
 
-def test_it_is_named_by_namespace_and_name() -> None:
+def test_id_is_namespace_and_name() -> None:
     assert read(budget_object("web", {}, allowed=3)) == ReadBudget(DisruptionBudget("ml/web", 3), EVERYTHING_SELECTED)
 
 
@@ -33,18 +33,18 @@ def test_it_is_named_by_namespace_and_name() -> None:
         ({}, 0),
     ],
 )
-def test_only_a_status_that_is_up_to_date_allows_anything(status: dict[str, Any], allowed: int) -> None:
+def test_only_a_current_status_allows_disruptions(status: dict[str, Any], allowed: int) -> None:
     read_ = read(budget_object("web", {}) | {"status": status})
     assert (read_.facts.allowed, read_.problem) == (allowed, "")
 
 
-def test_without_a_status_nothing_is_allowed() -> None:
+def test_missing_status_allows_nothing() -> None:
     budget = budget_object("web", {})
     del budget["status"]
     assert read(budget).facts.allowed == 0
 
 
-def test_an_absent_selector_covers_nothing() -> None:
+def test_absent_selector_covers_nothing() -> None:
     budget = budget_object("web")
     assert read(budget).selector == NOTHING_SELECTED
     del budget["spec"]["selector"]
@@ -62,7 +62,7 @@ def test_an_absent_selector_covers_nothing() -> None:
     ],
     ids=["selector", "operator", "spec", "allowed", "status"],
 )
-def test_what_cannot_be_read_allows_nothing_and_covers_all(change: dict[str, Any]) -> None:
+def test_malformed_budget_allows_nothing_and_covers_all_pods(change: dict[str, Any]) -> None:
     read_ = read(budget_object("web", {"matchLabels": {"app": "web"}}, allowed=9) | change)
     assert read_.facts == DisruptionBudget("ml/web", 0)
     assert read_.selector == EVERYTHING_SELECTED
@@ -70,6 +70,6 @@ def test_what_cannot_be_read_allows_nothing_and_covers_all(change: dict[str, Any
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"7"])
-def test_what_is_no_object_is_an_error(data: bytes) -> None:
+def test_non_object_is_an_error(data: bytes) -> None:
     with pytest.raises(BadObject):
         decode_budget(data)

@@ -1,4 +1,4 @@
-"""Affinity among pods and topology spread mean what Kubernetes says they mean, however they are written."""
+"""Pod affinity, anti-affinity and topology spread, as Kubernetes defines them."""
 
 from typing import Any
 
@@ -198,12 +198,12 @@ SAME: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME)
-def test_written_differently_it_is_the_same(one: Any, other: Any) -> None:
+def test_equivalent_rules_are_equal(one: Any, other: Any) -> None:
     assert read(one).pod_class == read(other).pod_class
     assert set(read(one).selectors) == set(read(other).selectors)
 
 
-def test_ids_of_selectors_are_the_same_on_all_replicas_and_releases() -> None:
+def test_selector_ids_are_stable() -> None:
     assert only_selector(read(affinity(away=[term(DB)]))).id == "634a135dcaed633d6af9e8c37c67400a"
 
 
@@ -224,7 +224,7 @@ DIFFERENT: dict[str, Any] = {
 }
 
 
-def test_whatever_placement_must_tell_apart_has_ids_of_its_own() -> None:
+def test_different_selectors_have_different_ids() -> None:
     ids = {read(each).pod_class.id for each in DIFFERENT.values()}
     assert len(ids) == len(DIFFERENT)
 
@@ -250,14 +250,14 @@ WRONG: dict[str, tuple[Any, Any, str]] = {
 
 
 @pytest.mark.parametrize(("affinity_", "spreads", "words"), WRONG.values(), ids=WRONG)
-def test_what_cannot_be_read_is_told(affinity_: Any, spreads: Any, words: str) -> None:
+def test_malformed_rules_are_reported(affinity_: Any, spreads: Any, words: str) -> None:
     known = read(affinity_, spreads)
     assert words in known.problem
     assert known.pod_class == read().pod_class
 
 
 @given(st.binary(max_size=80), st.binary(max_size=80))
-def test_any_bytes_are_terms_or_a_problem(one: bytes, other: bytes) -> None:
+def test_arbitrary_bytes_are_rules_or_a_problem(one: bytes, other: bytes) -> None:
     problems: list[str] = []
     terms = inter_pod_rules(b'{"podAffinity":' + one, other, "ml", {}, problems, ours=True)
     assert problems or not terms.selectors

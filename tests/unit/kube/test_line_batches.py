@@ -1,4 +1,4 @@
-"""Lines that are there are taken together; none waits, none is lost, and a slow reader holds back the sender."""
+"""Batching of lines: available lines share a batch, none is delayed or lost, and a slow reader stops the sender."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,7 +10,7 @@ from muster.kube.line_batches import LineBatches
 
 
 class Wire:
-    """Lines that a test sends; None ends them, an error breaks them."""
+    """Lines sent by a test; None ends them, an error breaks the stream."""
 
     def __init__(self) -> None:
         self._lines: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
@@ -28,7 +28,7 @@ class Wire:
             yield line
 
 
-async def test_a_line_alone_comes_at_once() -> None:
+async def test_single_line_is_delivered_at_once() -> None:
     wire = Wire()
     async with asyncio.timeout(5), LineBatches(wire(), 10) as batches:
         wire.send(b"a")
@@ -37,7 +37,7 @@ async def test_a_line_alone_comes_at_once() -> None:
         assert await anext(batches) == [b"b"]
 
 
-async def test_lines_that_are_there_come_together_in_order_up_to_the_size() -> None:
+async def test_available_lines_share_a_batch_up_to_its_size() -> None:
     wire = Wire()
     wire.send(*[b"%d" % n for n in range(25)], None)
     async with asyncio.timeout(5), LineBatches(wire(), 10) as batches:
@@ -46,14 +46,14 @@ async def test_lines_that_are_there_come_together_in_order_up_to_the_size() -> N
     assert [line for batch in got for line in batch] == [b"%d" % n for n in range(25)]
 
 
-async def test_what_came_before_the_end_is_given() -> None:
+async def test_lines_before_the_end_are_delivered() -> None:
     wire = Wire()
     wire.send(b"a", None)
     async with asyncio.timeout(5), LineBatches(wire(), 10) as batches:
         assert [batch async for batch in batches] == [[b"a"]]
 
 
-async def test_what_came_before_an_error_is_given_then_the_error() -> None:
+async def test_lines_before_an_error_are_delivered_first() -> None:
     wire = Wire()
     wire.send(b"a", OSError("broken"))
     async with asyncio.timeout(5), LineBatches(wire(), 10) as batches:
@@ -62,7 +62,7 @@ async def test_what_came_before_an_error_is_given_then_the_error() -> None:
             await anext(batches)
 
 
-async def test_an_error_while_waiting_is_given() -> None:
+async def test_error_while_waiting_is_raised() -> None:
     wire = Wire()
     async with asyncio.timeout(5), LineBatches(wire(), 10) as batches:
         waiting = asyncio.ensure_future(anext(batches))
@@ -72,7 +72,7 @@ async def test_an_error_while_waiting_is_given() -> None:
             await waiting
 
 
-async def test_a_slow_reader_holds_back_the_sender() -> None:
+async def test_slow_reader_stops_the_sender() -> None:
     wire = Wire()
     wire.send(*[b"x"] * 1000, None)
     async with asyncio.timeout(5), LineBatches(wire(), 10) as batches:
@@ -83,7 +83,7 @@ async def test_a_slow_reader_holds_back_the_sender() -> None:
     assert len(first) + sum(rest) == 1000
 
 
-async def test_leaving_in_the_middle_stops_reading() -> None:
+async def test_leaving_the_context_stops_reading() -> None:
     wire = Wire()
     lines = wire()
     async with asyncio.timeout(5), LineBatches(lines, 10) as batches:

@@ -1,4 +1,4 @@
-"""Facts of a node: what it offers, never more; what keeps pods away, never less."""
+"""Facts of nodes: allocatable is never overstated, taints are never lost."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ from muster.kube.node_facts import node_facts, node_problems
 from muster.kube.objects import BadObject, BadResourceVersion, decode_node
 
 
-def test_a_node() -> None:
+def test_node() -> None:
     facts = node_facts(
         node(
             "node-7",
@@ -33,7 +33,7 @@ def test_a_node() -> None:
     )
 
 
-def test_allocatable_is_rounded_down_and_zeros_are_left_out() -> None:
+def test_allocatable_is_rounded_down_without_zeros() -> None:
     offered = {"cpu": "7999900u", "memory": "1000m", "nvidia.com/gpu": "0", "example.com/x": "2500m", "pods": "10"}
     facts = node_facts(node(status={"allocatable": offered}))
     assert facts.allocatable == (("cpu", 7999), ("example.com/x", 2), ("memory", 1), ("pods", 10))
@@ -51,11 +51,11 @@ def test_allocatable_is_rounded_down_and_zeros_are_left_out() -> None:
         (None, False),
     ],
 )
-def test_ready_is_the_condition(conditions: Any, ready: bool) -> None:
+def test_ready_follows_the_condition(conditions: Any, ready: bool) -> None:
     assert node_facts(node(status={"conditions": conditions})).ready is ready
 
 
-def test_taints_are_taken_as_they_are() -> None:
+def test_taints_are_converted() -> None:
     taints = [
         {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "timeAdded": "2026-01-31T12:00:00Z"},
         {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"},
@@ -78,20 +78,20 @@ def test_taints_are_taken_as_they_are() -> None:
         ({"allocatable": {"cpu": [], "pods": "3"}}, '"[]"', (("pods", 3),)),
     ],
 )
-def test_what_cannot_be_read_offers_nothing(status: dict[str, Any], words: str, left: Any) -> None:
+def test_malformed_fields_offer_nothing(status: dict[str, Any], words: str, left: Any) -> None:
     odd = node(status=status)
     assert node_facts(odd).allocatable == left
     assert words in "; ".join(node_problems(odd))
 
 
-def test_fields_of_wrong_types_are_told() -> None:
+def test_fields_of_wrong_types_are_reported() -> None:
     odd = node(spec={"unschedulable": "yes", "taints": [{"key": "a", "effect": "NoSchedule"}]})
     assert node_problems(odd) == ('spec.unschedulable is ""yes"": Expected `bool | null`, got `str`',)
     assert node_facts(odd).taints == (Taint("a", "", TaintEffect.NO_SCHEDULE),)
     assert node_problems(node()) == ()
 
 
-def test_a_negative_offer_is_none() -> None:
+def test_negative_allocatable_counts_as_zero() -> None:
     assert node_facts(node(status={"allocatable": {"cpu": "-1", "pods": "1"}})).allocatable == (("pods", 1),)
 
 
@@ -106,7 +106,7 @@ json_values = st.recursive(
 
 
 @given(spec=json_values, status=json_values, metadata=json_values)
-def test_junk_never_crashes(spec: Any, status: Any, metadata: Any) -> None:
+def test_arbitrary_json_never_crashes(spec: Any, status: Any, metadata: Any) -> None:
     content = {**json.loads(node_json()), "spec": spec, "status": status}
     content["metadata"] = {**content["metadata"], **metadata} if isinstance(metadata, dict) else metadata
     try:

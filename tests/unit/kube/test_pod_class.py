@@ -1,4 +1,4 @@
-"""Pods that are equal to placement share one class, and what is written differently but means the same is equal."""
+"""Pod classes: pods that are equal for placement share one class, also if written differently."""
 
 import json
 from typing import Any
@@ -43,7 +43,7 @@ def preferred(*terms: Any) -> dict[str, Any]:
 
 
 def with_token(name: str, suffix: str, **more: Any) -> dict[str, Any]:
-    """A pod's spec as the API server completes it: a volume with a generated name, mounted in the container."""
+    """A pod's spec after admission: with a volume of a generated name, mounted in the container."""
     mount = {"name": f"kube-api-access-{suffix}", "mountPath": "/var/run/secrets"}
     return {
         "containers": [container(requests={"cpu": "2"}, env=[{"name": "POD", "value": name}], volumeMounts=[mount])],
@@ -53,7 +53,7 @@ def with_token(name: str, suffix: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_pods_of_one_template_share_one_object() -> None:
+def test_pods_of_one_template_share_a_class_object() -> None:
     first = pod_class(pod("worker-0", with_token("worker-0", "x7l2p")))
     other = pod(
         "worker-1",
@@ -64,7 +64,7 @@ def test_pods_of_one_template_share_one_object() -> None:
     assert pod_class(other) is first
 
 
-def test_the_id_is_a_hash_of_the_content() -> None:
+def test_id_is_a_hash_of_the_content() -> None:
     read = pod_class(pod(spec=with_token("a", "b")))
     assert len(read.id) == 32
     assert int(read.id, 16) > 0
@@ -125,7 +125,7 @@ SAME: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME.keys())
-def test_the_same_in_other_words_is_the_same_class(one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_equivalent_specs_have_the_same_class(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert pod_class(pod(spec=one)) is pod_class(pod(spec=other))
 
 
@@ -151,12 +151,12 @@ DIFFERENT: dict[str, dict[str, Any]] = {
 }
 
 
-def test_what_means_something_else_is_another_class() -> None:
+def test_different_specs_have_different_classes() -> None:
     classes = {name: pod_class(pod(spec=spec)).id for name, spec in DIFFERENT.items()}
     assert len(set(classes.values())) == len(DIFFERENT)
 
 
-def test_selection_is_read_whole() -> None:
+def test_node_selection_is_decoded_completely() -> None:
     spec = {
         "nodeSelector": {"b": "2", "a": "1"},
         "affinity": {
@@ -201,16 +201,16 @@ UNREADABLE: dict[str, tuple[dict[str, Any], str]] = {
     "selector with a number": ({"nodeSelector": {"a": 1}}, "nodeSelector"),
     "affinity of another type": ({"affinity": 7}, 'affinity is "7"'),
     "an unknown operator": (required({"matchExpressions": [zone("a", operator="Like")]}), '"zone" has operator "Like"'),
-    "In without values": (required({"matchExpressions": [zone()]}), '"zone": In does not go with no values'),
+    "In without values": (required({"matchExpressions": [zone()]}), '"zone": In cannot have no values'),
     "Exists with values": (
         required({"matchExpressions": [zone("a", operator="Exists")]}),
-        'Exists does not go with values "a"',
+        'Exists cannot have values "a"',
     ),
     "Gt with text": (
         required({"matchExpressions": [zone("many", operator="Gt")]}),
-        'Gt does not go with values "many"',
+        'Gt cannot have values "many"',
     ),
-    "Lt with two": (required({"matchExpressions": [zone("1", "2", operator="Lt")]}), "Lt does not go with"),
+    "Lt with two": (required({"matchExpressions": [zone("1", "2", operator="Lt")]}), "Lt cannot have"),
     "a weight out of bounds": (preferred({"weight": 0, "preference": {}}), "weight 0"),
     "tolerations of another type": ({"tolerations": {}}, "tolerations"),
     "an unknown operator of a toleration": ({"tolerations": [{"key": "k", "operator": "Near"}]}, '"Near"'),
@@ -219,11 +219,11 @@ UNREADABLE: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("spec", "words"), UNREADABLE.values(), ids=UNREADABLE.keys())
-def test_what_cannot_be_read_is_told(spec: dict[str, Any], words: str) -> None:
+def test_malformed_fields_are_reported(spec: dict[str, Any], words: str) -> None:
     assert words in read_class(pod(spec=spec)).problem
 
 
-def test_of_a_pod_that_is_not_ours_only_the_requests_count() -> None:
+def test_class_of_a_foreign_pod_has_only_its_requests() -> None:
     daemons = [
         read_class(
             pod(
@@ -242,7 +242,7 @@ def test_of_a_pod_that_is_not_ours_only_the_requests_count() -> None:
     assert daemons[0].required_node_affinity is None
 
 
-def test_a_pod_with_odd_sizes_is_read_all_the_same() -> None:
+def test_pod_with_many_containers_is_decoded() -> None:
     huge = pod(spec={"nodeSelector": {"k": "v" * 100_000}})
     assert pod_class(huge).node_selector == (("k", "v" * 100_000),)
     many = pod(spec={"containers": [container(f"c{i}", {"cpu": "1m"}) for i in range(200)]})
@@ -294,7 +294,7 @@ JUNK_FIELDS = [
 
 
 @given(spec=st.dictionaries(st.sampled_from(JUNK_FIELDS), json_values, max_size=5), status=json_values)
-def test_junk_never_crashes(spec: dict[str, Any], status: Any) -> None:
+def test_arbitrary_json_never_crashes(spec: dict[str, Any], status: Any) -> None:
     content = json.loads(pod_json(spec={"nodeName": "node-0", **spec}))
     content["status"] = status
     read = read_class(decode_pod(json.dumps(content).encode()))
@@ -369,7 +369,7 @@ CHANGES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("field", [each for each in PodClass.__struct_fields__ if each != "id"])
-def test_every_field_has_a_say_in_the_id(field: str) -> None:
+def test_every_field_is_part_of_the_id(field: str) -> None:
     plain = identified(PodClass(""))
     changed = identified(replace(plain, **{field: CHANGES[field]}))
     assert changed.id != plain.id
@@ -377,11 +377,11 @@ def test_every_field_has_a_say_in_the_id(field: str) -> None:
     assert identified(replace(changed, **{field: getattr(plain, field)})) == plain
 
 
-def test_a_volume_that_is_nowhere_is_not_the_same_as_none() -> None:
+def test_unreachable_volume_differs_from_no_volume() -> None:
     assert identified(PodClass("", volumes=((),))).id != identified(PodClass("")).id
 
 
-def test_runtime_class_overhead_is_asked_for_too() -> None:
+def test_overhead_is_part_of_the_requests() -> None:
     spec = {
         "runtimeClassName": "sandboxed",
         "overhead": {"cpu": "250m", "memory": "120Mi"},

@@ -1,4 +1,4 @@
-"""Facts of a pod say what the API server has, and problems say what it should not have."""
+"""Facts and problems of pods."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ def facts_of(
     )[0]
 
 
-def test_a_waiting_pod() -> None:
+def test_pending_pod() -> None:
     facts, read = pod_facts(pod("w-0"), ("muster",), Priorities(), gang="koordinator/ml/train")
     assert facts == PodFacts(
         uid="uid-of-w-0",
@@ -68,18 +68,18 @@ def test_phases(name: str | None, phase: PodPhase, seated: bool) -> None:
     ("scheduler", "ours"),
     [("muster", True), ("muster-2", True), ("default-scheduler", False), ("", False), (None, False), ("Muster", False)],
 )
-def test_ours_is_by_scheduler_name(scheduler: str | None, ours: bool) -> None:
+def test_ours_follows_the_scheduler_name(scheduler: str | None, ours: bool) -> None:
     facts = facts_of(spec={"schedulerName": scheduler}, gang="koordinator/ml/train")
     assert facts.ours is ours
     assert facts.gang == ("koordinator/ml/train" if ours else "")
 
 
-def test_the_default_scheduler_may_be_ours() -> None:
+def test_default_scheduler_can_be_ours() -> None:
     facts, _ = pod_facts(pod(spec={"schedulerName": None}), ("default-scheduler",), Priorities())
     assert facts.ours
 
 
-def test_g48_gates_and_deletion_are_seen() -> None:
+def test_g48_gates_and_deletion_are_converted() -> None:
     assert not facts_of(spec={"schedulingGates": []}).gated
     assert facts_of(spec={"schedulingGates": [{"name": "example.com/wait"}]}).gated
     assert not facts_of(metadata={"deletionTimestamp": None}).deleting
@@ -102,7 +102,7 @@ CLASSES = Priorities(values={"high": 1000, "low": -5}, default=7)
         ({}, 7),
     ],
 )
-def test_priority_as_admission_gives_it(spec: dict[str, Any], priority: int) -> None:
+def test_priority_equals_that_of_admission(spec: dict[str, Any], priority: int) -> None:
     assert facts_of(spec=spec, priorities=CLASSES).priority == priority
 
 
@@ -141,7 +141,7 @@ POLICIES = Priorities.of(
         ({"priority": 0}, False),
     ],
 )
-def test_preemption_policy_as_admission_gives_it(spec: dict[str, Any], never: bool) -> None:
+def test_preemption_policy_equals_that_of_admission(spec: dict[str, Any], never: bool) -> None:
     assert facts_of(spec=spec, priorities=POLICIES).never_preempts is never
 
 
@@ -172,14 +172,14 @@ def test_without_a_default_class_pods_preempt() -> None:
         (-3, "45s", 45),
     ],
 )
-def test_how_long_a_pod_is_expected_to_run(deadline: int | None, annotation: str | None, seconds: float) -> None:
+def test_expected_duration(deadline: int | None, annotation: str | None, seconds: float) -> None:
     annotations = {} if annotation is None else {"muster.dev/expected-duration": annotation}
     facts = facts_of({"activeDeadlineSeconds": deadline}, {"annotations": annotations})
     assert facts.expected_seconds == seconds
     assert facts.problem == ""
 
 
-def test_what_another_schedulers_pod_expects_is_its_deadline_alone() -> None:
+def test_expected_duration_of_a_foreign_pod_is_its_deadline() -> None:
     metadata = {"annotations": {"muster.dev/expected-duration": "45s"}}
     assert facts_of({"schedulerName": "other", "activeDeadlineSeconds": 60}, metadata).expected_seconds == 60
     assert facts_of({"schedulerName": "other"}, metadata).expected_seconds == 0
@@ -194,18 +194,18 @@ def test_what_another_schedulers_pod_expects_is_its_deadline_alone() -> None:
         ("Running", None, 0),
     ],
 )
-def test_a_pod_has_started_once_it_runs(phase: str, text: str | None, seconds: int) -> None:
+def test_start_time_is_set_once_the_pod_runs(phase: str, text: str | None, seconds: int) -> None:
     facts = facts_of({"nodeName": "n"}, status={"phase": phase, "startTime": text})
     assert (facts.started_seconds, facts.problem) == (seconds, "")
 
 
-def test_a_bad_start_time_is_a_problem() -> None:
+def test_malformed_start_time_is_a_problem() -> None:
     facts = facts_of({"nodeName": "n"}, status={"phase": "Running", "startTime": "dawn"})
     assert facts.started_seconds == 0
     assert 'status.startTime: "dawn"' in facts.problem
 
 
-def test_only_our_pods_are_timed_out() -> None:
+def test_only_our_pods_time_out() -> None:
     def timed_out(scheduler: str) -> bool:
         waiting = pod(spec={"schedulerName": scheduler})
         return pod_facts(waiting, ("muster",), Priorities(), "koordinator/ml/g", timed_out=True)[0].timed_out
@@ -231,7 +231,7 @@ def test_creation_times(text: str | None, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-01-31", "2026-01-31T12:00:00", "2026-13-01T00:00:00Z", "x" * 5000])
-def test_a_bad_creation_time_is_a_problem(text: str) -> None:
+def test_malformed_creation_time_is_a_problem(text: str) -> None:
     facts = facts_of(metadata={"creationTimestamp": text})
     assert facts.created_seconds == 0
     assert "metadata.creationTimestamp" in facts.problem
@@ -240,12 +240,12 @@ def test_a_bad_creation_time_is_a_problem(text: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["", "abc", "-1", "1.5", "1_000", "１２", " 7", None, 7])
-def test_a_revision_that_cannot_be_compared_is_an_error(version: Any) -> None:
+def test_incomparable_revision_is_an_error(version: Any) -> None:
     with pytest.raises(BadResourceVersion, match="ml/w-0 has resourceVersion"):
         facts_of(metadata={"resourceVersion": version})
 
 
-def test_problems_of_all_kinds_are_told_together() -> None:
+def test_all_problems_are_reported_together() -> None:
     facts = facts_of(
         spec={"containers": [container(requests={"cpu": "much"})], "nodeSelector": {"a": 1}, "priority": "high"},
         problem="label x is empty",
@@ -266,12 +266,12 @@ def test_fields_of_wrong_types_leave_the_others_readable() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"7", b'"pod"', b"\xff", b'{"metadata":{"name":"\xff"}}'])
-def test_what_is_no_object_is_an_error(data: bytes) -> None:
+def test_non_object_is_an_error(data: bytes) -> None:
     with pytest.raises(BadObject):
         decode_pod(data)
 
 
-def test_missing_parts_are_as_empty_ones() -> None:
+def test_missing_parts_count_as_empty() -> None:
     facts, read = pod_facts(decode_pod(b'{"metadata":{"resourceVersion":"3"}}'), ("muster",), Priorities())
     assert (facts.uid, facts.revision, facts.ours, facts.phase) == ("", 3, False, PodPhase.PENDING)
     assert read.pod_class.requests == (("pods", 1),)
@@ -279,7 +279,7 @@ def test_missing_parts_are_as_empty_ones() -> None:
 
 @given(data=st.data())
 def test_damaged_bytes_never_crash(data: st.DataObject) -> None:
-    """Any byte of a pod replaced, any part cut out: facts, or an error that says what is wrong."""
+    """Replace any byte, or cut out any part: the result is facts, or an error with a reason."""
     whole = pod_json(
         spec={
             "nodeName": "n",

@@ -1,4 +1,4 @@
-"""Effective requests are what the kubelet and kube-scheduler make of the same pod."""
+"""Effective requests, as the kubelet and kube-scheduler compute them."""
 
 from typing import Any
 
@@ -200,12 +200,12 @@ RESIZES: dict[str, tuple[dict[str, Any], int]] = {
 
 
 @pytest.mark.parametrize(("status", "milli_cpu"), RESIZES.values(), ids=RESIZES.keys())
-def test_a_resize_in_place_counts_with_the_larger_side(status: dict[str, Any], milli_cpu: int) -> None:
+def test_resize_in_place_counts_the_larger_requests(status: dict[str, Any], milli_cpu: int) -> None:
     spec = {"nodeName": "node-0", "containers": [container(requests={"cpu": "2"})]}
     assert requests_of(spec, status) == {"cpu": milli_cpu}
 
 
-def test_a_resize_of_a_sidecar_counts() -> None:
+def test_resize_of_a_sidecar_counts() -> None:
     spec = {
         "nodeName": "node-0",
         "containers": [container(requests={"cpu": "1"})],
@@ -218,7 +218,7 @@ def test_a_resize_of_a_sidecar_counts() -> None:
     assert requests_of(spec, status) == {"cpu": 4000}
 
 
-def test_a_resize_at_pod_level_counts_without_the_overhead_that_its_status_includes() -> None:
+def test_pod_level_resize_excludes_the_overhead_in_its_status() -> None:
     spec = {
         "nodeName": "node-0",
         "containers": [container(requests={"cpu": "1"})],
@@ -280,7 +280,7 @@ UNREADABLE: dict[str, tuple[dict[str, Any], tuple[str, ...], dict[str, int]]] = 
 
 
 @pytest.mark.parametrize(("spec", "words", "requests"), UNREADABLE.values(), ids=UNREADABLE.keys())
-def test_what_cannot_be_read_is_told_once(
+def test_malformed_quantities_are_reported_once(
     spec: dict[str, Any], words: tuple[str, ...], requests: dict[str, int]
 ) -> None:
     read = read_class(pod(spec=spec))
@@ -289,7 +289,7 @@ def test_what_cannot_be_read_is_told_once(
     assert dict(read.pod_class.requests) == {**requests, "pods": 1}
 
 
-def test_a_huge_value_is_not_told_whole() -> None:
+def test_huge_value_is_truncated_in_messages() -> None:
     read = read_class(pod(spec={"containers": [container(requests={"cpu": "9" * 9 + "x" * 1_000_000})]}))
     assert '"999999999xxx' in read.problem
     assert len(read.problem) < 400
@@ -302,10 +302,10 @@ amounts = st.dictionaries(st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), 
     containers=st.lists(amounts, min_size=1, max_size=4),
     init_containers=st.lists(st.tuples(st.booleans(), amounts), max_size=4),
 )
-def test_room_is_enough_at_every_moment_and_no_more_than_needed(
+def test_requests_cover_every_stage_of_the_start_exactly(
     containers: list[dict[str, str]], init_containers: list[tuple[bool, dict[str, str]]]
 ) -> None:
-    """Play the pod's start: each init container beside the sidecars before it, then all containers and sidecars."""
+    """Replay the pod's start: each init container with the sidecars before it, then all containers and sidecars."""
     asked = requests_of(
         {
             "containers": [container(f"c{i}", each) for i, each in enumerate(containers)],

@@ -1,4 +1,4 @@
-"""What pods use of quotas, which quotas they fall under, and how amounts are written."""
+"""Quota usage of pods, scopes, and formatting of amounts."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def amounts(usage: PodUsage) -> dict[str, str]:
     return {name: shown_amount(name, nanos) for name, nanos in usage.amounts if name not in ("pods", "count/pods")}
 
 
-def test_requests_and_limits_count_by_all_their_names() -> None:
+def test_requests_and_limits_count_under_all_their_names() -> None:
     one = {"requests": {"cpu": "500m", "example.com/gpu": "2"}, "limits": {"cpu": "1", "example.com/gpu": "2"}}
     other = {"requests": {"memory": "1Gi", "hugepages-2Mi": "4Mi"}, "limits": {"memory": "2Gi"}}
     assert amounts(used(one, other)) == {
@@ -47,7 +47,7 @@ def test_requests_and_limits_count_by_all_their_names() -> None:
     assert dict(used(one).amounts)["pods"] == dict(used(one).amounts)["count/pods"] == NANOS_PER_UNIT
 
 
-def test_init_containers_count_by_the_largest_and_sidecars_on_top() -> None:
+def test_init_containers_count_by_the_largest_plus_sidecars() -> None:
     def asking(cpu: str, **more: Any) -> dict[str, Any]:
         return {"name": f"init-{cpu}", "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}, **more}
 
@@ -57,7 +57,7 @@ def test_init_containers_count_by_the_largest_and_sidecars_on_top() -> None:
     assert amounts(used(large, initContainers=init)) == {"cpu": "5", "requests.cpu": "5", "limits.cpu": "5"}
 
 
-def test_overhead_adds_to_limits_only_where_there_is_one() -> None:
+def test_overhead_is_added_only_to_existing_limits() -> None:
     limited = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2"}}
     found = amounts(used(limited, overhead={"cpu": "250m", "memory": "1Gi"}))
     assert (found["cpu"], found["limits.cpu"], found["memory"]) == ("1250m", "2250m", "2Gi")
@@ -79,16 +79,16 @@ def test_overhead_adds_to_limits_only_where_there_is_one() -> None:
     ],
     ids=lambda each: f"{each.scope_name}-{each.operator}" if isinstance(each, ScopeRequirement) else "",
 )
-def test_scopes_say_which_pods_a_quota_is_about(scope: ScopeRequirement, meets: PodTraits, not_so: PodTraits) -> None:
+def test_scopes_select_pods(scope: ScopeRequirement, meets: PodTraits, not_so: PodTraits) -> None:
     assert meets.meets([scope])
     assert not not_so.meets([scope])
 
 
-def test_a_scope_that_nobody_knows_is_met_by_no_pod() -> None:
+def test_unknown_scope_matches_no_pod() -> None:
     assert not PodTraits().meets([ScopeRequirement("Sometimes", "Exists")])
 
 
-def test_traits_are_read_off_the_pod() -> None:
+def test_traits_of_a_pod() -> None:
     foreign = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"namespaces": ["other"]}]}}
     pod = used({}, activeDeadlineSeconds=5, priorityClassName="high", affinity=foreign)
     assert pod.traits == PodTraits("high", terminating=True, best_effort=True, cross_namespace=True)
@@ -96,7 +96,7 @@ def test_traits_are_read_off_the_pod() -> None:
     assert used({"requests": {"cpu": "1"}}, affinity=own).traits == PodTraits()
 
 
-def test_a_quota_is_read_as_far_as_it_makes_sense() -> None:
+def test_malformed_parts_of_a_quota_are_skipped() -> None:
     body = {"spec": {"hard": {"cpu": "2", "pods": 3, "memory": "lots"}, "scopes": ["BestEffort"]}}
     quota = decode_quota(msgspec.json.encode({**body, "status": {"used": {"cpu": "500m"}}}))
     assert quota.hard == {"cpu": 2 * NANOS_PER_UNIT, "pods": 3 * NANOS_PER_UNIT}
@@ -114,7 +114,7 @@ def test_a_quota_is_read_as_far_as_it_makes_sense() -> None:
         ("pods", ("pods", "count/pods")),
     ],
 )
-def test_names_of_a_resource_in_quotas(resource: str, names: tuple[str, ...]) -> None:
+def test_quota_names_of_a_resource(resource: str, names: tuple[str, ...]) -> None:
     assert quota_names(resource) == names
 
 
@@ -126,9 +126,9 @@ def test_names_of_a_resource_in_quotas(resource: str, names: tuple[str, ...]) ->
         *(("requests.storage", "3Gi"), ("pods", "12k"), ("limits.memory", "1Ki")),
     ],
 )
-def test_amounts_are_written_as_the_api_server_writes_them(name: str, text: str) -> None:
+def test_amounts_are_formatted_like_the_api_server(name: str, text: str) -> None:
     assert shown_amount(name, parse_quantity(text)) == text
 
 
-def test_several_amounts_are_written_in_the_order_of_their_names() -> None:
+def test_amounts_are_sorted_by_name() -> None:
     assert shown_amounts({"memory": GI, "cpu": NANOS_PER_UNIT}) == "cpu=1,memory=1Gi"

@@ -1,4 +1,4 @@
-"""What is made of answers, and of no answer."""
+"""Errors from responses, and from missing responses."""
 
 import pytest
 
@@ -9,7 +9,7 @@ def error(status: int, body: bytes, **headers: str) -> ApiStatusError:
     return ApiStatusError.from_response(Response(status, {k.replace("_", "-"): v for k, v in headers.items()}, body))
 
 
-def test_a_status_is_read() -> None:
+def test_status_is_decoded() -> None:
     found = error(409, b'{"kind":"Status","reason":"Conflict","message":"pod x is taken","details":{"name":"x"}}')
     assert (found.status, found.reason, found.message) == (409, "Conflict", "pod x is taken")
     assert str(found) == "409 Conflict: pod x is taken"
@@ -19,13 +19,13 @@ def test_a_status_is_read() -> None:
 @pytest.mark.parametrize(
     "body", [b"<html>bad gateway</html>", b"", b"[]", b'"text"', b"\xff\xfe", b'{"message":7}', b'{"details":[]}']
 )
-def test_whatever_proxies_answer_is_no_failure_of_ours(body: bytes) -> None:
+def test_body_that_is_not_a_status_is_quoted(body: bytes) -> None:
     found = error(502, body)
     assert found.status == 502
     assert found.message
 
 
-def test_a_long_page_is_cut() -> None:
+def test_long_body_is_truncated() -> None:
     assert len(str(error(502, b"x" * 1_000_000))) < 400
 
 
@@ -40,11 +40,11 @@ def test_a_long_page_is_cut() -> None:
         ("²", b"{}", None),
     ],
 )
-def test_how_long_to_wait(header: str, body: bytes, seconds: float | None) -> None:
+def test_retry_after(header: str, body: bytes, seconds: float | None) -> None:
     assert error(429, body, Retry_After=header).retry_after_seconds == seconds
 
 
-def test_no_answer_says_where_and_why() -> None:
+def test_missing_response_has_url_and_reason() -> None:
     assert str(KubeUnreachable("https://c/api", OSError("refused"))) == (
         "the API server cannot be reached at https://c/api: refused"
     )

@@ -1,4 +1,4 @@
-"""Label selectors select what Kubernetes says they select."""
+"""Label selectors, as Kubernetes defines them."""
 
 import json
 from typing import Any
@@ -56,17 +56,17 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
         ({"matchLabels": {"app": "web"}, **expression("tier", "In", "front")}, WEB, True),
     ],
 )
-def test_what_is_selected(content: Any, labels: dict[str, str], selected: bool) -> None:
+def test_matches(content: Any, labels: dict[str, str], selected: bool) -> None:
     assert selector(content).matches(labels) is selected
 
 
-def test_absent_null_and_empty() -> None:
+def test_absent_null_and_empty_selectors() -> None:
     assert label_selector(b"") == NOTHING_SELECTED
     assert label_selector(b"null") == NOTHING_SELECTED
     assert label_selector(b"{}") == EVERYTHING_SELECTED
 
 
-def test_the_order_in_which_it_is_written_makes_no_difference() -> None:
+def test_order_makes_no_difference() -> None:
     one = selector({"matchLabels": {"a": "1", "b": "2"}, **expression("c", "In", "x", "y")})
     expressions = [
         {"key": "c", "operator": "In", "values": ["y", "x", "y"]},
@@ -76,7 +76,7 @@ def test_the_order_in_which_it_is_written_makes_no_difference() -> None:
     assert selector({"matchExpressions": expressions, "matchLabels": {"a": "1"}}) == one
 
 
-def test_what_is_narrowed_demands_more_but_nothing_stays_nothing() -> None:
+def test_narrowed_adds_requirements_but_nothing_stays_nothing() -> None:
     more = [Requirement("tier", Operator.IN, ("front",))]
     narrowed = selector({"matchLabels": {"app": "web"}}).narrowed(more)
     assert narrowed.matches(WEB) and not narrowed.matches({"app": "web"})
@@ -99,7 +99,7 @@ def test_what_is_narrowed_demands_more_but_nothing_stays_nothing() -> None:
         (expression("app", "DoesNotExist", "web"), '"DoesNotExist" and 1 values'),
     ],
 )
-def test_what_is_malformed_is_quoted(content: Any, words: str) -> None:
+def test_malformed_selector_is_quoted(content: Any, words: str) -> None:
     with pytest.raises(BadSelector) as error:
         selector(content)
     assert words in str(error.value)
@@ -107,7 +107,7 @@ def test_what_is_malformed_is_quoted(content: Any, words: str) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_a_selector_or_refused(raw: bytes) -> None:
+def test_arbitrary_bytes_are_a_selector_or_rejected(raw: bytes) -> None:
     try:
         label_selector(raw).matches(WEB)
     except BadSelector as error:

@@ -1,4 +1,4 @@
-"""Volumes demand of nodes what kube-scheduler reads out of them."""
+"""Requirements of volumes on nodes, as kube-scheduler derives them."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ from muster.kube.volume_facts import (
 )
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
-FORMER_ZONE, FORMER_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
+BETA_ZONE, BETA_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
 
 
 def matches_terms(terms: tuple[NodeSelectorTerm, ...], node: NodeFacts) -> bool:
@@ -53,7 +53,7 @@ def reachable(known: VolumeFacts, **labels: str) -> bool:
 
 
 class TestVolumes:
-    def test_one_without_affinity_is_everywhere(self) -> None:
+    def test_volume_without_affinity_matches_any_node(self) -> None:
         assert volume().demands == ()
         assert volume_facts(decode_volume(b'{"spec":{"nodeAffinity":{"required":null}}}')).demands == ()
 
@@ -62,11 +62,11 @@ class TestVolumes:
         assert len(known.demands) == 1
         assert [zone for zone in "abcd" if reachable(known, **{ZONE: zone})] == ["a", "b", "c"]
 
-    def test_an_affinity_without_terms_matches_nowhere(self) -> None:
+    def test_affinity_without_terms_matches_no_node(self) -> None:
         known = volume_facts(decode_volume(b'{"spec":{"nodeAffinity":{"required":{"nodeSelectorTerms":[]}}}}'))
         assert known.demands == ((),)
 
-    def test_a_node_by_name(self) -> None:
+    def test_node_by_name(self) -> None:
         field = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
         assert volume(field).demands == (on_node("n"),)
 
@@ -83,12 +83,12 @@ class TestVolumes:
             ({ZONE: "a", REGION: "r"}, {ZONE: "a", REGION: "r"}, True),
             ({ZONE: "a", REGION: "r"}, {ZONE: "a", REGION: "s"}, False),
             ({ZONE: "a", REGION: "r"}, {ZONE: "a"}, False),
-            ({FORMER_ZONE: "a"}, {FORMER_ZONE: "a"}, True),
-            ({FORMER_ZONE: "a"}, {ZONE: "a"}, True),
-            ({FORMER_ZONE: "a"}, {ZONE: "b"}, False),
-            ({FORMER_ZONE: "a"}, {FORMER_ZONE: "b", ZONE: "a"}, False),
-            ({ZONE: "a"}, {FORMER_ZONE: "a"}, False),
-            ({FORMER_REGION: "r"}, {REGION: "r"}, True),
+            ({BETA_ZONE: "a"}, {BETA_ZONE: "a"}, True),
+            ({BETA_ZONE: "a"}, {ZONE: "a"}, True),
+            ({BETA_ZONE: "a"}, {ZONE: "b"}, False),
+            ({BETA_ZONE: "a"}, {BETA_ZONE: "b", ZONE: "a"}, False),
+            ({ZONE: "a"}, {BETA_ZONE: "a"}, False),
+            ({BETA_REGION: "r"}, {REGION: "r"}, True),
             ({ZONE: "a__"}, {ZONE: "b"}, True),
             ({ZONE: ""}, {ZONE: "b"}, True),
         ],
@@ -96,7 +96,7 @@ class TestVolumes:
     def test_zone_and_region_in_labels(self, of_volume: Any, of_node: Any, fits: bool) -> None:
         assert reachable(volume(**of_volume), **of_node) is fits
 
-    def test_an_affinity_that_cannot_be_read_is_told(self) -> None:
+    def test_malformed_affinity_is_reported(self) -> None:
         known = volume_facts(decode_volume(b'{"spec":{"nodeAffinity":{"required":7}}}'))
         assert "nodeAffinity is" in known.problem
         assert "operator" in volume({"matchExpressions": [{"key": "a", "operator": "Is"}]}).problem
@@ -106,7 +106,7 @@ class TestClaims:
     def test_bound(self) -> None:
         assert claim("c", volume="v") == ClaimFacts("uid-claim-ml-c", "v", bound=True, storage_class="fast")
 
-    def test_one_that_is_to_be_bound_is_not_bound(self) -> None:
+    def test_claim_with_a_planned_volume_is_not_bound(self) -> None:
         known = claim("c", volume="v", bound=False)
         assert (known.volume, known.bound) == ("v", False)
 
@@ -128,40 +128,40 @@ class TestClaims:
             ({"owner": "uid-pod"}, {"controller": "uid-pod"}),
         ],
     )
-    def test_what_else_is_read(self, more: Any, expected: dict[str, Any]) -> None:
+    def test_other_fields(self, more: Any, expected: dict[str, Any]) -> None:
         known = claim("c", **more)
         assert {name: getattr(known, name) for name in expected} == expected
 
 
 class TestStorageClasses:
-    def test_one_that_makes_volumes_where_pods_go(self) -> None:
+    def test_wait_for_first_consumer(self) -> None:
         known = storage(topologies=in_zones("b", "a"))
         term = NodeSelectorTerm((NodeRequirement(ZONE, NodeOperator.IN, ("a", "b")),))
         assert known == StorageFacts("uid-class-fast", waits=True, provisions=True, topologies=(term,))
 
     @pytest.mark.parametrize("mode", [None, "Immediate"])
-    def test_others_do_not_wait(self, mode: str | None) -> None:
+    def test_other_binding_modes_do_not_wait(self, mode: str | None) -> None:
         assert not storage(mode=mode).waits
 
     @pytest.mark.parametrize("provisioner", ["", "kubernetes.io/no-provisioner"])
-    def test_volumes_made_by_hand(self, provisioner: str) -> None:
+    def test_classes_without_a_provisioner(self, provisioner: str) -> None:
         assert not storage(provisioner=provisioner).provisions
 
     @pytest.mark.parametrize("topologies", [None, []])
-    def test_without_topologies_they_may_be_anywhere(self, topologies: Any) -> None:
+    def test_class_without_topologies_matches_any_node(self, topologies: Any) -> None:
         assert storage(topologies=topologies).topologies is None
 
-    def test_a_term_that_says_nothing_matches_nothing(self) -> None:
+    def test_empty_term_matches_no_node(self) -> None:
         known = storage(topologies=[{}, *in_zones("a")]).topologies
         assert known is not None and len(known) == 2
         assert not matches_terms(known, NodeFacts("n", labels={ZONE: "b"}))
 
-    def test_topologies_that_cannot_be_read_are_told(self) -> None:
+    def test_malformed_topologies_are_reported(self) -> None:
         assert "allowedTopologies is" in storage(topologies="a").problem
 
 
 class TestClaimsOfPods:
-    def test_claims_by_name_and_those_of_ephemeral_volumes(self) -> None:
+    def test_named_and_ephemeral_claims(self) -> None:
         problems: list[str] = []
         raw = Raw(json.dumps(using("b", "a", "b", ephemeral=("scratch",))).encode())
         assert claims_of(raw, "pod-0", problems) == (
@@ -171,18 +171,18 @@ class TestClaimsOfPods:
         )
         assert problems == []
 
-    def test_other_volumes_are_none(self) -> None:
+    def test_other_volumes_have_no_claims(self) -> None:
         other = [{"name": "ephemeral", "emptyDir": {}}, {"name": "x", "ephemeral": None, "persistentVolumeClaim": None}]
         assert claims_of(Raw(json.dumps(other).encode()), "pod-0", []) == ()
 
-    def test_what_cannot_be_read_is_told(self) -> None:
+    def test_malformed_volumes_are_reported(self) -> None:
         problems: list[str] = []
         assert claims_of(Raw(b'{"persistentVolumeClaim":3}'), "pod-0", problems) == ()
         assert "volumes is" in problems[0]
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_read_as_far_as_that_goes(content: bytes) -> None:
+def test_arbitrary_bytes_are_decoded_as_far_as_possible(content: bytes) -> None:
     for decode in (decode_claim, decode_volume, decode_storage_class):
         for data in (content, b'{"metadata":{},"spec":' + content + b"}"):
             try:
