@@ -34,19 +34,19 @@ BESIDES = {
 }
 LIMITS = {
     "gangs of one gang group": (values.MAX_GANGS_IN_A_GROUP,),
-    "pods that a minimum": (values.MAX_COUNT,),
+    "pods in a minimum": (values.MAX_COUNT,),
     "pods, and tasks, of a QueueJob": (job.MAX_PODS, job.MAX_TASKS),
     "levels of a topology tree": (trees.MAX_LEVELS,),
-    "trees made of labels": (trees.MAX_LABEL_KEY_TREES,),
-    "letters of `muster.dev/topology`": (constraints.MAX_TEXT_LENGTH,),
-    "letters of Sakkara's `constraints`": (sakkara_constraints.MAX_TEXT_LENGTH,),
-    "letters of a duration": (values.MAX_DURATION_LENGTH,),
+    "trees of node labels": (trees.MAX_LABEL_KEY_TREES,),
+    "characters of `muster.dev/topology`": (constraints.MAX_TEXT_LENGTH,),
+    "characters of Sakkara's `constraints`": (sakkara_constraints.MAX_TEXT_LENGTH,),
+    "characters of a duration": (values.MAX_DURATION_LENGTH,),
     "resources of `minResources`": (resources.MAX_RESOURCES,),
     "labels of a SchedulingSpec's": (kube_arbitrator.MAX_LABELS,),
     "entries of `policy`": (kube_batch.MAX_POLICIES,),
     "reservations of quota": (ledger.MAX_RESERVATIONS,),
 }
-MARKS = ("label", "annotation", "beginning of labels", "field")
+MARKS = ("label", "annotation", "label prefix", "field")
 
 
 class Watched(dict[str, Any]):

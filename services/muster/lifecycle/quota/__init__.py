@@ -4,5 +4,5 @@
                                         |
                 usage (observed pods and limits) + ledger (agreed reservations, a ConfigMap, by compare-and-swap)
 
-`accounting`, `usage` and `ledger` are pure. docs/quota.md is for users; docs/decisions/0032 has the reasons.
+`accounting`, `usage` and `ledger` are pure. docs/quota.md is for users; decision 0032 has the reasons.
 """
