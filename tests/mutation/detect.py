@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import pytest
 
 import muster.coordinator.core as core
-from simulation.runner import invent
+from simulation.runner import generate
 
 FIRST_SEEDS = 60
 """These random scenarios detect most bugs; then the tests are quicker than more of them."""
@@ -39,7 +39,7 @@ def _run_tests(*tests: str) -> int:
 
 def _fails(seeds: range) -> bool:
     for seed in seeds:
-        _, found = invent(seed)
+        _, found = generate(seed)
         if found is not None:
             print(f"seed {seed}: {found.message}")
             return True

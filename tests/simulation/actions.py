@@ -1,10 +1,11 @@
-"""What can happen in a simulated scenario, as data: acts are drawn from a seed, written as lines, and read back.
+"""Actions of a simulated scenario as data: drawn from a seed, written as lines, and parsed again.
 
     create slot=2 size=3 mode=1
     run
     crash
 
-Numbers that are 0 are left out. What an act does is a function of the world and its numbers, registered with `@act`.
+Numbers that are 0 are omitted. The effect of an action is a function of the world and its numbers, registered with
+`@action`.
 """
 
 from __future__ import annotations
@@ -19,63 +20,63 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 
-class Act(NamedTuple):
-    """Something that happens; the numbers choose how, and among what there is."""
+class Action(NamedTuple):
+    """An action; its numbers select a variant and the objects that it affects."""
 
     what: str
     numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A kind of act: its numbers by name, each below its bound, and how often it comes."""
+class ActionKind:
+    """A kind of action: its numbers by name, each below its bound, and its weight in random draws."""
 
     do: Callable[..., None]
     weight: float
     bounds: dict[str, int]
 
 
-KINDS: dict[str, Kind] = {}
+ACTION_KINDS: dict[str, ActionKind] = {}
 
 
 class BadLine(ValueError):
-    """A line does not say an act."""
+    """A line that does not describe an action."""
 
     def __init__(self, line: str, problem: str) -> None:
-        super().__init__(f'"{line}" is no act: {problem}')
+        super().__init__(f'"{line}" is not an action: {problem}')
 
 
-def act(weight: float, **bounds: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register what an act does. `do(world, **numbers)` must do something sensible, or nothing, in any world."""
+def action(weight: float, **bounds: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Registers an action. `do(world, **numbers)` must do something sensible, or nothing, in any world."""
 
     def register(do: Callable[..., None]) -> Callable[..., None]:
-        KINDS[do.__name__] = Kind(do, weight, bounds)
+        ACTION_KINDS[do.__name__] = ActionKind(do, weight, bounds)
         return do
 
     return register
 
 
-def perform(world: World, what: Act) -> None:
-    """Let it happen."""
-    KINDS[what.what].do(world, *what.numbers)
+def perform(world: World, what: Action) -> None:
+    """Performs an action."""
+    ACTION_KINDS[what.what].do(world, *what.numbers)
 
 
-def draw(seed: int) -> Iterator[Act]:
-    """Acts without end. Every seed has habits of its own: some kinds come often, some hardly, some numbers are nearly
-    always the same; so scenarios differ more than those of one mixture would, and get deeper into something.
+def draw(seed: int) -> Iterator[Action]:
+    """Draws actions without end. Every seed has its own bias: some kinds are frequent, some rare, some numbers nearly
+    constant. So scenarios differ more than draws from one distribution would.
     """
     dice = random.Random(seed)
-    names = list(KINDS)
-    weights = list(accumulate(kind.weight * dice.choice((0.1, 0.5, 1, 1, 2, 4)) for kind in KINDS.values()))
+    names = list(ACTION_KINDS)
+    weights = list(accumulate(kind.weight * dice.choice((0.1, 0.5, 1, 1, 2, 4)) for kind in ACTION_KINDS.values()))
     habits = {
         (name, number): dice.randrange(bound)
-        for name, kind in KINDS.items()
+        for name, kind in ACTION_KINDS.items()
         for number, bound in kind.bounds.items()
         if dice.random() < 0.3 and number not in ("slot", "which")
     }
     while True:
         (name,) = dice.choices(names, cum_weights=weights)
-        yield Act(name, tuple(_number(dice, habits, name, *item) for item in KINDS[name].bounds.items()))
+        yield Action(name, tuple(_number(dice, habits, name, *item) for item in ACTION_KINDS[name].bounds.items()))
 
 
 def _number(dice: random.Random, habits: dict[tuple[str, str], int], name: str, number: str, bound: int) -> int:
@@ -83,30 +84,30 @@ def _number(dice: random.Random, habits: dict[tuple[str, str], int], name: str, 
     return dice.randrange(bound) if habit is None or dice.random() < 0.1 else habit
 
 
-def line(what: Act) -> str:
-    """The act in words."""
-    numbers = zip(KINDS[what.what].bounds, what.numbers, strict=True)
+def line(what: Action) -> str:
+    """Formats an action as a line."""
+    numbers = zip(ACTION_KINDS[what.what].bounds, what.numbers, strict=True)
     return " ".join([what.what, *(f"{name}={number}" for name, number in numbers if number)])
 
 
-def text(acts: Sequence[Act]) -> str:
-    """The scenario as it is pasted into a test."""
-    return '"""\n' + "".join(f"{line(each)}\n" for each in acts) + '"""'
+def text(actions: Sequence[Action]) -> str:
+    """Formats a scenario as it is pasted into a test."""
+    return '"""\n' + "".join(f"{line(each)}\n" for each in actions) + '"""'
 
 
-def read(scenario: str) -> list[Act]:
-    """The acts of a text. Raises BadLine."""
+def read(scenario: str) -> list[Action]:
+    """Parses the actions of a text. Raises BadLine."""
     return [_read_line(each.strip()) for each in scenario.splitlines() if each.strip()]
 
 
-def _read_line(said: str) -> Act:
+def _read_line(said: str) -> Action:
     what, *given = said.split()
-    kind = KINDS.get(what)
+    kind = ACTION_KINDS.get(what)
     if kind is None:
-        raise BadLine(said, f"there is no act {what}; there are {', '.join(KINDS)}")
+        raise BadLine(said, f"there is no action {what}; there are {', '.join(ACTION_KINDS)}")
     numbers: dict[str, Any] = dict.fromkeys(kind.bounds, 0)
     for name, _, value in (each.partition("=") for each in given):
         if name not in numbers or not value.isdecimal():
-            raise BadLine(said, f"{name}={value} is none of its numbers, which are {', '.join(numbers) or 'none'}")
+            raise BadLine(said, f"{name}={value} is not one of its numbers, which are {', '.join(numbers) or 'none'}")
         numbers[name] = int(value)
-    return Act(what, tuple(numbers.values()))
+    return Action(what, tuple(numbers.values()))

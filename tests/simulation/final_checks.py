@@ -1,4 +1,4 @@
-"""What must be true when a scenario has come to rest, and when nobody is left."""
+"""Checks at the end of a scenario: at rest, and after everything was deleted."""
 
 from builders.core.invariants import check_quiet
 from builders.core.objects import gang
@@ -11,41 +11,41 @@ from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.core.solve.request import to_place
 from muster.gangs.facts import PodPhase
 from muster.gangs.solve import PodsOnNode, PotentialVictim, SolveOutcome
-from simulation.world import THEIRS, World
+from simulation.world import FOREIGN_NODE, World
 
 REST_SECONDS = (1.0, 30.0, 700.0, 1300.0, 1300.0, 30.0)
-"""Longer in all than any waiting-time and timeout that there is."""
+"""Together longer than any waiting-time or timeout."""
 PROBE_SECONDS = 60.0
 
 
 def finish(world: World) -> None:
-    """All is heard, all is done; then everybody goes."""
+    """Lets everything settle and checks the result, then deletes everything and checks that nothing is left."""
     scenario = world.scenario
     scenario.graceful = scenario.lagging = False
-    world.watch.harmed_for.clear()
+    world.oracle.preempted_for.clear()
     for seconds in REST_SECONDS:
         world.calm(seconds)
         scenario.finish_deletions()
     world.calm(1.0)
-    check_rest(world)
-    _everybody_goes(world)
+    check_at_rest(world)
+    _delete_all(world)
     check_nothing_left(world)
-    check_room_is_free(world)
+    check_capacity_is_free(world)
 
 
-def check_rest(world: World) -> None:
-    """Nothing is under way, and everything that could be is done."""
+def check_at_rest(world: World) -> None:
+    """Checks that no work is left."""
     scenario = world.scenario
     check_quiet(scenario.leader.cache)
     for waiting in scenario.leader.queue.ordered():
         check_no_false_wait(scenario, waiting)
     check_no_deadlock(scenario)
-    check_room_in_all(scenario)
+    check_minimum_resources(scenario)
     check_reasons(world)
-    check_seats_have_room(scenario)
-    check_kept_room(scenario)
+    check_seats_fit(scenario)
+    check_nominated_capacity(scenario)
     check_evicted(scenario)
-    check_harm_was_of_use(world)
+    check_evictions_were_useful(world)
     known = scenario.leader.cache.gangs
     for record in scenario.etcd.values():
         found = known.get(record.gang)
@@ -55,15 +55,15 @@ def check_rest(world: World) -> None:
 
 
 def check_no_false_wait(scenario: Scenario, group: Group) -> None:
-    """I7: it does not fit in what is free and kept for nobody else."""
+    """I7: a queued group does not fit into the free capacity that is not nominated for others."""
     cache = scenario.leader.cache
     kept = as_amounts(nominated_for_others(group, cache.kept.values(), cache.ledger, scenario.now), cache.ledger)
     (answer,) = scenario.first_fit(Solve(0, {}, cache.ledger.reservations(), (to_place(group),), kept))
     assert answer.outcome is not SolveOutcome.PLACED, f"I7: {group.id} fits and is not placed"
 
 
-def check_room_in_all(scenario: Scenario) -> None:
-    """I7: who waits for so much to be free in the whole cluster waits while it is not."""
+def check_minimum_resources(scenario: Scenario) -> None:
+    """I7: a gang that waits for its minimum resources waits only while they are not free."""
     ledger = scenario.leader.cache.ledger
     reserved = sum(scenario.cluster.class_cpu(seat.class_id) for seat in ledger.reserved.values())
     free = scenario.cluster.free()
@@ -77,7 +77,7 @@ def check_room_in_all(scenario: Scenario) -> None:
 
 
 def check_no_deadlock(scenario: Scenario) -> None:
-    """The first of those that wait with reservations cannot start with what lower ones hold."""
+    """Checks that no queued group could start with reservations of groups behind it."""
     groups = list(scenario.leader.queue.ordered())
     reservations = scenario.leader.cache.ledger.reservations()
     for rank, group in enumerate(groups):
@@ -102,24 +102,24 @@ def _held(group: Group) -> list[PodsOnNode]:
 
 
 def check_reasons(world: World) -> None:
-    """I10: who waits is told why, and what is told is true now."""
+    """I10: every pending gang has a reason, and the reported reasons are current."""
     for found in world.scenario.leader.cache.gangs.values():
         why = reason(found)
         if found.pending:
             assert why, f"I10: {found.id} waits in silence"
         for uid in found.pending:
-            told = world.watch.told.get(uid)
+            told = world.oracle.told.get(uid)
             assert told == why, f'I10: {uid} was told "{told}", true is "{why}"'
         for uid in found.invalid:
-            told = world.watch.told.get(uid)
+            told = world.oracle.told.get(uid)
             assert told == found.pods[uid].problem, f'I10: {uid} was told "{told}", its problem is another'
         for pod in found.pods.values():
             if pod.timed_out and not pod.node:
                 assert why, f"I10: {found.id} has timed out in silence"
 
 
-def check_seats_have_room(scenario: Scenario) -> None:
-    """I3: nobody waits with seats on nodes that are gone or were filled by others."""
+def check_seats_fit(scenario: Scenario) -> None:
+    """I3: no gang holds seats on removed or overcommitted nodes."""
     cache = scenario.leader.cache
     for found in cache.gangs.values():
         for held in found.seats.values():
@@ -127,8 +127,8 @@ def check_seats_have_room(scenario: Scenario) -> None:
             assert not full, f"I3: {held.seat.uid} holds a seat on {held.seat.node}, which has no room for it"
 
 
-def check_kept_room(scenario: Scenario) -> None:
-    """Room is kept as long as somebody is still to go from there, and for who can have it then."""
+def check_nominated_capacity(scenario: Scenario) -> None:
+    """Checks that capacity is nominated only while victims terminate, and only where the group can use it."""
     cache = scenario.leader.cache
     for kept in cache.kept.values():
         going = [uid for uid in kept.going if uid in scenario.cluster.pods]
@@ -137,7 +137,7 @@ def check_kept_room(scenario: Scenario) -> None:
 
 
 def check_evicted(scenario: Scenario) -> None:
-    """I6: what is to be evicted is, unless the API server refuses."""
+    """I6: planned evictions are carried out unless the API server rejects them."""
     for found in scenario.leader.cache.gangs.values():
         for uid in found.eviction.pods:
             pod = scenario.cluster.pods[uid]
@@ -146,22 +146,22 @@ def check_evicted(scenario: Scenario) -> None:
             assert refused, f"I6: {uid} is to be evicted, and nobody does it"
 
 
-def check_harm_was_of_use(world: World) -> None:
-    """I9: while nobody disturbed, every gang for which others were evicted has started."""
+def check_evictions_were_useful(world: World) -> None:
+    """I9: without disturbance, every gang for which pods were evicted has started."""
     gangs = world.scenario.leader.cache.gangs
-    for gang_id in world.watch.harmed_for - world.watch.hindered:
+    for gang_id in world.oracle.preempted_for - world.oracle.obstructed:
         gang = gangs.get(gang_id)
         assert gang is None or gang.permitted, f"I9: in vain others were evicted for {gang_id}"
 
 
-def _everybody_goes(world: World) -> None:
+def _delete_all(world: World) -> None:
     scenario = world.scenario
     scenario.change(remove_gangs=list(scenario.cluster.gangs), remove_pods=list(scenario.cluster.pods))
     world.calm(PROBE_SECONDS)
 
 
 def check_nothing_left(world: World) -> None:
-    """I5: nothing outlives those whom it was for."""
+    """I5: nothing is left of deleted gangs."""
     scenario = world.scenario
     cache = scenario.leader.cache
     assert not scenario.etcd, f"I5: records are left: {sorted(scenario.etcd)}"
@@ -172,13 +172,13 @@ def check_nothing_left(world: World) -> None:
     assert not len(scenario.leader.queue), "I5: somebody is left in the queue"
 
 
-def check_room_is_free(world: World) -> None:
-    """I7: a gang of the size of the cluster starts: nothing is kept, reserved or forgotten."""
+def check_capacity_is_free(world: World) -> None:
+    """I7: a gang of the size of the cluster starts, so no capacity is reserved, nominated or leaked."""
     scenario = world.scenario
     open_nodes = {
         name: dict(facts.allocatable)["cpu"] // 1000
         for name, facts in scenario.cluster.nodes.items()
-        if name != THEIRS and facts.ready and not facts.unschedulable
+        if name != FOREIGN_NODE and facts.ready and not facts.unschedulable
     }
     room = sum(open_nodes.values())
     if not room:

@@ -1,4 +1,4 @@
-"""Looks at every step of a simulated scenario: what must hold at each of them."""
+"""The oracle: checks the invariants at every step of a simulated scenario."""
 
 from __future__ import annotations
 
@@ -32,45 +32,45 @@ from muster.topology.constraints import on_levels
 if TYPE_CHECKING:
     from builders.core.scenario import Scenario
 
-_HARM_ENDS = (Phase.BINDING, Phase.TIMED_OUT, Phase.REPAIRING)
-"""It was of use; or others could not be evicted for too long; or the gang takes what it gets, pod by pod."""
+_PREEMPTION_ENDS = (Phase.BINDING, Phase.TIMED_OUT, Phase.REPAIRING)
+"""Preemption succeeded; or evictions were rejected for too long; or the gang continues pod by pod."""
 SLACK_SECONDS = 1.0
-"""Roundings of milliseconds, and a step."""
+"""Rounding to milliseconds, and one step."""
 
 
-class Watch:
-    """What it has to remember from step to step."""
+class Oracle:
+    """State that the checks need from step to step."""
 
     def __init__(self) -> None:
         self.told: dict[str, str] = {}
-        """What pods were told last, by uid."""
-        self.harmed_for: set[str] = set()
-        """Gangs for which others were evicted, and which have not started since."""
-        self.hindered: set[str] = set()
-        """Gangs for which some could not be evicted."""
+        """Last reported reason by pod uid."""
+        self.preempted_for: set[str] = set()
+        """Gangs for which pods were evicted and that have not started since."""
+        self.obstructed: set[str] = set()
+        """Gangs for which an eviction was rejected."""
         self._phases: dict[str, Phase] = {}
         self._stages: dict[str, Stage] = {}
         self._holds: dict[
             str, tuple[float, float]
         ] = {}  # gang id -> since when it waits with reservations, both clocks
         self._timed_out: dict[str, frozenset[object]] = {}  # gang id -> what it was then
-        self._gave_way: dict[str, str] = {}  # gang id -> group for which it gave its reservations back
+        self._released_for: dict[str, str] = {}  # gang id -> group for which it gave its reservations back
         self._leader: Machine | None = None
 
-    def harmed(self, scenario: Scenario, pod: PodFacts, *, refused: bool) -> None:
-        """A pod was evicted, or its eviction was refused: then what was evicted before may have been in vain."""
+    def evicted(self, scenario: Scenario, pod: PodFacts, *, refused: bool) -> None:
+        """Records an eviction or its rejection; after a rejection earlier evictions may have been in vain."""
         gang = scenario.machine.cache.gangs.get(pod.gang) if scenario.machine is not None else None
         if gang is not None and gang.eviction.preemptor:
-            (self.hindered if refused else self.harmed_for).add(gang.eviction.preemptor)
+            (self.obstructed if refused else self.preempted_for).add(gang.eviction.preemptor)
 
     def unmarked(self, gang_id: str) -> None:
-        """A user took the marks of having timed out off."""
+        """Records that a user removed timeout marks."""
         self._timed_out.pop(gang_id, None)
 
     # -- what it wants done
 
-    def took(self, scenario: Scenario, effect: Effect) -> None:
-        """The coordinator wants something done."""
+    def take(self, scenario: Scenario, effect: Effect) -> None:
+        """Checks an effect."""
         self._new_term(scenario)
         self._forgive(scenario.leader)
         match effect:
@@ -82,14 +82,14 @@ class Watch:
                     self._phases.pop(gang_id, None)
                 else:
                     self._phases[gang_id] = after
-                if after in _HARM_ENDS:
-                    self.harmed_for.discard(gang_id)
+                if after in _PREEMPTION_ENDS:
+                    self.preempted_for.discard(gang_id)
             case StageChanged(gang_id):
                 self._staged(scenario.leader, gang_id)
             case Report():
                 self.told.update((condition.uid, condition.message) for condition in effect.conditions)
                 if any(event.reason == "ReservationReleased" for event in effect.events):
-                    self._gave_way[effect.gang] = _asked_for(scenario.solves, effect.gang)
+                    self._released_for[effect.gang] = _asked_for(scenario.solves, effect.gang)
             case Solve():
                 self._solve(scenario.leader, effect)
             case Persist():
@@ -98,11 +98,11 @@ class Watch:
             case Bind():
                 check_bound_ranks(scenario, effect)
             case Evict():
-                check_harm(scenario, effect)
+                check_eviction(scenario, effect)
             case MarkTimedOut(gang_id, _, True):
                 gang = scenario.leader.cache.gangs[gang_id]
                 if gang.timed_out:  # else there are enough others
-                    self._timed_out[gang_id] = _standing(gang)
+                    self._timed_out[gang_id] = _fingerprint(gang)
             case MarkTimedOut(gang_id):
                 self._timed_out.pop(gang_id, None)
             case _:
@@ -117,10 +117,10 @@ class Watch:
         check_progress(gang, progress)
 
     def _forgive(self, leader: Machine) -> None:
-        """Those that timed out and were changed since."""
-        for gang_id, standing in list(self._timed_out.items()):
+        """Forgets timeouts of gangs that were changed since."""
+        for gang_id, fingerprint in list(self._timed_out.items()):
             gang = leader.cache.gangs.get(gang_id)
-            if gang is None or _standing(gang) != standing:
+            if gang is None or _fingerprint(gang) != fingerprint:
                 del self._timed_out[gang_id]
 
     def _new_term(self, scenario: Scenario) -> None:
@@ -129,7 +129,7 @@ class Watch:
             self._phases.clear()
             self._stages.clear()
             self._holds.clear()
-            self._gave_way.clear()
+            self._released_for.clear()
             self._term_began = scenario.now
             waiting = [record for record in scenario.etcd.values() if record.waiting_since_unix_millis]
             gangs = scenario.cluster.gangs  # one that was declared anew begins anew
@@ -151,8 +151,8 @@ class Watch:
 
     # -- what is true after a step
 
-    def stepped(self, scenario: Scenario, leader: Machine, *, idle: bool) -> None:
-        """A step is done; an idle one has changed nothing but the time."""
+    def step_done(self, scenario: Scenario, leader: Machine, *, idle: bool) -> None:
+        """Checks the state after a step; an idle step has changed only the time."""
         self._new_term(scenario)
         cache = leader.cache
         if idle:
@@ -176,24 +176,24 @@ class Watch:
         for group in cache.groups.values():
             waits = group.wants_seats and group not in leader.queue
             assert not waits, f"I7: {group.id} wants seats and is not in the queue"
-        self._check_given_way(leader)
+        self._check_released(leader)
         for kept in cache.kept.values():
             known = cache.groups.get(kept.group.id) is kept.group
             wanted = kept.group.busy or kept.group.wants_seats
             assert known and wanted, f"kept: room is kept for {kept.owner}, which does not want it"
 
-    def _check_given_way(self, leader: Machine) -> None:
-        """Who gave way takes nothing again before the others have started, or cannot any more."""
+    def _check_released(self, leader: Machine) -> None:
+        """Checks that a gang that released its reservations takes none while the other group still waits."""
         cache = leader.cache
-        for gang_id, group_id in list(self._gave_way.items()):
+        for gang_id, group_id in list(self._released_for.items()):
             gang, others = cache.gangs.get(gang_id), cache.groups.get(group_id)
             if gang is None or gang.permitted or not gang.group.accumulates or others not in cache.kept:
-                del self._gave_way[gang_id]
+                del self._released_for[gang_id]
             else:
                 assert not gang.seats, f"deadlock: {gang_id} holds seats again, for which {group_id} waits"
 
     def _check_hold(self, scenario: Scenario, gang: Gang) -> None:
-        """Waiting for a permit with reservations is for NonStrict gangs, and for so long."""
+        """Checks that only NonStrict gangs hold reservations without a permit, and not beyond their waiting-time."""
         holds = not gang.permitted and gang.seats and gang.group.persist_id is None
         if not holds:
             self._holds.pop(gang.id, None)
@@ -211,15 +211,15 @@ class Watch:
             assert waited <= most, f"timeout: {gang.id} holds seats for {waited} s, {most} s at most"
 
     def _since(self, scenario: Scenario, gang_id: str, most: float) -> tuple[float, float]:
-        """Since when it waits, by both clocks, if it holds something from now on. What it had waited under an earlier
-        leader counts, unless it was over before it got anything.
+        """Returns since when the gang waits, by both clocks, if it begins to hold reservations now. Waiting under an
+        earlier leader counts, unless it had ended before the gang got anything.
         """
         began = self._term_began - self._inherited.pop(gang_id, 0.0)
         earlier = scenario.now - began if began + most > scenario.now and began < self._term_began else 0.0
         return scenario.now - earlier, scenario.unix - earlier
 
     def _settle_nodes(self, scenario: Scenario, leader: Machine) -> None:
-        """I3 in the coordinator's own books, on all nodes where nobody else spoiled it."""
+        """Checks I3 in the coordinator's ledger on all nodes that no other scheduler overcommitted."""
         capacity = leader.cache.ledger.capacity
         full = np.flatnonzero((capacity.used > capacity.allocatable).any(axis=1)).tolist()
         over = {capacity.names[row] for row in full}
@@ -234,13 +234,13 @@ class Watch:
 
 
 def _asked_for(solves: Sequence[Solve], gang_id: str) -> str:
-    """The group for which it was asked last whether the gang could give way."""
+    """Returns the group of the last solve that offered the gang's reservations."""
     asked = (solve for solve in reversed(solves) if any(each.id == gang_id for each in solve.potential_victims))
     return next(asked).groups[0].id
 
 
-def _standing(gang: Gang) -> frozenset[object]:
-    """What users may change of a gang: its declaration, its pods, and that marks come off."""
+def _fingerprint(gang: Gang) -> frozenset[object]:
+    """Returns what users may change of a gang: its declaration, its pods and its timeout marks."""
     pods: set[object] = {
         (pod.uid, pod.class_id, pod.node, pod.phase, pod.deleting, pod.gated) for pod in gang.pods.values()
     }
@@ -253,7 +253,7 @@ def _standing(gang: Gang) -> frozenset[object]:
 
 
 def check_members(gang: Gang) -> None:
-    """Every member is in one place."""
+    """Checks that every member is in one state only."""
     places = [set(gang.pending), set(gang.seats), set(gang.acknowledged), gang.bound]
     everywhere = set().union(*places)
     assert len(everywhere) == sum(map(len, places)), f"members: one of {gang.id} is in two places"
@@ -265,21 +265,21 @@ def check_members(gang: Gang) -> None:
 
 
 def check_sent(gang: Gang) -> None:
-    """I6: what is permitted is on its way."""
+    """I6: permitted seats are sent to binding."""
     unsent = [held.seat.uid for held in gang.seats.values() if held.state is ActionState.DECIDED]
     waits = gang.permitted and unsent and gang.group.persist_id is None
     assert not waits, f"I6: {gang.id} runs, and nobody sends {unsent} to binding"
 
 
 def check_bound(scenario: Scenario, gang: Gang) -> None:
-    """I4: what binding acknowledged is where the API server has it."""
+    """I4: acknowledged binds agree with the API server."""
     for uid, seat in gang.acknowledged.items():
         pod = scenario.cluster.pods.get(uid)
         assert pod is None or pod.node == seat.node, f"I4: {uid} is on {pod.node}, {seat.node} is believed"
 
 
 def check_records(leader: Machine, persist: Persist) -> None:
-    """What is made durable makes sense."""
+    """Checks records before they are written."""
     for record in persist.puts:
         gang = leader.cache.gangs.get(record.gang)
         assert gang is not None, f"record: {record.gang} is written and does not exist"
@@ -288,11 +288,11 @@ def check_records(leader: Machine, persist: Persist) -> None:
         if record.state is RecordState.BINDING and not gang.permitted:
             check_minimum(gang, record)
             check_uniform(cpu_by_class(leader), gang, record)
-            check_division(leader, gang, record)
+            check_constraints(leader, gang, record)
 
 
 def check_minimum(gang: Gang, record: Record) -> None:
-    """I1: as many as must start together have a seat, or run."""
+    """I1: the minimum has seats or runs."""
     assert gang.facts is not None, f"I1: {gang.id} is permitted without a declaration"
     seats = {seat.uid for seat in record.seats}
     gone = {uid for uid in seats if (pod := gang.pods.get(uid)) is None or pod.node or pod.deleting or pod.gated}
@@ -306,19 +306,19 @@ def check_minimum(gang: Gang, record: Record) -> None:
 
 
 def cpu_by_class(leader: Machine) -> dict[str, int]:
-    """What pods of each class ask."""
+    """Returns the cpu request of each class."""
     return {id_: dict(each.requests)["cpu"] for id_, each in leader.cache.ledger.classes.items()}
 
 
 def check_uniform(cpu: dict[str, int], gang: Gang, record: Record) -> None:
-    """Where all must ask the same they do."""
+    """Checks that the members of a uniform gang are equal."""
     if gang.facts is not None and gang.facts.uniform:
         sizes = {cpu[seat.class_id] for seat in record.seats}
         assert len(sizes) == 1, f"uniform: {gang.id} is permitted with pods that ask {sorted(sizes)}"
 
 
 def check_progress(gang: Gang, progress: Progress) -> None:
-    """What dialects are told of a gang is so."""
+    """Checks the progress reported to the dialect."""
     there = {each.uid for each in progress.members if each.node}
     assert there >= {*gang.seats, *gang.acknowledged}, f"progress: members of {gang.id} have places, and it is not told"
     ranks = [each.rank for each in progress.members if each.rank is not None]
@@ -327,7 +327,7 @@ def check_progress(gang: Gang, progress: Progress) -> None:
 
 
 def check_stage(gang: Gang, stage: Stage) -> None:
-    """A gang was preempted until it can start again, and started when it was permitted."""
+    """Checks that a gang is preempted until it can start again, and started once it is permitted."""
     goes = gang.eviction.whole and bool(gang.eviction.preemptor) and not gang.permitted
     assert not goes or stage is Stage.PREEMPTED, f"stages: {gang.id} is preempted, and {stage} is told"
     if stage is Stage.PREEMPTED:
@@ -341,7 +341,7 @@ def check_stage(gang: Gang, stage: Stage) -> None:
 
 
 def check_ranks(scenario: Scenario, persist: Persist) -> None:
-    """Nobody shares a rank, nobody's changes, and those that start have the lowest."""
+    """Checks that ranks are unique and constant, and that starting members have the lowest."""
     for record in persist.puts:
         ranks, before = dict(record.ranks), _last_written(scenario, record.gang)
         assert len(ranks) == len(record.ranks) == len(set(ranks.values())), f"ranks: {record.gang} has some twice"
@@ -355,7 +355,7 @@ def check_ranks(scenario: Scenario, persist: Persist) -> None:
 
 
 def _last_written(scenario: Scenario, gang_id: str) -> Record | None:
-    """What etcd has of the gang when all is written that was told before."""
+    """Returns the gang's record once all pending writes are done."""
     last = scenario.etcd.get(gang_id)
     for write in (each for each in scenario.under_way if isinstance(each, Persist)):
         last = None if gang_id in write.deletes else last
@@ -364,7 +364,7 @@ def _last_written(scenario: Scenario, gang_id: str) -> Record | None:
 
 
 def check_bound_ranks(scenario: Scenario, effect: Bind) -> None:
-    """I2: the ranks that pods are bound with are durable."""
+    """I2: pods are bound with durable ranks."""
     durable = dict(scenario.etcd[effect.gang].ranks)
     assert effect.tries == scenario.etcd[effect.gang].tries, (
         f"tries: {effect.gang} is bound with others than are recorded"
@@ -372,8 +372,8 @@ def check_bound_ranks(scenario: Scenario, effect: Bind) -> None:
     assert effect.ranks.items() <= durable.items(), f"ranks: {effect.gang} is bound with others than are recorded"
 
 
-def check_division(leader: Machine, gang: Gang, record: Record) -> None:
-    """Hard constraints hold when a Strict gang starts from nothing, by the tree as the coordinator sees it."""
+def check_constraints(leader: Machine, gang: Gang, record: Record) -> None:
+    """Checks hard constraints of a Strict gang at its first start, by the tree in the coordinator's cache."""
     facts, cache = gang.facts, leader.cache
     if facts is None or not facts.constraints or gang.bound or gang.acknowledged or gang.group.accumulates:
         return
@@ -388,8 +388,8 @@ def check_division(leader: Machine, gang: Gang, record: Record) -> None:
             assert len(domains) == 1, f"constraints: {gang.id} starts in {len(domains)} domains"
 
 
-def check_harm(scenario: Scenario, effect: Evict) -> None:
-    """I9: evictions serve a plan that still stands."""
+def check_eviction(scenario: Scenario, effect: Evict) -> None:
+    """I9: evictions serve a plan that is still valid."""
     record = scenario.etcd.get(effect.gang)
     assert record is not None, f"I9: {effect.gang} is evicted without a record"
     gangs = scenario.leader.cache.gangs

@@ -1,4 +1,4 @@
-"""Tells a scenario as lines: what happens, what the coordinator hears of it, and what it wants done."""
+"""Prints a scenario: actions, events of the coordinator and its effects."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,30 +9,30 @@ from msgspec.structs import fields
 from builders.core.scenario import Scenario
 from muster.coordinator.core.effects import Effect, GangChanged
 from muster.coordinator.core.events import Event, Snapshot, Tick
-from simulation.actions import Act, line, perform
+from simulation.actions import Action, line, perform
 from simulation.final_checks import finish
 from simulation.world import World
 
-MOST_LETTERS = 1200
+MAX_CHARACTERS = 1200
 
 
-def narrate(acts: Sequence[Act], say: Callable[[str], None]) -> None:
-    """Play the scenario and tell it, up to what goes wrong."""
+def print_scenario(actions: Sequence[Action], say: Callable[[str], None]) -> None:
+    """Runs the scenario and prints it up to its failure."""
 
     def listen(scenario: Scenario, what: Event | Effect) -> None:
         if not isinstance(what, GangChanged | Tick):
-            say(f"    {scenario.now:9.2f}  {_short(what)}"[:MOST_LETTERS])
+            say(f"    {scenario.now:9.2f}  {_short(what)}"[:MAX_CHARACTERS])
 
     world = World(listen)
-    for act in acts:
-        say(line(act))
-        perform(world, act)
+    for action in actions:
+        say(line(action))
+        perform(world, action)
     say("the end")
     finish(world)
 
 
 def _short(value: Any) -> str:
-    """Structs without what is as it is by default."""
+    """Formats structs without fields that have their defaults."""
     if isinstance(value, Snapshot):
         return "Snapshot(...)"
     if isinstance(value, Struct):

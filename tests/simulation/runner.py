@@ -1,4 +1,4 @@
-"""Plays a scenario from its acts, and says what went wrong."""
+"""Runs a scenario from its actions, and describes its failure."""
 
 import random
 from collections.abc import Sequence
@@ -6,64 +6,64 @@ from dataclasses import dataclass
 from itertools import islice
 
 from simulation import node_actions, service_actions, user_actions
-from simulation.actions import Act, draw, perform
+from simulation.actions import Action, draw, perform
 from simulation.final_checks import finish
 from simulation.world import Listener, World
 
-KINDS_FROM = (user_actions, node_actions, service_actions)
-"""Where acts are registered."""
-SHORTEST, LONGEST = 40, 120
+ACTION_MODULES = (user_actions, node_actions, service_actions)
+"""Modules that register actions."""
+MIN_ACTIONS, MAX_ACTIONS = 40, 120
 """Acts of a scenario."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong; `kind` is the invariant's name, or the error's."""
+    """A failure; `kind` is the invariant's name or the exception's."""
 
     kind: str
     message: str
 
 
-def play(acts: Sequence[Act], listen: Listener | None = None) -> World:
-    """From the beginning to the end. Raises what goes wrong."""
+def play(actions: Sequence[Action], listen: Listener | None = None) -> World:
+    """Runs all actions and the final checks. Raises the failure."""
     world = World(listen)
-    for act in acts:
-        perform(world, act)
+    for action in actions:
+        perform(world, action)
     finish(world)
     return world
 
 
-def failure(acts: Sequence[Act]) -> Failure | None:
-    """What goes wrong in this scenario; None: nothing."""
+def failure(actions: Sequence[Action]) -> Failure | None:
+    """Returns the failure of this scenario; None if it passes."""
     try:
-        play(acts)
-    except Exception as error:  # whatever it is, it is what the simulator is for
+        play(actions)
+    except Exception as error:  # any exception is a failure of the scenario
         return failure_of(error)
     return None
 
 
-def invent(seed: int, listen: Listener | None = None) -> tuple[list[Act], Failure | None]:
-    """The seed's scenario, without the acts that find nothing to do, and what goes wrong in it."""
-    acts: list[Act] = []
+def generate(seed: int, listen: Listener | None = None) -> tuple[list[Action], Failure | None]:
+    """Runs the seed's scenario. Returns its actions, without those that had no effect, and its failure."""
+    actions: list[Action] = []
     world = World(listen)
-    length = random.Random(seed).randint(SHORTEST, LONGEST)
+    length = random.Random(seed).randint(MIN_ACTIONS, MAX_ACTIONS)
     try:
-        for act in islice(draw(seed), 4 * length):
-            before = world.standing()
-            acts.append(act)
-            perform(world, act)
-            if world.standing() == before:
-                acts.pop()
-            elif len(acts) == length:
+        for action in islice(draw(seed), 4 * length):
+            before = world.fingerprint()
+            actions.append(action)
+            perform(world, action)
+            if world.fingerprint() == before:
+                actions.pop()
+            elif len(actions) == length:
                 break
         finish(world)
     except Exception as error:
-        return acts, failure_of(error)
-    return acts, None
+        return actions, failure_of(error)
+    return actions, None
 
 
 def failure_of(error: Exception) -> Failure:
-    """What went wrong, in one line."""
+    """Describes an exception as a failure in one line."""
     message = str(error).split("\n", 1)[0]
     named = isinstance(error, AssertionError) and ":" in message
     return Failure(message.split(":", 1)[0] if named else type(error).__name__, message)

@@ -1,4 +1,4 @@
-"""Acts of the services around the coordinator: what they do in time, late, twice, half or not at all; and of clocks."""
+"""Actions of the services around the coordinator: on time, late, twice, partly or never; and of clocks."""
 
 from muster.coordinator.core.effects import Bind, Evict, MarkTimedOut, Persist, Solve
 from muster.coordinator.core.events import (
@@ -13,91 +13,91 @@ from muster.coordinator.core.events import (
 )
 from muster.gangs.facts import PodPhase
 from muster.gangs.solve import Assignment, SolveGroup, SolveOutcome, SolveResult
-from simulation.actions import act
+from simulation.actions import action
 from simulation.world import World
 
 SCALES = (0.1, 1.0, 4.0, 20.0, 90.0, 700.0)
-"""Seconds that pass."""
+"""Seconds."""
 
 
 # -- in time
 
 
-@act(8, which=12)
-def effect(world: World, which: int) -> None:
-    """One of the things under way is done."""
+@action(8, which=12)
+def complete_effect(world: World, which: int) -> None:
+    """Carries out one of the effects in flight."""
     if choices := world.choices():
         world.do(choices[which % len(choices)])
 
 
-@act(1)
-def lag(world: World) -> None:
-    """From now on what happens is seen later (see `deliver`), or at once again."""
+@action(1)
+def toggle_lag(world: World) -> None:
+    """Delays cluster changes from now on (see `deliver`), or stops delaying them."""
     scenario = world.scenario
     scenario.lagging = not scenario.lagging
     if not scenario.lagging:
         scenario.deliver()
 
 
-@act(3, count=3)
+@action(3, count=3)
 def deliver(world: World, count: int) -> None:
-    """The coordinator sees what happened, up to there."""
+    """Delivers the next delayed changes."""
     world.scenario.deliver(count + 1)
 
 
-@act(3)
+@action(3)
 def run(world: World) -> None:
-    """All is seen and done."""
+    """Delivers all changes and carries out all effects."""
     world.run()
 
 
-@act(3, scale=6, more=4)
-def time(world: World, scale: int, more: int) -> None:
-    """Time passes while nobody answers."""
+@action(3, scale=6, more=4)
+def pass_time(world: World, scale: int, more: int) -> None:
+    """Time passes while no service answers."""
     world.pass_time(SCALES[scale] * (1 + more / 3))
 
 
-@act(2, scale=6, more=4)
-def calm(world: World, scale: int, more: int) -> None:
-    """Time passes while everybody does their part."""
+@action(2, scale=6, more=4)
+def settle(world: World, scale: int, more: int) -> None:
+    """Time passes while all services do their work."""
     world.calm(SCALES[scale] * (1 + more / 3))
 
 
-# -- late, twice, half, not at all
+# -- late, twice, partly, never
 
 
-@act(0.7, scale=6)
+@action(0.7, scale=6)
 def stall(world: World, scale: int) -> None:
-    """The coordinator does not run for a while; it is not woken when it wanted."""
+    """The coordinator does not run for a while, although it asked to be woken."""
     world.scenario.now += SCALES[scale]
 
 
-@act(0.7, scale=6, back=2)
-def jump(world: World, scale: int, back: int) -> None:
+@action(0.7, scale=6, back=2)
+def jump_clock(world: World, scale: int, back: int) -> None:
     """Somebody sets the wall clock."""
     world.scenario.unix_ahead += -SCALES[scale] if back else SCALES[scale]
 
 
-@act(1, soon=2)
-def blink(world: World, soon: int) -> None:
-    """The view is lost, and comes back whole, at once or later."""
-    world.scenario.tell(ViewLost("cluster-state is away"))
+@action(1, soon=2)
+def lose_stream(world: World, soon: int) -> None:
+    """The stream of cluster-state is lost; a new snapshot follows, at once or later."""
+    world.scenario.tell(ViewLost("cluster-state is unavailable"))
     world.scenario.stream = [Snapshot(world.scenario.cluster.whole())]
     if soon:
         world.scenario.deliver()
 
 
-@act(2, which=4)
+@action(2, which=4)
 def break_call(world: World, which: int) -> None:
-    """Binding cannot be reached."""
+    """Binding is unreachable."""
     calls = [i for i, each in enumerate(world.scenario.under_way) if isinstance(each, Bind | Evict)]
     if calls:
         world.scenario.break_call(calls[which % len(calls)])
 
 
-@act(2, which=4, count=5)
-def part_of_call(world: World, which: int, count: int) -> None:
-    """Some pods of a call are bound or evicted, but nobody hears of it; the call stays and is done again later."""
+@action(2, which=4, count=5)
+def complete_partly(world: World, which: int, count: int) -> None:
+    """Some pods of a call are bound or evicted without a result; the call remains in flight."""
     calls = [each for each in world.scenario.under_way if isinstance(each, Bind | Evict)]
     if calls:
         _do_part(world, calls[which % len(calls)], count)
@@ -112,9 +112,9 @@ def _do_part(world: World, call: Bind | Evict, count: int) -> None:
             world.scenario.evict(pod)
 
 
-@act(1.5, which=4)
-def results_twice(world: World, which: int) -> None:
-    """Results come twice."""
+@action(1.5, which=4)
+def repeat_results(world: World, which: int) -> None:
+    """Results are delivered twice."""
     scenario = world.scenario
     calls = [each for each in scenario.under_way if isinstance(each, Bind | Evict)]
     if not calls:
@@ -130,47 +130,49 @@ def results_twice(world: World, which: int) -> None:
     scenario.tell(event)
 
 
-@act(2, count=3)
-def replicas(world: World, count: int) -> None:
-    """Placement is scaled: so many solves may be under way at the same time."""
+@action(2, count=3)
+def scale_placement(world: World, count: int) -> None:
+    """Changes the number of placement replicas, which is the number of concurrent solves."""
     world.scenario.scale(count + 1)
 
 
-@act(0.7, refused=4)
+@action(0.7, refused=4)
 def fail_solve(world: World, refused: int) -> None:
-    """Placement is away, or refuses the question."""
+    """Placement is unavailable, or rejects the request."""
     if solve := _solve(world):
-        world.scenario.tell(SolveFailed(solve.solve_id, "placement is away", refused=refused == 1, away=refused == 2))
+        world.scenario.tell(
+            SolveFailed(solve.solve_id, "placement is unavailable", refused=refused == 1, away=refused == 2)
+        )
 
 
-@act(0.5)
-def not_found(world: World) -> None:
-    """Placement found nothing in time."""
+@action(0.5)
+def answer_not_found(world: World) -> None:
+    """Placement finds no solution in time."""
     if solve := _solve(world):
         results = tuple(SolveResult(group.id, SolveOutcome.NOT_FOUND) for group in solve.groups)
         world.scenario.tell(Solved(solve.solve_id, results))
 
 
-@act(0.7)
-def forget_reservations(world: World) -> None:
-    """Placement answers as if nothing were reserved or kept, and forgets a group."""
+@action(0.7)
+def answer_without_reservations(world: World) -> None:
+    """Placement ignores reservations and nominations, and omits a group."""
     if solve := _solve(world):
         blind = Solve(solve.solve_id, {}, (), solve.groups[:-1] or solve.groups)
         world.scenario.tell(Solved(solve.solve_id, world.scenario.first_fit(blind)))
 
 
-@act(0.7, which=4)
-def crowd(world: World, which: int) -> None:
-    """Placement puts everybody on one node."""
+@action(0.7, which=4)
+def answer_one_node(world: World, which: int) -> None:
+    """Placement assigns all members to one node."""
     name = world.node(which)
     if name is not None and (solve := _solve(world)):
         results = tuple(SolveResult(group.id, SolveOutcome.PLACED, _all_on(name, group)) for group in solve.groups)
         world.scenario.tell(Solved(solve.solve_id, results))
 
 
-@act(0.7, which=4)
-def scatter(world: World, which: int) -> None:
-    """Placement puts one member on each node in turn, whatever is asked of the tree."""
+@action(0.7, which=4)
+def answer_scattered(world: World, which: int) -> None:
+    """Placement assigns members to nodes in turn, against any constraints."""
     names = sorted(world.scenario.cluster.nodes)
     if names and (solve := _solve(world)):
         results = tuple(
@@ -203,42 +205,42 @@ def _solve(world: World) -> Solve | None:
     return None
 
 
-@act(0.7)
-def refuse_write(world: World) -> None:
-    """What is to be written is too large."""
+@action(0.7)
+def reject_write(world: World) -> None:
+    """A write is too large for etcd."""
     write = next((each for each in world.scenario.under_way if isinstance(each, Persist)), None)
     if write and any(record.seats or record.evicting or record.kept_room for record in write.puts):
         world.scenario.under_way.remove(write)
         world.scenario.tell(NotPersisted(write.persist_id, "too large"))
 
 
-@act(2, which=12, times=4)
+@action(2, which=12, times=4)
 def fail_bind(world: World, which: int, times: int) -> None:
     """The next binds of a pod fail."""
     if pod := world.pod(which, bound=False):
         world.scenario.bind_failures[pod.uid] = times + 1
 
 
-@act(1, which=12, times=4)
+@action(1, which=12, times=4)
 def fail_evict(world: World, which: int, times: int) -> None:
     """The next evictions of a pod fail."""
     if pod := world.pod(which, bound=True):
         world.scenario.evict_failures[pod.uid] = times + 1
 
 
-@act(0.7)
-def graceful(world: World) -> None:
-    """From now on pods take their time to go, or no longer."""
+@action(0.7)
+def toggle_graceful(world: World) -> None:
+    """From now on evicted pods terminate slowly, or at once again."""
     world.scenario.graceful = not world.scenario.graceful
 
 
 # -- leaders
 
 
-@act(1.5, writes=4, calls=4, old=2)
+@action(1.5, writes=4, calls=4, old=2)
 def crash(world: World, writes: int, calls: int, old: int) -> None:
-    """The leader is gone and another one follows. Some of what was written was durable, some of what was sent was done;
-    what was sent and not done is lost, or still on its way to binding.
+    """The leader dies and another one takes over. Some of its writes are durable and some of its calls are carried out;
+    the other calls are lost, or still in flight to binding.
     """
     scenario = world.scenario
     for write in [each for each in scenario.under_way if isinstance(each, Persist)][:writes]:
@@ -252,9 +254,9 @@ def crash(world: World, writes: int, calls: int, old: int) -> None:
     scenario.start()
 
 
-@act(1, which=4)
-def late_call(world: World, which: int) -> None:
-    """What a leader of the past sent is done now; binding has not heard of a later one yet."""
+@action(1, which=4)
+def deliver_late_call(world: World, which: int) -> None:
+    """A call of a former leader is carried out before binding knows of a later leader."""
     if not world.old:
         return
     call = world.old.pop(which % len(world.old))
@@ -264,12 +266,12 @@ def late_call(world: World, which: int) -> None:
     elif isinstance(call, Evict):
         _do_part(world, call, 100)
     elif isinstance(call, MarkTimedOut):
-        world.watch.unmarked(call.gang)
+        world.oracle.unmarked(call.gang)
         world.scenario.mark(call)
 
 
 def _bind_late(world: World, seat: Seat) -> None:
-    """The API server binds whatever it is told; kubelets would refuse what does not fit."""
+    """Binds as the API server does, whatever the node has free; kubelets would reject a pod that does not fit."""
     pod = world.scenario.cluster.pods.get(seat.uid)
     if pod is not None and not (pod.node or pod.deleting) and pod.phase is PodPhase.PENDING:
         world.share(seat.node)

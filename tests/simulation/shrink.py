@@ -1,24 +1,24 @@
-"""Makes a failing scenario short: acts are left out while it fails in the same way, then numbers become small."""
+"""Shrinks a failing scenario: removes actions while it fails in the same way, then reduces numbers."""
 
 from collections.abc import Callable, Sequence
 
-from simulation.actions import Act
+from simulation.actions import Action
 from simulation.runner import failure
 
-Fails = Callable[[Sequence[Act]], bool]
+Fails = Callable[[Sequence[Action]], bool]
 
 
-def shrink(acts: Sequence[Act]) -> list[Act]:
-    """The shortest scenario found that fails like this one. Raises ValueError if this one does not fail."""
-    found = failure(acts)
+def shrink(actions: Sequence[Action]) -> list[Action]:
+    """Returns the shortest scenario found that fails in the same way. Raises ValueError if this one does not fail."""
+    found = failure(actions)
     if found is None:
         raise ValueError("this scenario does not fail; there is nothing to shrink")
 
-    def fails(candidate: Sequence[Act]) -> bool:
+    def fails(candidate: Sequence[Action]) -> bool:
         again = failure(candidate)
         return again is not None and again.kind == found.kind
 
-    shortest = list(acts)
+    shortest = list(actions)
     while True:
         shorter = _smaller_numbers(_fewer(shortest, fails), fails)
         if shorter == shortest:
@@ -26,37 +26,37 @@ def shrink(acts: Sequence[Act]) -> list[Act]:
         shortest = shorter
 
 
-def _fewer(acts: list[Act], fails: Fails) -> list[Act]:
-    """Leave out halves, quarters ... single acts, from the end."""
-    size = max(1, len(acts) // 2)
+def _fewer(actions: list[Action], fails: Fails) -> list[Action]:
+    """Removes halves, quarters ... single actions, from the end."""
+    size = max(1, len(actions) // 2)
     while True:
-        end = len(acts)
+        end = len(actions)
         while end > 0:
-            shorter = acts[: max(0, end - size)] + acts[end:]
+            shorter = actions[: max(0, end - size)] + actions[end:]
             if fails(shorter):
-                acts = shorter
+                actions = shorter
             end -= size
         if size == 1:
-            return acts
+            return actions
         size = max(1, size // 2)
 
 
-def _smaller_numbers(acts: list[Act], fails: Fails) -> list[Act]:
-    """Every number 0 if it may be, else half, else one less."""
-    for index in range(len(acts)):
-        for place in range(len(acts[index].numbers)):
-            acts = _smaller(acts, index, place, fails)
-    return acts
+def _smaller_numbers(actions: list[Action], fails: Fails) -> list[Action]:
+    """Reduces every number to 0 if possible, else to half, else by one."""
+    for index in range(len(actions)):
+        for place in range(len(actions[index].numbers)):
+            actions = _smaller(actions, index, place, fails)
+    return actions
 
 
-def _smaller(acts: list[Act], index: int, place: int, fails: Fails) -> list[Act]:
-    while number := acts[index].numbers[place]:
+def _smaller(actions: list[Action], index: int, place: int, fails: Fails) -> list[Action]:
+    while number := actions[index].numbers[place]:
         for less in sorted({0, number // 2, number - 1}):
-            numbers = (*acts[index].numbers[:place], less, *acts[index].numbers[place + 1 :])
-            changed = [*acts[:index], Act(acts[index].what, numbers), *acts[index + 1 :]]
+            numbers = (*actions[index].numbers[:place], less, *actions[index].numbers[place + 1 :])
+            changed = [*actions[:index], Action(actions[index].what, numbers), *actions[index + 1 :]]
             if fails(changed):
-                acts = changed
+                actions = changed
                 break
         else:
             break
-    return acts
+    return actions

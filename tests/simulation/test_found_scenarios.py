@@ -1,4 +1,4 @@
-"""Scenarios that went wrong once, as the simulator told them."""
+"""Regressions: shrunk scenarios that the simulator found."""
 
 import pytest
 
@@ -6,212 +6,212 @@ from simulation.actions import read
 from simulation.runner import play
 
 FOUND = {
-    "nobody speaks for a group that has room of its own": """
+    "a group with nominated capacity has no representative": """
         create slot=5 priority=2 group=5
-        sleep which=1
+        toggle_ready which=1
         create size=1 cpu=1
         create slot=4 group=5
-        intrude
-        calm
-        intrude
+        add_foreign_pod
+        settle
+        add_foreign_pod
         fail_evict which=2
         move_pod slot=5
-        plain cpu=1 priority=1
+        create_plain_pod cpu=1 priority=1
         crash
-        effect
-        effect
-        replicas count=1
-        leave
+        complete_effect
+        complete_effect
+        scale_placement count=1
+        remove_foreign_pod
     """,
-    "no member is left when the answer for them comes": """
+    "all members are deleted before their answer arrives": """
         create size=1 slack=3 cpu=1 mode=1
         delete_pod
         resize
     """,
-    "nobody is woken for a deadline while the permit is written": """
+    "a deadline does not wake the coordinator while the permit is written": """
         create mode=1
-        effect
-        time scale=2 more=1
+        complete_effect
+        pass_time scale=2 more=1
     """,
-    "a gang group can be tried: all its gangs are told so": """
+    "all gangs of a gang group report that it is queued": """
         create slot=1 group=5
         create slot=2
         create group=5
     """,
-    "the partners are told when members come": """
+    "the partners report new members": """
         create slot=5 group=5
         create slot=4 size=1 missing=5 group=5
-        calm scale=1
-        members slot=4
+        settle scale=1
+        create_members slot=4
     """,
-    "a marked pod with a problem of its own is told the problem": """
+    "an invalid pod with a timeout mark reports its problem": """
         create size=4 slack=3 cpu=1 mode=1
-        spoil
-        calm scale=3
+        break_pod
+        settle scale=3
     """,
-    "a gang that timed out is not satisfied after a restart because somebody else bound a pod of it": """
+    "a timed-out gang is not satisfied after a restart because another scheduler bound a pod": """
         create size=3 cpu=1 mode=1
-        effect
-        time scale=2 more=1
-        effect
+        complete_effect
+        pass_time scale=2 more=1
+        complete_effect
         bind_elsewhere
         delete_pod which=1
         create
         crash writes=1
     """,
-    "a marked pod that is given to a running gang does not wait in silence": """
+    "a marked pod that is moved to a running gang has a reason": """
         create
         create slot=1 size=4 cpu=1 mode=1
-        calm scale=3
+        settle scale=3
         move_pod which=1
     """,
-    "a time-out that becomes durable when its gang was declared anew marks nobody": """
-        sleep
+    "a timeout that becomes durable after its gang was recreated marks no pod": """
+        toggle_ready
         create size=3 mode=1 waiting=1
-        calm scale=3 more=1
-        time scale=3 more=2
-        declare_anew
+        settle scale=3 more=1
+        pass_time scale=3 more=2
+        recreate_definition
         resize cpu=1
     """,
-    "a pod that held nothing does not start the clock of a gang that waits since an earlier leader": """
+    "a pod without a seat does not restart the waiting-time of a recovered gang": """
         create slot=3 size=3 cpu=1 mode=1 waiting=3
         run
-        time scale=4
-        calm scale=4 more=1
+        pass_time scale=4
+        settle scale=4 more=1
         stall scale=4
-        time scale=4 more=3
+        pass_time scale=4 more=3
         crash
         gate slot=3
     """,
-    "room is not kept for who has started with all that it was kept for": """
+    "capacity is not nominated for a group that has started": """
         cordon which=1
         create size=1 cpu=1 mode=1 waiting=1
         create slot=1 size=1 slack=3 cpu=1
         cordon
         cordon which=1
     """,
-    "a gang that holds reservations and is started by others does not keep them for ever": """
+    "a gang started by another scheduler releases its reservations": """
         create size=3
         create slot=5 size=4 mode=1
         run
         bind_elsewhere
         run
-        minimum slot=5
-        intrude
+        edit_minimum slot=5
+        add_foreign_pod
     """,
-    "a victim of which half is gone is not evicted for somebody who runs": """
+    "a half-evicted victim is not evicted for a gang that runs": """
         create size=2
-        effect
-        effect
-        effect
-        effect
+        complete_effect
+        complete_effect
+        complete_effect
+        complete_effect
         fail_evict
         create slot=1 size=4 priority=1 mode=1
-        plain priority=1
-        effect
-        effect
-        effect
-        effect
-        effect
-        effect
-        effect
-        effect which=1
-        effect
-        effect which=5
-        effect
+        create_plain_pod priority=1
+        complete_effect
+        complete_effect
+        complete_effect
+        complete_effect
+        complete_effect
+        complete_effect
+        complete_effect
+        complete_effect which=1
+        complete_effect
+        complete_effect which=5
+        complete_effect
         crash writes=2
     """,
-    "a gang that timed out stays so when it is declared anew with the same pods, also after a restart": """
-        lose_node
+    "a timed-out gang that is recreated with the same pods remains timed out after a restart": """
+        remove_node
         create slot=3 size=1 cpu=1 mode=1
-        effect
+        complete_effect
         stall scale=3
-        effect
-        declare_anew slot=3
-        effect
+        complete_effect
+        recreate_definition slot=3
+        complete_effect
         crash
     """,
-    "nobody is evicted for room that another is promised": """
+    "no pod is evicted for capacity that is nominated for another group": """
         create size=2 missing=4 priority=1
         create slot=3 size=3 slack=3 cpu=2 expected=1 group=5
         create slot=2 size=1 cpu=2 group=5 budget=1
         run
-        time scale=3 more=3
-        not_found
-        plain cpu=1 priority=1
+        pass_time scale=3 more=3
+        answer_not_found
+        create_plain_pod cpu=1 priority=1
         create
     """,
-    "an answer that the ledger refuses is not asked for again and again": """
+    "a solve whose answer the ledger rejects is not repeated endlessly": """
         create slot=2 size=2 slack=3 priority=1
         create slot=1
-        lose_node
+        remove_node
         create size=3 priority=1 mode=1
-        plain which=2 priority=2
-        calm
-        lag
+        create_plain_pod which=2 priority=2
+        settle
+        toggle_lag
         create slot=2
         run
-        lag
-        node
-        effect
-        effect
-        node which=1 cpu=4
-        plain which=2 priority=2
+        toggle_lag
+        add_node
+        complete_effect
+        complete_effect
+        add_node which=1 cpu=4
+        create_plain_pod which=2 priority=2
         stall scale=4
-        lag
+        toggle_lag
         run
     """,
-    "a victim may be deleted while it is asked whether it could go": """
+    "a potential victim may be deleted during the solve": """
         create slot=5 group=5
-        node which=2
+        add_node which=2
         create slot=4 size=4 group=5
-        lose_node which=2
-        calm
-        plain cpu=1 priority=1
-        effect
+        remove_node which=2
+        settle
+        create_plain_pod cpu=1 priority=1
+        complete_effect
         delete_pod
     """,
-    "room that drains is not kept for who may not have it by another tree": """
+    "capacity is not reserved for a gang that a changed tree excludes": """
         create slot=1
         create size=5 missing=5 slack=4 priority=1
-        tree
+        edit_tree
         fail_solve
-        effect
-        effect
-        intrude
-        effect
-        node which=2
+        complete_effect
+        complete_effect
+        add_foreign_pod
+        complete_effect
+        add_node which=2
         delete_pod slow=1
         create slot=2 size=3 slack=3 priority=1 divided=1
-        calm scale=3 more=2
-        tree split=1
+        settle scale=3 more=2
+        edit_tree split=1
     """,
-    "a gang that was to start anew and did not has ranks": """
+    "a gang that was not evicted after all has ranks": """
         create slot=1 size=2 repair=1 expected=1 divided=1
         create
-        tree
-        not_found
-        scatter
-        shrink
+        edit_tree
+        answer_not_found
+        answer_scattered
+        shrink_node
         crash writes=1
         create slot=2
-        not_found
-        results_twice
-        time scale=5
-        expire
+        answer_not_found
+        repeat_results
+        pass_time scale=5
+        end_expected
     """,
-    "evictions are tried again when binding could not be reached": """
+    "evictions are retried after binding was unreachable": """
         create size=5
         run
-        plain cpu=1 priority=1
-        effect
-        effect
-        effect
+        create_plain_pod cpu=1 priority=1
+        complete_effect
+        complete_effect
+        complete_effect
         break_call
     """,
 }
 
 
 @pytest.mark.parametrize("scenario", FOUND.values(), ids=FOUND.keys())
-def test_it_holds_now(scenario: str) -> None:
+def test_found_scenario_passes(scenario: str) -> None:
     play(read(scenario))

@@ -1,4 +1,4 @@
-"""The solver of scenarios is right about what must go, and about what fits in part: others are measured by it."""
+"""The solver of scenarios, which the oracle trusts: selection of victims, partial placement."""
 
 import pytest
 
@@ -19,7 +19,7 @@ from muster.gangs.solve import (
 
 @pytest.fixture
 def scenario() -> Scenario:
-    """a runs on m4 and has nothing to spare, b runs on n4 and can spare two."""
+    """Gang a runs on m4 and has no spare pods; gang b runs on n4 and has two."""
     scenario = Scenario({"n4": 4, "m4": 4})
     scenario.add(gang("a").of(4), gang("b").minimum(2).of(4))
     scenario.run()
@@ -42,37 +42,37 @@ def offer(a_level: int, b_level: int) -> tuple[PotentialVictim, PotentialVictim]
     )
 
 
-def going(answer: SolveResult) -> dict[str, tuple[bool, int]]:
+def victims_of(answer: SolveResult) -> dict[str, tuple[bool, int]]:
     return {each.id: (each.whole, sum(pods.count for pods in each.pods)) for each in answer.victims}
 
 
-def test_what_can_be_spared_goes_before_whole_gangs(scenario: Scenario) -> None:
-    assert going(ask(scenario, 2, *offer(0, 0))) == {"b": (False, 2)}
-    assert going(ask(scenario, 1, *offer(0, 0))) == {"b": (False, 1)}
+def test_spare_pods_are_evicted_before_whole_gangs(scenario: Scenario) -> None:
+    assert victims_of(ask(scenario, 2, *offer(0, 0))) == {"b": (False, 2)}
+    assert victims_of(ask(scenario, 1, *offer(0, 0))) == {"b": (False, 1)}
 
 
-def test_the_fewest_whole_gangs_go_the_first_of_the_request_first(scenario: Scenario) -> None:
-    assert going(ask(scenario, 3, *offer(0, 0))) == {"a": (True, 4)}
-    assert going(ask(scenario, 7, *offer(0, 0))) == {"a": (True, 4), "b": (True, 4)}
+def test_the_fewest_gangs_are_evicted_in_order_of_the_request(scenario: Scenario) -> None:
+    assert victims_of(ask(scenario, 3, *offer(0, 0))) == {"a": (True, 4)}
+    assert victims_of(ask(scenario, 7, *offer(0, 0))) == {"a": (True, 4), "b": (True, 4)}
 
 
-def test_nothing_of_a_level_goes_if_lower_ones_suffice(scenario: Scenario) -> None:
-    assert going(ask(scenario, 2, *offer(0, 1))) == {"a": (True, 4)}
-    assert going(ask(scenario, 3, *offer(1, 0))) == {"b": (True, 4)}
+def test_higher_levels_are_spared_if_lower_ones_suffice(scenario: Scenario) -> None:
+    assert victims_of(ask(scenario, 2, *offer(0, 1))) == {"a": (True, 4)}
+    assert victims_of(ask(scenario, 3, *offer(1, 0))) == {"b": (True, 4)}
 
 
-def test_nothing_goes_in_vain(scenario: Scenario) -> None:
+def test_no_pod_is_evicted_in_vain(scenario: Scenario) -> None:
     answer = ask(scenario, 9, *offer(0, 0))
     assert answer.outcome is SolveOutcome.INFEASIBLE
     assert not answer.victims
 
 
-def test_of_very_many_only_those_that_are_needed_go(scenario: Scenario) -> None:
+def test_of_many_victims_only_the_needed_are_evicted(scenario: Scenario) -> None:
     many = [PotentialVictim(f"a{i}", 0, 0, (PodsOnNode("m4", "cpu1", 1),)) for i in range(20)]
     scenario.delete(gang("a").of(4))
     for index in range(4):
         scenario.bind_elsewhere(_pod(scenario, index), "m4")
-    assert len(going(ask(scenario, 3, *many))) == 3
+    assert len(victims_of(ask(scenario, 3, *many))) == 3
 
 
 def _pod(scenario: Scenario, index: int) -> str:
@@ -81,7 +81,7 @@ def _pod(scenario: Scenario, index: int) -> str:
     return pod.uid
 
 
-def test_what_has_room_is_placed_in_part_but_not_in_room_that_is_withheld(scenario: Scenario) -> None:
+def test_partial_placement_leaves_nominated_capacity_free(scenario: Scenario) -> None:
     scenario.delete(gang("a").of(4))
     assert ask(scenario, 5).outcome is SolveOutcome.INFEASIBLE
     answer = ask(scenario, 5, partial=True)

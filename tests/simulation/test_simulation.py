@@ -1,4 +1,4 @@
-"""Thousands of random scenarios hold; and the simulator finds, repeats and shortens what does not."""
+"""Thousands of random scenarios pass; failures are found, reproducible and shrunk."""
 
 import subprocess
 import sys
@@ -9,8 +9,8 @@ import pytest
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.effects import Effect
 from muster.coordinator.core.events import Event
-from simulation.actions import Act, BadLine, read, text
-from simulation.runner import failure, invent, play
+from simulation.actions import Action, BadLine, read, text
+from simulation.runner import failure, generate, play
 from simulation.shrink import shrink
 
 RUN = Path(__file__).with_name("run.py")
@@ -24,41 +24,41 @@ def test_i1_to_i10_hold_in_two_thousand_scenarios() -> None:
 
 
 def test_a_seed_is_always_the_same_scenario() -> None:
-    def told(seed: int) -> tuple[list[Act], list[str]]:
+    def told(seed: int) -> tuple[list[Action], list[str]]:
         heard: list[str] = []
-        acts, found = invent(seed, lambda _scenario, what: heard.append(repr(what)))
+        actions, found = generate(seed, lambda _scenario, what: heard.append(repr(what)))
         assert found is None
-        return acts, heard
+        return actions, heard
 
     for seed in range(20):
         assert told(seed) == told(seed)
 
 
-def test_a_scenario_goes_the_same_way_when_it_is_read_back() -> None:
-    heard: dict[str, list[Event | Effect]] = {"invented": [], "read": []}
-    acts, _ = invent(7, lambda _scenario, what: heard["invented"].append(what))
-    assert read(text(acts).strip('"')) == acts
-    play(read(text(acts).strip('"')), lambda _scenario, what: heard["read"].append(what))
-    assert heard["invented"] == heard["read"]
+def test_a_parsed_scenario_runs_identically() -> None:
+    heard: dict[str, list[Event | Effect]] = {"generated": [], "read": []}
+    actions, _ = generate(7, lambda _scenario, what: heard["generated"].append(what))
+    assert read(text(actions).strip('"')) == actions
+    play(read(text(actions).strip('"')), lambda _scenario, what: heard["read"].append(what))
+    assert heard["generated"] == heard["read"]
 
 
 @pytest.mark.parametrize("line", ["fly", "create colour=3", "create slot=-1", "run now"])
-def test_a_line_that_is_no_act_is_refused_by_name(line: str) -> None:
+def test_an_unknown_action_is_rejected_by_name(line: str) -> None:
     with pytest.raises(BadLine, match=line.split()[0]):
         read(line)
 
 
-def test_a_planted_bug_is_found_and_told_in_a_few_acts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ledger, "release", lambda _ledger, _uids: False)
-    acts = next(acts for acts, found in map(invent, range(1000)) if found is not None and found.kind == "I5")
-    shortest = shrink(acts)
+    actions = next(actions for actions, found in map(generate, range(1000)) if found is not None and found.kind == "I5")
+    shortest = shrink(actions)
     found = failure(shortest)
     assert found is not None
     assert found.kind == "I5"
     assert len(shortest) <= 5, text(shortest)
-    assert len(shortest) < len(acts)
+    assert len(shortest) < len(actions)
 
 
-def test_a_scenario_that_holds_is_not_shortened() -> None:
+def test_a_passing_scenario_is_not_shrunk() -> None:
     with pytest.raises(ValueError, match="does not fail"):
         shrink(read("create\nrun"))

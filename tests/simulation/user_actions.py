@@ -1,4 +1,4 @@
-"""Acts of users, and of the controllers that make pods for them."""
+"""Actions of users, and of the controllers that create pods for them."""
 
 from dataclasses import replace as changed
 
@@ -6,28 +6,28 @@ from msgspec.structs import replace
 
 from builders.core.objects import class_with_volume, gang, plain_pod, pod_class
 from muster.gangs.facts import GangMode, MatchPolicy, PodFacts, PodPhase, RepairPolicy
-from simulation.actions import act
+from simulation.actions import action
 from simulation.world import GROUPINGS, SLOTS, World
 
 WAITING_SECONDS = (5.0, 60.0, 600.0, 1200.0)
 EXPECTED_SECONDS = (0.0, 10.0, 300.0)
-DIVIDED = {
+CONSTRAINTS = {
     1: "rack: hard pack",
     2: "rack: hard pack; node: spread",
     3: "rack: pack, spread",
 }
 REST_PACKED = "node: spread; *: hard pack"
-"""What gangs ask of the tree, in some of the cases; the last cannot be."""
+"""Topology constraints of some gangs; the last one is contradictory."""
 
 
 # fmt: off
-@act(10, slot=6, size=6, missing=6, slack=5, cpu=4, priority=3, mode=2, waiting=4, policy=3, repair=2, expected=3,
+@action(10, slot=6, size=6, missing=6, slack=5, cpu=4, priority=3, mode=2, waiting=4, policy=3, repair=2, expected=3,
      group=8, never=4, budget=3, divided=8)
 def create(world: World, slot: int, size: int, missing: int, slack: int, cpu: int, priority: int, mode: int,
            waiting: int, policy: int, repair: int, expected: int, group: int, never: int, budget: int,
            divided: int) -> None:
     # fmt: on
-    """A user makes a gang, most often with all of its pods; if there is one in that slot, its pods."""
+    """Creates a gang, usually with all of its pods; if the slot has one, its missing pods."""
     size += 1
     if slot in world.gangs:
         world.create_pods(slot, size)
@@ -41,7 +41,7 @@ def create(world: World, slot: int, size: int, missing: int, slack: int, cpu: in
     built = built.expected(EXPECTED_SECONDS[expected]).with_group(*_grouping(slot, max(0, group - 4)))
     if mode:
         built = built.non_strict(WAITING_SECONDS[waiting])
-    built = built.divided(DIVIDED.get(divided, ""))
+    built = built.divided(CONSTRAINTS.get(divided, ""))
     if never == 1:
         built = built.never_preempts()
     if budget == 1:
@@ -51,112 +51,112 @@ def create(world: World, slot: int, size: int, missing: int, slack: int, cpu: in
 
 
 def _grouping(slot: int, group: int) -> list[str]:
-    """Names of the gangs in the slot's first, second ... grouping; none for 0."""
+    """Returns the names of the gangs in the slot's n-th grouping; none for 0."""
     groupings = [names for names in GROUPINGS if SLOTS[slot] in names]
     if not group or group > len(groupings):
         return []
     return [f"{'default' if name in 'abc' else 'other'}/{name}" for name in groupings[group - 1]]
 
 
-@act(5, slot=6, count=4)
-def members(world: World, slot: int, count: int) -> None:
-    """The gang's controller makes pods that are missing."""
+@action(5, slot=6, count=4)
+def create_members(world: World, slot: int, count: int) -> None:
+    """The gang's controller creates missing pods."""
     if slot in world.gangs:
         world.create_pods(slot, count + 1)
 
 
-@act(1, slot=6, count=5)
-def minimum(world: World, slot: int, count: int) -> None:
-    """A user edits the minimum."""
+@action(1, slot=6, count=5)
+def edit_minimum(world: World, slot: int, count: int) -> None:
+    """Edits the minimum."""
     if slot in world.gangs:
         world.declare(slot, world.gangs[slot].minimum(count + 1))
 
 
-@act(1, slot=6, waiting=4)
-def mode(world: World, slot: int, waiting: int) -> None:
-    """A user makes a Strict gang NonStrict, or the other way round."""
+@action(1, slot=6, waiting=4)
+def toggle_mode(world: World, slot: int, waiting: int) -> None:
+    """Makes a Strict gang NonStrict, or the reverse."""
     if built := world.gangs.get(slot):
         strict = built.mode is GangMode.STRICT
         seconds = WAITING_SECONDS[waiting]
         world.declare(slot, built.non_strict(seconds) if strict else changed(built, mode=GangMode.STRICT))
 
 
-@act(0.7, slot=6, policy=3, repair=2)
-def policies(world: World, slot: int, policy: int, repair: int) -> None:
-    """A user edits what happens later."""
+@action(0.7, slot=6, policy=3, repair=2)
+def edit_policies(world: World, slot: int, policy: int, repair: int) -> None:
+    """Edits the match policy and the repair policy."""
     if built := world.gangs.get(slot):
         world.declare(slot, built.policy(list(MatchPolicy)[policy]).repair(list(RepairPolicy)[repair]))
 
 
-@act(1, slot=6, group=4)
-def regroup(world: World, slot: int, group: int) -> None:
-    """A user edits the gang group."""
+@action(1, slot=6, group=4)
+def edit_group(world: World, slot: int, group: int) -> None:
+    """Edits the gang group."""
     if built := world.gangs.get(slot):
         world.declare(slot, built.with_group(*_grouping(slot, group)))
 
 
-@act(0.7, slot=6, divided=4)
-def divide(world: World, slot: int, divided: int) -> None:
-    """A user edits what the gang asks of the tree."""
+@action(0.7, slot=6, divided=4)
+def edit_constraints(world: World, slot: int, divided: int) -> None:
+    """Edits the topology constraints."""
     if built := world.gangs.get(slot):
-        world.declare(slot, built.divided(DIVIDED.get(divided, "")))
+        world.declare(slot, built.divided(CONSTRAINTS.get(divided, "")))
 
 
-@act(1.5, slot=6, succeeded=2, uniform=3, free=6, meek=3, rest=4, anew=2)
-def demands(
+@action(1.5, slot=6, succeeded=2, uniform=3, free=6, meek=3, rest=4, anew=2)
+def edit_demands(
     world: World, slot: int, succeeded: int, uniform: int, free: int, meek: int, rest: int, anew: int = 0
 ) -> None:
-    """A user edits what a gang wants besides room for its members."""
+    """Edits requirements of the gang as a whole."""
     if built := world.gangs.get(slot):
         told = changed(built, counts_succeeded_=bool(succeeded), uniform_=uniform == 1, meek_=meek == 1)
         told = changed(told, starts_anew_=anew == 1, free_cpu_=2 * max(0, free - 2))
         world.declare(slot, changed(told, constraints=REST_PACKED if rest == 1 else built.constraints))
 
 
-@act(0.7, slot=6)
-def declare_anew(world: World, slot: int) -> None:
-    """The definition is deleted and made again; the pods stay."""
+@action(0.7, slot=6)
+def recreate_definition(world: World, slot: int) -> None:
+    """Deletes and recreates the definition; the pods remain."""
     if built := world.gangs.get(slot):
         world.declare(slot, built.anew(str(world.number())))
 
 
-@act(1, slot=6)
-def spoil_definition(world: World, slot: int) -> None:
-    """The definition is deleted, or says what cannot be; or it is mended. The pods stay."""
+@action(1, slot=6)
+def break_definition(world: World, slot: int) -> None:
+    """Deletes or breaks the definition, or corrects it; the pods remain."""
     if built := world.gangs.get(slot):
         broken = built.broken("its definition does not exist")
         world.declare(slot, changed(built, problems=()) if built.problems else broken)
 
 
-@act(1.5, slot=6)
+@action(1.5, slot=6)
 def delete_gang(world: World, slot: int) -> None:
-    """All of it goes at once."""
+    """Deletes the gang with all of its pods."""
     if built := world.gangs.get(slot):
         pods = [pod.uid for pod in world.pods_of(slot)]
         del world.gangs[slot]
         world.scenario.change(remove_pods=pods, remove_gangs=[built.id])
 
 
-@act(0.7, slot=6)
-def unmark(world: World, slot: int) -> None:
-    """A user takes the marks of having timed out off."""
+@action(0.7, slot=6)
+def remove_timeout_marks(world: World, slot: int) -> None:
+    """Removes the timeout marks from the pods."""
     if marked := [pod for pod in world.pods_of(slot) if pod.timed_out]:
-        world.watch.unmarked(world.gangs[slot].id)
+        world.oracle.unmarked(world.gangs[slot].id)
         world.change_pods(*(replace(pod, timed_out=False) for pod in marked))
 
 
-@act(1.2, which=3, cpu=2, priority=3, expected=3)
-def plain(world: World, which: int, cpu: int, priority: int, expected: int) -> None:
-    """A pod without marks, in the place of one of that name."""
+@action(1.2, which=3, cpu=2, priority=3, expected=3)
+def create_plain_pod(world: World, which: int, cpu: int, priority: int, expected: int) -> None:
+    """Creates a plain pod, replacing one of the same name."""
     name = f"p{which}"
     world.remove_pods(*(pod for pod in list(world.scenario.cluster.pods.values()) if pod.name == name))
     pod = plain_pod(name, cpu=cpu + 1, priority=priority, uid=f"{name}#{world.number()}")
     world.scenario.add_pods(replace(pod, expected_seconds=EXPECTED_SECONDS[expected]))
 
 
-@act(1.5, which=40, slow=2)
+@action(1.5, which=40, slow=2)
 def delete_pod(world: World, which: int, slow: int) -> None:
-    """A pod is deleted, at once or gracefully."""
+    """Deletes a pod, at once or gracefully."""
     if pod := world.pod(which):
         if slow and pod.node:
             world.change_pods(replace(pod, deleting=True))
@@ -164,22 +164,22 @@ def delete_pod(world: World, which: int, slow: int) -> None:
             world.remove_pods(pod)
 
 
-@act(1)
+@action(1)
 def finish_deletions(world: World) -> None:
-    """Pods that are being deleted are gone."""
+    """Removes all terminating pods."""
     world.remove_pods(*(pod for pod in list(world.scenario.cluster.pods.values()) if pod.deleting))
 
 
-@act(2, which=40)
+@action(2, which=40)
 def end_pod(world: World, which: int) -> None:
-    """A pod has done its work."""
+    """A pod succeeds."""
     if (pod := world.pod(which)) and pod.node:
         world.change_pods(replace(pod, phase=PodPhase.SUCCEEDED))
 
 
-@act(2)
-def expire(world: World) -> None:
-    """Pods that run as long as they said end."""
+@action(2)
+def end_expected(world: World) -> None:
+    """Ends pods whose expected duration is over."""
     scenario = world.scenario
     over = [
         replace(pod, phase=PodPhase.SUCCEEDED)
@@ -190,9 +190,9 @@ def expire(world: World) -> None:
         world.change_pods(*over)
 
 
-@act(0.7, which=40, cpu=3)
+@action(0.7, which=40, cpu=3)
 def resize(world: World, which: int, cpu: int) -> None:
-    """A pod asks something else; running ones only shrink: growing is the kubelet's to allow."""
+    """Changes the requests of a pod; running pods only shrink, since growing needs the kubelet."""
     pod = world.pod(which)
     if pod is None:
         return
@@ -202,9 +202,9 @@ def resize(world: World, which: int, cpu: int) -> None:
         world.change_pods(replace(pod, class_id=pod_class(1 + cpu % (size if pod.node else 3)).id))
 
 
-@act(1, which=40, count=4)
+@action(1, which=40, count=4)
 def volumes(world: World, which: int, count: int) -> None:
-    """Claims of pods that are not bound yet get their volumes, or lose them: the pods are of another class."""
+    """Binds unbound claims of pods to volumes, or releases them; the class of the pods changes."""
     unbound = sorted((pod for pod in world.scenario.cluster.pods.values() if not pod.node), key=lambda pod: pod.uid)
     start = which % len(unbound) if unbound else 0
     pods = [replace(pod, class_id=_other_class(world, pod)) for pod in unbound[start : start + count + 1]]
@@ -217,16 +217,16 @@ def _other_class(world: World, pod: PodFacts) -> str:
     return pod_class(cpu).id if pod.class_id == class_with_volume(cpu).id else class_with_volume(cpu).id
 
 
-@act(0.7, which=40)
-def spoil(world: World, which: int) -> None:
-    """Something is wrong with a waiting pod, or no longer."""
+@action(0.7, which=40)
+def break_pod(world: World, which: int) -> None:
+    """Makes a pending pod invalid, or valid again."""
     if (pod := world.pod(which)) and not pod.node:
         world.change_pods(replace(pod, problem="" if pod.problem else "bad request"))
 
 
-@act(0.7, which=40, slot=6)
+@action(0.7, which=40, slot=6)
 def gate(world: World, which: int, slot: int) -> None:
-    """Gates are given at birth and only taken away."""
+    """Removes the scheduling gate of a pod, or recreates the pod with one."""
     pod = world.pod(which)
     if pod is not None and pod.gated:
         world.change_pods(replace(pod, gated=False))
@@ -235,16 +235,16 @@ def gate(world: World, which: int, slot: int) -> None:
         world.change_pods(gated)
 
 
-@act(0.7, which=40, slot=6)
+@action(0.7, which=40, slot=6)
 def move_pod(world: World, which: int, slot: int) -> None:
-    """A user gives a pod to another gang."""
+    """Moves a pod to another gang."""
     pod, built = world.pod(which), world.gangs.get(slot)
     if pod is not None and pod.gang and built is not None:
         world.share()  # it may be bound by what was sent before
         world.change_pods(replace(pod, gang=built.id))
 
 
-@act(0.7, allowed=3)
-def budget(world: World, allowed: int) -> None:
-    """A disruption budget comes, or is counted anew."""
+@action(0.7, allowed=3)
+def edit_budget(world: World, allowed: int) -> None:
+    """Creates a disruption budget, or updates how many evictions it allows."""
     world.scenario.set_budget("default/budget", allowed)

@@ -1,4 +1,4 @@
-"""A cluster with users, other schedulers and services in which acts happen, watched at every step."""
+"""The test world: a cluster with users, other schedulers and services, checked by the oracle at every step."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,34 +10,34 @@ from builders.core.scenario import Scenario
 from muster.coordinator.core.effects import Bind, Effect, Evict, MarkTimedOut, Persist
 from muster.coordinator.core.events import Event, EvictOutcome, EvictResult, PodName, Tick
 from muster.gangs.facts import PodFacts
-from simulation.oracle import Watch
+from simulation.oracle import Oracle
 
 SLOTS = "abcdef"
-"""Names of the gangs that may exist; a gang's slot is its place here."""
+"""Names of the gangs that may exist; a gang's slot is its index."""
 GROUPINGS = ("ab", "cd", "ef", "abc", "def", "bc")
-"""Which of them may declare each other as their group."""
-THEIRS = "theirs"
-"""A node that is closed to us, on which other schedulers put pods."""
-MOST_EFFECTS = 3000
-"""More in a row, with nothing else happening, is a coordinator that spins."""
+"""Gangs that may declare each other as their gang group."""
+FOREIGN_NODE = "theirs"
+"""A node closed to us, on which other schedulers bind pods."""
+MAX_EFFECTS = 3000
+"""Limit of effects without any other event: a coordinator that exceeds it is in an endless loop."""
 _IN_ORDER = (Persist, MarkTimedOut)
 
 Listener = Callable[[Scenario, Event | Effect], None]
-"""Hears what the coordinator is told and what it wants."""
+"""Called with every event and effect of the coordinator."""
 
 
 class ObservedScenario(Scenario):
-    """A scenario of which every step is looked at."""
+    """A scenario whose every step is checked by an oracle."""
 
-    def __init__(self, nodes: dict[str, int], watch: Watch, listen: Listener | None = None) -> None:
-        self.watch = watch
+    def __init__(self, nodes: dict[str, int], oracle: Oracle, listen: Listener | None = None) -> None:
+        self.oracle = oracle
         self.listen = listen
         self.steps = 0
         self.effects = 0
         super().__init__(nodes)
 
     def change(self, **changes: Any) -> None:
-        """What happened before is seen before."""
+        """Delays the change behind earlier delayed ones."""
         lagging, self.lagging = self.lagging, self.lagging or bool(self.stream)
         super().change(**changes)
         self.lagging = lagging
@@ -51,23 +51,23 @@ class ObservedScenario(Scenario):
         super().tell(*events)
         if self.machine is not None:
             idle = effects == self.effects and all(isinstance(event, Tick) for event in events)
-            self.watch.stepped(self, self.machine, idle=idle)
+            self.oracle.step_done(self, self.machine, idle=idle)
 
     def take(self, effect: Effect) -> None:
         self.effects += 1
         if self.listen is not None:
             self.listen(self, effect)
-        self.watch.took(self, effect)
+        self.oracle.take(self, effect)
         super().take(effect)
 
     def evict(self, name: PodName) -> EvictResult:
         pod = self.cluster.pods.get(name.uid)
         result = super().evict(name)
         if pod is not None and result.outcome is not EvictOutcome.GONE:
-            self.watch.harmed(self, pod, refused=result.outcome is EvictOutcome.FAILED)
+            self.oracle.evicted(self, pod, refused=result.outcome is EvictOutcome.FAILED)
         return result
 
-    def run_effects(self, most: int = MOST_EFFECTS) -> None:
+    def run_effects(self, most: int = MAX_EFFECTS) -> None:
         super().run_effects(most)
 
 
@@ -75,28 +75,28 @@ class World:
     """One scenario, and what its users remember."""
 
     def __init__(self, listen: Listener | None = None) -> None:
-        self.watch = Watch()
-        self.scenario = ObservedScenario({"n0": 4, "n1": 3}, self.watch, listen)
+        self.oracle = Oracle()
+        self.scenario = ObservedScenario({"n0": 4, "n1": 3}, self.oracle, listen)
         self.gangs: dict[int, GangBuilder] = {}
-        """What is declared, or was, by slot."""
+        """Present and past declarations by slot."""
         self.old: list[Effect] = []
-        """Sent to binding by leaders of the past, and still on its way."""
+        """Calls to binding of former leaders, still in flight."""
         self._count = 0
 
-    # -- what users do
+    # -- users
 
     def number(self) -> int:
-        """Never the same twice."""
+        """Returns a number that was never returned before."""
         self._count += 1
         return self._count
 
     def declare(self, slot: int, built: GangBuilder) -> None:
-        """A user declares a gang, or changes what is declared."""
+        """A user declares a gang, or edits the declaration."""
         self.gangs[slot] = built
         self.scenario.change(gangs=[built.gang_facts()])
 
     def create_pods(self, slot: int, most: int) -> None:
-        """A controller makes pods that are missing."""
+        """A controller creates missing pods."""
         built = self.gangs[slot]
         there = {(pod.gang, pod.name) for pod in self.scenario.cluster.pods.values()}
         missing = [pod for pod in built.pods() if (pod.gang, pod.name) not in there]
@@ -104,22 +104,22 @@ class World:
             self.scenario.change(pods=[self.anew(pod) for pod in missing[:most]])
 
     def change_pods(self, *pods: PodFacts) -> None:
-        """Somebody changes pods."""
+        """Somebody edits pods."""
         self.scenario.change(pods=list(pods))
 
     def remove_pods(self, *pods: PodFacts) -> None:
-        """Somebody deletes pods; they are gone at once."""
+        """Somebody deletes pods, which are removed at once."""
         if pods:
             self.scenario.change(remove_pods=[pod.uid for pod in pods])
 
     def anew(self, pod: PodFacts) -> PodFacts:
-        """No two pods ever have the same uid."""
+        """Returns the pod with a uid that was never used before."""
         return replace(pod, uid=f"{pod.uid}#{self.number()}")
 
-    # -- what there is
+    # -- queries
 
-    def standing(self) -> tuple[object, ...]:
-        """Differs before and after an act that did something."""
+    def fingerprint(self) -> tuple[object, ...]:
+        """Returns a value that differs before and after an action that had an effect."""
         scenario = self.scenario
         failures = (scenario.bind_failures.total(), scenario.evict_failures.total())
         waits = (len(scenario.under_way), len(scenario.stream), len(self.old))
@@ -136,41 +136,41 @@ class World:
         )
 
     def pod(self, which: int, *, bound: bool | None = None) -> PodFacts | None:
-        """One of the pods that are there; if said so, one of those that are bound, or are not."""
+        """Selects one of the pods; only bound or unbound ones if `bound` is given."""
         there = self.scenario.cluster.pods.values()
         pods = sorted((pod for pod in there if bound in (None, bool(pod.node))), key=lambda pod: pod.uid)
         return pods[which % len(pods)] if pods else None
 
     def pods_of(self, slot: int) -> list[PodFacts]:
-        """Pods of a slot's gang."""
+        """Returns the pods of a slot's gang."""
         built = self.gangs.get(slot)
         return [pod for pod in self.scenario.cluster.pods.values() if built is not None and pod.gang == built.id]
 
     def node(self, which: int) -> str | None:
-        """One of the nodes that are open to us."""
-        names = sorted(self.scenario.cluster.nodes.keys() - {THEIRS})
+        """Selects one of the nodes that are open to us."""
+        names = sorted(self.scenario.cluster.nodes.keys() - {FOREIGN_NODE})
         return names[which % len(names)] if names else None
 
     def share(self, *nodes: str) -> None:
-        """Others put more on these nodes than they say: there I3 is not ours to keep, until it holds again."""
+        """Exempts these nodes from I3 until it holds on them again: other schedulers overcommit them."""
         self.scenario.shared_nodes.update(nodes or self.scenario.cluster.nodes)
 
-    # -- what services do
+    # -- services
 
     def choices(self) -> list[int]:
-        """What may be done next; writes to etcd stay in order, and marks do."""
+        """Returns indexes of effects that may be carried out next: writes to etcd and marks remain in order."""
         under_way = self.scenario.under_way
         first = [next((i for i, each in enumerate(under_way) if isinstance(each, kind)), -1) for kind in _IN_ORDER]
         return [i for i, each in enumerate(under_way) if i in first or not isinstance(each, _IN_ORDER)]
 
     def do(self, index: int) -> None:
-        """Do one of the things under way. Binding stops what earlier leaders sent when a later one calls."""
+        """Carries out an effect in flight. Binding drops earlier leaders' calls when a later one calls."""
         if isinstance(self.scenario.under_way[index], Bind | Evict | MarkTimedOut):
             self.old.clear()
         self.scenario.do(index)
 
     def run(self) -> None:
-        """All is seen and done at once."""
+        """Delivers all changes and carries out all effects."""
         self.old.clear()
         self.scenario.deliver()
         while self.scenario.under_way or self.scenario.stream:
@@ -178,12 +178,12 @@ class World:
             self.scenario.deliver()
 
     def pass_time(self, seconds: float) -> None:
-        """Time passes; the coordinator is woken when it asks for it, but nobody does anything for it."""
+        """Time passes; the coordinator is woken when it asked for it, but no effect is carried out."""
         scenario = self.scenario
         end, at, wakes = scenario.now + seconds, -1.0, 0
         while (wake := scenario.leader.next_wake()) is not None and wake <= end:
             wakes = wakes + 1 if wake <= at else 0
-            assert wakes < 10, f"it asks again and again to be woken at {wake}"
+            assert wakes < 10, f"the coordinator asks again and again to be woken at {wake}"
             at = wake
             scenario.now = max(scenario.now, wake)
             scenario.tell(Tick())
@@ -191,7 +191,7 @@ class World:
         scenario.tell(Tick())
 
     def calm(self, seconds: float) -> None:
-        """Time passes, and everybody does their part at once."""
+        """Time passes while all effects are carried out."""
         self.run()
         lagging, self.scenario.lagging = self.scenario.lagging, False
         self.scenario.pass_time(seconds)
