@@ -1,12 +1,11 @@
-"""How fast the solver is under constraints, alone: medians in milliseconds, as a table or as JSON.
+"""Speed of the solver alone under constraints: medians in milliseconds, as a table or as JSON.
 
 make bench-placement [ARGS="--nodes 1000,5000,15000,100000 --rounds 9 --output json --plot docs/placement-speed.svg"]
 
-Clusters have 2 to 4 levels, four resources, and a random load. A solve is timed from the node figures (what is free of
-each resource on each node, and the nodes in the order of the tree) to the placement (nodes and how many members go to
-each). Cold: nothing is known of the gang's class. Warm: it is, but a tenth of the nodes changed since; that is taken
-over when the stream tells of it, which `make bench-mirror` measures. `answer_ms` is what turning a placement into the
-message of the answer takes besides.
+Clusters have 2 to 4 levels, four resources, and random load. A solve is timed from the free capacity of each node, in
+the order of the tree, to the nodes and the members on each. Cold: the gang's class is not cached. Warm: it is, but a
+tenth of the nodes changed since; taking over changes from the stream is measured by `make bench-mirror`. `answer_ms` is
+the additional time to encode the answer.
 """
 
 import argparse
@@ -46,7 +45,7 @@ NODES_IN: Final = {"zone": 5_000, "row": 500, "rack": 20}
 GANGS: Final = (8, 512, 4_096)
 LOADS: Final = 32
 CHANGES: Final = 5
-"""Batches of changes, made beforehand and applied in turn."""
+"""Batches of changes, prepared and applied in turn."""
 SOLVER_OF_SAKKARA: Final = {1_000: "0.7", 5_000: "6-8", 15_000: "20-24", 100_000: "155-170"}
 
 
@@ -56,7 +55,7 @@ def levels_of(nodes: int) -> tuple[str, ...]:
 
 
 def policies(above: tuple[str, ...]) -> dict[str, str]:
-    """What is asked, by a name for it: first what the figures are compared by."""
+    """Constraints by name; the first are the ones that figures compare."""
     upper, lowest = "".join(f"{name}: pack; " for name in above), above[-1]
     rest = "".join(f"{name}: pack; " for name in above[:-1])
     return {
@@ -74,8 +73,8 @@ def policies(above: tuple[str, ...]) -> dict[str, str]:
     }
 
 
-class TreeInstance:
-    """A cluster under random load, of which a tenth can be changed again and again."""
+class LoadedCluster:
+    """A cluster under random load, of which a tenth can be changed repeatedly."""
 
     def __init__(self, nodes: int, seed: int = 7) -> None:
         self.nodes = nodes
@@ -106,7 +105,7 @@ class TreeInstance:
         self._changes = [self._some_changes() for _ in range(CHANGES)]
 
     def change_a_tenth(self) -> None:
-        """Pods come and go on a tenth of the nodes, as a batch of the stream tells it."""
+        """Pods are added and removed on a tenth of the nodes, as one batch of the stream."""
         self.cluster.apply(self._changes[self._round % len(self._changes)])
         self._round += 1
 
@@ -119,13 +118,13 @@ class TreeInstance:
         return Batch(pods=pods)
 
     def forget_classes(self) -> None:
-        """As if no gang had been asked for yet."""
+        """Clears the cache of classes."""
         self.cluster.state.forget_classes()
 
 
-def solve_times(instance: TreeInstance, gang: int, text: str, rounds: int) -> dict[str, Any]:
+def solve_times(loaded: LoadedCluster, gang: int, text: str, rounds: int) -> dict[str, Any]:
     """Medians for one gang."""
-    state = instance.cluster.state
+    state = loaded.cluster.state
     asked = SolveGang("g", gang, (Role("member", gang),), constraints=parse_constraints(text))
     group = SolveGroup("g", (asked,))
     parts = parts_of(group)
@@ -138,9 +137,9 @@ def solve_times(instance: TreeInstance, gang: int, text: str, rounds: int) -> di
         placed = not isinstance(seats, NoSeats)
 
     state.refresh()
-    cold = median(once, rounds, instance.forget_classes)
-    warm = median(once, rounds, instance.change_a_tenth)
-    found = {"nodes": instance.nodes, "gang": gang, "cold_ms": cold, "warm_ms": warm, "placed": placed}
+    cold = median(once, rounds, loaded.forget_classes)
+    warm = median(once, rounds, loaded.change_a_tenth)
+    found = {"nodes": loaded.nodes, "gang": gang, "cold_ms": cold, "warm_ms": warm, "placed": placed}
     seats = seats_for(state, asked, parts[0], Budget(STEPS_PER_GROUP))
     if not isinstance(seats, NoSeats):
         solution = Solution([gang], [(0, seats)])
@@ -153,14 +152,14 @@ def solve_times(instance: TreeInstance, gang: int, text: str, rounds: int) -> di
     return found
 
 
-def batch_time(instance: TreeInstance, rounds: int) -> dict[str, Any]:
-    """500 gangs of 8 in one batch, with constraints and without."""
-    constraints = parse_constraints(policies(levels_of(instance.nodes))["pack above, spread on nodes"])
+def batch_time(loaded: LoadedCluster, rounds: int) -> dict[str, Any]:
+    """500 gangs of 8 in one batch, with and without constraints."""
+    constraints = parse_constraints(policies(levels_of(loaded.nodes))["pack above, spread on nodes"])
     shaped = [
         SolveGroup(f"g{i}", (SolveGang(f"g{i}", 8, (Role("member", 8),), constraints=constraints),)) for i in range(500)
     ]
     plain = [alone(f"g{i}", ("member", 8)) for i in range(500)]
-    state = instance.cluster.state
+    state = loaded.cluster.state
 
     def run(groups: list[SolveGroup]) -> int:
         state.refresh()
@@ -169,7 +168,7 @@ def batch_time(instance: TreeInstance, rounds: int) -> dict[str, Any]:
         return placed
 
     return {
-        "nodes": instance.nodes,
+        "nodes": loaded.nodes,
         "gangs": 500,
         "gang": 8,
         "placed": run(shaped),
@@ -179,7 +178,7 @@ def batch_time(instance: TreeInstance, rounds: int) -> dict[str, Any]:
 
 
 def median(work: Callable[[], object], rounds: int, before: Callable[[], object] = lambda: None) -> float:
-    """Milliseconds; what comes before each round is not timed."""
+    """Milliseconds; the setup of each round is not timed."""
     times = []
     work()
     gc.collect()
@@ -208,13 +207,13 @@ def main() -> None:
         if nodes not in LEVELS:
             parser.error(f"there is no cluster of {nodes} nodes; there are {', '.join(map(str, LEVELS))}")
         print(f"{nodes} nodes", file=sys.stderr)
-        instance = TreeInstance(nodes)
+        loaded = LoadedCluster(nodes)
         for name, text in policies(levels_of(nodes)).items():
             if name.startswith(options.policies):
                 gangs = map(int, options.gangs.split(","))
-                solves += [{"policies": name, **solve_times(instance, gang, text, options.rounds)} for gang in gangs]
+                solves += [{"policies": name, **solve_times(loaded, gang, text, options.rounds)} for gang in gangs]
         if nodes == 5_000:
-            batches.append(batch_time(instance, options.rounds))
+            batches.append(batch_time(loaded, options.rounds))
     told = {"solves": solves, "batches": batches}
     if options.plot:
         plot_speed(solves, options.plot)
@@ -225,7 +224,7 @@ def main() -> None:
 
 
 def show(told: dict[str, list[dict[str, Any]]]) -> None:
-    """As tables."""
+    """Print tables."""
     console = Console()
     table = Table("nodes", "gang", "policies", "placed", "cold ms", "warm ms", "answer ms", title="one gang")
     for each in told["solves"]:

@@ -1,14 +1,14 @@
-"""How good the solver's answers are, as JSON: random small groups under constraints against every place there is.
+"""Quality of the solver's answers, as JSON: random small groups under constraints against an enumeration.
 
 python tests/bench/quality.py [--instances 10000] [--larger 500] [--kinds equal,mixed,group] [--first 0] [--show 5]
 
-Of each kind of group (members of one class; of several; two gangs): how many have a place and how many were placed, how
-many have none and of how many that was proved, answers that are wrong (there are none), and how many of those placed
-are as good as can be. The others are counted by the first policy in which they are worse, in the order in which soft
-constraints are given up, with how much worse that is: a part of the best value, or of 1 if that is 0.
+Per kind of group (homogeneous; heterogeneous; two gangs): how many are feasible and were placed, how many are
+infeasible and were proved so, wrong answers (there are none), and how many placements are optimal. The others are
+counted by the first policy in which they are worse, in the order in which soft constraints are given up, with the
+difference relative to the optimal value, or to 1 if that is 0.
 
-"larger" are mixed gangs of up to 32 members on up to 40 nodes, of which only the exact search itself can tell the best
-when it has no limit.
+"larger" are heterogeneous gangs of up to 32 members on up to 40 nodes, whose optimum only the dynamic programme itself
+can find, without a limit.
 """
 
 import argparse
@@ -31,17 +31,17 @@ from muster.placement.solve.instance import NotPlaced, PartiallyPlaced
 
 @dataclass
 class Quality:
-    """What came of the cases of one kind."""
+    """Counts over the cases of one kind."""
 
     counts: Counter[str] = field(default_factory=Counter)
     asked: Counter[str] = field(default_factory=Counter)
     gaps: dict[str, list[float]] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
     found: list[str] = field(default_factory=list)
-    """Cases that are wrong, were not placed although they can be, or could be better: what and which."""
+    """Cases that are wrong, not placed although feasible, or not optimal."""
 
     def look_at(self, number: int, case: Case, best: Cost | None) -> None:
-        """Solve a case and judge the answer by the cost of the best one."""
+        """Solve a case and compare the answer with the optimal cost."""
         start = time.perf_counter()
         answer = answer_to(case)
         self.seconds.append(time.perf_counter() - start)
@@ -79,7 +79,7 @@ class Quality:
         self.found.insert(0, f"{what} {number}")
 
     def told(self, show: int) -> dict[str, Any]:
-        """In words and figures."""
+        """Summary in words and figures."""
         words = ("instances", "feasible", "placed", "not found", "optimal", "infeasible", "proved", "wrong")
         told: dict[str, Any] = {word: self.counts[word] for word in words}
         told["policies"] = {

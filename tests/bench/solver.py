@@ -51,7 +51,7 @@ def loaded_cluster(nodes: int, seed: int = 7) -> Cluster:
 
 
 def batches(nodes: int) -> Iterator[tuple[str, list[SolveGroup]]]:
-    """Name and groups of each batch to be timed."""
+    """Name and groups of each batch."""
     mixed = (("class-3", 1), ("class-1", 7))
     yield "one gang of 8", [alone("g", ("class-1", 8))]
     yield "one gang of 500", [alone("g", ("class-0", 500))]
@@ -65,7 +65,7 @@ def batches(nodes: int) -> Iterator[tuple[str, list[SolveGroup]]]:
 
 
 def full_cluster(nodes: int, levels: int, spare: int, seed: int = 7) -> tuple[Cluster, list[PotentialVictim]]:
-    """Nodes of 20 cpu, full of gangs of 8 pods that are strewn over them and may all be removed."""
+    """Nodes of 20 cpu, full of gangs of 8 pods on random nodes, all of them potential victims."""
     chance = random.Random(seed)
     classes = [
         PodClass(f"{cpu} cpu", (("cpu", 1000 * cpu), ("memory", 4 * GIB * cpu), (PODS, 1))) for cpu in (1, 4, 16)
@@ -91,7 +91,7 @@ def full_cluster(nodes: int, levels: int, spare: int, seed: int = 7) -> tuple[Cl
 
 
 def removals(nodes: int) -> Iterator[tuple[str, Cluster, list[PotentialVictim], SolveGroup]]:
-    """Name, cluster, what may be removed and the group that has no place otherwise, of each removal to be timed."""
+    """Name, cluster, potential victims and the group that needs preemption, for each case."""
     cluster, gangs = full_cluster(120, levels=1, spare=0)
     yield "one of 300 gangs for 8 pods", cluster, gangs, alone("g", ("1 cpu", 8))
     yield "several of 300 gangs for 8 larger pods", cluster, gangs, alone("g", ("4 cpu", 8))
@@ -108,7 +108,7 @@ def removals(nodes: int) -> Iterator[tuple[str, Cluster, list[PotentialVictim], 
 
 
 def run(cluster: Cluster, groups: list[SolveGroup]) -> int:
-    """Solve one batch; returns how many groups were placed."""
+    """Solve one batch; returns the number of placed groups."""
     cluster.state.refresh()
     placed = sum(isinstance(answer, Placed) for answer in solve(cluster.state, groups))
     cluster.state.rollback(0)
@@ -116,7 +116,7 @@ def run(cluster: Cluster, groups: list[SolveGroup]) -> int:
 
 
 def run_removal(cluster: Cluster, gangs: list[PotentialVictim], group: SolveGroup) -> int:
-    """Find who has to go; returns how many pods."""
+    """Find the victims; returns the number of pods."""
     cluster.state.refresh()
     [answer] = solve(cluster.state, [group], NO_NOMINATIONS, gangs)
     cluster.state.rollback(0)

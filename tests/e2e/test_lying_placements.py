@@ -7,8 +7,8 @@ import pytest
 from builders.e2e.solve_relay import Lie, removes
 from builders.e2e.world import World
 from builders.gangs.workloads import Workload, gang, plain
-from builders.placement import faults as lies
-from builders.placement.faults import of_places
+from builders.placement import faults as placement_faults
+from builders.placement.faults import change_placed
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -24,17 +24,33 @@ async def rejected(world: World, workload: Workload) -> set[str]:
 @pytest.mark.parametrize(
     ("lie", "reason", "counted"),
     [
-        (lies.all_on("no-such-node"), f"{UNUSABLE}node no-such-node does not exist", "unknown node or class"),
-        (of_places(lies.twice), f"{UNUSABLE}it seats 12 pods of gang", "not what was asked"),
-        (of_places(lies.far_too_many), f"{UNUSABLE}it seats", "not what was asked"),
-        (of_places(lies.a_part), f"{UNUSABLE}it seats 5 of gang", "fewer than must start together"),
-        (of_places(lies.nobody), f"{UNUSABLE}it seats 0 of gang", "fewer than must start together"),
-        (of_places(lies.empty_assignments), f"{UNUSABLE}it seats 0 pods on node", "not what was asked"),
-        (of_places(lies.of_another_gang), f"{UNUSABLE}it seats role 0 of gang", "not what was asked"),
-        (of_places(lies.of_another_role), f"{UNUSABLE}it seats role 7 of gang", "not what was asked"),
-        (of_places(lies.of_another_group), "placement gave no answer for this gang", "no answer for the gang"),
-        (lies.nothing_at_all, "placement gave no answer for this gang", "no answer for the gang"),
-        (of_places(lies.an_outcome_that_is_none), "its answer cannot be decoded", "no answer that can be read"),
+        (
+            placement_faults.all_on("no-such-node"),
+            f"{UNUSABLE}node no-such-node does not exist",
+            "unknown node or class",
+        ),
+        (change_placed(placement_faults.duplicated), f"{UNUSABLE}it seats 12 pods of gang", "not what was asked"),
+        (change_placed(placement_faults.oversized_count), f"{UNUSABLE}it seats", "not what was asked"),
+        (
+            change_placed(placement_faults.one_member_missing),
+            f"{UNUSABLE}it seats 5 of gang",
+            "fewer than must start together",
+        ),
+        (
+            change_placed(placement_faults.no_assignments),
+            f"{UNUSABLE}it seats 0 of gang",
+            "fewer than must start together",
+        ),
+        (change_placed(placement_faults.empty_assignments), f"{UNUSABLE}it seats 0 pods on node", "not what was asked"),
+        (change_placed(placement_faults.of_another_gang), f"{UNUSABLE}it seats role 0 of gang", "not what was asked"),
+        (change_placed(placement_faults.of_another_role), f"{UNUSABLE}it seats role 7 of gang", "not what was asked"),
+        (
+            change_placed(placement_faults.of_another_group),
+            "placement gave no answer for this gang",
+            "no answer for the gang",
+        ),
+        (placement_faults.no_results, "placement gave no answer for this gang", "no answer for the gang"),
+        (change_placed(placement_faults.unknown_outcome), "its answer cannot be decoded", "no answer that can be read"),
     ],
 )
 async def test_an_invalid_solve_response_is_reported_on_the_gang(
@@ -54,7 +70,7 @@ async def test_an_invalid_solve_response_is_reported_on_the_gang(
 async def test_i3_placement_cannot_overcommit_a_node(world: World) -> None:
     small, _ = await world.nodes(4, 8)
     a = gang("a").of(6)
-    with world.cluster.solves.lying(lies.all_on(small)):
+    with world.cluster.solves.lying(placement_faults.all_on(small)):
         await world.create(a)
         await world.waits(a, f"{UNUSABLE}node {small} has 4000 cpu free, 6000 would be used")
         assert world.bound_pods(a) == {}
@@ -65,7 +81,7 @@ async def test_i3_placement_cannot_overcommit_a_node(world: World) -> None:
 async def test_i3_placement_cannot_assign_the_same_capacity_twice(world: World) -> None:
     small, _ = await world.nodes(6, 4)
     a, b = gang("a").of(4), gang("b").of(4)
-    with world.cluster.solves.lying(lies.all_on(small)):
+    with world.cluster.solves.lying(placement_faults.all_on(small)):
         await world.create(a, b)
         first = await world.one_bound(a, b)
         second = b if first is a else a
@@ -77,7 +93,7 @@ async def test_a_node_that_fails_the_filters_is_rejected(world: World) -> None:
     closed, _ = await world.nodes(8, 8)
     await world.cordon(closed)
     a = gang("a").of(4)
-    with world.cluster.solves.lying(lies.all_on(closed)):
+    with world.cluster.solves.lying(placement_faults.all_on(closed)):
         await world.create(a)
         await world.waits(a, f"{UNUSABLE}node {closed}: node(s) were unschedulable")
         assert await rejected(world, a) == {"a node that does not take such pods"}
@@ -87,7 +103,7 @@ async def test_a_node_that_fails_the_filters_is_rejected(world: World) -> None:
 async def test_i1_placement_cannot_start_a_strict_gang_in_part(world: World) -> None:
     await world.nodes(4, 4)
     a = gang("a").of(6)
-    with world.cluster.solves.lying(of_places(lies.in_part)) as told:
+    with world.cluster.solves.lying(change_placed(placement_faults.unrequested_partial)) as told:
         await world.create(a)
         await world.cluster.until(lambda: told, "placement was asked")
         await world.waits(a)
@@ -99,7 +115,7 @@ async def test_i1_placement_cannot_start_a_strict_gang_in_part(world: World) -> 
 async def test_a_response_that_violates_a_hard_constraint_is_reported(world: World) -> None:
     one, other = await world.nodes(4, 4)
     a = gang("a").of(4).marked({"muster.dev/topology": "node: hard pack"})
-    with world.cluster.solves.lying(lies.divided_over(one, other)):
+    with world.cluster.solves.lying(placement_faults.spread_over(one, other)):
         await world.create(a)
         await world.waits(a, f'{UNUSABLE}it divides the members in a way that "node: hard pack" forbids')
         assert world.bound_pods(a) == {}
@@ -111,7 +127,7 @@ async def test_a_response_that_violates_a_hard_constraint_is_reported(world: Wor
 async def test_a_missing_response_costs_one_backoff(world: World) -> None:
     await world.nodes(4)
     a, single = gang("a").of(3), plain("single")
-    with world.cluster.solves.lying(lies.silence):
+    with world.cluster.solves.lying(placement_faults.no_answer):
         await world.create(a)
         await world.waits(a, "placement is not available: DEADLINE_EXCEEDED")
         assert world.bound_pods(a) == {}
@@ -125,7 +141,7 @@ async def test_i9_pods_that_were_not_offered_are_not_evicted(world: World) -> No
     await world.create(low)
     await world.bound(low)
     before = world.uids(low)
-    with world.cluster.solves.lying(lies.removing_another("koordinator/nowhere/nobody")) as told:
+    with world.cluster.solves.lying(placement_faults.unknown_victim("koordinator/nowhere/nobody")) as told:
         await world.create(high)
         await world.cluster.until(lambda: any(map(removes, told)), "somebody was to go")
         await world.waits(high)
@@ -139,7 +155,7 @@ async def test_i9_nothing_is_evicted_for_a_gang_that_fits(world: World) -> None:
     await world.create(low)
     await world.bound(low)
     before = world.uids(low)
-    with world.cluster.solves.lying(lies.removing_without_need(world.here(low).id, node)):
+    with world.cluster.solves.lying(placement_faults.needless_victim(world.here(low).id, node)):
         await world.create(high)
         await world.bound(high)
     assert world.uids(low) == before

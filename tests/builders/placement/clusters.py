@@ -1,4 +1,4 @@
-"""Clusters and gangs for placement tests, in few words: cpu in cores, everything else in units."""
+"""Clusters and gangs for placement tests: cpu in cores, everything else in units."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -71,7 +71,7 @@ def pod_class(
 
 
 def gang(name: str, *roles: tuple[str, int], minimum: int | None = None) -> SolveGang:
-    """Roles as (class id, wanted); without a minimum all are needed."""
+    """Roles as (class id, wanted); the minimum defaults to all members."""
     wanted = sum(count for _, count in roles)
     return SolveGang(name, wanted if minimum is None else minimum, tuple(Role(*role) for role in roles))
 
@@ -88,7 +88,7 @@ def alone(name: str, *roles: tuple[str, int], minimum: int | None = None, partia
 def cluster(
     nodes: Iterable[NodeFacts], classes: Iterable[PodClass], bound: Sequence[tuple[str, str, str]] = ()
 ) -> Cluster:
-    """`bound`: (uid, class id, node) of pods that hold room already."""
+    """`bound`: (uid, class id, node) of bound pods."""
     built = Cluster()
     pods = tuple(PodFacts(uid, "default", uid, class_id, node=on) for uid, class_id, on in bound)
     built.apply(Batch(pod_classes=tuple(classes), nodes=tuple(nodes), pods=pods))
@@ -118,7 +118,7 @@ def answers(
 
 
 def seats(answer: Answer) -> dict[str, int]:
-    """Node to members there, all roles together."""
+    """Members per node, over all roles."""
     assert isinstance(answer, Placed | PartiallyPlaced), answer
     by_node: dict[str, int] = {}
     for assignment in answer.assignments:
@@ -132,7 +132,7 @@ def seats_of(answer: Answer, role: int) -> dict[str, int]:
 
 
 def removals(answer: Answer) -> dict[str, tuple[bool, dict[str, int]]]:
-    """Gang to whether it goes whole, and how many of its pods go from each node."""
+    """Per victim gang, whether it is evicted whole, and how many of its pods per node."""
     assert isinstance(answer, Placed), answer
     gone: dict[str, tuple[bool, dict[str, int]]] = {}
     for gang_gone in answer.victims:

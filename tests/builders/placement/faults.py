@@ -1,4 +1,4 @@
-"""What a placement that lies may say: each changes an honest answer."""
+"""Faults of placement: each changes a correct answer into a wrong one."""
 
 from collections.abc import Callable
 
@@ -8,8 +8,8 @@ from muster.placement.v1 import placement_pb2 as pb
 PLACED = pb.GroupResult.OUTCOME_PLACED
 
 
-def of_places(change: Callable[[pb.GroupResult], object]) -> Lie:
-    """Change what is told of groups that have a place."""
+def change_placed(change: Callable[[pb.GroupResult], object]) -> Lie:
+    """Change the results of placed groups."""
 
     def lie(_: pb.SolveRequest, response: pb.SolveResponse) -> bool:
         for result in response.results:
@@ -20,19 +20,19 @@ def of_places(change: Callable[[pb.GroupResult], object]) -> Lie:
     return lie
 
 
-def nothing_at_all(_: pb.SolveRequest, response: pb.SolveResponse) -> bool:
+def no_results(_: pb.SolveRequest, response: pb.SolveResponse) -> bool:
     """No results."""
     del response.results[:]
     return True
 
 
-def silence(_: pb.SolveRequest, response: pb.SolveResponse) -> bool:
+def no_answer(_: pb.SolveRequest, response: pb.SolveResponse) -> bool:
     """No answer."""
     return False
 
 
 def all_on(node: str) -> Lie:
-    """Everybody on one node, whoever asked."""
+    """All members on one node."""
 
     def lie(request: pb.SolveRequest, response: pb.SolveResponse) -> bool:
         for group, result in zip(request.groups, response.results, strict=True):
@@ -45,8 +45,8 @@ def all_on(node: str) -> Lie:
     return lie
 
 
-def divided_over(*nodes: str) -> Lie:
-    """The members of every role in turn, one on each node."""
+def spread_over(*nodes: str) -> Lie:
+    """The members of every role on different nodes, one each."""
 
     def lie(request: pb.SolveRequest, response: pb.SolveResponse) -> bool:
         for group, result in zip(request.groups, response.results, strict=True):
@@ -60,25 +60,25 @@ def divided_over(*nodes: str) -> Lie:
     return lie
 
 
-def twice(result: pb.GroupResult) -> None:
-    """Every pod two times."""
+def duplicated(result: pb.GroupResult) -> None:
+    """Every pod twice."""
     result.assignments.extend(list(result.assignments))
 
 
-def a_part(result: pb.GroupResult) -> None:
-    """One pod less than there must be."""
+def one_member_missing(result: pb.GroupResult) -> None:
+    """One pod less than the minimum."""
     result.assignments[-1].count -= 1
     if not result.assignments[-1].count:
         del result.assignments[-1]
 
 
-def nobody(result: pb.GroupResult) -> None:
-    """Placed, but nowhere."""
+def no_assignments(result: pb.GroupResult) -> None:
+    """Placed, without assignments."""
     del result.assignments[:]
 
 
 def empty_assignments(result: pb.GroupResult) -> None:
-    """So many times none."""
+    """Assignments of zero members."""
     for assignment in result.assignments:
         assignment.count = 0
 
@@ -93,7 +93,7 @@ def of_another_role(result: pb.GroupResult) -> None:
         assignment.role += 7
 
 
-def an_outcome_that_is_none(result: pb.GroupResult) -> None:
+def unknown_outcome(result: pb.GroupResult) -> None:
     result.outcome = pb.GroupResult.Outcome.ValueType(99)
 
 
@@ -101,19 +101,19 @@ def of_another_group(result: pb.GroupResult) -> None:
     result.id = "koordinator/nowhere/nobody"
 
 
-def in_part(result: pb.GroupResult) -> None:
-    """As if the group might start with less."""
+def unrequested_partial(result: pb.GroupResult) -> None:
+    """Partial, though the group does not allow it."""
     result.outcome = pb.GroupResult.OUTCOME_PARTIAL
-    a_part(result)
+    one_member_missing(result)
 
 
-def far_too_many(result: pb.GroupResult) -> None:
+def oversized_count(result: pb.GroupResult) -> None:
     for assignment in result.assignments:
         assignment.count = 2**32 - 1
 
 
-def removing_another(gang: str) -> Lie:
-    """Who is to make room is somebody else, who was not offered."""
+def unknown_victim(gang: str) -> Lie:
+    """A victim that is not a potential victim."""
 
     def lie(_: pb.SolveRequest, response: pb.SolveResponse) -> bool:
         for result in response.results:
@@ -124,8 +124,8 @@ def removing_another(gang: str) -> Lie:
     return lie
 
 
-def removing_without_need(gang: str, node: str) -> Lie:
-    """Somebody has to go for a group that has a place."""
+def needless_victim(gang: str, node: str) -> Lie:
+    """A victim for a group that fits without preemption."""
 
     def lie(request: pb.SolveRequest, response: pb.SolveResponse) -> bool:
         for group, result in zip(request.groups, response.results, strict=True):

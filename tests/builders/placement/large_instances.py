@@ -1,4 +1,4 @@
-"""Random mixed gangs under constraints that are too large to look at every place, and the best that can be had."""
+"""Random heterogeneous gangs under constraints, too large for enumeration, and their optimal cost."""
 
 from random import Random
 
@@ -24,7 +24,7 @@ _LEVELS = {2: ("rack", "node"), 3: ("zone", "rack", "node")}
 
 
 def random_larger_case(number: int) -> Case:
-    """Case `number`: 12 to 40 nodes, 12 to 32 members of two or three classes, 2 or 3 levels; the same at any time."""
+    """Case `number`: 12 to 40 nodes, 12 to 32 members of two or three classes, 2 or 3 levels; reproducible."""
     chance = Random(f"larger {number}")
     classes = [
         pod_class(name, chance.randint(1, 4), memory=chance.choice((0, 1, 2, 4)))
@@ -45,7 +45,7 @@ def random_larger_case(number: int) -> Case:
 
 
 def best_of_ladder(case: Case) -> Cost | None:
-    """The cost of the best place, by a ladder without any limit; how good ladders are is shown on small cases."""
+    """The optimal cost by a dynamic programme with unlimited budget, whose correctness small cases show."""
     built = build(case)
     state, parts = built.state, parts_of(case.group)
     state.refresh()

@@ -1,8 +1,8 @@
-"""The best place for a small group under constraints, by looking at every place: what solvers are held against.
+"""Oracle: the optimal placement of a small group under constraints, by enumeration.
 
-Nothing here is clever and nothing is shared with the solver. A place is told by sizes: how many members of each gang
-are on each node, those counted that were there before. Every way to seat members is walked through node by node; of
-each the sizes are kept, and the constraints are judged on them.
+It is simple and shares no code with the solver. A placement is described by sizes: how many members of each gang are on
+each node, including those placed earlier. All divisions are enumerated node by node; the sizes of each are kept, and
+the constraints are evaluated on them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,14 +14,15 @@ from muster.gangs.solve import SolveGang, SolveGroup
 from muster.placement.solve.instance import PartiallyPlaced, Placed
 
 Cost = tuple[int, ...]
-"""Smaller is better. Members left out come first, then those outside of trees, then gang by gang the levels of its tree
-from the top: range, factor, shape."""
+"""Smaller is better: members left out, members outside of trees, then gang by gang the levels of its tree from the top:
+range, factor, shape.
+"""
 
 Sizes = tuple[tuple[int, ...], ...]
 """Members of each gang on each node."""
 
 Path = tuple[str, ...]
-"""A domain, by the names from the top to it."""
+"""A domain, as the names from the top to it."""
 
 _SHAPES = (LevelPolicy.PACK, LevelPolicy.SPREAD, LevelPolicy.PARTITION)
 
@@ -30,7 +31,7 @@ FLAT = TopologyTree("flat", default=True)
 
 @dataclass(frozen=True)
 class Case:
-    """A small cluster and a group. Members that are placed already hold none of the room that nodes have."""
+    """A small cluster and a group. Members placed earlier do not use the nodes' capacity."""
 
     nodes: Sequence[NodeFacts]
     classes: Sequence[PodClass]
@@ -43,7 +44,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Level:
-    """What is asked of one level; `depth` is how long the paths of its domains are."""
+    """The constraints of one level; `depth` is the length of its domains' paths."""
 
     name: str
     depth: int
@@ -53,7 +54,7 @@ class Level:
 
 
 def optimum(case: Case) -> Cost | None:
-    """The cost of the best place; None if there is no place for all minimums, or none that hard constraints allow."""
+    """The cost of the optimal placement; None if not all minimums fit under the hard constraints."""
     judges = [Judge(case, index) for index in range(len(case.group.gangs))]
     by_total: dict[int, list[Sizes]] = {}
     for added in _all_sizes(case):
@@ -66,28 +67,28 @@ def optimum(case: Case) -> Cost | None:
 
 
 def most_in_part(case: Case) -> tuple[int, ...] | None:
-    """Of places for a part of the group that the rest can follow, how many members count toward minimums at most: in
-    all, then of each gang, first gangs first. None if there is no such place, not even for nobody.
+    """Of partial placements that can be completed, the most members toward minimums: in total, then of each gang,
+    earlier gangs first. None if there is no such placement, not even an empty one.
     """
     judges = [Judge(case, index) for index in range(len(case.group.gangs))]
     return max((_counted(judges, added) for added in _all_sizes(case) if _may_follow(judges, added)), default=None)
 
 
 def counted_in_part(case: Case, answer: Placed | PartiallyPlaced) -> tuple[int, ...] | None:
-    """How many members of an answer count toward minimums, likewise; None if the rest cannot follow."""
+    """Members of an answer toward minimums, likewise; None if it cannot be completed."""
     judges = [Judge(case, index) for index in range(len(case.group.gangs))]
     added = _added(case, answer)
     return _counted(judges, added) if _may_follow(judges, added) else None
 
 
 def cost_of(case: Case, answer: Placed | PartiallyPlaced) -> Cost | None:
-    """The cost of an answer; None if it breaks a hard constraint or leaves a gang below its minimum."""
+    """The cost of an answer; None if it violates a hard constraint or leaves a gang below its minimum."""
     judges = [Judge(case, index) for index in range(len(case.group.gangs))]
     return _cost(case, judges, _added(case, answer))
 
 
 def terms(case: Case) -> list[str]:
-    """What each place of a cost counts, e.g. "members", "outside", "range", "factor", "pack"."""
+    """Names of the terms of a cost, e.g. "members", "outside", "range", "factor", "pack"."""
     names = ["members", "outside"]
     for gang in case.group.gangs:
         for level in _levels(gang, case.tree_of(gang)):
@@ -98,7 +99,7 @@ def terms(case: Case) -> list[str]:
 
 
 class Judge:
-    """What one gang's sizes are worth."""
+    """Evaluates the sizes of one gang."""
 
     def __init__(self, case: Case, index: int) -> None:
         gang = case.group.gangs[index]
@@ -116,13 +117,13 @@ class Judge:
         )
 
     def outside(self, added: Sequence[int]) -> int:
-        """New members on nodes that the tree does not know."""
+        """New members on nodes outside of the tree."""
         if not self._levels:
-            return 0  # who asks nothing of the tree may be anywhere
+            return 0  # gangs without constraints may use every node
         return sum(count for count, outside in zip(added, self._outside, strict=True) if outside)
 
     def cost(self, added: Sequence[int]) -> Cost | None:
-        """Per level from the top; None if a hard constraint is broken."""
+        """Per level from the top; None if a hard constraint is violated."""
         if self._inside_only and self.outside(added):
             return None
         sizes = [new + old for new, old in zip(added, self._before, strict=True)]
@@ -137,7 +138,7 @@ class Judge:
         return tuple(cost)
 
     def may_become(self, added: Sequence[int]) -> bool:
-        """Nothing hard is broken that more members could not mend."""
+        """No hard constraint is violated that more members could not repair."""
         if self._inside_only and self.outside(added):
             return False
         sizes = [new + old for new, old in zip(added, self._before, strict=True)]
@@ -149,7 +150,7 @@ class Judge:
         return True
 
     def _divisions(self, sizes: Sequence[int], upper: int, depth: int) -> list[list[int]]:
-        """For each domain above that has members, the sizes of those below that have any."""
+        """For each domain above with members, the sizes of the domains below that have any."""
         within: dict[Path, dict[Path, int]] = {}
         for path, size in zip(self._paths, sizes, strict=True):
             if size:
@@ -223,7 +224,7 @@ def _may_become(level: Level, parts: Sequence[int]) -> bool:
 
 
 def _as_asked(shape: LevelConstraint, parts: Sequence[int]) -> bool:
-    """A hard shape is kept by the sizes of the domains in one domain above."""
+    """A hard shape holds for the sizes of the domains within one domain above."""
     if shape.policy == LevelPolicy.PACK:
         return len(parts) == 1
     even = max(parts) - min(parts) <= 1
@@ -231,7 +232,7 @@ def _as_asked(shape: LevelConstraint, parts: Sequence[int]) -> bool:
 
 
 def _levels(gang: SolveGang, tree: TopologyTree) -> list[Level]:
-    """Levels that have constraints, from the top."""
+    """Levels with constraints, from the top."""
     found = []
     hard_pack_below = False
     for depth in range(len(tree.levels), 0, -1):
@@ -268,7 +269,7 @@ def _path_by_labels(tree: TopologyTree, node: NodeFacts) -> Path | None:
 
 
 def _all_sizes(case: Case) -> Iterator[Sizes]:
-    """How many new members of each gang each node may get, in every way."""
+    """All ways to place new members: how many of each gang each node gets."""
     parts = [
         (index, class_id, sum(role.wanted for role in gang.roles if role.class_id == class_id))
         for index, gang in enumerate(case.group.gangs)
@@ -276,7 +277,7 @@ def _all_sizes(case: Case) -> Iterator[Sizes]:
     ]
     by_id = {each.id: each for each in case.classes}
     wanted = [count for _, _, count in parts]
-    # sizes node by node so far -> how many of each part may have been used up for them
+    # sizes node by node so far -> how many of each part may have been used for them
     states: dict[tuple[tuple[int, ...], ...], set[tuple[int, ...]]] = {(): {(0,) * len(parts)}}
     for node in case.nodes:
         ways = [

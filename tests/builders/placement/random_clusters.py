@@ -1,4 +1,4 @@
-"""Random clusters with pods that mind one another: few nodes, few labels, all rules."""
+"""Random clusters with inter-pod rules: few nodes, few labels, all kinds of rules."""
 
 from dataclasses import dataclass
 
@@ -49,7 +49,7 @@ def _in_zones(*zones: str) -> NodeSelectorTerm:
 
 @st.composite
 def pod_classes(draw: st.DrawFn, name: str, crowded: bool = False) -> PodClass:
-    """`crowded`: every rule is there more often than not at once."""
+    """`crowded`: most classes have every kind of rule."""
 
     def some(what: st.SearchStrategy[object], most: int = 1) -> tuple:  # type: ignore[type-arg]
         if not crowded and draw(st.integers(0, 2)):
@@ -96,7 +96,7 @@ def machines(draw: st.DrawFn, most: int = 4, most_cpu: int = 4) -> list[NodeFact
 
 @dataclass(frozen=True)
 class Scenery:
-    """Nodes, classes, and (uid, class id, node, being deleted) of pods, perhaps on unknown nodes."""
+    """Nodes, classes, and (uid, class id, node, deletion started) of pods, some on unknown nodes."""
 
     nodes: list[NodeFacts]
     classes: list[PodClass]

@@ -1,4 +1,4 @@
-"""Placement as its callers see it: real gRPC on both sides, fed by a cluster-state that says what a test tells it."""
+"""A placement service over gRPC, fed by a cluster-state stream under the test's control."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -64,7 +64,7 @@ def potential_victim(name: str, *pods: tuple[str, str, int], level: int = 0, spa
 
 @dataclass
 class Placement:
-    """The service and how to talk to it."""
+    """The service and a client for it."""
 
     channel: aio.Channel
     stub: "pb_grpc.PlacementServiceAsyncStub"

@@ -1,4 +1,4 @@
-"""Random small groups under random constraints, and the solver's answers to them; the same for the same number."""
+"""Random small groups under random constraints, reproducible by number, and the solver's answers."""
 
 from collections.abc import Sequence
 from random import Random
@@ -26,13 +26,13 @@ Kind = Literal["equal", "mixed", "group"]
 KINDS: tuple[Kind, ...] = ("equal", "mixed", "group")
 
 _MOST_NODES = {"equal": 8, "mixed": 7, "group": 4}
-_MOST_MEMBERS = {"equal": 9, "mixed": 8, "group": 4}  # of each gang
+_MOST_MEMBERS = {"equal": 9, "mixed": 8, "group": 4}  # members of each gang
 _LEVELS = {1: ("node",), 2: ("rack", "node"), 3: ("zone", "rack", "node")}
 _SHAPES = (None, LevelPolicy.PACK, LevelPolicy.PACK, LevelPolicy.SPREAD, LevelPolicy.SPREAD, LevelPolicy.PARTITION)
 
 
 def random_case(number: int, kind: Kind) -> Case:
-    """Case `number` of a kind: up to 8 nodes on up to 3 levels, up to 9 members, and room that is often scarce."""
+    """Case `number` of a kind: up to 8 nodes on up to 3 levels, up to 9 members, and often scarce capacity."""
     chance = Random(f"{kind} {number}")
     classes = _classes(chance, kind)
     nodes = [_node(chance, index, kind) for index in range(chance.randint(2, _MOST_NODES[kind]))]
@@ -42,7 +42,7 @@ def random_case(number: int, kind: Kind) -> Case:
 
 
 def build(case: Case) -> Cluster:
-    """A cluster of the case's nodes and trees. Members that are placed sit on them, on top of what nodes offer."""
+    """A cluster of the case's nodes and trees. Members placed earlier do not use the nodes' capacity."""
     built = Cluster()
     classes = {each.id: each for each in case.classes}
     extra: dict[str, dict[str, int]] = {}
@@ -61,7 +61,7 @@ def build(case: Case) -> Cluster:
 
 
 def answer_to(case: Case) -> Answer:
-    """What the solver makes of it."""
+    """The solver's answer."""
     built = build(case)
     built.state.refresh()
     [answer] = solve(built.state, [case.group])
@@ -70,7 +70,7 @@ def answer_to(case: Case) -> Answer:
 
 
 def random_tree(chance: Random, nodes: Sequence[str], depth: int | None = None) -> TopologyTree:
-    """A tree with listed domains, of 1 to 3 levels, over the nodes, but for a few that it does not know."""
+    """A tree with listed domains, of 1 to 3 levels, over all but a few nodes."""
     depth = depth or chance.choice((1, 2, 2, 3))
     levels = tuple(TreeLevel(name) for name in _LEVELS[depth])
     if depth == 1:
@@ -89,7 +89,7 @@ def random_tree(chance: Random, nodes: Sequence[str], depth: int | None = None) 
 def constraints_that_can_be_met(
     chance: Random, tree: TopologyTree, minimum: int, wanted: int, largest: int = 3
 ) -> tuple[LevelConstraint, ...]:
-    """Constraints of some levels that do not contradict one another; numbers of ranges begin at `largest` at most."""
+    """Constraints of some levels that do not contradict one another; ranges begin at `largest` at most."""
     while True:
         found: list[LevelConstraint] = []
         for level in tree.levels:
@@ -115,7 +115,7 @@ def _of_level(chance: Random, level: str, wanted: int, largest: int) -> list[Lev
 
 
 def _can_be_met(each: LevelConstraint, others: Sequence[LevelConstraint], minimum: int, wanted: int) -> bool:
-    """It does not contradict the others of its level, and if it is hard some number of members can meet it."""
+    """The constraint contradicts no other of its level and, if hard, some number of members satisfies it."""
     beside = {other.policy: other for other in others if other.level == each.level}
     numbers = range(minimum, wanted + 1)
     if each.policy == LevelPolicy.PARTITION:

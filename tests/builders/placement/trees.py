@@ -1,4 +1,4 @@
-"""Clusters with a topology tree, written as the placement cases write them: "r0(a:4,b:4) r1(c:8)"."""
+"""Clusters with a topology tree, in the notation of the placement cases: "r0(a:4,b:4) r1(c:8)"."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ _TOKEN = re.compile(r"[\w-]+|[():,]")
 
 
 def tree_of(text: str, levels: str = "rack node") -> tuple[TopologyTree, dict[str, int]]:
-    """The tree, and how many members of one cpu are to fit on each node. `levels` from the top, the nodes' last."""
+    """The tree, and how many members of one cpu fit on each node. `levels` from the top, the nodes' last."""
     domains: list[TreeDomain] = []
     leaves: list[tuple[str, int]] = []
     free: dict[str, int] = {}
@@ -46,7 +46,7 @@ def planted(
     classes: Sequence[PodClass] = (),
     shuffled: Sequence[str] | None = None,
 ) -> Cluster:
-    """The cluster; `placed` members sit on top of the room that nodes are said to have. `shuffled`: order of nodes."""
+    """The cluster; `placed` members do not use the capacity of nodes. `shuffled`: order of nodes."""
     tree, free = tree_of(text, levels)
     pods = tuple(
         PodFacts(f"{name}-{number}", "default", f"{name}-{number}", "x", node=name)
@@ -62,7 +62,7 @@ def planted(
 def asking(
     constraints: str, members: int, minimum: int | None = None, placed: dict[str, int] | None = None
 ) -> SolveGroup:
-    """A gang of equal members under constraints as users write them; "" for none."""
+    """A homogeneous gang with constraints in the annotation's syntax; "" for none."""
     pods = tuple(PodsOnNode(name, "x", count) for name, count in (placed or {}).items())
     asked = parse_constraints(constraints) if constraints else ()
     gang = SolveGang("g", members if minimum is None else minimum, (Role("x", members),), "", asked, pods)
@@ -78,6 +78,6 @@ def answer_to(
     minimum: int | None = None,
     placed: dict[str, int] | None = None,
 ) -> Answer:
-    """Where a gang goes on a tree."""
+    """The answer for a gang on a tree."""
     [answer] = answers(planted(text, levels, placed=placed), asking(constraints, members, minimum, placed))
     return answer

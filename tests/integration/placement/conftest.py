@@ -1,4 +1,4 @@
-"""A placement of two nodes, and what feeds it."""
+"""A placement service with two nodes, and its cluster-state stream."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""The service's own process: ready once kernels are compiled and the cluster is known, until it is stopped."""
+"""The service process: ready once kernels are compiled and the mirror is complete, until it is stopped."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ from muster.rpc.channel import open_channel
 
 
 class SlowCompiler:
-    """In place of a kernel: takes until it is let go."""
+    """Replaces a kernel: compiles until released."""
 
     def __init__(self) -> None:
         self.begun = threading.Event()
@@ -30,7 +30,7 @@ class SlowCompiler:
         return self.let_go.wait(30)
 
 
-async def test_it_is_alive_but_not_ready_while_kernels_are_compiled(
+async def test_alive_but_not_ready_while_kernels_compile(
     stream: ClusterStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler = SlowCompiler()

@@ -1,4 +1,4 @@
-"""Solve over real gRPC: what is answered, when, and what is refused."""
+"""Solve over gRPC: answers, waiting for revisions, and rejected requests."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.watch_codec import batch_step
 
 
-async def test_a_batch_is_answered_in_order_with_runs_and_explanations(placement: Placement) -> None:
+async def test_answers_are_in_order_with_assignments_and_explanations(placement: Placement) -> None:
     groups = asks(("x", 6), name="fits"), asks(("x", 3), name="not"), asks(("y", 1), name="last")
     response = await placement.solve(*groups)
     assert [result.id for result in response.results] == ["fits", "not", "last"]
@@ -28,13 +28,13 @@ async def test_a_batch_is_answered_in_order_with_runs_and_explanations(placement
     assert dict(response.revision.kinds) == {"pods": 10, "nodes": 5}
 
 
-async def test_a_solve_keeps_nothing(placement: Placement) -> None:
+async def test_a_solve_leaves_no_reservations(placement: Placement) -> None:
     first = await placement.solve(asks(("x", 8)))
     again = await placement.solve(asks(("x", 8)))
     assert first == again
 
 
-async def test_deltas_change_what_is_free(placement: Placement, stream: ClusterStream) -> None:
+async def test_deltas_change_free_capacity(placement: Placement, stream: ClusterStream) -> None:
     stream.send(batch_step(Batch(pods=(bound("p", "a", "y"), bound("q", "b", "y")), through={"pods": 11})))
     assert where((await placement.solve(asks(("x", 4)), pods=11)).results[0]) == {"a": 2, "b": 2}
     ended = bound("p", "a", "y", PodPhase.SUCCEEDED)
@@ -49,9 +49,7 @@ async def test_deltas_change_what_is_free(placement: Placement, stream: ClusterS
     ]
 
 
-async def test_p32_reservations_count_until_their_pods_are_seen_and_then_no_more(
-    placement: Placement, stream: ClusterStream
-) -> None:
+async def test_p32_reservations_count_until_their_pods_are_bound(placement: Placement, stream: ClusterStream) -> None:
     held = (pb.Reservation(node="a", class_id="y", pod_uids=["p", "q"]),)
     [before] = (await placement.solve(asks(("x", 5)), held=held)).results
     assert before.explanation.fit == 4
@@ -61,7 +59,7 @@ async def test_p32_reservations_count_until_their_pods_are_seen_and_then_no_more
     assert (await placement.solve(asks(("x", 8)))).results[0].explanation.fit == 6
 
 
-async def test_p33_a_solve_waits_for_the_revision_it_asks_for(placement: Placement, stream: ClusterStream) -> None:
+async def test_p33_a_solve_waits_for_the_requested_revision(placement: Placement, stream: ClusterStream) -> None:
     waiting = asyncio.create_task(placement.solve(asks(("x", 8)), pods=12))
     await placement.solve(asks(("x", 8)))
     assert not waiting.done()
@@ -70,13 +68,13 @@ async def test_p33_a_solve_waits_for_the_revision_it_asks_for(placement: Placeme
     assert result.outcome == INFEASIBLE
 
 
-async def test_p33_a_revision_that_does_not_come_is_refused_before_the_deadline(placement: Placement) -> None:
+async def test_p33_a_missing_revision_fails_before_the_deadline(placement: Placement) -> None:
     code, message = await placement.refused(asks(("x", 1)), pods=99, seconds=5)
     assert code is grpc.StatusCode.FAILED_PRECONDITION
     assert message == "deadline exceeded before cluster-state sent pods 99 (reached: 10)"
 
 
-async def test_an_unknown_class_is_a_failed_precondition(placement: Placement) -> None:
+async def test_an_unknown_class_fails_the_precondition(placement: Placement) -> None:
     code, message = await placement.refused(asks(("nobody", 1)))
     assert code is grpc.StatusCode.FAILED_PRECONDITION
     assert "'nobody'" in message
@@ -98,7 +96,7 @@ async def test_an_unknown_class_is_a_failed_precondition(placement: Placement) -
         ),
     ],
 )
-async def test_p36_senseless_requests_are_refused_with_what_is_wrong(
+async def test_p36_invalid_requests_are_rejected_with_the_error(
     placement: Placement, groups: list[pb.GangGroup], quoted: str
 ) -> None:
     code, message = await placement.refused(*groups)
@@ -106,7 +104,7 @@ async def test_p36_senseless_requests_are_refused_with_what_is_wrong(
     assert quoted in message
 
 
-async def test_a_pod_reserved_twice_is_refused(placement: Placement) -> None:
+async def test_a_pod_reserved_twice_is_rejected(placement: Placement) -> None:
     held = (
         pb.Reservation(node="a", class_id="x", pod_uids=["p"]),
         pb.Reservation(node="b", class_id="x", pod_uids=["p"]),
@@ -115,7 +113,7 @@ async def test_a_pod_reserved_twice_is_refused(placement: Placement) -> None:
         await placement.solve(asks(("x", 1)), held=held)
 
 
-async def test_solves_at_the_same_time_do_not_see_each_other(placement: Placement) -> None:
+async def test_concurrent_solves_are_isolated(placement: Placement) -> None:
     responses = await asyncio.gather(*(placement.solve(asks(("x", 5)), asks(("y", 1), name="h")) for _ in range(8)))
     assert all(response == responses[0] for response in responses)
     assert responses[0].results[1].outcome == PLACED

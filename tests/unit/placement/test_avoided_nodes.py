@@ -1,4 +1,4 @@
-"""Nodes that did not take a gang's members are used only if it has no place without them."""
+"""Avoided nodes are used only if there is no placement without them."""
 
 import numpy as np
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ CLASSES = [pod_class("x"), pod_class("xx", 2)]
 
 
 def avoiding(asked: SolveGroup, *names: str) -> SolveGroup:
-    """The group, whose gangs all avoid these nodes."""
+    """The group with these avoided nodes for all its gangs."""
     return replace(asked, gangs=tuple(_avoiding(each, names) for each in asked.gangs))
 
 
@@ -31,14 +31,14 @@ def _avoiding(asked: SolveGang, names: tuple[str, ...]) -> SolveGang:
     return replace(asked, avoided=names)
 
 
-def test_they_are_not_used_if_others_do() -> None:
+def test_avoided_nodes_are_not_used_if_others_suffice() -> None:
     built = cluster([node("a", 2), node("b", 8)], CLASSES)
     [best] = answers(built, alone("g", ("x", 2)))
     [other] = answers(built, avoiding(alone("g", ("x", 2)), "a"))
     assert (seats(best), seats(other)) == ({"a": 2}, {"b": 2})
 
 
-def test_they_are_used_if_there_is_no_place_without_them() -> None:
+def test_avoided_nodes_are_used_as_a_last_resort() -> None:
     built = cluster([node("a", 2), node("b", 8)], CLASSES)
     [answer] = answers(built, avoiding(alone("g", ("x", 1), ("xx", 4)), "a", "gone"))
     assert sum(seats(answer).values()) == 5
@@ -47,7 +47,7 @@ def test_they_are_used_if_there_is_no_place_without_them() -> None:
     assert refusal(none).explanation == refusal(plain).explanation
 
 
-def test_a_single_pod_and_groups_of_gangs_avoid_them_too() -> None:
+def test_single_pods_and_gang_groups_avoid_nodes_too() -> None:
     built = cluster([node("a", 2), node("b", 8)], CLASSES)
     single, after = answers(built, avoiding(alone("g", ("x", 1)), "a"), alone("h", ("x", 1)))
     assert (seats(single), seats(after)) == ({"b": 1}, {"a": 1})
@@ -56,7 +56,7 @@ def test_a_single_pod_and_groups_of_gangs_avoid_them_too() -> None:
     assert seats(answer) == {"b": 2}
 
 
-def test_nobody_is_removed_and_nothing_left_out_as_long_as_they_have_room() -> None:
+def test_avoided_nodes_are_used_before_preemption() -> None:
     built = cluster([node("a", 2), node("b", 2)], CLASSES, [("p", "xx", "b")])
     [answer] = answers(
         built, avoiding(alone("g", ("xx", 1)), "a"), removing=[potential_victim("victim", ("b", "xx", 1))]
@@ -68,7 +68,7 @@ def test_nobody_is_removed_and_nothing_left_out_as_long_as_they_have_room() -> N
     assert seats(answer) == {"a": 2}
 
 
-def test_what_is_taken_is_given_back() -> None:
+def test_withheld_capacity_of_avoided_nodes_is_restored() -> None:
     built = cluster([node("a", 2), node("b", 8)], CLASSES)
     built.state.refresh()
     before = built.state.free.copy()

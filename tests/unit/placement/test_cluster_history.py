@@ -1,4 +1,4 @@
-"""A cluster that was told of changes bit by bit answers as one that was told of the end alone, whatever is cached."""
+"""A cluster after incremental changes gives the same answers as a fresh snapshot, whatever is cached."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -55,7 +55,7 @@ changes = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(changes)
-def test_changes_bit_by_bit_lead_to_the_same_answers_as_the_end_alone(history: list[tuple[str, object]]) -> None:
+def test_incremental_changes_equal_a_fresh_snapshot(history: list[tuple[str, object]]) -> None:
     built = cluster([], CLASSES)
     kept_nodes, kept_pods = dict[str, NodeFacts](), dict[str, PodFacts]()
     for kind, change in history:
@@ -87,7 +87,7 @@ def test_reservations_leave_no_trace() -> None:
     assert answers(built, *ASKED) == before
 
 
-def test_reservations_may_exceed_what_a_node_has() -> None:
+def test_reservations_may_exceed_free_capacity() -> None:
     built = cluster([node("a", 4), node("b", 2)], CLASSES)
     built.state.refresh()
     built.reserve([("a", "y", ("p", "q", "r"))])
@@ -95,7 +95,7 @@ def test_reservations_may_exceed_what_a_node_has() -> None:
     built.state.rollback(0)
 
 
-def test_classes_that_come_later_with_new_resources_are_usable() -> None:
+def test_later_classes_with_new_resources_are_usable() -> None:
     built = cluster([node("a", 4)], [CLASSES[0]])
     answers(built, ASKED[0])
     built.apply(Batch(pod_classes=(CLASSES[2],), nodes=(node("gpu", 4, gpu=4),)))
@@ -103,7 +103,7 @@ def test_classes_that_come_later_with_new_resources_are_usable() -> None:
     assert answer == answers(cluster([node("a", 4), node("gpu", 4, gpu=4)], CLASSES), alone("g", ("g", 2)))[0]
 
 
-def test_unchanged_nodes_cost_nothing() -> None:
+def test_unchanged_nodes_are_not_evaluated_again() -> None:
     built = cluster([node("a", 4), node("b", 4)], CLASSES)
     before = built.nodes.version, built.capacity.version
     built.apply(Batch(nodes=(replace(node("a", 4), revision=99),)))

@@ -1,4 +1,4 @@
-"""Dividing members over domains, many at once: as few, as many, as even as can be, in every segment by itself."""
+"""Kernel `divide`: pack, spread and partition, with ranges and factors, independently in each segment."""
 
 from itertools import combinations
 
@@ -37,7 +37,7 @@ def fewest_of(caps: list[int], wanted: int) -> int:
 
 
 def levelled(caps: list[int], wanted: int, parts: int) -> int:
-    """The least sum of squares over so many parts or fewer: one more where there are fewest, for every choice."""
+    """The least sum of squares over at most `parts` parts: greedily to the smallest, for every choice of domains."""
     best = None
     for chosen in combinations(caps, min(parts, len(caps))):
         if sum(chosen) < wanted:
@@ -53,7 +53,7 @@ def levelled(caps: list[int], wanted: int, parts: int) -> int:
 
 
 @given(SEGMENTS)
-def test_packed_on_the_fewest(segments: list[tuple[list[int], int]]) -> None:
+def test_pack_uses_the_fewest_domains(segments: list[tuple[list[int], int]]) -> None:
     found = divided(Rule(0), segments)
     assert (found is not None) == fits(segments)
     for counts, (caps, wanted) in zip(found or (), segments, strict=False):
@@ -63,7 +63,7 @@ def test_packed_on_the_fewest(segments: list[tuple[list[int], int]]) -> None:
 
 
 @given(SEGMENTS)
-def test_spread_as_evenly_as_room_allows(segments: list[tuple[list[int], int]]) -> None:
+def test_spread_is_as_even_as_capacity_allows(segments: list[tuple[list[int], int]]) -> None:
     found = divided(Rule(0, Shape.SPREAD), segments)
     assert (found is not None) == fits(segments)
     for counts, (caps, wanted) in zip(found or (), segments, strict=False):
@@ -73,7 +73,7 @@ def test_spread_as_evenly_as_room_allows(segments: list[tuple[list[int], int]]) 
 
 
 @given(SEGMENTS, st.integers(1, 4))
-def test_parts_as_many_as_asked_where_they_have_room(segments: list[tuple[list[int], int]], parts: int) -> None:
+def test_a_partition_has_the_declared_parts_if_they_hold_all(segments: list[tuple[list[int], int]], parts: int) -> None:
     found = divided(Rule(0, Shape.PARTITION, parts=parts), segments)
     assert (found is not None) == fits(segments)
     for counts, (caps, wanted) in zip(found or (), segments, strict=False):
@@ -84,7 +84,7 @@ def test_parts_as_many_as_asked_where_they_have_room(segments: list[tuple[list[i
 
 
 @given(SEGMENTS, st.sampled_from([Shape.SPREAD, Shape.PARTITION]), st.integers(1, 4))
-def test_hard_shapes_are_even_or_refused(segments: list[tuple[list[int], int]], shape: Shape, parts: int) -> None:
+def test_hard_shapes_are_even_or_infeasible(segments: list[tuple[list[int], int]], shape: Shape, parts: int) -> None:
     found = divided(Rule(0, shape, shape_is_hard=True, parts=parts), segments)
     possible = []
     for caps, wanted in segments:
@@ -99,7 +99,7 @@ def test_hard_shapes_are_even_or_refused(segments: list[tuple[list[int], int]], 
 
 
 @given(SEGMENTS, st.integers(1, 4), st.integers(0, 4), st.sampled_from(list(Shape)))
-def test_ranges_and_factors_hold_in_whatever_is_found(
+def test_every_division_satisfies_ranges_and_factors(
     segments: list[tuple[list[int], int]], least: int, step: int, shape: Shape
 ) -> None:
     step = max(1, step)
@@ -120,9 +120,7 @@ def test_ranges_and_factors_hold_in_whatever_is_found(
     st.integers(1, 5),
     st.booleans(),
 )
-def test_domains_are_divided_as_if_there_were_no_others(
-    caps: list[int], wanted: int, shape: Shape, parts: int, hard: bool
-) -> None:
+def test_domains_are_divided_independently(caps: list[int], wanted: int, shape: Shape, parts: int, hard: bool) -> None:
     rule = Rule(0, shape, shape_is_hard=hard, parts=parts)
     easy = ([wanted] * parts, wanted)
     one, other, both = divided(rule, [(caps, wanted)]), divided(rule, [easy]), divided(rule, [(caps, wanted), easy])
@@ -130,7 +128,7 @@ def test_domains_are_divided_as_if_there_were_no_others(
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=400), st.integers(1, 10**8))
-def test_many_and_large_domains_are_packed_as_sorting_them_would(caps: list[int], wanted: int) -> None:
+def test_packing_many_large_domains_agrees_with_sorting(caps: list[int], wanted: int) -> None:
     counts = divided(Rule(0), [(caps, wanted)])
     expected = packed(caps, wanted)
     assert counts == (None if expected is None else [expected])
@@ -140,14 +138,14 @@ def test_many_and_large_domains_are_packed_as_sorting_them_would(caps: list[int]
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=400), st.integers(1, 10**8))
-def test_many_and_large_domains_are_levelled_as_sorting_them_would(caps: list[int], wanted: int) -> None:
+def test_spreading_over_many_large_domains_agrees_with_sorting(caps: list[int], wanted: int) -> None:
     counts = divided(Rule(0, Shape.SPREAD), [(caps, wanted)])
     expected = level(caps, wanted)
     assert counts == (None if expected is None else [expected])
 
 
 def packed(caps: list[int], wanted: int) -> list[int] | None:
-    """The tightest that holds all, or the roomiest and the tightest that holds the rest."""
+    """The tightest domain that holds all, or the largest ones and the tightest that holds the rest."""
     counts = [0] * len(caps)
     for at in sorted(range(len(caps)), key=lambda at: (-caps[at], at)):
         able = [other for other in range(len(caps)) if caps[other] >= wanted and not counts[other]]
@@ -162,7 +160,7 @@ def packed(caps: list[int], wanted: int) -> list[int] | None:
 
 
 def level(caps: list[int], wanted: int) -> list[int] | None:
-    """The largest share at which all find room: those with less are full, the tightest of the others have it."""
+    """The largest equal share: smaller domains are full, the tightest of the others have the share."""
     if sum(caps) < wanted:
         return None
     order = sorted(range(len(caps)), key=lambda at: (caps[at], at), reverse=True)
@@ -181,7 +179,7 @@ def level(caps: list[int], wanted: int) -> list[int] | None:
 
 
 @given(SEGMENTS, st.integers(0, 4), st.integers(0, 1), st.booleans())
-def test_the_most_that_can_be_even(
+def test_the_largest_even_division(
     segments: list[tuple[list[int], int]], parts: int, difference: int, large: bool
 ) -> None:
     caps = [[cap * (20 if large else 1) for cap in each] for each, _ in segments]
@@ -206,13 +204,13 @@ def test_ties_go_to_the_first_domain() -> None:
     assert divided(Rule(0, Shape.SPREAD), [([4, 4, 4], 2)]) == [[1, 1, 0]]
 
 
-def test_the_tightest_that_do_are_shared() -> None:
+def test_the_tightest_domains_share_the_members() -> None:
     assert divided(Rule(0, Shape.SPREAD), [([9, 1, 5, 1], 2)]) == [[0, 1, 0, 1]]
     assert divided(Rule(0), [([9, 6, 7], 6)]) == [[0, 6, 0]]
 
 
 def _even(caps: list[int], wanted: int, parts: int) -> bool:
-    """So many parts can have sizes that differ by at most one."""
+    """Sizes of `parts` parts can differ by at most one."""
     if parts > min(len(caps), wanted):
         return False
     each, more = divmod(wanted, parts)

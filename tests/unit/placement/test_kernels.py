@@ -1,4 +1,4 @@
-"""Kernels: compiled once, for the types that are said, from nothing but files of kernels, wherever that can be kept."""
+"""Kernels: declared types, names of kernel modules only, and the cache of machine code."""
 
 import ast
 import os
@@ -42,7 +42,7 @@ def total(values):
 
 
 def run(tmp_path: Path, **environment: str) -> str:
-    """A process of its own compiles a kernel, or finds it: whether it had to, and what the kernel says."""
+    """Runs a process that loads or compiles a kernel; returns whether it compiled, and the kernel's result."""
     (tmp_path / "doubling.py").write_text(MODULE)
     made = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path)],
@@ -59,12 +59,12 @@ def names_of(code: Any) -> set[str]:
     return set(code.co_names).union(*map(names_of, nested))
 
 
-def test_machine_code_is_kept_for_the_next_process(tmp_path: Path) -> None:
+def test_machine_code_is_cached_for_the_next_process(tmp_path: Path) -> None:
     assert run(tmp_path) == "True 12"
     assert run(tmp_path) == "False 12"
 
 
-def test_machine_code_that_cannot_be_read_is_made_anew(tmp_path: Path) -> None:
+def test_a_corrupt_cache_is_compiled_anew(tmp_path: Path) -> None:
     run(tmp_path)
     kept = list(tmp_path.rglob("*.nbc"))
     assert kept
@@ -74,14 +74,14 @@ def test_machine_code_that_cannot_be_read_is_made_anew(tmp_path: Path) -> None:
     assert run(tmp_path) == "False 12"
 
 
-def test_without_a_place_to_keep_machine_code_each_process_compiles(tmp_path: Path) -> None:
+def test_without_a_writable_cache_each_process_compiles(tmp_path: Path) -> None:
     nowhere = {"NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator", "NUMBA_CACHE_DIR": "/dev/null/nowhere"}
     assert run(tmp_path, **nowhere) == "True 12"
     assert run(tmp_path, **nowhere) == "True 12"
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-def test_kernels_use_nothing_but_files_of_kernels(kernel: Kernel) -> None:
+def test_kernels_use_names_of_kernel_modules_only(kernel: Kernel) -> None:
     functions = [kernel.compiled.py_func]
     seen = set(functions)
     while functions:
@@ -105,7 +105,7 @@ def file_of(function: Any) -> Path:
 
 
 def is_said_in(name: str, function: Any) -> bool:
-    """In the function's file, or in another file of kernels that it has the name from."""
+    """Defined in the function's file, or in another kernel module that it is imported from."""
     text = file_of(function).read_text()
     if f"\n{name}: Final = " in text or f"\nclass {name}(NamedTuple)" in text:
         return True
@@ -114,15 +114,15 @@ def is_said_in(name: str, function: Any) -> bool:
     return bool(said) and all(f"{module}".startswith("muster.placement.kernels.") for module in said)
 
 
-def test_the_name_of_machine_code_says_of_which_text_it_is(tmp_path: Path) -> None:
-    """numba itself looks at the kernel's own file only."""
+def test_cache_keys_depend_on_all_kernel_modules(tmp_path: Path) -> None:
+    """numba itself checks only the kernel's own file."""
     run(tmp_path)
     kept = {path.name for path in tmp_path.rglob("*.nbi")}
     assert kept
     assert all(re.match(r"doubling\.total\.[0-9a-f]{16}-", name) for name in kept), kept
 
 
-def test_solves_call_kernels_with_the_types_that_are_compiled_before() -> None:
+def test_solves_call_kernels_with_the_compiled_types() -> None:
     for kind in KINDS:
         for number in range(40):
             answer_to(random_case(number, kind))

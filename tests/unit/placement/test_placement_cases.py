@@ -1,4 +1,4 @@
-"""The placement cases that need no topology, by their ids, and other stories about where gangs go."""
+"""Placement cases without topology, by their ids, and other cases of packing, roles and groups."""
 
 import random
 
@@ -41,13 +41,13 @@ def test_p05_one_short_is_infeasible_and_counted() -> None:
     assert refused.explanation.short_by == (("cpu", 1000),)
 
 
-def test_p15_one_each() -> None:
+def test_p15_one_member_per_node() -> None:
     names = "abcdefghijklmnopqrstuvwxyz"
     [answer] = answers(cluster([node(name, 1) for name in names], [pod_class("x")]), alone("g", ("x", 26)))
     assert seats(answer) == dict.fromkeys(names, 1)
 
 
-def test_p21_two_roles_two_sizes() -> None:
+def test_p21_two_roles_on_nodes_of_two_sizes() -> None:
     classes = [pod_class("x", 7), pod_class("y", 3)]
     for roles in ((("x", 1), ("y", 1)), (("y", 1), ("x", 1))):
         [answer] = answers(cluster([node("big", 8), node("small", 4)], classes), alone("g", *roles))
@@ -57,7 +57,7 @@ def test_p21_two_roles_two_sizes() -> None:
 
 @pytest.mark.parametrize("order", [("x", "y"), ("y", "x")])
 @pytest.mark.parametrize("nodes", [("n8", "n4"), ("n4", "n8")])
-def test_g40_both_sizes_are_placed_in_every_order(order: tuple[str, str], nodes: tuple[str, str]) -> None:
+def test_g40_both_sizes_are_placed_in_any_order(order: tuple[str, str], nodes: tuple[str, str]) -> None:
     cpu = {"n8": 8, "n4": 4}
     built = cluster([node(name, cpu[name]) for name in nodes], [pod_class("x", 7), pod_class("y", 3)])
     [answer] = answers(built, alone("g", *((name, 1) for name in order)))
@@ -65,7 +65,7 @@ def test_g40_both_sizes_are_placed_in_every_order(order: tuple[str, str], nodes:
     assert seats_of(answer, order.index("y")) == {"n4": 1}
 
 
-def test_p22_those_who_need_no_gpu_leave_gpu_nodes_alone() -> None:
+def test_p22_pods_without_gpu_requests_avoid_gpu_nodes() -> None:
     nodes = [node("gpu", 64, gpu=8), node("plain-1", 64), node("plain-2", 64)]
     classes = [pod_class("x", 8, gpu=2), pod_class("y", 32)]
     [answer] = answers(cluster(nodes, classes), alone("g", ("x", 4), ("y", 4)))
@@ -73,14 +73,14 @@ def test_p22_those_who_need_no_gpu_leave_gpu_nodes_alone() -> None:
     assert seats_of(answer, 1) == {"plain-1": 2, "plain-2": 2}
 
 
-def test_p23_bin_trap_of_two() -> None:
+def test_p23_packing_where_greedy_fails_on_two_nodes() -> None:
     classes = [pod_class("4", 4), pod_class("2", 2)]
     for roles in ((("4", 2), ("2", 2)), (("2", 2), ("4", 2))):
         [answer] = answers(cluster([node("a", 6), node("b", 6)], classes), alone("g", *roles))
         assert seats(answer) == {"a": 2, "b": 2}
 
 
-def test_p24_bin_trap_of_three_that_leaves_nothing_over() -> None:
+def test_p24_perfect_packing_of_three_nodes() -> None:
     classes = [pod_class(str(cpu), cpu) for cpu in (3, 4, 5, 6)]
     roles = [("6", 1), ("5", 2), ("4", 2), ("3", 2)]
     for seed in range(10):
@@ -91,18 +91,18 @@ def test_p24_bin_trap_of_three_that_leaves_nothing_over() -> None:
 
 def test_p24_one_more_is_proved_infeasible() -> None:
     classes = [pod_class(str(cpu), cpu) for cpu in (4, 7)]
-    # 28 of 30 cpu are asked, so that only a search can tell: each 7 leaves 3, where no 4 fits
+    # 28 of 30 cpu are requested, so only a search can decide: each 7 leaves 3, where no 4 fits
     [answer] = answers(cluster([node(name, 10) for name in "abc"], classes), alone("g", ("7", 2), ("4", 3)))
     assert refusal(answer).proved
 
 
-def test_p25_the_selector_decides_though_another_rack_is_larger() -> None:
+def test_p25_node_selector_outweighs_a_larger_rack() -> None:
     nodes = [node("r0-a", 64, labels={"rack": "r0"}), node("r1-a", 4, labels={"rack": "r1"})]
     [answer] = answers(cluster(nodes, [pod_class("x", selector={"rack": "r1"})]), alone("g", ("x", 4)))
     assert seats(answer) == {"r1-a": 4}
 
 
-def test_p26_tainted_nodes_are_as_if_absent_and_counted() -> None:
+def test_p26_tainted_nodes_are_filtered_and_counted() -> None:
     taint = Taint("gpu", "true", TaintEffect.NO_SCHEDULE)
     nodes = [node("a", 2), node("b", 2), node("c", 8, taints=[taint]), node("d", 8, taints=[taint])]
     built = cluster(nodes, [pod_class("x")])
@@ -114,7 +114,7 @@ def test_p26_tainted_nodes_are_as_if_absent_and_counted() -> None:
     )
 
 
-def test_p31_what_an_earlier_group_takes_is_not_there_for_a_later_one() -> None:
+def test_p31_earlier_groups_reduce_capacity_for_later_ones() -> None:
     built = cluster([node("a", 8)], [pod_class("x")])
     first, second, third = answers(built, alone("g1", ("x", 5)), alone("g2", ("x", 4)), alone("g3", ("x", 3)))
     assert seats(first) == {"a": 5}
@@ -123,7 +123,7 @@ def test_p31_what_an_earlier_group_takes_is_not_there_for_a_later_one() -> None:
     assert seats(third) == {"a": 3}
 
 
-def test_p32_a_reservation_that_is_already_visible_counts_once() -> None:
+def test_p32_a_reservation_of_a_bound_pod_counts_once() -> None:
     built = cluster([node("a", 8)], [pod_class("x", 2)], bound=[("seen", "x", "a")])
     built.state.refresh()
     built.reserve([("a", "x", ("seen", "unseen")), ("gone", "x", ("other",))])
@@ -132,7 +132,7 @@ def test_p32_a_reservation_that_is_already_visible_counts_once() -> None:
     assert int(built.state.of("x").fits.sum()) == 3
 
 
-def test_p32_a_pod_seen_on_another_node_counts_there() -> None:
+def test_p32_a_pod_bound_to_another_node_counts_there() -> None:
     built = cluster([node("a", 4), node("b", 4)], [pod_class("x", 2)], bound=[("p", "x", "b")])
     built.state.refresh()
     built.reserve([("a", "x", ("p",))])
@@ -157,7 +157,7 @@ def _tricky() -> tuple[list[NodeFacts], list[SolveGroup]]:
     return nodes, groups
 
 
-def test_p39_the_order_in_which_nodes_came_does_not_matter() -> None:
+def test_p39_the_answer_does_not_depend_on_node_order() -> None:
     classes = [
         pod_class("x"),
         pod_class("y", 2),
@@ -176,7 +176,7 @@ def test_p39_the_order_in_which_nodes_came_does_not_matter() -> None:
         assert answers(built, *groups) == expected
 
 
-def test_p40_two_runs_on_many_equal_nodes_are_equal() -> None:
+def test_p40_two_runs_on_many_equal_nodes_agree() -> None:
     nodes = [node(f"n{i:05}", 8) for i in range(15_000)]
     built = cluster(nodes, [pod_class("x")])
     first, again = answers(built, alone("g", ("x", 512))), answers(built, alone("g", ("x", 512)))
@@ -187,32 +187,32 @@ def test_p40_two_runs_on_many_equal_nodes_are_equal() -> None:
 # -- best fit
 
 
-def test_a_gang_goes_to_the_tightest_node_that_holds_it_so_that_large_ones_stay_whole() -> None:
+def test_best_fit_takes_the_tightest_node_that_holds_the_gang() -> None:
     built = cluster([node("large", 64), node("tight", 9), node("small", 7)], [pod_class("x")])
     [answer] = answers(built, alone("g", ("x", 8)))
     assert seats(answer) == {"tight": 8}
 
 
-def test_a_gang_that_no_node_holds_uses_few_and_ends_on_the_tightest() -> None:
+def test_a_gang_larger_than_any_node_uses_the_fewest_nodes() -> None:
     built = cluster([node("a", 8), node("b", 8), node("c", 3), node("d", 2), node("e", 2)], [pod_class("x")])
     [answer] = answers(built, alone("g", ("x", 18)))
     assert seats(answer) == {"a": 8, "b": 8, "d": 2}
 
 
-def test_equally_tight_nodes_are_told_apart_by_what_is_free_then_by_name() -> None:
+def test_ties_are_broken_by_free_capacity_then_by_name() -> None:
     nodes = [node("c", 8, memory=64), node("b", 8, memory=64), node("a", 8, memory=128)]
     [answer] = answers(cluster(nodes, [pod_class("x", 8)]), alone("g", ("x", 1)))
     assert seats(answer) == {"b": 1}
 
 
-def test_singles_fill_the_tightest_node_first_as_they_would_one_by_one() -> None:
+def test_single_pods_fill_the_tightest_node_first() -> None:
     built = cluster([node("a", 4), node("b", 2), node("c", 3)], [pod_class("x"), pod_class("other", 2)])
     together = answers(built, *(alone(f"g{i}", ("x", 1)) for i in range(10)))
     assert [next(iter(seats(answer))) for answer in together[:9]] == list("bbcccaaaa")
     assert isinstance(together[9], NotPlaced)
 
 
-def test_prefer_no_schedule_and_wishes_come_before_tightness() -> None:
+def test_taints_and_node_preferences_outweigh_best_fit() -> None:
     avoided = Taint("old", "", TaintEffect.PREFER_NO_SCHEDULE)
     wish = PreferredNodeTerm(1, NodeSelectorTerm(labels=(NodeRequirement("disk", NodeOperator.EXISTS),)))
     nodes = [node("old", 3, taints=[avoided]), node("plain", 4), node("wished", 64, labels={"disk": "ssd"})]
@@ -231,7 +231,7 @@ def test_cordoned_and_unready_nodes_are_not_used() -> None:
     )
 
 
-def test_a_resource_asked_for_nowhere_blocks_and_one_not_asked_for_never_does() -> None:
+def test_unknown_resources_block_and_unrequested_ones_do_not() -> None:
     built = cluster(
         [node("a", 4)],
         [pod_class("x", 1), pod_class("hog", 6), pod_class("free", 0), pod_class("gpu", 1, gpu=1)],
@@ -248,26 +248,26 @@ def test_a_resource_asked_for_nowhere_blocks_and_one_not_asked_for_never_does() 
 # -- minimums, roles and groups
 
 
-def test_more_than_the_minimum_is_placed_as_far_as_there_is_room() -> None:
+def test_members_above_the_minimum_are_placed_if_they_fit() -> None:
     built = cluster([node("a", 4), node("b", 2)], [pod_class("x")])
     [answer] = answers(built, alone("g", ("x", 9), minimum=3))
     assert sum(seats(answer).values()) == 6
 
 
-def test_all_are_placed_where_that_can_be_even_if_the_minimum_is_lower() -> None:
+def test_all_members_are_placed_if_possible() -> None:
     classes = [pod_class("3", 3), pod_class("5", 5)]
     [answer] = answers(cluster([node("a", 5), node("b", 6)], classes), alone("g", ("3", 2), ("5", 1), minimum=2))
     assert sum(seats(answer).values()) == 3
 
 
-def test_first_roles_are_preferred_when_not_all_have_room() -> None:
+def test_earlier_roles_are_preferred_if_not_all_fit() -> None:
     built = cluster([node("a", 6)], [pod_class("first", 2), pod_class("second", 1)])
     [answer] = answers(built, alone("g", ("first", 3), ("second", 3), minimum=3))
     assert seats_of(answer, 0) == {"a": 3}
     assert seats_of(answer, 1) == {}
 
 
-def test_later_roles_make_up_the_minimum_when_the_first_cannot() -> None:
+def test_later_roles_fill_the_minimum_if_the_first_cannot() -> None:
     built = cluster([node("a", 6)], [pod_class("first", 4), pod_class("second", 1)])
     [answer] = answers(built, alone("g", ("first", 1), ("second", 6), minimum=6))
     assert seats_of(answer, 1) == {"a": 6}
@@ -288,7 +288,7 @@ def test_a_group_is_placed_whole_or_not_at_all() -> None:
     assert seats(after) == {"a": 5}
 
 
-def test_extras_of_one_gang_do_not_starve_its_partner() -> None:
+def test_surplus_members_do_not_displace_another_gangs_minimum() -> None:
     built = cluster([node("a", 5)], [pod_class("x"), pod_class("y")])
     [equal, mixed] = answers(built, group(gang("a", ("x", 5), minimum=1), gang("b", ("x", 2))), alone("none", ("x", 1)))
     assert {each.gang: each.count for each in _assignments(equal)} == {"a": 3, "b": 2}
@@ -302,7 +302,7 @@ def _assignments(answer: Answer) -> tuple[Assignment, ...]:
     return answer.assignments
 
 
-def test_g30_the_member_that_fits_nowhere_is_named() -> None:
+def test_g30_the_explanation_names_the_class_that_fits_nowhere() -> None:
     built = cluster([node("a", 8)], [pod_class("x"), pod_class("picky", selector={"zone": "mars"})])
     [answer] = answers(built, alone("g", ("x", 3), ("picky", 1)))
     explanation = refusal(answer).explanation
@@ -311,8 +311,8 @@ def test_g30_the_member_that_fits_nowhere_is_named() -> None:
     assert explanation.filtered_nodes == ((AFFINITY, 1),)
 
 
-def test_a_mixed_gang_too_large_for_a_search_is_not_called_infeasible_without_proof() -> None:
-    # 7s leave 3 on each node, where no 4 fits; counting cannot tell
+def test_a_group_too_large_for_exact_search_is_not_found() -> None:
+    # 7s leave 3 on each node, where no 4 fits; counting does not show it
     nodes = [node(f"n{i:03}", 10) for i in range(100)]
     classes = [pod_class("4", 4), pod_class("7", 7)]
     [answer] = answers(cluster(nodes, classes), alone("g", ("7", 80), ("4", 41)))

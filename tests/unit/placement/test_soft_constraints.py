@@ -1,4 +1,4 @@
-"""What is soft keeps nobody from a place: groups that have one without soft constraints have one with them."""
+"""Soft constraints never prevent a placement: groups that fit without them fit with them."""
 
 import random
 
@@ -19,7 +19,7 @@ LEVELS = ("zone", "rack", "node")
 
 
 @pytest.mark.parametrize("seed", [198, 342, 430, 627, 640, 717, 1015, 1409, 1696, 1721, *range(40)])
-def test_soft_constraints_keep_nobody_from_a_place(seed: int) -> None:
+def test_soft_constraints_never_prevent_a_placement(seed: int) -> None:
     rng = random.Random(seed)
     kinds = [member(**rng.choice(({}, {}, away(HOST), spread(RACK), spread(HOST)))), pod_class("y", 2)]
     on = cluster(_nodes(rng), kinds)
@@ -54,8 +54,8 @@ def _constraints(rng: random.Random) -> tuple[LevelConstraint, ...]:
     return parse_constraints("; ".join(f"{level}: {rng.choice(policies)}" for level in levels))
 
 
-def test_a_hard_partition_within_racks_is_not_one_of_the_whole_cluster() -> None:
-    """Soft constraints of a level above say where a hard shape is kept; left out, they would change what is asked."""
+def test_a_hard_partition_within_racks_is_per_rack() -> None:
+    """Soft constraints of a level above define the domains in which a hard shape applies."""
     case = random_larger_case(493)  # rack: pack, factor(2); node: hard partition(4)
     assert best_of_ladder(case) is not None
     answer = answer_to(case)

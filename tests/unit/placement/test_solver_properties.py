@@ -1,4 +1,4 @@
-"""What must hold of every answer, on random clusters and gangs small enough to try everything."""
+"""Properties of every answer, on random clusters and gangs small enough for enumeration."""
 
 from itertools import product
 from random import Random
@@ -53,7 +53,9 @@ def usable(each: PodClass, on: NodeFacts) -> bool:
 
 
 def check_answer(nodes: list[NodeFacts], classes: list[PodClass], asked: list[SolveGroup], got: list[Answer]) -> None:
-    """I3 and all-or-nothing: nothing oversubscribed, every gang placed has its minimum and no more than it wants."""
+    """I3 and all-or-nothing: nothing is oversubscribed, and every placed gang has its minimum and at most what it
+    wants.
+    """
     by_class, by_node = {each.id: each for each in classes}, {each.name: each for each in nodes}
     used: dict[tuple[str, str], int] = {}
     for of_group, answer in zip(asked, got, strict=True):
@@ -79,7 +81,7 @@ def check_answer(nodes: list[NodeFacts], classes: list[PodClass], asked: list[So
 
 
 def feasible(nodes: list[NodeFacts], classes: list[PodClass], asked: SolveGroup, minimums: list[int]) -> bool:
-    """Tries every node, or none, for every member."""
+    """Enumerates every node, or none, for every member."""
     by_class = {each.id: each for each in classes}
     members = [
         (g, by_class[role.class_id])
@@ -108,7 +110,7 @@ def feasible(nodes: list[NodeFacts], classes: list[PodClass], asked: SolveGroup,
 
 @settings(max_examples=250, deadline=None)
 @given(small_groups())
-def test_small_groups_are_placed_exactly_when_they_can_be(
+def test_small_groups_are_placed_exactly_if_feasible(
     instance: tuple[list[NodeFacts], list[PodClass], SolveGroup],
 ) -> None:
     nodes, classes, asked = instance
@@ -126,7 +128,7 @@ def test_small_groups_are_placed_exactly_when_they_can_be(
 
 @settings(max_examples=100, deadline=None)
 @given(small_nodes, small_classes, st.data())
-def test_i3_batches_never_oversubscribe_and_every_group_is_whole_or_absent(
+def test_i3_batches_never_oversubscribe_or_split_groups(
     nodes: list[NodeFacts], classes: list[PodClass], data: st.DataObject
 ) -> None:
     some_roles = st.lists(
@@ -145,7 +147,7 @@ def test_i3_batches_never_oversubscribe_and_every_group_is_whole_or_absent(
 
 @settings(max_examples=100, deadline=None)
 @given(small_nodes, small_classes, st.integers(1, 12), st.randoms(use_true_random=False))
-def test_p39_equal_singles_are_placed_as_one_by_one_whatever_the_order_of_nodes(
+def test_p39_batched_single_pods_equal_one_by_one(
     nodes: list[NodeFacts], classes: list[PodClass], count: int, chance: Random
 ) -> None:
     asked = [alone(f"g{i}", (classes[0].id, 1)) for i in range(count)]
@@ -156,7 +158,7 @@ def test_p39_equal_singles_are_placed_as_one_by_one_whatever_the_order_of_nodes(
 
 @settings(max_examples=100, deadline=None)
 @given(small_nodes, small_classes, st.lists(st.integers(0, 2), max_size=12))
-def test_singles_fail_only_where_they_would_have_failed_one_by_one(
+def test_batched_single_pods_fail_only_if_they_fail_one_by_one(
     nodes: list[NodeFacts], classes: list[PodClass], picks: list[int]
 ) -> None:
     asked = [alone(f"g{i}", (classes[pick % len(classes)].id, 1)) for i, pick in enumerate(picks)]
@@ -178,7 +180,7 @@ def _one_by_one(nodes: list[NodeFacts], classes: list[PodClass], asked: list[Sol
 
 @settings(max_examples=100, deadline=None)
 @given(small_nodes, small_classes, st.integers(1, 9))
-def test_explanations_of_equal_members_count_exactly(
+def test_explanations_of_homogeneous_gangs_are_exact(
     nodes: list[NodeFacts], classes: list[PodClass], wanted: int
 ) -> None:
     each = classes[0]

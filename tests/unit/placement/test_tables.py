@@ -1,4 +1,4 @@
-"""Tables of prices: joined, they say what trying every way to share out says, and can be read backwards."""
+"""Tables of the dynamic programme: joins agree with enumeration, and cells trace back to shares."""
 
 from itertools import product
 from random import Random
@@ -16,7 +16,7 @@ MATCHING = Axis(2, adds=False)
 
 
 def free_of_charge(cells: int, shares: int) -> None:
-    """Any amount of work may be done."""
+    """An unlimited budget."""
 
 
 def random_table(seed: int, units: int, axes: tuple[Axis, ...]) -> Int64:
@@ -29,7 +29,7 @@ def random_table(seed: int, units: int, axes: tuple[Axis, ...]) -> Int64:
 
 
 def by_trying(table: Int64, axes: tuple[Axis, ...], cell: tuple[int, ...]) -> int:
-    """The least price of all ways to divide a cell over all units."""
+    """The least cost of all ways to divide a cell over all units."""
     best = IMPOSSIBLE
     cells = list(np.ndindex(table.shape[1:]))
     for way in product(cells, repeat=len(table)):
@@ -44,7 +44,7 @@ def by_trying(table: Int64, axes: tuple[Axis, ...], cell: tuple[int, ...]) -> in
 
 @pytest.mark.parametrize("axes", [PARTS, (*PARTS, MATCHING)], ids=["parts", "with an axis that matches"])
 @pytest.mark.parametrize("seed", range(6))
-def test_joined_tables_have_the_least_prices_and_can_be_read_back(seed: int, axes: tuple[Axis, ...]) -> None:
+def test_joined_tables_have_the_least_costs_and_trace_back(seed: int, axes: tuple[Axis, ...]) -> None:
     table = random_table(seed, 3, axes)
     joined, steps = join(table, np.zeros(3, np.int64), axes, free_of_charge)
     assert len(joined) == 1
@@ -67,7 +67,7 @@ def test_only_units_of_one_owner_are_joined() -> None:
     assert (joined[1] == table[2]).all()
 
 
-def test_work_is_announced_before_it_is_done() -> None:
+def test_the_budget_is_spent_before_the_work() -> None:
     def refuse(cells: int, shares: int) -> None:
         assert cells >= shares > 0
         raise OutOfBudget

@@ -1,4 +1,4 @@
-"""The placement cases on topology trees, by their ids: equal members under constraints."""
+"""Placement cases on topology trees, by their ids: homogeneous gangs under constraints."""
 
 import random
 
@@ -22,23 +22,23 @@ def by_rack(answer: Answer, tree: str) -> dict[str, int]:
     return counts
 
 
-def test_p01_packed_on_one_node_of_the_rack_that_has_one() -> None:
+def test_p01_pack_on_one_node() -> None:
     assert seats(answer_to(P01, "rack: pack; node: pack", 8)) == {"c": 8}
 
 
-def test_p02_the_smallest_rack_that_holds_all() -> None:
+def test_p02_the_tightest_rack_that_holds_all() -> None:
     assert seats(answer_to(P01, "rack: pack; node: spread", 8)) == {"a": 4, "b": 4}
 
 
-def test_p03_as_even_as_room_allows() -> None:
+def test_p03_as_even_as_capacity_allows() -> None:
     assert seats(answer_to("r0(a:3,b:2,c:9) r1(d:1)", "rack: pack; node: spread", 8)) == {"a": 3, "b": 2, "c": 3}
 
 
-def test_p04_both_racks_when_one_does_not_do() -> None:
+def test_p04_both_racks_if_one_does_not_suffice() -> None:
     assert seats(answer_to("r0(a:2,b:2) r1(c:2,d:2)", "rack: pack", 8)) == {"a": 2, "b": 2, "c": 2, "d": 2}
 
 
-def test_p05_one_short_names_the_best_domain() -> None:
+def test_p05_one_member_short_names_the_best_domain() -> None:
     refused = refusal(answer_to("r0(a:2,b:2) r1(c:2,d:1)", "", 8))
     assert refused.proved
     assert (refused.explanation.fit, refused.explanation.needed) == (7, 8)
@@ -58,7 +58,7 @@ def test_p07_two_equal_parts() -> None:
     assert seats(answer_to("r0(a:8) r1(b:8)", "rack: partition(2); node: pack", 8)) == {"a": 4, "b": 4}
 
 
-def test_p08_parts_as_equal_as_room_allows() -> None:
+def test_p08_parts_as_equal_as_capacity_allows() -> None:
     tree = "r0(a:3,b:3) r1(c:5) r2(d:1)"
     assert by_rack(answer_to(tree, "rack: partition(2)", 8), tree) == {"r0": 4, "r1": 4}
 
@@ -86,11 +86,11 @@ def test_p12_multiples_of_the_factor() -> None:
     assert seats(answer_to("r0(a:7,b:6)", "node: factor(4)", 8)) == {"a": 4, "b": 4}
 
 
-def test_p13_a_hard_factor_that_no_node_has_room_for() -> None:
+def test_p13_a_hard_factor_above_what_nodes_hold() -> None:
     assert refusal(answer_to("r0(a:3,b:3,c:3)", "node: hard factor(4)", 8)).proved
 
 
-def test_p15_one_each() -> None:
+def test_p15_one_member_per_node() -> None:
     names = "abcdefghijklmnopqrstuvwxyz"
     tree = f"all({','.join(f'{name}:1' for name in names)})"
     assert seats(answer_to(tree, "node: spread", 26)) == dict.fromkeys(names, 1)
@@ -100,11 +100,11 @@ def test_p16_spread_over_three_racks() -> None:
     assert seats(answer_to("r0(a:4) r1(b:4) r2(c:4)", "rack: spread", 4)) == {"a": 2, "b": 1, "c": 1}
 
 
-def test_p17_later_members_join_those_that_are_there() -> None:
+def test_p17_later_members_join_placed_ones() -> None:
     assert seats(answer_to("r0(a:4) r1(b:4)", "rack: pack", 2, placed={"b": 2})) == {"b": 2}
 
 
-def test_p18_each_level_as_it_asks() -> None:
+def test_p18_each_level_has_its_own_policy() -> None:
     answer = answer_to(P18, "zone: pack; rack: spread; node: pack", 16, levels=ZONES)
     assert seats(answer) == {"a": 4, "b": 4, "c": 4, "d": 4}
 
@@ -115,7 +115,7 @@ def test_p19_the_best_zone_holds_one_too_few() -> None:
     assert (refused.explanation.best_domain, refused.explanation.best_domain_fit) == ("z0", 16)
 
 
-def test_p20_small_racks_stay_whole() -> None:
+def test_p20_small_racks_stay_free() -> None:
     tree = "r0(a:8) " + " ".join(f"s{i}(n{i}:1)" for i in range(50))
     assert seats(answer_to(tree, "rack: pack", 8)) == {"a": 8}
 
@@ -124,7 +124,7 @@ def test_p20_small_racks_stay_whole() -> None:
     ("constraints", "members"),
     [("rack: pack; node: spread", 8), ("rack: partition(2); node: pack", 12), ("rack: spread, range(2,6)", 11)],
 )
-def test_p39_the_order_in_which_nodes_came_does_not_matter(constraints: str, members: int) -> None:
+def test_p39_the_answer_does_not_depend_on_node_order(constraints: str, members: int) -> None:
     tree = "r0(a:3,b:5,c:2) r1(d:4,e:4) r2(f:1,g:6,h:3)"
     _, free = tree_of(tree)
     names = list(free)
@@ -135,7 +135,7 @@ def test_p39_the_order_in_which_nodes_came_does_not_matter(constraints: str, mem
         assert answer == first
 
 
-def test_p40_two_runs_on_many_equal_nodes_are_equal() -> None:
+def test_p40_two_runs_on_many_equal_nodes_agree() -> None:
     racks = [f"r{rack:03}({','.join(f'n{rack:03}-{i:02}:8' for i in range(20))})" for rack in range(750)]
     on = planted(" ".join(racks))
     group = asking("rack: pack; node: spread", 512)
@@ -147,7 +147,7 @@ def test_p40_two_runs_on_many_equal_nodes_are_equal() -> None:
     assert len({name[:4] for name in placed}) == 4  # 160 fit into a rack
 
 
-def test_fewer_members_than_wanted_still_keep_a_hard_factor_above_what_nodes_take() -> None:
+def test_a_hard_factor_holds_for_fewer_members_than_wanted() -> None:
     tree = "r0(a:2,b:2) r1(c:2)"
     refused = refusal(answer_to(tree, "rack: hard factor(3); node: hard range(2,2)", 6, minimum=2))
     assert refused.proved

@@ -1,4 +1,4 @@
-"""Trees over nodes as arrays: which nodes are where, in which order, and what changes with the cluster."""
+"""Topology trees as arrays: domains, their order, and changes of the cluster."""
 
 import random
 from itertools import pairwise
@@ -15,7 +15,7 @@ BY_LABELS = TopologyTree("labels", (TreeLevel("zone", "z"), TreeLevel("rack", "r
 
 
 def labelled(*nodes: tuple[str, str, str]) -> Cluster:
-    """Nodes as (name, zone, rack) of two members each; "" for no label."""
+    """Nodes as (name, zone, rack), with capacity for two members each; "" for no label."""
     built = cluster([labelled_node(*each) for each in nodes], [pod_class("x")])
     built.apply(Batch(trees=(BY_LABELS,)))
     return built
@@ -32,7 +32,7 @@ def tree(on: Cluster, name: str = "") -> Tree:
 
 
 def domains(of: Tree, level: int, on: Cluster) -> dict[str, list[str]]:
-    """Path of each domain, and the nodes in it."""
+    """Path of each domain and its nodes."""
     starts = of.levels[level].starts.tolist()
     names = [on.nodes.name(row) for row in of.rows.tolist()]
     return {of.path(level, index): names[first:last] for index, (first, last) in enumerate(pairwise(starts))}
@@ -67,21 +67,21 @@ def test_nodes_outside_of_a_tree_of_one_level_come_last() -> None:
     assert seats(beyond) == {"a": 1, "b": 1, "c": 1}
 
 
-def test_a_label_that_changes_moves_the_node() -> None:
+def test_a_changed_label_moves_the_node() -> None:
     on = labelled(("a", "z0", "r0"), ("b", "z0", "r1"))
     assert list(domains(tree(on), 1, on)) == ["z0/r0", "z0/r1"]
     on.apply(Batch(nodes=(labelled_node("b", "z0", "r0"),)))
     assert domains(tree(on), 1, on) == {"z0/r0": ["a", "b"]}
 
 
-def test_nodes_that_come_and_go() -> None:
+def test_nodes_are_added_and_removed() -> None:
     on = labelled(("a", "z0", "r0"), ("b", "z0", "r1"))
     assert len(tree(on).rows) == 2
     on.apply(Batch(nodes=(labelled_node("c", "z0", "r0"),), removed_nodes=("b",)))
     assert domains(tree(on), 1, on) == {"z0/r0": ["a", "c"]}
 
 
-def test_a_changed_tree_counts_at_the_next_solve() -> None:
+def test_a_changed_tree_takes_effect_at_the_next_solve() -> None:
     on = planted("r0(a:2,b:2) r1(c:2,d:2)")
     [before] = answers(on, asking("rack: hard pack", 6))
     assert refusal(before).proved
@@ -91,7 +91,7 @@ def test_a_changed_tree_counts_at_the_next_solve() -> None:
     assert set(seats(after)) == {"a", "b", "c"}
 
 
-def test_the_default_tree_and_those_with_names() -> None:
+def test_the_default_tree_and_named_trees() -> None:
     on = labelled(("a", "z0", "r0"), ("b", "z0", "r1"))
     other = TopologyTree("other", (TreeLevel("row", "r"), TreeLevel("node")))
     on.apply(Batch(trees=(other,)))
@@ -103,7 +103,7 @@ def test_the_default_tree_and_those_with_names() -> None:
 
 
 class TestOutside:
-    """P34: nodes that are not in the tree."""
+    """P34: nodes outside of the tree."""
 
     def test_p34_names_of_nodes_that_do_not_exist_are_ignored(self) -> None:
         on = planted("r0(a:4,b:4)")
@@ -122,20 +122,20 @@ class TestOutside:
     @pytest.mark.parametrize(
         "constraints", ["rack: hard pack", "rack: hard range(1,9)", "rack: spread, hard factor(4)"]
     )
-    def test_p34_and_not_at_all_where_a_level_above_is_hard(self, constraints: str) -> None:
+    def test_p34_it_is_not_used_under_a_hard_constraint_above_the_nodes(self, constraints: str) -> None:
         on = planted("r0(a:1,b:2)")
         on.apply(Batch(nodes=(node("stray", 9, memory=0),)))
         [answer] = answers(on, asking(constraints, 4))
         assert refusal(answer).proved
 
-    def test_p34_a_hard_level_of_the_nodes_does_not_mind(self) -> None:
+    def test_p34_it_is_used_under_a_hard_constraint_on_nodes(self) -> None:
         on = planted("r0(a:1,b:2)")
         on.apply(Batch(nodes=(node("stray", 9, memory=0),)))
         [answer] = answers(on, asking("node: hard range(1,3)", 5))
         assert seats(answer)["stray"] == 2
 
 
-def test_the_order_of_nodes_in_the_stream_does_not_matter_to_the_arrays() -> None:
+def test_arrays_do_not_depend_on_the_order_of_nodes() -> None:
     text = "z0(r0(a:1,b:1) r1(c:1)) z1(r2(d:1,e:1) r3(f:1))"
     names = ["a", "b", "c", "d", "e", "f"]
     on = planted(text, "zone rack node")
@@ -146,8 +146,8 @@ def test_the_order_of_nodes_in_the_stream_does_not_matter_to_the_arrays() -> Non
         assert domains(tree(on), 1, on) == expected
 
 
-def test_wishes_for_nodes_give_way_to_constraints_and_decide_among_equals() -> None:
-    # Members dislike nodes with a GPU; one rack with GPUs is better than two without.
+def test_node_preferences_break_ties_after_constraints() -> None:
+    # Nodes with a GPU have a penalty; one rack with GPUs is better than two without.
     on = planted("r0(a:2) r1(b:2) r2(c:4)")
     on.apply(Batch(nodes=(node("c", 4, memory=0, gpu=1), node("d", 4, memory=0, gpu=1))))
     [packed] = answers(on, asking("rack: pack", 4))
@@ -156,6 +156,6 @@ def test_wishes_for_nodes_give_way_to_constraints_and_decide_among_equals() -> N
     assert seats(spread) == {"a": 2, "b": 2}
 
 
-def test_extra_members_are_placed_as_far_as_hard_constraints_allow() -> None:
+def test_surplus_members_are_placed_within_hard_constraints() -> None:
     answer = answer_to("r0(a:4,b:4) r1(c:5,d:5)", "rack: hard pack; node: hard factor(4)", 12, minimum=4)
     assert seats(answer) == {"a": 4, "b": 4}

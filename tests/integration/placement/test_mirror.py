@@ -1,4 +1,4 @@
-"""What placement knows of the cluster while cluster-state comes, goes and begins anew."""
+"""The mirror while cluster-state disconnects, reconnects and restarts its snapshot."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.watch_codec import batch_step, snapshot_begin_step, synced_step
 
 
-async def test_before_the_first_snapshot_it_is_not_ready_and_refuses(stream: ClusterStream) -> None:
+async def test_not_ready_before_the_first_snapshot(stream: ClusterStream) -> None:
     stream.opening = [snapshot_begin_step("subscribed"), batch_step(snapshot("a"))]
     async with running(stream) as service:
         await stream.until_subscribed()
@@ -29,10 +29,10 @@ async def test_before_the_first_snapshot_it_is_not_ready_and_refuses(stream: Clu
         assert where((await service.solve(asks(("x", 4)))).results[0]) == {"a": 4}
 
 
-async def test_a_solve_never_sees_half_a_snapshot(placement: Placement, stream: ClusterStream) -> None:
+async def test_a_solve_never_uses_an_incomplete_snapshot(placement: Placement, stream: ClusterStream) -> None:
     stream.send(snapshot_begin_step("fell behind"), batch_step(Batch(nodes=(node("new", 100),), through={"pods": 50})))
     waiting = asyncio.create_task(placement.solve(asks(("x", 1)), pods=50))
-    # what was complete goes on being used while its successor is built
+    # the complete snapshot stays in use while its successor is received
     assert where((await placement.solve(asks(("x", 8)))).results[0]) == {"a": 4, "b": 4}
     assert not waiting.done()
     stream.send(synced_step({"pods": 51}))
@@ -41,9 +41,7 @@ async def test_a_solve_never_sees_half_a_snapshot(placement: Placement, stream: 
     assert (described.implementation, described.nodes, described.revision.kinds["pods"]) == ("best-fit", 1, 51)
 
 
-async def test_a_snapshot_that_starts_over_still_knows_the_classes_sent_before(
-    placement: Placement, stream: ClusterStream
-) -> None:
+async def test_classes_survive_a_restarted_snapshot(placement: Placement, stream: ClusterStream) -> None:
     stream.send(snapshot_begin_step("subscribed"), batch_step(Batch(pod_classes=(pod_class("late", 2),))))
     stream.send(
         snapshot_begin_step("subscribed"),
@@ -53,9 +51,7 @@ async def test_a_snapshot_that_starts_over_still_knows_the_classes_sent_before(
     assert where((await placement.solve(asks(("x", 2)), pods=80)).results[0]) == {"a": 2}
 
 
-async def test_what_is_known_is_not_used_while_cluster_state_is_lost(
-    placement: Placement, stream: ClusterStream
-) -> None:
+async def test_no_solves_while_cluster_state_is_disconnected(placement: Placement, stream: ClusterStream) -> None:
     stream.opening = []
     stream.cut()
     await placement.until(health_pb2.HealthCheckResponse.NOT_SERVING)
@@ -68,9 +64,7 @@ async def test_what_is_known_is_not_used_while_cluster_state_is_lost(
     await placement.until_ready()
 
 
-async def test_a_pod_of_a_class_never_sent_makes_it_ask_for_a_new_snapshot(
-    placement: Placement, stream: ClusterStream
-) -> None:
+async def test_a_pod_of_an_unknown_class_triggers_a_new_snapshot(placement: Placement, stream: ClusterStream) -> None:
     stream.opens_with(snapshot("c"), {"pods": 70})
     stream.send(batch_step(Batch(pods=(bound("p", "a", "never sent"),), through={"pods": 61})))
     await stream.until_subscribed(2)

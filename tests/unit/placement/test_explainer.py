@@ -1,4 +1,4 @@
-"""What users read when a gang has no place: kube-scheduler's words, exact counts, and amounts for people."""
+"""Explanations: kube-scheduler's words, exact counts, and readable amounts."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_g01_one_cpu_short() -> None:
     assert told.short_by == (("cpu", 1000),)
 
 
-def test_a_plain_pod_reads_as_from_kube_scheduler() -> None:
+def test_explanation_of_a_plain_pod_in_kube_schedulers_words() -> None:
     taint = Taint("gpu", "true", TaintEffect.NO_SCHEDULE)
     nodes = [node("a", 1), node("b", 1.5), node("c", taints=[taint]), node("d", unschedulable=True)]
     told = why(nodes, [pod_class("x", 2)], alone("p", ("x", 1)))
@@ -32,7 +32,7 @@ def test_a_plain_pod_reads_as_from_kube_scheduler() -> None:
     )
 
 
-def test_a_node_counts_once_under_what_is_checked_first() -> None:
+def test_a_node_counts_once_under_the_first_filter() -> None:
     nodes = [node("full", 64, pods=1), node("small", 1, memory=1), node("thin", 64, memory=1), node("plain", 64)]
     classes = [pod_class("x", 2, memory=2, gpu=1)]
     built = cluster(nodes, classes, bound=[("p", "x", "full")])
@@ -45,43 +45,43 @@ def test_a_node_counts_once_under_what_is_checked_first() -> None:
     }
 
 
-def test_shortage_counts_what_is_left_over_on_each_node() -> None:
+def test_shortage_includes_remainders_on_each_node() -> None:
     told = why([node("a", 1.5), node("b", 1.25), node("c", 0.75)], [pod_class("x")], alone("g", ("x", 4)))
     assert (told.fit, told.short_by) == (2, (("cpu", 250 + 500),))
 
 
-def test_shortage_of_one_resource_says_nothing_of_others() -> None:
+def test_shortage_of_one_resource_omits_others() -> None:
     told = why([node("a", 4, memory=64)], [pod_class("x", 1, memory=8)], alone("g", ("x", 6)))
     assert told.short_by == (("cpu", 2000),)
     assert "for the others" in told.summary
 
 
-def test_room_that_is_never_on_one_node_is_told_for_the_closest() -> None:
+def test_fragmented_capacity_is_explained_by_the_closest_node() -> None:
     told = why([node("a", 4, memory=1), node("b", 1, memory=4)], [pod_class("x", 2, memory=4)], alone("g", ("x", 1)))
     assert told.short_by == (("cpu", 1000),)
 
 
-def test_nodes_that_may_not_be_used_add_no_shortage() -> None:
+def test_filtered_nodes_do_not_count_as_shortage() -> None:
     told = why([node("a", 4, ready=False)], [pod_class("x")], alone("g", ("x", 1)))
     assert told.short_by == ()
     assert told.summary == "0/1 nodes are available: 1 node(s) were not ready"
 
 
-def test_many_reasons_are_counted_whole_and_told_in_part() -> None:
+def test_many_reasons_are_counted_but_not_all_named() -> None:
     nodes = [node(f"n{i:02}", taints=[Taint("owner", str(i), TaintEffect.NO_EXECUTE)]) for i in range(20)]
     told = why(nodes, [pod_class("x")], alone("g", ("x", 1)))
     assert len(told.filtered_nodes) == 20
     assert told.summary.endswith("12 for other reasons")
 
 
-def test_in_a_group_the_gang_that_lacks_members_is_named() -> None:
+def test_the_explanation_names_the_gang_that_lacks_members() -> None:
     classes = [pod_class("x"), pod_class("y", 2)]
     told = why([node("a", 4)], classes, group(gang("a", ("x", 2)), gang("b", ("y", 2))))
     assert told.gang in ("a", "b")
     assert told.fit < told.needed
 
 
-def test_equal_groups_that_fail_are_told_alike_under_their_own_names() -> None:
+def test_equal_failed_groups_have_equal_explanations() -> None:
     classes = [pod_class("x"), pod_class("y", 2)]
     asked = [alone(f"g{i}", ("x", 3), ("y", 3)) for i in range(3)]
     told = [refusal(answer).explanation for answer in answers(cluster([node("a", 4)], classes), *asked)]
@@ -89,7 +89,7 @@ def test_equal_groups_that_fail_are_told_alike_under_their_own_names() -> None:
     assert len({each.summary for each in told}) == 1
 
 
-def test_absurd_requests_are_refused_like_any_other() -> None:
+def test_absurdly_large_requests_are_explained() -> None:
     monster = PodClass("m", (("cpu", 2**63 - 1), ("memory", 2**63 - 1), ("pods", 1)))
     told = why([node("a", 4)], [monster, pod_class("x")], alone("g", ("m", 2**32 - 1)))
     assert told.fit == 0

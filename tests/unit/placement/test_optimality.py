@@ -1,4 +1,4 @@
-"""The solver against every place there is, on random small groups; `make bench-quality` looks at many more."""
+"""The solver against an enumeration of all placements, on random small groups; `make bench-quality` tests many more."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from muster.placement.solve.instance import NotPlaced, PartiallyPlaced, Placed
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_can_be_placed_is_placed_as_well_as_can_be_and_what_cannot_is_proved(kind: Kind) -> None:
+def test_small_groups_are_placed_optimally_or_proved_infeasible(kind: Kind) -> None:
     quality = measure(kind, 150, first=100_000)
     assert quality.found == []
     assert quality.counts["placed"] == quality.counts["optimal"] == quality.counts["feasible"] > 50
@@ -21,7 +21,7 @@ def test_what_can_be_placed_is_placed_as_well_as_can_be_and_what_cannot_is_prove
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_in_part_as_many_are_seated_as_leave_the_rest_a_place(kind: Kind) -> None:
+def test_partial_placements_are_maximal_and_can_be_completed(kind: Kind) -> None:
     partly = 0
     for number in range(110_000, 110_100):
         case = in_part(random_case(number, kind))
@@ -38,11 +38,11 @@ def test_in_part_as_many_are_seated_as_leave_the_rest_a_place(kind: Kind) -> Non
 
 
 def in_part(case: Case) -> Case:
-    """The same group, of which a part may be seated."""
+    """The same group, with partial placement allowed."""
     return replace(case, group=SolveGroup(case.group.id, case.group.gangs, partial=True))
 
 
-def test_larger_mixed_gangs_are_placed_and_nearly_all_as_well_as_can_be() -> None:
+def test_larger_heterogeneous_gangs_are_nearly_optimal() -> None:
     feasible = best = 0
     for number in range(40):
         case = random_larger_case(number)

@@ -1,4 +1,4 @@
-"""Gangs that may be placed in part, and room that is kept for others."""
+"""Partial placements, and capacity nominated for others."""
 
 import pytest
 from hypothesis import given, settings
@@ -37,10 +37,10 @@ def by_gang(assignments: tuple[Assignment, ...]) -> dict[str, int]:
     return counts
 
 
-# -- in part
+# -- partial placements
 
 
-def test_g09_what_has_room_is_placed_and_the_rest_explained_as_it_would_be_without() -> None:
+def test_g09_a_partial_answer_explains_the_missing_members() -> None:
     built = cluster([node("a", 4)], CLASSES)
     [some] = answers(built, alone("g", ("x", 5), partial=True))
     [none] = answers(built, alone("g", ("x", 5)))
@@ -55,12 +55,12 @@ def test_a_partial_group_that_fits_is_placed_whole() -> None:
 
 
 @pytest.mark.parametrize("roles", [[("big", 2)], [("big", 1), ("xxx", 1)]])
-def test_not_even_one_member_is_infeasible_as_ever(roles: list[tuple[str, int]]) -> None:
+def test_a_partial_group_without_any_fitting_member_is_infeasible(roles: list[tuple[str, int]]) -> None:
     [answer] = answers(cluster([node("a", 2)], CLASSES), alone("g", *roles, partial=True))
     assert refusal(answer).proved
 
 
-def test_g08_seats_given_in_part_are_taken_for_later_groups() -> None:
+def test_g08_partial_reservations_count_for_later_groups() -> None:
     asked = [alone(name, ("x", 4), partial=True) for name in "abc"]
     first, second, third = answers(cluster([node("n", 5)], CLASSES), *asked)
     assert isinstance(first, Placed)
@@ -68,7 +68,7 @@ def test_g08_seats_given_in_part_are_taken_for_later_groups() -> None:
     assert isinstance(third, NotPlaced)
 
 
-def test_a_group_like_one_that_failed_is_placed_in_part_if_it_may() -> None:
+def test_a_partial_group_equal_to_a_failed_one_is_placed_in_part() -> None:
     asked = [alone("a", ("x", 5)), alone("b", ("x", 5), partial=True), alone("c", ("x", 5))]
     first, second, third = answers(cluster([node("n", 4)], CLASSES), *asked)
     assert refusal(first).explanation.fit == 4
@@ -77,7 +77,7 @@ def test_a_group_like_one_that_failed_is_placed_in_part_if_it_may() -> None:
     assert refusal(third).explanation.fit == 0
 
 
-def test_first_gangs_and_first_roles_come_first() -> None:
+def test_earlier_gangs_and_roles_come_first() -> None:
     built = cluster([node("n", 5)], CLASSES)
     [gangs] = answers(built, group(gang("a", ("x", 4)), gang("b", ("x", 3)), partial=True))
     assert by_gang(partly(gangs).assignments) == {"a": 4, "b": 1}
@@ -94,8 +94,8 @@ def test_minimums_of_all_gangs_come_before_members_above_them() -> None:
     assert by_gang(partly(answer).assignments) == {"a": 2, "b": 1}
 
 
-def test_as_many_as_there_can_be_takes_a_search() -> None:
-    # either order by itself leaves a 3 or a 2 out: 3+2 on each of two nodes of 5, and one 3 too many
+def test_the_largest_partial_placement_requires_a_search() -> None:
+    # either order by itself leaves out a 3 or a 2: 3+2 on each of two nodes of 5, and one 3 too many
     built = cluster([node("a", 5), node("b", 5), node("c", 2)], CLASSES)
     [answer] = answers(built, alone("g", ("xxx", 3), ("xx", 3), partial=True))
     assert sum(seats(answer).values()) == 5
@@ -118,7 +118,7 @@ def seated_at_most(free: list[int], members: list[int]) -> int:
     st.lists(st.integers(0, 6), min_size=1, max_size=3),
     st.lists(st.tuples(st.sampled_from(["x", "xx", "xxx"]), st.integers(1, 3)), min_size=1, max_size=2),
 )
-def test_i7_a_gang_in_part_gets_as_many_as_there_can_be(free: list[int], roles: list[tuple[str, int]]) -> None:
+def test_i7_a_partial_placement_has_the_most_members(free: list[int], roles: list[tuple[str, int]]) -> None:
     nodes = [node(f"n{i}", cpu) for i, cpu in enumerate(free)]
     [answer] = answers(cluster(nodes, CLASSES), alone("g", *roles, partial=True))
     members = [{"x": 1, "xx": 2, "xxx": 3}[class_id] for class_id, count in roles for _ in range(count)]
@@ -132,7 +132,7 @@ def test_i7_a_gang_in_part_gets_as_many_as_there_can_be(free: list[int], roles: 
     assert all(used[each.name] <= cpu for each, cpu in zip(nodes, free, strict=True))
 
 
-# -- kept for others
+# -- nominated capacity
 
 
 def kept(name: str, cpu: float = 0, **others: int) -> NominatedCapacity:
@@ -144,7 +144,7 @@ def place(nodes: list[NodeFacts], asked: SolveGroup, *nominated: NominatedCapaci
     return answer
 
 
-def test_what_is_withheld_is_for_none_of_the_groups() -> None:
+def test_nominated_capacity_is_withheld_from_all_groups() -> None:
     built = cluster([node("a", 4), node("b", 4)], CLASSES)
     first, second = answers(built, alone("g", ("x", 4)), alone("h", ("x", 1)), nominated=[kept("a", 3), kept("b", 1)])
     assert seats(first) == {"a": 1, "b": 3}
@@ -165,19 +165,19 @@ def test_what_is_withheld_is_for_none_of_the_groups() -> None:
         ([NominatedCapacity("a", (("cpu", MAX_AMOUNT),)) for _ in range(3000)], 0),
     ],
 )
-def test_withheld_room_is_summed_and_never_turns_into_room(nominated: list[NominatedCapacity], fits: int) -> None:
+def test_nominated_amounts_are_summed_and_never_add_capacity(nominated: list[NominatedCapacity], fits: int) -> None:
     answer = place([node("a", 4, pods=3)], alone("g", ("x", 5), partial=True), *nominated)
     placed = 0 if isinstance(answer, NotPlaced) else sum(seats(answer).values())
     assert placed == fits
 
 
-def test_a_reservation_and_withheld_room_on_one_node_both_count() -> None:
+def test_reservations_and_nominated_capacity_both_count() -> None:
     built = cluster([node("a", 4)], CLASSES)
     [answer] = answers(built, alone("g", ("x", 3)), reserved=[("a", "x", ("p",))], nominated=[kept("a", 1)])
     assert refusal(answer).explanation.fit == 2
 
 
-def test_the_reason_says_when_room_is_kept_for_others() -> None:
+def test_the_explanation_mentions_nominated_capacity() -> None:
     nodes = [node("a", 4), node("b", 4), node("c", 0.5), node("d", 4, unschedulable=True)]
     told = refusal(place(nodes, alone("g", ("x", 5)), kept("a", 4), kept("c", 0.5), kept("d", 4))).explanation
     assert told.summary == (
@@ -188,7 +188,7 @@ def test_the_reason_says_when_room_is_kept_for_others() -> None:
     assert "kept" not in without.summary
 
 
-def test_the_reason_of_mixed_members_says_it_too() -> None:
+def test_the_explanation_of_heterogeneous_gangs_mentions_it_too() -> None:
     nodes = [node("a", 4), node("b", 8)]
     told = refusal(place(nodes, alone("g", ("x", 1), ("big", 1)), kept("b", 1))).explanation
     assert told.class_id == "big"

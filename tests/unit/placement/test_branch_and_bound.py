@@ -1,4 +1,4 @@
-"""The exact search: it finds what there is, proves what there is not, and gives up in words of its own."""
+"""Branch and bound: finds solutions, proves infeasibility, and gives up within its budget."""
 
 from itertools import product
 
@@ -30,24 +30,24 @@ def instance(asks: list[int], wanted: list[int], free: list[int], slack: int = 0
     )
 
 
-def test_what_leaves_nothing_over_is_found() -> None:
+def test_a_perfect_packing_is_found() -> None:
     found = search(instance([6, 5, 4, 3], [1, 2, 2, 2], [10, 10, 10]), Budget(10_000))
     assert found is not None
     assert [sum(column) for column in zip(*found, strict=True)] == [1, 2, 2, 2]
     assert [6 * a + 5 * b + 4 * c + 3 * d for a, b, c, d in found] == [10, 10, 10]
 
 
-def test_what_cannot_be_is_proved() -> None:
+def test_infeasibility_is_proved() -> None:
     assert search(instance([7, 4], [2, 3], [10, 10, 10]), Budget(10_000)) is None
 
 
-def test_slack_lets_members_be_left_out() -> None:
+def test_slack_allows_leaving_out_members() -> None:
     found = search(instance([7, 4], [2, 3], [10, 10, 10], slack=1), Budget(10_000))
     assert found is not None
     assert sum(map(sum, found)) >= 4
 
 
-def test_without_budget_nothing_is_claimed() -> None:
+def test_without_budget_the_search_gives_up() -> None:
     with pytest.raises(OutOfBudget):
         search(instance([6, 5, 4, 3], [1, 2, 2, 2], [10, 10, 10]), Budget(3))
 
@@ -59,7 +59,9 @@ def test_without_budget_nothing_is_claimed() -> None:
     st.lists(st.integers(0, 9), min_size=1, max_size=4),
     st.integers(0, 2),
 )
-def test_it_agrees_with_trying_everything(asks: list[int], wanted: list[int], free: list[int], slack: int) -> None:
+def test_branch_and_bound_agrees_with_enumeration(
+    asks: list[int], wanted: list[int], free: list[int], slack: int
+) -> None:
     asked = instance(asks, wanted[: len(asks)], free, slack)
     found = search(asked, Budget(100_000))
     assert (found is not None) == _possible(asked)
@@ -72,7 +74,7 @@ def test_it_agrees_with_trying_everything(asks: list[int], wanted: list[int], fr
 
 
 def _possible(asked: PackingInstance) -> bool:
-    """By every choice of how many of each part each bin takes."""
+    """Enumerates how many members of each part each bin gets."""
     states: set[Counts] = {asked.wanted}
     for of_bin in asked.bins:
         reached = set(states)
@@ -91,7 +93,7 @@ def _possible(asked: PackingInstance) -> bool:
     st.lists(st.integers(0, 8), min_size=4, max_size=12),
     st.integers(2, 6),
 )
-def test_bins_that_are_left_out_as_useless_are_useless(
+def test_dominated_bins_do_not_change_the_result(
     asks: list[int], wanted: list[int], free: list[int], most_bins: int
 ) -> None:
     asked = instance(asks, wanted, free)
@@ -108,7 +110,7 @@ def test_bins_that_are_left_out_as_useless_are_useless(
 
 
 def test_a_small_gang_on_many_nodes_is_proved_infeasible() -> None:
-    # every node has room for one 7 or two 4s; counting each class alone, and cpu in all, says they would fit
+    # every node holds one 7 or two 4s; counting each class alone, and cpu in total, shows no infeasibility
     nodes = [node(f"n{i:03}", 10) for i in range(8)] + [node(f"s{i:03}", 3.9) for i in range(500)]
     [answer] = answers(cluster(nodes, [pod_class("7", 7), pod_class("4", 4)]), alone("g", ("7", 6), ("4", 5)))
     assert refusal(answer).proved

@@ -1,4 +1,4 @@
-"""What a place is worth and whether there can be a better one; and where to look when all of a tree is too much."""
+"""Costs of solutions, proofs of optimality, and restricted instances."""
 
 import numpy as np
 import pytest
@@ -52,23 +52,23 @@ NOT_BEST = [
 
 
 @pytest.mark.parametrize(("constraints", "nodes"), BEST)
-def test_places_that_nothing_can_be_better_than(constraints: str, nodes: dict[str, int]) -> None:
+def test_solutions_proved_optimal(constraints: str, nodes: dict[str, int]) -> None:
     where = instance(constraints)
     assert is_optimal(where, on(where, **nodes))
 
 
 @pytest.mark.parametrize(("constraints", "nodes"), NOT_BEST)
-def test_places_that_something_may_be_better_than(constraints: str, nodes: dict[str, int]) -> None:
+def test_solutions_not_proved_optimal(constraints: str, nodes: dict[str, int]) -> None:
     where = instance(constraints)
     assert not is_optimal(where, on(where, **nodes))
 
 
-def test_members_left_out_are_worth_more_than_any_constraint() -> None:
+def test_members_left_out_outweigh_constraints() -> None:
     where = instance("rack: pack; node: pack")
     assert solution_cost(where, on(where, a=2, c=1, e=1)) < solution_cost(where, on(where, a=3))
 
 
-def test_the_domain_that_holds_the_gang_most_tightly_is_looked_at_first() -> None:
+def test_a_restricted_instance_has_the_tightest_domain() -> None:
     tree = " ".join(f"r{rack}({','.join(f'n{rack}{i}:{rack}' for i in range(4))})" for rack in range(1, 8))
     where = instance("rack: pack", members=12, tree=tree)
     some = restricted(where, 8)

@@ -1,4 +1,4 @@
-"""All nodes judged at once must be judged as each would be alone."""
+"""Filters over all nodes agree with the rules for a single node."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -72,7 +72,9 @@ changes = st.lists(st.lists(nodes | st.sampled_from(NAMES), max_size=6), min_siz
 
 @settings(max_examples=300)
 @given(classes, changes)
-def test_masks_agree_with_why_not_after_every_change(asked: PodClass, history: list[list[NodeFacts | str]]) -> None:
+def test_filters_agree_with_single_node_rules_after_changes(
+    asked: PodClass, history: list[list[NodeFacts | str]]
+) -> None:
     table, kept, rows = NodeTable(), dict[str, NodeFacts](), dict[str, int]()
     filters = NodeFilters(asked, table)
     for batch in history:
@@ -102,7 +104,7 @@ def _expected_dislike(asked: PodClass, of: NodeFacts) -> tuple[int, int, int]:
     return prefer_no_schedule_count(asked.tolerations, of.taints), -preferred_affinity_score(asked, of), int(unneeded)
 
 
-def test_order_and_rank_are_by_name_whatever_the_rows() -> None:
+def test_order_and_rank_are_by_name() -> None:
     table = NodeTable()
     table.put([(2, node("b")), (0, node("c")), (5, node("a"))], rows=6)
     assert table.order.tolist() == [5, 2, 0]

@@ -1,4 +1,4 @@
-"""What gangs are told would help them is true: it is tried out."""
+"""Proposed changes in explanations are correct: the tests apply them."""
 
 import random
 import re
@@ -21,7 +21,7 @@ def why(forest: str, constraints: str, members: int, placed: dict[str, int] | No
     return refusal(answer_to(forest, constraints, members, placed=placed)).explanation
 
 
-def test_no_domain_has_room_for_more_members_than_there_are() -> None:
+def test_the_best_domain_holds_at_most_the_wanted_members() -> None:
     told = why("r0(a:4,b:4) r1(c:4)", "node: hard pack", 6)
     assert told.summary == (
         "4 of 6 members fit under the hard constraints; 6 of them fit in r0; "
@@ -30,7 +30,7 @@ def test_no_domain_has_room_for_more_members_than_there_are() -> None:
     assert told.best_domain_fit == 6
 
 
-def test_nodes_outside_of_the_tree_are_no_best_domain_for_those_who_keep_to_it() -> None:
+def test_nodes_outside_of_the_tree_are_not_the_best_domain() -> None:
     listed, _ = tree_of("r0(a:1)")
     on = cluster([node("a", 1), node("b", 9), node("c", 9)], [pod_class("x")])
     on.apply(Batch(trees=(listed,)))
@@ -42,7 +42,7 @@ def test_nodes_outside_of_the_tree_are_no_best_domain_for_those_who_keep_to_it()
     )
 
 
-def test_a_gang_that_is_in_one_rack_already_is_told_of_that_rack() -> None:
+def test_the_explanation_names_the_rack_of_placed_members() -> None:
     told = why("r0(a:1) r1(b:2)", "rack: hard pack", 2, placed={"a": 1})
     assert (told.best_domain, told.best_domain_fit) == ("r0", 1)
     assert "; members are placed in r0 already, where 1 more would fit; " in told.summary
@@ -52,7 +52,7 @@ def test_a_gang_that_is_in_one_rack_already_is_told_of_that_rack() -> None:
     assert "; members are placed in 2 domains already, among them r0 and r1; " in told.summary
 
 
-def test_nodes_help_a_packed_gang_in_the_best_domain_only() -> None:
+def test_more_nodes_help_a_packed_gang_in_its_best_domain() -> None:
     told = why("r0(a:4,b:2) r1(c:4)", "rack: hard pack", 11)
     assert told.remedy == 'it would fit with 2 more nodes like "a", empty, in r0'
     assert told.summary == (
@@ -64,7 +64,7 @@ def test_nodes_help_a_packed_gang_in_the_best_domain_only() -> None:
     )
 
 
-def test_nodes_that_may_not_be_used_are_told_where_there_are_no_others() -> None:
+def test_filtered_nodes_are_proposed_if_there_are_no_others() -> None:
     listed, _ = tree_of("r0(a:4)")
     on = cluster([node("a", 4, unschedulable=True)], [pod_class("x")])
     on.apply(Batch(trees=(listed,)))
@@ -74,12 +74,12 @@ def test_nodes_that_may_not_be_used_are_told_where_there_are_no_others() -> None
     )
 
 
-def test_constraints_that_are_only_together_in_the_way() -> None:
+def test_all_hard_constraints_relaxed_if_no_single_one_helps() -> None:
     told = why("r0(a:4,b:3) r1(c:4)", "rack: hard pack; node: hard pack", 9)
     assert told.remedy == "it would fit if none of its constraints were hard"
 
 
-def test_constraints_that_other_rules_of_the_pods_are_against() -> None:
+def test_relaxation_of_constraints_that_conflict_with_pod_rules() -> None:
     nodes = rack("r0", {"a": 9}) + rack("r1", {"b": 9})
     tree = TopologyTree("racks", (TreeLevel("rack", RACK), TreeLevel("node")), default=True)
     on = cluster(nodes, [member(**spread(RACK))])
@@ -90,7 +90,7 @@ def test_constraints_that_other_rules_of_the_pods_are_against() -> None:
     assert told.summary.endswith(f"; {told.remedy}")
 
 
-def test_no_nodes_in_one_rack_are_proposed_to_those_who_keep_away_from_one_another_there() -> None:
+def test_no_nodes_in_one_rack_are_proposed_under_anti_affinity() -> None:
     nodes = rack("r0", {"a": 1}) + rack("r1", {"b": 1})
     on = cluster(nodes, [member(**away(RACK))])
     on.apply(Batch(trees=(TopologyTree("racks", (TreeLevel("rack", RACK), TreeLevel("node")), default=True),)))
@@ -98,12 +98,12 @@ def test_no_nodes_in_one_rack_are_proposed_to_those_who_keep_away_from_one_anoth
     assert not refusal(answer).explanation.remedy.startswith("it would fit")
 
 
-def test_members_that_differ_are_told_of_those_that_lack_room() -> None:
+def test_the_explanation_names_the_part_that_lacks_capacity() -> None:
     [answer] = answers(cluster([node("a", 4)], [pod_class("x", 1), pod_class("z", 3)]), alone("g", ("x", 6), ("z", 3)))
     assert refusal(answer).explanation.remedy == ('2 more of its members would fit with 1 more node like "a", empty')
 
 
-def test_gangs_that_have_room_but_not_as_they_ask_are_told_so() -> None:
+def test_the_explanation_of_constraints_that_conflict_between_gangs() -> None:
     on = planted("z0(r0(a:6)) z1(r1(b:2,c:3))", "zone rack node", classes=[pod_class("y", 2)])
     apart = parse_constraints("zone: hard spread; rack: hard partition(2); node: hard partition(2)")
     asked = group(
@@ -118,14 +118,14 @@ def test_gangs_that_have_room_but_not_as_they_ask_are_told_so() -> None:
     )
 
 
-def test_a_group_of_equal_members_is_told_of_its_first_gang_that_lacks_room() -> None:
+def test_the_first_gang_that_lacks_capacity_is_explained() -> None:
     asked = group(gang("a", ("x", 4)), gang("b", ("x", 4)))
     [answer] = answers(cluster([node("n", 2)], [pod_class("x")]), asked)
     assert refusal(answer).explanation.remedy == ('2 more of its members would fit with 1 more node like "n", empty')
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_softer_constraints_and_more_nodes_help_as_told(seed: int) -> None:
+def test_proposed_relaxations_and_nodes_help(seed: int) -> None:
     rng, tried = random.Random(seed), 0
     while tried < 15:
         racks = _racks(rng)

@@ -1,4 +1,4 @@
-"""Gangs of unequal members and groups of gangs on topology trees: where they go, and the words when they cannot."""
+"""Heterogeneous gangs and gang groups under topology constraints: placements and explanations."""
 
 import random
 
@@ -54,12 +54,12 @@ def answer_on(tree: str, *gangs: SolveGang, levels: str = "rack node", partial: 
     return answer
 
 
-def test_p21_each_role_where_it_fits_and_both_in_one_rack() -> None:
+def test_p21_both_roles_fit_in_one_rack() -> None:
     answer = answer_on("r0(a:3) r1(b:3,c:1) r2(d:9)", mixed("rack: pack", ("large", 1), ("x", 1)))
     assert (seats_of(answer, 0), seats_of(answer, 1)) == ({"b": 1}, {"c": 1})
 
 
-def test_p22_those_who_need_no_gpu_leave_gpu_nodes_alone_within_the_rack() -> None:
+def test_p22_pods_without_gpu_requests_avoid_gpu_nodes_in_the_rack() -> None:
     nodes = [node("gpu", 64, gpu=8), node("plain-0", 64), node("plain-1", 64), node("other", 64)]
     racks = (TreeDomain("r0", 0), TreeDomain("r1", 0))
     leaves = (("gpu", 0), ("plain-0", 0), ("plain-1", 0), ("other", 1))
@@ -71,7 +71,7 @@ def test_p22_those_who_need_no_gpu_leave_gpu_nodes_alone_within_the_rack() -> No
     assert seats_of(answer, 1) == {"plain-0": 2, "plain-1": 2}
 
 
-def test_p24_a_bin_trap_in_one_of_the_racks() -> None:
+def test_p24_perfect_packing_within_one_rack() -> None:
     classes = [pod_class(str(cpu), cpu) for cpu in (3, 4, 5, 6)]
     built = planted("r0(a:9,b:9,c:12) r1(d:10,e:10,f:10)", classes=classes)
     asked = mixed("rack: hard pack", ("6", 1), ("5", 2), ("4", 2), ("3", 2))
@@ -84,19 +84,19 @@ def test_sizes_count_members_of_all_classes() -> None:
     assert seats(answer) == {"a": 2, "b": 2, "c": 2}
 
 
-def test_members_that_are_placed_count_whatever_their_class() -> None:
+def test_placed_members_of_any_class_count() -> None:
     answer = answer_on("r0(a:9) r1(b:9)", mixed("rack: partition(2)", ("large", 1), ("two", 1), placed={"a": 2}))
     assert seats(answer) == {"b": 2}
 
 
-def test_a_hard_pack_over_classes_is_proved_infeasible_and_told() -> None:
+def test_an_infeasible_hard_pack_over_classes_is_proved_and_explained() -> None:
     refused = refusal(answer_on("r0(a:4) r1(b:4)", mixed("rack: hard pack", ("large", 1), ("two", 1))))
     assert refused.proved
     assert refused.explanation.remedy == 'it would fit if the constraint "rack: hard pack" were soft'
     assert (refused.explanation.fit, refused.explanation.needed) == (1, 2)
 
 
-def test_what_room_forbids_is_not_blamed_on_constraints() -> None:
+def test_lack_of_capacity_is_not_attributed_to_constraints() -> None:
     refused = refusal(answer_on("r0(a:4) r1(b:4)", mixed("rack: pack", ("large", 3))))
     assert refused.proved
     assert "soft" not in refused.explanation.remedy
@@ -112,7 +112,7 @@ def test_without_budget_nothing_is_proved() -> None:
     assert refusal(answers(built, group)[0]).proved
 
 
-def test_p34_nodes_outside_of_the_tree_are_the_last_resort_of_what_is_soft() -> None:
+def test_p34_nodes_outside_of_the_tree_are_a_last_resort() -> None:
     built = planted("r0(a:2,b:2)", classes=CLASSES)
     built.apply(Batch(nodes=(node("stray", 9),)))
     soft, hard = mixed("rack: pack", ("two", 1), ("x", 2)), mixed("rack: hard pack", ("two", 1), ("x", 3))
@@ -127,7 +127,7 @@ def test_p36_no_nodes_is_infeasible_and_proved() -> None:
     assert refusal(answers(built, SolveGroup("g", (mixed("node: hard pack", ("two", 1), ("x", 2)),)))[0]).proved
 
 
-def test_each_gang_of_a_group_keeps_its_own_constraints() -> None:
+def test_each_gang_of_a_group_has_its_own_constraints() -> None:
     together = mixed("rack: hard pack", ("x", 4), name="together")
     apart = mixed("rack: hard partition(2)", ("x", 4), name="apart")
     answer = answer_on("r0(a:4,b:2) r1(c:2)", together, apart)
@@ -142,7 +142,7 @@ def test_each_gang_of_a_group_keeps_its_own_constraints() -> None:
     assert sum(of["apart"].values()) == 4
 
 
-def test_gangs_of_a_group_may_go_by_different_trees() -> None:
+def test_gangs_of_a_group_may_use_different_trees() -> None:
     racks, _ = tree_of("r0(a:2,b:2) r1(c:2,d:2)")
     rows = TopologyTree(
         "rows",
@@ -169,7 +169,7 @@ def test_first_roles_come_before_best_fit() -> None:
     assert seats_of(answer, 0) == {"b": 1}
 
 
-def test_who_asks_nothing_of_the_tree_leaves_it_to_who_does() -> None:
+def test_unconstrained_gangs_leave_the_tree_to_constrained_ones() -> None:
     built = planted("r0(a:2,b:2) r1(c:1) r2(d:1)", classes=CLASSES)
     built.apply(Batch(nodes=(node("stray", 2),)))
     free, packed = mixed("", ("two", 1), name="free"), mixed("rack: pack", ("x", 4), name="packed")
@@ -185,26 +185,26 @@ def two_trees() -> Cluster:
     return built
 
 
-def test_gangs_on_different_trees_are_tried_in_another_order() -> None:
-    """The first would take the node that the other needs."""
+def test_gangs_on_different_trees_are_tried_in_several_orders() -> None:
+    """The first gang would take the node that the other one needs."""
     first = mixed("node: hard pack", ("x", 2), name="first")
     other = mixed("row: hard pack; node: hard range(1,2)", ("x", 3), name="other", tree="rows")
     [answer] = answers(two_trees(), SolveGroup("g", (first, other)))
     assert isinstance(answer, Placed)
 
 
-def test_who_asks_nothing_of_its_tree_is_settled_together_with_who_does() -> None:
+def test_unconstrained_gangs_are_solved_with_constrained_ones() -> None:
     free, packed = mixed("", ("x", 3), name="free"), mixed("row: hard pack", ("x", 4), name="packed", tree="rows")
     assert refusal(answers(two_trees(), SolveGroup("g", (free, packed)))[0]).proved
 
 
-def test_what_gangs_on_different_trees_cannot_is_not_called_proved() -> None:
+def test_failure_on_different_trees_proves_nothing() -> None:
     first = mixed("node: hard pack", ("x", 3), name="first")
     other = mixed("row: hard pack; node: hard pack", ("x", 3), name="other", tree="rows")
     assert not refusal(answers(two_trees(), SolveGroup("g", (first, other)))[0]).proved
 
 
-def test_what_is_seated_in_part_leaves_the_rest_a_place() -> None:
+def test_a_partial_placement_can_be_completed_later() -> None:
     tree = "r0(a:4,b:1) r1(c:3,d:3)"
     asked = mixed("rack: hard pack", ("large", 2), ("x", 4))
     answer = answer_on(tree, asked, partial=True)
@@ -212,28 +212,28 @@ def test_what_is_seated_in_part_leaves_the_rest_a_place() -> None:
     assert set(seats(answer)) in ({"a", "b"}, {"c", "d"})
 
 
-def test_in_part_no_more_parts_than_a_hard_partition_has() -> None:
+def test_a_partial_placement_respects_a_hard_partition() -> None:
     tree = "r0(a:1) r1(b:2) r2(c:2)"
     answer = answer_on(tree, mixed("rack: hard partition(2)", ("large", 1), ("x", 5)), partial=True)
     assert isinstance(answer, PartiallyPlaced)
     assert seats(answer) == {"b": 2, "c": 2}
 
 
-def test_a_partial_gang_of_equal_members_keeps_to_one_rack() -> None:
+def test_a_partial_homogeneous_gang_stays_in_one_rack() -> None:
     answer = answer_on("r0(a:4,b:1) r1(c:3,d:3)", mixed("rack: hard pack", ("x", 8)), partial=True)
     assert isinstance(answer, PartiallyPlaced)
     assert seats(answer) == {"c": 3, "d": 3}
 
 
-def test_in_part_as_many_as_can_be_count_toward_minimums_whosever_they_are() -> None:
+def test_a_partial_placement_maximises_members_toward_minimums() -> None:
     few, many = mixed("node: pack", ("large", 1), name="few"), mixed("node: pack", ("x", 4), name="many")
     answer = answer_on("r0(a:3)", few, many, partial=True)
     assert isinstance(answer, PartiallyPlaced)
     assert {assignment.gang for assignment in answer.assignments} == {"many"}
 
 
-def test_p38_those_go_who_free_one_rack() -> None:
-    """Both gangs hold four seats, but only the second holds them in one rack."""
+def test_p38_victims_free_one_rack() -> None:
+    """Both gangs hold four seats, but only the second one holds them in one rack."""
     low = [
         potential_victim("across", ("a", "x", 2), ("c", "x", 2)),
         potential_victim("in-one", ("a", "x", 2), ("b", "x", 2)),
@@ -245,15 +245,15 @@ def test_p38_those_go_who_free_one_rack() -> None:
     assert removals(answer) == {"across": (True, {"a": 2, "c": 2})}, "nobody goes for a soft constraint"
 
 
-def test_p38_nobody_goes_from_nodes_that_hard_constraints_exclude() -> None:
-    """The first gang's seats are on a node that the tree does not know."""
+def test_p38_no_victims_on_nodes_that_hard_constraints_exclude() -> None:
+    """The first gang's seats are on a node outside of the tree."""
     low = [potential_victim("outside", ("stray", "x", 4)), potential_victim("inside", ("a", "x", 4))]
     built = full("r0(a:4)", low, node("stray", 4))
     [answer] = answers(built, SolveGroup("g", (mixed("rack: hard pack", ("x", 4)),)), removing=low)
     assert removals(answer) == {"inside": (True, {"a": 4})}
 
 
-def test_p38_those_go_who_are_where_the_others_of_the_gang_are() -> None:
+def test_p38_victims_are_in_the_domain_of_placed_members() -> None:
     low = [potential_victim("elsewhere", ("b", "x", 3)), potential_victim("here", ("a", "x", 3))]
     built = full("r0(a:5) r1(b:3)", low, also=(("mate/0", "x", "a"), ("mate/1", "x", "a")))
     growing = mixed("rack: hard pack", ("x", 3), placed={"a": 2})
@@ -264,7 +264,7 @@ def test_p38_those_go_who_are_where_the_others_of_the_gang_are() -> None:
 def full(
     text: str, gangs: list[PotentialVictim], *others: NodeFacts, also: tuple[tuple[str, str, str], ...] = ()
 ) -> Cluster:
-    """The pods of the gangs on the nodes of a tree and on others; `also`: further pods as (uid, class, node)."""
+    """The gangs' pods on the nodes of a tree and on others; `also`: further pods as (uid, class, node)."""
     tree, free = tree_of(text)
     bound = [
         (f"{gang.id}/{pods.node}/{number}", pods.class_id, pods.node)
@@ -297,7 +297,7 @@ LARGE_GANGS = [
 
 
 @pytest.mark.parametrize("constraints", LARGE_GANGS)
-def test_gangs_too_large_to_look_at_all_ways_are_placed_as_hard_constraints_ask(constraints: str) -> None:
+def test_heuristics_satisfy_hard_constraints_of_large_gangs(constraints: str) -> None:
     tree, levels = many_racks(8)
     answer = answer_on(tree, mixed(constraints, ("large", 30), ("two", 12), ("x", 48)), levels=levels)
     placed = seats(answer)
@@ -320,7 +320,7 @@ def test_gangs_too_large_to_look_at_all_ways_are_placed_as_hard_constraints_ask(
         ("node: hard range(1,1)", 'it would fit if the constraint "node: hard range(1,1)" were soft'),
     ],
 )
-def test_that_a_large_gang_has_no_place_is_proved_by_counting(constraints: str, remedy: str) -> None:
+def test_infeasibility_of_a_large_gang_is_proved_by_counting(constraints: str, remedy: str) -> None:
     tree, levels = many_racks(2)
     refused = refusal(answer_on(tree, mixed(constraints, ("large", 20), ("two", 20), ("x", 30)), levels=levels))
     assert refused.proved
@@ -328,8 +328,8 @@ def test_that_a_large_gang_has_no_place_is_proved_by_counting(constraints: str, 
 
 
 @pytest.mark.parametrize(("constraints", "picky"), [("rack: hard pack", 15), ("rack: hard partition(2)", 25)])
-def test_that_racks_lack_seats_for_one_of_many_classes_is_proved_by_counting(constraints: str, picky: int) -> None:
-    """Ten of the picky ones fit each rack."""
+def test_too_few_seats_of_one_class_are_proved_by_counting(constraints: str, picky: int) -> None:
+    """Each rack holds ten members of the picky class."""
     tree, free = tree_of(" ".join(f"r{rack}(fast-{rack}:50,slow-{rack}:50)" for rack in range(3)))
     nodes = [node(name, cpu, labels={"disk": name[:4]}) for name, cpu in free.items()]
     built = cluster(nodes, [pod_class("x"), LARGE, pod_class("picky", 5, selector={"disk": "fast"})])
@@ -338,7 +338,7 @@ def test_that_racks_lack_seats_for_one_of_many_classes_is_proved_by_counting(con
     assert refusal(answers(built, SolveGroup("g", (asked,)))[0]).proved
 
 
-def test_of_a_large_gang_as_many_are_seated_as_keep_to_one_rack() -> None:
+def test_a_partial_large_gang_stays_in_one_rack() -> None:
     tree, levels = many_racks(2)
     asked = mixed("rack: hard pack", ("large", 20), ("two", 20), ("x", 30))
     answer = answer_on(tree, asked, levels=levels, partial=True)
@@ -347,7 +347,7 @@ def test_of_a_large_gang_as_many_are_seated_as_keep_to_one_rack() -> None:
     assert sum(seats(answer).values()) >= 8
 
 
-def test_a_large_gang_leaves_nodes_that_it_dislikes_alone() -> None:
+def test_a_large_gang_avoids_nodes_with_a_penalty() -> None:
     domains = tuple(TreeDomain(f"r{rack}", 0) for rack in range(8))
     names = [(f"{kind}-{rack}", rack) for rack in range(8) for kind in ("gpu", "plain")]
     tree = TopologyTree("t", (TreeLevel("rack"), TreeLevel("node")), domains, tuple(names), default=True)
@@ -368,7 +368,7 @@ def _by(placed: dict[str, int], length: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("constraints", LARGE_GANGS)
-def test_p39_the_order_of_nodes_does_not_matter_to_mixed_gangs(constraints: str) -> None:
+def test_p39_heterogeneous_answers_do_not_depend_on_node_order(constraints: str) -> None:
     tree, levels = many_racks(2)
     names = list(tree_of(tree, levels)[1])
     asked = SolveGroup("g", (mixed(constraints, ("large", 4), ("two", 2), ("x", 6)),))
