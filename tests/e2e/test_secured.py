@@ -50,7 +50,7 @@ async def test_a_restarted_service_is_called_with_the_new_certificate(secured: S
         await secured.stack.kill(name)
     await secured.stack.start(["binding", "placement"])
     await secured.start(gang("back").of(3).asking(cpu="100m"))
-    assert '"certificates renewed"' in (secured.stack.directory / "logs" / "coordinator.log").read_text()
+    assert '"certificate_reloaded"' in (secured.stack.directory / "logs" / "coordinator.log").read_text()
 
 
 @pytest.mark.parametrize("service", SERVICES)

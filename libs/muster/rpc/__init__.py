@@ -1,1 +1,1 @@
-"""gRPC between the services: one way to serve, to call, to subscribe, and to carry facts."""
+"""gRPC between the services: server, channel, subscription, and the codecs of Watch and Solve."""

@@ -1,4 +1,4 @@
-"""Who may call a server: a certificate of the right authority says who somebody is, not that it may call."""
+"""Restricts a server to named clients: a valid certificate proves an identity, but not the right to call."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -9,25 +9,25 @@ from grpc import aio
 from muster.rpc.errors import RpcError
 
 _DNS_NAMES: Final = "peer_dns"
-"""Where gRPC keeps the DNS names (SAN) of the peer's certificate."""
-_NAMES_TOLD: Final = 10
-_NAME_LENGTH: Final = 253
+"""Key of the DNS names (SAN) of the peer's certificate in gRPC's auth context."""
+_MAX_NAMES: Final = 10
+_MAX_NAME_LENGTH: Final = 253
 
 
-class Callers:
-    """DNS names, one of which a caller's certificate must be for. Without any, whoever has a certificate may call."""
+class AllowedClients:
+    """DNS names, one of which a client's certificate must contain. Without any, every certificate is accepted."""
 
-    def __init__(self, wanted: Sequence[str]) -> None:
-        self.wanted = tuple(sorted({name.lower() for name in wanted}))
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(sorted({name.lower() for name in names}))
 
     def __bool__(self) -> bool:
-        return bool(self.wanted)
+        return bool(self.names)
 
     def check(self, context: aio.ServicerContext[Any, Any]) -> None:
-        """Raise RpcError unless the call is one of theirs."""
+        """Raise RpcError PERMISSION_DENIED unless the client is allowed."""
         names = [name.decode(errors="replace").lower() for name in context.auth_context().get(_DNS_NAMES, ())]
-        if not any(name in self.wanted for name in names):
-            theirs = ", ".join(repr(name[:_NAME_LENGTH]) for name in names[:_NAMES_TOLD]) or "no DNS name"
-            ours = ", ".join(self.wanted)
+        if not any(name in self.names for name in names):
+            theirs = ", ".join(repr(name[:_MAX_NAME_LENGTH]) for name in names[:_MAX_NAMES]) or "no DNS name"
+            ours = ", ".join(self.names)
             message = f"the caller's certificate is for {theirs}, and only {ours} may call here (tls.clients)"
             raise RpcError(grpc.StatusCode.PERMISSION_DENIED, message)

@@ -1,4 +1,4 @@
-"""Metrics of calls, on both sides, by OpenTelemetry's conventions for RPC, as spans are, in the words of Prometheus."""
+"""Client and server metrics of calls, by OpenTelemetry's semantic conventions for RPC."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -17,29 +17,28 @@ _SYSTEM: Final = "grpc"
 
 SERVED: Final = histogram(
     "rpc_server_call_duration_seconds",
-    "How long calls took that this process answered. Streams that only end with one side (Watch) are not among them.",
+    "Duration of calls that this process served, without subscriptions (Watch).",
     CALL_BUCKETS,
     _LABELS,
 )
 MADE: Final = histogram(
     "rpc_client_call_duration_seconds",
-    "How long calls took that this process made, to the end of the answer. Streams that only end with one side (Watch) "
-    "are not among them.",
+    "Duration of calls that this process made, up to the end of the response, without subscriptions (Watch).",
     CALL_BUCKETS,
     _LABELS,
 )
-SUBSCRIBERS: Final = sampled("muster_subscribers", "Streams of news (Watch) that are open here now.", ("rpc_method",))
+SUBSCRIBERS: Final = sampled("muster_subscribers", "Open subscriptions (Watch streams).", ("rpc_method",))
 
 _NAMES: Final = {code.value[0]: code.name for code in grpc.StatusCode}
 _open: Final[dict[tuple[str, ...], float]] = {}
-"""Streams by their method."""
+"""Subscriptions by method."""
 SUBSCRIBERS.read_from(lambda: _open)
 
 _Behavior = Callable[[Any, Any], Coroutine[Any, Any, Any]]
 
 
 def counted(method: str, behavior: _Behavior, traceparent: str) -> _Behavior:
-    """The same answers, timed. Methods are those that are served, so there are few."""
+    """The behavior with its duration observed. Labels stay few, because only served methods get here."""
     name = method.removeprefix("/")
 
     async def call(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
@@ -61,7 +60,7 @@ def counted(method: str, behavior: _Behavior, traceparent: str) -> _Behavior:
 
 
 def counted_subscription(method: str, behavior: _Behavior) -> _Behavior:
-    """The same stream, counted while it is open."""
+    """The behavior, counted while the stream is open."""
     labels = (method.removeprefix("/"),)
     _open.setdefault(labels, 0)
 
@@ -76,7 +75,7 @@ def counted_subscription(method: str, behavior: _Behavior) -> _Behavior:
 
 
 def count_call(call: Any, details: aio.ClientCallDetails) -> None:
-    """Time a call that was just begun, until it has ended."""
+    """Observe the duration of a call that has just started."""
     method = details.method.decode() if isinstance(details.method, bytes) else details.method
     if is_infrastructure(method) or is_subscription(method):
         return
@@ -90,5 +89,5 @@ def count_call(call: Any, details: aio.ClientCallDetails) -> None:
 
 
 def _name(code: Any) -> str:
-    """A server is told own status as a number or as it is."""
+    """GRPC gives a server its own status as a number or as a StatusCode."""
     return code.name if isinstance(code, grpc.StatusCode) else _NAMES.get(code, grpc.StatusCode.UNKNOWN.name)

@@ -1,8 +1,8 @@
-"""Spans of calls, on both sides, named and described by OpenTelemetry's conventions for RPC.
+"""Client and server spans of calls, by OpenTelemetry's semantic conventions for RPC.
 
-A caller's span shows what the server's cannot: the way there and back, and calls that no server answered. Streams of
-answers may go on while their caller dies, and its span would be missing between the server's and what is above: they
-have one only if they failed, beside the server's.
+A client span shows what the server's cannot: network time, and calls that no server answered. A response stream may
+outlive its client, and then the client span would be missing between the server span and its ancestors: so streams get
+a client span only if they fail, as a sibling of the server's.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ from muster.telemetry import tracing
 
 _INFRASTRUCTURE: Final = ("/grpc.health.", "/grpc.reflection.")
 _GANG: Final = "muster-gang-traceparent"
-_SERVERS_FAULT: Final = frozenset(
+_SERVER_ERRORS: Final = frozenset(
     {
         grpc.StatusCode.UNKNOWN,
         grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -29,7 +29,7 @@ _SERVERS_FAULT: Final = frozenset(
         grpc.StatusCode.DATA_LOSS,
     }
 )
-"""Statuses that make an error of a server's span; others tell of the caller's request. For the caller each is one."""
+"""Statuses that are errors of a server span; the others blame the request. In a client span each is an error."""
 
 
 def is_infrastructure(method: str) -> bool:
@@ -42,39 +42,39 @@ def is_subscription(method: str) -> bool:
     return method.endswith("/Watch")
 
 
-def serving(method: str, traceparent: str) -> AbstractContextManager[Span | None]:
-    """The span of a call that is answered here, for `with`; None while tracing is off."""
+def server_span(method: str, traceparent: str) -> AbstractContextManager[Span | None]:
+    """Context manager with the server span of a call; None while tracing is off."""
     if not tracing.enabled():
         return nullcontext()
     return tracing.tracer().start_as_current_span(
         method.removeprefix("/"),
         context=tracing.child_context(traceparent),
         kind=SpanKind.SERVER,
-        attributes=_described(method),
+        attributes=_attributes(method),
         record_exception=False,
         set_status_on_exception=False,
     )
 
 
-def refused(span: Span, code: grpc.StatusCode, message: str) -> None:
-    """The call that the span is of was answered with this status."""
+def set_rejected(span: Span, code: grpc.StatusCode, message: str) -> None:
+    """Set the status of a rejected call on its server span."""
     span.set_attribute("rpc.response.status_code", code.name)
-    if code in _SERVERS_FAULT:
-        _failed(span, code, message)
+    if code in _SERVER_ERRORS:
+        _set_failed(span, code, message)
 
 
-def calling(method: str, address: str) -> Span | None:
-    """A span for a call to `address`, which belongs to a trace that is kept; None if it does not. `ends` ends it."""
-    if not _is_told(method):
+def client_span(method: str, address: str) -> Span | None:
+    """The client span of a call to `address`; None if the trace is not sampled. `end_callback` ends it."""
+    if not _is_traced(method):
         return None
     return tracing.tracer().start_span(
-        method.removeprefix("/"), kind=SpanKind.CLIENT, attributes=_described(method) | _server(address)
+        method.removeprefix("/"), kind=SpanKind.CLIENT, attributes=_attributes(method) | _server_attributes(address)
     )
 
 
-def streaming(method: str, address: str) -> Callable[[Any], None] | None:
-    """For `add_done_callback` of a call to `address` that is answered by a stream; None if its trace is not kept."""
-    if not _is_told(method):
+def stream_callback(method: str, address: str) -> Callable[[Any], None] | None:
+    """Callback for `add_done_callback` of a streaming call to `address`; None if the trace is not sampled."""
+    if not _is_traced(method):
         return None
     began, parent = time_ns(), tracing.current_traceparent()
 
@@ -87,7 +87,7 @@ def streaming(method: str, address: str) -> Callable[[Any], None] | None:
                 time_ns(),
                 parent=parent,
                 kind=SpanKind.CLIENT,
-                attributes=_described(method) | _server(address) | {"rpc.response.status_code": code.name},
+                attributes=_attributes(method) | _server_attributes(address) | {"rpc.response.status_code": code.name},
                 error=message or code.name,
                 error_type=code.name,
             )
@@ -95,18 +95,18 @@ def streaming(method: str, address: str) -> Callable[[Any], None] | None:
     return end
 
 
-def of_gang(root: str) -> tuple[tuple[str, str], ...] | None:
-    """Metadata of a call for one gang: the span that the whole of it hangs below. `gangs_span` reads it."""
+def gang_metadata(root: str) -> tuple[tuple[str, str], ...] | None:
+    """Metadata of a call for one gang: the gang's root span, which `gang_traceparent` reads."""
     return ((_GANG, root),) if root else None
 
 
-def gangs_span(metadata: Iterable[tuple[str, Any]] | None) -> str:
-    """Traceparent of the gang's own span; "" if the caller does not say."""
+def gang_traceparent(metadata: Iterable[tuple[str, Any]] | None) -> str:
+    """Traceparent of the gang's root span; "" if the client sent none."""
     return next((value for key, value in metadata or () if key == _GANG and isinstance(value, str)), "")
 
 
-def ends(span: Span | None) -> Callable[[Any], None] | None:
-    """For `add_done_callback` of a call; None if there is nothing to end."""
+def end_callback(span: Span | None) -> Callable[[Any], None] | None:
+    """Callback for `add_done_callback` that ends the span of a call; None without a span."""
     if span is None:
         return None
 
@@ -114,28 +114,28 @@ def ends(span: Span | None) -> Callable[[Any], None] | None:
         code, message = outcome_of(call)
         span.set_attribute("rpc.response.status_code", code.name)
         if code is not grpc.StatusCode.OK:
-            _failed(span, code, message)
+            _set_failed(span, code, message)
         span.end()
 
     return end
 
 
-def _failed(span: Span, code: grpc.StatusCode, message: str) -> None:
+def _set_failed(span: Span, code: grpc.StatusCode, message: str) -> None:
     span.set_attribute("error.type", code.name)
     span.set_status(Status(StatusCode.ERROR, message))
 
 
-def _is_told(method: str) -> bool:
-    """A call that is made now is of a trace that is kept."""
+def _is_traced(method: str) -> bool:
+    """The current trace is sampled, and calls of this method get spans."""
     if not tracing.enabled() or is_infrastructure(method) or is_subscription(method):
         return False
     return trace.get_current_span().get_span_context().trace_flags.sampled
 
 
-def _server(address: str) -> dict[str, tracing.Attribute]:
+def _server_attributes(address: str) -> dict[str, tracing.Attribute]:
     host, _, port = address.rpartition("/")[2].rpartition(":")
     return {"server.address": host, "server.port": int(port)} if port.isdecimal() else {"server.address": host}
 
 
-def _described(method: str) -> dict[str, tracing.Attribute]:
+def _attributes(method: str) -> dict[str, tracing.Attribute]:
     return {"rpc.system.name": "grpc", "rpc.method": method.removeprefix("/")}

@@ -1,4 +1,4 @@
-"""The one way to call a service: bounded reconnects, dead peers noticed, deadlines demanded, traces carried on."""
+"""Channels to services: bounded reconnects, keepalive, mandatory deadlines, trace propagation."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -11,16 +11,16 @@ from muster.rpc import call_spans
 from muster.rpc.call_spans import is_subscription
 from muster.rpc.credentials import Certificates, Pem, channel_credentials
 from muster.rpc.errors import MissingDeadline
-from muster.rpc.rotating_channel import RenewingChannel
+from muster.rpc.rotating_channel import RotatingChannel
 from muster.telemetry.metrics_enabled import metrics_enabled
 from muster.telemetry.tracing import current_traceparent, to_traceparent
 
 MESSAGE_BYTES: Final = 64 * 1024 * 1024
-"""Longest message: a batch of 100,000 pods stays below."""
+"""Maximum message size: a batch of 100,000 pods is smaller."""
 PING_SECONDS: Final = 10
-"""How often a peer with open calls is pinged when nothing else is heard of it."""
+"""Keepalive interval of connections with open calls."""
 
-_SILENCE_SECONDS = 5  # a ping or sent data that is not answered for so long ends the connection
+_SILENCE_SECONDS = 5  # unacknowledged pings or data close the connection after this time
 _CONNECT_SECONDS = 5
 _FIRST_RECONNECT_SECONDS = 0.1
 _LONGEST_RECONNECT_SECONDS = 1
@@ -30,10 +30,10 @@ CONNECTION_OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     ("grpc.keepalive_timeout_ms", _SILENCE_SECONDS * 1000),
     ("grpc.initial_reconnect_backoff_ms", int(_FIRST_RECONNECT_SECONDS * 1000)),
     ("grpc.max_reconnect_backoff_ms", _LONGEST_RECONNECT_SECONDS * 1000),
-    ("grpc.min_reconnect_backoff_ms", _CONNECT_SECONDS * 1000),  # gRPC's name for the time a connection may take
+    ("grpc.min_reconnect_backoff_ms", _CONNECT_SECONDS * 1000),  # gRPC's name for the connect timeout
     ("grpc.dns_min_time_between_resolutions_ms", 1000),
 )
-"""How connections are kept and made anew."""
+"""Keepalive and reconnect options."""
 
 _MESSAGE_OPTIONS = (
     ("grpc.max_send_message_length", MESSAGE_BYTES),
@@ -46,18 +46,18 @@ _ALL_REPLICAS = msgspec.json.encode(
 
 
 def open_channel(address: str, tls: TlsSettings = PLAIN_TEXT, server_name: str = "") -> aio.Channel:
-    """A channel to "HOST:PORT", or to all replicas behind "dns:///NAME:PORT" or "ipv4:HOST:PORT,HOST:PORT" in turn,
-    leaving out those not ready.
+    """A channel to "HOST:PORT", or round robin to the ready replicas of "dns:///NAME:PORT" or
+    "ipv4:HOST:PORT,HOST:PORT".
 
-    `server_name` is the name that the certificate of the server must be for, if not that of the address, or of the
-    first one. Connecting happens with the first call. Every call must carry a deadline; streams named Watch need none.
-    When the files of `tls` change, later calls show the new certificate. Raises BadCertificates.
+    `server_name`: name that the server's certificate must contain, if not the host of the (first) address. The channel
+    connects on the first call. Every call must have a deadline, except streams named Watch. When the files of `tls`
+    change, later calls present the new certificate. Raises BadCertificates.
     """
     options = [*CONNECTION_OPTIONS, *_MESSAGE_OPTIONS]
     if address.startswith(("dns:", "ipv4:")):
         options.append(("grpc.service_config", _ALL_REPLICAS))
     interceptors: list[aio.ClientInterceptor] = [kind(address, _counting()) for kind in _KINDS]
-    if address.startswith("ipv4:"):  # a list of addresses is no name, so gRPC would look for one in the certificate
+    if address.startswith("ipv4:"):  # otherwise gRPC would look for the whole list in the certificate
         options.append(("grpc.default_authority", address.removeprefix("ipv4:").partition(",")[0]))
     if server_name:
         options.append(("grpc.ssl_target_name_override", server_name))
@@ -67,11 +67,11 @@ def open_channel(address: str, tls: TlsSettings = PLAIN_TEXT, server_name: str =
     def connect(pem: Pem) -> aio.Channel:
         return aio.secure_channel(address, channel_credentials(pem), options, interceptors=interceptors)
 
-    return RenewingChannel(Certificates(tls.files), connect)
+    return RotatingChannel(Certificates(tls.files), connect)
 
 
 def _counting() -> Callable[[Any, aio.ClientCallDetails], None] | None:
-    """What counts calls; None where nobody asks for metrics: commands of people need not load what counts."""
+    """The function that observes calls; None without metrics, so that the CLI need not load the metrics library."""
     if not metrics_enabled():
         return None
     from muster.rpc.call_metrics import count_call
@@ -88,7 +88,7 @@ def _method(details: aio.ClientCallDetails) -> str:
 
 
 def _within(traceparent: str, details: aio.ClientCallDetails) -> aio.ClientCallDetails:
-    """The same call, with the span that it belongs to."""
+    """The call details with the traceparent added."""
     metadata = details.metadata
     if not traceparent or (metadata is not None and any(key == "traceparent" for key, _ in metadata)):
         return details
@@ -103,20 +103,24 @@ _Continue = Callable[[aio.ClientCallDetails, Any], Awaitable[Any]]
 
 
 class _Calls:
-    """What every kind of call goes through."""
+    """Common part of the interceptors for the four kinds of calls."""
 
-    answered_by_stream = False
+    response_streaming = False
 
     def __init__(self, address: str, begun: Callable[[Any, aio.ClientCallDetails], None] | None) -> None:
         self._address, self._begun = address, begun
 
     async def _begin(self, continuation: _Continue, details: aio.ClientCallDetails, request: Any) -> Any:
         method = _method(details)
-        span = None if self.answered_by_stream else call_spans.calling(method, self._address)
+        span = None if self.response_streaming else call_spans.client_span(method, self._address)
         traceparent = current_traceparent() if span is None else to_traceparent(span.get_span_context())
         traced = _within(traceparent, details)
         call = await continuation(traced, request)
-        end = call_spans.streaming(method, self._address) if self.answered_by_stream else call_spans.ends(span)
+        end = (
+            call_spans.stream_callback(method, self._address)
+            if self.response_streaming
+            else call_spans.end_callback(span)
+        )
         if end is not None:
             call.add_done_callback(end)
         if self._begun is not None:
@@ -130,7 +134,7 @@ class _UnaryCalls(_Calls, aio.UnaryUnaryClientInterceptor):
 
 
 class _StreamedAnswers(_Calls, aio.UnaryStreamClientInterceptor):
-    answered_by_stream = True
+    response_streaming = True
 
     async def intercept_unary_stream(
         self, continuation: _Continue, details: aio.ClientCallDetails, request: Any
@@ -146,7 +150,7 @@ class _StreamedRequests(_Calls, aio.StreamUnaryClientInterceptor):
 
 
 class _BothStreams(_Calls, aio.StreamStreamClientInterceptor):
-    answered_by_stream = True
+    response_streaming = True
 
     async def intercept_stream_stream(
         self, continuation: _Continue, details: aio.ClientCallDetails, requests: Any

@@ -1,7 +1,7 @@
-"""Mutual TLS from files that may be replaced while they are used, so that certificates can be rotated under a process.
+"""Mutual TLS from files that may be replaced at any time, so that certificates can be rotated without a restart.
 
-Whoever replaces three files one after the other lets others see pairs that do not fit. So files count as new only when
-they have been read whole, fit together, and are the same before and after; until then the old ones serve on.
+Replacing three files one after the other exposes sets that do not match. So new files are used only when they have been
+read completely, match, and did not change meanwhile; until then the old ones stay in use.
 """
 
 import ssl
@@ -21,7 +21,7 @@ from muster.telemetry.metrics import sampled
 _log = structlog.get_logger()
 
 _LOOK_AGAIN_SECONDS: Final = 1.0
-"""Files that did not fit together are read again after so long though they seem to be the same."""
+"""Files that did not match are read again after this time, even if they look unchanged."""
 
 _BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
 _END: Final = b"-----END CERTIFICATE-----"
@@ -31,7 +31,7 @@ _VALIDITY: Final = 3  # after serial number, algorithm and issuer
 
 _EXPIRY: Final = sampled(
     "muster_certificate_expiration_timestamp_seconds",
-    "Until when the certificate that this process shows holds, as Unix time, by its file. New connections fail then.",
+    "Unix time at which the certificate of this process expires, by file. New connections fail from then on.",
     ("file",),
 )
 _told: Final[dict[tuple[str, ...], float]] = {}
@@ -41,12 +41,12 @@ _Stamp = tuple[tuple[int, int, int], ...]
 
 
 class BadCertificates(CannotStart):
-    """Certificate, key and CA cannot be read, or do not fit together; the message names them."""
+    """Certificate, key and CA cannot be read, or do not match; the message names the files."""
 
 
 @dataclass(frozen=True)
 class Pem:
-    """What was in the files; never to be logged."""
+    """Contents of the files; must never be logged."""
 
     certificate: bytes
     key: bytes
@@ -57,18 +57,18 @@ class Pem:
 
 
 class Certificates:
-    """Who this process is and whom it trusts, by files."""
+    """Certificate, key and CA of this process, from files."""
 
     def __init__(self, files: tuple[Path, Path, Path]) -> None:
         """`files` are certificate, key and CA. Raises BadCertificates."""
         self.files = files
         self._stamp = _stamp(files)
         self.pem = _read(files)
-        tell_expiry(str(files[0]), self.pem.certificate)
+        expose_expiry(str(files[0]), self.pem.certificate)
         self._failed: tuple[_Stamp, float] | None = None
 
     def renewed(self) -> bool:
-        """Whether there are others by now; then `pem` is what they are. Called from any thread, and cheap."""
+        """Read the files again if they changed; returns whether `pem` is new. Cheap and thread-safe."""
         try:
             stamp = _stamp(self.files)
             if stamp == self._stamp or self._failed_before(stamp):
@@ -78,18 +78,18 @@ class Certificates:
             if _stamp(self.files) != stamp:
                 return False
         except BadCertificates as error:
-            _log.warning("certificates cannot be read anew; those from before stay in use", error=str(error))
+            _log.warning("certificate_reload_failed", error=str(error))
             return False
         self._stamp, self._failed = stamp, None
         if pem == self.pem:
             return False
         self.pem = pem
-        until = tell_expiry(str(self.files[0]), pem.certificate)
-        _log.info("certificates renewed", certificate=str(self.files[0]), expires=until.isoformat())
+        until = expose_expiry(str(self.files[0]), pem.certificate)
+        _log.info("certificate_reloaded", certificate=str(self.files[0]), expires=until.isoformat())
         return True
 
     def _failed_before(self, stamp: _Stamp) -> bool:
-        """They were looked at a moment ago."""
+        """The same files failed a moment ago."""
         if self._failed is None:
             return False
         failed, when = self._failed
@@ -105,7 +105,7 @@ def server_credentials(tls: TlsSettings) -> grpc.ServerCredentials | None:
     def changed() -> grpc.ServerCertificateConfiguration | None:
         return _configuration(certificates.pem) if certificates.renewed() else None
 
-    fetch: Any = changed  # None says that nothing changed, which the types do not know
+    fetch: Any = changed  # returns None if nothing changed, which the type stubs do not allow
     return grpc.dynamic_ssl_server_credentials(
         _configuration(certificates.pem), fetch, require_client_authentication=True
     )
@@ -128,18 +128,18 @@ def _stamp(files: tuple[Path, ...]) -> _Stamp:
 
 
 def _read(files: tuple[Path, Path, Path]) -> Pem:
-    """What is in the files, which fit together. Raises BadCertificates."""
+    """Contents of the files, which match. Raises BadCertificates."""
     certificate, key, authority = (_bytes(file) for file in files)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(files[2])
     except ssl.SSLError as error:
-        raise BadCertificates(f"{files[2]} holds no certificates of authorities (PEM): {error}") from error
+        raise BadCertificates(f"{files[2]} contains no CA certificates (PEM): {error}") from error
     try:
         context.load_cert_chain(files[0], files[1], password="")
         expiry(certificate)
     except (ssl.SSLError, OSError, UnreadableCertificate) as error:
-        raise BadCertificates(f"{files[0]} is no certificate (PEM) for the key {files[1]}: {error}") from error
+        raise BadCertificates(f"{files[0]} is not a certificate (PEM) for the key {files[1]}: {error}") from error
     return Pem(certificate, key, authority)
 
 
@@ -154,11 +154,11 @@ def _bytes(file: Path) -> bytes:
 
 
 class UnreadableCertificate(ValueError):
-    """It is not in the form that X.509 prescribes."""
+    """The certificate is not valid X.509."""
 
 
-def tell_expiry(file: str, pem: bytes) -> datetime:
-    """Say in the metrics until when it holds, and return that. Raises UnreadableCertificate."""
+def expose_expiry(file: str, pem: bytes) -> datetime:
+    """Expose the end of validity as a metric and return it. Raises UnreadableCertificate."""
     until = expiry(pem)
     _told[(file,)] = until.timestamp()
     return until
@@ -169,7 +169,7 @@ def expiry(pem: bytes) -> datetime:
     try:
         return min(_not_after(ssl.PEM_cert_to_DER_cert(each)) for each in _certificates(pem))
     except (ValueError, IndexError) as error:
-        raise UnreadableCertificate(f"no end of validity is found in the certificate: {error}") from error
+        raise UnreadableCertificate(f"no end of validity found in the certificate: {error}") from error
 
 
 def _certificates(pem: bytes) -> Iterator[str]:
@@ -186,7 +186,7 @@ def _not_after(der: bytes) -> datetime:
 
 
 def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
-    """Tags and contents of what stands one after the other."""
+    """Tags and contents of consecutive DER elements."""
     at = 0
     while at < len(der):
         tag, length = der[at], der[at + 1]

@@ -1,4 +1,4 @@
-"""What goes wrong in calls, and the one place that turns errors into statuses."""
+"""Errors of calls, and their mapping to gRPC statuses."""
 
 from collections.abc import Coroutine
 from typing import Any
@@ -7,7 +7,7 @@ import grpc
 
 
 class RpcError(Exception):
-    """Raised in a servicer method, it becomes the status of the call."""
+    """Sets the status of the call when it is raised in a servicer method."""
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
         super().__init__(message)
@@ -16,7 +16,7 @@ class RpcError(Exception):
 
 
 class MissingDeadline(RuntimeError):
-    """A call was made without `timeout=`; only subscriptions (methods named Watch) may run for ever."""
+    """A call was made without `timeout=`; only subscriptions (methods named Watch) may do so."""
 
     def __init__(self, method: str) -> None:
         super().__init__(f"{method} was called without a deadline; pass timeout=SECONDS")
@@ -24,11 +24,11 @@ class MissingDeadline(RuntimeError):
 
 
 def status_of(error: Exception) -> tuple[grpc.StatusCode, str]:
-    """Code and message that the caller is given for an error."""
+    """Status code and message for an error."""
     if isinstance(error, RpcError):
         return error.code, error.message
     if isinstance(error, TimeoutError):
-        return grpc.StatusCode.DEADLINE_EXCEEDED, str(error) or "it took longer than the call may"
+        return grpc.StatusCode.DEADLINE_EXCEEDED, str(error) or "the call took longer than its deadline"
     return grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}"
 
 
@@ -38,20 +38,18 @@ def describe(error: grpc.aio.AioRpcError) -> str:
 
 
 def outcome_of(call: Any) -> tuple[grpc.StatusCode, str]:
-    """Status and message of a call that has ended: gRPC tells them only to those who wait, and there is nothing to
-    wait for.
-    """
-    code = _at_once(call.code())
+    """Status and message of a call that has ended. gRPC offers only coroutines for them, which do not wait here."""
+    code = _result(call.code())
     if not isinstance(code, grpc.StatusCode):
         code = next((known for known in grpc.StatusCode if known.value[0] == code), grpc.StatusCode.UNKNOWN)
-    return code, _at_once(call.details()) or ""
+    return code, _result(call.details()) or ""
 
 
-def _at_once(waiting: Coroutine[Any, Any, Any]) -> Any:
+def _result(coroutine: Coroutine[Any, Any, Any]) -> Any:
     try:
-        waiting.send(None)
-    except StopIteration as told:
-        return told.value
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
     finally:
-        waiting.close()
+        coroutine.close()
     return None

@@ -1,6 +1,7 @@
-"""The standard health service, which says whether this server may be sent calls.
+"""The standard gRPC health service.
 
-grpcio's own holds a lock while it writes to a watcher, so one that does not read stops everybody; this one does not.
+grpcio's implementation holds a lock while it writes to a watcher, so that a watcher that does not read blocks all
+others; this one does not.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 FULL_NAME: Final = "grpc.health.v1.Health"
 LIVENESS: Final = "muster.liveness"
-"""The name to ask for whether the process lives: SERVING as long as it answers at all, ready or not."""
+"""Service name for liveness probes: SERVING as long as the process answers, ready or not."""
 
 _SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -20,7 +21,7 @@ _SERVICE_UNKNOWN: Final = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
 class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # grpcio-health-checking has no types
-    """Health of the server as a whole (""), shared by every service of it."""
+    """Health of the server as a whole (""), shared by all its services."""
 
     def __init__(self) -> None:
         self._services = {"", LIVENESS}
@@ -28,35 +29,35 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # grpcio-he
         self._changed = asyncio.Event()
 
     def add(self, service: str) -> None:
-        """Answer for this service, too; a full name like "muster.binding.v1.BindingService"."""
+        """Report health for a service, too; `service` is a full name like "muster.binding.v1.BindingService"."""
         self._services.add(service)
-        self._tell()
+        self._notify()
 
     @property
     def ready(self) -> bool:
-        """What is said now."""
+        """The present state."""
         return self._ready
 
     def set_ready(self, ready: bool) -> None:
-        """Say SERVING or NOT_SERVING from now on."""
+        """Report SERVING or NOT_SERVING from now on."""
         if ready != self._ready:
             self._ready = ready
-            self._tell()
+            self._notify()
 
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """The state now; NOT_FOUND for services that are not here."""
+        """The present state; NOT_FOUND for unknown services."""
         if request.service not in self._services:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no service {request.service!r:.100} here")
         return health_pb2.HealthCheckResponse(status=self._status(request.service))
 
     async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
-        """The state now, then each change, until the watcher leaves."""
-        told = None
+        """The present state, then each change, until the watcher cancels."""
+        sent = None
         while True:
             changed, status = self._changed, self._status(request.service)
-            if status != told:
+            if status != sent:
                 yield health_pb2.HealthCheckResponse(status=status)
-                told = status
+                sent = status
             await changed.wait()
 
     def _status(self, service: str) -> int:
@@ -65,7 +66,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # grpcio-he
         return int(_SERVING if self._ready or service == LIVENESS else _NOT_SERVING)
 
     def probes(self) -> grpc.GenericRpcHandler:
-        """Only Check, for servers that anybody may ask: nobody can stay, so nobody can pile up."""
+        """A handler with Check only, for servers without TLS: without streams, clients cannot pile up."""
         check = grpc.unary_unary_rpc_method_handler(
             self.Check,
             request_deserializer=health_pb2.HealthCheckRequest.FromString,
@@ -73,6 +74,6 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # grpcio-he
         )
         return grpc.method_handlers_generic_handler(FULL_NAME, {"Check": check})
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()

@@ -1,4 +1,4 @@
-"""Pod classes as messages and back: all that matters to placement, so that of equal pods it is sent once."""
+"""Pod classes as messages and back."""
 
 import sys
 from collections.abc import Sequence
@@ -108,7 +108,7 @@ def _encode_requirement(requirement: NodeRequirement) -> pb.NodeRequirement:
 
 def _decode_requirement(message: pb.NodeRequirement) -> NodeRequirement:
     operator = _OPERATORS.get(message.operator)
-    if operator is None:  # not understood, so no node may pass: no label has a value out of none
+    if operator is None:  # unknown, so no node may match: no value is in an empty list
         return NodeRequirement(message.key, NodeOperator.IN, ())
     return NodeRequirement(message.key, operator, tuple(message.values))
 
@@ -160,5 +160,5 @@ def decode_amounts(messages: Sequence[pb.ResourceAmount]) -> Amounts:
 
 
 def number(value: IntEnum) -> Any:
-    """Enums have the numbers of the contract, which its types do not know."""
+    """An enum as the generated types accept it; test_enums compares the numbers."""
     return value

@@ -1,4 +1,4 @@
-"""How a process lives: on uvloop, until it is asked to stop."""
+"""Runs a service process on uvloop until SIGTERM or SIGINT."""
 
 import asyncio
 import signal
@@ -11,8 +11,8 @@ import uvloop
 
 _T = TypeVar("_T")
 
-# Threads that wait for etcd must get at the interpreter soon while the loop is busy: with Python's 5 ms the slowest of
-# a hundred commits took 180 ms on a busy loop, with 1 ms it took 30.
+# Threads that wait for etcd need the interpreter soon even if the loop is busy: with Python's default of 5 ms the
+# slowest of a hundred commits took 180 ms on a busy loop, with 1 ms it took 30 ms.
 _SWITCH_SECONDS = 0.001
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -27,9 +27,9 @@ _stops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Stop] = WeakKeyDictionary(
 
 
 async def until_stopped() -> None:
-    """Return when SIGTERM or SIGINT comes. Any number of tasks may wait; once asked to stop, none waits any more.
+    """Return on SIGTERM or SIGINT. Any number of tasks may wait; after the signal, none waits any more.
 
-    Only for loops of the main thread, the one that Python gives signals to.
+    Only for loops of the main thread, which receives the signals.
     """
     loop = asyncio.get_running_loop()
     stop = _stops.setdefault(loop, _Stop())
@@ -41,7 +41,7 @@ async def until_stopped() -> None:
         await stop.asked.wait()
     finally:
         stop.waiting -= 1
-        # Once asked, further signals stay harmless: draining has its own time limits.
+        # After the first signal, further ones are ignored: draining has its own time limits.
         if stop.waiting == 0 and not stop.asked.is_set():
             for number in _SIGNALS:
                 loop.remove_signal_handler(number)

@@ -1,4 +1,4 @@
-"""The one way to serve: health on every server, mutual TLS, only for its callers, and a stop that drains first."""
+"""gRPC server with health service, mutual TLS, allowed clients, and draining before it stops."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Self
@@ -11,17 +11,15 @@ from grpc_reflection.v1alpha import reflection
 
 from muster.config.settings import CannotStart, ServiceSettings, TlsSettings
 from muster.rpc import health
-from muster.rpc.authorization import Callers
+from muster.rpc.authorization import AllowedClients
 from muster.rpc.channel import MESSAGE_BYTES, PING_SECONDS
 from muster.rpc.credentials import server_credentials
 from muster.rpc.server_interceptor import ServerInterceptor
 
 _log = structlog.get_logger()
 
-_CONNECTION_SECONDS = (
-    300  # then clients connect anew and so find replicas that were added; running calls are not cut off
-)
-_HANDSHAKE_SECONDS = 10  # who has not shown a certificate by then is cut off
+_CONNECTION_SECONDS = 300  # then clients reconnect and so find new replicas; running calls finish
+_HANDSHAKE_SECONDS = 10  # connections without a valid handshake are closed then
 
 _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_send_message_length", MESSAGE_BYTES),
@@ -32,7 +30,7 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.keepalive_timeout_ms", PING_SECONDS * 1000),
     ("grpc.max_connection_age_ms", _CONNECTION_SECONDS * 1000),
     ("grpc.server_handshake_timeout_ms", _HANDSHAKE_SECONDS * 1000),
-    ("grpc.so_reuseport", 0),  # two processes on one port would each get a part of the calls
+    ("grpc.so_reuseport", 0),  # otherwise two processes on one port would share the calls
 )
 
 _PROBE_OPTIONS: Final = (
@@ -44,7 +42,7 @@ _PROBE_OPTIONS: Final = (
 
 
 class CannotListen(CannotStart):
-    """The address is taken, or not one of this machine."""
+    """The address is in use, or not an address of this machine."""
 
 
 class RpcServer:
@@ -62,25 +60,25 @@ class RpcServer:
     ) -> None:
         """`listen` is "HOST:PORT", port 0 for any free one; `service_name` is for logs.
 
-        `clients` are DNS names, one of which a caller's certificate must be for; whoever has one may call if there are
-        none. At `health_listen` it answers probes without TLS, and nothing else.
+        `clients`: DNS names, one of which a client's certificate must contain; without any, every certificate is
+        accepted. `health_listen`: address for health probes without TLS.
         """
         self._listen, self._tls, self._name = listen, tls, service_name
         self._health_listen, self._reflects = health_listen, reflects
-        self._callers = Callers(clients)
-        self._interceptor = ServerInterceptor(self._callers)
+        self._allowed_clients = AllowedClients(clients)
+        self._interceptor = ServerInterceptor(self._allowed_clients)
         self._server = aio.server(interceptors=[self._interceptor], options=_OPTIONS)
         self._health = health.Health()
-        self._probed: aio.Server | None = None
+        self._probe_server: aio.Server | None = None
         self.health_port = 0
-        """Where probes are answered; 0 before the start, and without `health_listen`."""
+        """Port of the health probes; 0 before the start, and without `health_listen`."""
         self._full_names = [health.FULL_NAME, reflection.SERVICE_NAME]
         self._stopped = False
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
 
     @classmethod
-    def by(cls, settings: ServiceSettings, service_name: str) -> Self:
-        """As the settings of a service say."""
+    def from_settings(cls, settings: ServiceSettings, service_name: str) -> Self:
+        """A server with the settings of a service."""
         return cls(
             settings.listen,
             settings.tls,
@@ -98,13 +96,13 @@ class RpcServer:
 
     @property
     def ready(self) -> bool:
-        """What health says."""
+        """The state that the health service reports."""
         return self._health.ready
 
     def set_ready(self, ready: bool) -> None:
-        """Let health say SERVING or NOT_SERVING, for the server and all its services."""
+        """Report SERVING or NOT_SERVING for the server and all its services."""
         if ready != self._health.ready and not self._stopped:
-            _log.info("ready" if ready else "not ready", server=self._name)
+            _log.info("server_ready" if ready else "server_not_ready", server=self._name)
             self._health.set_ready(ready)
 
     async def start(self) -> int:
@@ -114,35 +112,35 @@ class RpcServer:
         credentials = server_credentials(self._tls)
         port = _bind(self._server, self._listen, credentials)
         if self._health_listen is not None:
-            self._probed = aio.server(options=_PROBE_OPTIONS)
-            self._probed.add_generic_rpc_handlers((self._health.probes(),))
-            self.health_port = _bind(self._probed, self._health_listen, None)
-            await self._probed.start()
+            self._probe_server = aio.server(options=_PROBE_OPTIONS)
+            self._probe_server.add_generic_rpc_handlers((self._health.probes(),))
+            self.health_port = _bind(self._probe_server, self._health_listen, None)
+            await self._probe_server.start()
         await self._server.start()
         _log.info(
-            "serving",
+            "server_started",
             server=self._name,
             listen=self._listen,
             port=port,
             tls=credentials is not None,
-            clients=list(self._callers.wanted),
+            clients=list(self._allowed_clients.names),
             health_port=self.health_port or None,
         )
         return port
 
     async def stop(self, grace_seconds: float = 5) -> None:
-        """Say NOT_SERVING, end subscriptions, let running calls finish for up to `grace_seconds`, then stop."""
+        """Report NOT_SERVING, end subscriptions, let calls finish for up to `grace_seconds`, then stop."""
         self.set_ready(False)
         self._stopped = True
         self._interceptor.end_subscriptions()
         await self._server.stop(grace_seconds)
-        if self._probed is not None:  # until here it lives, and says that it is not ready
-            await self._probed.stop(0)
-        _log.info("stopped", server=self._name)
+        if self._probe_server is not None:  # until here it reports NOT_SERVING
+            await self._probe_server.stop(0)
+        _log.info("server_stopped", server=self._name)
 
 
 def _bind(server: aio.Server, listen: str, credentials: grpc.ServerCredentials | None) -> int:
-    """Listen there; the port. Raises CannotListen."""
+    """Listen; returns the port. Raises CannotListen."""
     try:
         if credentials is None:
             return server.add_insecure_port(listen)

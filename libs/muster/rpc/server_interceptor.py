@@ -1,7 +1,7 @@
-"""What every call goes through on the server: who calls, a span of the caller's trace, errors to statuses, a log line.
+"""Server interceptor: checks the client, records spans and metrics, and turns errors into statuses and log lines.
 
-Subscriptions (methods named Watch) get no span, because it would end with the process; they are ended when the server
-stops.
+Subscriptions (methods named Watch) get no span, because it would last as long as the process; they are ended when the
+server stops.
 """
 
 import asyncio
@@ -13,21 +13,21 @@ import structlog
 from grpc import aio
 
 from muster.rpc import call_spans
-from muster.rpc.authorization import Callers
+from muster.rpc.authorization import AllowedClients
 from muster.rpc.call_metrics import counted, counted_subscription
 from muster.rpc.call_spans import is_infrastructure, is_subscription
 from muster.rpc.errors import RpcError, status_of
 from muster.telemetry.metrics_enabled import metrics_enabled
 
 if TYPE_CHECKING:
-    _Method = grpc.RpcMethodHandler[Any, Any]  # not a generic class when running
+    _Method = grpc.RpcMethodHandler[Any, Any]  # not generic at run time
 
 _log = structlog.get_logger()
 
-_OUR_FAULT: Final = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DATA_LOSS})
+_SERVER_ERRORS: Final = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DATA_LOSS})
 
 _FIRST_WRITE_SECONDS: Final = 1.0
-"""A caller that takes nothing is not waited for longer when the server stops."""
+"""Longest wait for a client that does not read when the server stops."""
 
 _Behavior = Callable[[Any, Any], Any]
 
@@ -35,14 +35,14 @@ _Behavior = Callable[[Any, Any], Any]
 class ServerInterceptor(aio.ServerInterceptor):
     """Wraps the methods of all services."""
 
-    def __init__(self, callers: Callers) -> None:
-        self._callers = callers
+    def __init__(self, allowed_clients: AllowedClients) -> None:
+        self._allowed_clients = allowed_clients
         self._measured = metrics_enabled()
         self._subscriptions: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
     def end_subscriptions(self) -> None:
-        """End streams that would never end by themselves, and refuse new ones; their callers get UNAVAILABLE."""
+        """End all subscriptions and reject new ones with UNAVAILABLE."""
         self._stopping = True
         for task in self._subscriptions:
             task.cancel()
@@ -57,15 +57,15 @@ class ServerInterceptor(aio.ServerInterceptor):
             return None
         method = details.method
         behavior = found.unary_unary or found.unary_stream or found.stream_unary or found.stream_stream
-        if self._callers:
-            behavior = _only_for(self._callers, behavior)
+        if self._allowed_clients:
+            behavior = _restricted(self._allowed_clients, behavior)
         if is_subscription(method):
             wrapped = self._subscription(method, behavior)
             wrapped = (
                 counted_subscription(method, wrapped) if self._measured and not is_infrastructure(method) else wrapped
             )
         elif is_infrastructure(method):
-            if not self._callers:
+            if not self._allowed_clients:
                 return found  # type: ignore[no-any-return]
             wrapped = _unobserved_call(method, behavior)
         else:
@@ -85,22 +85,22 @@ class ServerInterceptor(aio.ServerInterceptor):
                 await _answer(behavior, request, context)
             except asyncio.CancelledError:
                 if not self._stopping:
-                    raise  # the caller left
+                    raise  # the client cancelled
                 task.uncancel()
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "this server is stopping")
             except aio.AbortError:
                 raise
             except Exception as error:
-                await _refuse(method, error, context)
+                await _abort(method, error, context)
             finally:
                 self._subscriptions.discard(task)
 
         return stream
 
 
-def _only_for(callers: Callers, behavior: _Behavior) -> _Behavior:
+def _restricted(allowed_clients: AllowedClients, behavior: _Behavior) -> _Behavior:
     def call(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
-        callers.check(context)
+        allowed_clients.check(context)
         return behavior(request, context)
 
     return call
@@ -111,61 +111,61 @@ def _unobserved_call(method: str, behavior: _Behavior) -> _Behavior:
         try:
             return await _answer(behavior, request, context)
         except RpcError as error:
-            await _refuse(method, error, context)
+            await _abort(method, error, context)
 
     return call
 
 
 def _call(method: str, behavior: _Behavior, traceparent: str) -> _Behavior:
     async def call(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
-        with call_spans.serving(method, traceparent) as span:
+        with call_spans.server_span(method, traceparent) as span:
             try:
                 return await _answer(behavior, request, context)
             except aio.AbortError:
                 raise
             except Exception as error:
                 if span is not None:
-                    call_spans.refused(span, *status_of(error))
-                await _refuse(method, error, context)
+                    call_spans.set_rejected(span, *status_of(error))
+                await _abort(method, error, context)
 
     return call
 
 
 async def _answer(behavior: _Behavior, request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
-    """What the servicer returns; what it yields is written to the stream."""
+    """The servicer's response; messages that it yields are written to the stream."""
     answer = behavior(request, context)
     if isinstance(answer, AsyncIterator):
         begun = False
         async for message in answer:
-            await (context.write(message) if begun else _whole(context.write(message)))
+            await (context.write(message) if begun else _uncancelled(context.write(message)))
             begun = True
         return None
     return await answer
 
 
-async def _whole(first_write: Coroutine[Any, Any, None]) -> None:
-    """Also when it is cancelled meanwhile: while the first message of a stream leaves, gRPC cannot end the stream."""
+async def _uncancelled(first_write: Coroutine[Any, Any, None]) -> None:
+    """Finish the first write even if cancelled: gRPC cannot end a stream while its first message is written."""
     writing = asyncio.ensure_future(first_write)
     try:
         await asyncio.shield(writing)
     except asyncio.CancelledError:
         await asyncio.wait([writing], timeout=_FIRST_WRITE_SECONDS)
         if writing.done() and not writing.cancelled():
-            writing.exception()  # the caller left, which is known
+            writing.exception()  # retrieved, so that asyncio does not log it
         raise
 
 
-async def _refuse(method: str, error: Exception, context: aio.ServicerContext[Any, Any]) -> None:
+async def _abort(method: str, error: Exception, context: aio.ServicerContext[Any, Any]) -> None:
     code, message = status_of(error)
-    if code in _OUR_FAULT:
-        _log.error("call failed", method=method, code=code.name, error=message, exc_info=error)
+    if code in _SERVER_ERRORS:
+        _log.error("call_failed", method=method, code=code.name, error=message, exc_info=error)
     else:
-        _log.info("call refused", method=method, code=code.name, error=message)
+        _log.info("call_rejected", method=method, code=code.name, error=message)
     await context.abort(code, message)
 
 
 def _traceparent(details: grpc.HandlerCallDetails) -> str:
-    """The span of the caller that the call belongs to; "" if it says none."""
+    """The traceparent that the client sent; "" if none."""
     for name, value in details.invocation_metadata:
         if name == "traceparent" and isinstance(value, str):
             return value
@@ -173,7 +173,7 @@ def _traceparent(details: grpc.HandlerCallDetails) -> str:
 
 
 def _like(found: Any, behavior: _Behavior) -> "_Method":
-    """The same kind of method with the same messages, but this behavior."""
+    """The same kind of method with the same messages and this behavior."""
     make: Any = {
         (False, False): grpc.unary_unary_rpc_method_handler,
         (False, True): grpc.unary_stream_rpc_method_handler,

@@ -1,4 +1,4 @@
-"""A subscription to cluster-state that outlives connections: an outage is told once, then a new snapshot follows."""
+"""A subscription to cluster-state that survives outages: each is reported once and followed by a new snapshot."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -26,25 +26,25 @@ _log = structlog.get_logger()
 
 
 class SnapshotBegun(Struct, frozen=True):
-    """Forget what you hold, once the snapshot is complete; `reason` says why there is a new one."""
+    """A new snapshot starts, which replaces the present state once it is complete; `reason` says why."""
 
     reason: str
 
 
 class BatchReceived(Struct, frozen=True):
-    """Part of the snapshot that has begun, or a delta after it."""
+    """Part of the snapshot, or a delta after it."""
 
     batch: Batch
 
 
 class SnapshotComplete(Struct, frozen=True):
-    """All changes since SnapshotBegun are the whole state, up to these resourceVersions by kind."""
+    """The batches since SnapshotBegun are the whole state, up to these resourceVersions by kind."""
 
     through: dict[str, int]
 
 
 class Disconnected(Struct, frozen=True):
-    """Nothing is heard of cluster-state; what you hold grows old. Told once per outage."""
+    """cluster-state is unreachable, so that the present state becomes stale. Reported once per outage."""
 
     reason: str
 
@@ -53,9 +53,9 @@ Step = SnapshotBegun | BatchReceived | SnapshotComplete | Disconnected
 
 
 async def subscribe(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Step, None]:
-    """Steps for ever. `subscriber` names who asks, in the logs of cluster-state.
+    """The steps of the stream, without end. `subscriber`: name of the subscriber for the logs of cluster-state.
 
-    Close it (`contextlib.aclosing`) to end the subscription at once.
+    Close the generator (`contextlib.aclosing`) to end the subscription at once.
     """
     view = _View()
     VIEW_CURRENT.read_from(view.told)
@@ -101,14 +101,14 @@ async def _steps(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Step, 
         except OutOfOrder as error:
             reason = str(error)
         if not told:
-            _log.warning("cluster-state is lost", reason=reason, subscriber=subscriber)
+            _log.warning("subscription_lost", reason=reason, subscriber=subscriber)
             told = True
             yield Disconnected(reason)
         await backoff.pause()
 
 
 class OutOfOrder(RuntimeError):
-    """The stream did not start with a snapshot, or ended one that it never began."""
+    """The stream did not start with a snapshot, or completed one that it had not started."""
 
 
 async def _one_stream(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Step, None]:
@@ -127,7 +127,7 @@ async def _one_stream(channel: aio.Channel, subscriber: str) -> AsyncGenerator[S
                 yield BatchReceived(decode_batch(message.batch))
             elif kind == "synced":
                 if not begun or synced:
-                    raise OutOfOrder("cluster-state ended a snapshot that it never began")
+                    raise OutOfOrder("cluster-state completed a snapshot that it had not started")
                 synced = True
                 yield SnapshotComplete(decode_revision(message.synced.through))
     finally:

@@ -1,4 +1,4 @@
-"""Topology trees and constraints as messages and back: cluster-state tells of them, the coordinator asks by them."""
+"""Topology trees and constraints as messages and back, for Watch and Solve."""
 
 import sys
 from collections.abc import Callable
@@ -21,14 +21,14 @@ _intern = sys.intern
 
 
 class UnknownPolicy(ValueError):
-    """A constraint of a newer sender, which this release cannot keep."""
+    """A constraint of a newer sender, which this release cannot satisfy."""
 
     def __init__(self, level: str, policy: int) -> None:
         super().__init__(f"the constraint on level {level!r} has policy {policy}, which this release does not know")
 
 
 def encode_constraint(constraint: LevelConstraint) -> pb.LevelConstraint:
-    """A constraint as a message. Users may ask for any number, so numbers are cut to what it can hold."""
+    """A constraint as a message. Users may write any number, so numbers are cut to int32."""
     policy: Any = constraint.policy
     return pb.LevelConstraint(
         level=constraint.level,

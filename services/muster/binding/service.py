@@ -55,7 +55,7 @@ class BindingService:
         self._pipeline = Pipeline(settings.requests_in_flight)
         self._events = EventRecorder(session, self._pipeline, settings.instance)
         self._claims = ClaimWatch(session)
-        self._server = RpcServer.by(settings, "binding")
+        self._server = RpcServer.from_settings(settings, "binding")
         servicer = BindingServicer(session, self._pipeline, self._events, self._claims)
         self._server.add(add_BindingServiceServicer_to_server, servicer, FULL_NAME)
         self._readiness: asyncio.Task[None] | None = None

@@ -28,7 +28,7 @@ from muster.binding.validation import (
 )
 from muster.binding.write_call import WriteCall
 from muster.kube.session import KubeSession
-from muster.rpc.call_spans import gangs_span
+from muster.rpc.call_spans import gang_traceparent
 
 FULL_NAME: Final = "muster.binding.v1.BindingService"
 
@@ -50,7 +50,7 @@ class BindingServicer(pb_grpc.BindingServiceServicer):
     async def Bind(self, request: pb.BindRequest, context: Any) -> AsyncIterator[pb.BindResponse]:  # noqa: N802
         """Bind or evict pods; streams results as they are settled."""
         validate_bind(request)
-        trace = CallTrace("bind", len(request.pods), gangs_span(context.invocation_metadata()))
+        trace = CallTrace("bind", len(request.pods), gang_traceparent(context.invocation_metadata()))
         call = BindCall(request, self._session, self._pipeline, self._claims, _deadline(context), trace)
         context.add_done_callback(_stopping(call.stop))
         with self._leader_fence.admit(request.leader_epoch, call.stop):
@@ -63,7 +63,7 @@ class BindingServicer(pb_grpc.BindingServiceServicer):
     async def Evict(self, request: pb.EvictRequest, context: Any) -> AsyncIterator[pb.EvictResponse]:  # noqa: N802
         """Bind or evict pods; streams results as they are settled."""
         validate_evict(request)
-        trace = CallTrace("evict", len(request.pods), gangs_span(context.invocation_metadata()))
+        trace = CallTrace("evict", len(request.pods), gang_traceparent(context.invocation_metadata()))
         call = EvictCall(request, self._session, self._pipeline, _deadline(context), trace)
         context.add_done_callback(_stopping(call.stop))
         with self._leader_fence.admit(request.leader_epoch, call.stop):

@@ -67,7 +67,7 @@ class ClusterStateService:
         self.whole = asyncio.Event()
         """Set once all kinds have been listed and snapshots may be sent."""
         self._watch = WatchServicer(self.broadcaster, self.whole)
-        self._server = RpcServer.by(settings, "cluster-state")
+        self._server = RpcServer.from_settings(settings, "cluster-state")
         self._server.add(register, self._watch, FULL_NAME)
         resources = (*ALL, topologies(settings.topology_namespace))
         self._informers = {resource.kind: Informer(session, resource, self._take_in, pace) for resource in resources}

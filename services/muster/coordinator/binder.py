@@ -20,7 +20,7 @@ from muster.coordinator.core.events import (
     EvictResults,
 )
 from muster.dialects.registry import labels_at_bind
-from muster.rpc.call_spans import of_gang
+from muster.rpc.call_spans import gang_metadata
 from muster.rpc.errors import describe
 
 TRACE_ANNOTATION = "muster.dev/trace-id"
@@ -68,7 +68,7 @@ class Binder:
         pending = {seat.uid for seat in effect.seats}
         reason = _NO_RESULT
         try:
-            async for response in self._stub.Bind(request, timeout=self._timeout_seconds, metadata=of_gang(root)):
+            async for response in self._stub.Bind(request, timeout=self._timeout_seconds, metadata=gang_metadata(root)):
                 yield BindResults(tuple(_bind_result(result) for result in _first_results(response.results, pending)))
         except aio.AioRpcError as error:
             reason = describe(error)
@@ -89,7 +89,9 @@ class Binder:
         pending = {pod.uid for pod in effect.pods}
         reason = _NO_RESULT
         try:
-            async for response in self._stub.Evict(request, timeout=self._timeout_seconds, metadata=of_gang(root)):
+            async for response in self._stub.Evict(
+                request, timeout=self._timeout_seconds, metadata=gang_metadata(root)
+            ):
                 yield EvictResults(tuple(_evict_result(result) for result in _first_results(response.results, pending)))
         except aio.AioRpcError as error:
             reason = describe(error)

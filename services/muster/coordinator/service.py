@@ -29,7 +29,7 @@ async def run(settings: Settings) -> None:
     """Serves until SIGTERM or SIGINT, then resigns, so that a standby takes over at once."""
     password = partial(read_password, settings.etcd_password_file)
     store = Store(settings.etcd, tls=settings.etcd_tls, user=settings.etcd_user, password=password)
-    server = RpcServer.by(settings, "coordinator")
+    server = RpcServer.from_settings(settings, "coordinator")
     servicer = CoordinatorServicer()
     server.add(pb_grpc.add_CoordinatorServiceServicer_to_server, servicer, FULL_NAME)
     await server.start()

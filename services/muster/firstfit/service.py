@@ -33,7 +33,7 @@ _RESERVED_FRACTION: Final = 0.1
 async def run(settings: Settings) -> None:
     """Serve until SIGTERM, SIGINT or cancellation; ready while the cluster state is complete and current."""
     channel, follower = open_channel(settings.cluster_state, settings.tls), Follower()
-    server = RpcServer.by(settings, "first-fit")
+    server = RpcServer.from_settings(settings, "first-fit")
     server.add(pb_grpc.add_PlacementServiceServicer_to_server, FirstFit(follower), FULL_NAME)
     try:
         async with (

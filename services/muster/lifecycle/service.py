@@ -61,7 +61,7 @@ class LifecycleService:
         self.leadership = Leadership()
         self._informers = SharedInformers(session, pace)
         self._election = Election(session, settings, self.leadership)
-        self._server = RpcServer.by(settings, "lifecycle")
+        self._server = RpcServer.from_settings(settings, "lifecycle")
         context = ControllerContext(session, self._informers, self.leadership, settings)
         self._controllers = [make(context) for make in controllers]
 

@@ -61,7 +61,7 @@ async def run(settings: Settings) -> None:
     """Serve until SIGTERM, SIGINT or cancellation. Ready while the mirror is complete and current."""
     channel = open_channel(settings.cluster_state, settings.tls)
     mirror = Mirror()
-    server = RpcServer.by(settings, "placement")
+    server = RpcServer.from_settings(settings, "placement")
     server.add(pb_grpc.add_PlacementServiceServicer_to_server, PlacementServicer(mirror), FULL_NAME)
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -20,7 +20,7 @@ from muster.config.settings import KubeSettings
 from muster.kube.session import KubeSession
 from muster.localcluster.apiserver.server import ApiServer
 from muster.localcluster.ports import free_port
-from muster.rpc.call_spans import of_gang
+from muster.rpc.call_spans import gang_metadata
 from muster.rpc.channel import open_channel
 
 SECONDS = 20.0
@@ -144,7 +144,7 @@ class Rig:
             for pod, where in zip(pods, [node] * len(pods) if isinstance(node, str) else node, strict=True)
         ]
         request = pb.BindRequest(leader_epoch=epoch, group="ml/gang", pods=bindings)
-        return self.stub.Bind(request, timeout=timeout, metadata=of_gang(gang_span))
+        return self.stub.Bind(request, timeout=timeout, metadata=gang_metadata(gang_span))
 
     async def bind(
         self, pods: Sequence[Object], node: str | Sequence[str] = "node-0", **more: Any

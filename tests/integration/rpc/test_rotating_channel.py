@@ -161,7 +161,7 @@ async def test_a_key_that_does_not_fit_is_told_and_not_used(pair: Pair, tmp_path
         with capture_logs() as logs:
             pair.client.key_file.write_bytes(other.read_bytes())
             assert [await describe(channel), await describe(channel)] == ["test", "test"]
-        told = [line for line in logs if line["event"].startswith("certificates cannot be read anew")]
+        told = [line for line in logs if line["event"] == "certificate_reload_failed"]
         assert len(told) == 1
         assert str(pair.client.key_file) in told[0]["error"]
         pair.client.key_file.write_bytes(good)

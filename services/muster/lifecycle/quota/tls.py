@@ -6,7 +6,7 @@ from pathlib import Path
 import structlog
 
 from muster.config.settings import CannotStart
-from muster.rpc.credentials import UnreadableCertificate, tell_expiry
+from muster.rpc.credentials import UnreadableCertificate, expose_expiry
 
 _log = structlog.get_logger(__name__)
 
@@ -48,7 +48,7 @@ class ReloadedTls:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
             context.load_cert_chain(self._certificate, self._key)
-            tell_expiry(str(self._certificate), self._certificate.read_bytes())
+            expose_expiry(str(self._certificate), self._certificate.read_bytes())
             if self._client_ca is not None:
                 context.load_verify_locations(self._client_ca)
                 context.verify_mode = ssl.CERT_REQUIRED
