@@ -128,7 +128,7 @@ CAPACITY_BUGS = (
     Bug(
         "capacity stays nominated after the gang's constraints changed",
         "preemption/plan.py",
-        "        if kept.divided_by != self._cache.divided_by(group):",
+        "        if kept.divided_by != self._cache.topology_of(group):",
         "        if False:",
         first="unit/coordinator/test_topology.py",
     ),
@@ -186,7 +186,7 @@ CAPACITY_BUGS = (
     Bug(
         "victims are evicted for pods that never preempt",
         "solve/request.py",
-        "    return not any(pod.never_preempts for gang in to_seat for pod in gang.pending.values())",
+        "    return not any(pod.never_preempts for gang in gangs for pod in gang.pending.values())",
         "    return True",
     ),
     Bug(
@@ -240,8 +240,8 @@ CAPACITY_BUGS = (
     Bug(
         "minimum resources are not checked",
         "queue/pre_enqueue.py",
-        "    return unlike(gang, ledger.classes) or lacks_room_in_all(gang, ledger)",
-        "    return unlike(gang, ledger.classes)",
+        "    return heterogeneity(gang, ledger.classes) or lacks_free_resources(gang, ledger)",
+        "    return heterogeneity(gang, ledger.classes)",
         first="unit/coordinator/test_gang_demands.py",
     ),
     Bug(
@@ -261,7 +261,7 @@ CAPACITY_BUGS = (
     Bug(
         "victims are evicted for gangs whose declaration forbids preemption",
         "solve/request.py",
-        "    if any(gang.facts is not None and gang.facts.never_preempts for gang in to_seat):",
+        "    if any(gang.facts is not None and gang.facts.never_preempts for gang in gangs):",
         "    if False:",
         first="unit/coordinator/test_gang_demands.py",
     ),

@@ -87,7 +87,7 @@ START_BUGS = (
     Bug(
         "a permit that could not be written keeps its seats",
         "machine.py",
-        "        self._take_seats_back(group, decision.gangs)\n        self._permits",
+        "        self._return_seats(group, decision.gangs)\n        self._permits",
         "        self._permits",
     ),
     Bug(
@@ -275,8 +275,8 @@ START_BUGS = (
     Bug(
         "pods that must be equal are not compared",
         "queue/pre_enqueue.py",
-        "    return unlike(gang, ledger.classes) or lacks_room_in_all(gang, ledger)",
-        "    return lacks_room_in_all(gang, ledger)",
+        "    return heterogeneity(gang, ledger.classes) or lacks_free_resources(gang, ledger)",
+        "    return lacks_free_resources(gang, ledger)",
         first="unit/coordinator/test_gang_demands.py",
     ),
     Bug(

@@ -1,23 +1,25 @@
-"""When gangs start: a pure state machine. Events in, effects out; no I/O, no clock, no threads.
+"""The coordinator's rules: a pure state machine. Events in, effects out; no I/O, no clock, no threads.
 
-Theory of operation. `machine.Machine.step(events, now)` is the whole of it:
+Theory of operation. `machine.Machine.step(events, now)` is the main loop:
 
-1. Every event changes what is known (`cache`), or ends something that was under way.
-2. Every gang that was touched is looked at once (`upkeep`): may it be tried (`gathering`, `uniformity`, `room_in_all`)?
-   Then it is in the `queue`.
-3. If placement has nothing to do, the head of the queue goes there as one batch (`solving`, `questions`); of groups
-   that had no place and want just the same, one speaks for all (`alike`). Of several replicas each has a batch, if
-   there are groups that can be placed at the same time (`together`, `apart`); their answers are taken in queue order
-   (`in_flight`).
-4. An answer is checked against members, `ledger` and trees (`answers`, `divided`, `refusals`), reserved, and handed out
-   to be made durable (`permits`, `decisions`), with the members' ranks (`numbering`); what is durable is bound
-   (`binding`).
-5. Gangs that hold what they get and wait for the rest do that in `waiting`, until they start, time out or give way.
-6. For a group that has no place `preemption` asks who could make room: gangs of lower priority, gangs that wait behind
-   it (`victims`), or what ends by itself (`draining`). What comes of that is a plan (`plans`): room is kept
-   (`kept_room`), pods go (`evictions`). Started gangs that cannot be completed go by their policy (`repairs`).
-7. What users should be told is told when it has stood for a moment (`reasons`, `reports`, `tree_reports`). How far a
-   gang is, which its dialect may have words for, is told at every stage (`progress`).
+1. Every event changes the `cache` (gangs, ledger, topology trees), or ends a call or a write that was under way.
+Changes that may let a pending group start are passed to `queue.wake`. 2. `reconcile` looks at every touched gang and
+group: does the pre-enqueue check pass (`queue/pre_enqueue`)? Then the group is in the `queue`: active, in backoff, or
+unschedulable until an event could help it (`queue/wake`). 3. When placement is free, the head of the queue becomes one
+solve request (`solve/solve`, `solve/request`). Of groups with equal requests that had no place, only representatives
+are tried (`queue/equivalence`). Several replicas get requests at the same time if their groups cannot want the same
+nodes (`solve/concurrent`). 4. Answers are validated against members, ledger and topology constraints
+(`solve/validation`); seats are reserved and the permit, with the members' ranks, is written to etcd
+(`permits/permits`). What is durable is bound (`permits/binding`). A new leader takes up recorded permits
+(`permits/recovery`). 5. NonStrict gangs hold reservations while they wait for the rest, until they start, time out or
+yield (`hold/hold_and_wait`). 6. For a group that has no place, `preemption/preemption` asks placement which potential
+victims would make it fit: lower priority gangs, or gangs behind it that hold reservations
+(`preemption/potential_victims`). A starving group gets a backfill reservation: capacity that is expected to become free
+(`backfill/expected_completions`). Either becomes a plan (`preemption/plan`): capacity is nominated
+(`preemption/nomination`), victims are evicted (`preemption/eviction`). Started gangs that cannot be completed follow
+their repair policy (`preemption/repair`). 7. `report` tells users reasons that have settled, as conditions and events,
+and dialects each gang's progress.
 
-Phases are derived (`model.Group.phase`), never stored, so they cannot disagree with the facts that they sum up.
+State of gangs and groups is split into values with one owner each (`gang/state`). Phases are derived
+(`gang.gang.Gang.phase`), never stored, so they cannot disagree with the facts that they sum up.
 """

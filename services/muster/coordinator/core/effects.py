@@ -15,7 +15,7 @@ from muster.gangs.solve import (
 
 
 class Solve(Struct, frozen=True):
-    """Ask placement. Answered by Solved or SolveFailed."""
+    """A solve request. Answered by Solved or SolveFailed."""
 
     solve_id: int
     min_revision: dict[str, int]
@@ -26,7 +26,7 @@ class Solve(Struct, frozen=True):
 
 
 class Persist(Struct, frozen=True):
-    """Make durable, all or nothing, in the order of the ids. Answered by Persisted or NotPersisted; other failures end
+    """Write to etcd, all or nothing, in the order of the ids. Answered by Persisted or NotPersisted; other failures end
     the term.
     """
 
@@ -38,8 +38,8 @@ class Persist(Struct, frozen=True):
 class Bind(Struct, frozen=True):
     """Bind these pods of one gang. Answered by BindResults and BindCallFailed, each pod in exactly one.
 
-    `ranks` and `claims` are by uid: the member's rank, and its volume claims that are to be told the node. `tries` of
-    its gang so far.
+    `ranks` and `claims` are by uid: the member's rank, and its volume claims that need the selected node. `tries` are
+    the gang's attempts so far.
     """
 
     gang: str
@@ -57,8 +57,8 @@ class Evict(Struct, frozen=True):
 
 
 class MarkTimedOut(Struct, frozen=True):
-    """Put the dialect's mark of a gang that waited too long on these pods of it, or take it off. Not answered: the pods
-    are seen with it, or without.
+    """Add the dialect's timeout mark to these pods of a gang, or remove it. Not answered: the pods are observed with
+    or without it.
     """
 
     gang: str
@@ -92,7 +92,7 @@ class KubeEvent(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Tell users. Not answered."""
+    """Conditions and events for users. Not answered."""
 
     gang: str
     conditions: tuple[PodCondition, ...] = ()
@@ -114,7 +114,7 @@ class Phase(IntEnum):
 
 
 class PhaseChanged(Struct, frozen=True):
-    """A gang went from one phase to another; `before` is None when it appeared, `after` None when it went."""
+    """A gang's phase changed; `before` is None for a new gang, `after` is None for one that is gone."""
 
     gang: str
     before: Phase | None
@@ -122,7 +122,7 @@ class PhaseChanged(Struct, frozen=True):
 
 
 class AnswerRejected(Struct, frozen=True):
-    """An answer of placement about a gang's group was not taken; `count` is how many were for this reason, in all."""
+    """A placement answer about a gang's group was rejected; `count` rejections were for this reason, in this term."""
 
     gang: str
     reason: str
@@ -131,13 +131,13 @@ class AnswerRejected(Struct, frozen=True):
 
 
 class GangChanged(Struct, frozen=True):
-    """Something about a gang changed that is shown to users."""
+    """State of a gang that is shown to users may have changed."""
 
     gang: str
 
 
 class StageChanged(Struct, frozen=True):
-    """A gang has come to another stage (see muster.dialects.progress), or another object defines it."""
+    """A gang reached another stage (see muster.dialects.progress), or another object defines it."""
 
     gang: str
 

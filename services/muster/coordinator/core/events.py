@@ -59,8 +59,8 @@ class PodName(Struct, frozen=True):
 
 
 class Record(Struct, frozen=True):
-    """What is durable about one gang; seats are those not known to be bound. The fields are those of the proto, but for
-    `ranks`, which are together: uid and rank of members, by rank.
+    """The durable state of one gang; `seats` are those not known to be bound. Fields are those of the proto, but for
+    `ranks`: uid and rank of members, by rank.
     """
 
     gang: str
@@ -82,7 +82,7 @@ class Record(Struct, frozen=True):
 
 
 class BindResult(Struct, frozen=True):
-    """What came of one bind."""
+    """Outcome of one bind."""
 
     uid: str
     outcome: BindOutcome
@@ -91,7 +91,7 @@ class BindResult(Struct, frozen=True):
 
 
 class EvictResult(Struct, frozen=True):
-    """What came of one eviction."""
+    """Outcome of one eviction."""
 
     uid: str
     outcome: EvictOutcome
@@ -99,7 +99,7 @@ class EvictResult(Struct, frozen=True):
 
 
 class Recovered(Struct, frozen=True):
-    """The records in etcd at the beginning of the term. Comes once, before the first snapshot."""
+    """The records in etcd at the beginning of the term: once, before the first snapshot."""
 
     records: tuple[Record, ...]
 
@@ -130,8 +130,8 @@ class Solved(Struct, frozen=True):
 
 
 class SolveFailed(Struct, frozen=True):
-    """Placement did not answer. `refused`: it never will, to this question. `unreadable`: what came was no answer.
-    `away`: no replica could be reached.
+    """Placement did not answer. `refused`: it never will answer this request. `unreadable`: the answer could not be
+    decoded. `away`: no replica could be reached.
     """
 
     solve_id: int
@@ -142,7 +142,7 @@ class SolveFailed(Struct, frozen=True):
 
 
 class Replicas(Struct, frozen=True):
-    """So many replicas of placement may be asked at the same time."""
+    """Number of placement replicas that may solve at the same time."""
 
     count: int
 
@@ -154,33 +154,33 @@ class Persisted(Struct, frozen=True):
 
 
 class NotPersisted(Struct, frozen=True):
-    """A Persist effect can never be made durable as it is; nothing of it was written."""
+    """A Persist effect can never be made durable; nothing of it was written."""
 
     persist_id: int
     message: str
 
 
 class BindResults(Struct, frozen=True):
-    """Binding reports."""
+    """The binding service reports binds."""
 
     results: tuple[BindResult, ...]
 
 
 class BindCallFailed(Struct, frozen=True):
-    """Binding could not be reached, or broke off, before these pods had a result."""
+    """The call to the binding service failed before these pods had a result."""
 
     uids: tuple[str, ...]
     message: str
 
 
 class EvictResults(Struct, frozen=True):
-    """Binding reports evictions."""
+    """The binding service reports evictions."""
 
     results: tuple[EvictResult, ...]
 
 
 class EvictCallFailed(Struct, frozen=True):
-    """Binding could not be reached, or broke off, before these pods had a result."""
+    """The call to the binding service failed before these pods had a result."""
 
     uids: tuple[str, ...]
     message: str

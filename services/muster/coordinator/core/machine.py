@@ -1,4 +1,4 @@
-"""The coordinator's main path: events in, effects out. See the package's theory of operation."""
+"""The main loop of the coordinator: events in, effects out. See the package's theory of operation."""
 
 import itertools
 from collections.abc import Sequence
@@ -201,7 +201,7 @@ class Machine:
                 assert_never(event)
 
     def _recover(self) -> None:
-        """The first snapshot of the term: what is recorded goes on where it was."""
+        """With the first snapshot of the term, recorded gangs continue where they were."""
         if self._records is None:
             return
         void, resumed = recover(self.cache, self._records)
@@ -226,7 +226,7 @@ class Machine:
                 self._carry_out(plan)
 
     def _carry_out(self, plan: Plan) -> None:
-        """Nobody is evicted on what may not be so any more."""
+        """Evict only while the cluster is observed: the plan may be obsolete."""
         if self._synced:
             self._effects += self._plans.durable(plan)
         else:
@@ -234,10 +234,10 @@ class Machine:
 
     def _permitted(self, group: Group, gangs: Sequence[Gang]) -> None:
         self._permits.written(group)
-        # Gangs that went meanwhile took their records along.
+        # The records of gangs that were deleted meanwhile are deleted, too.
         gangs = [gang for gang in gangs if self.cache.gangs.get(gang.id) is gang]
         if self._overtaken(group, gangs):
-            self._take_seats_back(group, gangs)
+            self._return_seats(group, gangs)
             self._effects.append(self._permits.persist(deletes=tuple(gang.id for gang in gangs)))
             return
         self.queue.reset_backoff(group)
@@ -248,8 +248,8 @@ class Machine:
         self.cache.settled(group)
 
     def _overtaken(self, group: Group, gangs: Sequence[Gang]) -> bool:
-        """While the permit was written a node was lost or filled, or a member, a partner or the declaration went.
-        Nothing is bound yet: it can still start whole (I1).
+        """While the permit was written a node was removed or filled, or a member, a gang of the group or the
+        declaration was deleted. Nothing is bound yet, so the group can still start whole (I1).
         """
         first = [gang for gang in gangs if not gang.permit.granted]
         if not first:
@@ -262,7 +262,7 @@ class Machine:
         match self._permits.settled(event.persist_id):
             case Permit() as permit:
                 self._not_permitted(permit, event.message)
-            case TimeOut() as decision:  # what is not remembered is done nevertheless
+            case TimeOut() as decision:  # pods are marked although that is not recorded
                 self._effects += self._holds.timed_out(decision)
             case Plan() as plan:
                 self._plans.not_persisted(plan, event.message, self._now)
@@ -272,15 +272,13 @@ class Machine:
     def _not_permitted(self, decision: Permit, message: str) -> None:
         group = decision.group
         self._permits.written(group)
-        self._take_seats_back(group, decision.gangs)
+        self._return_seats(group, decision.gangs)
         self._permits.withdraw(decision)
         if group.gangs:
-            self.queue.back_off(
-                group, self._now.monotonic_seconds, message
-            )  # the room that it gives back is no help to itself
+            self.queue.back_off(group, self._now.monotonic_seconds, message)
 
-    def _take_seats_back(self, group: Group, gangs: Sequence[Gang]) -> None:
-        """A permit is not to be: members that were decided and not sent want seats again. The group is not queued."""
+    def _return_seats(self, group: Group, gangs: Sequence[Gang]) -> None:
+        """A permit is withdrawn: members whose bind was not sent are pending again. The group is not queued."""
         for gang in gangs:
             for seat in self._binds.unsent(gang):
                 gang.return_seat(seat.uid)

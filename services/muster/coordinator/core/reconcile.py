@@ -1,4 +1,4 @@
-"""Every gang that was touched is looked at once: does its group hold, may it be tried, is it done, what to tell?"""
+"""Reconciles touched gangs and groups: grouping, queue membership, permits, records, and what users see."""
 
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import (
@@ -29,7 +29,7 @@ from muster.gangs.facts import ObjectReference
 
 
 class Reconciler:
-    """Keeps queue, records and what users see in step with what is known."""
+    """Keeps queue, records and reports consistent with the cache."""
 
     def __init__(
         self,
@@ -47,17 +47,17 @@ class Reconciler:
         self._waiting, self._plans, self._repairs, self._preemption = waiting, plans, repairs, preemption
         self._node_sets = node_sets
         self._events_seen = 0
-        self._wants_room: dict[Gang, None] = {}
-        """Gangs that are not tried before so much is free in all."""
+        self._wants_free: dict[Gang, None] = {}
+        """Gangs that wait until a declared amount of resources is free in the whole cluster."""
         self._phases: dict[Gang, Phase] = {}
         self._stages: dict[Gang, tuple[Stage, ObjectReference | None]] = {}
 
     def reconcile(self, now: Now) -> list[Effect]:
-        """Look at all that was touched since the last look."""
+        """Reconcile everything that was touched, until nothing is touched any more."""
         effects = self._reconcile(now)
         while self._events_seen != self._queue.events:
             self._events_seen = self._queue.events
-            for gang in self._wants_room:
+            for gang in self._wants_free:
                 if gang.group.not_ready is not None:
                     self._cache.touch(gang)
             effects += self._reconcile(now)
@@ -71,7 +71,7 @@ class Reconciler:
             self._waiting.drop_untenable(disturbed)
             self._plans.drop_untenable(disturbed)
         while self._plans.look() or cache.touched or cache.gone or cache.disbanded:
-            self._bury(effects)
+            self._forget_gone(effects)
             touched, cache.touched = cache.touched, {}
             for gang in touched:
                 if gang.bound_by_others:
@@ -80,7 +80,7 @@ class Reconciler:
                     gang.timing.bound(now.unix_seconds)
                     cache.touch_partners(gang.id)
                 cache.regroup(gang)
-            if cache.touched:  # others moved with them: look at all of them together
+            if cache.touched:  # their group mates were touched by that: reconcile them together
                 for gang, edited in touched.items():
                     cache.touch(gang, edited=edited)
                 continue
@@ -89,13 +89,13 @@ class Reconciler:
                 groups[gang.group] = groups.get(gang.group, False) or edited
             for group, edited in groups.items():
                 self._waiting.look(group, now)
-                self._queue_or_not(group, now, effects, edited=edited)
-            # What one gang does is told on those of its group too.
+                self._update_queue(group, now, effects, edited=edited)
+            # The state of a gang is reported on the gangs of its group, too.
             for gang in dict.fromkeys([*touched, *(gang for group in groups for gang in group.gangs)]):
-                self._look_at(gang, now, effects)
+                self._update_gang(gang, now, effects)
         return effects
 
-    def _queue_or_not(self, group: Group, now: Now, effects: list[Effect], *, edited: bool) -> None:
+    def _update_queue(self, group: Group, now: Now, effects: list[Effect], *, edited: bool) -> None:
         if not group.gangs:
             return
         edited, group.edited = edited or group.edited, False
@@ -118,15 +118,15 @@ class Reconciler:
                 self._queue.reset_backoff(group)
             self._queue.activate(group)
 
-    def _look_at(self, gang: Gang, now: Now, effects: list[Effect]) -> None:
-        self._look_at_start(gang, now)
+    def _update_gang(self, gang: Gang, now: Now, effects: list[Effect]) -> None:
+        self._update_start(gang, now)
         done = gang.permit.granted and not (gang.lost or gang.seats or gang.eviction.whole)
         if done and (gang.permit.record is None or gang.permit.record.state is not RecordState.SATISFIED):
             self._finish(gang, now, effects)
         if gang.facts is not None and gang.facts.resources and not gang.permit.granted:
-            self._wants_room[gang] = None
+            self._wants_free[gang] = None
         else:
-            self._wants_room.pop(gang, None)
+            self._wants_free.pop(gang, None)
         self._repairs.look(gang, now)
         if self._preemption.running.look(gang):
             self._preemption.may_be_evicted(gang)
@@ -139,20 +139,20 @@ class Reconciler:
         if phase is not before:
             self._phases[gang] = phase
             effects.append(PhaseChanged(gang.id, before, phase))
-        self._look_at_stage(gang, phase, effects)
+        self._update_stage(gang, phase, effects)
         effects.append(GangChanged(gang.id))
         if (report := self._reports.look(gang, now.monotonic_seconds)) is not None:
             effects.append(report)
 
-    def _look_at_start(self, gang: Gang, now: Now) -> None:
-        """From when on it could start, and that it can in spite of having been preempted."""
+    def _update_start(self, gang: Gang, now: Now) -> None:
+        """Note since when the gang could start, and that a preempted gang can start again."""
         ready = gang.all_present and not gang.eviction.whole
         if ready and not gang.permit.granted:
             gang.timing.ready(gang.timing.ready_unix or now.unix_seconds)
         if gang.eviction.preempted_by and not gang.eviction.whole and (ready or gang.permit.granted):
             self._plans.forget_preemptor(gang)
 
-    def _look_at_stage(self, gang: Gang, phase: Phase, effects: list[Effect]) -> None:
+    def _update_stage(self, gang: Gang, phase: Phase, effects: list[Effect]) -> None:
         if gang.facts is None or gang.plain:
             return
         standing = (stage_of(gang, phase), gang.facts.definition)
@@ -161,12 +161,12 @@ class Reconciler:
             effects.append(StageChanged(gang.id))
 
     def _finish(self, gang: Gang, now: Now, effects: list[Effect]) -> None:
-        """All that was permitted is bound (or gone): the permit has done its work."""
+        """All permitted pods are bound, or gone: the permit is fulfilled."""
         recorded = gang.permit.record is not None
         record = self._permits.record(gang, RecordState.SATISFIED, now.unix_seconds)
         if not gang.plain:
             effects.append(self._permits.persist((record,)))
-        elif recorded:  # once bound, a single pod has nothing left to be remembered
+        elif recorded:  # a bound single pod needs no record
             effects.append(self._permits.persist(deletes=(gang.id,)))
         if gang.permit.fulfilled:
             return
@@ -180,8 +180,8 @@ class Reconciler:
             event = KubeEvent(regarding, EventType.NORMAL, "Scheduled", note)
             effects.append(Report(gang.id, events=(event,)))
 
-    def _bury(self, effects: list[Effect]) -> None:
-        """Gangs that are gone leave nothing behind."""
+    def _forget_gone(self, effects: list[Effect]) -> None:
+        """Forget gangs and groups that are gone, with their records (I11)."""
         for gang in self._cache.gone:
             if gang.permit.record is not None and not (
                 gang.plain and gang.permit.record.state is RecordState.SATISFIED
@@ -189,7 +189,7 @@ class Reconciler:
                 effects.append(self._permits.persist(deletes=(gang.id,)))
             self._reports.forget(gang)
             self._repairs.forget(gang)
-            self._wants_room.pop(gang, None)
+            self._wants_free.pop(gang, None)
             self._preemption.running.forget(gang)
             effects.append(PhaseChanged(gang.id, self._phases.pop(gang, None), None))
             if self._stages.pop(gang, None) is not None:

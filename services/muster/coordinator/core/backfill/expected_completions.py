@@ -77,7 +77,7 @@ def could_ever_fit(group: Group, ledger: Ledger) -> bool:
         counts: dict[str, int] = {}
         for pod in gang.pending.values():
             counts[pod.class_id] = counts.get(pod.class_id, 0) + 1
-        if sum(min(count, ledger.most(class_id)) for class_id, count in counts.items()) < gang.minimum:
+        if sum(min(count, ledger.max_pods(class_id)) for class_id, count in counts.items()) < gang.minimum:
             return False
     return True
 

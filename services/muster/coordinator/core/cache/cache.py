@@ -1,4 +1,4 @@
-"""What the coordinator knows: gangs, their pods and groups, and the ledger, kept true by cluster-state's batches."""
+"""The cache: gangs, their pods and groups, and the ledger, updated from cluster-state's batches."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
@@ -16,14 +16,14 @@ from muster.gangs.facts import Batch, GangFacts, PodFacts
 
 
 class Cache:
-    """Gangs by id, groups by id, and what was touched since the last look.
+    """Gangs by id, groups by id, and what is to be reconciled.
 
-    `touched` maps gangs to whether they were edited in a way that could let them start. `gone` are gangs that ended,
-    in order. `disbanded` are groups that no gang is in any more.
+    `touched` maps gangs to be reconciled to whether they changed in a way that could let them start. `gone` are deleted
+    gangs, in order. `disbanded` are groups without gangs.
     """
 
     def __init__(self, ledger: Ledger, trees: TopologyTrees, wake: Callable[[ClusterEvent], None]) -> None:
-        """`wake` is told of changes that may let pending groups start."""
+        """`wake` takes the changes that may let pending groups start."""
         self.ledger, self.trees, self._wake = ledger, trees, wake
         self.gangs: dict[str, Gang] = {}
         self.groups: dict[str, Group] = {}
@@ -32,7 +32,7 @@ class Cache:
         self.budgets: dict[str, int] = {}
         """Evictions that disruption budgets allow now, by budget."""
         self.kept: dict[Group, Nomination] = {}
-        """Room that is kept, by the group that it is kept for."""
+        """Nominated capacity, by the group that it is nominated for."""
         self.touched: dict[Gang, bool] = {}
         self.gone: list[Gang] = []
         self.disbanded: list[Group] = []
@@ -41,18 +41,18 @@ class Cache:
         self._displaced: dict[Gang, None] = {}  # they wait until something that is under way for a group is done
 
     def touch(self, gang: Gang, *, edited: bool = False) -> None:
-        """It is to be looked at."""
+        """Have the gang reconciled; `edited`: it changed in a way that could let it start."""
         self.touched[gang] = edited or self.touched.get(gang, False)
 
     def touch_group(self, group: Group) -> None:
-        """All its gangs are to be looked at."""
+        """Have all gangs of the group reconciled."""
         for gang in group.gangs:
             self.touch(gang)
 
     # -- batches
 
     def replace(self, batch: Batch) -> None:
-        """A snapshot: what is not in it is gone."""
+        """Take in a snapshot: objects that are not in it are gone."""
         pods = {pod.uid for pod in batch.pods}
         nodes = {node.name for node in batch.nodes}
         gangs = {gang.id for gang in batch.gangs}
@@ -70,8 +70,8 @@ class Cache:
         self.apply(batch)
 
     def apply(self, batch: Batch) -> None:
-        """Take in a batch, whole. Gangs come after what happened to known pods and before new pods, so that it shows
-        whether a gang that was declared anew has a pod left of the old one.
+        """Take in a batch. Gangs are updated after known pods and before new pods: that shows whether a gang that was
+        declared anew has a pod left of its former incarnation.
         """
         for pod_class in batch.pod_classes:
             self.ledger.put_class(pod_class)
@@ -111,7 +111,7 @@ class Cache:
             self.revision[kind] = max(revision, self.revision.get(kind, 0))
 
     def _put_trees(self, batch: Batch) -> None:
-        """A tree that changed may let gangs in that it kept out, or be one that their constraints do not fit."""
+        """A changed tree may admit gangs that it kept out, or contradict their constraints."""
         dropped = self.trees.drop(batch.removed_trees)
         if self.trees.put(batch.trees) or dropped:
             self._wake(ClusterEvent(EventKind.TOPOLOGY_TREE_CHANGED))
@@ -121,10 +121,8 @@ class Cache:
                     gang.constraints = self.trees.constraints_of(gang.facts)
                     self.touch(gang, edited=True)
 
-    def divided_by(self, group: Group) -> tuple[object, ...]:
-        """By what its members are to be divided: differs when a tree or constraints have changed; empty for those that
-        are not.
-        """
+    def topology_of(self, group: Group) -> tuple[object, ...]:
+        """Identifies the trees and topology constraints that the group's placement depends on; empty if on none."""
         asked = tuple((gang.id, facts.tree, facts.constraints) for gang in group.gangs if (facts := gang.facts))
         return (self._tree_changes, *asked) if any(constraints for _, _, constraints in asked) else ()
 
@@ -181,26 +179,26 @@ class Cache:
             self.drop_gang(gang)
 
     def release(self, gang: Gang, uids: Iterable[str]) -> None:
-        """Reservations of a gang's pods end without a bound pod (I5)."""
+        """Release reservations of a gang's pods that end without a bound pod (I5)."""
         uids = list(uids)
         if uids:
             self._freed(EventKind.RESERVATION_RELEASED, self.ledger.release(uids))
             self.touch(gang)
 
     def lose_seat(self, gang: Gang, uid: str) -> None:
-        """A member cannot be bound where it was decided: it is to be placed again."""
+        """A member cannot be bound to its node: it is to be placed again."""
         gang.lose_seat(uid)
         self.release(gang, [uid])
         self.touch(gang, edited=True)
-        self._put_pod(gang.pods[uid])  # it may belong elsewhere by now, or not be fit to run
+        self._put_pod(gang.pods[uid])  # it may belong to another gang by now, or not be able to run
 
     def forget_pod(self, uid: str) -> None:
-        """The API server says that the pod is gone; cluster-state will say so too."""
+        """The API server reports that the pod is gone, before cluster-state does."""
         self._drop_pod(uid)
         self._freed(EventKind.CAPACITY_FREED, self.ledger.forget([uid]))
 
     def bound_elsewhere(self, gang: Gang, uid: str, node: str) -> None:
-        """The API server says that another scheduler bound the pod, to this node."""
+        """The API server reports that another scheduler bound the pod to this node."""
         self._freed(EventKind.RESERVATION_RELEASED, self.ledger.reserve([gang.acknowledge(uid, node)]))
 
     def _freed(self, kind: EventKind, nodes: Collection[str]) -> None:
@@ -226,17 +224,17 @@ class Cache:
         if before is None or replace(before, terms=()) != replace(facts, terms=()):
             self.touch(gang, edited=True)
             self.touch_partners(facts.id)
-        else:  # in other words the same: the terms name a pod that is the oldest by now
+        else:  # only the terms differ: they name the oldest pod
             self.touch(gang)
 
     @staticmethod
     def _reborn(gang: Gang, facts: GangFacts) -> bool:
-        """It was deleted and declared anew: nothing of the old one counts. While one pod of it lives it is the same."""
+        """The gang was deleted and declared anew, and no pod of the former incarnation is left."""
         lives = gang.member_count or gang.eviction.pods or gang.hold.marked or gang.hold.timing_out
         return gang.facts is not None and gang.facts.incarnation != facts.incarnation and not lives
 
     def _begin_anew(self, gang: Gang) -> Gang:
-        """The gang is gone. What is left of its pods has ended or is on its way out, but holds its name."""
+        """Replace the gang by a new one that takes over the ended and leaving pods of its name."""
         pods = list(gang.pods.values())
         self.drop_gang(gang)
         gang = self._new_gang(gang.id)
@@ -246,7 +244,7 @@ class Cache:
         return gang
 
     def drop_gang(self, gang: Gang) -> None:
-        """The gang is gone, with all it holds."""
+        """Forget the gang and release its reservations."""
         self.release(gang, [*gang.seats, *gang.acknowledged])
         gang.drop_seats()
         for uid in gang.pods:
@@ -263,7 +261,7 @@ class Cache:
         self.touch_partners(gang.id)
 
     def touch_partners(self, gang_id: str) -> None:
-        """Those that declare it in their group are to be looked at."""
+        """Have the gangs reconciled that declare this gang in their group."""
         for id_ in self._partners.get(gang_id, ()):
             if (partner := self.gangs.get(id_)) is not None:
                 self.touch(partner, edited=True)
@@ -277,14 +275,14 @@ class Cache:
     # -- groups
 
     def settled(self, group: Group) -> None:
-        """Nothing is under way for the group any more: its gangs, and those that waited for that, are looked at."""
+        """The solve or write of the group has ended: reconcile its gangs, and gangs that wait to be regrouped."""
         self.touch_group(group)
         for gang in self._displaced:
             self.touch(gang, edited=True)
 
     def regroup(self, gang: Gang) -> None:
-        """Put the gang into the group that it belongs to now, unless something is under way for the one it leaves or
-        the one it joins: then it is out of place, and cannot be tried, until that is done.
+        """Move the gang to the group that it belongs to, unless a solve or write is under way for either group: then
+        the gang is misplaced, and not tried, until that has ended.
         """
         self._displaced.pop(gang, None)
         wanted = self._group_id(gang)
@@ -302,14 +300,14 @@ class Cache:
             self.touch(member, edited=True)
 
     def in_place(self, group: Group) -> bool:
-        """All its gangs still belong together, and none that belongs to them stands elsewhere."""
+        """All gangs of the group belong to it, and no gang that belongs to it is in another group."""
         for gang in group.gangs:
             if self._group_id(gang) != group.id:
                 return False
             for id_ in gang.facts.group if gang.facts is not None else ():
                 partner = self.gangs.get(id_)
                 if partner is not None and not partner.permit.granted and partner.group is not group:
-                    return group.id == gang.id  # alone it stands for itself: what it lacks is told by name
+                    return group.id == gang.id  # a gang alone: the pre-enqueue check names what its group lacks
         return True
 
     def check_readiness(self, group: Group) -> None:
@@ -317,7 +315,7 @@ class Cache:
         group.not_ready = self.why_not_ready(group)
 
     def why_not_ready(self, group: Group) -> str | None:
-        """Why the group may not be tried; None: it may."""
+        """Why the group fails the pre-enqueue check; None: it passes."""
         if not self.in_place(group):
             return "its gang group is changing"
         if group.preemption.yields_to is not None:

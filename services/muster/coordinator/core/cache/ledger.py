@@ -1,4 +1,6 @@
-"""The one truth about what is free: capacity minus bound pods minus reservations. Every answer is checked here (I3)."""
+"""The ledger of free capacity: allocatable minus bound pods minus reservations. Every answer is checked against it
+(I3).
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +27,7 @@ class Ledger:
         self._free_at = -1
         self._free_in_all: dict[str, int] = {}  # as of that version of the capacity
         self._disturbed: set[str] = set()
-        self._unfit: dict[str, dict[str, str | None]] = {}  # node -> class id -> why it cannot take the class
+        self._unfit: dict[str, dict[str, str | None]] = {}  # node -> class id -> why the filters exclude it
 
     # -- what is seen
 
@@ -76,7 +78,7 @@ class Ledger:
         return self._free(uids)
 
     def take_disturbed(self) -> set[str]:
-        """Nodes that changed since this was asked before, or took pods that were not expected there."""
+        """Nodes that changed since the last call, or took pods that were not expected there."""
         disturbed, self._disturbed = self._disturbed, set()
         return disturbed
 
@@ -97,7 +99,7 @@ class Ledger:
         return self._free([uid for uid in uids if self.reserved.pop(uid, None) is not None])
 
     def reservations(self) -> tuple[Reservation, ...]:
-        """All claims, by node and class."""
+        """All reservations, by node and class."""
         grouped: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         for seat in self.reserved.values():
             grouped[seat.node, seat.class_id].append(seat.uid)
@@ -110,8 +112,8 @@ class Ledger:
     ) -> Rejection | None:
         """Why this many pods by (node, class) may not be reserved; None: they may.
 
-        Checks that nodes exist and take the class, and that the sum fits in what is free and not nominated. What is
-        nominated may be below zero: room that comes free before the pods are bound.
+        Checks that nodes exist and pass the filters, and that the sum fits in the capacity that is free and not
+        nominated. Nominated amounts may be below zero: capacity that becomes free before the pods are bound.
         """
         for node, class_id in wanted:
             if node not in self.nodes:
@@ -123,9 +125,9 @@ class Ledger:
         return self._overfull(wanted, nominated or {})
 
     def overcommitted(self, node: str, class_id: str) -> bool:
-        """The node is gone, or more is seated and reserved there than it offers of something that the class asks.
+        """The node is gone, or more of a resource that the class requests is used there than it has.
 
-        What the class does not ask is no reason: a seat given back for it would be given again, for ever.
+        Other resources do not count: a seat released for them would be assigned again, for ever.
         """
         if node not in self.nodes:
             return True
@@ -133,7 +135,7 @@ class Ledger:
         return bool(np.any((self.capacity.used[row] > self.capacity.allocatable[row]) & (asked > 0)))
 
     def untenable(self, seat: Seat) -> bool:
-        """A reservation cannot stand: the node is gone, overfull, or does not take such pods any more."""
+        """The reservation cannot be kept: its node is gone, overcommitted, or does not pass the filters any more."""
         return self.overcommitted(seat.node, seat.class_id) or self.why_unfit(seat.node, seat.class_id) is not None
 
     def could_take(self, node: str, class_id: str) -> bool:
@@ -146,8 +148,8 @@ class Ledger:
             return False
         return self.why_unfit(node, class_id) is None
 
-    def most(self, class_id: str) -> int:
-        """How many pods of a class would fit if all nodes were empty, and took such pods."""
+    def max_pods(self, class_id: str) -> int:
+        """How many pods of a class would fit if all nodes were empty; nodes that the filters exclude do not count."""
         capacity = self.capacity
         vector = capacity.vectors[capacity.classes[class_id]]
         asked = vector > 0
@@ -158,7 +160,7 @@ class Ledger:
         return sum(count for node, count in nodes if node in self.nodes and self.why_unfit(node, class_id) is None)
 
     def free_in_all(self, resource: str) -> int:
-        """How much of a resource is free on all nodes together that take pods."""
+        """Free amount of a resource on all schedulable nodes together."""
         capacity = self.capacity
         if self._free_at != capacity.version:
             self._free_at = capacity.version
@@ -190,7 +192,7 @@ class Ledger:
         return Rejection(RejectionReason.NO_ROOM, f"node {node} has {has} {resource} free, {needs} would be used", node)
 
     def why_unfit(self, node: str, class_id: str) -> str | None:
-        """Why the node does not take such pods, however empty it is; None: it does."""
+        """Which filter excludes the node for pods of the class, however empty it is; None: none does."""
         known = self._unfit.setdefault(node, {})
         if class_id not in known:
             pod_class, facts = self.classes[class_id], self.nodes[node]

@@ -39,7 +39,7 @@ class Plans:
 
     def keep(self, kept: Nomination) -> None:
         """Keep room for a group."""
-        kept.divided_by = self._cache.divided_by(kept.group)
+        kept.divided_by = self._cache.topology_of(kept.group)
         self._queue.leave_class(kept.group)  # the room is not there for those that want the same
         self._cache.kept[kept.group] = kept
         self._cache.touch_group(kept.group)
@@ -273,7 +273,7 @@ class Plans:
         group = kept.group
         if kept.overtaken or kept.used or self._cache.groups.get(group.id) is not group or not group.gangs_to_place:
             return False
-        if kept.divided_by != self._cache.divided_by(group):
+        if kept.divided_by != self._cache.topology_of(group):
             return False
         wanted, come = demand(group), kept.come
         wanted.update(seat.class_id for seat in come)

@@ -27,7 +27,7 @@ from muster.coordinator.core.rules import Rules
 from muster.coordinator.core.solve.concurrent import charge
 from muster.coordinator.core.solve.rejections import Rejection, RejectionReason, Rejections
 from muster.coordinator.core.solve.request import may_preempt, to_place
-from muster.coordinator.core.solve.validation import forbidden
+from muster.coordinator.core.solve.validation import violated_constraint
 from muster.gangs.solve import Assignment, SolveGroup, SolveOutcome, SolveResult
 
 SHARE = 0.2
@@ -237,7 +237,7 @@ class Preemption:
             for other in [other for other in self._asking if _alike(group, other)]:
                 del self._asking[other]  # it would hear the same
         asked = to_place(group)
-        divided_by, began = cache.divided_by(group), now.monotonic_seconds
+        divided_by, began = cache.topology_of(group), now.monotonic_seconds
         self._attempt = _Attempt(next(self._solve_ids), group, asked, demand(group), divided_by, offer, began)
         nominated = nominated_for_others(group, cache.kept.values(), cache.ledger, now.monotonic_seconds)
         return Solve(
@@ -263,7 +263,7 @@ class Preemption:
         self._not_before = now.monotonic_seconds + seconds * (1 / SHARE - 1)
         if isinstance(attempt.offer, ExpectedCompletions):
             self._drain_again = now.monotonic_seconds + AGAIN_SECONDS
-        same = demand(group) == attempt.demand and self._cache.divided_by(group) == attempt.divided_by
+        same = demand(group) == attempt.demand and self._cache.topology_of(group) == attempt.divided_by
         if group not in self._queue or not group.wants_seats or not same:
             return []  # it changed, and is tried again
         result = next((result for result in results if result.id == group.id), None)
@@ -332,7 +332,7 @@ class Preemption:
             for assignment in assignments:
                 if assignment.gang == gang.id:
                     nodes[assignment.node] += assignment.count
-            if forbidden(cache.ledger, cache.trees, gang, nodes, whole=whole) is not None:
+            if violated_constraint(cache.ledger, cache.trees, gang, nodes, whole=whole) is not None:
                 return True
         return False
 

@@ -1,4 +1,4 @@
-"""May a gang group be tried? If not, the reason in the user's terms."""
+"""Pre-enqueue checks: whether a gang group is complete and valid enough to be tried, and if not, why, in words."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from muster.topology.trees import missing_tree, never_parsed
 
 
 def why_not_yet(gangs: Sequence[Gang], known: Mapping[str, Gang], trees: TopologyTrees, ledger: Ledger) -> str | None:
-    """What `gangs`, tried together, still lack; None when they may be tried. `known` are all gangs by id."""
+    """Why `gangs`, placed together, may not be tried; None: they may. `known` are all gangs by id."""
     for gang in gangs:
         reason = _lacks(gang, known, trees, ledger)
         if reason is not None:
@@ -25,14 +25,14 @@ def why_not_yet(gangs: Sequence[Gang], known: Mapping[str, Gang], trees: Topolog
 
 
 def why_not_hold(gangs: Sequence[Gang], known: Mapping[str, Gang], trees: TopologyTrees) -> str | None:
-    """Why `gangs` may not even hold what they have; None if they may. Too few members are no reason: more may come
-    while they wait.
+    """Why `gangs` may not even hold the reservations that they have; None: they may. Too few members are no reason:
+    more may be created while they wait.
     """
     return next((reason for gang in gangs if (reason := _wrongly_declared(gang, known, trees)) is not None), None)
 
 
 def groups_agree(gang: Gang, known: Mapping[str, Gang]) -> bool:
-    """All gangs that it declares as its group exist and declare the same."""
+    """All gangs of the declared group exist and declare the same group."""
     facts = gang.facts
     return facts is not None and all(
         (partner := known.get(id_)) is not None and partner.facts is not None and partner.facts.group == facts.group
@@ -42,7 +42,7 @@ def groups_agree(gang: Gang, known: Mapping[str, Gang]) -> bool:
 
 def _lacks(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees, ledger: Ledger) -> str | None:
     if gang.eviction.whole:
-        return f"its pods are being evicted {_for_whom(gang)}; it starts again when they are gone"
+        return f"its pods are being evicted {_evicted_by(gang)}; it starts again when they are gone"
     if gang.placed_singly:
         return _contradictory(gang, trees) if gang.pending else None
     reason = _wrongly_declared(gang, known, trees)
@@ -52,7 +52,7 @@ def _lacks(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees, ledger: 
         return _timed_out(gang) if gang.timed_out else _too_few(gang, gang.facts.minimum)
     if gang.permit.granted:
         return None
-    return unlike(gang, ledger.classes) or lacks_room_in_all(gang, ledger)
+    return heterogeneity(gang, ledger.classes) or lacks_free_resources(gang, ledger)
 
 
 def _wrongly_declared(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees) -> str | None:
@@ -70,7 +70,7 @@ def _wrongly_declared(gang: Gang, known: Mapping[str, Gang], trees: TopologyTree
 
 
 def _contradictory(gang: Gang, trees: TopologyTrees) -> str | None:
-    """What about its tree and constraints cannot be: placement would refuse to answer, for others of the batch too."""
+    """What contradicts its tree and constraints: placement would refuse the whole request."""
     facts = gang.facts
     if facts is None or not (facts.constraints or facts.tree):
         return None
@@ -86,7 +86,7 @@ def _contradictory(gang: Gang, trees: TopologyTrees) -> str | None:
 
 
 def _sizes(gang: Gang, facts: GangFacts) -> tuple[int, int]:
-    """How many members it may have after the next try, at the least and at the most, those with a place included."""
+    """Least and greatest number of members with a place after the next attempt."""
     have_a_place = gang.member_count - len(gang.pending)
     if gang.placed_singly:
         return have_a_place + 1, gang.member_count
@@ -94,7 +94,7 @@ def _sizes(gang: Gang, facts: GangFacts) -> tuple[int, int]:
     return least, max(least, gang.member_count, facts.total if gang.counted < gang.required else 0)
 
 
-def _for_whom(gang: Gang) -> str:
+def _evicted_by(gang: Gang) -> str:
     if gang.eviction.preemptor:
         return f"for gang {gang.eviction.preemptor.split('/', 1)[-1]}"
     return "by its repair policy"
@@ -153,12 +153,14 @@ _COMPARED: Final = {
     "spread": "its topology spread constraints",
     "host_ports": "its host ports",
 }
-"""What pods of one kind have in common besides requests. Each has volumes and labels of its own."""
+"""Fields that homogeneous pods have in common besides requests; volumes and labels may differ."""
 _MOST_NAMED: Final = 5
 
 
-def unlike(gang: Gang, classes: Mapping[str, PodClass]) -> str | None:
-    """Which members ask something else of a node than the first, and what; None: none does, or they may."""
+def heterogeneity(gang: Gang, classes: Mapping[str, PodClass]) -> str | None:
+    """Which members of a homogeneous gang differ from the first in what they request of a node, and in what; None:
+    none.
+    """
     if gang.facts is None or not gang.facts.uniform:
         return None
     members = [*gang.pending, *gang.seats, *gang.acknowledged, *gang.bound]
@@ -180,7 +182,7 @@ def unlike(gang: Gang, classes: Mapping[str, PodClass]) -> str | None:
 
 
 def _difference(first: PodClass, other: PodClass) -> str:
-    """In words; empty: pods of one kind may differ so."""
+    """The difference in words; empty: homogeneous pods may differ so."""
     before, after = dict(first.requests), dict(other.requests)
     for name in sorted(before.keys() | after.keys()):
         if before.get(name, 0) != after.get(name, 0):
@@ -188,12 +190,11 @@ def _difference(first: PodClass, other: PodClass) -> str:
     return next((words for field, words in _COMPARED.items() if getattr(first, field) != getattr(other, field)), "")
 
 
-def lacks_room_in_all(gang: Gang, ledger: Ledger) -> str | None:
-    """What is less free in all than the gang wants, in words; None: nothing is.
+def lacks_free_resources(gang: Gang, ledger: Ledger) -> str | None:
+    """Which of the resources that the gang declares are not free in the whole cluster, in words; None: all are.
 
-    What its members that are placed together ask themselves is left to placement, which knows more than the sum: it
-    says what is short, and who could make room. What its group holds already counts as free for it, and it does not
-    wait any more once it has all that it needs to start.
+    Amounts up to what its own members request are left to placement, which knows more than the sum and can preempt.
+    Reservations of its group count as free for it, and it does not wait once it has all seats that it needs to start.
     """
     facts = gang.facts
     if facts is None or not facts.resources or gang.missing <= 0:
@@ -210,7 +211,7 @@ def lacks_room_in_all(gang: Gang, ledger: Ledger) -> str | None:
 
 
 def _held(gang: Gang) -> Iterator[str]:
-    """Classes of its members that have a place."""
+    """Classes of its members that have a seat or are bound."""
     yield from (seat.class_id for seat in (*gang.unbound_seats, *gang.acknowledged.values()))
     yield from (gang.pods[uid].class_id for uid in gang.bound)
 

@@ -1,4 +1,4 @@
-"""Why an answer of placement is not taken: counted by reason, told in words."""
+"""Rejections of placement answers: reasons, messages and counts."""
 
 from collections import Counter
 from enum import StrEnum
@@ -9,7 +9,7 @@ from muster.coordinator.core.gang.group import Group
 
 
 class RejectionReason(StrEnum):
-    """Reasons as they are counted."""
+    """Reasons of rejections; the values are labels of a metric."""
 
     UNREADABLE = "no answer that can be read"
     SILENCE = "no answer for the gang"
@@ -21,11 +21,11 @@ class RejectionReason(StrEnum):
     REMOVAL = "pods to make room that were not offered, or do not suffice"
     CONSTRAINT = "a hard constraint does not hold"
     OVERTAKEN = "room taken since by another answer"
-    """Of solves that were under way at the same time: nobody did anything wrong."""
+    """By a concurrent solve: no replica made a mistake."""
 
 
 class Rejection(NamedTuple):
-    """Why an answer, or a part of it, is not taken; `node` is the one it is about, if it is about one."""
+    """Why an answer, or a part of it, is rejected; `node` is the node that it concerns, if it concerns one."""
 
     reason: RejectionReason
     message: str
@@ -33,22 +33,21 @@ class Rejection(NamedTuple):
 
 
 class Rejections:
-    """Answers that were not taken, counted over the term, and those that are to be told."""
+    """Rejections of this term by reason, and rejections that are not reported yet."""
 
     def __init__(self) -> None:
         self.counts: Counter[RejectionReason] = Counter()
         self._reports: list[AnswerRejected] = []
 
-    def add(self, group: Group, refusal: Rejection) -> None:
-        """One more."""
-        self.counts[refusal.reason] += 1
+    def add(self, group: Group, rejection: Rejection) -> None:
+        self.counts[rejection.reason] += 1
         for gang in group.gangs:
-            gang.attempts.reject(refusal.reason)
+            gang.attempts.reject(rejection.reason)
         if group.gangs:
-            count = self.counts[refusal.reason]
-            self._reports.append(AnswerRejected(group.gangs[0].id, refusal.reason, refusal.message, count))
+            count = self.counts[rejection.reason]
+            self._reports.append(AnswerRejected(group.gangs[0].id, rejection.reason, rejection.message, count))
 
     def take_reports(self) -> list[AnswerRejected]:
-        """Those since this was asked before."""
+        """Rejections since the last call."""
         reports, self._reports = self._reports, []
         return reports

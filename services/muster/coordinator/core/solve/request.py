@@ -1,4 +1,4 @@
-"""What placement is asked about a group."""
+"""Solve requests: pending members by class, with the constraints that placement needs."""
 
 from collections import Counter
 
@@ -10,24 +10,24 @@ from muster.gangs.solve import PodsOnNode, Role, SolveGang, SolveGroup
 
 
 def to_place(group: Group) -> SolveGroup:
-    """The waiting members by class; gangs that need nothing more are left out."""
+    """The solve request of a group: pending members by class, of gangs that need seats."""
     return SolveGroup(group.id, tuple(_gang_to_place(gang) for gang in group.gangs_to_place), partial=group.accumulates)
 
 
 def equivalence_key(group: Group, asked: SolveGroup) -> EquivalenceKey:
-    """What is asked for the group, without its names, whether others may be evicted for it, and how long it runs: that
-    decides what room it may use until somebody else needs it.
+    """The request without names, whether pods may be evicted for the group, and how long it runs, on which depends
+    which nominated capacity it may use (backfill).
     """
     gangs = ((gang.minimum, gang.roles, gang.tree, gang.constraints, gang.placed) for gang in asked.gangs)
     return (may_preempt(group), longest_run(group), asked.partial, *gangs)
 
 
 def may_preempt(group: Group) -> bool:
-    """None of its gangs, and of the members that it has to place, says that nothing is to be evicted for it."""
-    to_seat = group.gangs_to_place
-    if any(gang.facts is not None and gang.facts.never_preempts for gang in to_seat):
+    """Neither its gangs nor its pending members have preemption policy Never."""
+    gangs = group.gangs_to_place
+    if any(gang.facts is not None and gang.facts.never_preempts for gang in gangs):
         return False
-    return not any(pod.never_preempts for gang in to_seat for pod in gang.pending.values())
+    return not any(pod.never_preempts for gang in gangs for pod in gang.pending.values())
 
 
 def _gang_to_place(gang: Gang) -> SolveGang:
@@ -41,7 +41,7 @@ def _gang_to_place(gang: Gang) -> SolveGang:
 
 
 def placed(gang: Gang) -> tuple[PodsOnNode, ...]:
-    """Members that have a place already, by node and class."""
+    """Members that have a seat or are bound, by node and class."""
     running = ((gang.pods[uid].node, gang.pods[uid].class_id) for uid in gang.bound)
     decided = ((seat.node, seat.class_id) for seat in (*gang.unbound_seats, *gang.acknowledged.values()))
     counts = Counter((*running, *decided))

@@ -1,4 +1,4 @@
-"""Checks placement's answers: nothing is believed that the ledger and the gangs' own members do not bear out."""
+"""Validates placement answers against members, ledger and topology constraints, and reserves their seats."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,11 +25,11 @@ def validate_and_reserve(
     assignments: Sequence[Assignment],
     nominated: Mapping[str, Int64],
 ) -> Rejection | dict[Gang, int]:
-    """Give seats to the members and reserve them, or say why the answer cannot be used and change nothing. Returns how
-    many members of which gangs got a seat.
+    """Give seats to members and reserve them, or reject the answer and change nothing. Returns how many members of
+    which gangs got a seat.
 
-    Members that went away since the question leave their seats empty; the minimum must be reached without them, unless
-    the group accumulates.
+    Seats of members that are gone since the request stay empty; the minimum must be reached without them, unless the
+    group accumulates.
     """
     gangs = {gang.id: gang for gang in group.gangs}
     wanted = _wanted_by_role(asked)
@@ -47,7 +47,7 @@ def validate_and_reserve(
         return problem
     for gang_id, taken in seats.items():
         nodes = Counter(seat.node for seat in taken)
-        broken = forbidden(ledger, trees, gangs[gang_id], nodes, whole=not group.accumulates)
+        broken = violated_constraint(ledger, trees, gangs[gang_id], nodes, whole=not group.accumulates)
         if broken is not None:
             return Rejection(RejectionReason.CONSTRAINT, broken)
     for gang_id, taken in seats.items():
@@ -57,8 +57,10 @@ def validate_and_reserve(
     return {gang: len(seats[gang.id]) for gang in group.gangs if seats[gang.id]}
 
 
-def forbidden(ledger: Ledger, trees: TopologyTrees, gang: Gang, taken: Counter[str], *, whole: bool) -> str | None:
-    """Which hard constraint of the gang forbids so many more members on these nodes; None: none does."""
+def violated_constraint(
+    ledger: Ledger, trees: TopologyTrees, gang: Gang, taken: Counter[str], *, whole: bool
+) -> str | None:
+    """Which hard constraint of the gang forbids that many more members on these nodes; None: none does."""
     if not taken or not any(each.hard for each in gang.constraints):
         return None
     before: Counter[str] = Counter()
@@ -93,7 +95,7 @@ def _malformed(
 def _seats(
     gangs: dict[str, Gang], wanted: dict[tuple[str, int], tuple[str, int]], assignments: Sequence[Assignment]
 ) -> dict[str, list[Seat]]:
-    """Which pod goes where: members of a role by name, assignments in the order of the answer."""
+    """Seats by gang: members of a role in the order of their names, assignments in the order of the answer."""
     members: dict[str, dict[str, list[PodFacts]]] = {}
     seats: dict[str, list[Seat]] = {gang_id: [] for gang_id in gangs}
     for assignment in assignments:
@@ -110,7 +112,7 @@ def _seats(
 
 
 def _members_by_class(gang: Gang) -> dict[str, list[PodFacts]]:
-    """Waiting members by class, the first by name at the end of each list."""
+    """Pending members by class, the first by name at the end of each list."""
     members: defaultdict[str, list[PodFacts]] = defaultdict(list)
     for pod in sorted(gang.pending.values(), key=lambda pod: (len(pod.name), pod.name), reverse=True):
         members[pod.class_id].append(pod)
@@ -118,7 +120,7 @@ def _members_by_class(gang: Gang) -> dict[str, list[PodFacts]]:
 
 
 Sizes = Mapping[Path, Counter[Path]]
-"""Members by domain, in each of the domains of the constrained level above."""
+"""Members by domain, in each domain of the constrained level above."""
 
 
 def broken_constraint(
@@ -130,10 +132,12 @@ def broken_constraint(
     *,
     whole: bool,
 ) -> str | None:
-    """The first hard constraint that does not hold, in words; None: all do. `before` and `after` are members by node.
+    """The topology constraint check: the first hard constraint that does not hold, in words; None: all do. `before` and
+    `after` are members by node. How many domains are used, and how evenly, is only judged where all members are in one
+    domain above: what holds however a solver may read the rules.
 
-    What was broken before, by nodes that went elsewhere or members that ended, is not held against the answer. Unless
-    `whole`, more members are to come, and only what they cannot mend counts.
+    A constraint that was violated before, because nodes moved or members ended, is not held against the answer. Unless
+    `whole`, more members will follow, and only violations that they cannot mend count.
     """
     tree = trees.get(gang.facts.tree) if gang.facts is not None else None
     if tree is None:
