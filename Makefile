@@ -60,8 +60,8 @@ bench-placement: setup ## speed of the solver under constraints (ARGS="--output 
 bench-quality: setup ## quality of the solver's answers, compared with exhaustive search (ARGS="--instances 1000")
 	@$(BIN)/python tests/bench/quality.py $(ARGS)
 
-bench-pod-rules: setup ## speed of the solver under inter-pod rules (ARGS="--nodes 5000 --output json")
-	@$(BIN)/python tests/bench/pod_rules.py $(ARGS)
+bench-inter-pod-rules: setup ## speed of the solver under inter-pod rules (ARGS="--nodes 5000 --output json")
+	@$(BIN)/python tests/bench/inter_pod_rules.py $(ARGS)
 
 bench-mirror: setup ## speed of placement's mirror with 100,000 nodes and a million pods (ARGS="--nodes 1000 --pods 10000")
 	@$(BIN)/python tests/bench/mirror.py $(ARGS)
@@ -105,4 +105,4 @@ $(VENV)/compiled: $(VENV)/ready $(KERNELS)
 	@$(BIN)/python -m muster.placement.kernels.precompile
 	@touch $@
 
-.PHONY: help setup tools up test simulate lint format gen bench bench-placement bench-quality bench-pod-rules bench-mirror lock image clean chaos outages
+.PHONY: help setup tools up test simulate lint format gen bench bench-placement bench-quality bench-inter-pod-rules bench-mirror lock image clean chaos outages

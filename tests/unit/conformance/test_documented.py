@@ -41,3 +41,6 @@ def test_the_guides_example_uses_names_of_the_contracts() -> None:
         for name in set(re.findall(rf"[^\w.]{package}\.([A-Z]\w*)", code)):
             if "Service" not in name:
                 assert hasattr(contract, name.split("_", 1)[0]), f"{package}.{name}"
+    fields = {field.name.replace("_", "") for field in pb.SolveRequest.DESCRIPTOR.fields}
+    for name in set(re.findall(r"[^\w.]ask\.(?:Get)?([A-Z]\w*)", code)):
+        assert name.lower() in fields, f"SolveRequest has no field {name}"

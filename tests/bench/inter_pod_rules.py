@@ -1,6 +1,6 @@
 """How fast gangs are placed whose members mind one another: medians in milliseconds, as a table or as JSON.
 
-make bench-pod-rules [ARGS="--nodes 5000,15000 --gangs 8,512,4096 --rounds 5 --output json"]
+make bench-inter-pod-rules [ARGS="--nodes 5000,15000 --gangs 8,512,4096 --rounds 5 --output json"]
 
 Racks of 20 nodes in three zones, each node half full. A solve is timed from the cluster as it is known to the answer,
 when its class has been seen before; "plain" is the same without any rule.
