@@ -1,4 +1,4 @@
-"""kube-scheduler's rules about pods on nodes, pod by pod as its documentation tells them: what placement is held to."""
+"""Reference implementation of kube-scheduler's filters, pod by pod, written from its documentation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ VOLUMES = "node(s) had volume node affinity conflict"
 PORTS = "node(s) didn't have free ports for the requested pod ports"
 SPREAD = "node(s) didn't match pod topology spread constraints"
 SPREAD_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
-TOGETHER = "node(s) didn't match pod affinity rules"
-APART = "node(s) didn't match pod anti-affinity rules"
-KEPT_AWAY = "node(s) didn't satisfy existing pods anti-affinity rules"
+AFFINITY = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Seated:
 
 
 def first_reason(pod: PodClass, on: NodeFacts, nodes: Sequence[NodeFacts], seated: Sequence[Seated]) -> str | None:
-    """What keeps the pod off the node, in the order of kube-scheduler's filters; None: nothing."""
+    """The first filter, in kube-scheduler's order, that rejects the pod on the node; None if it is accepted."""
     by_name = {node.name: node for node in nodes}
     there = [each for each in seated if each.node in by_name]
     here = [each for each in there if each.node == on.name]
@@ -40,7 +40,7 @@ def first_reason(pod: PodClass, on: NodeFacts, nodes: Sequence[NodeFacts], seate
 
 
 def _ports(pod: PodClass, here: Sequence[Seated]) -> str | None:
-    held = [port for each in here for port in each.pod.host_ports]
+    held = [host_port for each in here for host_port in each.pod.host_ports]
     return PORTS if any(_same_port(a, b) for a in pod.host_ports for b in held) else None
 
 
@@ -98,23 +98,23 @@ def _pods(pod: PodClass, on: NodeFacts, by_name: dict[str, NodeFacts], there: Se
     terms = pod.required_pod_affinity
     friends = [each for each in there if all(term.selector in each.pod.selected_by for term in terms)]
     if not all(term.topology_key in on.labels for term in terms):
-        return TOGETHER
+        return AFFINITY
     if not all(any(same_domain(term, each) for each in friends) for term in terms):
         anywhere = any(term.topology_key in by_name[each.node].labels for term in terms for each in friends)
         if anywhere or not all(term.selector in pod.selected_by for term in terms):
-            return TOGETHER
+            return AFFINITY
     for term in pod.required_pod_anti_affinity:
         if any(term.selector in each.pod.selected_by and same_domain(term, each) for each in there):
-            return APART
+            return ANTI_AFFINITY
     for each in there:
         for term in each.pod.required_pod_anti_affinity:
             if term.selector in pod.selected_by and same_domain(term, each):
-                return KEPT_AWAY
+                return EXISTING_ANTI_AFFINITY
     return None
 
 
 def admits_one_by_one(nodes: Sequence[NodeFacts], seated: Sequence[Seated], members: Sequence[Seated]) -> bool:
-    """There is an order in which the members can come so that each may go where it goes."""
+    """There is an order in which the members can be bound to their nodes one by one."""
     by_name = {node.name: node for node in nodes}
     dead: set[tuple[int, ...]] = set()
     kinds = sorted({(each.pod.id, each.node) for each in members})
@@ -145,14 +145,14 @@ Places = tuple[tuple[tuple[str, str], int], ...]
 def most_placed(
     nodes: Sequence[NodeFacts], seated: Sequence[Seated], wanted: Sequence[tuple[PodClass, int]]
 ) -> set[tuple[int, ...]]:
-    """All numbers of members, by kind, that can be placed one by one."""
+    """All numbers of members, by class, that can be placed one by one."""
     return {counts for counts, _ in all_placings(nodes, seated, wanted)}
 
 
 def all_placings(
     nodes: Sequence[NodeFacts], seated: Sequence[Seated], wanted: Sequence[tuple[PodClass, int]]
 ) -> set[tuple[tuple[int, ...], Places]]:
-    """All ways to place members one by one: how many of each kind, and where."""
+    """All placements reachable one by one: members by class, and their nodes."""
     seen: set[tuple[tuple[int, ...], Places]] = set()
 
     def go(counts: tuple[int, ...], present: list[Seated], places: dict[tuple[str, str], int]) -> None:

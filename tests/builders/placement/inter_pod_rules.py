@@ -1,4 +1,4 @@
-"""Pods that mind one another, nodes in racks, and what is told of nodes that are lost to that; in few words."""
+"""Builders of inter-pod rules and racks, and readers of filtered nodes in answers."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -30,15 +30,15 @@ HARD_PACK = LevelConstraint("rack", LevelPolicy.PACK, hard=True)
 
 
 def member(name: str = "x", cpu: float = 1, *, labelled: Iterable[str] = ("job",), **rules: Any) -> PodClass:
-    """A class that the selectors in `labelled` select."""
+    """A class matched by the selectors in `labelled`."""
     return replace(pod_class(name, cpu), selected_by=tuple(labelled), **rules)
 
 
-def away(key: str, selector: str = "job") -> dict[str, Any]:
+def anti_affinity(key: str, selector: str = "job") -> dict[str, Any]:
     return {"required_pod_anti_affinity": (PodTerm(selector, key),)}
 
 
-def near(key: str, selector: str = "job") -> dict[str, Any]:
+def affinity(key: str, selector: str = "job") -> dict[str, Any]:
     return {"required_pod_affinity": (PodTerm(selector, key),)}
 
 
@@ -46,11 +46,11 @@ def spread(key: str, skew: int = 1, **more: Any) -> dict[str, Any]:
     return {"spread": (SpreadConstraint(skew, key, "job", **more),)}
 
 
-def wish(weight: int, key: str, selector: str = "job") -> dict[str, Any]:
+def preferred_affinity(weight: int, key: str, selector: str = "job") -> dict[str, Any]:
     return {"preferred_pod_affinity": (PreferredPodTerm(weight, PodTerm(selector, key)),)}
 
 
-def port(number: int, protocol: str = "TCP", ip: str = EVERY_IP) -> dict[str, Any]:
+def host_port(number: int, protocol: str = "TCP", ip: str = EVERY_IP) -> dict[str, Any]:
     return {"host_ports": (HostPort(protocol, ip, number),)}
 
 
@@ -59,7 +59,7 @@ def rack(name: str, cpus: Mapping[str, float], **labels: str) -> list[NodeFacts]
 
 
 def packed(asked: SolveGroup, *constraints: LevelConstraint) -> SolveGroup:
-    """The first gang under constraints: a hard pack of racks if none are given."""
+    """The group with constraints on its first gang: a hard rack pack if none are given."""
     [first, *others] = asked.gangs
     return replace(asked, gangs=(replace(first, constraints=constraints or (HARD_PACK,)), *others))
 
@@ -69,7 +69,7 @@ def with_racks(built: Cluster) -> Cluster:
     return built
 
 
-def lost(answer: Answer) -> dict[str, int]:
+def filtered(answer: Answer) -> dict[str, int]:
     assert isinstance(answer, NotPlaced | PartiallyPlaced), answer
     return dict(answer.explanation.filtered_nodes)
 

@@ -1,4 +1,4 @@
-"""Small clusters full of pods that may go, and who has to go for a gang, found by trying everything."""
+"""Small clusters full of potential victims, and the minimal victims for a gang by exhaustive search."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ from muster.placement.solve.instance import NotPlaced, Placed, parts_of
 from muster.placement.state.cluster import Cluster
 from muster.placement.state.nominated import NO_NOMINATIONS
 
-Gone = Mapping[tuple[str, str], int]
-"""Pods that are gone, by node and class."""
+Victims = Mapping[tuple[str, str], int]
+"""Number of victims by node and class."""
 
 
 @dataclass
 class Instance:
-    """A cluster that is full but for what `free` cpus are left, whose pods may all go."""
+    """A cluster that is nearly full; all its pods are potential victims."""
 
     nodes: list[NodeFacts]
     classes: list[PodClass]
@@ -64,21 +64,21 @@ class Instance:
         dry_run.limit_effort(10**6)
         return dry_run
 
-    def fits(self, gone: Gone) -> bool:
-        """Tries every node for every member."""
+    def fits(self, victims: Victims) -> bool:
+        """The group fits without these pods (exhaustive)."""
         free = {each.name: dict(each.allocatable) for each in self.nodes}
         for gang in self.gangs:
             for pods in gang.pods:
                 self._seat(free, pods.node, pods.class_id, pods.count)
-        for (name, class_id), count in gone.items():
+        for (name, class_id), count in victims.items():
             self._seat(free, name, class_id, -count)
         [asked] = self.asked.gangs
         if asked.constraints:
-            return self._has_place(free)
+            return self._topology_feasible(free)
         members = [role.class_id for role in asked.roles for _ in range(role.wanted)]
         return self._place(free, members, asked.minimum)
 
-    def _has_place(self, free: dict[str, dict[str, int]]) -> bool:
+    def _topology_feasible(self, free: dict[str, dict[str, int]]) -> bool:
         left = [
             NodeFacts(each.name, allocatable=tuple(free[each.name].items()), labels=each.labels) for each in self.nodes
         ]
@@ -91,7 +91,7 @@ class Instance:
             return False
         first, *others = members
         for each in self.nodes:
-            if self._may(first, each) and self._has_room(free[each.name], first):
+            if self._may(first, each) and self._fits_on(free[each.name], first):
                 self._seat(free, each.name, first, 1)
                 found = self._place(free, others, needed - 1)
                 self._seat(free, each.name, first, -1)
@@ -105,7 +105,7 @@ class Instance:
     def _may(self, class_id: str, on: NodeFacts) -> bool:
         return all(on.labels.get(key) == value for key, value in self._of(class_id).node_selector)
 
-    def _has_room(self, free: dict[str, int], class_id: str) -> bool:
+    def _fits_on(self, free: dict[str, int], class_id: str) -> bool:
         return all(free.get(name, 0) >= amount for name, amount in self._of(class_id).requests)
 
     def _seat(self, free: dict[str, dict[str, int]], on: str, class_id: str, count: int) -> None:
@@ -113,7 +113,7 @@ class Instance:
             free[on][name] = free[on].get(name, 0) - amount * count
 
     def best(self) -> tuple[int, tuple[int, ...]] | None:
-        """The lowest level and the first of the smallest sets of gangs that go whole, by trying everything."""
+        """The lowest level and the first of the smallest sets of gangs evicted whole (exhaustive)."""
         if self.fits({}):
             return -1, ()
         for level in sorted({gang.level for gang in self.gangs}):
@@ -124,14 +124,14 @@ class Instance:
                         return level, whole
         return None
 
-    def _ways(self, whole: Sequence[int], allowed: Sequence[int]) -> Iterator[Gone]:
+    def _ways(self, whole: Sequence[int], allowed: Sequence[int]) -> Iterator[Victims]:
         choices = [list(_choices(self.gangs[i], None if i in whole else self.gangs[i].spare)) for i in allowed]
         for way in product(*choices):
-            gone: dict[tuple[str, str], int] = {}
+            victims: dict[tuple[str, str], int] = {}
             for index, counts in zip(allowed, way, strict=True):
                 for pods, count in zip(self.gangs[index].pods, counts, strict=True):
-                    gone[pods.node, pods.class_id] = gone.get((pods.node, pods.class_id), 0) + count
-            yield gone
+                    victims[pods.node, pods.class_id] = victims.get((pods.node, pods.class_id), 0) + count
+            yield victims
 
 
 def _choices(gang: PotentialVictim, spare: int | None) -> Iterator[tuple[int, ...]]:
@@ -145,7 +145,7 @@ def _choices(gang: PotentialVictim, spare: int | None) -> Iterator[tuple[int, ..
 
 
 @st.composite
-def instances(draw: st.DrawFn, most_roles: int = 1) -> Instance:
+def instances(draw: st.DrawFn, max_roles: int = 1) -> Instance:
     names = [f"n{i}" for i in range(draw(st.integers(1, 3)))]
     classes = [
         pod_class("x"),
@@ -174,7 +174,7 @@ def instances(draw: st.DrawFn, most_roles: int = 1) -> Instance:
         st.lists(
             st.tuples(st.sampled_from(["x", "y", "z", "w"]), st.integers(1, 3)),
             min_size=1,
-            max_size=most_roles,
+            max_size=max_roles,
             unique_by=lambda role: role[0],
         )
     )
@@ -190,7 +190,7 @@ def check(instance: Instance) -> None:
         return
     assert isinstance(answer, Placed), (answer, best)
     by_id = {gang.id: (index, gang) for index, gang in enumerate(instance.gangs)}
-    gone: dict[tuple[str, str], int] = {}
+    victims: dict[tuple[str, str], int] = {}
     whole = []
     for removed in answer.victims:
         index, gang = by_id[removed.id]
@@ -201,21 +201,21 @@ def check(instance: Instance) -> None:
         if pods > gang.spare:
             whole.append(index)
         for each in removed.pods:
-            gone[each.node, each.class_id] = gone.get((each.node, each.class_id), 0) + each.count
+            victims[each.node, each.class_id] = victims.get((each.node, each.class_id), 0) + each.count
             assert each.count <= sum(p.count for p in gang.pods if (p.node, p.class_id) == (each.node, each.class_id))
-    assert instance.fits(gone)
+    assert instance.fits(victims)
     level = max((by_id[removed.id][1].level for removed in answer.victims), default=-1)
     assert level == best[0]
     assert tuple(whole) == best[1]
-    for removed in answer.victims:  # nothing of it is needless
+    for removed in answer.victims:  # every victim is needed
         units = [[(each.node, each.class_id, each.count) for each in removed.pods]]
         if by_id[removed.id][0] not in whole:
             units = [[(each.node, each.class_id, 1)] for each in removed.pods]
         for unit in units:
-            fewer = dict(gone)
+            fewer = dict(victims)
             for name, class_id, count in unit:
                 fewer[name, class_id] -= count
-            assert not instance.fits(fewer), (unit, gone)
+            assert not instance.fits(fewer), (unit, victims)
 
 
 _HARD = (
@@ -228,9 +228,9 @@ _HARD = (
 
 
 @st.composite
-def confined_instances(draw: st.DrawFn, most_roles: int = 1) -> Instance:
-    """The nodes are in two racks, and the gang has hard constraints."""
-    plain = draw(instances(most_roles))
+def confined_instances(draw: st.DrawFn, max_roles: int = 1) -> Instance:
+    """Instances with two racks and a gang with hard constraints."""
+    plain = draw(instances(max_roles))
     [gang] = plain.asked.gangs
     racks = (TreeDomain("r0", 0), TreeDomain("r1", 0))
     leaves = tuple((each.name, draw(st.integers(0, 1))) for each in plain.nodes)

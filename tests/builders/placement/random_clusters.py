@@ -95,7 +95,7 @@ def machines(draw: st.DrawFn, most: int = 4, most_cpu: int = 4) -> list[NodeFact
 
 
 @dataclass(frozen=True)
-class Scenery:
+class RandomCluster:
     """Nodes, classes, and (uid, class id, node, deletion started) of pods, some on unknown nodes."""
 
     nodes: list[NodeFacts]
@@ -104,13 +104,13 @@ class Scenery:
 
 
 @st.composite
-def sceneries(
+def random_clusters(
     draw: st.DrawFn, classes: int = 3, most_bound: int = 4, most_nodes: int = 4, most_cpu: int = 4
-) -> Scenery:
+) -> RandomCluster:
     nodes = draw(machines(most_nodes, most_cpu))
     built = [draw(pod_classes(f"c{index}")) for index in range(classes)]
     places = st.tuples(
         st.sampled_from([each.id for each in built]), st.sampled_from(NODES), st.sampled_from([False, False, True])
     )
     bound = [(f"u{index}", *place) for index, place in enumerate(draw(st.lists(places, max_size=most_bound)))]
-    return Scenery(nodes, built, bound)
+    return RandomCluster(nodes, built, bound)

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from builders.placement.clusters import alone, answers, cluster, gang, group, node, pod_class, refusal
-from builders.placement.inter_pod_rules import RACK, away, member, rack, spread
+from builders.placement.inter_pod_rules import RACK, anti_affinity, member, rack, spread
 from builders.placement.trees import answer_to, asking, planted, tree_of
 from muster.gangs.facts import Batch, TopologyTree, TreeLevel
 from muster.gangs.solve import Explanation
@@ -92,7 +92,7 @@ def test_relaxation_of_constraints_that_conflict_with_pod_rules() -> None:
 
 def test_no_nodes_in_one_rack_are_proposed_under_anti_affinity() -> None:
     nodes = rack("r0", {"a": 1}) + rack("r1", {"b": 1})
-    on = cluster(nodes, [member(**away(RACK))])
+    on = cluster(nodes, [member(**anti_affinity(RACK))])
     on.apply(Batch(trees=(TopologyTree("racks", (TreeLevel("rack", RACK), TreeLevel("node")), default=True),)))
     [answer] = answers(on, asking("rack: hard pack", 3))
     assert not refusal(answer).explanation.remedy.startswith("it would fit")

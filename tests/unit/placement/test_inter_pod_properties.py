@@ -1,4 +1,4 @@
-"""Groups whose members mind one another are placed exactly when members could come one by one, on small clusters."""
+"""Interacting groups on small random clusters are placed exactly if members could be bound one by one."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from builders.placement.clusters import alone, answers, gang, group, potential_victim
 from builders.placement.inter_pod_oracle import Seated, admits_one_by_one, most_placed
-from builders.placement.random_clusters import Scenery, sceneries
+from builders.placement.random_clusters import RandomCluster, random_clusters
 from muster.gangs.facts import Batch, PodClass, PodFacts
 from muster.gangs.solve import SolveGroup
 from muster.placement.inter_pod.solver import members_interact
@@ -15,16 +15,16 @@ from muster.placement.solve.instance import Answer, NotPlaced, PartiallyPlaced, 
 from muster.placement.state.cluster import Cluster
 
 
-def build(scenery: Scenery) -> Cluster:
+def build(drawn: RandomCluster) -> Cluster:
     cluster = Cluster()
-    pods = tuple(PodFacts(uid, "d", uid, of, node=on, deleting=gone) for uid, of, on, gone in scenery.bound)
-    cluster.apply(Batch(pod_classes=tuple(scenery.classes), nodes=tuple(scenery.nodes), pods=pods))
+    pods = tuple(PodFacts(uid, "d", uid, of, node=on, deleting=gone) for uid, of, on, gone in drawn.bound)
+    cluster.apply(Batch(pod_classes=tuple(drawn.classes), nodes=tuple(drawn.nodes), pods=pods))
     return cluster
 
 
-def there(scenery: Scenery) -> list[Seated]:
-    by_id = {each.id: each for each in scenery.classes}
-    return [Seated(by_id[of], on, gone) for _, of, on, gone in scenery.bound]
+def there(drawn: RandomCluster) -> list[Seated]:
+    by_id = {each.id: each for each in drawn.classes}
+    return [Seated(by_id[of], on, gone) for _, of, on, gone in drawn.bound]
 
 
 def members(asked: SolveGroup, answer: Answer, classes: Sequence[PodClass]) -> list[Seated]:
@@ -47,37 +47,37 @@ def counts(asked: SolveGroup, answer: Answer) -> list[int]:
 
 
 @settings(max_examples=250, deadline=None)
-@given(sceneries(classes=1), st.integers(1, 5), st.data())
-def test_equal_members_are_placed_exactly_when_they_can_come_one_by_one(
-    scenery: Scenery, wanted: int, data: st.DataObject
+@given(random_clusters(classes=1), st.integers(1, 5), st.data())
+def test_equal_members_are_placed_iff_bindable_one_by_one(
+    drawn: RandomCluster, wanted: int, data: st.DataObject
 ) -> None:
-    check(scenery, alone("g", ("c0", wanted), minimum=data.draw(st.integers(1, wanted))))
+    check(drawn, alone("g", ("c0", wanted), minimum=data.draw(st.integers(1, wanted))))
 
 
 @settings(max_examples=250, deadline=None)
-@given(sceneries(classes=2, most_nodes=3, most_bound=2), st.integers(1, 2), st.integers(1, 2), st.data())
-def test_mixed_members_are_placed_exactly_when_they_can_come_one_by_one(
-    scenery: Scenery, first: int, second: int, data: st.DataObject
+@given(random_clusters(classes=2, most_nodes=3, most_bound=2), st.integers(1, 2), st.integers(1, 2), st.data())
+def test_mixed_members_are_placed_iff_bindable_one_by_one(
+    drawn: RandomCluster, first: int, second: int, data: st.DataObject
 ) -> None:
-    check(scenery, alone("g", ("c0", first), ("c1", second), minimum=data.draw(st.integers(1, first + second))))
+    check(drawn, alone("g", ("c0", first), ("c1", second), minimum=data.draw(st.integers(1, first + second))))
 
 
 @settings(max_examples=200, deadline=None)
-@given(sceneries(classes=2, most_nodes=3, most_bound=2), st.sampled_from(["c0", "c1"]), st.booleans())
-def test_gangs_of_a_group_are_placed_together_or_not_at_all(scenery: Scenery, second: str, partial: bool) -> None:
-    check(scenery, group(gang("g0", ("c0", 2), minimum=1), gang("g1", (second, 2)), partial=partial))
+@given(random_clusters(classes=2, most_nodes=3, most_bound=2), st.sampled_from(["c0", "c1"]), st.booleans())
+def test_gangs_of_a_group_are_placed_together_or_not_at_all(drawn: RandomCluster, second: str, partial: bool) -> None:
+    check(drawn, group(gang("g0", ("c0", 2), minimum=1), gang("g1", (second, 2)), partial=partial))
 
 
 @settings(max_examples=250, deadline=None)
-@given(sceneries(classes=2, most_nodes=3, most_bound=2), st.integers(1, 2), st.sampled_from(["c0", "c1"]))
-def test_gangs_with_members_of_one_class_mind_one_another(scenery: Scenery, minimum: int, second: str) -> None:
-    check(scenery, group(gang("g0", ("c0", 1), ("c1", 1), minimum=minimum), gang("g1", (second, 2), minimum=1)))
+@given(random_clusters(classes=2, most_nodes=3, most_bound=2), st.integers(1, 2), st.sampled_from(["c0", "c1"]))
+def test_gangs_with_members_of_one_class_interact(drawn: RandomCluster, minimum: int, second: str) -> None:
+    check(drawn, group(gang("g0", ("c0", 1), ("c1", 1), minimum=minimum), gang("g1", (second, 2), minimum=1)))
 
 
-def check(scenery: Scenery, asked: SolveGroup) -> None:
-    cluster, present = build(scenery), there(scenery)
+def check(drawn: RandomCluster, asked: SolveGroup) -> None:
+    cluster, present = build(drawn), there(drawn)
     [answer] = answers(cluster, asked)
-    by_id = {each.id: each for each in scenery.classes}
+    by_id = {each.id: each for each in drawn.classes}
     wanted = [(by_id[role.class_id], role.wanted) for each in asked.gangs for role in each.roles]
     owner = [index for index, each in enumerate(asked.gangs) for _ in each.roles]
     minimums = [each.minimum for each in asked.gangs]
@@ -86,7 +86,7 @@ def check(scenery: Scenery, asked: SolveGroup) -> None:
         sums = [sum(n for n, of in zip(numbers, owner, strict=True) if of == index) for index in range(len(minimums))]
         return all(n >= minimum for n, minimum in zip(sums, minimums, strict=True))
 
-    possible = most_placed(scenery.nodes, present, wanted)
+    possible = most_placed(drawn.nodes, present, wanted)
     feasible = any(map(reached, possible))
     event(f"{type(answer).__name__}, {feasible=}")
     assert isinstance(answer, Placed) == feasible
@@ -95,7 +95,7 @@ def check(scenery: Scenery, asked: SolveGroup) -> None:
             assert sum(counts(asked, answer)) == max(sum(numbers) for numbers in possible if reached(numbers))
         assert all(n >= minimum for n, minimum in zip(counts(asked, answer), minimums, strict=True))
     if isinstance(answer, Placed | PartiallyPlaced):
-        assert admits_one_by_one(scenery.nodes, present, members(asked, answer, scenery.classes))
+        assert admits_one_by_one(drawn.nodes, present, members(asked, answer, drawn.classes))
     else:
         assert answer.proved
     if not feasible and asked.partial:
@@ -103,24 +103,24 @@ def check(scenery: Scenery, asked: SolveGroup) -> None:
 
 
 @settings(max_examples=250, deadline=None)
-@given(sceneries(classes=2, most_nodes=3, most_cpu=2, most_bound=6), st.integers(1, 3), st.booleans())
-def test_members_may_come_once_those_have_gone_who_go_for_them(scenery: Scenery, wanted: int, spare: bool) -> None:
-    names = {node.name for node in scenery.nodes}
-    here = [each for each in scenery.bound if each[2] in names and not each[3]]
+@given(random_clusters(classes=2, most_nodes=3, most_cpu=2, most_bound=6), st.integers(1, 3), st.booleans())
+def test_members_are_bindable_once_the_victims_are_evicted(drawn: RandomCluster, wanted: int, spare: bool) -> None:
+    names = {node.name for node in drawn.nodes}
+    here = [each for each in drawn.bound if each[2] in names and not each[3]]
     removing = [potential_victim(uid, (on, of, 1), spare=int(spare)) for uid, of, on, _ in here]
     asked = alone("g", ("c0", wanted))
-    [answer] = answers(build(scenery), asked, removing=removing)
+    [answer] = answers(build(drawn), asked, removing=removing)
     if isinstance(answer, Placed):
         gone = {each.id for each in answer.victims}
-        present = [seated for seated, (uid, *_) in zip(there(scenery), scenery.bound, strict=True) if uid not in gone]
-        assert admits_one_by_one(scenery.nodes, present, members(asked, answer, scenery.classes))
+        present = [seated for seated, (uid, *_) in zip(there(drawn), drawn.bound, strict=True) if uid not in gone]
+        assert admits_one_by_one(drawn.nodes, present, members(asked, answer, drawn.classes))
         event(f"placed, {len(gone)} gone")
-        if gone:  # nobody goes for nothing
-            before = answers(build(scenery), asked)
+        if gone:  # no unneeded victims
+            before = answers(build(drawn), asked)
             assert isinstance(before[0], NotPlaced)
     else:
-        first = scenery.classes[0]
-        others = [seated for seated, each in zip(there(scenery), scenery.bound, strict=True) if each not in here]
-        possible = (wanted,) in most_placed(scenery.nodes, others, [(first, wanted)])
+        first = drawn.classes[0]
+        others = [seated for seated, each in zip(there(drawn), drawn.bound, strict=True) if each not in here]
+        possible = (wanted,) in most_placed(drawn.nodes, others, [(first, wanted)])
         assert not (possible and isinstance(answer, NotPlaced) and answer.proved)
         event(f"not placed, {possible=}")

@@ -1,4 +1,4 @@
-"""Members that mind one another and are to be divided over a topology: both are kept, and what cannot be is proved."""
+"""Groups with inter-pod rules and topology constraints: both are satisfied, or infeasibility is proved."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from builders.placement.clusters import alone, answers
 from builders.placement.inter_pod_oracle import Places, Seated, admits_one_by_one, all_placings
-from builders.placement.random_clusters import Scenery, sceneries
+from builders.placement.random_clusters import RandomCluster, random_clusters
 from muster.gangs.facts import Batch, LevelConstraint, LevelPolicy, NodeFacts, PodFacts, TopologyTree, TreeLevel
 from muster.placement.solve.instance import NotPlaced, Placed
 from muster.placement.state.cluster import Cluster
@@ -28,7 +28,7 @@ constraints = st.sampled_from(
 
 
 def kept(constraint: LevelConstraint, places: Places, nodes: Sequence[NodeFacts]) -> bool:
-    """A hard constraint holds for the members at these places."""
+    """Members at these places satisfy a hard constraint."""
     zone = {node.name: node.labels.get("zone") for node in nodes}
     sizes: dict[str, int] = {}
     for (_, name), count in places:
@@ -49,18 +49,18 @@ def kept(constraint: LevelConstraint, places: Places, nodes: Sequence[NodeFacts]
 
 
 @settings(max_examples=250, deadline=None)
-@given(sceneries(classes=2, most_nodes=3, most_bound=2), st.integers(1, 3), st.integers(0, 2), constraints)
-def test_both_are_kept_and_what_cannot_be_is_proved(
-    scenery: Scenery, first: int, second: int, constraint: LevelConstraint
+@given(random_clusters(classes=2, most_nodes=3, most_bound=2), st.integers(1, 3), st.integers(0, 2), constraints)
+def test_both_are_satisfied_or_proved_infeasible(
+    drawn: RandomCluster, first: int, second: int, constraint: LevelConstraint
 ) -> None:
     cluster = Cluster()
-    pods = tuple(PodFacts(uid, "d", uid, of, node=on, deleting=gone) for uid, of, on, gone in scenery.bound)
-    nodes, classes = scenery.nodes, {each.id: each for each in scenery.classes}
-    cluster.apply(Batch(pod_classes=tuple(scenery.classes), nodes=tuple(nodes), pods=pods, trees=(ZONES,)))
+    pods = tuple(PodFacts(uid, "d", uid, of, node=on, deleting=gone) for uid, of, on, gone in drawn.bound)
+    nodes, classes = drawn.nodes, {each.id: each for each in drawn.classes}
+    cluster.apply(Batch(pod_classes=tuple(drawn.classes), nodes=tuple(nodes), pods=pods, trees=(ZONES,)))
     asked = alone("g", *(role for role in (("c0", first), ("c1", second)) if role[1]))
     asked = replace(asked, gangs=(replace(asked.gangs[0], constraints=(constraint,)),))
     [answer] = answers(cluster, asked)
-    there = [Seated(classes[of], on, gone) for _, of, on, gone in scenery.bound]
+    there = [Seated(classes[of], on, gone) for _, of, on, gone in drawn.bound]
     wanted = [(classes[role.class_id], role.wanted) for role in asked.gangs[0].roles]
     everybody = tuple(count for _, count in wanted)
     feasible = any(

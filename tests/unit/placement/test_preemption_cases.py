@@ -1,4 +1,4 @@
-"""Who goes so that a gang has a place: the preemption scenarios by their ids, and what else the contract says."""
+"""Victim selection: the preemption scenarios by their ids, and the rest of the contract."""
 
 import random
 
@@ -26,7 +26,7 @@ CLASSES = [pod_class("x"), pod_class("xx", 2), pod_class("big", 8), pod_class("a
 
 
 def full(*nodes: NodeFacts, gangs: list[PotentialVictim]) -> Cluster:
-    """The nodes with all pods of the gangs on them."""
+    """A cluster of the nodes with all pods of the gangs bound."""
     bound = [
         (f"{each.id}/{index}/{number}", pods.class_id, pods.node)
         for each in gangs
@@ -36,7 +36,7 @@ def full(*nodes: NodeFacts, gangs: list[PotentialVictim]) -> Cluster:
     return cluster(nodes, CLASSES, bound)
 
 
-def test_g43_one_gang_goes_whole_rather_than_four_that_lose_a_member_each() -> None:
+def test_g43_one_whole_gang_rather_than_one_member_of_four() -> None:
     nodes = [node(f"n{i}", 2) for i in range(4)] + [node("rest", 4, unschedulable=True)]
     ones = [potential_victim(f"four-{i}", (f"n{i}", "x", 1), ("rest", "x", 1)) for i in range(4)]
     gangs = [*ones, potential_victim("one", *((f"n{i}", "x", 1) for i in range(4)))]
@@ -45,7 +45,7 @@ def test_g43_one_gang_goes_whole_rather_than_four_that_lose_a_member_each() -> N
     assert seats(answer) == {"n0": 1, "n1": 1, "n2": 1, "n3": 1}
 
 
-def test_g44_nothing_goes_for_a_gang_that_can_never_fit() -> None:
+def test_g44_no_victims_for_a_gang_that_can_never_fit() -> None:
     gangs = [potential_victim("low", ("a", "x", 4))]
     [answer] = answers(full(node("a", 4), gangs=gangs), alone("g", ("x", 5)), removing=gangs)
     refused = refusal(answer)
@@ -54,26 +54,26 @@ def test_g44_nothing_goes_for_a_gang_that_can_never_fit() -> None:
     assert refused.explanation.summary.startswith("even if all potential victims were evicted: 4 of 5 members fit")
 
 
-def test_g45_spare_members_go_first_and_their_gang_stays() -> None:
+def test_g45_spare_pods_are_preempted_first_and_their_gang_stays() -> None:
     gangs = [potential_victim("single", ("a", "x", 2)), potential_victim("wide", ("a", "x", 4), spare=2)]
     [answer] = answers(full(node("a", 6), gangs=gangs), alone("g", ("x", 2)), removing=gangs)
     assert removals(answer) == {"wide": (False, {"a": 2})}
 
 
-def test_g45_the_spare_members_that_go_are_those_that_are_in_the_way() -> None:
+def test_g45_only_spare_pods_that_free_a_seat_are_preempted() -> None:
     nodes = [node("a", 2, labels={"zone": "a"}), node("b", 2)]
     gangs = [potential_victim("wide", ("b", "x", 2), ("a", "x", 2), spare=1)]
     [answer] = answers(full(*nodes, gangs=gangs), alone("g", ("a", 1)), removing=gangs)
     assert removals(answer) == {"wide": (False, {"a": 1})}
 
 
-def test_what_fits_removes_nothing() -> None:
+def test_a_gang_that_fits_has_no_victims() -> None:
     gangs = [potential_victim("low", ("a", "x", 3))]
     [answer] = answers(full(node("a", 4), gangs=gangs), alone("g", ("x", 1)), removing=gangs)
     assert removals(answer) == {}
 
 
-def test_a_higher_level_goes_only_if_lower_ones_do_not_suffice() -> None:
+def test_a_higher_level_is_preempted_only_if_lower_ones_do_not_suffice() -> None:
     gangs = [
         potential_victim("high", ("a", "x", 4), level=2),
         potential_victim("low-1", ("b", "x", 2)),
@@ -89,14 +89,14 @@ def test_a_higher_level_goes_only_if_lower_ones_do_not_suffice() -> None:
     assert set(removals(high)) == {"high", "spare"}
 
 
-def test_of_equally_few_gangs_the_first_in_the_request_go() -> None:
+def test_of_equally_few_gangs_the_first_in_the_request_are_victims() -> None:
     gangs = [potential_victim(name, (name, "x", 2)) for name in ("d", "b", "a", "c")]
     built = full(*(node(name, 2) for name in "abcd"), gangs=gangs)
     [answer] = answers(built, alone("g", ("x", 4)), removing=gangs)
     assert set(removals(answer)) == {"d", "b"}
 
 
-def test_of_equally_few_spare_pods_those_listed_first_go() -> None:
+def test_of_equally_few_spare_pods_those_listed_first_are_victims() -> None:
     gangs = [potential_victim("first", ("a", "x", 1), spare=1), potential_victim("second", ("a", "x", 1), spare=1)]
     [answer] = answers(full(node("a", 2), gangs=gangs), alone("g", ("x", 1)), removing=gangs)
     assert set(removals(answer)) == {"first"}
@@ -109,8 +109,8 @@ def test_a_node_that_is_nearly_free_loses_fewer_spare_pods_than_a_full_one() -> 
     assert removals(answer) == {"wide": (False, {"half": 4})}
 
 
-def test_many_gangs_go_where_the_exact_search_would_not_end() -> None:
-    # nodes of 8 held by 8 gangs each, of which only those on the last four nodes hold 2 nodes together
+def test_many_gangs_are_preempted_where_enumeration_would_not_end() -> None:
+    # nodes of 8 held by 8 gangs each, of which only those on the last four nodes hold two nodes
     gangs = [potential_victim(f"lone-{n}-{i}", (f"n{n:02}", "x", 1)) for n in range(36) for i in range(8)]
     gangs += [
         potential_victim(f"both-{n}-{i}", (f"p{n}", "x", 1), (f"q{n}", "x", 1)) for n in range(2) for i in range(8)
@@ -121,7 +121,7 @@ def test_many_gangs_go_where_the_exact_search_would_not_end() -> None:
     assert sum(seats(answer).values()) == 2
 
 
-def test_a_gang_that_goes_whole_is_listed_whole_even_what_is_of_no_use_or_not_known() -> None:
+def test_a_whole_victim_lists_all_pods_even_useless_and_unknown_ones() -> None:
     gangs = [potential_victim("low", ("gone", "x", 2), ("a", "x", 2), ("a", "x", 0), ("b", "x", 1))]
     built = full(node("a", 2), node("b", 1, unschedulable=True), gangs=gangs)
     [answer] = answers(built, alone("g", ("x", 2)), removing=gangs)
@@ -129,7 +129,7 @@ def test_a_gang_that_goes_whole_is_listed_whole_even_what_is_of_no_use_or_not_kn
     assert _removed(answer) == (VictimGang("low", True, listed),)
 
 
-def test_room_is_never_made_that_nobody_holds() -> None:
+def test_victims_free_no_more_than_is_in_use() -> None:
     gangs = [
         potential_victim("honest", ("a", "x", 2)),
         potential_victim("liar", ("a", "xx", 1000), ("b", "x", 2**32 - 1), spare=9),
@@ -141,7 +141,7 @@ def test_room_is_never_made_that_nobody_holds() -> None:
     assert refusal(never).explanation.fit == 8
 
 
-def test_a_node_with_more_on_it_than_it_offers_gives_no_more_than_it_offers() -> None:
+def test_an_oversubscribed_node_frees_no_more_than_its_allocatable() -> None:
     built = cluster([node("a", 4)], CLASSES, [(f"p{i}", "xx", "a") for i in range(4)])
     gangs = [potential_victim("low", ("a", "xx", 4), spare=4)]
     [answer] = answers(built, alone("g", ("x", 1)), removing=gangs)
@@ -150,7 +150,7 @@ def test_a_node_with_more_on_it_than_it_offers_gives_no_more_than_it_offers() ->
     assert refusal(never).explanation.fit == 4
 
 
-def test_room_that_is_kept_for_others_cannot_be_claimed_to_be_in_use() -> None:
+def test_nominated_capacity_does_not_count_as_in_use() -> None:
     built = cluster([node("a", 4)], CLASSES, [("p", "x", "a"), ("q", "x", "a")])
     kept, liar = [NominatedCapacity("a", (("cpu", 2000),))], [potential_victim("liar", ("a", "x", 4), spare=4)]
     [fits] = answers(built, alone("g", ("x", 2)), nominated=kept, removing=liar)
@@ -159,7 +159,7 @@ def test_room_that_is_kept_for_others_cannot_be_claimed_to_be_in_use() -> None:
     assert refusal(never).explanation.fit == 2
 
 
-def test_room_that_victims_leave_may_be_kept_for_somebody_else() -> None:
+def test_capacity_freed_by_victims_may_be_nominated_already() -> None:
     gangs = [potential_victim("low", ("a", "x", 4), ("b", "x", 4))]
     built = full(node("a", 4), node("b", 4), gangs=gangs)
     kept = [NominatedCapacity("a", (("cpu", 4000),))]
@@ -169,7 +169,7 @@ def test_room_that_victims_leave_may_be_kept_for_somebody_else() -> None:
     assert refusal(never).explanation.fit == 4
 
 
-def test_members_of_unequal_classes_make_few_gangs_go() -> None:
+def test_heterogeneous_members_need_few_victim_gangs() -> None:
     gangs = [potential_victim(f"v{i}", (f"n{i}", "x", 8)) for i in range(4)] + [potential_victim("w", ("m", "x", 4))]
     built = full(*(node(f"n{i}", 8) for i in range(4)), node("m", 4), gangs=gangs)
     [answer] = answers(built, alone("g", ("x", 3), ("big", 1)), removing=gangs)
@@ -178,7 +178,7 @@ def test_members_of_unequal_classes_make_few_gangs_go() -> None:
     assert set(removals(smaller)) == {"v0"}
 
 
-def test_members_above_the_minimum_use_what_is_free_but_make_nobody_go() -> None:
+def test_members_above_the_minimum_use_free_capacity_without_victims() -> None:
     gangs = [potential_victim(name, (name, "x", 4)) for name in "ab"]
     built = full(node("a", 4), node("b", 4), node("c", 1), gangs=gangs)
     [answer] = answers(built, alone("g", ("x", 9), minimum=3), removing=gangs)
@@ -193,7 +193,7 @@ def test_both_gangs_of_a_group_get_their_minimum() -> None:
     assert set(removals(answer)) == {"v0", "v1", "v2", "v3"}
 
 
-def test_without_a_removal_that_suffices_a_partial_group_takes_what_is_free_now() -> None:
+def test_a_partial_group_without_sufficient_victims_uses_what_is_free() -> None:
     gangs = [potential_victim("low", ("a", "x", 2))]
     built = full(node("a", 4), gangs=gangs)
     [answer] = answers(built, alone("g", ("x", 5), partial=True), removing=gangs)
@@ -203,13 +203,13 @@ def test_without_a_removal_that_suffices_a_partial_group_takes_what_is_free_now(
     assert removals(whole) == {"low": (True, {"a": 2})}
 
 
-def test_a_single_pod_may_make_others_go() -> None:
+def test_a_single_pod_may_preempt() -> None:
     gangs = [potential_victim("low", ("a", "x", 2))]
     [answer] = answers(full(node("a", 2), gangs=gangs), alone("g", ("x", 1)), removing=gangs)
     assert removals(answer) == {"low": (True, {"a": 2})}
 
 
-def test_reserved_pods_may_go_as_well_as_bound_ones() -> None:
+def test_reserved_pods_may_be_victims() -> None:
     built = cluster([node("a", 2)], CLASSES)
     held = [("a", "x", ("p", "q"))]
     [answer] = answers(
@@ -218,7 +218,7 @@ def test_reserved_pods_may_go_as_well_as_bound_ones() -> None:
     assert removals(answer) == {"r": (False, {"a": 1})}
 
 
-def test_p39_the_order_in_which_nodes_came_does_not_matter_for_who_goes() -> None:
+def test_p39_the_order_of_nodes_does_not_change_the_victims() -> None:
     nodes = [node(f"n{i:02}", 4 + i % 3) for i in range(12)]
     chance = random.Random(3)
     slots = [each.name for each in nodes for _ in range(dict(each.allocatable)["cpu"] // 1000)]
@@ -235,8 +235,8 @@ def test_p39_the_order_in_which_nodes_came_does_not_matter_for_who_goes() -> Non
 
 
 @pytest.mark.parametrize("levels", [1, 100])
-def test_starved_gangs_wait_for_those_that_end_first(levels: int) -> None:
-    """Everything is spare, one entry per gang and rank of its end."""
+def test_starving_gangs_get_the_pods_that_end_first(levels: int) -> None:
+    """All pods are spare; one level per gang, by expected completion."""
     nodes = [node(f"n{i:03}", 8) for i in range(100)]
     gangs = [potential_victim(f"v{i:03}", (f"n{i:03}", "x", 8), level=i % levels, spare=8) for i in range(100)]
     [answer] = answers(full(*nodes, gangs=gangs), alone("g", ("big", 3)), removing=gangs)
@@ -248,19 +248,19 @@ def _removed(answer: object) -> tuple[VictimGang, ...]:
     return answer.victims
 
 
-def test_many_gangs_lose_what_they_can_spare_before_few_go_whole() -> None:
-    # 60 gangs of 8 can spare 120; each that goes whole gives 6 more
+def test_spare_pods_of_many_gangs_before_few_whole_gangs() -> None:
+    # 60 gangs of 8 can spare 120; each whole gang frees 6 more
     slots = [f"n{i % 24:02}" for i in range(480)]
     random.Random(5).shuffle(slots)
     gangs = [potential_victim(f"v{i:02}", *((name, "x", 1) for name in slots[i::60]), spare=2) for i in range(60)]
     built = full(*(node(f"n{i:02}", 20) for i in range(24)), gangs=gangs)
     [answer] = answers(built, alone("g", ("x", 150)), removing=gangs)
-    lost = {gone.id: (gone.whole, sum(pods.count for pods in gone.pods)) for gone in _removed(answer)}
-    assert sorted(count for _, count in lost.values()) == [2] * 55 + [8] * 5
-    assert all(whole == (count == 8) for whole, count in lost.values())
+    filtered = {gone.id: (gone.whole, sum(pods.count for pods in gone.pods)) for gone in _removed(answer)}
+    assert sorted(count for _, count in filtered.values()) == [2] * 55 + [8] * 5
+    assert all(whole == (count == 8) for whole, count in filtered.values())
 
 
-def test_large_mixed_groups_make_nobody_go_for_nothing() -> None:
+def test_large_heterogeneous_groups_have_no_unneeded_victims() -> None:
     # too many sets and members to try all, each node is held by two gangs
     gangs = [potential_victim(f"v{i:02}", *((f"n{i:02}", "x", 4), (f"n{(i + 1) % 40:02}", "x", 4))) for i in range(40)]
     built = full(*(node(f"n{i:02}", 8) for i in range(40)), gangs=gangs)

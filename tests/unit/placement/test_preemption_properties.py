@@ -1,4 +1,4 @@
-"""Who goes, on instances so small that every way to let pods go can be tried."""
+"""Victim selection on instances so small that every selection can be tried."""
 
 from hypothesis import given, settings
 
@@ -9,20 +9,20 @@ from muster.placement.preemption.whole_gangs import GangUsage, few_gangs
 
 @settings(max_examples=100, deadline=None)
 @given(instances())
-def test_removal_for_equal_members_is_the_least_there_is(instance: Instance) -> None:
+def test_victims_for_equal_members_are_minimal(instance: Instance) -> None:
     check(instance)
 
 
 @settings(max_examples=100, deadline=None)
-@given(instances(most_roles=3))
-def test_removal_for_mixed_members_is_the_least_there_is(instance: Instance) -> None:
+@given(instances(max_roles=3))
+def test_victims_for_mixed_members_are_minimal(instance: Instance) -> None:
     check(instance)
 
 
 @settings(max_examples=100, deadline=None)
-@given(instances(most_roles=2))
-def test_gangs_chosen_by_what_helps_most_suffice(instance: Instance) -> None:
-    """What large instances are left to, on small ones."""
+@given(instances(max_roles=2))
+def test_greedily_selected_gangs_suffice(instance: Instance) -> None:
+    """The heuristic for large instances, on small ones."""
     dry_run = instance.dry_run()
     table = dry_run.table
     spare_pods = SparePods(dry_run, table.count)
@@ -39,11 +39,11 @@ def test_gangs_chosen_by_what_helps_most_suffice(instance: Instance) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(confined_instances())
-def test_p38_hard_constraints_decide_who_goes_and_it_is_the_least_there_is(instance: Instance) -> None:
+def test_p38_victims_under_hard_constraints_are_minimal(instance: Instance) -> None:
     check(instance)
 
 
 @settings(max_examples=60, deadline=None)
-@given(confined_instances(most_roles=2))
-def test_p38_likewise_for_mixed_members(instance: Instance) -> None:
+@given(confined_instances(max_roles=2))
+def test_p38_victims_for_mixed_members_are_minimal(instance: Instance) -> None:
     check(instance)

@@ -1,4 +1,4 @@
-"""Solve in part, with room kept for others, and with others removed."""
+"""Solve with partial groups, nominated capacity and potential victims."""
 
 import grpc
 import pytest
@@ -28,7 +28,7 @@ from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.watch_codec import batch_step
 
 
-async def test_a_partial_group_is_placed_as_far_as_there_is_room(placement: Placement) -> None:
+async def test_a_partial_group_is_placed_as_far_as_it_fits(placement: Placement) -> None:
     groups = asks(("x", 9), name="some", partial=True), asks(("x", 1), name="none", partial=True)
     some, none = (await placement.solve(*groups)).results
     assert some.outcome == PARTIAL
@@ -37,7 +37,7 @@ async def test_a_partial_group_is_placed_as_far_as_there_is_room(placement: Plac
     assert none.outcome == INFEASIBLE
 
 
-async def test_withheld_room_is_not_given_and_told_of(placement: Placement) -> None:
+async def test_nominated_capacity_is_withheld_and_reported(placement: Placement) -> None:
     kept = [nominated("a", cpu=3000), nominated("b", cpu=4000, **{"no such thing": 7}), nominated("gone", cpu=1)]
     result = await placement.answer(pb.SolveRequest(groups=[asks(("x", 2))], nominated=kept))
     assert result.explanation.fit == 1
@@ -46,7 +46,7 @@ async def test_withheld_room_is_not_given_and_told_of(placement: Placement) -> N
     assert where(again) == {"a": 4, "b": 4}
 
 
-async def test_g43_who_has_to_go_is_told(placement: Placement, stream: ClusterStream) -> None:
+async def test_g43_victims_are_in_the_answer(placement: Placement, stream: ClusterStream) -> None:
     pods = tuple(bound(f"{on}{i}", on) for on in "ab" for i in range(4))
     stream.send(batch_step(Batch(pods=pods, through={"pods": 11})))
     revision = state_pb.Revision(kinds={"pods": 11})
@@ -70,7 +70,7 @@ async def test_g43_who_has_to_go_is_told(placement: Placement, stream: ClusterSt
     assert never.explanation.summary.startswith("even if all potential victims were evicted: 8 of 9 members fit")
 
 
-async def test_g08_reservations_of_others_may_be_what_has_to_go(placement: Placement) -> None:
+async def test_g08_reservations_may_be_victims(placement: Placement) -> None:
     held = [pb.Reservation(node=on, class_id="x", pod_uids=[f"{on}{i}" for i in range(4)]) for on in "ab"]
     gangs = [
         potential_victim("waiting-a", ("a", "x", 4), spare=4),
@@ -108,7 +108,7 @@ async def test_g08_reservations_of_others_may_be_what_has_to_go(placement: Place
         ),
     ],
 )
-async def test_p36_senseless_room_and_removals_are_refused(
+async def test_p36_invalid_nominations_and_victims_are_rejected(
     placement: Placement, request_: pb.SolveRequest, quoted: str
 ) -> None:
     code, message = await placement.refusal(request_)
@@ -124,7 +124,7 @@ async def test_a_potential_victim_of_an_unknown_class_is_a_failed_precondition(p
     assert "'nobody'" in message
 
 
-async def test_the_coordinator_asks_and_understands_all_of_it(placement: Placement, stream: ClusterStream) -> None:
+async def test_the_coordinators_client_codes_all_fields(placement: Placement, stream: ClusterStream) -> None:
     stream.send(batch_step(Batch(pods=tuple(bound(f"a{i}", "a") for i in range(4)), through={"pods": 11})))
     solver = Solver(Replicas([Endpoint("placement", placement.channel)]), timeout_seconds=10)
     group = SolveGroup("g", (SolveGang("g", 6, (Role("x", 6),)),), partial=True)

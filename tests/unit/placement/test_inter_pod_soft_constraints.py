@@ -5,7 +5,7 @@ import random
 import pytest
 
 from builders.placement.clusters import answers, cluster, pod_class
-from builders.placement.inter_pod_rules import HOST, RACK, ZONE, away, member, rack, spread
+from builders.placement.inter_pod_rules import HOST, RACK, ZONE, anti_affinity, member, rack, spread
 from builders.placement.large_instances import best_of_ladder, random_larger_case
 from builders.placement.small_instances import answer_to
 from muster.gangs.facts import Batch, LevelConstraint, NodeFacts, TopologyTree, TreeLevel
@@ -21,7 +21,7 @@ LEVELS = ("zone", "rack", "node")
 @pytest.mark.parametrize("seed", [198, 342, 430, 627, 640, 717, 1015, 1409, 1696, 1721, *range(40)])
 def test_soft_constraints_never_prevent_a_placement(seed: int) -> None:
     rng = random.Random(seed)
-    kinds = [member(**rng.choice(({}, {}, away(HOST), spread(RACK), spread(HOST)))), pod_class("y", 2)]
+    kinds = [member(**rng.choice(({}, {}, anti_affinity(HOST), spread(RACK), spread(HOST)))), pod_class("y", 2)]
     on = cluster(_nodes(rng), kinds)
     on.apply(Batch(trees=(TREE,)))
     roles = (Role("x", rng.randint(1, 60)), Role("y", rng.randint(1, 60)))

@@ -1,4 +1,4 @@
-"""Where a class may go, judged for all nodes at once, is where kube-scheduler would let its next pod go."""
+"""The nodes that accept a class, computed for all nodes at once, are those that kube-scheduler would accept."""
 
 from collections.abc import Sequence
 
@@ -9,26 +9,26 @@ from hypothesis import strategies as st
 from builders.placement.clusters import node as machine
 from builders.placement.inter_pod_oracle import Seated, first_reason
 from builders.placement.inter_pod_rules import HOST
-from builders.placement.random_clusters import KEYS, NODES, Scenery, machines, pod_classes, sceneries
+from builders.placement.random_clusters import KEYS, NODES, RandomCluster, machines, pod_classes, random_clusters
 from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts, PodTerm
 from muster.placement.state.cluster import Cluster
 
 
-def build(scenery: Scenery) -> Cluster:
+def build(drawn: RandomCluster) -> Cluster:
     cluster = Cluster()
-    pods = tuple(PodFacts(uid, "d", uid, of, node=on, deleting=gone) for uid, of, on, gone in scenery.bound)
-    cluster.apply(Batch(pod_classes=tuple(scenery.classes), nodes=tuple(scenery.nodes), pods=pods))
+    pods = tuple(PodFacts(uid, "d", uid, of, node=on, deleting=gone) for uid, of, on, gone in drawn.bound)
+    cluster.apply(Batch(pod_classes=tuple(drawn.classes), nodes=tuple(drawn.nodes), pods=pods))
     cluster.state.refresh()
     return cluster
 
 
-def seated(scenery: Scenery) -> list[Seated]:
-    by_id = {each.id: each for each in scenery.classes}
-    return [Seated(by_id[of], on, gone) for _, of, on, gone in scenery.bound]
+def seated(drawn: RandomCluster) -> list[Seated]:
+    by_id = {each.id: each for each in drawn.classes}
+    return [Seated(by_id[of], on, gone) for _, of, on, gone in drawn.bound]
 
 
 def check(cluster: Cluster, nodes: Sequence[NodeFacts], classes: Sequence[PodClass], there: Sequence[Seated]) -> None:
-    """On each node as many of each class fit as can come one after another."""
+    """On each node, `fits` of each class is the number of pods that can be bound one after another."""
     for each in classes:
         fits = cluster.state.of(each.id).fits
         for node in nodes:
@@ -41,27 +41,27 @@ def check(cluster: Cluster, nodes: Sequence[NodeFacts], classes: Sequence[PodCla
 
 
 @settings(max_examples=200, deadline=None)
-@given(sceneries())
-def test_as_many_fit_on_a_node_as_may_come_one_after_another(scenery: Scenery) -> None:
-    check(build(scenery), scenery.nodes, scenery.classes, seated(scenery))
+@given(random_clusters())
+def test_fits_equals_pods_bindable_one_after_another(drawn: RandomCluster) -> None:
+    check(build(drawn), drawn.nodes, drawn.classes, seated(drawn))
 
 
 @settings(max_examples=200, deadline=None)
-@given(sceneries(), st.data())
-def test_what_is_taken_counts_and_what_is_given_back_does_not(scenery: Scenery, data: st.DataObject) -> None:
-    cluster, there = build(scenery), seated(scenery)
-    state, by_id = cluster.state, {each.id: each for each in scenery.classes}
-    before = {each.id: state.of(each.id).fits.copy() for each in scenery.classes[:2]}  # the last is met later
-    places = st.tuples(st.sampled_from(scenery.classes), st.sampled_from(scenery.nodes), st.integers(1, 2))
+@given(random_clusters(), st.data())
+def test_reservations_count_until_rolled_back(drawn: RandomCluster, data: st.DataObject) -> None:
+    cluster, there = build(drawn), seated(drawn)
+    state, by_id = cluster.state, {each.id: each for each in drawn.classes}
+    before = {each.id: state.of(each.id).fits.copy() for each in drawn.classes[:2]}  # the last class is added later
+    places = st.tuples(st.sampled_from(drawn.classes), st.sampled_from(drawn.nodes), st.integers(1, 2))
     taken = data.draw(st.lists(places, max_size=4))
     for each, node, count in taken:
         row = cluster.nodes.row(node.name)
         assert row is not None
         state.reserve_unchecked(state.of(each.id), np.array([row]), np.array([count]))
     there += [Seated(by_id[each.id], node.name) for each, node, count in taken for _ in range(count)]
-    check(cluster, scenery.nodes, scenery.classes, there)
+    check(cluster, drawn.nodes, drawn.classes, there)
     state.rollback(0)
-    check(cluster, scenery.nodes, scenery.classes, seated(scenery))
+    check(cluster, drawn.nodes, drawn.classes, seated(drawn))
     for class_id, fits in before.items():
         assert np.array_equal(state.of(class_id).fits, fits)
 
@@ -85,7 +85,7 @@ changes = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(machines(), st.tuples(*(pod_classes(f"c{index}") for index in range(3))), st.lists(changes, max_size=3))
-def test_changes_of_the_cluster_are_followed(
+def test_changes_of_the_cluster_are_applied(
     nodes: list[NodeFacts], classes: tuple[PodClass, ...], history: list[list[tuple[str, ...]]]
 ) -> None:
     cluster = Cluster()
@@ -113,7 +113,7 @@ def test_changes_of_the_cluster_are_followed(
         check(cluster, list(by_name.values()), classes, there)
 
 
-def test_nodes_that_come_and_go_leave_nothing_behind() -> None:
+def test_removed_nodes_leave_no_counts_behind() -> None:
     lonely = PodClass("x", (("pods", 1),), selected_by=("s",), required_pod_anti_affinity=(PodTerm("s", HOST),))
     cluster = Cluster()
     cluster.apply(Batch(pod_classes=(lonely,)))

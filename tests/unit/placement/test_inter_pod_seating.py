@@ -1,4 +1,4 @@
-"""Members that are seated many at a time go where they would have gone one by one."""
+"""Members seated many at a time get the nodes that they would get one by one."""
 
 from collections import Counter
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders.placement.clusters import alone, answers, cluster, node, seats
-from builders.placement.inter_pod_rules import HOST, ZONE, member, spread, wish
+from builders.placement.inter_pod_rules import HOST, ZONE, member, preferred_affinity, spread
 from muster.gangs.facts import NodeFacts, SpreadConstraint, Taint, TaintEffect
 from muster.placement.inter_pod.water_filling import water_fill
 
@@ -27,11 +27,11 @@ def nodes_of(listed: list[tuple[str, int, bool]]) -> list[NodeFacts]:
 
 @settings(max_examples=200, deadline=None)
 @given(sizes, st.integers(1, 10), st.sampled_from(["zone", "host"]))
-def test_wishes_are_kept_as_if_members_came_one_by_one(
+def test_preferences_are_followed_as_if_seated_one_by_one(
     listed: list[tuple[str, int, bool]], wanted: int, over: str
 ) -> None:
     nodes = nodes_of(listed)
-    rules = spread(ZONE, hard=False) if over == "zone" else wish(-100, HOST)
+    rules = spread(ZONE, hard=False) if over == "zone" else preferred_affinity(-100, HOST)
     state = {each.name: cpu for each, (_, cpu, _) in zip(nodes, listed, strict=True)}
     wanted = min(wanted, sum(state.values()))
     if not wanted:
@@ -57,7 +57,7 @@ def test_wishes_are_kept_as_if_members_came_one_by_one(
 
 @settings(max_examples=200, deadline=None)
 @given(sizes, st.integers(1, 10), st.integers(1, 2), st.integers(1, 2))
-def test_two_spreads_at_once_leave_no_domain_behind(
+def test_two_spread_constraints_fill_all_domains(
     listed: list[tuple[str, int, bool]], wanted: int, zones: int, hosts: int
 ) -> None:
     nodes = nodes_of(listed)
@@ -74,7 +74,7 @@ def test_two_spreads_at_once_leave_no_domain_behind(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=6), st.integers(0, 30))
-def test_the_lowest_are_raised_first(domains: list[tuple[int, int]], wanted: int) -> None:
+def test_water_filling_raises_the_lowest_first(domains: list[tuple[int, int]], wanted: int) -> None:
     counts, capacity = np.array(domains).T
     wanted = min(wanted, int(capacity.sum()))
     shares = water_fill(counts, capacity, wanted, np.arange(len(counts)))
